@@ -1,4 +1,4 @@
-//! Answers a question in prose, of which every sentence cites nodes that were found.
+//! Answers a question in prose; every sentence cites retrieved nodes.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use agent_infer::{
 use agent_retrieve::{Answer, Detail, check_query};
 use agent_systems as systems;
 
-/// A question whose answer is prose.
+/// A question to be answered in prose.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -35,11 +35,11 @@ pub struct Request {
         help = format!("Find the nodes with {}", systems::choices()))]
     #[serde(default = "crate::search::system")]
     pub system: String,
-    /// Ask once more whether the nodes say what each sentence says, and drop what they do not
+    /// Check each sentence against its nodes with a second request, and drop unsupported ones
     #[arg(long)]
     #[serde(default)]
     pub check: bool,
-    /// Where programs run.
+    /// Sandbox for programs.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
@@ -51,7 +51,7 @@ pub struct Request {
     pub llm: LlmArgs,
 }
 
-/// Prose with the nodes that it was written from.
+/// An answer in prose, with the nodes that it was written from.
 pub struct Reply {
     /// The question.
     pub question: String,
@@ -63,7 +63,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Calls `take` with the hits of the nodes that the sentences cite.
+    /// Calls `take` with the hits of the cited nodes, in order of first citation.
     pub fn with_cited<T>(&self, take: impl FnOnce(&[&HitRecord<'_>]) -> T) -> T {
         let record = AnswerRecord::new(&self.base.kb, &self.answer);
         let hit = |node| record.hits.iter().find(|hit| hit.id == node);
@@ -81,13 +81,13 @@ impl Serialize for Reply {
             refused: bool,
             sentences: Vec<Sentence<'a>>,
             dropped: &'a [DroppedSentence],
-            /// The nodes that the sentences cite, as they were found.
+            /// Hits of the cited nodes, in order of first citation.
             cited: &'a [&'a HitRecord<'a>],
         }
         #[derive(Serialize)]
         struct Sentence<'a> {
             text: &'a str,
-            /// The ids that the user's data call its nodes by.
+            /// Keys of the cited nodes in the user's data.
             cites: Vec<String>,
         }
         let key = |&node: &_| self.base.kb.key(node).into_owned();

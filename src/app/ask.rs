@@ -1,4 +1,4 @@
-//! Answers a question over many nodes with a table, or hands it to a bundle.
+//! Answers a question over many nodes with a table; a bundle answers questions for nodes.
 
 use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, time::Instant};
 
@@ -19,23 +19,23 @@ use agent_ask::{
 use agent_index::IndexedBase;
 use agent_retrieve::{Detail, check_query};
 
-/// Nodes of a bundle's ranking.
+/// Number of nodes in a bundle's ranking.
 const NODES: usize = 20;
-/// The warning where a model was to answer and did not.
+/// Warning if a language model should have answered but failed.
 const UNASSISTED: &str = "the language model gave no usable reply; this is the answer without it \
     (-v shows what the service said)";
 
-/// How far a question is left to a language model.
+/// Questions that a language model answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(try_from = "u8")]
 pub enum Effort {
-    /// Not at all
+    /// No questions
     #[value(name = "0")]
     None,
-    /// It answers what the rules do not understand
+    /// Questions that the rules do not understand
     #[value(name = "1")]
     Unread,
-    /// It answers every question, and the rules where its reply cannot be used
+    /// All questions; the rules answer where the model's reply is unusable
     #[value(name = "2")]
     All,
 }
@@ -53,7 +53,7 @@ impl TryFrom<u8> for Effort {
     }
 }
 
-/// A JSON document of the command line.
+/// Parses a JSON document from the command line.
 fn as_json(text: &str) -> std::result::Result<serde_json::Value, String> {
     serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
 }
@@ -74,7 +74,7 @@ pub struct Request {
     )]
     #[serde(default)]
     pub question: String,
-    /// Run this plan instead of reading a question: JSON, as `plan` of an answer
+    /// Run this plan instead of a question: JSON, as in the `plan` field of an answer
     #[arg(long, value_name = "JSON", value_parser = as_json, conflicts_with_all = ["question", "reading"])]
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
@@ -84,17 +84,17 @@ pub struct Request {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub bundle: Option<PathBuf>,
-    /// Take this one of the readings that were asked back, from 1
+    /// Answer this reading of an ambiguous question, counted from 1
     #[arg(long, value_name = "K")]
     #[serde(default)]
     #[schema(value_type = Option<u64>, minimum = 1)]
     pub reading: Option<NonZeroUsize>,
-    /// How far the question is left to a language model [default: 2 where one is configured]
+    /// Let a language model answer these questions [default: 2 if one is configured, else 0]
     #[arg(long, value_enum, display_order = 99)]
     #[serde(default)]
     #[schema(value_type = Option<u8>, minimum = 0, maximum = 2)]
     pub effort: Option<Effort>,
-    /// Where programs run.
+    /// Sandbox for programs.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
@@ -106,7 +106,7 @@ pub struct Request {
     pub llm: LlmArgs,
 }
 
-/// An answer, and who gave it.
+/// An answer, by its source.
 pub enum Reply {
     /// A table, with its evidence.
     Table {
@@ -116,16 +116,16 @@ pub enum Reply {
         answered: Box<Answered>,
         /// The base.
         base: Arc<IndexedBase>,
-        /// Time it took, milliseconds.
+        /// Time that the answer took, milliseconds.
         ms: f64,
     },
-    /// The question can be read in several ways, whose answers differ.
+    /// The question is ambiguous: its readings have different answers.
     Readings {
         /// The question.
         question: String,
         /// The readings, each with its answer.
         readings: Vec<AskReading>,
-        /// Time it took, milliseconds.
+        /// Time that the answer took, milliseconds.
         ms: f64,
     },
     /// The ranking of a bundle.
@@ -226,7 +226,7 @@ impl Request {
         Ok(Reply::Table { question: question.to_owned(), answered: Box::new(answered), base, ms })
     }
 
-    /// Answers a question for nodes with a bundle, where there is one.
+    /// Answers a question for nodes with the requested bundle; without one, returns `error`.
     fn by_bundle(
         &self,
         question: &str,

@@ -1,4 +1,4 @@
-//! Numbers with bounds: a request that holds one is within them, whichever face it comes from.
+//! Numbers with bounds, which hold for requests from the command line and from JSON alike.
 
 use std::{fmt, str::FromStr};
 
@@ -13,10 +13,10 @@ use utoipa::{
 pub struct Bounded<const MIN: u64, const MAX: u64>(u64);
 
 impl<const MIN: u64, const MAX: u64> Bounded<MIN, MAX> {
-    /// A number that is known to be within the bounds.
+    /// Returns a number that is within the bounds.
     ///
     /// # Panics
-    /// If it is not; of a constant, while it is compiled.
+    /// If the number is out of bounds; at compile time for constants.
     pub const fn new(number: u64) -> Self {
         assert!(MIN <= number && number <= MAX);
         Self(number)

@@ -1,4 +1,4 @@
-//! Enumerations of other crates as values of options.
+//! Enumerations of other crates as values of command-line options and JSON fields.
 
 use clap::{
     ValueEnum,
@@ -22,27 +22,27 @@ pub trait Choices: Copy + Send + Sync + 'static {
     /// All values, in the order of the help.
     const ALL: &'static [Choice<Self>];
 
-    /// The value as written on the command line, and what the help says of it.
+    /// Returns the value's name on the command line and its help text.
     fn described(self) -> (&'static str, &'static str);
 }
 
-/// Reads a value of such an option.
+/// Returns a parser for the values of such an option.
 pub fn choice<T: Choices>() -> impl TypedValueParser<Value = T> {
     EnumValueParser::<Choice<T>>::new().map(|choice| choice.0)
 }
 
-/// An effort as a number from 0 to 2.
+/// Deserializes an effort from a number.
 ///
 /// # Errors
-/// That it is another number.
+/// If the number is not in 0..=2.
 pub fn effort<'de, D: Deserializer<'de>>(from: D) -> Result<Effort, D::Error> {
     of_number(u8::deserialize(from)?)
 }
 
-/// Efforts as a list of such numbers.
+/// Deserializes efforts from a list of numbers.
 ///
 /// # Errors
-/// That one is another number.
+/// If a number is not in 0..=2.
 pub fn efforts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<Effort>, D::Error> {
     Vec::<u8>::deserialize(from)?.into_iter().map(of_number).collect()
 }
@@ -56,7 +56,7 @@ fn of_number<E: Error>(number: u8) -> Result<Effort, E> {
 #[derive(Clone, Copy, Debug)]
 pub struct Choice<T>(pub T);
 
-/// Types that stand for options in JSON schemas: the names of their values.
+/// Defines types whose JSON schema is the list of an option's value names.
 macro_rules! names {
     ($($(#[$doc:meta])* $name:ident of $choices:ty;)*) => {$(
         $(#[$doc])*
@@ -74,13 +74,13 @@ macro_rules! names {
 }
 
 names! {
-    /// Names of variants of mFAR.
+    /// Schema of mFAR variant names.
     VariantName of Variant;
-    /// Names of what the weights of mFAR depend on.
+    /// Schema of the names of mFAR weight conditionings.
     ConditioningName of Conditioning;
-    /// Names of parts that a graph network goes without.
+    /// Schema of the names of graph-network ablations.
     AblationName of Ablation;
-    /// Names of sources of negatives.
+    /// Schema of the names of negative sources.
     NegativesName of Negatives;
 }
 

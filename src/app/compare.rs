@@ -1,4 +1,4 @@
-//! Answers a question with several systems, side by side. Must not know which of them is right.
+//! Answers a question with several systems, side by side. Must not know the correct answers.
 
 use std::{collections::HashSet, sync::Arc, time::Instant};
 
@@ -22,7 +22,7 @@ use agent_infer::{self as infer, HitRecord};
 use agent_retrieve::{Answer, Detail, Retriever, check_query};
 use agent_systems::choices;
 
-/// Systems that are compared, at least and at most.
+/// Allowed number of compared systems.
 const SYSTEMS: std::ops::RangeInclusive<usize> = 2..=8;
 
 /// A question for several systems.
@@ -32,20 +32,20 @@ pub struct Request {
     /// Installed dataset, directory in neutral format, or built-in sample
     #[arg(value_name = "N")]
     pub dataset: String,
-    /// What to look for
+    /// The query
     #[arg(value_name = "TEXT")]
     pub text: String,
-    /// Systems that answer, 2 to 8
+    /// Names of the compared systems, 2 to 8.
     #[arg(long = "system", value_name = "SYSTEM", required = true,
         help = format!("Ask {}; two to eight times", choices()))]
     #[serde(rename = "system")]
     pub systems: Vec<String>,
-    /// Print at most this many nodes of each, 1 to 10000
+    /// Print at most this many nodes of each system, 1 to 10000
     #[arg(short, value_name = "K", default_value_t = TOP)]
     #[serde(default = "top")]
     #[schema(inline)]
     pub k: Top,
-    /// How far bundles lean on a language model
+    /// Let bundles use a language model to this degree
     #[arg(long, value_name = "EFFORT", value_parser = choice::<Effort>(), default_value = "0")]
     #[serde(default, deserialize_with = "effort")]
     #[schema(value_type = u8, minimum = 0, maximum = 2)]
@@ -54,7 +54,7 @@ pub struct Request {
     #[arg(long)]
     #[serde(default)]
     pub no_known_answers: bool,
-    /// Where programs run.
+    /// Sandbox for programs.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
@@ -66,7 +66,7 @@ pub struct Request {
     pub llm: LlmArgs,
 }
 
-/// Nodes of each system where a request does not say.
+/// Default number of nodes of each system.
 const TOP: Top = Bounded::new(10);
 
 fn top() -> Top {
@@ -86,15 +86,15 @@ pub struct SystemAnswer<'a> {
     pub system: &'a str,
     /// The nodes, best first; ties by ascending id.
     pub hits: Vec<HitRecord<'a>>,
-    /// Why there are none, if it failed.
+    /// Why the system failed, if it did; then there are no nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Milliseconds of the answer.
+    /// Time that the answer took, milliseconds.
     pub ms: f64,
 }
 
 impl Reply {
-    /// The answer of each system.
+    /// Returns the answer of each system, in the order of the request.
     pub fn systems(&self) -> Vec<SystemAnswer<'_>> {
         let hits = |answer| infer::hits(&self.base.kb, answer);
         let answers = self.answers.iter().map(|(system, answer, ms)| SystemAnswer {

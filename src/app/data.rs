@@ -1,4 +1,4 @@
-//! Operations on datasets: import, update, list, show and remove them, and make questions for them.
+//! Operations on datasets: import, update, list, show and remove datasets, and make questions.
 
 pub mod import;
 pub mod list;

@@ -1,6 +1,6 @@
 //! Resolves a dataset argument: an installed name, a directory in neutral format, or the name of
-//! a built-in sample. Imports, generates and indexes what the last two need, with a notice.
-//! Must not know what the dataset is used for.
+//! a built-in sample. Imports directories, generates samples and indexes both as needed, with
+//! notices. Must not know what the dataset is used for.
 
 use std::{
     fs,
@@ -30,28 +30,29 @@ use agent_ground::{files, words::Languages};
 use agent_index::{self as index, IndexError, IndexedBase, Plan, languages};
 use agent_kb::Kb;
 
-/// Samples are imported from a directory of this name and their kind; so they are recognized.
+/// Prefix of the directory that a sample is imported from; its kind follows. Identifies samples.
 const SAMPLE_PREFIX: &str = "agent-sample-";
 
-/// The parts of an import in their order, with about what share of its time each takes.
+/// Stages of an import in order, each with its approximate share of the time.
 const STAGES: crate::Plan = &[("nodes", 6.0), ("edges", 2.0), ("graph", 2.0), ("queries", 1.0)];
 
 /// A dataset argument resolved to an installed base.
 pub struct Dataset {
     /// The base.
     pub base: Base,
-    /// Whether a missing index is built without being asked for: samples and directories.
+    /// Whether a missing index is built automatically: for samples and directories.
     automatic: bool,
 }
 
 impl Dataset {
-    /// Whether it is a built-in sample, generated here.
+    /// Whether it is a generated sample.
     pub fn is_sample(&self) -> bool {
         sample_kind(&self.base).is_some()
     }
 }
 
-/// Finds the base that `dataset` means, and says so if a later import of it waits for its index.
+/// Finds the base of a dataset argument, as [`locate`]. Notifies if a newer import of it is not
+/// indexed yet.
 ///
 /// # Errors
 /// As [`locate`].
@@ -63,35 +64,36 @@ pub fn find(dataset: &str, app: &App) -> Result<Dataset> {
     Ok(found)
 }
 
-/// The dataset that the command line gives, or else the one that a bundle, a plan or a run was made
-/// for: that must be the name of an installed base, so that no file decides what is imported here.
+/// Finds the dataset argument `given`, or else the installed base `made_for` of a bundle, plan or
+/// run. `made_for` comes from a file, so it never triggers an import.
 ///
 /// # Errors
-/// As [`locate`] for what is given; that `made_for` is not installed.
+/// As [`locate`] for `given`; if `made_for` is not installed.
 pub fn chosen(given: Option<&str>, made_for: &str, app: &App) -> Result<Dataset> {
     given.map_or_else(|| installed(made_for, app), |given| find(given, app))
 }
 
-/// The installed base of a name that a file holds.
+/// Finds the installed base of a name read from a file.
 ///
 /// # Errors
-/// That it is not installed.
+/// If it is not installed.
 pub fn installed(name: &str, app: &App) -> Result<Dataset> {
     app.home.get(name).hint("install it under this name, or name a dataset with --dataset N")?;
     find(name, app)
 }
 
-/// What is said of a base of which a later import waits for its index.
+/// Returns the notice for a base whose newer import is not indexed yet.
 pub fn waiting(name: &str) -> String {
     format!(
         "the \"{name}\" of before answers until `agent index {name}` has indexed the new import"
     )
 }
 
-/// Finds the base that `dataset` means; a directory is imported first, a sample generated.
+/// Finds the base of a dataset argument, importing a new directory or generating a missing sample
+/// first. Requests over a network find installed bases only.
 ///
 /// # Errors
-/// That it means nothing, or that the import failed.
+/// If the argument names no dataset, or if the import fails.
 pub fn locate(dataset: &str, app: &App) -> Result<Dataset> {
     if app.network.is_some() {
         return Ok(Dataset { base: app.home.get(dataset)?, automatic: false });
@@ -130,7 +132,7 @@ pub fn locate(dataset: &str, app: &App) -> Result<Dataset> {
     }
 }
 
-/// The kind of sample a base is, if it is one.
+/// Returns the kind of a sample; `None` for other bases.
 pub fn sample_kind(base: &Base) -> Option<SampleKind> {
     let source = Path::new(&base.record.source).file_name()?.to_str()?;
     SampleKind::from_name(source.strip_prefix(SAMPLE_PREFIX)?)
@@ -142,17 +144,17 @@ fn tell_of_sample(name: &str, kind: SampleKind, app: &App) {
     ));
 }
 
-/// Generates a sample and imports it under a name.
+/// Generates a sample and imports it as `name`.
 ///
 /// # Errors
-/// That the scale is wrong, the disk full, or that it was stopped.
+/// If `name` or the scale is invalid, files cannot be written, or the import was stopped.
 pub fn sample(
     kind: SampleKind,
     name: &str,
     options: SampleOptions,
     app: &App,
 ) -> Result<ImportReport> {
-    // A wrong name must not cost a generation.
+    // Reject an invalid name before generating.
     app.home.path_of(name)?;
     let home = app.home.path();
     let cannot = || format!("cannot make a temporary directory in {}", home.display());
@@ -165,10 +167,10 @@ pub fn sample(
     Ok(imported.report)
 }
 
-/// Generates the files of a sample, with progress.
+/// Generates the files of a sample in `dir`, with progress.
 ///
 /// # Errors
-/// That the scale is wrong, the directory not empty, or the disk full.
+/// If the scale is invalid, `dir` is not empty, or files cannot be written.
 pub fn sample_files(
     kind: SampleKind,
     options: SampleOptions,
@@ -179,10 +181,10 @@ pub fn sample_files(
     Ok(generate(kind, options, dir, &mut |at| progress.at(at.stage, at.done, at.total))?)
 }
 
-/// Opens the base with its index.
+/// Opens the base with its index; builds a missing index of a sample or directory first.
 ///
 /// # Errors
-/// That there is no index, unless it may be built unasked; that one is damaged or of another base.
+/// If another base has no index, or if an index is damaged or belongs to another base.
 pub fn open(dataset: &Dataset, app: &App) -> Result<Arc<IndexedBase>> {
     let base = &dataset.base;
     let began = Instant::now();
@@ -201,15 +203,15 @@ pub fn open(dataset: &Dataset, app: &App) -> Result<Arc<IndexedBase>> {
     Ok(Arc::new(opened))
 }
 
-/// Opens the base with its index, as it is.
+/// Opens the base with its existing index.
 pub fn open_index(base: &Base, app: &App) -> std::result::Result<IndexedBase, IndexError> {
     IndexedBase::open_with(&base.kb_dir(), &base.index_dir(), &base.name, app.access())
 }
 
-/// Builds parts of the index of a base, replacing older ones.
+/// Builds parts of a base's index, replacing older ones.
 ///
 /// # Errors
-/// What failed, or that it was stopped; the older parts stay.
+/// If a part cannot be built or the operation was stopped; the older parts stay.
 pub fn build_index(base: &Base, kb: &Kb, plan: &Plan<'_>, app: &App) -> Result<()> {
     let began = Instant::now();
     let progress = app.watch.progress();
@@ -230,7 +232,7 @@ pub fn build_index(base: &Base, kb: &Kb, plan: &Plan<'_>, app: &App) -> Result<(
     Ok(())
 }
 
-/// What is searched in the languages of a base, and what knows English only.
+/// Returns a notice of a base's languages: which functions use them, and which know only English.
 pub fn in_languages(languages: Languages) -> String {
     format!(
         "languages: {languages}; words and names are searched in them, while `agent ask`, made \
@@ -238,46 +240,46 @@ pub fn in_languages(languages: Languages) -> String {
     )
 }
 
-/// What a file or directory to be imported holds.
+/// Format of a file or directory to import.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// What its files look like; if they are tables, with what is said of these.
+    /// Detected from its files, with options in case they are tables.
     Detected(TablesInput),
     /// The neutral format.
     Neutral,
-    /// The files of the STaRK benchmark, and which edges to take.
+    /// The files of the STaRK benchmark, with the edges to read.
     Stark(stark::Mode),
-    /// Tables, of which nothing, something or all is said; the rest is guessed.
+    /// Tables, with their options; missing ones are guessed.
     Tables(TablesInput),
     /// N-Triples.
     Triples,
 }
 
-/// What is said of tables.
+/// Options for reading tables.
 #[derive(Clone, Debug, Default)]
 pub struct TablesInput {
-    /// The file that says it.
+    /// File with the mapping.
     pub mapping: Option<PathBuf>,
     /// Tables of nodes.
     pub nodes: Vec<TableHint>,
     /// Tables of edges.
     pub edges: Vec<EdgesTable>,
-    /// The encoding of text files, if it is given.
+    /// Encoding of text files; detected if absent.
     pub encoding: Option<Encoding>,
-    /// Whether values of columns stay texts.
+    /// Whether column values stay text and never become nodes.
     pub no_values: bool,
 }
 
-/// An import that is done.
+/// A finished import.
 pub struct Imported {
-    /// The base, and what of the input it leaves out.
+    /// The base, with counts of the omitted input.
     pub report: ImportReport,
-    /// Time it took.
+    /// Time that the import took, seconds.
     pub seconds: f64,
 }
 
 impl Imported {
-    /// Says in a line what was imported.
+    /// Reports the counts of the import in one notice.
     fn tell(&self, app: &App) {
         let record = &self.report.base.record;
         app.watch.notice(&format!(
@@ -291,10 +293,10 @@ impl Imported {
     }
 }
 
-/// What becomes what in tables: as a file says, or else as they look.
+/// Returns the mapping of tables to nodes and edges: from a mapping file, or else guessed.
 ///
 /// # Errors
-/// That a file cannot be read.
+/// If a file cannot be read, or no mapping can be guessed.
 pub fn mapping(source: &Path, said: &TablesInput, app: &App) -> Result<Mapping> {
     let own = source.join(MAPPING_FILE);
     let is_said = !said.nodes.is_empty() || !said.edges.is_empty();
@@ -321,10 +323,10 @@ pub fn mapping(source: &Path, said: &TablesInput, app: &App) -> Result<Mapping> 
     Ok(mapping)
 }
 
-/// Imports a file or directory under a name, with progress, and says what was left out.
+/// Imports a file or directory as `name`, with progress, and reports the omitted input.
 ///
 /// # Errors
-/// What is wrong with the input, or that the import was stopped.
+/// If `name` or the input is invalid, or the import was stopped.
 pub fn import(
     source: &Path,
     name: &str,
@@ -332,7 +334,7 @@ pub fn import(
     options: &ImportOptions,
     app: &App,
 ) -> Result<Imported> {
-    // A wrong name must not cost a look at the data.
+    // Reject an invalid name before reading data.
     app.home.path_of(name)?;
     let detected = match input {
         Input::Detected(said) => match InputFormat::detect(source)? {
@@ -373,7 +375,7 @@ pub fn import(
     Ok(imported)
 }
 
-/// Says what of the input is not in the base as it stands there.
+/// Reports the input that was dropped, changed or left out.
 fn tell_of_losses(report: &ImportReport, app: &App) {
     if report.duplicate_edges > 0 {
         let dropped = count(report.duplicate_edges);

@@ -1,5 +1,5 @@
-//! Embedders of the settings: models with prefixes, scaling and length of vectors, each under a name
-//! that `--embedder` takes.
+//! Embedders from the settings file: models with prefixes, normalization and vector length, by the
+//! name that `--embedder` accepts.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -8,11 +8,11 @@ use agent_embed::EmbedderOptions;
 use agent_index::{EmbedderChoice, NamedEmbedder};
 use agent_llm::settings::EmbedderSettings;
 
-/// The embedders under `[embedders]`, by name. A relative directory of a model is below that of the
+/// Reads the embedders under `[embedders]`, by name. Model directories are relative to the
 /// settings file.
 ///
 /// # Errors
-/// If the settings cannot be read or are wrong.
+/// If the settings cannot be read or are invalid.
 pub(crate) fn configured(app: &App) -> Result<BTreeMap<String, NamedEmbedder>> {
     let settings = llm::read_settings(app)?;
     let path = llm::settings_path(app);
@@ -21,7 +21,7 @@ pub(crate) fn configured(app: &App) -> Result<BTreeMap<String, NamedEmbedder>> {
     Ok(named.filter_map(|(name, settings)| Some((name, embedder(settings, dir)?))).collect())
 }
 
-/// The embedder of settings that were checked.
+/// Converts checked settings; `None` if the model is invalid.
 fn embedder(settings: EmbedderSettings, dir: &Path) -> Option<NamedEmbedder> {
     let EmbedderSettings { model, query_prefix, document_prefix, normalize, dimensions } = settings;
     let model = match model.parse().ok()? {

@@ -1,17 +1,17 @@
-//! Errors of operations on their way to a face: message, causes, hints, whether the request is wrong.
+//! Errors of operations: message, causes, hints, and whether the request is invalid.
 
 use std::fmt::{Debug, Display};
 
 use agent_dataset::{DatasetError, ProblemReport};
 use agent_systems::SystemError;
 
-/// What operations return.
+/// Result of an operation.
 pub type Result<T> = std::result::Result<T, AppError>;
 
-/// Installed names that a hint lists at most.
+/// Maximum number of installed names in a hint.
 const MAX_LISTED: usize = 20;
 
-/// Why an operation ends early.
+/// An error of an operation.
 #[derive(Debug)]
 pub struct AppError {
     error: anyhow::Error,
@@ -20,22 +20,23 @@ pub struct AppError {
 }
 
 impl AppError {
-    /// The request is wrong in a way that its form cannot say.
+    /// Returns an error for an invalid request that its types do not exclude.
     pub fn usage(error: anyhow::Error) -> AppError {
         AppError { error, hints: Vec::new(), usage: true }
     }
 
-    /// The error, if it is one of this kind.
+    /// Returns the error as `E`, if it has this type.
     pub fn of_kind<E: std::error::Error + Send + Sync + 'static>(&self) -> Option<&E> {
         self.error.downcast_ref()
     }
 
-    /// The message and its causes in one line.
+    /// Returns the message and its causes in one line.
     pub fn message(&self) -> String {
         chain(&self.error).join(": ")
     }
 
-    /// The message, and behind it its causes that it does not name itself, outermost first.
+    /// Returns the message and its causes, outermost first, without causes that the previous line
+    /// already contains.
     pub fn lines(&self) -> Vec<String> {
         match self.error.downcast_ref::<DatasetError>() {
             Some(DatasetError::UnknownName { name, .. }) => {
@@ -45,7 +46,7 @@ impl AppError {
         }
     }
 
-    /// What to do about it, the most specific hint first.
+    /// Returns the hints: added ones in order of addition, then those of the error's type.
     pub fn hints(&self) -> Vec<String> {
         let further = match self.error.downcast_ref::<DatasetError>() {
             Some(DatasetError::UnknownName { installed, nearest, .. }) => {
@@ -61,13 +62,13 @@ impl AppError {
         self.hints.iter().cloned().chain(further).collect()
     }
 
-    /// Whether the request is wrong, rather than that it could not be carried out.
+    /// Whether the request is invalid, as opposed to a failure while executing it.
     pub fn is_usage(&self) -> bool {
         let system = self.error.downcast_ref::<SystemError>();
         self.usage || system.is_some_and(SystemError::is_usage)
     }
 
-    /// All that is wrong with an imported input, where that is the error.
+    /// Returns the problems of an imported input, if they are the error.
     pub fn wrong(&self) -> Option<&ProblemReport> {
         match self.error.downcast_ref::<DatasetError>() {
             Some(DatasetError::Problems(wrong)) => Some(wrong),
@@ -75,13 +76,13 @@ impl AppError {
         }
     }
 
-    /// The error as it was raised.
+    /// Returns the original error as `E`, if it has this type.
     pub fn downcast_ref<E: Display + Debug + Send + Sync + 'static>(&self) -> Option<&E> {
         self.error.downcast_ref()
     }
 }
 
-/// Hints for a name that is not installed.
+/// Returns the hints for a name that is not installed.
 fn unknown(installed: &[String], nearest: &Option<String>) -> Vec<String> {
     let mut hints = Vec::new();
     if let Some(nearest) = nearest {
@@ -98,7 +99,8 @@ fn unknown(installed: &[String], nearest: &Option<String>) -> Vec<String> {
     hints
 }
 
-/// The error and its causes, outermost first, without those an outer message already tells.
+/// Returns the error and its causes, outermost first, without causes that the previous line
+/// already contains.
 fn chain(error: &anyhow::Error) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for cause in error.chain() {
@@ -116,9 +118,9 @@ impl<E: Into<anyhow::Error>> From<E> for AppError {
     }
 }
 
-/// Adds what is known at the command line to a result.
+/// Adds hints to the error of a result.
 pub trait Explain<T> {
-    /// Adds a line that says what to do.
+    /// Adds a line of advice to the error.
     fn hint(self, hint: impl Display) -> Result<T>;
 }
 

@@ -1,5 +1,5 @@
-//! Measures systems on labelled queries, and compares several in pairs.
-//! The test split is opened where it is asked for; its openings are counted and stand beside the figures.
+//! Measures systems on labelled queries and compares them in pairs. Openings of the test split are
+//! counted and reported with the results.
 
 pub mod figures;
 pub mod forecast;
@@ -45,14 +45,14 @@ use agent_retrieve::{
 };
 use agent_systems::{answers_with_values, choices, mfar, uses_effort};
 
-/// Most rankings times depth that are kept, 8 bytes each.
+/// Maximum number of kept ranked nodes per system (queries times depth), 8 bytes each.
 const MAX_KEPT: usize = 1 << 28;
 /// Metrics in which systems are compared.
 pub const COMPARED: [Metric; 4] = [Metric::Hit1, Metric::Hit5, Metric::Recall20, Metric::Mrr];
 
-/// Nodes ranked for a query.
+/// Number of nodes ranked for a query.
 pub type Depth = Bounded<1, 100_000>;
-/// Nodes ranked where a request does not say.
+/// Default number of nodes ranked for a query.
 pub const DEPTH: Depth = Depth::new(measured::DEPTH as u64);
 
 fn depth() -> Depth {
@@ -63,25 +63,24 @@ fn no_effort() -> Vec<Effort> {
     vec![Effort::None]
 }
 
-/// Definitions of what is measured.
+/// Definitions of metrics.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize, ToSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Metrics {
-    /// Those of the STaRK benchmark: candidates that are not ranked follow in the order of their
-    /// ids, so that every answer has a rank and adds to mrr and map; answers that are no
-    /// candidates are left out
+    /// As in STaRK: unranked candidates follow in the order of their ids, so that every answer has
+    /// a rank and adds to mrr and map; answers that are not candidates are left out
     #[default]
     Stark,
-    /// The usual ones, those of trec_eval and pytrec_eval on the run file: an answer that is not
-    /// ranked is not retrieved and adds nothing, every answer counts among the relevant ones
+    /// As trec_eval and pytrec_eval on the run file: unranked answers add nothing, and all answers
+    /// count as relevant
     Trec,
-    /// Precision, recall and F1 of the nodes up to where a system says its answers end, and how
-    /// often they are exactly the answers; systems are not compared
+    /// Precision, recall and F1 of the nodes up to the last one that a system counts as an answer,
+    /// and the share of exact sets; systems are not compared
     Set,
-    /// Of queries with an answer_value: how often exactly that is answered, how often a number
-    /// within 5 % of it, and F1 of the rows of tables; systems are not compared
+    /// For queries with an answer_value: shares of exact answers and of numbers within 5 %, and F1
+    /// of table rows; systems are not compared
     Value,
 }
 
@@ -92,12 +91,13 @@ pub struct Request {
     /// Installed dataset, directory in neutral format, or built-in sample
     #[arg(long, value_name = "N")]
     pub dataset: String,
-    /// Queries: train, val, test, test-0.1, human or a file like qa.csv; several joined by commas
+    /// Use these queries: train, val, test, test-0.1, human or a file like qa.csv; several joined
+    /// by commas
     #[arg(long = "split", value_name = "SPLIT", value_delimiter = ',', required = true)]
     #[serde(rename = "split", deserialize_with = "queries::splits")]
     #[schema(value_type = Vec<String>)]
     pub splits: Vec<Split>,
-    /// Systems to measure
+    /// Measure these systems
     #[arg(long = "system", value_name = "SYSTEM", required = true,
         help = format!("Measure {}; may be repeated", choices()))]
     #[serde(rename = "system")]
@@ -106,18 +106,17 @@ pub struct Request {
     #[arg(long, value_name = "FIELDS")]
     #[serde(default)]
     pub mask: Option<String>,
-    /// Keep queries with this value in a further column of their file only; may be repeated
+    /// Keep only queries with this value in another column of their file; may be repeated
     #[arg(long = "where", value_name = "COLUMN=VALUE")]
     #[serde(rename = "where", default)]
     #[schema(value_type = Vec<String>)]
     pub filters: Vec<Filter>,
-    /// Sum up each value of this column of the queries apart too; `category` means the category that
-    /// the first bundle puts a query in, unless the queries have a column of that name
+    /// Also report results by the values of this column of the queries; `category` is the category
+    /// by the first bundle, unless the queries have this column
     #[arg(long, value_name = "COLUMN")]
     #[serde(default)]
     pub by: Option<String>,
-    /// Rank this many nodes per query, 1 to 100000; what an answer beyond them counts, --metrics
-    /// says
+    /// Rank this many nodes per query, 1 to 100000; --metrics defines how answers beyond them count
     #[arg(long, value_name = "K", default_value_t = DEPTH)]
     #[serde(default = "depth")]
     #[schema(inline)]
@@ -135,7 +134,8 @@ pub struct Request {
     #[arg(skip)]
     #[serde(skip)]
     pub keep_rankings: bool,
-    /// How far bundles, and `ask`, lean on a language model; several joined by commas are compared
+    /// Let bundles and `ask` use a language model to this degree; several joined by commas are
+    /// compared
     #[arg(
         long = "effort",
         value_name = "EFFORT",
@@ -150,7 +150,7 @@ pub struct Request {
     #[arg(long)]
     #[serde(default)]
     pub no_known_answers: bool,
-    /// Where programs run.
+    /// Sandbox for programs.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
@@ -163,11 +163,11 @@ pub struct Request {
 }
 
 impl Request {
-    /// The systems in the order of the request, bundles once for each effort.
+    /// Returns the systems in the order of the request; systems that use an effort, once for each.
     ///
     /// # Errors
-    /// That nothing is to be measured, that a system or an effort is given twice, or that no system can
-    /// be masked.
+    /// If splits, systems or efforts are empty, if a system or an effort is given twice, or if
+    /// there is a mask but no system for it.
     pub fn chosen(&self) -> Result<Vec<Chosen>> {
         if self.splits.is_empty() || self.systems.is_empty() || self.efforts.is_empty() {
             return Err(AppError::usage(anyhow!("split, system and effort need a value each")));
@@ -206,16 +206,17 @@ impl Request {
         Ok(chosen)
     }
 
-    /// Whether answers are measured that are no nodes.
+    /// Whether to measure values instead of nodes.
     pub fn measures_values(&self) -> bool {
         let all = || self.systems.iter().all(|name| answers_with_values(name));
         self.metrics == Metrics::Value || all()
     }
 
-    /// What the systems would ask a language model at most, and the number of queries; nothing is asked.
+    /// Returns the number of queries, and bounds on each system's requests to a language model.
+    /// Sends no request.
     ///
     /// # Errors
-    /// Those of the request; that no language model is configured.
+    /// If the request is invalid, or no language model is configured.
     pub fn forecast(&self, app: &App) -> Result<(usize, Vec<Forecast>)> {
         let (chosen, dataset) = (self.chosen()?, dataset::find(&self.dataset, app)?);
         let n = match self.measures_values() {
@@ -225,7 +226,7 @@ impl Request {
         Ok((n, forecast::all(&chosen, n, &self.llm, app)?))
     }
 
-    /// How queries are measured; rankings are not kept.
+    /// Returns how queries are measured, without keeping rankings.
     fn how(&self) -> How {
         let definitions = match self.metrics {
             Metrics::Trec => Definitions::Trec,
@@ -234,8 +235,8 @@ impl Request {
         How { depth: self.depth.get(), definitions, keep: false }
     }
 
-    /// What all figures have in common. Counts an opening of the test split, so that it is called once
-    /// nothing but measuring is left to do.
+    /// Returns what the results of all systems have in common. Counts an opening of the test split:
+    /// call it just before measuring.
     fn about(&self, dataset: &Dataset, synthetic: bool, app: &App) -> About {
         let is_test = test_split::is_among(&self.splits);
         About {
@@ -247,19 +248,19 @@ impl Request {
     }
 }
 
-/// What was measured.
+/// Results of an evaluation.
 #[derive(Serialize)]
 pub struct Reply {
     /// The base.
     #[serde(skip)]
     pub base: Arc<IndexedBase>,
-    /// The queries whose answers are nodes.
+    /// The queries whose answers are nodes; empty if values are measured.
     #[serde(skip)]
     pub queries: Vec<LabelledQuery>,
-    /// What each system did on them, in the order of the figures.
+    /// Measurements of each system on these queries, in the order of the figures.
     #[serde(skip)]
     pub measured: Vec<Measured>,
-    /// The figures, a system each.
+    /// The figures of each system.
     #[serde(rename = "systems")]
     pub figures: Figures,
 }
@@ -268,11 +269,11 @@ pub struct Reply {
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum Figures {
-    /// Of ranks.
+    /// Figures of rankings.
     Ranks(Vec<SystemFigures<Evaluation>>),
-    /// Of sets.
+    /// Figures of answer sets.
     Sets(Vec<SetFigures>),
-    /// Of answers that are no nodes.
+    /// Figures of values.
     Values(Vec<ValueFigures>),
 }
 
@@ -324,7 +325,7 @@ impl Perform for Request {
     }
 }
 
-/// Refuses to keep more rankings than fit into memory.
+/// Fails if the rankings are too many to be kept in memory.
 fn check_kept(n: usize, depth: usize) -> Result<()> {
     match n.saturating_mul(depth) > MAX_KEPT {
         true => Err(anyhow!("rankings of {n} queries to depth {depth} are too many to be kept"))
@@ -333,7 +334,7 @@ fn check_kept(n: usize, depth: usize) -> Result<()> {
     }
 }
 
-/// Measures every system, with what it spent on language models.
+/// Measures every system, with its spending on language models.
 fn measured(benchmark: &Benchmark<'_>, opened: &Opened, app: &App) -> Result<Vec<Measured>> {
     let ledger = opened.assistant.as_ref().map(|assistant| assistant.llm().ledger());
     let spent = || -> (Spending, Spending) {
@@ -348,7 +349,7 @@ fn measured(benchmark: &Benchmark<'_>, opened: &Opened, app: &App) -> Result<Vec
     opened.systems.iter().map(measure).collect()
 }
 
-/// The figures of ranks: all queries, those with each label, and comparisons.
+/// Returns the figures of rankings: over all queries, for each label, and comparisons.
 fn ranked(
     request: &Request,
     about: &About,
@@ -374,7 +375,8 @@ fn ranked(
     figures.collect()
 }
 
-/// By system, how it compares with the first one, or with all before it; those with valid means alone.
+/// Compares each system with the first one, or with all before it. Systems with outages are left
+/// out. P-values are corrected over all comparisons (Holm 1979).
 fn comparisons(
     measured: &[Measured],
     every_pair: bool,

@@ -1,4 +1,5 @@
-//! Where answers of labelled queries were lost, by category. Must not know how that is shown.
+//! Explains where answers of labelled queries were lost, by category. Must not know how this is
+//! shown.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,10 +11,10 @@ use agent_dataset::LabelledQuery;
 use agent_infer::explain::{Cause, ExplainedQuery, Explainer, causes};
 use agent_optimize::trial::mean;
 
-/// What became of every query, in their order.
+/// Explains every query, in order. Keeps the tool calls only if there is a single query.
 ///
 /// # Errors
-/// That a query cannot be searched, or that it was stopped.
+/// If a query cannot be answered, or the operation was stopped.
 pub fn explain_all(
     explainer: &Explainer,
     queries: &[LabelledQuery],
@@ -30,7 +31,7 @@ pub fn explain_all(
             .explain(&query.text, &query.answers)
             .with_context(|| format!("query {} cannot be answered", query.id))?;
         if !keep_calls {
-            // Traces hold all that the tools gave.
+            // Traces hold all tool results, which is too much for many queries.
             explained.calls = Vec::new();
         }
         let n = done.fetch_add(1, Ordering::Relaxed) + 1;
@@ -40,26 +41,26 @@ pub fn explain_all(
     Ok(queries.par_iter().map(one).collect::<anyhow::Result<_>>()?)
 }
 
-/// The queries that one category answers.
+/// The queries whose most probable category is this one.
 pub struct Group<'a> {
     /// The category.
     pub name: &'a str,
-    /// Source of its program.
+    /// Source text of its program.
     pub source: &'a str,
     /// Id of its program.
     pub id: &'a str,
-    /// Queries.
+    /// Number of queries.
     pub n: usize,
-    /// Their mean reciprocal rank.
+    /// Mean reciprocal rank of the queries.
     pub mrr: f64,
-    /// Why answers were lost.
+    /// Causes of lost answers.
     pub causes: Vec<Cause>,
-    /// The same within the program, of queries that were not routed to it.
+    /// Causes of losses within the program, for queries that should have used another category.
     pub within: Vec<Cause>,
 }
 
 impl Group<'_> {
-    /// Categories in their order; those without queries are left out.
+    /// Groups queries by category, in the order of the categories, without empty groups.
     pub fn all<'a>(explainer: &'a Explainer, explained: &[ExplainedQuery]) -> Vec<Group<'a>> {
         let category_programs = explainer.category_programs().iter().enumerate();
         let groups = category_programs.map(|(at, category_program)| {
@@ -78,7 +79,8 @@ impl Group<'_> {
         groups.filter(|group| group.n > 0).collect()
     }
 
-    /// Losses at lines of the program, in words; gains are of `n` queries.
+    /// Returns lines of the program, each with its losses in words; gains are averaged over `n`
+    /// queries.
     pub fn marks(&self, n: usize) -> impl Iterator<Item = (usize, String)> {
         self.causes.iter().chain(&self.within).filter_map(move |cause| {
             let gain = points(cause.gain, n);
@@ -87,7 +89,7 @@ impl Group<'_> {
     }
 }
 
-/// A sum of reciprocal ranks in points of the mean over `n` queries.
+/// Formats a sum of reciprocal ranks as points (1/100) of the mean over `n` queries.
 pub fn points(gain: f64, n: usize) -> String {
     format!("{:.1}", 100.0 * gain / n.max(1) as f64)
 }

@@ -1,4 +1,4 @@
-//! Builds the indexes of a dataset, and makes a new import of it the one that answers.
+//! Builds the indexes of a dataset, and makes an indexed new import the current version.
 
 use std::path::PathBuf;
 
@@ -15,39 +15,40 @@ use agent_index::{
 };
 use agent_kb::Kb;
 
-/// A dataset to be indexed.
+/// A dataset to index.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
     /// Installed dataset, or a directory in neutral format
     #[arg(value_name = "N")]
     pub dataset: String,
-    /// Embed texts with builtin, candle:DIR, openai:MODEL, import:DIR, or NAME of [embedders.NAME] in
-    /// config.toml [default: the embedder of the vectors that are there, else builtin]
+    /// Embed texts with builtin, candle:DIR, openai:MODEL, import:DIR, or NAME of [embedders.NAME]
+    /// in config.toml [default: the embedder of the existing vectors, else builtin]
     #[arg(long, value_name = "EMBEDDER")]
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub embedder: Option<EmbedderChoice>,
-    /// Embed only nodes that may be answers, with candle or openai; others are not found by meaning
+    /// With candle, openai or a named embedder, embed only nodes that may be answers; vector search
+    /// does not find others
     #[arg(long)]
     #[serde(default)]
     pub candidates_only: bool,
-    /// Build optional parts too: ann, multi, late, fields, field-vectors, query
+    /// Also build these optional parts: ann, multi, late, fields, field-vectors, query
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub with: Vec<Part>,
-    /// Forget the vectors that earlier runs with this embedder have kept
+    /// Delete the vectors that earlier runs with this embedder cached
     #[arg(long)]
     #[serde(default)]
     pub drop_cache: bool,
-    /// Build again what is there already
+    /// Rebuild existing parts
     #[arg(long)]
     #[serde(default)]
     pub force: bool,
 }
 
-/// An index that is complete.
+/// A complete index.
 #[derive(Debug, Serialize)]
 pub struct Reply {
     /// Name of the dataset.
@@ -56,7 +57,7 @@ pub struct Reply {
     pub embedder: EmbedderChoice,
     /// Whether only nodes that may be answers have vectors.
     pub candidates_only: bool,
-    /// Whether something was built; else everything was there.
+    /// Whether any part was built; false if all parts existed.
     pub built: bool,
 }
 
@@ -77,7 +78,8 @@ impl Perform for Request {
 }
 
 impl Request {
-    /// Refuses what reads a directory of the machine, or spends again what was paid for.
+    /// Refuses requests over a network that choose an embedder, which may read a directory or cost
+    /// money, or that drop cached vectors.
     fn check_network(&self, app: &App) -> Result<()> {
         let is_builtin = matches!(self.embedder, None | Some(EmbedderChoice::Builtin));
         if app.network.is_none() || (is_builtin && !self.drop_cache) {
@@ -88,7 +90,7 @@ impl Request {
             .hint("index on the machine of the server with `agent index`")
     }
 
-    /// Builds what is not there; whether that was anything.
+    /// Builds missing parts. Returns whether any were missing.
     fn build(&self, target: &Target, app: &App) -> Result<bool> {
         let Target { base, kb, served, state, choice, candidates_only } = target;
         let IndexState { words, vectors } = state;
@@ -142,15 +144,15 @@ impl Request {
     }
 }
 
-/// The version of a dataset that is to be indexed, and with what.
+/// The version of a dataset to index, with its embedder and scope.
 pub struct Target {
-    /// The version that was imported last.
+    /// The latest imported version.
     pub base: Base,
     /// Its nodes and edges.
     pub kb: Kb,
-    /// The version that answers, where that is another.
+    /// The current version, if it is another one.
     served: Option<Base>,
-    /// The parts of the index that are there.
+    /// State of the existing index.
     state: IndexState,
     /// The embedder of its vectors.
     pub choice: EmbedderChoice,
@@ -159,11 +161,11 @@ pub struct Target {
 }
 
 impl Target {
-    /// The last import of a dataset, with an embedder and a scope that default to those of the vectors
-    /// that are there.
+    /// Finds the latest import of a dataset. Embedder and scope default to those of the existing
+    /// vectors.
     ///
     /// # Errors
-    /// That there is no such dataset, or no such directory of the embedder.
+    /// If the dataset cannot be found, or the embedder's directory or name does not exist.
     pub fn new(
         dataset: &str,
         embedder: Option<&EmbedderChoice>,
@@ -181,7 +183,7 @@ impl Target {
             (None, Err(_)) if next.is_some() => embedder_of(&served),
             (None, Err(_)) => EmbedderChoice::default(),
         };
-        // The scope stays as it is with the embedder; two kinds have no choice of it.
+        // Without a new embedder the scope stays; two kinds of embedders have a fixed scope.
         let before = state.vectors.as_ref().is_ok_and(|there| there.candidates_only);
         let wanted = candidates_only || (embedder.is_none() && before);
         let candidates_only = match choice {
@@ -196,10 +198,10 @@ impl Target {
     }
 }
 
-/// Indexes a base with vectors that were embedded elsewhere; its words are kept if they can be used.
+/// Indexes a base with precomputed vectors and makes it current. A usable word index is kept.
 ///
 /// # Errors
-/// That it cannot be indexed.
+/// If indexing fails.
 pub fn from_vectors<'a>(
     base: &Base,
     kb: &Kb,
@@ -214,10 +216,11 @@ pub fn from_vectors<'a>(
     make_current(base, app)
 }
 
-/// Indexes the words of a base from what was read elsewhere; its vectors are kept if they can be used.
+/// Indexes the words of a base from `words`. If its vectors are usable, they are kept and the base
+/// becomes current.
 ///
 /// # Errors
-/// That it cannot be indexed.
+/// If indexing fails.
 pub fn from_words(base: &Base, kb: &Kb, words: WordSource<'_>, app: &App) -> Result<()> {
     let words = Some(words);
     let plan = Plan { words, vectors: None, parts: &[], access: Access::none(), previous: None };
@@ -230,10 +233,10 @@ pub fn from_words(base: &Base, kb: &Kb, words: WordSource<'_>, app: &App) -> Res
     Ok(())
 }
 
-/// Indexes the version of a base that waits as the one that answers is indexed, and makes it answer.
+/// Indexes the pending version of a base like the current one, and makes it current.
 ///
 /// # Errors
-/// That it cannot be indexed; then the one before goes on answering.
+/// If indexing fails; then the previous version stays current.
 pub fn index_as_before(served: &Base, app: &App) -> Result<()> {
     let kb = Kb::open(&served.kb_dir())?;
     let vectors = IndexState::inspect(&kb, &served.index_dir(), &served.name).vectors.ok();
@@ -248,7 +251,7 @@ pub fn index_as_before(served: &Base, app: &App) -> Result<()> {
     request.perform(app).map(|_| ())
 }
 
-/// Makes an indexed version of a base the one that answers.
+/// Makes an indexed version of a base current.
 fn make_current(base: &Base, app: &App) -> Result<()> {
     if app.home.get(&base.name)?.version != base.version {
         app.home.make_current(base)?;
@@ -257,7 +260,7 @@ fn make_current(base: &Base, app: &App) -> Result<()> {
     Ok(())
 }
 
-/// The embedder of a base's vectors; the built-in one if there are none.
+/// Returns the embedder of a base's vectors; the built-in one if there are none.
 fn embedder_of(base: &Base) -> EmbedderChoice {
     let vectors = Kb::open(&base.kb_dir())
         .ok()
@@ -265,12 +268,13 @@ fn embedder_of(base: &Base) -> EmbedderChoice {
     vectors.map_or_else(EmbedderChoice::default, |vectors| vectors.embedder)
 }
 
-/// The choice with a full path, so that it can be opened from elsewhere; a name is a configured one.
+/// Returns the choice with an absolute path, so that it opens from any directory. Fails if a named
+/// embedder is not configured.
 fn absolute(choice: &EmbedderChoice, app: &App) -> Result<EmbedderChoice> {
     let full = |dir: &PathBuf| {
         let full = dir.canonicalize();
         let full = full.with_context(|| format!("cannot open the directory {}", dir.display()))?;
-        // Records are text.
+        // Paths are stored as text.
         let is_text = full.to_str().is_some();
         is_text.then_some(full).with_context(|| format!("{} is not UTF-8", dir.display()))
     };
@@ -290,7 +294,7 @@ fn absolute(choice: &EmbedderChoice, app: &App) -> Result<EmbedderChoice> {
     })
 }
 
-/// Opens an embedder that belongs to no base, with its cache.
+/// Opens an embedder with its cache; `None` if the choice has none to open without a base.
 fn open(
     choice: &EmbedderChoice,
     drop_cache: bool,
@@ -303,7 +307,7 @@ fn open(
     Ok(Some(access.cached(embedder)))
 }
 
-/// Reports what an embedder has cost.
+/// Reports the cost of an embedder.
 fn report_cost(spent: &EmbedCost, is_done: bool, app: &App) {
     let from_cache = format!("{} vectors from the cache", count(spent.from_cache));
     let parts = [vec![from_cache], costs(spent)].concat();
@@ -315,7 +319,7 @@ fn report_cost(spent: &EmbedCost, is_done: bool, app: &App) {
     }
 }
 
-/// What an embedder has cost but time.
+/// Returns the nonzero costs of an embedder in words, without time.
 pub fn costs(spent: &EmbedCost) -> Vec<String> {
     let counts = [
         (spent.tokens, "tokens paid for"),

@@ -1,10 +1,11 @@
-//! The operations of the program, as every face calls them: the command line, HTTP, assistants and
-//! Python hold arguments and output alone.
+//! The operations of the program. The command line, HTTP, MCP and Python all call them and add only
+//! arguments and output.
 //!
 //! Each operation is one file with a `Request`, its defaults and bounds, which implements
-//! [`Perform`](operation::Perform), and a line in [`OPERATIONS`](operation::OPERATIONS). An [`App`] is what
-//! all of them share: the home directory, what this user made, settings, and a [`Watch`] that hears notices
-//! and progress. Keys and addresses of models are read from the environment here alone; nothing prints.
+//! [`Perform`](operation::Perform), and a line in [`OPERATIONS`](operation::OPERATIONS). All share
+//! an [`App`]: the home directory, the user's private directories, settings, and a [`Watch`] that
+//! receives notices and progress. Only this crate reads keys and addresses of models from the
+//! environment; nothing here prints.
 
 pub mod answer;
 pub mod ask;
@@ -56,48 +57,48 @@ use agent_tools::Assistant;
 pub use crate::error::{AppError, Explain, Result};
 use crate::private::Private;
 
-/// Where models are asked unless OPENAI_BASE_URL names another service.
+/// Default address of the model service; OPENAI_BASE_URL names another one.
 pub const OPENAI_URL: &str = "https://api.openai.com/v1";
 
-/// The stages of a piece of work in their order, each with its approximate share of the time.
+/// Stages of a task in order, each with its approximate share of the time.
 pub type Plan = &'static [(&'static str, f64)];
 
-/// Hears what an operation reports while it works. Messages are single lines; those for which there is no
-/// method go unheard.
+/// Receives the reports of a running operation. Messages are single lines; by default they are
+/// discarded.
 pub trait Watch: Send + Sync {
-    /// Something worth knowing.
+    /// Reports a fact that the user should know.
     fn notice(&self, _message: &str) {}
 
-    /// Something that may be wrong.
+    /// Reports a possible problem.
     fn warning(&self, _message: &str) {}
 
-    /// Something for those who look closely.
+    /// Reports a detail for verbose output.
     fn detail(&self, _message: &str) {}
 
-    /// Begins a piece of work called `what`, which may be empty; dropping the result ends it.
+    /// Begins a task named `what`, which may be empty; dropping the result ends the task.
     fn progress_of(&self, _what: &str, _plan: Plan) -> Box<dyn Progress + '_> {
         Box::new(Unwatched)
     }
 
-    /// Begins a piece of work without a name, whose stages are not known beforehand.
+    /// Begins a task without a name or known stages.
     fn progress(&self) -> Box<dyn Progress + '_> {
         self.progress_of("", &[])
     }
 
-    /// From now on an interrupt loses nothing: `message` says how to go on.
+    /// Reports that an interrupt loses nothing from now on; `message` says how to resume.
     fn resumable(&self, _message: &str) {}
 
-    /// An event of an optimization; those that people want to read are notices and progress too.
+    /// Reports an event of an optimization; events for users are also notices or progress.
     fn optimization(&self, _event: &Event<'_>) {}
 }
 
-/// How far a piece of work is; its stages may run side by side.
+/// Progress of a task, whose stages may run in parallel.
 pub trait Progress: Sync {
-    /// `done` of `total` units of a stage are done.
+    /// Reports that `done` of `total` units of a stage are done.
     fn at(&self, stage: &str, done: u64, total: u64);
 }
 
-/// Hears nothing.
+/// A [`Watch`] and [`Progress`] that discard all reports.
 pub struct Unwatched;
 
 impl Watch for Unwatched {}
@@ -106,45 +107,45 @@ impl Progress for Unwatched {
     fn at(&self, _: &str, _: u64, _: u64) {}
 }
 
-/// What requests over a network may use. They name installed bases, runs and systems, never files;
-/// programs run where the rule of trust or WebAssembly puts them.
+/// Rights of requests over a network. Such requests name installed bases, runs and systems, never
+/// files, and cannot choose to run programs in this process.
 #[derive(Clone)]
 pub struct Network {
-    /// The language model of the server, which is asked within its budget; no other one is.
+    /// The only language model that requests may use: the server's, within its budget.
     pub model: Option<Arc<Assistant>>,
     /// Whether operations may change what is installed.
     pub changes: bool,
 }
 
-/// What operations share.
+/// Environment that all operations share.
 #[derive(Clone)]
 pub struct App {
     /// The home directory: bases, runs, models, caches.
     pub home: Home,
-    /// What this user made, which is not kept in the home directory.
+    /// The user's private directories, outside the home directory.
     pub private: Private,
     /// The settings file; `config.toml` in the home directory if none is named.
     pub config: Option<PathBuf>,
-    /// Hears notices, warnings and progress.
+    /// Receives notices, warnings and progress.
     pub watch: Arc<dyn Watch>,
-    /// Where requests come over a network: what they may use. Where they are those of this user, none.
+    /// Rights of requests over a network; `None` for requests of this user.
     pub network: Option<Network>,
-    /// Ends operations when set; all long work polls it.
+    /// Stops operations when set; long tasks poll it.
     pub stop: Arc<AtomicBool>,
 }
 
 impl App {
-    /// An app over a home directory, with this user's private directories and without settings of its own.
+    /// Returns an app with this user's private directories and the settings file of `home`.
     pub fn new(home: Home, watch: Arc<dyn Watch>) -> App {
         let (private, config, stop) = (Private::of_user(), None, Arc::default());
         App { home, private, config, watch, network: None, stop }
     }
 
-    /// Refuses a request that names files or directories where it comes over a network; `command` does the
-    /// same on the machine of the server.
+    /// Refuses a request that names files or directories if it comes over a network. The hint names
+    /// `command`, which does the same on the server's machine.
     ///
     /// # Errors
-    /// That the request comes over a network.
+    /// If the request comes over a network.
     fn refuse_paths(&self, command: &str) -> Result<()> {
         if self.network.is_none() {
             return Ok(());
@@ -154,7 +155,7 @@ impl App {
             .hint(format!("use `agent {command}` on the machine of the server"))
     }
 
-    /// The caches, the service and the settings that embedders use.
+    /// Returns the cache, the service and the settings of embedders.
     pub fn access(&self) -> Access {
         let (key, base_url) = (variable("OPENAI_API_KEY"), variable("OPENAI_BASE_URL"));
         let service = (key.is_some() || base_url.is_some()).then(|| {
@@ -168,16 +169,16 @@ impl App {
     }
 }
 
-/// Number of nodes that a request asks for.
+/// Number of requested nodes.
 pub type Top = bounded::Bounded<1, { text::MAX_K }>;
-/// Nodes where a request does not say.
+/// Default number of nodes.
 pub const TOP: Top = Top::new(20);
 
 fn top() -> Top {
     TOP
 }
 
-/// Warns that a language model was to help with an answer and did not.
+/// Warns if a language model should have helped with an answer but failed.
 fn unassisted(answer: &Answer, app: &App) {
     if let Some(miss) = answer.unassisted {
         let why = miss.message();
@@ -187,7 +188,7 @@ fn unassisted(answer: &Answer, app: &App) {
     }
 }
 
-/// A variable of the environment that is set and not empty.
+/// Returns an environment variable; `None` if it is unset or empty.
 pub fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }

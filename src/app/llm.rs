@@ -1,8 +1,8 @@
-//! Which language model is configured, and how it is opened. The only place that knows from which
-//! variables of the environment keys come; they go into the account and nowhere else.
+//! Finds and opens the configured language model. Reads the keys of language models from the
+//! environment and stores them only in the account.
 //!
-//! What stands nearer wins: an option, then the environment, then the settings
-//! (`config.toml` in the home directory, or `--config FILE`).
+//! Precedence: options, then the environment, then the settings file (`config.toml` in the home
+//! directory, or `--config FILE`).
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -35,33 +35,33 @@ use agent_optimize::roles::ROLES;
 use agent_remote::{Account, Service};
 use agent_tools::Assistant;
 
-/// The settings in the home directory.
+/// File name of the settings in the home directory.
 const CONFIG_FILE: &str = "config.toml";
-/// Host suffix of Azure OpenAI, which takes the key in a header of its own.
+/// Host suffix of Azure OpenAI, which expects the key in its own header.
 const AZURE_HOSTS: &str = ".openai.azure.com";
-/// How to configure a language model.
+/// Hint on how to configure a language model.
 pub const REMEDY: &str = "name a model with --model M, AGENT_MODEL or `model` under [llm] in \
     config.toml, and set OPENAI_API_KEY, or OPENAI_BASE_URL for a service without a key";
 
-/// Options of all commands that ask a language model.
+/// Options of all commands that use a language model.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct LlmArgs {
-    /// Ask this language model; roles with a model of their own in the settings keep it
+    /// Use this language model for all roles without a model of their own in the settings
     #[arg(long, value_name = "M", env = "AGENT_MODEL", help_heading = "Language model")]
     #[serde(default)]
     pub model: Option<String>,
-    /// Also keep all replies in this file, for --replay
+    /// Also record all replies in this file, for --replay
     #[arg(long, value_name = "FILE", conflicts_with = "replay", help_heading = "Language model")]
     #[schema(value_type = Option<String>)]
     #[serde(default)]
     pub record: Option<PathBuf>,
-    /// Take replies from this file and ask no service; what is not in it fails
+    /// Replay replies from this file without any service; requests that it lacks fail
     #[arg(long, value_name = "FILE", help_heading = "Language model")]
     #[schema(value_type = Option<String>)]
     #[serde(default)]
     pub replay: Option<PathBuf>,
-    /// Do without the replies that other runs have kept, and keep none for them
+    /// Neither read nor write the reply cache that runs share
     #[arg(long, help_heading = "Language model")]
     #[serde(default)]
     pub no_cache: bool,
@@ -73,30 +73,30 @@ pub struct LlmArgs {
     #[arg(long, value_name = "T", help_heading = "Language model")]
     #[serde(default)]
     pub budget_tokens: Option<u64>,
-    /// Take prompts from this directory where it has them; see agent-prompts in the sources
+    /// Override built-in prompts with those in this directory; see agent-prompts in the sources
     #[arg(long, value_name = "DIR", help_heading = "Language model")]
     #[schema(value_type = Option<String>)]
     #[serde(default)]
     pub prompts: Option<PathBuf>,
 }
 
-/// A language model that could be asked.
+/// The configuration of a language model.
 pub struct Configured {
-    /// Where, and as whom.
+    /// Address, key and headers of the service.
     pub account: Account,
-    /// How every role asks.
+    /// Request settings of every role.
     pub roles: HashMap<Role, RoleSettings>,
-    /// What the file says.
+    /// Content of the settings file.
     pub settings: Settings,
-    /// The variable that holds the key, if there is one.
+    /// The environment variable of the key, if there is a key.
     pub key_variable: Option<String>,
 }
 
-/// A language model with its prompts, and what is kept of its replies.
+/// A language model with its prompts and stores of replies.
 pub struct Opened {
-    /// Who is asked.
+    /// The language model with its prompts.
     pub assistant: Arc<Assistant>,
-    /// Requests that are under way at a time.
+    /// Maximum number of concurrent requests.
     pub at_a_time: usize,
     recorder: Option<Arc<Recorder>>,
     cassette: Option<Arc<Cassette>>,
@@ -104,10 +104,11 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Completes the file of --record, and tells what of the file of --replay was not asked for.
+    /// Completes the file of --record. Warns of unused replies of --replay and of problems of the
+    /// cache.
     ///
     /// # Errors
-    /// That the recording cannot be completed.
+    /// If the recording cannot be completed.
     pub fn finish(&self, app: &App) -> Result<()> {
         if let Some(recorder) = &self.recorder {
             recorder.finish()?;
@@ -126,13 +127,13 @@ impl Opened {
     }
 }
 
-/// Opens the language model that is configured: replies are looked for in the run's own store, if
-/// there is one, and in the cache that runs share, then asked for, and counted against the
-/// ceilings. With --replay, a file of replies stands for the service.
+/// Opens the configured language model. Replies come from the run's own store, if any, then from
+/// the cache that runs share, then from the service, within the ceilings. With --replay, a file
+/// replaces the service and the cache. Over a network, this is the server's model.
 ///
 /// # Errors
-/// Wrong ceilings; that no model is named anywhere; wrong settings or prompts, a missing key, a budget in USD
-/// without prices, a file of replies that cannot be used.
+/// If no model or key is configured; if ceilings, settings, prompts or a file of replies are
+/// invalid; if a budget in USD lacks prices; if a request over a network has options.
 pub fn open(choice: &LlmArgs, own: Option<Arc<dyn ReplyStore>>, app: &App) -> Result<Opened> {
     if let Some(network) = &app.network {
         return of_server(choice, network)?
@@ -142,10 +143,10 @@ pub fn open(choice: &LlmArgs, own: Option<Arc<dyn ReplyStore>>, app: &App) -> Re
     opened(check(choice, app)?, choice, own, Duration::MAX, app)
 }
 
-/// The language model of a server, where it has one: a request over a network chooses none itself.
+/// Returns the server's language model, if it has one; requests over a network cannot choose one.
 ///
 /// # Errors
-/// That the request has options of its own.
+/// If the request has options.
 fn of_server(choice: &LlmArgs, network: &Network) -> Result<Option<Opened>> {
     if *choice != LlmArgs::default() {
         return Err(AppError::usage(anyhow!("a request over a network has no options under llm")))
@@ -163,7 +164,8 @@ fn of_server(choice: &LlmArgs, network: &Network) -> Result<Option<Opened>> {
     Ok(network.model.as_ref().map(opened))
 }
 
-/// As [`open`], for those who wait for a reply no longer than this.
+/// Opens the configured language model like [`open`], but waits at most `longest` for a reply, and
+/// ignores network rights.
 ///
 /// # Errors
 /// As [`open`].
@@ -171,7 +173,8 @@ pub fn open_within(choice: &LlmArgs, longest: Duration, app: &App) -> Result<Ope
     opened(check(choice, app)?, choice, None, longest, app)
 }
 
-/// Without a key where one is needed, a model that says so when it is asked.
+/// Opens the model of a configuration. If a required key is missing, every request fails with that
+/// reason.
 fn opened(
     configured: Configured,
     choice: &LlmArgs,
@@ -190,7 +193,7 @@ fn opened(
         Some(path) => Some(Arc::new(Recorder::open(path)?)),
         None => None,
     };
-    // The recorder comes before the cache, so that it hears what comes from there.
+    // The recorder comes before the cache, so that it also records cached replies.
     stores.extend(recorder.iter().map(|recorder| recorder.clone() as Arc<dyn ReplyStore>));
     stores.extend(cache.iter().map(|cache| cache.clone() as Arc<dyn ReplyStore>));
     let no_key = missing_key(&configured);
@@ -216,11 +219,10 @@ fn opened(
     Ok(Opened { assistant, at_a_time, recorder, cassette, cache })
 }
 
-/// The language model that is configured, to look at and not to be asked: it needs no key, and
-/// refuses every request.
+/// Opens the configured language model for inspection: it needs no key and refuses every request.
 ///
 /// # Errors
-/// As [`open`], but for the key.
+/// If no model is configured, or settings or prompts are invalid.
 pub fn open_unasked(choice: &LlmArgs, app: &App) -> Result<Opened> {
     let Some(configured) = configured(app, choice.model.as_deref())? else {
         return Err(anyhow!("no LLM configured")).hint(REMEDY);
@@ -234,7 +236,7 @@ pub fn open_unasked(choice: &LlmArgs, app: &App) -> Result<Opened> {
     Ok(Opened { assistant, at_a_time, recorder: None, cassette: None, cache: None })
 }
 
-/// Stands where nothing is to be asked; refuses with this reason.
+/// A model that refuses every request with this reason.
 struct Unasked(String);
 
 impl Model for Unasked {
@@ -250,8 +252,8 @@ fn prompts(choice: &LlmArgs) -> Result<Prompts> {
     })
 }
 
-/// As [`open`], or nothing where no model is named anywhere. Unless it surely `is_asked`, a missing
-/// key is an error only once it is.
+/// Opens the configured language model like [`open`]; `None` if no model is configured. Unless
+/// `is_asked`, a missing key is an error only at the first request.
 ///
 /// # Errors
 /// As [`open`].
@@ -269,8 +271,8 @@ pub fn open_if_configured(choice: &LlmArgs, is_asked: bool, app: &App) -> Result
     }
 }
 
-/// The configured language model for programs of a bundle that ask one, where a command has no
-/// options for it; nothing where they ask none.
+/// Opens the configured language model, without options, for the programs of a bundle; `None` if
+/// they use no model.
 ///
 /// # Errors
 /// As [`open`].
@@ -278,10 +280,12 @@ pub fn open_for_programs(bundle: &Bundle, app: &App) -> Result<Option<Opened>> {
     bundle.asks().then(|| open(&LlmArgs::default(), None, app)).transpose()
 }
 
-/// What is configured; fails if no language model can be asked, so that nothing is begun in vain.
+/// Returns the configuration if requests are possible, so that commands fail before they start
+/// work.
 ///
 /// # Errors
-/// As [`open`].
+/// If no model is configured, the settings or --budget-usd are invalid, or a required key is
+/// missing.
 pub fn check(choice: &LlmArgs, app: &App) -> Result<Configured> {
     let configured = checked(choice, app)?;
     if choice.replay.is_none() {
@@ -290,7 +294,7 @@ pub fn check(choice: &LlmArgs, app: &App) -> Result<Configured> {
     Ok(configured)
 }
 
-/// What is configured, with or without a key.
+/// Returns the configuration, with or without a key.
 fn checked(choice: &LlmArgs, app: &App) -> Result<Configured> {
     if choice.budget_usd.is_some_and(|usd| !(usd > 0.0 && usd < 1e9)) {
         return Err(AppError::usage(anyhow!("--budget-usd must be above 0")));
@@ -301,13 +305,14 @@ fn checked(choice: &LlmArgs, app: &App) -> Result<Configured> {
     Ok(configured)
 }
 
-/// What is configured for a model, or else for that of AGENT_MODEL; nothing where none is named anywhere.
+/// Returns the configuration with `model`, AGENT_MODEL or the model of the settings, in this order
+/// of precedence; `None` if no role has a model.
 ///
 /// # Errors
-/// Wrong settings, a role without a model.
+/// If the settings are invalid, or some roles have no model.
 pub fn configured(app: &App, model: Option<&str>) -> Result<Option<Configured>> {
     let settings = read_settings(app)?;
-    // An empty variable counts as none.
+    // An empty variable counts as unset.
     let named = variable("AGENT_MODEL");
     let model = model.or(named.as_deref()).filter(|model| !model.trim().is_empty());
     let roles = match settings.role_settings(model, &ROLES) {
@@ -324,18 +329,18 @@ pub fn configured(app: &App, model: Option<&str>) -> Result<Option<Configured>> 
 }
 
 impl Configured {
-    /// The model of a role.
+    /// Returns the name of a role's model.
     pub fn model(&self, role: &Role) -> Option<&str> {
         self.roles.get(role).map(|set| set.model.as_str())
     }
 
-    /// The names of all models, each once.
+    /// Returns the distinct names of all models.
     pub fn models(&self) -> BTreeSet<&str> {
         self.roles.values().map(|set| set.model.as_str()).collect()
     }
 }
 
-/// The settings of `--config FILE`, or of the home directory if there are any.
+/// Reads the settings of `--config FILE`, or of the home directory; defaults if it has none.
 pub(crate) fn read_settings(app: &App) -> Result<Settings> {
     let path = settings_path(app);
     if app.config.is_none() && !path.exists() {
@@ -347,12 +352,12 @@ pub(crate) fn read_settings(app: &App) -> Result<Settings> {
     Ok(Settings::read(&text, &path.display().to_string(), &ROLES)?)
 }
 
-/// The settings file, which need not exist unless it is named.
+/// Returns the path of the settings file; the default file may be missing.
 pub(crate) fn settings_path(app: &App) -> PathBuf {
     app.config.clone().unwrap_or_else(|| app.home.path().join(CONFIG_FILE))
 }
 
-/// The account of the settings and the environment, and the variable of its key.
+/// Returns the account of the settings and the environment, with the variable of its key.
 fn account(settings: &Settings) -> (Account, Option<String>) {
     let base_url = variable("OPENAI_BASE_URL").or_else(|| settings.base_url.clone());
     let base_url = base_url.unwrap_or_else(|| OPENAI_URL.to_owned());
@@ -381,16 +386,16 @@ fn account(settings: &Settings) -> (Account, Option<String>) {
     (account, key_variable)
 }
 
-/// That a key is missing.
+/// A missing key.
 pub struct NoKey {
-    /// Which.
+    /// Description of the missing key.
     pub what: String,
-    /// What to do about it.
+    /// Advice.
     pub remedy: &'static str,
 }
 
-/// The key that is missing: one that the settings name, or that of OpenAI's own service, which takes
-/// no request without.
+/// Returns a missing key that is required: by `key_env` in the settings, or by OpenAI's own
+/// service.
 pub fn missing_key(configured: &Configured) -> Option<NoKey> {
     if configured.account.key.is_some() {
         return None;
@@ -406,7 +411,7 @@ pub fn missing_key(configured: &Configured) -> Option<NoKey> {
 }
 
 /// # Errors
-/// That a key is missing.
+/// If a required key is missing.
 fn require_key(configured: &Configured) -> Result<()> {
     match missing_key(configured) {
         Some(NoKey { what, remedy }) => Err(anyhow!(what)).hint(remedy),
@@ -414,7 +419,7 @@ fn require_key(configured: &Configured) -> Result<()> {
     }
 }
 
-/// A budget in USD needs the price of every model.
+/// Fails if there is a budget in USD and a model has no price.
 fn check_prices(configured: &Configured, ceilings: Ceilings) -> Result<()> {
     let prices = &configured.settings.prices;
     let unknown = configured.models().into_iter().filter(|model| !prices.contains_key(*model));
@@ -429,7 +434,7 @@ fn check_prices(configured: &Configured, ceilings: Ceilings) -> Result<()> {
     ))
 }
 
-/// The lines of settings that are missing for some models, to be filled in.
+/// Returns settings with the prices of some models, to be filled in.
 fn price_lines(models: &[&str]) -> String {
     let lines = models.iter().map(|model| {
         let name = toml::Value::String((*model).to_owned());
@@ -442,7 +447,7 @@ fn price_lines(models: &[&str]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Numbers of the limits, for people.
+/// Describes the request limits for display.
 pub fn limits_in_words(configured: &Configured) -> String {
     let limits = &configured.settings.limits;
     let mut parts = vec![
@@ -456,7 +461,7 @@ pub fn limits_in_words(configured: &Configured) -> String {
     parts.join(", ")
 }
 
-/// Models with their roles, for people: one model for all, or each with its roles.
+/// Describes the models for display: one model for all roles, or each model with its roles.
 pub fn models_in_words(configured: &Configured) -> String {
     let mut roles: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for spec in &ROLES {

@@ -1,5 +1,5 @@
-//! Measures systems on labelled queries, with progress, and warns of failed queries. Must not know
-//! what is concluded from the figures.
+//! Measures systems on labelled queries, with progress, and warns of failed queries. Must not draw
+//! conclusions from the results.
 
 use agent_dataset::LabelledQuery;
 use agent_index::IndexedBase;
@@ -12,15 +12,15 @@ use agent_retrieve::{
 
 use crate::{App, Result, systems::STAND_IN};
 
-/// Nodes ranked for every query where nothing else is said.
+/// Default number of nodes ranked for every query.
 pub const DEPTH: u32 = 1_000;
-/// Maximum failed queries listed individually.
+/// Maximum number of failed queries listed individually.
 const MAX_LISTED: usize = 5;
 
 /// How each query is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
-    /// Nodes ranked.
+    /// Number of ranked nodes.
     pub depth: usize,
     /// Definitions of the metrics.
     pub definitions: Definitions,
@@ -40,31 +40,31 @@ pub struct Benchmark<'a> {
     pub queries: &'a [LabelledQuery],
     /// The searched base.
     pub base: &'a IndexedBase,
-    /// Answers where a system fails.
+    /// Answers queries for which a system fails.
     pub stand_in: &'a dyn Retriever,
     /// How each query is measured.
     pub how: How,
 }
 
-/// Figures of one system.
+/// Results of one system.
 pub struct Measured {
     /// Its name.
     pub system: String,
-    /// By query.
+    /// Results by query, in the order of the queries.
     pub results: Vec<QueryResult>,
-    /// By query; empty ones unless they are kept.
+    /// Rankings by query; empty unless they are kept.
     pub rankings: Vec<Ranking>,
-    /// Where each ranking's answers end, as far as the system says so.
+    /// By query: the last rank of the ranking's answers, if the system determines it.
     pub ends: Vec<Option<usize>>,
-    /// Over all queries.
+    /// Means and intervals over all queries.
     pub evaluation: Evaluation,
-    /// Queries for which a service gave no answer: with any, the means say nothing.
+    /// Number of queries for which a service gave no reply; if above 0, the means are invalid.
     pub outages: usize,
     /// Spending on language models; the caller sets it.
     pub llm: Spending,
-    /// What its replies took, kept ones included; the caller sets it.
+    /// Cost of all replies used, cached ones included; the caller sets it.
     pub used: Spending,
-    /// Queries that a model was to help with and did not.
+    /// Number of queries that a language model should have helped with but did not.
     pub unassisted: usize,
 }
 
@@ -72,7 +72,7 @@ impl Benchmark<'_> {
     /// Runs a system on all queries, in parallel; results are in the order of the queries.
     ///
     /// # Errors
-    /// That it was stopped.
+    /// If the operation was stopped.
     pub fn measure(&self, name: &str, system: &dyn Retriever, app: &App) -> Result<Measured> {
         let progress = app.watch.progress();
         let measure = Measure {
@@ -104,18 +104,18 @@ impl Benchmark<'_> {
 }
 
 impl Measured {
-    /// Why the means say nothing, if that is so.
+    /// Returns why the means are invalid, if they are.
     pub fn invalid(&self) -> Option<String> {
         invalid(self.outages, self.evaluation.n)
     }
 
-    /// Seconds for a query, on average.
+    /// Returns the mean time per query, seconds.
     pub fn seconds(&self) -> f64 {
         let ms: f64 = self.results.iter().map(|result| result.latency_ms).sum();
         ms / 1e3 / self.results.len().max(1) as f64
     }
 
-    /// Warns of failed queries, of means that say nothing, and of a model that did not help.
+    /// Warns of failed queries, invalid means, and a language model that did not help.
     pub fn warn(&self, app: &App) {
         let failed = self
             .results
@@ -138,7 +138,7 @@ impl Measured {
     }
 }
 
-/// How many queries a system failed on, in words; none if it failed on none.
+/// Describes how many queries a system failed on; `None` if it failed on none.
 pub fn failed(system: &str, evaluation: &Evaluation) -> Option<String> {
     let (n, of, name) = (evaluation.failed, evaluation.n, STAND_IN.name());
     (n > 0).then(|| {
@@ -146,12 +146,12 @@ pub fn failed(system: &str, evaluation: &Evaluation) -> Option<String> {
     })
 }
 
-/// Why means over `n` queries say nothing, if that is so.
+/// Returns why means over `n` queries are invalid, if they are.
 pub fn invalid(outages: usize, n: usize) -> Option<String> {
     (outages > 0).then(|| format!("a service gave no answer to {outages} of {n} queries"))
 }
 
-/// A warning that the means of a system say nothing.
+/// Returns a warning that the means of a system are invalid.
 pub fn invalid_line(system: &str, why: &str) -> String {
     format!("{system}: this evaluation is invalid: {why}; evaluate again")
 }

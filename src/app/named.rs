@@ -1,5 +1,5 @@
-//! Runs, bundles and models as people name them: a path, the name of a run in the home directory, or
-//! `latest`. Must not know what is done with them.
+//! Resolves arguments for runs, bundles and models: a path, a name in the home directory, or, for
+//! runs, `latest`. Must not know what they are used for.
 
 use std::{
     collections::BTreeMap,
@@ -19,11 +19,11 @@ use agent_ground::words::nearest;
 use agent_infer::bundle::Bundle;
 use agent_optimize::{BUNDLE_FILE, journal::DATABASE_FILE, record::Record};
 
-/// Names the run that was written to last.
+/// Argument for the run that was written last.
 const LATEST: &str = "latest";
-/// Begins the name of a system that is a bundle.
+/// Name prefix of systems that are bundles.
 pub(crate) const BUNDLE: &str = "bundle:";
-/// What begins the names of systems that are trained models, and what may stand behind the model.
+/// Name prefixes of systems that are trained models, each with the option that may follow.
 const MODELS: [(&str, &str); 6] = [
     ("mfar:", ":mask="),
     ("dense:trained:", ":weight="),
@@ -32,19 +32,19 @@ const MODELS: [(&str, &str); 6] = [
     ("hybrid:trained:", ":weight="),
     ("graph:", ":weight="),
 ];
-/// Names that differ in more letters are not suggested.
+/// Maximum edit distance of a suggested name.
 const MAX_DISTANCE: usize = 3;
 
-/// The directory that holds the runs of a home.
+/// Returns the directory of a home's runs.
 pub fn runs_dir(home: &Home) -> PathBuf {
     home.path().join("runs")
 }
 
-/// The directories below it, by name, but for those that are about to be removed, whose names begin
-/// with a dot.
+/// Lists the directories of a home's runs, sorted by name. Names that begin with a dot are left
+/// out: such runs are being removed.
 ///
 /// # Errors
-/// That it cannot be read; a home without runs has none.
+/// If the directory of runs exists but cannot be read.
 pub fn run_dirs(home: &Home) -> Result<Vec<PathBuf>> {
     let runs = runs_dir(home);
     let entries = match fs::read_dir(&runs) {
@@ -60,11 +60,11 @@ pub fn run_dirs(home: &Home) -> Result<Vec<PathBuf>> {
     Ok(directories)
 }
 
-/// The directory of a run: what is given, if it is there; otherwise the run of that name in the home
-/// directory; `latest` is the one that was written to last, of equal times the last by name.
+/// Returns the directory of a run: `given` if this path exists, else the run of this name in the
+/// home directory. `latest` is the run that was written last; ties go to the last name.
 ///
 /// # Errors
-/// That there is no such run.
+/// If there is no such run.
 pub fn run_dir(given: &Path, home: &Home) -> Result<PathBuf> {
     if given.exists() {
         return Ok(given.to_owned());
@@ -72,35 +72,35 @@ pub fn run_dir(given: &Path, home: &Home) -> Result<PathBuf> {
     run_of_home(given, home)
 }
 
-/// The directory of a run, by its name or `latest`.
+/// Returns the directory of a run in the home directory, by its name or `latest`.
 ///
 /// # Errors
-/// That there is no such run.
+/// If there is no such run.
 pub fn run_of_home(name: &Path, home: &Home) -> Result<PathBuf> {
     find(name, DATABASE_FILE, home)
 }
 
-/// The directory of a run, by its name or `latest`.
+/// Returns the directory of a run in the home directory, by its name or `latest`.
 ///
 /// # Errors
-/// That there is no such run.
+/// If there is no such run.
 pub fn run_of_name(name: &Path, home: &Home) -> Result<PathBuf> {
     find(name, DATABASE_FILE, home)
 }
 
-/// The file of a bundle: what is given, if it is a file; otherwise the bundle of the run that
-/// [`run_dir`] finds, `latest` among those that have one.
+/// Returns the file of a bundle: `given` if it is a file, else the bundle of the run that
+/// [`run_dir`] finds. `latest` is the bundle that was written last.
 ///
 /// # Errors
-/// That there is no such file and no such run, or that the run has no bundle.
+/// If there is no such file or run, if the run has no bundle, or if `latest` is ambiguous.
 pub fn bundle_file(given: &Path, home: &Home) -> Result<PathBuf> {
     bundle_for(given, None, home)
 }
 
-/// As [`bundle_file`]; `latest` is that of the runs for a dataset, if one is given and has any.
+/// Returns the file of a bundle like [`bundle_file`]; `latest` prefers runs for `dataset`.
 ///
 /// # Errors
-/// As [`bundle_file`] and [`bundle_of_run`].
+/// As [`bundle_file`].
 pub fn bundle_for(given: &Path, dataset: Option<&str>, home: &Home) -> Result<PathBuf> {
     if given.exists() && !given.is_dir() {
         return Ok(given.to_owned());
@@ -108,12 +108,12 @@ pub fn bundle_for(given: &Path, dataset: Option<&str>, home: &Home) -> Result<Pa
     if given.is_dir() { bundle_in(given.to_owned()) } else { bundle_of_run(given, dataset, home) }
 }
 
-/// The file of the bundle of a run, by its name or `latest`: of the runs for this dataset if one is
-/// given and has any.
+/// Returns the bundle file of a run in the home directory, by its name or `latest`, which prefers
+/// runs for `dataset`.
 ///
 /// # Errors
-/// That there is no such run, that the run has no bundle, or that `latest` could mean runs for several
-/// datasets.
+/// If there is no such run, if the run has no bundle, or if `latest` is ambiguous: bundles were
+/// made for several datasets, none of which is `dataset`.
 pub fn bundle_of_run(name: &Path, dataset: Option<&str>, home: &Home) -> Result<PathBuf> {
     if is_latest(name) {
         return latest_bundle(dataset, home);
@@ -121,7 +121,8 @@ pub fn bundle_of_run(name: &Path, dataset: Option<&str>, home: &Home) -> Result<
     bundle_in(find(name, BUNDLE_FILE, home)?)
 }
 
-/// The bundle that was written last.
+/// Returns the bundle for `dataset` that was written last. If there is none, all bundles must be
+/// for one dataset. Ties go to the last path.
 fn latest_bundle(dataset: Option<&str>, home: &Home) -> Result<PathBuf> {
     let mut latest: BTreeMap<String, (SystemTime, PathBuf)> = BTreeMap::new();
     for dir in run_dirs(home)? {
@@ -164,13 +165,13 @@ fn bundle_in(dir: PathBuf) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// Whether the run that was written to last is meant.
+/// Whether the argument is `latest`.
 pub fn is_latest(given: &Path) -> bool {
     given == Path::new(LATEST)
 }
 
-/// The name of a system with the bundle or model in it as a path: `bundle:latest` becomes `bundle:`
-/// and that file, of the runs for the dataset if one is given; other names stay.
+/// Resolves the bundle or model in a system's name to its path: `bundle:latest` becomes
+/// `bundle:FILE`, preferring runs for `dataset`. Other names stay unchanged.
 ///
 /// # Errors
 /// As [`bundle_file`] and [`model_dir`].
@@ -189,12 +190,12 @@ pub fn system(name: &str, dataset: Option<&str>, home: &Home) -> Result<String> 
     Ok(name.to_owned())
 }
 
-/// The directory that holds the trained models of a home.
+/// Returns the directory of a home's trained models.
 pub fn models_dir(home: &Home) -> PathBuf {
     home.path().join("models")
 }
 
-/// The names of the trained models of a home, in order.
+/// Returns the names of a home's trained models, sorted.
 pub fn model_names(home: &Home) -> Vec<String> {
     let entries = fs::read_dir(models_dir(home)).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -203,22 +204,23 @@ pub fn model_names(home: &Home) -> Vec<String> {
     names
 }
 
-/// Whether an import may make a run of a name: letters, digits, `-`, `_` and `.`, but not `latest`.
+/// Whether an imported run may have this name: ASCII letters, digits, `-`, `_` and `.`, but not
+/// `latest`, and without `-` or `.` at the start.
 pub fn is_run_name(name: &str) -> bool {
     name != LATEST && is_plain(name)
 }
 
-/// Whether a name is one of letters, digits, `-`, `_` and `.` that no shell and no terminal reads
-/// otherwise.
+/// Whether a name is safe in shells and terminals: ASCII letters, digits, `-`, `_` and `.`, without
+/// `-` or `.` at the start.
 fn is_plain(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     !name.starts_with(['.', '-']) && !name.is_empty() && name.chars().all(plain)
 }
 
-/// Where a new model of a name goes.
+/// Returns the directory for a new model.
 ///
 /// # Errors
-/// That it is no name.
+/// If the name is invalid.
 pub fn new_model_dir(name: &str, home: &Home) -> Result<PathBuf> {
     if !is_plain(name) {
         return Err(anyhow!("{name:?} is no name of a model")).hint("use letters, digits, - and _");
@@ -226,11 +228,11 @@ pub fn new_model_dir(name: &str, home: &Home) -> Result<PathBuf> {
     Ok(models_dir(home).join(name))
 }
 
-/// The directory of a model: what is given, if it is there; otherwise the model of that name in the
-/// home directory.
+/// Returns the directory of a model: `given` if this path exists, else the model of this name in
+/// the home directory.
 ///
 /// # Errors
-/// That there is no such model.
+/// If there is no such model.
 pub fn model_dir(given: &Path, home: &Home) -> Result<PathBuf> {
     if given.exists() {
         return Ok(given.to_owned());
@@ -238,10 +240,10 @@ pub fn model_dir(given: &Path, home: &Home) -> Result<PathBuf> {
     model_of_home(given, home)
 }
 
-/// The directory of a model, by its name.
+/// Returns the directory of a model in the home directory, by its name.
 ///
 /// # Errors
-/// That there is no such model.
+/// If there is no such model.
 pub fn model_of_home(name: &Path, home: &Home) -> Result<PathBuf> {
     let mut names = model_names(home);
     if names.iter().any(|known| Path::new(known) == name) {
@@ -255,7 +257,7 @@ pub fn model_of_home(name: &Path, home: &Home) -> Result<PathBuf> {
     Err(anyhow!("there is no model {:?}", name.display().to_string())).hint(hint)
 }
 
-/// The run of a name; `latest` among those that have the file.
+/// Finds a run by name; `latest` is the run whose `file` was written last.
 fn find(given: &Path, file: &str, home: &Home) -> Result<PathBuf> {
     let dirs = run_dirs(home)?;
     if is_latest(given) {
@@ -270,7 +272,7 @@ fn find(given: &Path, file: &str, home: &Home) -> Result<PathBuf> {
     let mut parts = given.components();
     let name = match (parts.next(), parts.next()) {
         (Some(Component::Normal(name)), None) => name.to_string_lossy(),
-        // A path is looked for where it leads, and nowhere else.
+        // A path is not a name, so it is not looked up in the home directory.
         _ => return Err(anyhow!("{} holds no run: it is not there", given.display()).into()),
     };
     let named = |dir: &&PathBuf| dir.file_name().is_some_and(|file| file == &*name);
@@ -280,7 +282,7 @@ fn find(given: &Path, file: &str, home: &Home) -> Result<PathBuf> {
     Err(anyhow!("there is no file or run {name:?}")).hint(known(&name, &dirs))
 }
 
-/// What else could have been meant.
+/// Returns a hint: the nearest name, or else the known runs.
 fn known(name: &str, dirs: &[PathBuf]) -> String {
     let names: Vec<_> = dirs.iter().filter_map(|dir| dir.file_name()?.to_str()).collect();
     if names.is_empty() {

@@ -1,4 +1,4 @@
-//! The registry of operations: what every face offers under the same name.
+//! The registry of operations. The command line, HTTP, MCP and Python offer them by the same names.
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::{
     program, query, report, search, train, verify,
 };
 
-/// All operations, in the order of their reference.
+/// All operations, in the order of the reference documentation.
 pub const OPERATIONS: &[Operation] = &[
     Operation::new::<data::import::Request>(),
     Operation::new::<data::update::Request>(),
@@ -34,34 +34,34 @@ pub const OPERATIONS: &[Operation] = &[
     Operation::new::<optimize::Request>(),
 ];
 
-/// A request that can be carried out.
+/// A request that can be executed.
 pub trait Perform: DeserializeOwned + ToSchema {
     /// The operation's name.
     const NAME: &'static str;
-    /// What it does, in one sentence.
+    /// What the operation does, in one sentence.
     const SUMMARY: &'static str;
     /// Whether it changes what is installed: bases, indexes, models, runs.
     const CHANGES: bool = false;
-    /// What it gives; as JSON it is what the command line prints with `--json`.
+    /// The operation's result; its JSON is the output of the command line with `--json`.
     type Reply: Serialize;
 
-    /// Carries it out.
+    /// Executes the request.
     ///
     /// # Errors
-    /// That the request is wrong ([`AppError::is_usage`]), or what failed.
+    /// If the request is invalid ([`AppError::is_usage`]) or its execution fails.
     fn perform(&self, app: &App) -> Result<Self::Reply>;
 }
 
-/// An operation as faces without types see it.
+/// An operation with JSON requests and replies.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
     /// Its name.
     pub name: &'static str,
-    /// What it does, in one sentence.
+    /// What the operation does, in one sentence.
     pub summary: &'static str,
-    /// Whether it changes what is installed.
+    /// Whether it changes what is installed: bases, indexes, models, runs.
     pub changes: bool,
-    /// The JSON schema of its request.
+    /// Returns the JSON schema of its request.
     pub schema: fn() -> Value,
     perform: fn(&App, Value) -> Result<String>,
 }
@@ -81,17 +81,16 @@ impl Operation {
         }
     }
 
-    /// The operation of a name.
+    /// Finds an operation by name.
     pub fn find(name: &str) -> Option<&'static Operation> {
         OPERATIONS.iter().find(|operation| operation.name == name)
     }
 
-    /// Carries out a request in JSON; the reply is JSON as text, with the digits that the command line
-    /// prints.
+    /// Executes a JSON request. The reply is JSON text with the same digits as on the command line.
     ///
     /// # Errors
-    /// That the request does not fit [`Operation::schema`], or changes what is installed over a network
-    /// that may not; those of the operation.
+    /// If the request does not match [`Operation::schema`], if it needs the right to change what is
+    /// installed, or if the operation fails.
     pub fn call(&self, app: &App, request: Value) -> Result<String> {
         if self.changes && app.network.as_ref().is_some_and(|network| !network.changes) {
             let name = self.name.replace('_', " ");
@@ -102,8 +101,8 @@ impl Operation {
     }
 }
 
-/// A schema in which a field with a description of its own is one schema: it is derived as the schema of
-/// the field's type and an object that has the description alone, of which no value is both.
+/// Merges each `allOf` of a field's schema with an object that holds only the field's description.
+/// The derived `allOf` would accept no value.
 fn merged(schema: Value) -> Value {
     match schema {
         Value::Array(items) => items.into_iter().map(merged).collect(),

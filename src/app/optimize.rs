@@ -1,17 +1,17 @@
-//! Finds, proves and freezes retrieval programs for a dataset. A request passes through these files in
-//! this order:
+//! Finds, proves and freezes retrieval programs for a dataset. A request passes through these files
+//! in this order:
 //!
 //! | file | step |
 //! | --- | --- |
 //! | `programs` | read and check the user's programs |
-//! | `plan` | of a dry run: what a run would do, and the end |
+//! | `plan` | for a dry run: forecast the run and stop |
 //! | `model` | check the language model |
 //! | `data` | open the base, its index, training and validation queries |
 //! | `run` | open the run's directory, journal and options |
-//! | `events` | run the loop and report its events; `timing` takes the times of its parts |
-//! | `pause` | where the model's service does not answer: note why the run waits, and the end |
+//! | `events` | run the loop and report its events; `timing` measures its parts |
+//! | `pause` | if the model's service does not reply: note why the run is paused, and stop |
 //! | `test` | measure the frozen bundle on the test split |
-//! | `reply` | all of it, as `agent optimize --json` prints it |
+//! | `reply` | return the results, as `agent optimize --json` prints them |
 
 mod data;
 pub mod events;
@@ -56,36 +56,36 @@ pub use self::{
     test::{OnTest, SystemOnTest},
 };
 
-/// Relations of the longest mined metapath.
+/// Maximum number of relations in a mined metapath.
 pub type Hops = Bounded<2, { MAX_HOPS as u64 }>;
 
-/// What a run learns from, and how.
+/// An optimization: its data, actors and limits.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
     /// Installed dataset, directory in neutral format, or built-in sample (amazon, mag, prime)
     #[arg(long, value_name = "N")]
     pub dataset: String,
-    /// Who proposes programs [default: `search,llm` where a language model is configured, else
-    /// `search`]
+    /// Propose programs with these actors [default: `search,llm` if a language model is configured,
+    /// else `search`]
     #[arg(long, value_enum, value_delimiter = ',', value_name = "ACTORS")]
     #[serde(default)]
     #[schema(inline)]
     pub actor: Vec<Actor>,
-    /// Let no program call functions that ask a model, so that answering with the bundle never does
+    /// Let no program call functions that ask a model, so that the bundle's programs never ask one
     #[arg(long)]
     #[serde(default)]
     pub no_llm_tools: bool,
-    /// Let them, which is so without this as well
+    /// Let programs call functions that ask a model [default]
     #[arg(long, conflicts_with = "no_llm_tools")]
     #[serde(default)]
     pub llm_tools: bool,
-    /// Tell models of the AvaTaR functions too, which take one node or lists of nodes; programs may
-    /// always call them
+    /// Also describe the AvaTaR functions, which take one node or lists of nodes, to models;
+    /// programs may always call them
     #[arg(long)]
     #[serde(default)]
     pub avatar_tools: bool,
-    /// Steps of improvement by the model in every category [default: 3, or --steps if that is less]
+    /// Let the model improve programs for K steps per category [default: 3, or --steps if less]
     #[arg(long, value_name = "K")]
     pub llm_steps: Option<usize>,
     /// The language model.
@@ -93,29 +93,27 @@ pub struct Request {
     #[serde(default)]
     #[schema(inline)]
     pub llm: LlmArgs,
-    /// Try this program of yours (.rhai or .wasm) beside those that are found; may be repeated, at
-    /// most 32 times
+    /// Also try this program (.rhai or .wasm); may be repeated, at most 32 times
     #[arg(long, value_name = "FILE")]
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub program: Vec<PathBuf>,
-    /// Leave out a part, to measure what it is worth; may be repeated
+    /// Leave out this part to measure its effect; may be repeated
     #[arg(long, value_enum, value_name = "PART")]
     #[serde(default)]
     #[schema(inline)]
     pub without: Vec<Part>,
-    /// Seed of every random choice [default: 1]
+    /// Use this random seed [default: 1]
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
-    /// Steps of improvement by the search actor after the categories are found [default: 24]
+    /// Let the search actor improve programs for K steps after it finds categories [default: 24]
     #[arg(long, value_name = "K")]
     pub steps: Option<usize>,
-    /// Mine metapaths of at most this many relations from what a query names to its answers
-    /// [default: 2]
+    /// Mine metapaths of at most this many relations from linked entities to answers [default: 2]
     #[arg(long, value_name = "H")]
     #[schema(value_type = Option<u64>, minimum = 2, maximum = 3)]
     pub hops: Option<Hops>,
-    /// Begin no further step after this many minutes; the best so far is frozen
+    /// Begin no further step after this many minutes; the best programs so far are frozen
     #[arg(long, value_name = "M")]
     pub budget_minutes: Option<f64>,
     /// Keep the run in this directory [default: a new one in the home directory]
@@ -126,16 +124,16 @@ pub struct Request {
     #[arg(long)]
     #[serde(default)]
     pub resume: bool,
-    /// Measure the frozen bundle and all baselines on the test split too, which counts as an opening
-    /// of it; built-in samples always do
+    /// Also measure the frozen bundle and all baselines on the test split, which counts as an
+    /// opening of it; always on for built-in samples
     #[arg(long)]
     #[serde(default)]
     pub test: bool,
-    /// For a dataset without labelled questions: make 500 first, as `agent data synthesize` does
+    /// If the dataset has no labelled questions, make 500 first, like `agent data synthesize`
     #[arg(long)]
     #[serde(default)]
     pub synthesize: bool,
-    /// Say what would be done and what it would cost, and do nothing
+    /// Print the plan and its cost, and do nothing
     #[arg(long)]
     #[serde(default)]
     pub dry_run: bool,
@@ -143,19 +141,18 @@ pub struct Request {
     #[arg(long, value_name = "N")]
     #[schema(value_type = Option<u64>, minimum = 1)]
     pub threads: Option<NonZeroUsize>,
-    /// Let other processes run programs too: those of `agent unit work DIR`; the result does not
-    /// depend on them
+    /// Let `agent unit work DIR` processes run programs too; the result does not depend on them
     #[arg(long, value_name = "DIR", conflicts_with = "dry_run")]
     #[schema(value_type = Option<String>)]
     pub pool: Option<PathBuf>,
-    /// Where programs run.
+    /// Sandbox for programs.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
     pub sandbox: SandboxArgs,
 }
 
-/// Who proposes programs.
+/// An actor that proposes programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Actor {
@@ -165,25 +162,25 @@ pub enum Actor {
     Llm,
 }
 
-/// A part that can be left out.
+/// A part of the optimizer that can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
-    /// Metapaths from training answers; only search by words is left
+    /// Mining of metapaths from training answers; only text search remains
     Mining,
-    /// Other values of parameters than the declared ones
+    /// Tuning of parameters; they keep their declared values
     Tuning,
-    /// What misses a metapath; only nodes that all metapaths reach are ranked
+    /// Relaxation of metapaths; only nodes that all metapaths reach are ranked
     Relaxation,
-    /// What a query says; all go where most are answered best
+    /// The router; every query uses the category that is best overall
     Router,
-    /// Kept answers of tool calls; changes the time alone
+    /// The cache of tool calls; changes only the time
     Cache,
-    /// Changes of programs after the categories are found
+    /// Changes to programs after the categories are found
     Mutation,
-    /// Comparison of well and badly answered queries; the model improves programs by their scores
+    /// Comparison of well and badly answered queries; the model sees only scores and attempts
     Comparator,
-    /// Improvement by the model; its first programs stay as they are
+    /// Improvement by the model; its first programs are only repaired until they run
     Steps,
 }
 
@@ -202,7 +199,7 @@ impl From<Part> for Ablation {
     }
 }
 
-/// A run with everything that it needs.
+/// A run with its data, model and pool.
 struct Session {
     data: Data,
     run: Run,
@@ -224,8 +221,8 @@ impl Perform for Request {
 }
 
 impl Request {
-    /// Carries it out on a base that is open already, whatever dataset is named. The test split is opened
-    /// only if the request says so.
+    /// Executes the request on an open base and ignores the dataset that it names. The test split
+    /// is opened only if the request has `test`.
     ///
     /// # Errors
     /// As [`Perform::perform`].
@@ -239,7 +236,7 @@ impl Request {
         if self.dry_run {
             return Ok(Reply::Planned(plan::forecast(self, app)?));
         }
-        // A model that cannot be asked must not cost an import, an index or a run.
+        // Fail on an unusable model before any import, index or run.
         let start = model::check(self, app)?;
         let data = open()?;
         let of_pool = |dir: &PathBuf| Pool::open(dir, (&data.base.name, &data.indexed), app);
@@ -256,7 +253,7 @@ impl Request {
         }
     }
 
-    /// Runs the loop, which freezes a bundle, and measures that.
+    /// Runs the loop, which freezes a bundle, and measures the bundle.
     fn freeze(&self, mut session: Session, app: &App) -> Result<Reply> {
         let began = Instant::now();
         let (outcome, timing) = events::learn(&mut session, app);
@@ -295,7 +292,7 @@ impl Request {
         })))
     }
 
-    /// Refuses options that contradict one another, and over a network those that name files.
+    /// Refuses contradictory options, and over a network also options that name files.
     fn check(&self, app: &App) -> Result<()> {
         if app.network.is_some() {
             if self.run.is_some() || self.pool.is_some() || !self.program.is_empty() {
@@ -312,7 +309,7 @@ impl Request {
             return Err(AppError::usage(anyhow!("--llm-tools contradicts --no-llm-tools")));
         }
         let without = self.ablations();
-        // A run that is resumed without --actor has actors of its own, and compares the parts itself.
+        // A run resumed without --actor has its own actors, and checks the parts itself.
         let is_of_run = self.resume && self.actor.is_empty();
         if !without.is_empty() && !is_of_run {
             let actors = model::new_actors(self, app)?;
@@ -330,7 +327,7 @@ impl Request {
         Ok(())
     }
 
-    /// The parts that are left out, ascending, each once.
+    /// Returns the distinct parts to leave out, in ascending order.
     fn ablations(&self) -> Vec<Ablation> {
         let mut parts: Vec<Ablation> = self.without.iter().map(|&part| part.into()).collect();
         parts.sort_unstable();
@@ -339,7 +336,7 @@ impl Request {
     }
 }
 
-/// The command that continues a run.
+/// Returns a hint with the command that continues a run.
 fn resume_command(dataset: &str, dir: &Path) -> String {
     format!("continue with `agent optimize --dataset {dataset} --run {} --resume`", dir.display())
 }

@@ -1,4 +1,4 @@
-//! Files that appear when they are complete. Must not know what is in them.
+//! Writes files atomically: a file appears only when it is complete. Must not know the content.
 
 use std::{
     io::{self, BufWriter, Write},
@@ -11,17 +11,17 @@ use tempfile::NamedTempFile;
 use crate::error::Result;
 use agent_ground::files;
 
-/// A file that appears when it is complete.
+/// A file that appears only when it is complete.
 pub struct Output {
     path: PathBuf,
     file: NamedTempFile,
 }
 
 impl Output {
-    /// Begins the file of a path, so that one that cannot be written costs no work.
+    /// Creates a temporary file beside `path`, so that an unwritable path fails before any work.
     ///
     /// # Errors
-    /// That there is a directory, or that nothing can be written beside it.
+    /// If `path` is a directory, or its directory is not writable.
     pub fn begin(path: &Path) -> Result<Output> {
         let begin = || {
             if path.is_dir() {
@@ -34,10 +34,10 @@ impl Output {
         Ok(Output { path: path.to_owned(), file })
     }
 
-    /// Writes the file and gives it its name.
+    /// Writes the content and renames the file to its path.
     ///
     /// # Errors
-    /// That it cannot be written; a file that was there stays.
+    /// If the file cannot be written; an existing file stays.
     pub fn finish(self, content: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> Result<()> {
         let Output { path, file } = self;
         let write = || {
@@ -54,10 +54,10 @@ fn cannot_write(path: &Path) -> String {
     format!("cannot write {}", path.display())
 }
 
-/// Writes a file that appears when it is complete.
+/// Writes a file atomically.
 ///
 /// # Errors
-/// That it cannot be written; a file that was there stays.
+/// If the file cannot be written; an existing file stays.
 pub fn write(
     path: &Path,
     content: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,

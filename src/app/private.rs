@@ -1,27 +1,27 @@
-//! Where this user's own things are that must not come with a home directory, which people hand to
-//! one another: notes of what was made here, and compiled code.
+//! The user's private directories: notes of trusted work, and compiled code. They are outside the
+//! home directory, since users share home directories.
 
 use std::path::PathBuf;
 
 use crate::variable;
 use agent_sandbox::{self as sandbox, Origin, SandboxOptions, Trust};
 
-/// What this user made, which runs in the process by the rule of trust.
+/// Returns the notes of this user's work, whose programs run in this process by default.
 pub fn trust_of_user() -> Trust {
     Private::of_user().trust()
 }
 
-/// How programs of an origin run here, unless the user says otherwise: what programs that embed the
-/// library share with the command line.
+/// Returns the default sandbox options of an origin, the same as on the command line, for programs
+/// that embed the library.
 pub fn sandbox_of_user(origin: Origin<'_>) -> SandboxOptions {
     let private = Private::of_user();
     SandboxOptions { place: private.trust().place(origin), code_dir: private.code_dir() }
 }
 
-/// The variable that names another place, for both.
+/// Environment variable with another location of both directories.
 pub const VARIABLE: &str = "AGENT_STATE";
 
-/// Two directories of this user; none where the platform has none.
+/// Two directories of this user; `None` if the platform has no place for them.
 #[derive(Clone, Debug)]
 pub struct Private {
     made: Option<PathBuf>,
@@ -29,14 +29,15 @@ pub struct Private {
 }
 
 impl Private {
-    /// Those that `AGENT_STATE` names, or else the platform's: state for the notes, cache for code.
+    /// Returns the directories below `AGENT_STATE`, or else the platform's: the state directory for
+    /// notes, the cache directory for code.
     pub fn of_user() -> Private {
         if let Some(state) = variable(VARIABLE).map(PathBuf::from) {
             return Private { made: Some(state.join("made")), code: Some(state.join("code")) };
         }
         let dirs = directories::ProjectDirs::from("", "", "agent");
         let state = |dirs: &directories::ProjectDirs| {
-            // Where there is none for state, the data directory is the default home.
+            // Without a state directory: not the data directory, which is the default home.
             dirs.state_dir().unwrap_or(dirs.cache_dir()).join("made")
         };
         Private {
@@ -45,12 +46,12 @@ impl Private {
         }
     }
 
-    /// What this user made.
+    /// Returns the notes of this user's work.
     pub fn trust(&self) -> Trust {
         Trust::new(self.made.clone())
     }
 
-    /// Why one of them cannot be used, if that is so.
+    /// Returns why a directory is unusable; `None` if both are usable.
     pub fn unusable(&self) -> Option<String> {
         let [made, code] = [&self.made, &self.code].map(|dir| match dir {
             None => Some("this platform has no state or cache directory for the user".to_owned()),
@@ -63,7 +64,7 @@ impl Private {
         made.or(code)
     }
 
-    /// Where compiled code is kept.
+    /// Returns the directory of compiled code.
     pub fn code_dir(&self) -> Option<PathBuf> {
         self.code.clone()
     }

@@ -1,4 +1,4 @@
-//! Operations on single programs: run one, and compare two.
+//! Operations on single programs: running one and comparing two.
 
 pub mod diff;
 mod hunks;

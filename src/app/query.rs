@@ -27,29 +27,29 @@ use agent_infer::{
 use agent_kb::filter::Condition;
 use agent_retrieve::{Answer, Detail, Filtered, StandIn, check_query};
 
-/// Answers that are explained.
+/// Maximum number of explained nodes.
 const MAX_EXPLAINED: usize = 5;
 
 /// A question for a bundle.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Frozen bundle: its file, or the run that it is of (its name, or latest)
+    /// Frozen bundle: its file, or its run by name or `latest`
     #[arg(skip)]
     #[schema(value_type = String)]
     pub bundle: PathBuf,
-    /// The question; several are asked one after another with a `Session`
+    /// The question
     #[arg(skip)]
     #[serde(default)]
     pub text: String,
-    /// What the bundle is opened with and how it answers.
+    /// Options for opening the bundle and answering.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
     pub options: Options,
 }
 
-/// How a bundle is opened and how it answers.
+/// Options for opening a bundle and answering.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Options {
@@ -62,29 +62,29 @@ pub struct Options {
     #[serde(default = "crate::top")]
     #[schema(inline)]
     pub k: Top,
-    /// Only nodes that meet this condition: site=Munich, priority=high,urgent, created>=2025-03, status!=closed;
-    /// may be given several times
+    /// Keep only nodes that meet this condition: site=Munich, priority=high,urgent,
+    /// created>=2025-03, status!=closed; may be given several times
     #[arg(long = "where", value_name = "CONDITION", display_order = 4)]
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub filter: Vec<Condition>,
-    /// Say which categories answer, and for the first five nodes which tool calls gave them
+    /// Show the categories that answer, and the tool calls that found each of the first five nodes
     ///
-    /// With --json the first five nodes have all calls, those that gave other nodes and those that
-    /// only compute too, and all features of the re-ranker.
+    /// With --json, the first five nodes have all calls, also those that found other nodes or only
+    /// compute, and all features of the re-ranker.
     #[arg(long, display_order = 5)]
     #[serde(default)]
     pub explain: bool,
-    /// Use the bundle on another base than the one it was made for
+    /// Use the bundle on a base that it was not made for
     #[arg(long, display_order = 6)]
     #[serde(default)]
     pub force: bool,
-    /// Where programs run.
+    /// Sandbox for programs.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
     pub sandbox: SandboxArgs,
-    /// How far a bundle leans on a language model
+    /// Let the bundle use a language model to this degree
     #[arg(long, value_parser = choice::<Effort>(), default_value = "0", display_order = 8)]
     #[serde(default, deserialize_with = "effort")]
     #[schema(value_type = u8, minimum = 0, maximum = 2)]
@@ -120,15 +120,16 @@ impl Default for Options {
 pub struct Session {
     /// The base.
     pub base: Arc<IndexedBase>,
-    /// What answers.
+    /// The opened bundle.
     pub opened: OpenedBundle,
 }
 
 impl Session {
-    /// Opens a bundle on its base, or on the one that the options name.
+    /// Opens a bundle on the dataset of the options, or else on the bundle's own.
     ///
     /// # Errors
-    /// That the bundle or the base cannot be opened, or the bundle was made for another base.
+    /// If the bundle or the base cannot be opened, or if the bundle was made for another base and
+    /// `force` is not set.
     pub fn open(bundle: &Path, options: &Options, app: &App) -> Result<Session> {
         let bundle = read_bundle_for(bundle, options.dataset.as_deref(), app)?;
         let found = dataset::chosen(options.dataset.as_deref(), &bundle.dataset.name, app)?;
@@ -151,7 +152,7 @@ impl Session {
 
 /// The answer to a question.
 pub struct Reply {
-    /// The question, as it was asked of the bundle.
+    /// The question.
     pub query: String,
     /// The bundle's file, as the request names it.
     pub bundle: String,
@@ -161,7 +162,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The answer in the form of `docs/answer.schema.json`.
+    /// Returns the answer in the format of `docs/answer.schema.json`.
     pub fn record(&self) -> AnswerRecord<'_> {
         AnswerRecord::new(&self.base.kb, &self.answer)
     }
@@ -172,7 +173,7 @@ impl Reply {
 pub struct QueryRecord<'a> {
     /// The question.
     pub query: &'a str,
-    /// The bundle's file, as it was given.
+    /// The bundle's file, as the request names it.
     pub bundle: &'a str,
     /// The answer.
     #[serde(flatten)]
@@ -208,7 +209,7 @@ impl Perform for Request {
     }
 }
 
-/// Reports what may be wrong with an answer.
+/// Reports a failed program, and a question in which nothing was recognised.
 fn warn(answer: &Answer, app: &App) {
     if let Some(StandIn { system, reason, .. }) = &answer.stand_in {
         app.watch.warning(&format!("a program failed: {reason}"));
@@ -224,7 +225,7 @@ fn warn(answer: &Answer, app: &App) {
     }
 }
 
-/// Refuses another base than the bundle's unless forced.
+/// Fails if the bundle was made for another base; with `force`, only warns.
 fn check_base(bundle: &Bundle, base: &IndexedBase, force: bool, app: &App) -> Result<()> {
     match check_fit(bundle, base, app) {
         Err(error @ BundleError::OtherBase { .. }) if force => {
@@ -235,10 +236,10 @@ fn check_base(bundle: &Bundle, base: &IndexedBase, force: bool, app: &App) -> Re
     }
 }
 
-/// Warns of a later version of the bundle's base.
+/// Warns if `base` is an updated version of the bundle's base.
 ///
 /// # Errors
-/// That it is another base.
+/// [`BundleError::OtherBase`] if the bundle was made for another base.
 pub(crate) fn check_fit(
     bundle: &Bundle,
     base: &IndexedBase,

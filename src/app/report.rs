@@ -1,4 +1,4 @@
-//! What a run found, or how a model was trained, as the record of a page.
+//! Collects the findings of a run, or the training of a model, as the data of a page.
 
 mod found;
 pub mod recorded;
@@ -21,32 +21,32 @@ use agent_dataset::{DatasetError, Split, load_split};
 use agent_optimize::{journal::Journal, record::programs::Sources, trial::Trial};
 use agent_train::Record;
 
-/// A run or a model to be reported on.
+/// A run or a model to report on.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Run: its directory, its name, or latest
+    /// Report on this run: its directory, its name, or latest
     #[arg(long, value_name = "RUN", required_unless_present = "model")]
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub run: Option<PathBuf>,
-    /// Trained model, instead of a run: its directory or its name
+    /// Report on this trained model instead of a run: its directory or its name
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["run", "dataset"])]
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub model: Option<PathBuf>,
-    /// Dataset whose validation queries are answered [default: the one of the run]
+    /// Answer the validation queries of this dataset [default: the run's dataset]
     #[arg(long, value_name = "N")]
     #[serde(default)]
     pub dataset: Option<String>,
-    /// Where programs run.
+    /// Sandbox for programs.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
     pub sandbox: SandboxArgs,
 }
 
-/// The record of a page.
+/// The data of a page.
 #[derive(Serialize)]
 pub struct Reply {
     /// Directory of the run or model.
@@ -63,7 +63,7 @@ enum Page {
     Model(Box<ModelPage>),
 }
 
-/// The record of a run's page.
+/// The data of a run's page.
 #[derive(Serialize)]
 struct RunPage {
     #[serde(flatten)]
@@ -71,7 +71,7 @@ struct RunPage {
     found: Findings,
 }
 
-/// The record of a model's page.
+/// The data of a model's page.
 #[derive(Serialize)]
 struct ModelPage {
     name: String,
@@ -115,9 +115,9 @@ fn of_run(request: &Request, run: &Path, app: &App) -> Result<Reply> {
     Ok(Reply { dir, page: Page::Run(Box::new(page)) })
 }
 
-/// What the frozen bundle and the baselines do on the validation queries; none, with a notice, of
-/// a run without a bundle, when its dataset is not there, or when its programs ask a language model
-/// and none is configured.
+/// Measures the frozen bundle and the baselines on the validation queries. `None`, with a notice or
+/// warning, if the run has no bundle, the run's dataset is not installed, or the programs need a
+/// language model that cannot be opened.
 fn measure(
     request: &Request,
     sources: &Sources,

@@ -1,5 +1,5 @@
-//! How well a bundle's router knows which program answers best, on validation queries: from the
-//! trials in the journal and the router in the bundle. Must not know how that is shown.
+//! Calibration of a bundle's router on validation queries, from the trials in the journal. Must not
+//! know how it is shown.
 
 use rayon::prelude::*;
 
@@ -12,21 +12,21 @@ use agent_optimize::{
 };
 use agent_retrieve::eval::{Calibration, calibration};
 
-/// The pool whose trials are read.
+/// Query pool whose trials are used.
 const VALIDATION: &str = "validation";
 
-/// The trials of a journal, in their order; steps of another version are left out.
+/// Reads the trials of a journal, in order. Trials in an unknown format are left out.
 ///
 /// # Errors
-/// That the journal cannot be read.
+/// If the journal cannot be read.
 pub fn trials(journal: &Journal) -> Result<Vec<Trial>, JournalError> {
     let trial = |step: StepRecord| serde_json::from_value(step.body).ok();
     Ok(journal.steps()?.into_iter().filter(|step| step.kind == TRIAL).filter_map(trial).collect())
 }
 
-/// How sure the router is of its first category, against how often no other program answers better
-/// than that category's; of an ensemble, its first router. Queries that no program answers are left out; none when there are no
-/// others, or when a program of the bundle has no trial on all queries.
+/// Compares the router's probability of its first category with how often no other program ranks
+/// an answer better. For an ensemble, this is its first router. Queries that no program answers
+/// are left out. `None` if no queries are left, or if a program has no trial on all queries.
 pub fn calibrated(
     bundle: &Bundle,
     base: &IndexedBase,
@@ -55,7 +55,7 @@ pub fn calibrated(
             .collect();
         let best = ranks.iter().copied().fold(0.0, f32::max);
         let probabilities = bundle.router.probabilities(&features(base, &query.text));
-        // The first of equal ones, as where a query is answered.
+        // Ties go to the first category, as when a query is answered.
         let top =
             probabilities.iter().zip(&ranks).fold(
                 None,
@@ -71,7 +71,7 @@ pub fn calibrated(
     calibration(&predictions)
 }
 
-/// The same in words.
+/// Describes the calibration in words.
 pub fn told(of: &Calibration) -> String {
     format!(
         "no other program answers better than that of the router's first category on {:.1} % of {} \

@@ -1,4 +1,4 @@
-//! Ranks the nodes of a base for a text, or for an expression of the query language.
+//! Ranks the nodes of a base for a text or an expression of the query language.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use agent_kb::{
 use agent_retrieve::{Answer, Detail, Filtered, check_query};
 use agent_systems as systems;
 
-/// The system of a search that names none.
+/// The default system.
 pub const SYSTEM: &str = "bm25f";
 
 /// A search.
@@ -31,23 +31,23 @@ pub struct Request {
     /// Installed dataset, directory in neutral format, or built-in sample
     #[arg(value_name = "N")]
     pub dataset: String,
-    /// What to look for
+    /// Search for this text
     #[arg(value_name = "TEXT", required_unless_present = "query")]
     #[serde(default)]
     pub text: Option<String>,
-    /// Look for what this query says instead, all nodes, in a language of fields, phrases, ranges and
-    /// typos: +brand:northpeak "steel bottle"~1 -plastic price:[5 TO 20]; needs index part query
+    /// Search all nodes with an expression of fields, phrases, ranges and typos instead:
+    /// +brand:northpeak "steel bottle"~1 -plastic price:[5 TO 20]; needs index part query
     #[arg(long, value_name = "QUERY", allow_hyphen_values = true,
         conflicts_with_all = ["text", "system", "explain"])]
     #[serde(default)]
     pub query: Option<String>,
-    /// Only nodes that meet this condition: site=Munich, priority=high,urgent, created>=2025-03, status!=closed;
-    /// may be given several times
+    /// Keep only nodes that meet this condition: site=Munich, priority=high,urgent,
+    /// created>=2025-03, status!=closed; may be given several times
     #[arg(long = "where", value_name = "CONDITION", conflicts_with = "query")]
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub filter: Vec<Condition>,
-    /// The system that ranks
+    /// Rank with this system
     #[arg(long, value_name = "SYSTEM", default_value = SYSTEM,
         help = format!("Rank with {}", systems::choices()))]
     #[serde(default = "system")]
@@ -57,11 +57,11 @@ pub struct Request {
     #[serde(default = "crate::top")]
     #[schema(inline)]
     pub k: Top,
-    /// Say for each node why it has its place
+    /// Explain the rank of each node
     #[arg(long)]
     #[serde(default)]
     pub explain: bool,
-    /// Where programs run.
+    /// Sandbox for programs.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
@@ -84,7 +84,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// The nodes, best first; ties by ascending id.
+    /// Returns the nodes, best first; ties by ascending id.
     pub fn hits(&self) -> Vec<HitRecord<'_>> {
         infer::hits(&self.base.kb, &self.answer)
     }
@@ -100,10 +100,10 @@ impl Serialize for Reply {
     }
 }
 
-/// The nodes that meet conditions, if there are any.
+/// Returns the nodes that meet all conditions; `None` without conditions.
 ///
 /// # Errors
-/// That a condition names no field, or that there are too many.
+/// If a condition is invalid, or there are too many.
 pub(crate) fn filtered(base: &IndexedBase, conditions: &[Condition]) -> Result<Option<NodeSet>> {
     if conditions.is_empty() {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Makes labelled questions for a base that has none. Must not know how questions are made.
+//! Makes labelled questions for a base that has none. Must not know how they are generated.
 
 use std::{path::Path, sync::Arc};
 
@@ -9,18 +9,18 @@ use agent_dataset::{Base, attach_questions};
 use agent_index::IndexedBase;
 use agent_synth::{self as synth, Ids, Options, Requester, SynthError, Synthesis, Watch};
 
-/// Questions when no number is given.
+/// Default number of questions.
 pub const QUERIES: usize = 500;
-/// Seed when none is given.
+/// Default random seed.
 pub const SEED: u64 = 1;
 
-/// The parts of the making, with about what share of its time each takes.
+/// Stages of a synthesis in order, each with its approximate share of the time.
 const STAGES: Plan = &[("templates", 2.0), ("questions", 5.0)];
 
 /// Makes questions, with progress.
 ///
 /// # Errors
-/// Those of [`synth::synthesize`].
+/// As [`synth::synthesize`].
 pub(crate) fn make(
     base: &IndexedBase,
     options: &Options,
@@ -30,10 +30,10 @@ pub(crate) fn make(
     watched(STAGES, app, |watch| synth::synthesize(base, options, requester, watch))
 }
 
-/// What making questions gives, with progress.
+/// Runs `make` with progress and a stop flag, and returns its result.
 ///
 /// # Errors
-/// Those of `make`.
+/// As `make`.
 pub(crate) fn watched<T>(
     stages: Plan,
     app: &App,
@@ -46,10 +46,10 @@ pub(crate) fn watched<T>(
     Ok(make(&mut Watch { progress: &mut on_progress, stop: &app.stop })?)
 }
 
-/// Makes the questions that `write` puts into a directory those of a base.
+/// Replaces the synthetic questions of a base with those that `write` writes to a directory.
 ///
 /// # Errors
-/// That the base has labels of the user's own; those of files.
+/// If the base has the user's own labels, or files cannot be written or read.
 pub(crate) fn keep(
     base: &Base,
     app: &App,
@@ -60,10 +60,10 @@ pub(crate) fn keep(
     Ok(attach_questions(&app.home, base, dir.path())?)
 }
 
-/// Makes the usual number of questions for a base without any, and keeps them.
+/// Makes the default number of questions for a base without labels, and installs them.
 ///
 /// # Errors
-/// That the base gives no questions, or that they cannot be written.
+/// If no questions can be made, or they cannot be written.
 pub fn for_base(base: &Base, indexed: &Arc<IndexedBase>, app: &App) -> Result<Base> {
     let options = Options { queries: QUERIES, seed: SEED, templates: None };
     let made = make(indexed, &options, None, app)?;
@@ -72,7 +72,7 @@ pub fn for_base(base: &Base, indexed: &Arc<IndexedBase>, app: &App) -> Result<Ba
     Ok(labelled)
 }
 
-/// How many questions of what kind.
+/// Describes the numbers of questions and templates.
 pub(crate) fn summary(made: &Synthesis) -> String {
     let kinds = made.quality.kinds.iter().map(|(kind, n)| format!("{n} {kind}"));
     format!(

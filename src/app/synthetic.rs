@@ -1,12 +1,11 @@
-//! What is said beside every figure on questions that were made from a base, not labelled by
-//! somebody. Must not know what is measured.
+//! The note beside results on synthetic questions. Must not know what is measured.
 
 use agent_dataset::{LabelledQuery, is_synthetic};
 
-/// Says it of the questions.
+/// The note.
 pub const TOLD: &str = "the questions are synthetic: made from the dataset, labelled by nobody";
 
-/// [`TOLD`] as a line that follows a table; nothing if somebody labelled the questions.
+/// Returns [`TOLD`] as a line below a table; empty if no question is synthetic.
 pub fn line(queries: &[LabelledQuery]) -> String {
     if is_synthetic(queries) { format!("{TOLD}\n") } else { String::new() }
 }

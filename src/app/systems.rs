@@ -1,5 +1,5 @@
-//! Opens systems, bundles and the runtime of programs: where programs run, on how many threads, and how
-//! far they lean on a language model.
+//! Opens systems, bundles and the runtime of programs: with a sandbox, a number of threads and a
+//! language model.
 
 use std::{
     path::{Path, PathBuf},
@@ -24,29 +24,29 @@ pub use agent_systems::{
 };
 use agent_tools::Assistant;
 
-/// Where programs in Rhai run, as an option.
+/// Place where Rhai programs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SandboxName {
     /// In this process: for programs that you trust
     Rhai,
-    /// Inside WebAssembly: for programs of anybody
+    /// Inside WebAssembly: for untrusted programs
     Wasm,
 }
 
-/// The option of all commands that run programs.
+/// Options of all commands that run programs.
 #[derive(Clone, Copy, Debug, Default, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct SandboxArgs {
-    /// Where programs in Rhai run; modules always run inside WebAssembly [default: rhai for what the
-    /// search actor wrote and froze here, wasm for all else]
+    /// Run Rhai programs here; modules always run inside WebAssembly [default: rhai for programs
+    /// that the search actor wrote and froze here, else wasm]
     #[arg(long, value_name = "NAME", value_enum, help_heading = "Sandbox")]
     #[serde(default)]
     #[schema(inline)]
     sandbox: Option<SandboxName>,
 }
 
-/// Where the programs of one command run.
+/// The rule for where the programs of one command run.
 #[derive(Clone)]
 pub struct Places {
     said: Option<Place>,
@@ -56,10 +56,10 @@ pub struct Places {
 }
 
 impl SandboxArgs {
-    /// The place that the user named, and the rule of trust where none is named.
+    /// Returns the requested place, with the user's trust notes as the default.
     ///
     /// # Errors
-    /// That a request over a network names this process.
+    /// If a request over a network chooses this process.
     pub fn places(self, app: &App) -> Result<Places> {
         if self.sandbox == Some(SandboxName::Rhai) && app.network.is_some() {
             return Err(AppError::usage(anyhow!("a request over a network cannot choose rhai")))
@@ -75,7 +75,8 @@ impl SandboxArgs {
 }
 
 impl Places {
-    /// How programs of this origin are run: as the user said, or else by the rule of trust.
+    /// Returns the sandbox options for programs of an origin: the requested place, or else this
+    /// process for trusted origins and WebAssembly for others.
     pub fn of(&self, origin: Origin<'_>) -> SandboxOptions {
         let place = self.said.unwrap_or_else(|| self.trust.place(origin));
         self.watch.detail(match place {
@@ -86,26 +87,25 @@ impl Places {
     }
 }
 
-/// What systems get beside the base.
+/// Resources of systems besides the base.
 #[derive(Clone)]
 pub struct Resources {
-    /// The language model, where one is configured: answers the tools of programs, reranks, calls
-    /// tools.
+    /// The language model, if one is open: answers the tools of programs, reranks, calls tools.
     pub assistant: Option<Arc<Assistant>>,
-    /// How far a bundle leans on it.
+    /// How much bundles use the language model.
     pub effort: Effort,
-    /// Whether answers that the model knows from memory are ignored where it reads a query.
+    /// Whether to ignore answers that the model names from memory when it reads a query.
     pub no_known_answers: bool,
-    /// Where programs run.
+    /// Sandbox for programs.
     pub places: Places,
-    /// The queries that will be asked, by id, where they are known beforehand.
+    /// The queries to be answered with their ids, if they are known beforehand.
     pub queries: Arc<[(i64, String)]>,
-    /// Set when programs are to end.
+    /// Stops programs when set.
     pub stop: Arc<AtomicBool>,
 }
 
 impl Resources {
-    /// A language model that may have been opened, and where programs run; no effort.
+    /// Returns resources with the lowest effort, without known queries.
     pub fn new(opened: Option<&Opened>, places: Places, app: &App) -> Resources {
         let assistant = opened.map(|opened| opened.assistant.clone());
         let (effort, queries) = (Effort::default(), Arc::default());
@@ -114,12 +114,12 @@ impl Resources {
     }
 }
 
-/// As many threads as the machine offers.
+/// Returns the number of threads that the machine offers, at least 1.
 pub fn all_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// What systems over a base are opened with.
+/// Calls `open` with an opener of systems over a base.
 fn with_opener<T>(
     base: &Arc<IndexedBase>,
     threads: usize,
@@ -140,11 +140,12 @@ fn with_opener<T>(
     })?)
 }
 
-/// The name of a system with the file or directory that it stands on; over a network, the bundle of an
-/// installed run, or a system that needs nothing but the base.
+/// Resolves the bundle or model in a system's name to its path. Over a network, only bundles of
+/// installed runs and systems that need nothing but the base are allowed.
 ///
 /// # Errors
-/// As [`named::system`]; that the system needs more than the base, or that there is no such run.
+/// As [`named::system`]. Over a network: if the run does not exist, or the system needs more than
+/// the base.
 pub fn system_name(given: &str, dataset: &str, app: &App) -> Result<String> {
     if app.network.is_none() {
         return named::system(given, Some(dataset), &app.home);
@@ -157,10 +158,10 @@ pub fn system_name(given: &str, dataset: &str, app: &App) -> Result<String> {
     Ok(given.to_owned())
 }
 
-/// Refuses a system that needs more than the base, itself or by the system that it stands on.
+/// Refuses systems that need more than the base or wrap a system with arguments.
 ///
 /// # Errors
-/// That it does, or that there is no such system.
+/// If the system is refused or does not exist.
 pub fn check_served(name: &str) -> std::result::Result<(), SystemError> {
     let (spec, arguments) = systems::find(name)?;
     let has_inner = arguments.contains(':') && spec.arguments.contains("SYSTEM");
@@ -170,12 +171,12 @@ pub fn check_served(name: &str) -> std::result::Result<(), SystemError> {
     }
 }
 
-/// Whether a system needs nothing but parts of the base's index.
+/// Whether a system needs only parts of the base's index.
 pub fn needs_base_alone(spec: &SystemSpec) -> bool {
     spec.needs.iter().all(|need| matches!(need, Need::Part(_)))
 }
 
-/// Opens a system over a base; programs and bundles may ask the language model.
+/// Opens a system over a base; programs and bundles may use the language model.
 ///
 /// # Errors
 /// As [`systems::open`].
@@ -187,7 +188,7 @@ pub fn open_system(
     with_opener(base, all_threads(), resources, |opener| systems::open(name, opener))
 }
 
-/// What programs of one origin run on, with this many threads and a cache.
+/// Opens a runtime for programs of one origin, with this many threads and its own tool cache.
 ///
 /// # Errors
 /// As [`Opener::runtime`].
@@ -200,7 +201,8 @@ pub fn open_runtime(
     with_opener(base, threads, resources, |opener| opener.runtime(origin))
 }
 
-/// The file of a bundle, named as [`named::bundle_file`] says; over a network, of an installed run.
+/// Returns the file of a bundle like [`named::bundle_file`]; over a network, only of installed
+/// runs.
 ///
 /// # Errors
 /// As [`named::bundle_file`] and [`named::bundle_of_run`].
@@ -208,7 +210,7 @@ pub fn bundle_file(given: &Path, app: &App) -> Result<PathBuf> {
     bundle_file_for(given, None, app)
 }
 
-/// As [`bundle_file`]; `latest` is that of the runs for the dataset, if one is given.
+/// Returns the file of a bundle like [`bundle_file`]; `latest` prefers runs for `dataset`.
 fn bundle_file_for(given: &Path, dataset: Option<&str>, app: &App) -> Result<PathBuf> {
     match app.network {
         None => named::bundle_for(given, dataset, &app.home),
@@ -216,15 +218,15 @@ fn bundle_file_for(given: &Path, dataset: Option<&str>, app: &App) -> Result<Pat
     }
 }
 
-/// Reads a bundle, named as [`named::bundle_file`] says, and checks its digest.
+/// Reads the bundle that [`bundle_file`] finds, and checks its digest.
 ///
 /// # Errors
-/// That it cannot be read or was changed.
+/// As [`bundle_file`]; if the bundle cannot be read or was changed.
 pub fn read_bundle(given: &Path, app: &App) -> Result<Bundle> {
     read_bundle_for(given, None, app)
 }
 
-/// As [`read_bundle`]; `latest` is that of the runs for the dataset, if one is given.
+/// Reads a bundle like [`read_bundle`]; `latest` prefers runs for `dataset`.
 ///
 /// # Errors
 /// As [`read_bundle`].
@@ -238,7 +240,7 @@ pub fn read_bundle_for(given: &Path, dataset: Option<&str>, app: &App) -> Result
     Ok(bundle)
 }
 
-/// The bundle as a retriever; whether it was made for this base is the caller's to check.
+/// Opens a bundle as a retriever. The caller checks whether it was made for this base.
 ///
 /// # Errors
 /// As [`systems::bundle::open`].

@@ -1,28 +1,28 @@
-//! The one way of commands to the answers of the test split: every opening is counted in the home
-//! directory, and told beside the figures that came of it. Must not know what is measured.
+//! The only access of commands to the test split. The home directory counts every opening, which is
+//! reported beside the results. Must not know what is measured.
 
 use crate::{App, error::Result, text};
 use agent_dataset::{
     Base, LabelledQuery, Split, ValuedQuery, load_test, load_test_tenth, load_test_values,
 };
 
-/// What to do instead of looking at the test split over a network.
+/// Hint for requests over a network that would open the test split.
 pub const REMEDY: &str = "measure with `agent eval --split test`, which counts its openings";
 
-/// How much of the test split is opened; either counts as an opening of it.
+/// The opened part of the test split; either part counts as an opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// All of it.
+    /// The whole split.
     Whole,
     /// A tenth.
     Tenth,
 }
 
-/// The queries of the test split. Who looks at what came of them [`count`]s that; who only tells how
-/// many they are does not.
+/// Loads the queries of the test split. Callers that show results must [`count`] the opening;
+/// callers that only report the number of queries need not.
 ///
 /// # Errors
-/// That there is no test split, or that it is damaged.
+/// If there is no test split, or it is damaged.
 pub fn load(part: Part, base: &Base) -> Result<Vec<LabelledQuery>> {
     Ok(match part {
         Part::Whole => load_test(base)?,
@@ -30,7 +30,7 @@ pub fn load(part: Part, base: &Base) -> Result<Vec<LabelledQuery>> {
     })
 }
 
-/// The queries of the test split whose answers are values, likewise.
+/// Loads the queries of the test split whose answers are values, with the same duty to [`count`].
 ///
 /// # Errors
 /// As [`load`].
@@ -38,7 +38,7 @@ pub fn load_values(part: Part, base: &Base) -> Result<Vec<ValuedQuery>> {
     Ok(load_test_values(base, part == Part::Tenth)?)
 }
 
-/// The part of the test split that a split is, if it is one.
+/// Returns the part of the test split that `split` names, if any.
 pub fn part(split: &Split) -> Option<Part> {
     match split {
         Split::Test => Some(Part::Whole),
@@ -47,14 +47,13 @@ pub fn part(split: &Split) -> Option<Part> {
     }
 }
 
-/// Whether any of the splits is the test split, or a part of it.
+/// Whether any of the splits is the test split or a part of it.
 pub fn is_among(splits: &[Split]) -> bool {
     splits.iter().any(|split| part(split).is_some())
 }
 
-/// Counts an opening of the test split; how often it was opened, this time included. A home directory
-/// that cannot be written is no reason not to measure: then a warning says that the opening was not
-/// counted.
+/// Counts an opening of the test split and returns the number of openings so far, 0 if unreadable.
+/// If the opening cannot be counted, only warns.
 pub fn count(base: &Base, app: &App) -> u64 {
     if let Err(error) = app.home.count_opening(base) {
         app.watch.warning(&format!("this opening of the test split is not counted: {error}"));
@@ -62,7 +61,7 @@ pub fn count(base: &Base, app: &App) -> u64 {
     app.home.openings(base).unwrap_or_default()
 }
 
-/// The number of openings, in words.
+/// Describes the number of openings in words.
 pub fn told(openings: u64) -> String {
     match openings {
         1 => "test split opened once".to_owned(),

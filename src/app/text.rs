@@ -1,17 +1,17 @@
-//! Numbers and text as messages write them, and how much of a list they show.
+//! Formats numbers and text for messages, and limits the length of lists.
 
 use std::fmt::Display;
 
 use agent_retrieve::eval::Interval;
 
-/// Nodes of an answer at most.
+/// Maximum number of nodes in an answer.
 pub const MAX_K: u64 = 10_000;
-/// Characters of a name in a message, and names in a list, at most.
+/// Maximum length of a name in a message, characters; also the maximum number of listed names.
 pub const MAX_SHOWN: usize = 80;
-/// Values of p below this one are not shown in digits.
+/// Smallest p-value shown in digits.
 const LEAST_P: f64 = 0.0001;
 
-/// A count with a comma between thousands.
+/// Formats a count with commas between thousands.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
@@ -24,35 +24,36 @@ pub fn count(n: u64) -> String {
     text
 }
 
-/// A count with its noun, which takes an s.
+/// Formats a count with its noun, with a plural s unless the count is 1.
 pub fn counted(n: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
-/// A p-value as statisticians write it: `p 0.0123`, or below what its digits show, `p < 0.0001`.
+/// Formats a p-value with four digits: `p 0.0123`; below 0.0001: `p < 0.0001`.
 pub fn p_value(p: f64) -> String {
     if p < LEAST_P { format!("p < {LEAST_P}") } else { format!("p {p:.4}") }
 }
 
-/// A p-value in a cell of a column that is called `p`.
+/// Formats a p-value for a table column named `p`.
 pub fn p_cell(p: f64) -> String {
     p_value(p).trim_start_matches("p ").to_owned()
 }
 
-/// A mean with its interval, both in percent.
+/// Formats a mean and its interval in percent.
 pub fn percent(mean: f64, interval: Interval) -> String {
     format!("{:.1} [{:.1}, {:.1}]", 100.0 * mean, 100.0 * interval.low, 100.0 * interval.high)
 }
 
-/// Whether a character steers a terminal, ends a line where nobody looks for it, or turns the
-/// direction of text. Those that join or part letters are needed to write, and stay.
+/// Whether a character controls the terminal, breaks a line or changes the direction of text.
+/// Joiners and non-joiners are not hidden: some scripts need them.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
             | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// Text on one line, of `limit` characters at most, without hidden characters.
+/// Formats text in one line of at most `limit` characters. Spaces replace hidden characters, and an
+/// ellipsis ends shortened text.
 pub fn plain(text: impl Display, limit: usize) -> String {
     let text = text.to_string();
     let mut chars = text.chars().map(|c| if is_hidden(c) { ' ' } else { c });

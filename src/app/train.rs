@@ -1,5 +1,5 @@
-//! Operations that train a retriever on labelled queries, and keep it as a model in the home directory.
-//! Must not know how weights are learnt.
+//! Operations that train a retriever on labelled queries and store it as a model in the home
+//! directory. Must not know how weights are learned.
 
 pub mod dense;
 pub mod graph;
@@ -22,29 +22,29 @@ use agent_dataset::{LabelledQuery, Split, load_split};
 use agent_index::IndexedBase;
 use agent_train::{Progress, Record, Source, Task, TrainError, ValidationPoint};
 
-/// Time between two notices of loss and rate within an epoch.
+/// Minimum time between notices of loss and speed.
 const BETWEEN_LOSSES: Duration = Duration::from_secs(30);
-/// The parts of training in batches, with about what share of its time each takes.
+/// Stages of training in epochs, each with its approximate share of the time.
 const EPOCHS: Plan = &[("preparing", 1.0), ("learning", 10.0), ("completing", 1.0)];
 
-/// A model to be trained.
+/// Dataset and name of a model to train.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct ModelArgs {
     /// Installed dataset, directory in neutral format, or built-in sample
     #[arg(long, value_name = "N")]
     pub dataset: String,
-    /// Call the model so [default: the kind of model, - and the name of the dataset]
+    /// Store the model under this name [default: KIND-DATASET]
     #[arg(long, value_name = "NAME")]
     #[serde(default)]
     pub name: Option<String>,
-    /// Replace a model of that name
+    /// Replace an existing model of this name
     #[arg(long)]
     #[serde(default)]
     pub force: bool,
 }
 
-/// A step size, from 1e-9 to 1.
+/// A learning rate, from 1e-9 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize, ToSchema)]
 #[serde(try_from = "f64")]
 #[schema(minimum = 1e-9, maximum = 1.0)]
@@ -73,7 +73,7 @@ impl fmt::Display for Rate {
     }
 }
 
-/// A model that was trained and is kept.
+/// A trained and stored model.
 #[derive(Debug, Serialize)]
 pub struct Trained<M> {
     /// Its name in the home directory.
@@ -82,12 +82,12 @@ pub struct Trained<M> {
     pub directory: String,
     /// Time that training took, seconds.
     pub seconds: f64,
-    /// What was learnt.
+    /// Record of the training.
     #[serde(flatten)]
     pub record: Record<M>,
 }
 
-/// A training with what it learns from.
+/// A training, with its base and queries.
 struct Training {
     name: String,
     dir: PathBuf,
@@ -100,7 +100,8 @@ struct Training {
 }
 
 impl ModelArgs {
-    /// Opens the base and its queries; `kind` begins the name of a model that has none.
+    /// Opens the base and its queries. `kind` is the prefix of the default name. Fails if the model
+    /// exists, unless `force` is set.
     fn open(&self, kind: &str, app: &App) -> Result<Training> {
         let dataset = dataset::find(&self.dataset, app)?;
         let known = &dataset.base.name;
@@ -122,13 +123,14 @@ impl ModelArgs {
 }
 
 impl Training {
-    /// Training in epochs, with a checkpoint.
+    /// Returns the task of training in epochs, with a checkpoint.
     fn task<'a, S>(&'a self, settings: &'a S, resume: bool) -> Task<'a, S> {
         let Self { dir, checkpoint, base, train, val, source, .. } = self;
         Task { base, source, train, val, settings, dir, checkpoint, resume }
     }
 
-    /// Trains in epochs, with progress. An error of one that was stopped says how it goes on.
+    /// Trains in epochs, with progress. If stopped with a checkpoint, the error has a hint on how
+    /// to resume.
     fn in_epochs<T>(
         &self,
         app: &App,
@@ -169,7 +171,7 @@ impl Training {
     }
 }
 
-/// A model after an epoch of `of`, in a line.
+/// Describes the model after one of `of` epochs in one line.
 pub fn epoch_line(look: &ValidationPoint, of: usize) -> String {
     let ValidationPoint { step, loss, mrr } = look;
     format!("epoch {step} of {of}: loss {loss:.4}, validation mrr {:.1} %", 100.0 * mrr)

@@ -1,5 +1,5 @@
-//! What units of work are planned: the task that every machine reads, and the pool in which other
-//! processes run the programs that an optimization tries. Must not know how units are cut or collected.
+//! Units of distributed work: the task that every worker reads, and the pool in which other
+//! processes run the programs of an optimization. Must not know how units are cut or collected.
 
 pub mod evaluate;
 pub mod pool;
@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 use agent_index::VectorsSpec;
 use agent_infer::ParamValues;
 
-/// What is done to each item.
+/// A task, applied to each item.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
     /// The name of the base.
     pub dataset: String,
-    /// Fingerprint of what is read of it, its index or to embed its nodes: equal ones give equal
-    /// results.
+    /// Fingerprint of the data that the task reads from the base or its index; equal fingerprints
+    /// give equal results.
     pub fingerprint: String,
     /// The work.
     #[serde(flatten)]
@@ -26,31 +26,31 @@ pub struct Task {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Kind {
-    /// Lines are answered with the bundle of the plan.
+    /// Answers lines with the bundle of the plan.
     Answer {
-        /// Nodes of an answer.
+        /// Number of nodes in an answer.
         k: usize,
     },
-    /// Queries are ranked by a system; its name ends with a colon if its file is that of the plan.
+    /// Ranks nodes for queries with a system.
     Rank {
-        /// The system.
+        /// Name of the system; ends with a colon if the plan holds its file.
         system: String,
         /// Its name in run files.
         tag: String,
-        /// Nodes of a ranking.
+        /// Number of nodes in a ranking.
         depth: usize,
     },
-    /// Nodes of a range are embedded.
+    /// Embeds the nodes of a range.
     Embed {
-        /// How.
+        /// The embedder and its vectors.
         vectors: VectorsSpec,
     },
-    /// The words of a range of nodes are read, for words of this version.
+    /// Reads the words of a range of nodes.
     Words {
-        /// The version.
+        /// Format version of the word index.
         format: u32,
     },
-    /// The program of the plan is run on queries.
+    /// Runs the program of the plan on queries.
     Evaluate {
         /// Its parameters.
         params: ParamValues,

@@ -1,5 +1,5 @@
-//! Reads embedding dictionaries in the layout of the STaRK benchmark and hands their vectors to an
-//! index. The only place that knows both; must not know how vectors are stored or searched.
+//! Imports embedding dictionaries in the layout of the STaRK benchmark as vectors of an index. Only
+//! this module knows both; it must not know how vectors are stored or searched.
 //!
 //! ```text
 //! DIR/doc*/candidate_emb_dict.pt                        node id -> [1, d]
@@ -35,13 +35,13 @@ use agent_kb::Kb;
 
 const NODES: &str = "candidate_emb_dict.pt";
 const QUERIES: &str = "query_emb_dict.pt";
-/// Vectors between two reports of progress.
+/// Number of vectors between progress reports.
 const REPORT_EVERY: u64 = 1_024;
 
 /// Reads the vectors of the nodes and queries of a base from `dir`.
 ///
 /// # Errors
-/// What is missing or wrong in `dir`, or that nodes with vectors are not exactly the candidates.
+/// If files in `dir` are missing or invalid, or nodes with vectors are not exactly the candidates.
 pub fn read(dir: &Path, base: &Base, kb: &Kb, app: &App) -> Result<Import> {
     let place = base.index_dir();
     let mut import = ImportBuilder::new(kb, &place)?;
@@ -83,7 +83,7 @@ pub fn read(dir: &Path, base: &Base, kb: &Kb, app: &App) -> Result<Import> {
     Ok(import.finish()?)
 }
 
-/// The one file with vectors of nodes.
+/// Returns the file with vectors of nodes; there must be exactly one.
 fn nodes_file(dir: &Path) -> Result<PathBuf> {
     let entries = fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))?;
     let mut files: Vec<PathBuf> = entries
@@ -104,19 +104,19 @@ fn nodes_file(dir: &Path) -> Result<PathBuf> {
     }
 }
 
-/// What became of some queries.
+/// Result of adding the vectors of some queries.
 #[derive(Default)]
 struct Added {
-    /// Queries with a vector.
+    /// Number of queries with a vector.
     found: u64,
-    /// Queries without one.
+    /// Number of queries without a vector.
     missing: u64,
-    /// Ids of queries whose words had another vector already, which stays.
+    /// Ids of queries whose text already had a different vector, which is kept.
     unlike: Vec<i64>,
 }
 
-/// Adds the vectors of queries by their texts. A split that the base lacks, or a file that is not
-/// there, gives none.
+/// Adds the vectors of queries by their texts. Splits that the base lacks are skipped; if the file
+/// is missing, all queries are without a vector.
 fn add_queries(
     import: &mut ImportBuilder<'_>,
     file: &Path,
@@ -146,7 +146,7 @@ fn add_queries(
     Ok(added)
 }
 
-/// Hands out the vectors of a dictionary with their ids.
+/// Calls `on_row` with each id and vector of a dictionary.
 fn each_row(
     path: &Path,
     app: &App,

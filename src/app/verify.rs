@@ -1,5 +1,5 @@
-//! Checks that a bundle is whole and does what it says, or whether it may be carried over to what its
-//! base is now.
+//! Checks that a bundle is intact and reproduces its recorded results, or whether it still fits its
+//! updated base.
 
 pub mod drift;
 mod programs;
@@ -23,54 +23,53 @@ use agent_index::IndexedBase;
 use agent_infer::bundle::{Bundle, BundleError, Member};
 use agent_kb as kb;
 
-/// A bundle to be checked.
+/// A bundle to check.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Frozen bundle: its file, or the run that it is of (its name, or latest)
+    /// Frozen bundle: its file, or its run by name or `latest`
     #[arg(value_name = "BUNDLE")]
     #[schema(value_type = String)]
     pub bundle: PathBuf,
-    /// Replay on this dataset [default: the one it was made for, if it is installed]
+    /// Replay on this dataset [default: the bundle's dataset, if installed]
     #[arg(long, value_name = "N")]
     #[serde(default)]
     pub dataset: Option<String>,
-    /// Say whether the bundle may be carried over to its updated dataset; exits with 1 if not
+    /// Check whether the bundle still fits its updated dataset; exits with 1 if not
     #[arg(long)]
     #[serde(default)]
     pub drift: bool,
-    /// With --drift, and if it may be carried over: write the bundle for the updated dataset, with
-    /// its scores there
+    /// With --drift, if the bundle fits, write it for the updated dataset with its scores there
     #[arg(long)]
     #[serde(default)]
     pub accept_drift: bool,
-    /// Where programs run.
+    /// Sandbox for programs.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
     pub sandbox: SandboxArgs,
 }
 
-/// How a check ended.
+/// Result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
-    /// It holds.
+    /// The check passed.
     Ok,
-    /// It could not be checked.
+    /// The check was not possible.
     Skipped,
-    /// It does not hold.
+    /// The check failed.
     Failed,
 }
 
-/// One thing that was checked.
+/// One check with its result.
 #[derive(Debug, Serialize)]
 pub struct Check {
-    /// What was checked.
+    /// Name of the check.
     pub check: &'static str,
-    /// How it ended.
+    /// Its result.
     pub status: Status,
-    /// What was found.
+    /// Details in words.
     pub detail: String,
 }
 
@@ -88,21 +87,21 @@ impl Check {
     }
 }
 
-/// What was checked.
+/// Result of a verification.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Reply {
-    /// Each check, in order.
+    /// Checks of the bundle.
     Checks {
-        /// The checks.
+        /// The checks, in order of execution.
         checks: Vec<Check>,
     },
-    /// How the bundle does on what its base is now.
+    /// Performance of the bundle on its updated base.
     Drift(DriftReport),
 }
 
 impl Reply {
-    /// Whether all that was checked holds.
+    /// Whether no check failed, or the bundle fits its updated base.
     pub fn holds(&self) -> bool {
         match self {
             Reply::Checks { checks } => checks.iter().all(|one| one.status != Status::Failed),
@@ -129,13 +128,13 @@ impl Perform for Request {
 }
 
 impl Request {
-    /// Whether it asks how the bundle does on what its base is now.
+    /// Whether the request is about the updated base.
     pub fn is_of_drift(&self) -> bool {
         self.drift || self.accept_drift
     }
 }
 
-/// The checks of the bundle by itself, and of those on its base as many as can be made.
+/// Checks the bundle by itself, then on its base as far as possible.
 fn checks(request: &Request, app: &App) -> Result<Vec<Check>> {
     let bundle = match Bundle::read(&bundle_file(&request.bundle, app)?) {
         Ok(bundle) => bundle,
@@ -151,7 +150,8 @@ fn checks(request: &Request, app: &App) -> Result<Vec<Check>> {
     Ok(checks)
 }
 
-/// Whether every router has a weight for each of its categories.
+/// Checks that every router has a finite weight for each of its categories, and that at least one
+/// category may answer.
 fn router(bundle: &Bundle) -> Check {
     let members = bundle.members();
     for Member { categories, router, fusion, .. } in &members {
@@ -174,7 +174,7 @@ fn router(bundle: &Bundle) -> Check {
     Check::ok("router", sizes.collect::<Vec<_>>().join("; "))
 }
 
-/// What can be checked on the dataset only.
+/// Runs the checks that need the dataset; skips them if it is missing.
 fn on_dataset(request: &Request, bundle: &Bundle, app: &App) -> Result<Vec<Check>> {
     let Some(dataset) = find(request, bundle, app)? else {
         let name = &bundle.dataset.name;
@@ -182,7 +182,7 @@ fn on_dataset(request: &Request, bundle: &Bundle, app: &App) -> Result<Vec<Check
         return Ok(vec![Check::skipped("base", why.clone()), Check::skipped("replay", why)]);
     };
     let base = match dataset::open(&dataset, app) {
-        // Nobody asked for this dataset.
+        // The request does not name this dataset.
         Err(error) if request.dataset.is_none() => {
             let why = error.message();
             return Ok(vec![Check::skipped("base", why.clone()), Check::skipped("replay", why)]);
@@ -213,7 +213,7 @@ fn on_dataset(request: &Request, bundle: &Bundle, app: &App) -> Result<Vec<Check
     Ok(checks)
 }
 
-/// Reads all files that answers come from and compares them with their digests.
+/// Compares all files of the base, its index and its queries with their digests.
 fn digests(dataset: &Dataset, base: &IndexedBase, app: &App) -> std::result::Result<(), String> {
     let progress = app.watch.progress();
     let sizes = base.kb.manifest().files.values().map(|file| file.bytes);
@@ -228,7 +228,7 @@ fn digests(dataset: &Dataset, base: &IndexedBase, app: &App) -> std::result::Res
     dataset.base.verify_queries(&mut |_| {}).map_err(|error| text(&error))
 }
 
-/// The dataset to replay on: the given one, or the one the bundle was made for, if installed.
+/// Finds the dataset to replay on: the requested one, or else the bundle's, if installed.
 fn find(request: &Request, bundle: &Bundle, app: &App) -> Result<Option<Dataset>> {
     if let Some(name) = &request.dataset {
         return dataset::find(name, app).map(Some);

@@ -1,5 +1,5 @@
-//! The answer to a question over many nodes, with its evidence. Independent of how it is found or
-//! printed.
+//! The answer to a question about many nodes, with its plan, table, SQL and test. Independent of
+//! how it is found or printed.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use agent_kb::{
 };
 use agent_retrieve::AssistFailure;
 
-/// Significance level of tests.
+/// Significance level of the statistical tests.
 pub const LEVEL: f64 = 0.05;
 
 /// The answer itself.
@@ -20,36 +20,36 @@ pub const LEVEL: f64 = 0.05;
 pub enum Outcome {
     /// A number.
     Number {
-        /// Finite number.
+        /// The number, which is finite.
         value: f64,
-        /// Its unit, if it has one.
+        /// Unit of the number, if it has one.
         unit: Option<String>,
     },
-    /// The first names: one, or several with the same number or as many as requested.
+    /// The requested names, including those that tie with the last of them.
     Names {
-        /// Names in order, ties by name.
+        /// The names, in order.
         names: Vec<String>,
-        /// The number of the first name, or its date.
+        /// The number or date of the first name.
         value: SqlValue,
-        /// Its unit, if it has one.
+        /// Unit of the number, if it has one.
         unit: Option<String>,
     },
     /// Yes or no.
     Truth(bool),
-    /// The rows of the result.
+    /// The rows of [`Answered::result`].
     Table,
 }
 
-/// Rows without a value, with the reason.
+/// A number of rows that are left out of the answer for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
     /// Number of rows.
     pub rows: usize,
-    /// Why they are not in the answer.
+    /// Why the rows are left out.
     pub why: String,
 }
 
-/// An answer with its evidence.
+/// An answer, with everything that it was computed from.
 #[derive(Clone, Debug)]
 pub struct Answered {
     /// The kind of the question.
@@ -58,33 +58,34 @@ pub struct Answered {
     pub outcome: Outcome,
     /// The answer in a sentence.
     pub told: String,
-    /// How the rows were found, one line for each metapath.
+    /// How the rows were found: one line for each condition or metapath.
     pub path: Vec<String>,
     /// The plan as a JSON document, which can be run again.
     pub plan: serde_json::Value,
-    /// The rows that are counted or computed with, ascending, where the table has others too.
+    /// The rows that satisfy the filters, ascending. `None` if there are no filters, or if the
+    /// question makes an assumption.
     pub counted: Option<Vec<NodeId>>,
-    /// The statements, in order.
+    /// The SQL statements, in the order in which they ran.
     pub sql: Vec<String>,
     /// The statistical test, if there was one.
     pub statistic: Option<TestResult>,
-    /// Result of the last statement.
+    /// The rows of the result; for a statistical test, one row with the test's numbers.
     pub result: Rows,
     /// The type of the table's rows.
     pub row_type: String,
     /// The queried table.
     pub table: Table,
-    /// Rows that are not in the answer.
+    /// Rows that are left out of the answer, with reasons.
     pub left_out: Vec<LeftOut>,
-    /// Assumptions about ambiguous words.
+    /// Assumptions about the question, in words.
     pub assumed: Vec<String>,
-    /// Why the rules answered instead of a language model; none if no model was requested, or if it
-    /// answered.
+    /// Why the rules answered instead of a language model; `None` if no model was requested, or if
+    /// it answered.
     pub unassisted: Option<AssistFailure>,
 }
 
 impl Answered {
-    /// The rows of the table as positions: those that are counted first.
+    /// Returns the positions of all rows of the table, those in `counted` first.
     pub fn row_order(&self) -> Vec<usize> {
         let is_counted = |at: &usize| match (&self.counted, self.table.rows.get(*at)) {
             (Some(counted), Some(node)) => counted.binary_search(node).is_ok(),
@@ -96,7 +97,7 @@ impl Answered {
         first
     }
 
-    /// The answer as a value: a number with its unit, a truth value, names as one text or a table.
+    /// Converts the answer to a value: a number with its unit, a truth value, a text or a table.
     pub fn value(&self) -> AnswerValue {
         match &self.outcome {
             Outcome::Number { value, unit } => {
@@ -112,7 +113,7 @@ impl Answered {
     }
 }
 
-/// Names as a value: one as a text, several as a table of one column.
+/// Converts names to a value: one to a text, several to a table of one column.
 pub(crate) fn value_of_names(names: &[String]) -> AnswerValue {
     match names {
         [name] => AnswerValue::from(Cell::from(name.as_str())),
@@ -123,7 +124,7 @@ pub(crate) fn value_of_names(names: &[String]) -> AnswerValue {
     }
 }
 
-/// A table as a value; none if it is too large.
+/// Converts a table to a value; the value is empty if the table is too large.
 pub(crate) fn table_of(columns: Vec<String>, rows: Vec<Vec<Cell>>) -> AnswerValue {
     answer::Table::new(columns, rows)
         .map_or_else(|_| AnswerValue::from(Cell::Empty), AnswerValue::Table)
@@ -138,7 +139,8 @@ fn cell(value: &SqlValue) -> Cell {
     }
 }
 
-/// A number for people: at most four significant decimal places.
+/// Formats a number for people: with at most 2 decimal places from 100 on, 8 below 0.001, and 4
+/// between; whole numbers below 1e15 have none.
 pub fn shown(number: f64) -> String {
     if number.fract() == 0.0 && number.abs() < 1e15 {
         return format!("{number:.0}");
@@ -154,7 +156,7 @@ pub fn shown(number: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// A value of a result, for people.
+/// Formats a value of a result for people; `-` if it is null.
 pub fn shown_value(value: &SqlValue) -> String {
     match value {
         SqlValue::Null => "-".to_owned(),

@@ -1,6 +1,6 @@
-//! Classifies a question over many nodes into one of eight kinds by naive Bayes over its words and
-//! pairs of words (Maron 1961; McCallum and Nigam 1998), trained on a file of questions written for
-//! this purpose.
+//! Classifies a question about many nodes into one of eight kinds by naive Bayes over its words and
+//! pairs of words (Maron 1961; McCallum and Nigam 1998). The built-in model is trained on a file of
+//! questions written for this purpose.
 //!
 //! Independent of bases and tables.
 
@@ -14,7 +14,7 @@ use agent_ground::words::name_words;
 const QUESTIONS: &str = include_str!("questions.tsv");
 /// Additive smoothing of word counts.
 const SMOOTHING: f64 = 0.1;
-/// Maximum number of words read of a question.
+/// Maximum number of words of a question that are read.
 const MAX_WORDS: usize = 256;
 
 /// The kinds of questions about many nodes.
@@ -40,7 +40,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds, in the order of tables.
+    /// All kinds, in display order.
     pub const ALL: [Kind; 8] = [
         Self::Intercomparison,
         Self::Superlative,
@@ -52,7 +52,7 @@ impl Kind {
         Self::Hypothetical,
     ];
 
-    /// Its name.
+    /// Returns the name of the kind.
     pub fn name(self) -> &'static str {
         match self {
             Self::Intercomparison => "intercomparison",
@@ -66,7 +66,7 @@ impl Kind {
         }
     }
 
-    /// The kind with a name.
+    /// Returns the kind with a name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
@@ -81,7 +81,7 @@ pub struct KindModel {
 }
 
 impl KindModel {
-    /// The model trained on the built-in questions.
+    /// Returns the model that is trained on the built-in questions.
     pub fn built_in() -> &'static Self {
         static MODEL: LazyLock<KindModel> = LazyLock::new(|| {
             let of = |line: &'static str| {
@@ -93,7 +93,7 @@ impl KindModel {
         &MODEL
     }
 
-    /// A model trained on questions of known kinds.
+    /// Trains a model on questions of known kinds.
     pub fn taught<'a>(questions: impl IntoIterator<Item = (Kind, &'a str)>) -> Self {
         let mut model = Self::default();
         for (kind, question) in questions {
@@ -107,8 +107,8 @@ impl KindModel {
         model
     }
 
-    /// The kinds with their log probabilities up to a constant, likeliest first; ties in the order
-    /// of [`Kind::ALL`].
+    /// Ranks the kinds by log probability (up to a constant), likeliest first; ties in the order of
+    /// [`Kind::ALL`].
     pub fn ranked(&self, question: &str) -> Vec<(Kind, f64)> {
         let said: Vec<String> = features(question);
         let different = self.said.len() as f64;
@@ -131,7 +131,8 @@ impl KindModel {
     }
 }
 
-/// The words of a question and its pairs of neighbouring words.
+/// Returns the pairs of adjacent words of a question, then its words; words with a digit become
+/// `0`.
 fn features(question: &str) -> Vec<String> {
     let number =
         |word: String| if word.bytes().any(|b| b.is_ascii_digit()) { "0".to_owned() } else { word };

@@ -1,4 +1,4 @@
-//! English phrases of questions over many nodes: functions, comparisons, assumptions. Independent
+//! English phrases of questions about many nodes: functions, comparisons, assumptions. Independent
 //! of bases and tables.
 
 mod plain;
@@ -9,7 +9,7 @@ pub(crate) use plain::{
     is_anything, is_filler, is_frequency, is_person, number_word, same_sort, synonyms,
 };
 
-/// An aggregate function of numbers.
+/// An aggregate function of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Function {
@@ -32,7 +32,7 @@ pub(crate) enum Function {
 }
 
 impl Function {
-    /// Name in SQL.
+    /// Returns the name in SQL.
     pub(crate) fn sql(self) -> &'static str {
         match self {
             Self::Mean => "avg",
@@ -46,7 +46,7 @@ impl Function {
         }
     }
 
-    /// Name for people.
+    /// Returns the name for people.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Mean => "mean",
@@ -77,12 +77,12 @@ pub(crate) enum Bound {
     Equal,
     /// `<>`
     Not,
-    /// From this number to the next one.
+    /// Between this number and a second one, both included.
     Between,
 }
 
 impl Bound {
-    /// Operator in SQL; `BETWEEN` takes two numbers.
+    /// Returns the operator in SQL; `BETWEEN` takes two numbers.
     pub(crate) fn sql(self) -> &'static str {
         match self {
             Self::Above => ">",
@@ -95,7 +95,7 @@ impl Bound {
         }
     }
 
-    /// The negated comparison; none for `Between`.
+    /// Returns the negated comparison; `None` for `Between`.
     pub(crate) fn denied(self) -> Option<Self> {
         match self {
             Self::Above => Some(Self::AtMost),
@@ -128,17 +128,17 @@ pub(crate) enum Cue {
     Most,
     /// The minimum of the counted nodes.
     Fewest,
-    /// The maximum or minimum of a property that the word itself names.
+    /// The maximum (true) or minimum of a property that the word implies, with names of its field.
     Best(bool, &'static [&'static str]),
-    /// The number of first results follows.
+    /// The number of requested results follows.
     Top,
     /// A number that bounds a value follows; `true` if it is usually a year or a date.
     Bound(Bound, bool),
-    /// The preceding number bounds a value from below, or from above.
+    /// The preceding number bounds a value from below (true) or from above.
     OrMore(bool),
-    /// More than another value, or than a number of counted nodes.
+    /// More (true) or less than another value, or than a number of counted nodes.
     More(bool),
-    /// More or less of a property that the word itself names.
+    /// More (true) or less of a property that the word implies, with names of its field.
     Comparative(bool, &'static [&'static str]),
     /// One result for each value of the following column.
     Each,
@@ -181,8 +181,8 @@ pub(crate) const TIME: &[&str] = &["year", "date"];
 const RATING: &[&str] = &["rating", "score", "stars"];
 const CITED: &[&str] = &["citations", "citation"];
 
-/// Phrases and their meanings. Of several that begin at a word, the longest is used; of equal ones,
-/// the first.
+/// Phrases and their meanings. Of several that begin at a word, the longest is used, then the
+/// first.
 pub(crate) const PHRASES: &[(&str, Cue)] = &[
     ("on average", Cue::Of(Function::Mean)),
     ("average", Cue::Of(Function::Mean)),

@@ -1,10 +1,10 @@
-//! Answers questions over many nodes: how many, which most, whether related, what if.
+//! Answers questions about many nodes: counts, superlatives, statistical tests, assumptions.
 //!
-//! A question is split into mentions (`mentions`), classified (`kind`), and read as a plan
-//! (`plan`): rows of one type at the ends of metapaths from named nodes, columns, and a
-//! computation. A table, SQL over it or a statistic (`run`) answers the plan, and the answer
-//! includes all of them. Unexplained words are reported, never ignored. A language model may write
-//! the plans of questions that these rules do not understand, or of all questions (`model`).
+//! Rules split a question into mentions (`mentions`), classify it (`kind`) and read it as a plan
+//! (`plan`). A plan has rows of one type at the ends of metapaths from named nodes, columns, and a
+//! computation. `run` builds the table and runs SQL or a statistic over it; the answer includes
+//! plan, table and SQL. Words that the rules cannot explain are an error. A language model may
+//! write the plans of questions that the rules do not understand, or of all questions (`model`).
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -18,7 +18,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Independent of command lines and of the correct answers.
+//! Independent of command lines and of labelled answers.
 
 pub mod answer;
 #[cfg(test)]
@@ -65,7 +65,7 @@ use agent_retrieve::AssistFailure;
 use agent_tools::Assistant;
 use serde::Serialize;
 
-/// Bonus on a kind's log probability for a phrase that names it.
+/// Added to a kind's log probability if a phrase implies the kind.
 const KIND_BONUS: f64 = 1_000.0;
 
 /// Maximum length of the reason why a reply is unusable, characters.
@@ -73,10 +73,10 @@ const MAX_REASON: usize = 200;
 /// Maximum number of unknown words that may be typos; a question with more is on another subject.
 const MAX_MISSPELLED: usize = 2;
 
-/// Why a question is not answered.
+/// Error of answering a question.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AskError {
-    /// The question asks for nodes, or for nothing known.
+    /// The question asks for nodes, or for nothing that the rules know.
     #[error("the question asks for no number, comparison or test of many nodes")]
     NoTable,
     /// The question is too long.
@@ -92,26 +92,26 @@ pub enum AskError {
     Unknown {
         /// The words, in order.
         words: Vec<String>,
-        /// Words that are names here, in small letters and without quotation marks.
+        /// The words that are names in the base, but in lower case and without quotation marks.
         names: Vec<String>,
-        /// Suggested corrections of possible typos: each unknown word with a known one.
+        /// Suggested corrections of possible typos: pairs of an unknown word and a known one.
         near: Vec<(String, String)>,
-        /// Whether the remaining words certainly ask for a number, a test or an assumption, so that
-        /// no node can answer.
+        /// Whether the known words ask for a number, a test or an assumption, so that no list of
+        /// nodes can answer the question.
         counts: bool,
     },
-    /// It can be read in several ways, whose answers differ.
+    /// The question has several readings, whose answers differ.
     #[error("{}", ways_in_words(.0))]
     Ambiguous(Vec<AskReading>),
-    /// There is no reading of that number.
+    /// The question has no reading with the requested number.
     #[error("the question has no reading {reading}, but {}", ways(*.known))]
     NoReading {
-        /// The number.
+        /// The requested number, from 1.
         reading: usize,
         /// The number of readings.
         known: usize,
     },
-    /// A plan is wrong.
+    /// A plan is invalid.
     #[error("the plan cannot be run: {0}")]
     Plan(String),
     /// Something that the answer needs is missing from the question or from the base.
@@ -122,7 +122,7 @@ pub enum AskError {
     NoRows {
         /// The type of the rows.
         kind: String,
-        /// The names of the conditions; empty if the conditions have no names.
+        /// The names of the conditions and subjects, separated by commas; empty without names.
         of: String,
     },
     /// No row has a value.
@@ -130,16 +130,16 @@ pub enum AskError {
     NoValues {
         /// The type of the rows.
         kind: String,
-        /// The column.
+        /// The name of the column.
         what: String,
     },
-    /// A column cannot be made.
+    /// A column cannot be built.
     #[error(transparent)]
     Column(#[from] TooManyNames),
-    /// A test is not possible.
+    /// A statistical test is not possible.
     #[error(transparent)]
     Statistics(#[from] StatisticsError),
-    /// A statement failed.
+    /// An SQL statement failed.
     #[error(transparent)]
     Sql(#[from] SqlError),
     /// The language model finds that the base does not answer the question, with its reason.
@@ -158,7 +158,7 @@ pub enum AskError {
 pub struct AskReading {
     /// The answer in words.
     pub told: String,
-    /// Its metapaths, conditions and fields, which tell it from the others.
+    /// The conditions, metapaths and fields of the reading, which distinguish it from the others.
     pub path: Vec<String>,
 }
 
@@ -166,7 +166,7 @@ fn ways(n: usize) -> String {
     if n == 1 { "one".to_owned() } else { format!("{n}") }
 }
 
-/// Readings in one line.
+/// Lists the readings in one line.
 fn ways_in_words(readings: &[AskReading]) -> String {
     let all =
         (1..).zip(readings).map(|(n, one)| format!("{n}. {}: {}", one.path.join(", "), one.told));
@@ -174,7 +174,7 @@ fn ways_in_words(readings: &[AskReading]) -> String {
     format!("the question can be read in {} ways: {}", readings.len(), all.join("; "))
 }
 
-/// Advice about unknown words.
+/// Suggests a remedy for unknown words.
 fn remedy(names: &[String], near: &[(String, String)]) -> String {
     let near = near.iter().map(|(word, known)| format!("did you mean {known} by {word}?"));
     let quote = || format!("put names in quotation marks: \"{}\"", names.join("\", \""));
@@ -186,7 +186,7 @@ fn remedy(names: &[String], near: &[(String, String)]) -> String {
 }
 
 impl AskError {
-    /// The words of the question that are not understood.
+    /// Returns the words of the question that are not understood; empty for other errors.
     pub fn not_understood(&self) -> &[String] {
         match self {
             Self::Unknown { words, .. } => words,
@@ -194,12 +194,12 @@ impl AskError {
         }
     }
 
-    /// Whether nodes may answer the question.
+    /// Whether a list of nodes may answer the question.
     pub fn may_be_for_nodes(&self) -> bool {
         matches!(self, Self::NoTable | Self::Unknown { counts: false, .. })
     }
 
-    /// Whether the question was not understood, or in several ways, so that a model may understand it.
+    /// Whether the rules found no single reading, so that a language model may read the question.
     pub fn is_unread(&self) -> bool {
         matches!(
             self,
@@ -231,7 +231,7 @@ pub struct Analyst {
 }
 
 impl Analyst {
-    /// Answers by rules, without a model.
+    /// Creates an analyst that answers by rules, without a language model.
     pub fn new(base: Arc<IndexedBase>) -> Self {
         let schema = Schema::new(&base);
         Self {
@@ -243,12 +243,12 @@ impl Analyst {
         }
     }
 
-    /// Adds a language model.
+    /// Adds a language model that writes the plans of some questions.
     pub fn helped(self, assistant: Arc<Assistant>, helps: Helps) -> Self {
         Self { model: Some((assistant, helps)), ..self }
     }
 
-    /// The base.
+    /// Returns the base.
     pub fn base(&self) -> &Arc<IndexedBase> {
         &self.base
     }
@@ -256,14 +256,13 @@ impl Analyst {
     /// Answers a question.
     ///
     /// # Errors
-    /// [`AskError`], which names the missing part. If a model's reply is unusable, the rules
-    /// answer; if the model gives no reply, [`AskError::Llm`].
+    /// [`AskError`]. If a model's reply is unusable, the rules answer; if the model gives no
+    /// reply, [`AskError::Llm`].
     pub fn ask(&self, question: &str) -> Result<Answered, AskError> {
         self.ask_as(question, None)
     }
 
-    /// Answers a question in one of its readings, from 1, in the order of
-    /// [`AskError::Ambiguous`].
+    /// Answers a question in its n-th reading, from 1, in the order of [`AskError::Ambiguous`].
     ///
     /// # Errors
     /// As [`ask`](Self::ask); [`AskError::NoReading`].
@@ -272,7 +271,7 @@ impl Analyst {
         self.ask_with(question, reading, model)
     }
 
-    /// As [`ask_as`](Self::ask_as) with another language model, or without one.
+    /// Answers as [`ask_as`](Self::ask_as), with another language model or without one.
     ///
     /// # Errors
     /// As [`ask_as`](Self::ask_as).
@@ -315,11 +314,12 @@ impl Analyst {
         Ok(answered)
     }
 
-    /// Answers a plan, a JSON document as [`Answered::plan`] is, described by
-    /// `docs/plan.schema.json`.
+    /// Runs a plan: a JSON document of the form of [`Answered::plan`], which
+    /// `docs/plan.schema.json` describes.
     ///
     /// # Errors
-    /// [`AskError::Plan`]; those of [`ask`](Self::ask) for rows without values.
+    /// [`AskError::Plan`] if the plan is invalid; the errors of running it, as
+    /// [`ask`](Self::ask) has.
     pub fn run_plan(&self, document: &serde_json::Value) -> Result<Answered, AskError> {
         let plan = Plan::from_document(&self.base, &self.schema, document);
         let plan = plan.map_err(AskError::Plan)?;
@@ -333,7 +333,7 @@ impl Analyst {
         Model { base: &self.base, schema: &self.schema, assistant }
     }
 
-    /// The answer of the rules. Of several readings, the wanted one, or the first if all have the
+    /// Answers by rules. Of several readings, takes the `wanted` one, or the first if all have the
     /// same answer.
     fn by_rules(
         &self,
@@ -359,7 +359,7 @@ impl Analyst {
         settled(&base.kb, plans, wanted, |plan| run::run(base, plan, &[]))
     }
 
-    /// Adds suggested corrections of unknown words to an error.
+    /// Adds suggested corrections to [`AskError::Unknown`]; leaves other errors unchanged.
     fn with_near(&self, mut error: AskError) -> AskError {
         if let AskError::Unknown { words, names, near, .. } = &mut error {
             if words.len() > MAX_MISSPELLED {
@@ -374,7 +374,7 @@ impl Analyst {
         error
     }
 
-    /// The possible kinds of a question, likeliest first.
+    /// Ranks the kinds of a question, likeliest first.
     fn kinds(&self, question: &str, mentions: &Mentions) -> Vec<Kind> {
         let mut ranked = self.kinds.ranked(question);
         for (kind, log) in &mut ranked {
@@ -391,7 +391,7 @@ impl Analyst {
     }
 }
 
-/// The kind that a phrase implies by itself.
+/// Returns the kind that a phrase implies by itself.
 fn names_kind(cue: Cue) -> Option<Kind> {
     match cue {
         Cue::Suppose | Cue::LeaveOut => Some(Kind::Hypothetical),

@@ -1,7 +1,7 @@
 //! Splits a question into mentions: nodes, values, types, fields, numbers, phrases of the lexicon,
 //! and unknown words.
 //!
-//! Independent of the requested result.
+//! Independent of what the question asks for.
 
 mod settle;
 
@@ -27,15 +27,15 @@ use agent_kb::{
 
 /// Maximum number of words of a question; a longer one is refused.
 pub(crate) const MAX_WORDS: usize = 120;
-/// Maximum number of values of one field that are looked up in questions.
+/// A field with more sampled values is not searched in questions.
 const MAX_VALUES: usize = 500;
 /// Minimum length of a word that may be a typo, characters.
 const MIN_MISSPELLED: usize = 4;
 /// Maximum number of words of a phrase.
 const MAX_PHRASE: usize = 8;
-/// Maximum number of words of a field's name that occur separately.
+/// Maximum number of words that are tried as a part of a field's name.
 const MAX_PARTIAL: usize = 4;
-/// Words after a number that are its unit.
+/// Units after a number, and their codes.
 const UNITS: [(&str, &str); 14] = [
     ("%", "%"),
     ("percent", "%"),
@@ -52,13 +52,13 @@ const UNITS: [(&str, &str); 14] = [
     ("quid", "GBP"),
     ("GBP", "GBP"),
 ];
-/// Words that may stand between a comparison and the counted noun.
+/// Words that may stand before a counted noun.
 const ARTICLES: [&str; 9] = ["a", "an", "any", "some", "both", "no", "their", "its", "without"];
 /// Words after a type or a relation that denote its number.
 pub(crate) const COUNTS: [&str; 5] = ["count", "counts", "list", "lists", "links"];
 /// Words after which `one` is a number.
 const BEFORE_ONE: [&str; 6] = ["exactly", "only", "just", "than", "least", "most"];
-/// Single letters without meaning, in small letters or after question words: the article, `I`, a
+/// Single letters that have no meaning in lower case or after question words: the article, `I`, a
 /// sample size, and letters after an apostrophe.
 const LETTERS: [&str; 7] = ["a", "d", "i", "m", "n", "s", "t"];
 /// Characters that begin and end a quotation.
@@ -71,11 +71,11 @@ pub(crate) struct Token {
     pub range: Range<usize>,
     /// The folded word.
     pub word: String,
-    /// Its stem.
+    /// The stem of the word.
     pub stem: String,
-    /// Its value as a number, with its unit.
+    /// The number that the token denotes, with its unit.
     pub number: Option<(f64, Option<String>)>,
-    /// Whether a capital or a digit distinguishes it from the words around it.
+    /// Whether the token has a digit, or has a capital and is not the first.
     marked: bool,
 }
 
@@ -106,7 +106,7 @@ pub(crate) struct Thing {
 pub(crate) enum What {
     /// A named thing.
     Thing(Thing),
-    /// Words in quotation marks that are not a name of anything.
+    /// Words in quotation marks that name nothing in the base.
     NoThing(String),
     /// A type.
     Type(TypeId),
@@ -118,7 +118,7 @@ pub(crate) enum What {
     Date(DateSpan),
     /// A phrase of the lexicon.
     Cue(Cue),
-    /// A relation that is counted, mentioned as a noun.
+    /// A relation whose links are counted, mentioned as a noun.
     Links(RelationId),
     /// A word of a relation's name.
     Relation,
@@ -145,7 +145,7 @@ pub(crate) struct Mentions {
     pub all: Vec<Mention>,
 }
 
-/// By the first word of a value: the words of the value, and its field.
+/// Values by their first word: the words of the value, and its field.
 type ByFirstWord = HashMap<String, Vec<(Vec<String>, FieldValue)>>;
 
 /// The values of fields that questions may mention, by their first word.
@@ -178,7 +178,7 @@ impl Values {
         })
     }
 
-    /// The word of the lexicon, of the schema or of a value that a word may be a typo of.
+    /// Returns the nearest word of the lexicon, the schema or a value that `word` may be a typo of.
     pub(crate) fn nearest(
         &self,
         base: &IndexedBase,
@@ -196,7 +196,7 @@ impl Values {
         let of_values = of_values.flat_map(|(words, _)| words).map(String::as_str);
         let of_questions = PHRASES.iter().flat_map(|(phrase, _)| phrase.split(' '));
         let known = of_schema.chain(of_questions).chain(of_values);
-        // The first letter is rarely wrong, and one of three or four makes another word.
+        // The first letter is rarely wrong, and a short word becomes another by one edit.
         let known = known.filter(|known| {
             *known != word
                 && known.chars().next() == word.chars().next()
@@ -311,7 +311,7 @@ fn find_rare_values(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: 
     debug_assert!(all.iter().all(|mention| mention.at.end <= tokens.len()));
 }
 
-/// The words of a text, and its numbers with their signs.
+/// Splits a text into words and numbers; a number includes its unit.
 fn tokens(base: &IndexedBase, text: &str) -> Vec<Token> {
     let mut tokens: Vec<Token> = Vec::new();
     for (range, word) in name_words(text) {
@@ -334,7 +334,7 @@ fn tokens(base: &IndexedBase, text: &str) -> Vec<Token> {
     tokens
 }
 
-/// A number word followed by a unit, and the end of the unit.
+/// Reads a number word with the unit after it. Returns the end of the unit, and the number.
 fn number_said(
     text: &str,
     at: &Range<usize>,
@@ -345,7 +345,7 @@ fn number_said(
     Some((at.end + length, (number, Some(unit.to_owned()))))
 }
 
-/// The unit at the start of a text, and its end.
+/// Reads the unit at the start of a text. Returns its end and its code.
 fn unit_behind(text: &str) -> Option<(usize, &'static str)> {
     let behind = text.trim_start();
     let ends = |word: &str| {
@@ -356,7 +356,7 @@ fn unit_behind(text: &str) -> Option<(usize, &'static str)> {
     Some((text.len() - behind.len() + word.len(), unit))
 }
 
-/// The number at a position, and its end, a percent sign included.
+/// Reads the number at a byte position. Returns its end, including a unit after it, and the number.
 fn number_at(text: &str, start: usize) -> Option<(usize, (f64, Option<String>))> {
     let rest = text.get(start..)?;
     let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
@@ -395,7 +395,7 @@ fn number_at(text: &str, start: usize) -> Option<(usize, (f64, Option<String>))>
     Some((start + end, (number.number, number.unit)))
 }
 
-/// Number of tokens that mention a name as a noun, singular or plural.
+/// Returns the length of a name if the tokens begin with it as a noun, singular or plural.
 fn noun(name: &[String], tokens: &[Token]) -> Option<usize> {
     let (last, begin) = name.split_last()?;
     let said = tokens.get(..name.len())?;
@@ -415,8 +415,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The named things in order, longest first where they overlap; a quotation is one thing, known
-    /// or not.
+    /// Finds the named things, in the order in which they take their words: quotations, known or
+    /// not, then the longest first, ties by position.
     fn things(&self) -> Vec<(Range<usize>, What)> {
         let mut found: Vec<(Range<usize>, Thing)> = Vec::new();
         let words: Vec<Range<usize>> = name_words(self.text).map(|(range, _)| range).collect();
@@ -467,7 +467,8 @@ impl Reader<'_> {
         things
     }
 
-    /// Whether words are part of a longer name of the schema: `Google` in `google scholar citations`.
+    /// Whether words are part of a longer name of a type or field in the question: `Google` in
+    /// `google scholar citations`.
     fn is_in_schema_name(&self, at: &Range<usize>) -> bool {
         let names = self.schema.types.iter().chain(&self.schema.fields);
         let is_around = |own: &Words| {
@@ -485,8 +486,8 @@ impl Reader<'_> {
         names.into_iter().any(is_around)
     }
 
-    /// Names of one word in small letters that the base spells with capitals: `lego` for LEGO, but not
-    /// of a type whose names are symbols, such as genes.
+    /// Finds names of one word that the question writes in small letters: `lego` for LEGO. Skips
+    /// types whose names are symbols, such as genes.
     fn in_small_letters(&self) -> Vec<(Range<usize>, Thing)> {
         let mut found = Vec::new();
         for (at, token) in self.tokens.iter().enumerate() {
@@ -509,7 +510,7 @@ impl Reader<'_> {
         found
     }
 
-    /// A text with the signs beside it that may be part of a name: `C++`, `.NET`.
+    /// Returns a part of the text with adjacent signs that may belong to a name: `C++`, `.NET`.
     fn with_signs(&self, start: usize, end: usize) -> &str {
         let behind = self.text.get(end..).unwrap_or_default();
         let signs = behind.len() - behind.trim_start_matches(['+', '#', '*']).len();
@@ -518,7 +519,8 @@ impl Reader<'_> {
         self.text.get(start - point..end + signs).unwrap_or_default()
     }
 
-    /// Whether words in small letters are synonyms of names of the schema, and therefore no names.
+    /// Whether all words are common nouns: synonyms of types or fields, or words for nodes of any
+    /// type.
     fn is_common(&self, at: &Range<usize>) -> bool {
         let own = self.tokens.get(at.clone()).unwrap_or_default();
         own.iter().all(|token| {
@@ -528,8 +530,8 @@ impl Reader<'_> {
         })
     }
 
-    /// Of the nodes that a text names: those with that name in large or small letters, otherwise
-    /// those with the same words, otherwise all.
+    /// Keeps those of the nodes that have the text as name, ignoring case; if none, those with the
+    /// same words; if none, all.
     fn called(&self, text: &str, nodes: Vec<NodeId>) -> Vec<NodeId> {
         let kb = &self.base.kb;
         let words =
@@ -548,7 +550,7 @@ impl Reader<'_> {
         nodes
     }
 
-    /// The tokens between two positions of the text.
+    /// Returns the tokens between two byte positions of the text.
     fn between(&self, start: usize, end: usize) -> Range<usize> {
         let first = self.tokens.partition_point(|token| token.range.start < start);
         let last = self.tokens.partition_point(|token| token.range.end <= end);
@@ -565,11 +567,10 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether words are more than words of the schema and the lexicon: one of them has a capital
-    /// or a digit, or is in neither.
+    /// Whether words may be a name: one of them is marked, or is in neither the schema nor the
+    /// lexicon. Numbers alone are not a name.
     fn is_apart(&self, at: &Range<usize>) -> bool {
         let own = self.tokens.get(at.clone()).unwrap_or_default();
-        // A number alone is a number.
         let number = own.iter().all(|token| token.number.is_some());
         let plain = |token: &Token| {
             is_cue(&token.word) || is_filler(&token.word) || self.schema.says(&token.stem)
@@ -577,7 +578,7 @@ impl Reader<'_> {
         !number && own.iter().any(|token| token.marked && token.number.is_none() || !plain(token))
     }
 
-    /// The values of fields in the question.
+    /// Finds the values of fields in the question.
     fn valued(&self) -> Vec<(Range<usize>, FieldValue)> {
         let mut found = Vec::new();
         let quotations = self.quotations();
@@ -601,14 +602,14 @@ impl Reader<'_> {
         found
     }
 
-    /// Whether a name of the schema stands beside words: `high priority`.
+    /// Whether a schema name of one word is directly before or after words: `high priority`.
     fn is_beside(&self, at: &Range<usize>, name: Option<&Words>) -> bool {
         let places = [at.start.checked_sub(1), Some(at.end)].into_iter().flatten();
         let mut beside = places.filter_map(|place| self.tokens.get(place));
         name.is_some_and(|own| beside.any(|token| own.words == [token.word.as_str()]))
     }
 
-    /// Token ranges of the quoted phrases.
+    /// Returns the token ranges of the quoted phrases.
     fn quotations(&self) -> Vec<Range<usize>> {
         let mut found = Vec::new();
         let mut rest = 0;
@@ -628,8 +629,9 @@ impl Reader<'_> {
         found
     }
 
-    /// The longest phrase that begins at a token: the whole name of a type or a field, a phrase of
-    /// the lexicon, or a number; of equal lengths the first of these.
+    /// Returns what begins at a token, and its end: a date, else a number, else the longest of the
+    /// whole names of types, fields and relations and the phrases of the lexicon; ties in this
+    /// order.
     fn phrase(&self, at: usize, taken: &[Option<What>]) -> Option<(usize, What)> {
         if taken.get(at)?.is_some() {
             return None;
@@ -684,7 +686,7 @@ impl Reader<'_> {
             let goes_on = self.tokens.get(at + words.len()).is_some_and(|next| {
                 matches!(cue, Cue::OrMore(_)) && (next.word == "than" || next.number.is_some())
             });
-            // Of a field that is called so, `the total amount of transactions` is the total.
+            // With a field `amount`, `the total amount of transactions` is its sum.
             let is_field = *phrase == "amount of" && has_amount;
             if words.len() <= own.len() && same && !goes_on && !is_field {
                 better(words.len(), What::Cue(*cue));
@@ -694,7 +696,7 @@ impl Reader<'_> {
         Some((at + n, what))
     }
 
-    /// The date that begins at a token, more than a year, and the position after it.
+    /// Returns the date that begins at a token, and its end; `None` if it is only a year.
     fn date(&self, at: usize, taken: &[Option<What>]) -> Option<(DateSpan, usize)> {
         let is_free = |at: usize| taken.get(at).is_some_and(Option::is_none);
         let own = self.tokens.iter().enumerate();
@@ -706,7 +708,8 @@ impl Reader<'_> {
         (!span.is_year() && end <= self.tokens.len()).then_some((span, end))
     }
 
-    /// The schema name that remaining words are a part of: of a field, a type or a relation.
+    /// Returns the fields, type or relation that remaining words mention by a part of their names
+    /// or by a synonym, and the end of these words.
     fn part(&self, at: usize, taken: &[Option<What>]) -> Option<(usize, What)> {
         if taken.get(at)?.is_some() {
             return None;
@@ -736,7 +739,7 @@ impl Reader<'_> {
                     fields.push((FieldId(id as u16), share.min(1.0)));
                 }
             }
-            // `genes` is a gene, and not a form of it as `generif` is.
+            // An exact stem excludes other forms: `genes` is a gene, not `generif`.
             if let [one] = said.as_slice() {
                 let is_said = |words: &Words| words.stems.iter().any(|own| own == one);
                 let is_exact = |(field, _): &(FieldId, f32)| {
@@ -748,7 +751,7 @@ impl Reader<'_> {
             }
             fields.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
             if !fields.is_empty() && own[n - 1].word.len() > 2 && !is_filler(&own[n - 1].word) {
-                // Of equal parts of names, all their words counted, that of the type.
+                // A type wins if the word is at least as large a share of its name.
                 let part = |(field, _): &(FieldId, f32)| {
                     let own = self.schema.fields.get(field.0 as usize);
                     own.map_or(0.0, |own| said.len() as f32 / own.words.len() as f32)
@@ -773,7 +776,7 @@ impl Reader<'_> {
         if !meant.is_empty() {
             return Some((at + 1, What::Field(meant)));
         }
-        // `causes` is a relation of that name, and no causal agent.
+        // `causes` is the relation of that name, not a form of `causal agent`.
         let is_said = |own: &Words| own.stems.contains(&token.stem);
         let links = self.schema.relations.iter().any(is_said);
         let of_type =
@@ -801,7 +804,7 @@ impl Reader<'_> {
         (!meant.is_empty()).then_some((at + 1, What::Field(meant)))
     }
 
-    /// The fields whose names have one of these words, with the share of the name.
+    /// Returns the fields whose names contain one of these words, with a word's share of the name.
     fn meant(&self, names: &[&str]) -> Vec<(FieldId, f32)> {
         let stems: Vec<String> =
             names.iter().map(|name| self.base.stems.stem(name).into_owned()).collect();
@@ -812,7 +815,7 @@ impl Reader<'_> {
             .collect()
     }
 
-    /// The meaning of a word that nothing else explains.
+    /// Returns the meaning of a word that nothing else explains: number, filler or unknown.
     fn left(&self, at: usize) -> What {
         let Some(token) = self.tokens.get(at) else { return What::Filler };
         let before = at.checked_sub(1).and_then(|at| self.tokens.get(at));
@@ -825,7 +828,7 @@ impl Reader<'_> {
         }
         let is_letter = token.word.chars().nth(1).is_none();
         let says_nothing = match is_letter {
-            // `grade F`, `vitamin A`, `500 g`: what such a letter says is not known.
+            // The letter in `grade F`, `vitamin A` or `500 g` has an unknown meaning.
             true => {
                 let ends = at + 1 == self.tokens.len();
                 let asks = before.is_none_or(|own| is_question_word(&own.word));

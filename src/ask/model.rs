@@ -1,9 +1,10 @@
 //! Reads a question with a language model, which writes its plan.
 //!
-//! A plan is checked against the base and run before it counts: types, relations, fields, nodes and
-//! values must exist, and there must be rows. What is wrong is shown to the model once. Several
-//! plans are several readings. Numbers are computed here; an authorizer permits the statement of a
-//! plan only to read the table. The steps of SRAG (rows, columns, cells, SQL) are parts of the plan.
+//! A plan is checked against the base and run before it is accepted: types, relations, fields,
+//! nodes and values must exist, and there must be rows. The model may correct a wrong reply once.
+//! Several plans are several readings. The model never computes numbers; an authorizer permits the
+//! SQL statement of a plan only to read the table. The steps of SRAG (rows, columns, cells, SQL)
+//! are parts of the plan.
 //!
 //! Independent of how models are reached, of the cost of replies and of the rules.
 
@@ -30,7 +31,7 @@ use agent_kb::{NodeId, TypeId, table::ColumnKind};
 use agent_llm::{LlmError, RoleSpec};
 use agent_tools::{Assistant, AssistantError, schema_text};
 
-/// The role that answers questions over many nodes.
+/// The role that answers questions about many nodes.
 pub const ASK_ROLE: RoleSpec = RoleSpec {
     name: "ask",
     summary: "answers questions over many nodes",
@@ -38,9 +39,10 @@ pub const ASK_ROLE: RoleSpec = RoleSpec {
     max_tokens: 2_048,
 };
 
-/// The prompt that a plan is written for.
+/// The prompt that asks for plans.
 const PLAN: &str = "ask/plan";
-/// A plan and its correction, each with its repair; cells.
+/// Bounds on the requests for one question: plans and their correction, each with a repair of the
+/// reply, and the cells of every plan.
 pub const ASK_ASKS: RequestBounds = RequestBounds {
     role: ASK_ROLE,
     prompt: PLAN,
@@ -50,28 +52,28 @@ pub const ASK_ASKS: RequestBounds = RequestBounds {
 };
 /// Maximum number of plans of one reply.
 const MAX_PLANS: usize = 3;
-/// Maximum number of lines of names and values.
+/// Maximum number of lines of names and values in the prompt.
 const MAX_NAMES: usize = 40;
-/// Number of linked nodes beside those that are spelled out.
+/// Maximum number of linked nodes in the prompt, besides those that the question spells out.
 const LINKED: usize = 10;
-/// Maximum number of ids of one name.
+/// Maximum number of node ids shown for one name.
 const MAX_IDS: usize = 10;
-/// Maximum number of fields of a type.
+/// Maximum number of fields shown for a type.
 const MAX_FIELDS: usize = 40;
-/// Number of values of a field.
+/// Maximum number of values shown for a field.
 const SHOWN_VALUES: usize = 12;
 /// Maximum length of a name, characters.
 const NAME_CHARS: usize = 100;
 /// Maximum length of an example, characters.
 const EXAMPLE_CHARS: usize = 40;
 
-/// Why a model has no answer.
+/// Why the language model has no answer.
 pub(super) enum Failed {
     /// A reply is unusable, with the reason.
     Unusable(String),
-    /// The model replies that the base cannot answer the question, and why.
+    /// The model replies that the base cannot answer the question, with its reason.
     Declined(String),
-    /// The question is answered otherwise: it has several readings, or the service gave no reply.
+    /// A final error, such as several readings, or no reply of the service.
     Ends(AskError),
 }
 
@@ -87,14 +89,14 @@ impl From<AssistantError> for Failed {
     }
 }
 
-/// The reply to the prompt: a plan for each reading.
+/// The reply to [`PLAN`]: a plan for each reading; the reason if there is none.
 #[derive(Deserialize)]
 struct PlanReply {
     plans: Vec<Json>,
     why: String,
 }
 
-/// A language model with a base.
+/// A language model that plans questions over one base.
 #[derive(Clone, Copy)]
 pub(super) struct Model<'a> {
     pub(super) base: &'a IndexedBase,
@@ -107,7 +109,8 @@ fn cut(text: &str, chars: usize) -> String {
 }
 
 impl Model<'_> {
-    /// Answers a question in the wanted one of its readings.
+    /// Answers a question. Of several readings, takes the `wanted` one, or the first if all have
+    /// the same answer.
     pub(super) fn answer(
         self,
         question: &str,
@@ -134,7 +137,7 @@ impl Model<'_> {
         Err(Failed::Unusable(failed))
     }
 
-    /// Runs the plans of a reply.
+    /// Runs the plans of a reply, at most [`MAX_PLANS`].
     fn run_all(self, plans: &[Json], wanted: Option<usize>) -> Result<Answered, AskError> {
         let read = |document: &Json| {
             let plan = Plan::from_document(self.base, self.schema, document);
@@ -142,13 +145,13 @@ impl Model<'_> {
             plan.assumed.push("the language model wrote the plan".to_owned());
             Ok(plan)
         };
-        // A wrong plan is corrected, although others may be right.
+        // One wrong plan rejects the reply, so that the model corrects it.
         let plans: Vec<Plan> =
             plans.iter().take(MAX_PLANS).map(read).collect::<Result<_, AskError>>()?;
         settled(&self.base.kb, plans.into_iter().map(Ok).collect(), wanted, |plan| self.run(plan))
     }
 
-    /// Runs a plan, whose columns of texts are read.
+    /// Reads the text columns of a plan with the language model, then runs the plan.
     pub(super) fn run(self, plan: &Plan) -> Result<Answered, AskError> {
         if plan.texts.is_empty() {
             return run::run(self.base, plan, &[]);
@@ -160,13 +163,13 @@ impl Model<'_> {
         Ok(answered)
     }
 
-    /// The reply to a prompt, in the requested form.
+    /// Sends a prompt and parses the reply.
     fn ask<T: DeserializeOwned>(self, prompt: &str, inputs: Json) -> Result<T, Failed> {
         let reply = self.assistant.json(ASK_ROLE.role(), prompt, inputs)?;
         serde_json::from_value(reply).map_err(|error| Failed::Unusable(error.to_string()))
     }
 
-    /// What a plan is written from.
+    /// Builds the inputs of the prompt [`PLAN`].
     fn inputs(self, question: &str, mentions: &Mentions) -> Json {
         let lines = |lines: Vec<String>| -> Vec<Json> {
             lines.into_iter().map(|text| json!({"text": text})).collect()
@@ -180,7 +183,7 @@ impl Model<'_> {
         })
     }
 
-    /// Every field of every type with the kind of its values, and some of them.
+    /// Describes the fields of every type: kind, unit, number of nodes with a value, some values.
     fn fields(self) -> Vec<String> {
         let kb = &self.base.kb;
         let mut lines = Vec::new();
@@ -210,7 +213,7 @@ impl Model<'_> {
         lines
     }
 
-    /// The nodes and values that a question may name: spelled-out ones, then linked ones.
+    /// Lists what the question may name: nodes that it spells out, linked nodes, then values.
     fn names(self, question: &str, mentions: &Mentions) -> Vec<String> {
         let kb = &self.base.kb;
         let things = || {
@@ -222,7 +225,7 @@ impl Model<'_> {
         let mut nodes: Vec<NodeId> = things().flat_map(|thing| thing.nodes.clone()).collect();
         let linked = self.base.entities.link(kb, question, &[], LINKED);
         nodes.extend(linked.ranking().into_iter().map(|(node, _)| node));
-        // Nodes of one name and type, in the order of the first.
+        // Groups nodes by name and type, in the order of their first nodes.
         let mut place: BTreeMap<(&str, TypeId), usize> = BTreeMap::new();
         let mut named: Vec<(&str, TypeId, Vec<NodeId>)> = Vec::new();
         for node in nodes {

@@ -1,5 +1,5 @@
-//! The plan of a question over many nodes, before any lookup: rows, columns, computation. Every
-//! answer has its plan as JSON (`document`), which can be edited and run again.
+//! The plan of a question about many nodes: rows, columns, computation. Every answer has its plan
+//! as JSON (`document`), which can be edited and run again.
 //!
 //! Independent of the words of questions and of SQL.
 
@@ -23,16 +23,16 @@ pub(crate) struct Plan {
     pub kind: Kind,
     /// Type of the rows.
     pub rows: TypeId,
-    /// Links or nodes required of the rows.
+    /// Conditions that the rows must satisfy by their links or as nodes.
     #[serde(default)]
     pub conditions: Vec<Condition>,
-    /// Tests of their cells.
+    /// Tests that the cells of a row must pass.
     #[serde(default)]
     pub filters: Vec<Test>,
     /// The columns of the table, each once; all column indexes below refer to this list.
     #[serde(default)]
     pub columns: Vec<ColumnSpec>,
-    /// Further columns, counted after `columns`.
+    /// Columns that a language model reads; their indexes follow those of `columns`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub texts: Vec<TextColumn>,
     /// The computation.
@@ -40,13 +40,13 @@ pub(crate) struct Plan {
     /// An assumption; the computation is repeated with it.
     #[serde(default)]
     pub supposed: Option<Change>,
-    /// Whether the question asks if two values are the same, so that a difference means no.
+    /// Whether the question asks if values are the same, so that a difference means no.
     #[serde(default)]
     pub asks_same: bool,
-    /// Whether the question asks if the first of two varies more (true) or less.
+    /// Whether the question asks if the first of two samples varies more (true) or less.
     #[serde(default)]
     pub asks_more: Option<bool>,
-    /// Assumptions about ambiguous words.
+    /// Assumptions about the question, in words.
     #[serde(skip)]
     pub assumed: Vec<String>,
 }
@@ -55,20 +55,20 @@ pub(crate) struct Plan {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct TextColumn {
-    /// Its name.
+    /// Name of the column.
     pub name: String,
-    /// What its cells are.
+    /// Description of the cells, for the language model.
     pub description: String,
 }
 
-/// A condition on rows: reachable from nodes of a name, or named themselves.
+/// A condition on rows: each is at the end of a metapath from given nodes, or is one of them.
 pub(crate) use agent_kb::table::Reachable as Condition;
 
-/// A test of a row.
+/// A test of one row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Test {
-    /// A number within bounds.
+    /// Compares a number; in a column of dates, the year.
     Number {
         /// Index of the column.
         column: usize,
@@ -76,27 +76,27 @@ pub(crate) enum Test {
         bound: Bound,
         /// The number to compare with.
         number: f64,
-        /// The upper end of an interval.
+        /// The other end of an interval, for [`Bound::Between`].
         to: Option<f64>,
     },
-    /// A date, cut to the length of another: a year, month or day with the year first. In a column of
-    /// numbers it is a year.
+    /// Compares the year, month or day of a date, whichever `date` has. In a column of numbers,
+    /// `date` is a year.
     Date {
         /// Index of the column.
         column: usize,
         /// The comparison.
         bound: Bound,
-        /// The date to compare with.
+        /// The date to compare with, year first; the cell is cut to its length.
         date: String,
     },
-    /// A category with this value, normalised.
+    /// The cell has this category.
     Value {
         /// Index of the column.
         column: usize,
-        /// The value.
+        /// The normalised value.
         key: String,
     },
-    /// A link to one of these nodes.
+    /// The cell has a link to one of these nodes.
     Linked {
         /// Index of the column of names.
         column: usize,
@@ -105,7 +105,7 @@ pub(crate) enum Test {
     },
     /// The row is one of these nodes.
     Is(Vec<NodeId>),
-    /// Any value.
+    /// The cell has a value.
     Filled {
         /// Index of the column.
         column: usize,
@@ -117,7 +117,7 @@ pub(crate) enum Test {
 }
 
 impl Test {
-    /// Indexes of the columns that it reads.
+    /// Returns the indexes of the columns that the test reads.
     pub(crate) fn columns(&self) -> Vec<usize> {
         match self {
             Self::Number { column, .. }
@@ -133,7 +133,7 @@ impl Test {
 }
 
 impl Test {
-    /// Indexes of the value columns that must be filled for it to be decided.
+    /// Returns the indexes of the columns that must have a value for the test to be decided.
     pub(crate) fn valued(&self) -> Vec<usize> {
         match self {
             Self::Number { column, .. }
@@ -145,7 +145,8 @@ impl Test {
         }
     }
 
-    /// Indexes of columns of names with the nodes searched in them, and of columns read otherwise.
+    /// Adds the columns in which nodes are searched, with these nodes, to `names`, and the columns
+    /// that are read in another way to `others`.
     pub(crate) fn looks_for<'a>(
         &'a self,
         names: &mut Vec<(usize, &'a [NodeId])>,
@@ -161,7 +162,7 @@ impl Test {
 }
 
 impl Plan {
-    /// All tests.
+    /// Returns all tests: filters, and tests of the assumption, the subjects and the share.
     pub(crate) fn tests(&self) -> impl Iterator<Item = &Test> {
         let supposed = match &self.supposed {
             Some(Change::LeaveOut(tests) | Change::Only(tests)) => tests.as_slice(),
@@ -175,7 +176,7 @@ impl Plan {
         self.filters.iter().chain(supposed).chain(subjects).chain(shared)
     }
 
-    /// Indexes of the columns that are read, ascending.
+    /// Returns the indexes of the columns that the plan reads, ascending, each once.
     pub(crate) fn used(&self) -> Vec<usize> {
         let mut used = match self.operation {
             Operation::Sql { .. } => (0..self.columns.len() + self.texts.len()).collect(),
@@ -194,7 +195,8 @@ impl Plan {
         used
     }
 
-    /// The nodes searched in a column of names; none if the column is read otherwise.
+    /// Returns the nodes that tests search in a column, ascending; `None` if the column is also
+    /// read in another way.
     pub(crate) fn looked_for(&self, column: usize) -> Option<Vec<NodeId>> {
         if matches!(self.operation, Operation::Sql { .. }) {
             return None;
@@ -213,7 +215,7 @@ impl Plan {
 }
 
 impl Operation {
-    /// The compared subjects; usually none.
+    /// Returns the compared subjects; empty for most operations.
     pub(crate) fn subjects(&self) -> &[Subject] {
         match self {
             Self::Compare { subjects, .. } | Self::SpreadAmong { subjects, .. } => subjects,
@@ -221,7 +223,7 @@ impl Operation {
         }
     }
 
-    /// Indexes of the columns that it reads, except those of its subjects' tests.
+    /// Returns the indexes of the columns that it reads outside of tests.
     fn own_columns(&self) -> Vec<usize> {
         match self {
             Self::Compare { measure: Measure::Of(_, column), .. } => vec![*column],
@@ -234,7 +236,7 @@ impl Operation {
         }
     }
 
-    /// Indexes of the columns that it reads.
+    /// Returns the indexes of the columns that the operation reads.
     pub(crate) fn columns(&self) -> Vec<usize> {
         let of = |measure: &Measure| match measure {
             Measure::Rows => None,
@@ -277,22 +279,22 @@ impl Operation {
 pub(crate) enum Measure {
     /// The number of rows.
     Rows,
-    /// A function of the numbers in a column.
+    /// A function of the values in a column.
     Of(Function, usize),
 }
 
-/// A part of a date.
+/// The part of a date that groups rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum DatePart {
     /// The year.
     Year,
-    /// The month of a year.
+    /// Year and month.
     Month,
 }
 
 impl DatePart {
-    /// Length of the beginning of a date, year first, that states it.
+    /// Returns the length of this part at the start of a date, year first, bytes.
     pub(crate) fn len(self) -> usize {
         match self {
             Self::Year => 4,
@@ -301,13 +303,13 @@ impl DatePart {
     }
 }
 
-/// One of the compared subjects.
+/// A subject that is compared with others.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Subject {
-    /// Its name.
+    /// Name of the subject.
     pub name: String,
-    /// The test of its rows.
+    /// The test that its rows pass.
     pub test: Test,
 }
 
@@ -317,9 +319,9 @@ pub(crate) struct Subject {
 pub(crate) enum Operation {
     /// One number over all rows.
     Number(Measure),
-    /// The share of the rows that satisfy further tests, in percent.
+    /// The share of the rows that satisfy all of these tests, percent.
     Share(Vec<Test>),
-    /// A number for each value of a column, largest first.
+    /// A number for each value of a column; largest first, unless `first` asks for the smallest.
     Groups {
         /// Index of the column whose values group the rows.
         group: usize,
@@ -328,7 +330,8 @@ pub(crate) enum Operation {
         part: Option<DatePart>,
         /// The measure of each group.
         measure: Measure,
-        /// Only the first groups: by the largest number (true) or the smallest, and how many.
+        /// Whether the largest (true) or the smallest groups are requested, and how many; `None`
+        /// for all groups.
         first: Option<(bool, usize)>,
     },
     /// The rows with the largest or smallest number.
@@ -340,15 +343,15 @@ pub(crate) enum Operation {
         /// Number of rows.
         top: usize,
     },
-    /// One number for each subject.
+    /// Compares one number of each subject.
     Compare {
         /// The subjects, at least two.
         subjects: Vec<Subject>,
-        /// The measure of each.
+        /// The measure of each subject.
         measure: Measure,
-        /// Whether the larger one is requested.
+        /// Whether the subject with the largest number is requested, else the smallest.
         high: bool,
-        /// Whether the question is about the first subject, with the answer yes or no.
+        /// Whether the question asks if this is the first subject, with the answer yes or no.
         yes_no: bool,
     },
     /// Whether a column's numbers are normally distributed.
@@ -359,9 +362,10 @@ pub(crate) enum Operation {
         one: usize,
         /// Index of the other.
         other: usize,
-        /// Whether the rank correlation is used.
+        /// Whether to use rank correlation (Spearman), else Pearson's.
         ranks: bool,
-        /// Whether the question asks if one rises (true) or falls with the other.
+        /// Whether the question asks if one rises (true) or falls with the other; `None` if
+        /// neither.
         rises: Option<bool>,
     },
     /// Whether two columns have equal variance.
@@ -376,32 +380,32 @@ pub(crate) enum Operation {
         /// The subjects, if there is no group column.
         subjects: Vec<Subject>,
     },
-    /// How one column relates to another.
+    /// Whether two columns are related, by a test that fits their kinds.
     Relate(usize, usize),
     /// The names of the rows.
     List,
     /// Whether there is a row.
     Exists,
-    /// A statement over the table, which only reads.
+    /// An SQL statement, which may only read the table.
     Sql {
         /// The statement.
         statement: String,
-        /// How its result is read.
+        /// How to read the result.
         answer: Form,
     },
 }
 
-/// How the result of a statement is read.
+/// How to read the result of an SQL statement as an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Form {
     /// The first number of the first row.
     Number,
-    /// The first column, whose nodes are named if it is called `id`.
+    /// The first column; if it is called `id`, the names of its nodes.
     Names,
-    /// The first cell: not 0 is yes.
+    /// The first cell: 0 is no, other numbers are yes.
     YesNo,
-    /// All of it.
+    /// The whole result.
     Table,
 }
 
@@ -424,7 +428,7 @@ pub(crate) enum Change {
     },
 }
 
-/// The reversed metapath, from its end to its start type `from`.
+/// Reverses a metapath that starts at type `from`.
 pub(crate) fn reversed(from: TypeId, steps: &[MetapathStep]) -> Vec<MetapathStep> {
     let begins = std::iter::once(from).chain(steps.iter().map(|step| step.to));
     let mut back: Vec<MetapathStep> = steps

@@ -1,9 +1,8 @@
-//! Reads a question's mentions as a plan.
+//! Reads the mentions of a question as a plan.
 //!
-//! The row type is the one with the mentioned fields; other named things are conditions, filters,
-//! groups or subjects, by their position. Kinds of questions are tried in order, likeliest first,
-//! until one finds all its parts. Every word must be explained: if one is not, there is no plan,
-//! because it may be the decisive one.
+//! The row type is the type with the mentioned fields. Other named things are conditions, filters,
+//! groups or subjects, by their position. Kinds of questions are tried, likeliest first, until one
+//! finds all its parts. An unexplained word prevents a plan, because it may be decisive.
 //!
 //! Independent of tables and SQL.
 
@@ -49,7 +48,7 @@ use agent_kb::{
     table::{ColumnKind, ColumnSpec, Sample, reached},
 };
 
-/// Number of nodes sampled to estimate the degree of links.
+/// Maximum number of nodes sampled to estimate the degree of links.
 const LOOKED_AT: usize = 1_000;
 
 /// State of reading one question.
@@ -73,9 +72,9 @@ struct Reading<'a> {
     denied: BTreeSet<usize>,
     /// Number of first results requested.
     top: Option<usize>,
-    /// Whether the rows are listed.
+    /// Whether the question asks for a list of the rows.
     lists: bool,
-    /// Stems of the question outside of names.
+    /// Stems of the words of the question that are not in names.
     said: BTreeSet<String>,
     rows: TypeId,
     columns: Vec<ColumnSpec>,
@@ -90,14 +89,14 @@ pub(crate) struct Question<'a> {
     pub(crate) schema: &'a Schema,
     pub(crate) mentions: &'a Mentions,
     pub(crate) text: &'a str,
-    /// Its possible kinds, likeliest first.
+    /// The possible kinds of the question, likeliest first.
     pub(crate) kinds: &'a [Kind],
 }
 
-/// The plan of a question; of what it leaves open, the options of `choices`.
+/// Reads a question as a plan; where it is ambiguous, takes the options of `choices`.
 ///
 /// # Errors
-/// The missing part.
+/// [`AskError`], which names the missing part.
 pub(crate) fn read(asked: Question<'_>, choices: &RefCell<Choices>) -> Result<Plan, AskError> {
     let Question { base, schema, mentions, text, kinds } = asked;
     let unknown: Vec<String> = mentions
@@ -149,7 +148,7 @@ pub(crate) fn read(asked: Question<'_>, choices: &RefCell<Choices>) -> Result<Pl
     reading.use_dates()?;
     reading.is_one_question()?;
     reading.rows = reading.choose_rows()?;
-    // `written together by A and B` and `associated with C` say it of nodes as well.
+    // `written together by A and B` and `associated with C` may also ask for nodes.
     let read = reading.plan_of_any(kinds);
     let read = match (read, listed) {
         (Err(error), Some(listed)) => reading.list(listed).map_err(|_| error),
@@ -165,7 +164,7 @@ pub(crate) fn read(asked: Question<'_>, choices: &RefCell<Choices>) -> Result<Pl
     }
 }
 
-/// The stems of a question outside of names.
+/// Returns the stems of the words of a question that are not in names.
 fn stems_outside_names(mentions: &Mentions) -> BTreeSet<String> {
     let is_name = |mention: &&Mention| !matches!(mention.what, What::Thing(_) | What::NoThing(_));
     let own = mentions.all.iter().filter(is_name);
@@ -174,7 +173,8 @@ fn stems_outside_names(mentions: &Mentions) -> BTreeSet<String> {
 }
 
 impl Reading<'_> {
-    /// One of several that the question means equally; all are read.
+    /// Chooses one of several options that fit the question equally. Returns its index; other
+    /// readings take the others.
     fn choose(&self, options: &[String]) -> usize {
         self.choices.borrow_mut().take(options)
     }
@@ -190,7 +190,7 @@ impl Reading<'_> {
         }
     }
 
-    /// All phrases outside of the assumption, or within it.
+    /// Returns the phrases with their positions, within the assumption if `changed`, else outside.
     fn cues(&self, changed: bool) -> impl Iterator<Item = (usize, Cue)> + '_ {
         let own = move |at: &usize| self.changed.get(*at) == Some(&changed);
         (0..self.mentions.all.len()).filter(own).filter_map(|at| Some((at, self.cue(at)?)))
@@ -200,7 +200,7 @@ impl Reading<'_> {
         self.cues(false).any(|(_, own)| own == cue)
     }
 
-    /// The next meaningful mention before or after a position.
+    /// Returns the next meaningful mention after a position, or before it, by `step` 1 or -1.
     fn beside(&self, at: usize, step: isize) -> Option<usize> {
         let mut at = at.checked_add_signed(step)?;
         loop {
@@ -248,7 +248,7 @@ impl Reading<'_> {
                     }
                     _ => false,
                 };
-                // What is counted or asked for is not bound to the name behind it.
+                // A counted or requested type is not bound to the name after it.
                 let asked = place.checked_sub(1).and_then(|before| self.cue(before));
                 let counts =
                     matches!(asked, Some(Cue::HowMany | Cue::NumberOf | Cue::Which | Cue::Each));
@@ -266,12 +266,12 @@ impl Reading<'_> {
         let mut counted = BTreeMap::new();
         for at in 0..self.mentions.all.len() {
             let counts = match self.what(at) {
-                // `the most common X` are counted by what has them.
+                // In `the most common X`, the nodes that have an X are counted.
                 Some(What::Cue(Cue::Most | Cue::Fewest)) => !is_frequency(&self.said_at(at)),
                 Some(What::Cue(cue)) => {
                     matches!(cue, Cue::NumberOf | Cue::More(_) | Cue::OrMore(_) | Cue::HowMany)
                 }
-                // `top 3 X` and `which 3 X have the most` are the first of them.
+                // `top 3 X` and `which 3 X have the most` ask for the first X.
                 Some(What::Number(..)) => {
                     self.beside(at, -1).and_then(|before| self.cue(before)) != Some(Cue::Top)
                         && !self.leads(at)
@@ -313,13 +313,13 @@ impl Reading<'_> {
         self.counted = counted;
     }
 
-    /// The numeric field of a type whose name has one of these words, best filled first.
+    /// Returns the numeric field of a type whose name has one of these words: an exact name first,
+    /// then the field with the most values.
     fn implied(&self, kind: TypeId, names: &[&str]) -> Option<FieldId> {
         self.called(kind, names, ColumnKind::is_number)
     }
 
-    /// As [`implied`](Self::implied), or a field of dates: their years may be bounded, and nothing
-    /// else is computed from them.
+    /// Returns as [`implied`](Self::implied), or a field of dates, whose years a number may bound.
     fn implied_or_dated(&self, kind: TypeId, names: &[&str]) -> Option<FieldId> {
         self.called(kind, names, |kind| kind.is_number() || kind == ColumnKind::Date)
     }
@@ -353,7 +353,8 @@ impl Reading<'_> {
         names.contains(&self.base.kb.field_name(field).to_lowercase().as_str())
     }
 
-    /// The field of the rows in a mention: of those that the rows have, the best match.
+    /// Returns the best match among the fields of a mention that the rows have; only numeric ones
+    /// if `numbers`. Chooses among equal matches.
     fn field(&self, fields: &[(FieldId, f32)], numbers: bool) -> Option<FieldId> {
         let own = fields.iter().filter_map(|(field, share)| {
             let sample = self.schema.sample(self.base, self.rows, *field)?;
@@ -375,7 +376,7 @@ impl Reading<'_> {
         self.schema.sample(self.base, self.rows, field).map(|sample| sample.kind)
     }
 
-    /// The index of a column, which is added if it is missing.
+    /// Returns the index of a column, which is added if it is missing.
     fn column(&mut self, spec: ColumnSpec) -> usize {
         if let Some(at) = self.columns.iter().position(|own| *own == spec) {
             return at;
@@ -384,7 +385,7 @@ impl Reading<'_> {
         self.columns.len() - 1
     }
 
-    /// The column of numbers in a mention, if there is one: a field, or a count.
+    /// Returns the column of numbers that a mention names, if any: a field, or a count.
     fn number_column(&mut self, at: usize) -> Result<Option<usize>, AskError> {
         let spec = match self.what(at).cloned() {
             Some(What::Field(fields)) => match self.field(&fields, true) {
@@ -408,7 +409,7 @@ impl Reading<'_> {
         Ok(Some(self.column(spec)))
     }
 
-    /// The test of a number.
+    /// Builds the test of a bounded number.
     fn number_test(&mut self, number: &NumberUse) -> Result<Test, AskError> {
         let rows = self.base.kb.type_name(self.rows).to_owned();
         let field = |field: Option<FieldId>, what: &str| {
@@ -456,8 +457,8 @@ impl Reading<'_> {
         Ok(Test::Number { column, bound: number.bound, number: number.number, to: number.to })
     }
 
-    /// The column of the numeric field whose name contains the words of a mention, where the field that is called
-    /// so holds no numbers: `number_of_reviews` for `reviews`, which are texts.
+    /// Returns the column of the numeric field whose name contains all words of a mention:
+    /// `number_of_reviews` for `reviews`, if these are texts.
     fn number_called(&mut self, at: usize) -> Option<usize> {
         let own = self.mentions.all.get(at)?.at.clone();
         let stems: Vec<&String> =
@@ -467,14 +468,14 @@ impl Reading<'_> {
             names(*field).is_some_and(|own| stems.iter().all(|stem| own.stems.contains(stem)))
         };
         let samples = self.schema.samples(self.base, self.rows).iter();
-        // Which of several is meant is open, however long their names are.
+        // All such fields fit equally, however long their names are.
         let fields: Vec<(FieldId, f32)> =
             samples.map(|sample| sample.field).filter(says).map(|field| (field, 1.0)).collect();
         let spec = ColumnSpec::Field(self.field(&fields, true)?);
         Some(self.column(spec))
     }
 
-    /// The words of the question that are not part of names.
+    /// Returns the words of the question that are not in names.
     fn own_words(&self) -> Vec<&str> {
         let own = self
             .mentions
@@ -486,8 +487,8 @@ impl Reading<'_> {
         tokens.map(|token| token.word.as_str()).collect()
     }
 
-    /// The column whose name has a unit that is said, beside one whose values have none: `price_gbp`
-    /// beside `price` for pounds.
+    /// Returns the column of a field whose name adds the unit to this column's name, else the
+    /// column itself: `price_gbp` instead of `price` for pounds.
     fn in_unit(&mut self, column: usize, said: Option<&str>) -> usize {
         let (Some(said), Some(&ColumnSpec::Field(field))) = (said, self.columns.get(column)) else {
             return column;
@@ -524,7 +525,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// The words of a mention.
+    /// Returns the folded words of a mention, separated by spaces.
     fn said_at(&self, at: usize) -> String {
         let own = self.mentions.all.get(at).map(|mention| mention.at.clone()).unwrap_or_default();
         let words = self.mentions.tokens.get(own).unwrap_or_default();
@@ -586,9 +587,9 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// The plan over the best row type. If there is none and the question asks for the maximum
-    /// number of a type, the plan over that type: `who wrote the most papers at V` becomes papers
-    /// by author.
+    /// Plans over the chosen row type. If that fails and the question asks for most or fewest,
+    /// plans over a counted type: `who wrote the most papers at V` becomes papers by author. Else
+    /// plans over another type with a mentioned field of numbers.
     fn plan_of_any(&mut self, kinds: &[Kind]) -> Result<Plan, AskError> {
         let error = match self.plan(kinds).and_then(|plan| self.is_narrowed(plan)) {
             Ok(plan) => return Ok(plan),
@@ -604,7 +605,7 @@ impl Reading<'_> {
                 }
             }
         }
-        // `which venue has the highest mean citations`, which papers have
+        // `which venue has the highest mean citations`: papers have the citations.
         for kind in self.types_with_numbers() {
             self.rows = kind;
             if let Ok(plan) = self.plan(kinds).and_then(|plan| self.is_narrowed(plan)) {
@@ -636,7 +637,7 @@ impl Reading<'_> {
         Ok(plan)
     }
 
-    /// Whether a step leads from the rows to at most one node, with few exceptions.
+    /// Whether a single step leads from at least 99 % of the linked rows to one node, by a sample.
     fn leads_to_one(&self, steps: &[MetapathStep]) -> bool {
         let nodes = self.base.kb.nodes_of_type(self.rows);
         let every = nodes.len().div_ceil(LOOKED_AT).max(1);
@@ -649,7 +650,8 @@ impl Reading<'_> {
         steps.len() == 1 && several * 100 <= some
     }
 
-    /// The plan of the first kind that finds all its parts.
+    /// Plans the question as the first kind that finds all its parts; a comparison of names is
+    /// first tried as an intercomparison.
     fn plan(&mut self, kinds: &[Kind]) -> Result<Plan, AskError> {
         let mut first: Option<AskError> = None;
         let compares = compares_names(self.mentions);
@@ -661,7 +663,7 @@ impl Reading<'_> {
             (self.columns, self.assumed) = (Vec::new(), Vec::new());
             match self.of_kind(kind) {
                 Ok(plan) => return Ok(plan),
-                // The first error that names the missing part.
+                // Keeps the first error that names the missing part.
                 Err(error) => {
                     if first.as_ref().is_none_or(|first| *first == AskError::NoTable) {
                         first = Some(error);
@@ -672,7 +674,8 @@ impl Reading<'_> {
         Err(first.unwrap_or(AskError::NoTable))
     }
 
-    /// The first mentioned column of numbers, within the assumption or outside of it.
+    /// Returns the first mentioned column of numbers, within the assumption if `changed`, else
+    /// outside.
     fn first_number(&mut self, changed: bool) -> Result<Option<usize>, AskError> {
         for at in 0..self.mentions.all.len() {
             if self.changed.get(at) == Some(&changed)
@@ -684,7 +687,7 @@ impl Reading<'_> {
         Ok(None)
     }
 
-    /// The first mentioned function.
+    /// Returns the first mentioned function outside of the assumption.
     fn function(&self) -> Option<Function> {
         self.cues(false).find_map(|(_, cue)| match cue {
             Cue::Of(function) => Some(function),

@@ -1,6 +1,6 @@
-//! JSON form of an answer: with the table, up to a number of rows, and the source of every column.
+//! JSON records of answers, of ambiguous questions and of errors.
 //!
-//! Independent of how answers are found, and of their readers.
+//! Independent of how answers are found or sent.
 
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -16,7 +16,7 @@ use agent_kb::{
     table::{SqlValue, statistics::TestResult},
 };
 
-/// An answer as JSON.
+/// JSON record of an answer, with the first rows of its table and the source of every column.
 #[derive(Serialize)]
 pub struct AskRecord<'a> {
     question: &'a str,
@@ -39,7 +39,7 @@ pub struct AskRecord<'a> {
 struct Result<'a> {
     columns: &'a [String],
     rows: &'a [Vec<SqlValue>],
-    /// Number of rows, omitted ones included.
+    /// Number of all rows, including those not in `rows`.
     n_rows: usize,
 }
 
@@ -47,15 +47,15 @@ struct Result<'a> {
 struct Table<'a> {
     rows_are: &'a str,
     columns: Vec<Column<'a>>,
-    /// Those that are counted first.
+    /// The rows that satisfy the filters first.
     rows: Vec<Row<'a>>,
-    /// Number of rows, omitted ones included.
+    /// Number of all rows, including those not in `rows`.
     n_rows: usize,
-    /// Number of rows that are counted or computed with.
+    /// Number of rows that satisfy the filters.
     counted: usize,
 }
 
-/// A column, and the source of its cells relative to the row's node.
+/// A column; `source` describes its cells relative to the row's node.
 #[derive(Serialize)]
 struct Column<'a> {
     name: &'a str,
@@ -73,7 +73,7 @@ struct Row<'a> {
     cells: Vec<Json>,
 }
 
-/// A question that is asked back, as JSON.
+/// JSON record of an ambiguous question, with its readings.
 #[derive(Serialize)]
 pub struct ReadingsRecord<'a> {
     question: &'a str,
@@ -85,14 +85,14 @@ pub struct ReadingsRecord<'a> {
 }
 
 impl<'a> ReadingsRecord<'a> {
-    /// Converts the readings of a question, with its time in milliseconds.
+    /// Builds the record; `ms` is the time of the question, milliseconds.
     pub fn new(question: &'a str, readings: &'a [AskReading], ms: f64) -> Self {
         let reason = format!("the question can be read in {} ways", readings.len());
         Self { question, answer: None, reason, readings, ms }
     }
 }
 
-/// A question that is not answered, as JSON.
+/// JSON record of a question without an answer.
 #[derive(Serialize)]
 pub struct RefusalRecord<'a> {
     question: &'a str,
@@ -103,7 +103,7 @@ pub struct RefusalRecord<'a> {
 }
 
 impl<'a> RefusalRecord<'a> {
-    /// Converts the error of a question.
+    /// Builds the record from the error of a question.
     pub fn new(question: &'a str, error: &'a AskError) -> Self {
         let (reason, not_understood) = (error.to_string(), error.not_understood());
         Self { question, answer: None, reason, not_understood }
@@ -111,8 +111,8 @@ impl<'a> RefusalRecord<'a> {
 }
 
 impl<'a> AskRecord<'a> {
-    /// Converts the answer to a question, with its time in milliseconds and a maximum number of
-    /// rows of each table.
+    /// Builds the record with at most `rows` rows of each table; `ms` is the time of the question,
+    /// milliseconds.
     pub fn new(
         question: &'a str,
         answered: &'a Answered,

@@ -1,4 +1,4 @@
-//! Runs a plan: builds the table, runs SQL or a statistic, and forms the answer.
+//! Runs a plan: builds the table, runs SQL or a statistical test, and forms the answer.
 //!
 //! Independent of the words of questions.
 
@@ -24,24 +24,24 @@ use agent_kb::{
     },
 };
 
-/// Maximum number of groups of a table of groups.
+/// Maximum number of groups, or of listed rows, in an answer.
 const MAX_GROUPS: usize = 10_000;
-/// Number of rows kept after the first ones.
+/// Maximum number of rows kept after the requested ones and their ties.
 const MAX_FIRST: usize = 50;
-/// Maximum number of first rows with the same number.
+/// Maximum number of rows read after the requested ones to find all ties.
 const MAX_TIED: usize = 1_000;
 /// Limits of the rows that statistics read.
 const ROWS: Limits = Limits { time: std::time::Duration::from_secs(2), rows: MAX_ROWS };
-/// Maximum number of pairs of values of two categories.
+/// Maximum number of possible pairs of values of two columns.
 const MAX_PAIRS: usize = 4_000_000;
-/// Minimum number of values of a group whose spread is compared.
+/// Minimum number of values of a group to compare its spread.
 const MIN_OF_GROUP: usize = 2;
 
-/// Answers a plan; `texts` are its columns that a language model has read, with a cell for each of
-/// [`rows`].
+/// Answers a plan. `texts` holds its text columns, which a language model has read, with a cell for
+/// each of [`rows`].
 ///
 /// # Errors
-/// If there are no rows or no values; those of SQL and statistics.
+/// If there are no rows or no values, or too many; if SQL or a statistical test fails.
 pub(crate) fn run(base: &IndexedBase, plan: &Plan, texts: &[Column]) -> Result<Answered, AskError> {
     let width = plan.used().len();
     if width > MAX_COLUMNS {
@@ -96,7 +96,8 @@ fn kind_name(column: &Column) -> &'static str {
     }
 }
 
-/// What tells a plan from others: its metapaths, and the fields that it reads.
+/// Describes the conditions, metapaths and fields of a plan, which distinguish its reading from
+/// others.
 pub(crate) fn sources(kb: &Kb, plan: &Plan) -> Vec<String> {
     let mut lines = path(kb, plan);
     for at in plan.used() {
@@ -107,7 +108,7 @@ pub(crate) fn sources(kb: &Kb, plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// The metapaths of a plan in words.
+/// Describes the conditions and metapaths of a plan in words, one per line.
 pub(super) fn path(kb: &Kb, plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
     for Condition { nodes, steps, name } in &plan.conditions {
@@ -127,7 +128,10 @@ pub(super) fn path(kb: &Kb, plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// The row nodes, ascending.
+/// Returns the nodes of the rows, ascending.
+///
+/// # Errors
+/// If there are too many rows, or none and the operation needs some.
 pub(super) fn rows(kb: &Kb, plan: &Plan) -> Result<Vec<NodeId>, AskError> {
     let nodes = match (fulfilling(kb, &plan.conditions), of_subjects(kb, plan)) {
         (Some(mut known), Some(own)) => {
@@ -161,8 +165,8 @@ pub(super) fn rows(kb: &Kb, plan: &Plan) -> Result<Vec<NodeId>, AskError> {
     Ok(nodes)
 }
 
-/// The nodes that any compared subject is or leads to, ascending; no other row is read. None if
-/// nothing is compared, or if values are.
+/// Returns the rows that belong to any of the compared subjects, ascending. `None` if there are no
+/// subjects, or if a subject is not defined by nodes.
 fn of_subjects(kb: &Kb, plan: &Plan) -> Option<Vec<NodeId>> {
     let subjects = plan.operation.subjects();
     let mut own: Vec<NodeId> = Vec::new();
@@ -181,7 +185,8 @@ fn of_subjects(kb: &Kb, plan: &Plan) -> Option<Vec<NodeId>> {
     (!subjects.is_empty()).then_some(own)
 }
 
-/// The table of the columns that are read, and the index of each in it.
+/// Builds the table of the columns that the plan reads. Also returns, for each column of the plan,
+/// its index in the table.
 fn load(
     kb: &Kb,
     plan: &Plan,
@@ -232,7 +237,8 @@ impl Run<'_> {
         Ok(rows)
     }
 
-    /// The rows of the table that satisfy the filters; none if all do.
+    /// Returns the rows that satisfy the filters, ascending; `None` without filters or with an
+    /// assumption.
     fn counted(&mut self) -> Result<Option<Vec<NodeId>>, AskError> {
         if self.plan.filters.is_empty() || self.plan.supposed.is_some() {
             return Ok(None);
@@ -261,7 +267,7 @@ impl Run<'_> {
         }
     }
 
-    /// A measure in words.
+    /// Names a measure in words.
     fn measure_name(&self, measure: Measure) -> String {
         match measure {
             Measure::Rows => "number".to_owned(),
@@ -276,7 +282,8 @@ impl Run<'_> {
         }
     }
 
-    /// The answer, without or with the assumption.
+    /// Answers the plan. With an assumption, the answer holds under it, and the sentence and the
+    /// result also state the answer without it.
     fn answer(&mut self) -> Result<(Outcome, String), AskError> {
         let Some(change) = &self.plan.supposed else { return self.of_operation() };
         let (before, told_before) = self.of_operation()?;
@@ -286,7 +293,7 @@ impl Run<'_> {
             Change::LeaveOut(tests) => {
                 let written: Vec<String> =
                     tests.iter().map(|test| self.writer.test(test)).collect();
-                // What is not known of a row does not leave it out.
+                // A row with a missing value is kept.
                 self.writer.extra.push(format!("NOT coalesce(({}), 0)", written.join(" AND ")));
             }
             Change::Only(tests) => {
@@ -345,7 +352,7 @@ impl Run<'_> {
         }
     }
 
-    /// Notes the number of rows that satisfy the filters but have no value.
+    /// Records the number of rows that satisfy the filters but have no value in a column.
     fn note_left_out(&mut self, columns: &[usize]) -> Result<(), AskError> {
         for &column in columns {
             let missing = self.writer.missing(&self.plan.filters, column);
@@ -421,8 +428,8 @@ impl Run<'_> {
         Ok((Outcome::Number { value, unit: Some("%".to_owned()) }, told))
     }
 
-    /// The first rows of a statement by the number in its second column: the requested number with
-    /// all that tie with the last of them, and a few more. `written` is the statement with a limit.
+    /// Returns the first `top` rows by the number in the second column, all ties with the last of
+    /// them, and at most [`MAX_FIRST`] more. `written` writes the statement with a limit.
     fn first_rows(
         &mut self,
         top: usize,
@@ -535,8 +542,7 @@ impl Run<'_> {
         let rows =
             self.first_rows(top, |writer, limit| writer.first(filters, column, high, limit))?;
         self.note_left_out(&[column])?;
-        // Ordered by the statement: those that are asked for, with all that tie with the last of
-        // them, and a few more.
+        // In the order of the statement: the requested rows with all ties, then a few more.
         let ranked: Vec<(NodeId, SqlValue)> = rows
             .rows
             .iter()
@@ -633,7 +639,8 @@ impl Run<'_> {
         Ok((Outcome::Names { names, value: SqlValue::Real(best), unit }, told))
     }
 
-    /// The numbers of columns in the rows that satisfy the filters and have all of them.
+    /// Returns the numbers of columns, a list for each, in the rows that satisfy the filters and
+    /// have all of them.
     fn numbers(&mut self, columns: &[usize]) -> Result<Vec<Vec<f64>>, AskError> {
         let sql = self.writer.values(&self.plan.filters, columns);
         let rows = self.ask(sql, &ROWS)?;
@@ -648,7 +655,7 @@ impl Run<'_> {
         Ok(numbers)
     }
 
-    /// Stores a test result, and returns it in words.
+    /// Stores a test result and describes it in words.
     fn tested(&mut self, tested: TestResult) -> String {
         self.statistic = Some(tested);
         let (result, told) = test_in_words(tested);
@@ -763,7 +770,7 @@ impl Run<'_> {
         Ok(self.spreads(tested, &what, &samples))
     }
 
-    /// The numbers of a column by the values of another, ascending by value.
+    /// Returns the numbers of a column by the values of another, ascending by value.
     fn samples(
         &mut self,
         measure: usize,
@@ -813,7 +820,7 @@ impl Run<'_> {
     }
 }
 
-/// The numbers of the second column grouped by the values of the first, which must be sorted.
+/// Groups the numbers of the second column by the values of the first, which must be sorted.
 pub(super) fn by_key(rows: &Rows) -> Vec<(String, Vec<f64>)> {
     let mut samples: Vec<(String, Vec<f64>)> = Vec::new();
     for row in &rows.rows {
@@ -829,11 +836,11 @@ pub(super) fn by_key(rows: &Rows) -> Vec<(String, Vec<f64>)> {
     samples
 }
 
-/// Counts of the pairs of values of two columns; each row counts as often as its third column says,
-/// or once.
+/// Counts the pairs of values of the first two columns. The third column is the count of a row, 1
+/// if it is missing.
 ///
 /// # Errors
-/// If there are more pairs of values than allowed.
+/// If there are more than [`MAX_PAIRS`] possible pairs.
 pub(super) fn contingency(rows: &Rows) -> Result<Vec<Vec<u64>>, AskError> {
     let text = |value: Option<&SqlValue>| value.map(shown_value).unwrap_or_default();
     let keys = |at: usize| {

@@ -1,5 +1,5 @@
-//! The schema of a base in the words of questions: types, relations and fields, the kinds of their
-//! values, and the metapaths between types.
+//! The schema of a base: words of its types, relations and fields, samples of field values, and
+//! metapaths between types.
 //!
 //! Independent of questions.
 
@@ -20,28 +20,28 @@ use agent_kb::{
 const MAX_STEPS: usize = 3;
 /// Maximum number of metapaths between two types.
 const MAX_PATHS: usize = 200;
-/// Minimum length of a stem that is a prefix of another form of the same word.
+/// Minimum length of a stem that may be a prefix of another form of its word, bytes.
 const MIN_BEGINNING: usize = 4;
-/// Maximum number of letters that the other form has in addition.
+/// Maximum number of bytes that the longer form adds.
 const MAX_ENDING: usize = 3;
-/// Words of a relation's name that say nothing about it.
+/// Words in names of relations that have no meaning of their own.
 const AUXILIARIES: [&str; 13] =
     ["has", "have", "is", "are", "of", "in", "by", "with", "to", "for", "from", "at", "on"];
-/// Number of names of a type that are looked at.
+/// Maximum number of sampled names of a type.
 const NAMES_LOOKED_AT: usize = 100;
-/// A relation with fewer edges than this share of another's is not meant beside it.
+/// Ratio of edges to the most frequent step's beyond which a step is ignored.
 const MUCH_RARER: u64 = 10;
-/// Weight of a word of a relation's own name, against 1 of a synonym.
+/// Weight of a word in a relation's name; a synonym weighs 1.
 const OWN_WORD: i32 = 4;
-/// Maximum weight of synonyms.
+/// Maximum total weight of synonyms.
 const MAX_SYNONYMS: i32 = 3;
 /// Weight of a word that excludes a relation.
 const EXCLUDED: i32 = -8;
 
-/// A name of the schema in words.
+/// The words of a name in the schema.
 #[derive(Clone, Debug)]
 pub(crate) struct Words {
-    /// Its words, folded, stop words included; `ReferenceCount` has two.
+    /// The folded words, stop words included; `ReferenceCount` has two.
     pub words: Vec<String>,
     /// The words, joined.
     pub joined: String,
@@ -63,11 +63,11 @@ pub(crate) struct Schema {
     type_synonyms: Vec<Synonyms>,
     relation_synonyms: Vec<Synonyms>,
     samples: Vec<OnceLock<Vec<Sample>>>,
-    /// Types with the steps between them.
+    /// Types as nodes; steps between them as edges, with their number of links.
     graph: DiGraph<TypeId, (MetapathStep, u64)>,
 }
 
-/// A name with a space before each capital that follows a small letter.
+/// Inserts a space before each capital that follows a small letter.
 fn parted(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     let mut small = false;
@@ -81,7 +81,7 @@ fn parted(name: &str) -> String {
     text
 }
 
-/// Whether two stems are forms of one word: equal, or one a prefix of the other.
+/// Whether two stems are forms of one word: equal, or one a slightly shorter prefix of the other.
 pub(crate) fn is_form(one: &str, other: &str) -> bool {
     let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
     short == long
@@ -90,7 +90,7 @@ pub(crate) fn is_form(one: &str, other: &str) -> bool {
             && long.starts_with(short)
 }
 
-/// Steps within a type, and each relation of them in both directions together.
+/// Adds to steps within a type, for each of their relations, a step in both directions.
 pub(crate) fn with_both_ways(mut steps: Vec<MetapathStep>) -> Vec<MetapathStep> {
     let mut both: Vec<MetapathStep> =
         steps.iter().map(|step| MetapathStep { direction: Direction::Any, ..*step }).collect();
@@ -101,7 +101,7 @@ pub(crate) fn with_both_ways(mut steps: Vec<MetapathStep>) -> Vec<MetapathStep> 
 }
 
 impl Schema {
-    /// The schema of a base; values of fields are sampled on demand.
+    /// Reads the schema of a base; values of fields are sampled on demand.
     pub(crate) fn new(base: &IndexedBase) -> Self {
         let in_words = |name: &String| {
             let name = parted(name);
@@ -143,7 +143,7 @@ impl Schema {
         }
     }
 
-    /// Whether most names of a type are symbols, all in capitals.
+    /// Whether most names of a type are symbols without small letters, by a sample.
     pub(crate) fn has_symbols(&self, base: &IndexedBase, kind: TypeId) -> bool {
         let nodes = base.kb.nodes_of_type(kind);
         let every = nodes.len().div_ceil(NAMES_LOOKED_AT).max(1);
@@ -155,13 +155,13 @@ impl Schema {
         symbols * 2 > all
     }
 
-    /// Samples of the fields of a type.
+    /// Returns samples of the fields of a type; computed at the first call.
     pub(crate) fn samples(&self, base: &IndexedBase, kind: TypeId) -> &[Sample] {
         let at = self.samples.get(kind.0 as usize);
         at.map_or(&[], |known| known.get_or_init(|| sample(&base.kb, kind)))
     }
 
-    /// The sample of one field of a type; none if no sampled node has it.
+    /// Returns the sample of one field of a type; `None` if no sampled node has the field.
     pub(crate) fn sample(
         &self,
         base: &IndexedBase,
@@ -171,9 +171,10 @@ impl Schema {
         self.samples(base, kind).iter().find(|sample| sample.field == field)
     }
 
-    /// The metapaths from one type to another, best first: by fewer steps, then by more mentioned
-    /// stems in their relations, then by more edges. A metapath visits no type twice, except for a
-    /// single step within one type.
+    /// Returns the shortest metapaths from one type to another; all have the same number of steps,
+    /// at most [`MAX_STEPS`]. Best first: by [`said`](Self::said), then by the edges of their
+    /// rarest step, then ascending. A metapath visits no type twice, except for a single step
+    /// within one type.
     pub(crate) fn paths(
         &self,
         from: TypeId,
@@ -217,7 +218,8 @@ impl Schema {
         found.into_iter().map(|(steps, _)| steps).collect()
     }
 
-    /// The step of a relation from a type: the one with the most edges, outgoing ones first.
+    /// Returns the step of a relation from a type: an outgoing one first, then the one with the
+    /// most edges.
     pub(crate) fn step_of(&self, from: TypeId, relation: RelationId) -> Option<MetapathStep> {
         let edges = self.graph.edges(NodeIndex::new(from.0 as usize)).map(|edge| *edge.weight());
         let own = edges.filter(|(step, _)| step.relation == relation);
@@ -225,15 +227,15 @@ impl Schema {
             .map(|(step, _)| step)
     }
 
-    /// The type with the most links to or from another, except that type itself.
+    /// Returns the other type at the end of the most frequent step from `to`; ties by highest id.
     pub(crate) fn most_linked(&self, to: TypeId) -> Option<TypeId> {
         let edges = self.graph.edges(NodeIndex::new(to.0 as usize)).map(|edge| *edge.weight());
         let others = edges.filter(|(step, _)| step.to != to);
         others.max_by_key(|(step, edges)| (*edges, step.to)).map(|(step, _)| step.to)
     }
 
-    /// The steps from a type to others, without those that are much rarer than the most frequent one;
-    /// most frequent first.
+    /// Returns the steps from a type to other types, most frequent first. Steps with less than a
+    /// tenth of the edges of the first are left out.
     pub(crate) fn frequent_steps(&self, from: TypeId) -> Vec<MetapathStep> {
         let edges = self.graph.edges(NodeIndex::new(from.0 as usize)).map(|edge| *edge.weight());
         let mut steps: Vec<(MetapathStep, u64)> =
@@ -244,7 +246,7 @@ impl Schema {
         steps.into_iter().map(|step| step.0).collect()
     }
 
-    /// The steps that begin at a type, ascending.
+    /// Returns the steps that begin at a type, ascending, each once.
     pub(crate) fn steps(&self, from: TypeId) -> Vec<MetapathStep> {
         let edges = self.graph.edges(NodeIndex::new(from.0 as usize));
         let mut steps: Vec<MetapathStep> = edges.map(|edge| edge.weight().0).collect();
@@ -253,8 +255,8 @@ impl Schema {
         steps
     }
 
-    /// The metapaths from one type to another that the question means equally: those of
-    /// [`paths`](Self::paths) whose relations are mentioned as much as the first one's.
+    /// Returns those of [`paths`](Self::paths) that the question mentions as strongly as the first
+    /// one, by [`said`](Self::said).
     pub(crate) fn best_paths(
         &self,
         from: TypeId,
@@ -267,8 +269,9 @@ impl Schema {
         paths
     }
 
-    /// How much a question mentions the relations of a metapath: by words of their names, without
-    /// those of types, or else by synonyms; negative if a word excludes one.
+    /// Scores how strongly a question with the stems `said` mentions the relations of a metapath.
+    /// Words of a relation's name count, except those of types, and synonyms; a relation that only
+    /// an excluding word mentions counts negatively.
     pub(crate) fn said(&self, steps: &[MetapathStep], said: &BTreeSet<String>) -> i32 {
         steps.iter().map(|step| self.said_of(step.relation, said)).sum()
     }
@@ -288,7 +291,7 @@ impl Schema {
         OWN_WORD * n_own as i32 + means
     }
 
-    /// The type that a stem is a synonym of, if there is one.
+    /// Returns the type that a stem is a synonym of; `None` if there is none or several.
     pub(crate) fn type_meant(&self, stem: &String) -> Option<TypeId> {
         let mut own = (0u16..).zip(&self.type_synonyms).filter(|(_, own)| own.means.contains(stem));
         match (own.next(), own.next()) {
@@ -302,14 +305,15 @@ impl Schema {
         self.relation_synonyms.iter().any(|own| own.means.contains(stem))
     }
 
-    /// The steps within a type whose relations are mentioned by words of their names.
+    /// Returns the steps within a type whose relations are mentioned by a word of their names, in
+    /// each direction and in both.
     pub(crate) fn linked_within(&self, kind: TypeId, said: &BTreeSet<String>) -> Vec<MetapathStep> {
         let mut steps = self.steps(kind);
         steps.retain(|step| step.to == kind && self.said_of(step.relation, said) >= OWN_WORD);
         with_both_ways(steps)
     }
 
-    /// Whether a stem is a form of a word of one relation's name, or a synonym of it.
+    /// Whether a stem is a form of a word in the relation's name, or one of its synonyms.
     pub(crate) fn is_said_by(&self, relation: RelationId, stem: &str) -> bool {
         let at = usize::from(relation.0);
         let own = self.relations.get(at).map_or(&[][..], |own| &own.stems);
@@ -317,12 +321,12 @@ impl Schema {
         own.iter().any(|own| is_form(own, stem)) || means.iter().any(|own| own == stem)
     }
 
-    /// Whether a stem is a form of a word of any relation's name.
+    /// Whether a stem is a form of a word in any relation's name.
     pub(crate) fn is_of_relation(&self, stem: &str) -> bool {
         self.relations.iter().flat_map(|own| &own.stems).any(|own| is_form(own, stem))
     }
 
-    /// Whether a stem is a form of a word of any name of the schema.
+    /// Whether a stem is a form of a word in the name of any type, field or relation.
     pub(crate) fn says(&self, stem: &str) -> bool {
         let of =
             |words: &[Words]| words.iter().flat_map(|own| &own.stems).any(|own| is_form(own, stem));

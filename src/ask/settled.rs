@@ -1,6 +1,6 @@
-//! Answers a question by the plans of its readings: alike ones at once, of others the wanted one.
+//! Runs the plans of a question's readings and chooses the answer.
 //!
-//! Independent of who reads the question.
+//! Independent of whether rules or a language model wrote the plans.
 
 use crate::{
     AskError, AskReading,
@@ -10,19 +10,20 @@ use crate::{
 };
 use agent_kb::Kb;
 
-/// The answer of the plans of a question. Of several readings, the wanted one, counted from 1, or
-/// the first if all have the same answer; a reading without an answer is none.
+/// Runs the plans of a question and returns the answer of one reading: the `wanted` one, from 1, or
+/// the first if all have the same answer. Plans that fail are skipped and get no number; neither do
+/// plans that repeat a reading.
 ///
 /// # Errors
-/// [`AskError::Ambiguous`] if the readings have different answers and none is wanted; that of the
-/// first plan if none has an answer; any of a language model.
+/// [`AskError::Ambiguous`] if the answers differ and no reading is wanted; [`AskError::NoReading`];
+/// the first plan's error if all plans fail; [`AskError::Llm`] at once.
 pub(crate) fn settled(
     kb: &Kb,
     plans: Vec<Result<Plan, AskError>>,
     wanted: Option<usize>,
     run: impl Fn(&Plan) -> Result<Answered, AskError>,
 ) -> Result<Answered, AskError> {
-    // One table at a time is held, and that of the wanted reading.
+    // Keeps the table of one reading only, since tables may be large.
     let mut readings: Vec<(AskReading, Vec<String>)> = Vec::new();
     let (mut outcomes, mut kept, mut error) = (Vec::new(), None, None);
     for plan in plans {

@@ -1,6 +1,6 @@
-//! Writes the SQL of a plan: statements over the table `t` from tests and measures.
+//! Writes the SQL statements of a plan over the table `t`.
 //!
-//! Values are literals; every other word is a keyword or a name made by [`column_name`].
+//! Values are literals; every other word is a keyword or a name from [`column_name`].
 //!
 //! [`column_name`]: agent_kb::table::column_name
 //!
@@ -12,7 +12,7 @@ use crate::{
 };
 use agent_kb::table::{Cell, Column, ColumnKind, Table, quoted, value::category};
 
-/// The keywords of SQLite, which must be quoted as names of columns.
+/// The keywords of SQLite; a column with such a name must be quoted.
 const KEYWORDS: [&str; 147] = [
     "abort",
     "action",
@@ -167,25 +167,25 @@ const KEYWORDS: [&str; 147] = [
 pub(crate) struct Writer<'a> {
     /// The table.
     pub table: &'a Table,
-    /// Index in the table of each column of the plan.
+    /// Index in the table of each column of the plan; `None` if the plan does not read the column.
     pub columns: &'a [Option<usize>],
-    /// The column of the plan with assumed numbers, the factor, and the added constant.
+    /// An assumption: index of a column of the plan, factor, and added constant.
     pub scale: Option<(usize, f64, f64)>,
-    /// Further conditions.
+    /// Further conditions in SQL, which every statement has.
     pub extra: Vec<String>,
 }
 
-/// A name in SQL notation.
+/// Writes a name in SQL, quoted if it is a keyword.
 fn name(name: &str) -> String {
     if KEYWORDS.contains(&name) { quoted(name) } else { name.to_owned() }
 }
 
-/// A text as an SQL literal.
+/// Writes a text as an SQL literal.
 fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\0', "").replace('\'', "''"))
 }
 
-/// A number as an SQL literal.
+/// Writes a number as an SQL literal.
 fn number(number: f64) -> String {
     if number.fract() == 0.0 && number.abs() < 1e15 {
         format!("{number:.0}")
@@ -195,7 +195,7 @@ fn number(number: f64) -> String {
 }
 
 impl Writer<'_> {
-    /// The column at an index of the plan.
+    /// Returns the column at an index of the plan.
     pub(crate) fn column(&self, at: usize) -> Option<&Column> {
         self.table.columns.get((*self.columns.get(at)?)?)
     }
@@ -204,7 +204,7 @@ impl Writer<'_> {
         self.column(at).map_or_else(|| "NULL".to_owned(), |column| name(&column.name))
     }
 
-    /// The number of a column, under the assumption if there is one.
+    /// Writes the value of a column, under the assumption if there is one.
     fn value(&self, at: usize) -> String {
         let written = self.written(at);
         match self.scale {
@@ -225,7 +225,7 @@ impl Writer<'_> {
         self.column(at).is_some_and(|column| column.kind.is_number())
     }
 
-    /// The bounded expression: the value of a column, or the year of a date.
+    /// Writes the expression that a bound compares: the value of a column, or the year of a date.
     fn bounded(&self, at: usize) -> String {
         match self.column(at).map(|column| column.kind) {
             Some(ColumnKind::Date) => format!("year({})", self.written(at)),
@@ -233,14 +233,15 @@ impl Writer<'_> {
         }
     }
 
-    /// The table with one row per value of a column, if its cells have several.
+    /// Returns the name of the table with one row per value of a column; `None` if no cell of the
+    /// column has several values.
     fn long(&self, at: usize) -> Option<String> {
         let column = self.column(at)?;
         let many = column.cells.iter().any(|cell| matches!(cell, Cell::Many(_)));
         many.then(|| name(&format!("t_{}", column.name)))
     }
 
-    /// A test as a condition.
+    /// Writes a test as a condition.
     pub(crate) fn test(&self, test: &Test) -> String {
         match test {
             Test::Number { column, bound: Bound::Between, number: from, to } => {
@@ -268,7 +269,7 @@ impl Writer<'_> {
                 Some(long) => {
                     format!("id IN (SELECT id FROM {long} WHERE key IN ({}))", ids(nodes))
                 }
-                // No row is linked to anything.
+                // A column without any links: no row passes.
                 None => "0".to_owned(),
             },
             Test::Is(nodes) => format!("id IN ({})", ids(nodes)),
@@ -281,7 +282,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The spelling of a value in a column.
+    /// Returns the first spelling in a column of a normalised value; the value itself if none.
     fn spelling(&self, at: usize, key: &str) -> String {
         let mut seen: Vec<*const u8> = Vec::new();
         for cell in self.column(at).into_iter().flat_map(|column| &column.cells) {
@@ -298,7 +299,7 @@ impl Writer<'_> {
         key.to_owned()
     }
 
-    /// The `WHERE` clause of filters and further conditions; empty if there are none.
+    /// Writes the `WHERE` clause of filters and further conditions; empty if there are none.
     fn where_all(&self, filters: &[Test], others: &[String]) -> String {
         let own = filters.iter().map(|test| self.test(test));
         let all: Vec<String> =
@@ -306,12 +307,13 @@ impl Writer<'_> {
         if all.is_empty() { String::new() } else { format!(" WHERE {}", all.join(" AND ")) }
     }
 
-    /// The statement for the rows that satisfy filters, ascending.
+    /// Writes the statement for the ids of the rows that satisfy filters, ascending.
     pub(crate) fn satisfying(&self, filters: &[Test]) -> String {
         format!("SELECT id FROM t{} ORDER BY 1", self.where_all(filters, &[]))
     }
 
-    /// A measure with its name, and the count of its values.
+    /// Writes a measure with its name and the count of its values, and the condition that a row has
+    /// a value.
     fn measure(&self, measure: Measure) -> (String, Option<String>) {
         match measure {
             Measure::Rows => ("count(*) AS n".to_owned(), None),
@@ -334,14 +336,14 @@ impl Writer<'_> {
         }
     }
 
-    /// The statement for one number.
+    /// Writes the statement for one number over all rows.
     pub(crate) fn number(&self, filters: &[Test], measure: Measure) -> String {
         let (of, _) = self.measure(measure);
         format!("SELECT {of} FROM t{}", self.where_all(filters, &[]))
     }
 
-    /// The statement for the share of the rows that satisfy tests, among those that satisfy the
-    /// filters and have the required values.
+    /// Writes the statement for the percentage of rows that satisfy all tests, among the rows that
+    /// satisfy the filters and have the required values.
     pub(crate) fn share(&self, filters: &[Test], tests: &[Test]) -> String {
         let written: Vec<String> = tests.iter().map(|test| self.test(test)).collect();
         let n = format!("sum(CASE WHEN {} THEN 1 ELSE 0 END)", written.join(" AND "));
@@ -356,8 +358,8 @@ impl Writer<'_> {
         )
     }
 
-    /// The statement for a number for each value of a column, the largest or smallest first, ties
-    /// by value.
+    /// Writes the statement for a number for each value of a column, or part of a date; the largest
+    /// or smallest first, ties by value.
     pub(crate) fn groups(
         &self,
         filters: &[Test],
@@ -393,7 +395,7 @@ impl Writer<'_> {
         )
     }
 
-    /// The statement for the rows with the largest or smallest number first, ties by id.
+    /// Writes the statement for the rows with the largest or smallest number first, ties by id.
     pub(crate) fn first(&self, filters: &[Test], at: usize, high: bool, limit: usize) -> String {
         let value = self.value(at);
         let plain = self.written(at);
@@ -403,7 +405,7 @@ impl Writer<'_> {
         format!("SELECT id, {label} FROM t{all} ORDER BY 2 {order}, 1 LIMIT {limit}")
     }
 
-    /// The statement for a number of each subject, in their order.
+    /// Writes the statement for a number of each subject, in the order of the subjects.
     pub(crate) fn compare(
         &self,
         filters: &[Test],
@@ -418,7 +420,7 @@ impl Writer<'_> {
         subjects.iter().map(of).collect::<Vec<_>>().join(" UNION ALL ")
     }
 
-    /// The statement for the numbers of columns in rows that have all of them.
+    /// Writes the statement for the values of columns in rows that have all of them.
     pub(crate) fn values(&self, filters: &[Test], columns: &[usize]) -> String {
         let values: Vec<String> = columns.iter().map(|&at| self.value(at)).collect();
         let known: Vec<String> =
@@ -426,7 +428,8 @@ impl Writer<'_> {
         format!("SELECT {} FROM t{}", values.join(", "), self.where_all(filters, &known))
     }
 
-    /// Names, source and join of a column that groups rows.
+    /// Returns the expression of a column that groups rows, and the join that it needs; `alias`
+    /// prefixes the names of the join.
     fn parting(&self, at: usize, alias: &str) -> (String, String) {
         match self.long(at) {
             Some(long) => {
@@ -439,8 +442,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The statement for the numbers of a column, each with the value of another, ascending by
-    /// value.
+    /// Writes the statement for pairs of a group and a number, ascending by group.
     pub(crate) fn grouped_values(&self, filters: &[Test], measure: usize, group: usize) -> String {
         let value = self.value(measure);
         let (key, join) = self.parting(group, "v");
@@ -449,7 +451,7 @@ impl Writer<'_> {
         format!("SELECT {key}, {value} FROM t{join}{all} ORDER BY 1")
     }
 
-    /// The statement for the counts of pairs of values of two columns.
+    /// Writes the statement for the counts of pairs of values of two columns.
     pub(crate) fn pairs(&self, filters: &[Test], one: usize, other: usize) -> String {
         let ((one, first), (other, second)) = (self.parting(one, "v"), self.parting(other, "w"));
         let known = [format!("{one} IS NOT NULL"), format!("{other} IS NOT NULL")];
@@ -457,7 +459,8 @@ impl Writer<'_> {
         format!("SELECT {one}, {other}, count(*) FROM t{first}{second}{all} GROUP BY 1, 2")
     }
 
-    /// The statement for the number of rows that satisfy the filters but have no value in a column.
+    /// Writes the statement for the number of rows that satisfy the filters but have no value in a
+    /// column.
     pub(crate) fn missing(&self, filters: &[Test], at: usize) -> String {
         let all = self.where_all(filters, &[format!("{} IS NULL", self.written(at))]);
         format!("SELECT count(*) FROM t{all}")

@@ -1,7 +1,7 @@
-//! Makes questions of all eight kinds with exact answers, for any base.
+//! Generates questions of all eight kinds with exact answers, for any base.
 //!
 //! Answers are computed directly from the cells, without SQL and without reading the question, so
-//! that they test both. A question is kept if its answer is unique: no tie, no empty group, no name
+//! that they test both. A question is kept only if its answer is unambiguous: few ties, and no name
 //! that two nodes of a type share.
 //!
 //! Independent of how questions are read.
@@ -29,30 +29,30 @@ use agent_synth::{self as synth, SynthError, Watch};
 
 /// Maximum number of consecutive attempts without a new question of a kind.
 const ATTEMPTS: usize = 400;
-/// Minimum number of rows that a question is about.
+/// Minimum number of rows or numbers that a question is about.
 const MIN_ROWS: usize = 5;
 /// Maximum number of names with the same rank.
 const MAX_TIED: usize = 3;
 /// Maximum number of rows of a table as an answer.
 const MAX_TABLE: usize = 200;
-/// The columns of the file of questions.
+/// The columns of `qa.csv`.
 const COLUMNS: [&str; 9] =
     ["id", "query", "answer_ids", "answer_value", "kind", "template", "rows", "source", "seed"];
 /// Amounts of assumed changes of numbers, percent.
 const PERCENTS: [u32; 4] = [5, 10, 20, 50];
 
-/// A question over many nodes with a known answer.
+/// A question about many nodes with a known answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
-    /// Its kind.
+    /// Kind of the question.
     pub kind: Kind,
-    /// The wording pattern that it shares with other questions.
+    /// Name of the wording pattern, which other questions share.
     pub template: String,
-    /// Type of its rows.
+    /// Type of the rows.
     pub rows: String,
-    /// Its text.
+    /// Text of the question.
     pub text: String,
-    /// Its answer; never nodes.
+    /// The answer; never nodes.
     pub answer: AnswerValue,
 }
 
@@ -64,8 +64,8 @@ pub struct Questions {
     seed: u64,
 }
 
-/// Makes `n` questions, equally many of each kind; fewer if a kind has no more. The same base and
-/// seed give the same questions.
+/// Generates `n` questions, equally many of each kind; fewer if a kind runs out. The same base, `n`
+/// and seed give the same questions.
 ///
 /// # Errors
 /// [`SynthError::Number`] for a number out of range, [`SynthError::NoNumbers`] for a base without
@@ -109,12 +109,12 @@ pub fn synthesize(
 }
 
 impl Questions {
-    /// Numbers of questions in the training, validation and test split.
+    /// Returns the numbers of questions in the training, validation and test split.
     pub fn splits(&self) -> [usize; 3] {
         synth::split_sizes(&self.assigned())
     }
 
-    /// The split of each question: 60, 20 and 20 per cent of each wording.
+    /// Assigns a split to each question: 60, 20 and 20 percent of each wording.
     fn assigned(&self) -> Vec<usize> {
         synth::splits(self.all.iter().map(|one| one.template.as_str()))
     }
@@ -136,7 +136,7 @@ impl Questions {
     }
 }
 
-/// A question without its kind: the wording, the text, the answer.
+/// A question without its kind.
 struct Draft {
     template: &'static str,
     text: String,
@@ -157,7 +157,7 @@ fn truth(value: bool) -> AnswerValue {
     Cell::from(value).into()
 }
 
-/// Makes questions one by one.
+/// Draws questions one by one.
 struct Maker<'a> {
     facts: &'a Facts,
     rng: &'a mut ChaCha8Rng,
@@ -196,7 +196,8 @@ impl Maker<'_> {
         self.rng.random_range(0..of) == 0
     }
 
-    /// All rows, or those of one value of a group.
+    /// Draws a condition: none, or one value of a group. Always a value if `often` and there are
+    /// groups.
     fn condition(&mut self, of: &facts::Rows, often: bool) -> Option<Condition> {
         let all = || Condition { words: String::new(), rows: (0..of.n).collect() };
         if !often && self.chance(2) || of.groups.is_empty() {
@@ -210,12 +211,12 @@ impl Maker<'_> {
         })
     }
 
-    /// The numbers of a column in rows, without missing ones.
+    /// Returns the numbers of a column in some rows, without missing ones.
     fn numbers(column: &Numbers, rows: &[usize]) -> Vec<f64> {
         rows.iter().filter_map(|row| column.values.get(*row).copied().flatten()).collect()
     }
 
-    /// A number that splits some numbers into two parts.
+    /// Draws a number between the 20th and the 80th percentile, rounded to one decimal place.
     fn threshold(&mut self, numbers: &[f64]) -> Option<f64> {
         let mut sorted = numbers.to_vec();
         let share = f64::from(self.rng.random_range(20..80)) / 100.0;
@@ -271,7 +272,8 @@ impl Maker<'_> {
         }
     }
 
-    /// The names with the largest or smallest number, if there are few.
+    /// Returns the names with the largest or smallest number; `None` if more than [`MAX_TIED`] tie,
+    /// or if another number is almost equal.
     fn first(named: &[(String, f64)], high: bool) -> Option<Vec<String>> {
         let numbers = named.iter().map(|(_, number)| *number);
         let best = if high { numbers.reduce(f64::max) } else { numbers.reduce(f64::min) }?;
@@ -280,7 +282,7 @@ impl Maker<'_> {
             .filter(|(_, number)| *number == best)
             .map(|(name, _)| name.clone())
             .collect();
-        // Sums in another order differ in their last places.
+        // Sums in another order differ in their last digits.
         let near = named.iter().filter(|(_, number)| is_same_number(*number, best)).count();
         (first.len() <= MAX_TIED && near == first.len()).then_some(first)
     }
@@ -338,12 +340,12 @@ impl Maker<'_> {
         }
     }
 
-    /// A random value of a group.
+    /// Draws a value of a group that a question can name.
     fn one<'t>(&mut self, group: &'t Group) -> Option<&'t (String, Vec<usize>)> {
         group.values.get(*self.pick(&group.named)?)
     }
 
-    /// Two random values of a group.
+    /// Draws two different values of a group that a question can name.
     fn two<'t>(&mut self, group: &'t Group) -> Option<[&'t (String, Vec<usize>); 2]> {
         let (one, other) = (self.one(group)?, self.one(group)?);
         (one.0 != other.0).then_some([one, other])
@@ -407,7 +409,7 @@ impl Maker<'_> {
         made("normal", question, truth(tested.p >= LEVEL))
     }
 
-    /// Two columns, and their numbers in the rows that have both.
+    /// Draws two columns; returns their words, and their numbers in the rows that have both.
     fn both(
         &mut self,
         of: &facts::Rows,

@@ -22,7 +22,7 @@ use agent_testing::{
 
 const STEEL: &str = "How many products are made of steel?";
 
-/// The name of a request's prompt.
+/// Returns the name of a request's prompt.
 fn prompt(request: &Request) -> &str {
     request.json.as_ref().map_or("", |schema| &schema.name)
 }
@@ -292,7 +292,7 @@ fn number(question: &str) -> f64 {
     }
 }
 
-/// The refusal of the rules.
+/// Returns the error of the rules, as text.
 fn refused(question: &str) -> String {
     match Analyst::new(shop()).ask(question) {
         Ok(answered) => panic!("{question}: {}", answered.told),
@@ -343,7 +343,7 @@ fn a_relation_that_is_said_of_rows_tells_them_apart() {
         let found = number(question);
         assert!((found - answer).abs() < 1e-9, "{question}: {found}");
     }
-    // The transactions are no brand, so that this asks for something else than its products.
+    // No brand has the transactions, so the question does not ask for its products.
     let error = refused("How many products were bought by \"Umbra\"?");
     assert!(error.contains("\"bought\""), "{error}");
     let error = Analyst::new(example_base()).ask("How many products are bought?").unwrap_err();

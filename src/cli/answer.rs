@@ -1,4 +1,4 @@
-//! `agent answer`: prints prose, of which every sentence cites nodes that were found.
+//! `agent answer`: prints prose in which every sentence cites retrieved nodes.
 
 use anyhow::anyhow;
 
@@ -14,24 +14,26 @@ use agent_retrieve::check_query;
 
 use crate::{Context, Exit, eval::forecast, hits, printer::plain};
 
-/// Characters of a sentence that is dropped, of a name and of a type that are printed.
+/// Most characters printed of a dropped sentence.
 const SHOWN_SENTENCE: usize = 200;
+/// Most characters printed of a node's id, name or type.
 const SHOWN_NAME: usize = 60;
 
 /// Answer a question in a few sentences, each with the nodes that say so
 ///
-/// A language model writes the answer from the first nodes that a system finds, and from nothing
-/// else: a sentence that cites none of them is dropped. Printed are the sentences with the ids of the
-/// nodes that they cite, and these nodes with the way to each from what the question names. Where
-/// nothing that was found supports an answer it is refused, and the exit status is 1.
+/// A language model writes the answer from the first nodes of a system's ranking alone: a sentence
+/// that cites none of them is dropped. Prints each sentence with the ids of the nodes that it
+/// cites, then these nodes with the paths to them from the entities that the question names.
+/// If no retrieved node supports an answer, the question is refused with exit status 1.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     request: Request,
-    /// Print one JSON object: the sentences with their nodes, what was dropped and why, the nodes
+    /// Print one JSON object: sentences with the nodes they cite, dropped sentences with reasons,
+    /// nodes
     #[arg(long)]
     json: bool,
-    /// Say how many requests and tokens that would take at most, and ask nothing
+    /// Print the most requests and tokens this would take, without sending any request
     #[arg(long)]
     dry_run: bool,
 }
@@ -62,7 +64,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
 }
 
-/// The sentences, a line each, and the nodes that they cite.
+/// Prints the sentences, one per line, then the nodes that they cite.
 fn print(prose: &Prose, kb: &Kb, cited: &[&HitRecord<'_>], ctx: &Context) -> Result<()> {
     let mut text = String::new();
     for sentence in &prose.sentences {

@@ -1,4 +1,4 @@
-//! `agent ask`: prints the answer to a question over many nodes, with its evidence.
+//! `agent ask`: prints the answer to a question over many nodes, with its path, SQL and rows.
 
 use std::{
     fs::File,
@@ -29,25 +29,25 @@ use crate::{
     printer::{plain, table},
 };
 
-/// Rows of a table that are printed.
+/// Most rows printed of a table.
 const SHOWN_ROWS: usize = 20;
-/// Rows that are printed below a number or a yes or no.
+/// Most rows printed as examples below a number or a yes/no answer.
 const SHOWN_EXAMPLES: usize = 5;
-/// Characters of a cell that are printed.
+/// Most characters printed of a cell.
 const SHOWN_CELL: usize = 60;
 
 /// Answer a question over many nodes: how many, which most, whether related, what if
 ///
-/// The answer is a number with its unit, names, a table, or yes or no with its statistic; with it
-/// come the path to the rows, the SQL, the table, and what was left out. A question for which
-/// something is missing is not answered: what is missing is said, and the exit status is 1. A
-/// question that can be read in several ways is asked back: each reading is printed with its answer,
-/// and the exit status is 3. With --bundle, a question for nodes is answered by the bundle.
+/// The answer is a number with its unit, names, a table, or yes or no with its statistic. The
+/// output adds the path to the rows, the SQL, the table, and the rows that were left out. If
+/// something is missing for an answer, the message names it, and the exit status is 1. If a
+/// question is ambiguous, each reading is printed with its answer, and the exit status is 3. With
+/// --bundle, the bundle answers questions for nodes.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     request: Request,
-    /// Write the whole table to this CSV file, a line a row with its node
+    /// Write the whole table to this CSV file, one line per row with its node
     #[arg(long, value_name = "OUT.csv")]
     csv: Option<PathBuf>,
     /// Print one JSON object with all rows of the table and the source of every column
@@ -90,7 +90,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The readings of a question, each with its answer and what tells it from the others.
+/// Prints the readings of an ambiguous question, each with its answer and the lines of its path
+/// that the readings do not all share.
 fn print_readings(readings: &[AskReading], ctx: &Context) -> Result<()> {
     let n = readings.len();
     let mut text = format!("the question can be read in {n} ways; choose one with --reading K\n");
@@ -104,7 +105,7 @@ fn print_readings(readings: &[AskReading], ctx: &Context) -> Result<()> {
     ctx.printer.text(&text)
 }
 
-/// The answer, its path, table and SQL, and the first rows.
+/// Prints the answer, its path, table and SQL, and the first rows.
 fn print(answered: &Answered, kb: &Kb, ctx: &Context) -> Result<()> {
     let Answered { table: asked, result, .. } = answered;
     let mut text = format!("{}\n\n", answered.told);
@@ -148,7 +149,8 @@ fn print_rows(result: &Rows, ctx: &Context) -> Result<()> {
     Ok(())
 }
 
-/// The first rows that are counted; a few below a number.
+/// Prints the first rows that the answer counts: [`SHOWN_EXAMPLES`] below a number or a yes/no
+/// answer, else [`SHOWN_ROWS`].
 fn print_table(answered: &Answered, kb: &Kb, ctx: &Context) -> Result<()> {
     let asked = &answered.table;
     let mut headings = vec!["id".to_owned(), "name".to_owned()];
@@ -176,7 +178,7 @@ fn told_rest(n: usize, shown: usize, ctx: &Context) {
     }
 }
 
-/// The cells of a row as text.
+/// Returns the cells of a row as text; the items of a list are joined by semicolons.
 fn cells(asked: &Table, at: usize) -> impl Iterator<Item = String> + '_ {
     row_json(asked, at).map(|cell| match cell {
         serde_json::Value::Null => String::new(),

@@ -1,4 +1,4 @@
-//! `agent cache`: what was paid for and is kept for all runs and bases: replies and embeddings.
+//! `agent cache`: shows and clears the model replies and embeddings that all runs and bases share.
 
 use std::path::PathBuf;
 
@@ -19,16 +19,16 @@ use agent_llm::shared::{CacheSize, SharedCache};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Show what is kept: entries and bytes, by model
+    /// Show the cached entries and bytes, by model
     Show(ShowArgs),
-    /// Remove what is kept
+    /// Remove cached replies and embeddings
     Clear(ClearArgs),
 }
 
-/// Show what is kept: entries and bytes, by model
+/// Show the cached entries and bytes, by model
 ///
-/// Replies of language models and embeddings are kept in the home directory, so that nothing is
-/// paid for twice.
+/// Replies of language models and embeddings are kept in the home directory, so that each is paid
+/// for only once.
 #[derive(Debug, clap::Args)]
 pub(super) struct ShowArgs {
     /// Print one JSON object
@@ -36,9 +36,9 @@ pub(super) struct ShowArgs {
     json: bool,
 }
 
-/// Remove what is kept
+/// Remove cached replies and embeddings
 ///
-/// Without an option, replies and embeddings are removed; runs keep the replies they used.
+/// Without an option, both are removed. Runs keep their own copies of the replies they used.
 #[derive(Debug, clap::Args)]
 pub(super) struct ClearArgs {
     /// Remove replies of language models
@@ -49,7 +49,7 @@ pub(super) struct ClearArgs {
     embeddings: bool,
 }
 
-/// What is kept of replies.
+/// The cached replies, as `agent cache show --json` prints them.
 #[derive(Serialize)]
 struct Replies {
     dir: PathBuf,
@@ -66,7 +66,7 @@ struct OfModel {
     kept: CacheSize,
 }
 
-/// What is kept of embeddings.
+/// The cached embeddings, as `agent cache show --json` prints them.
 #[derive(Serialize)]
 struct Embeddings {
     dir: PathBuf,
@@ -75,7 +75,7 @@ struct Embeddings {
     files: Vec<CacheFile>,
 }
 
-/// Where replies are kept for all runs.
+/// Returns the cache of replies that all runs share.
 pub(super) fn replies(ctx: &Context) -> SharedCache {
     SharedCache::new(&ctx.home.path().join("cache").join("replies"))
 }

@@ -12,13 +12,13 @@ use crate::{
 
 /// Answer a question with several systems, side by side
 ///
-/// Prints for each rank the id and name of the node that each system puts there. If a system fails, the
-/// others are printed, and the exit status is 1.
+/// Prints, for each rank, the id and name of the node at that rank in each system. If a system
+/// fails, the others are still printed, and the exit status is 1.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     request: Request,
-    /// Print one JSON object: for each system its nodes, or why it failed, and the time it took
+    /// Print one JSON object: for each system, its nodes or its error, and its time
     #[arg(long)]
     json: bool,
 }

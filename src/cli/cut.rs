@@ -1,14 +1,15 @@
-//! Tells which file was cut short while it was mapped, where the system would end the process without
-//! a line: reading behind the new end of a mapped file is a bus error. Writing beyond the largest file
-//! that the process may have (`ulimit -f`) is an error of the write instead of its end.
+//! Names the file that was truncated while it was mapped. Reading behind the new end of a mapped
+//! file is a bus error, which would otherwise end the process without a message. Writing beyond the
+//! limit on file sizes (`ulimit -f`) becomes an error of the write instead of ending the process.
 //!
-//! The handler calls nothing but what a handler may: it opens, reads, writes and ends. Which file is
-//! at the address is read from the system's list of mappings. Linux only; elsewhere nothing changes.
+//! The signal handler calls only async-signal-safe functions: it opens, reads, writes and exits. It
+//! finds the file at the address in the system's list of mappings. Linux only; elsewhere nothing
+//! changes.
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::install;
 
-/// There is no such list here.
+/// Does nothing: other systems lack the list of mappings.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn install() {}
 
@@ -18,22 +19,23 @@ mod linux {
 
     use crate::Exit;
 
-    /// The list of mappings, one a line: `from-to rights offset device inode    path`.
+    /// The list of mappings, one per line: `from-to rights offset device inode    path`.
     const MAPPINGS: &CStr = c"/proc/self/maps";
-    /// Longest line that is read: a path has at most 4,096 bytes.
+    /// Longest line that is read, bytes; a longer line is cut. A path has at most 4,096 bytes.
     const LINE_BYTES: usize = 4_096 + 128;
     const BEGINS: &[u8] = b"error: ";
     const ENDS: &[u8] = b" was cut short or replaced while it was read, or its disk failed\n\
         hint: check it with `agent doctor`, then import or index the dataset again\n";
 
-    /// Lets the process say which file it was before it ends.
+    /// Installs the handler for bus errors, and ignores the signal for too large files.
     pub(crate) fn install() {
         // SAFETY: `action` is a plain structure for which zeros are valid; the handler has the
         // signature that SA_SIGINFO asks for, and calls only functions that are safe in a handler.
         unsafe {
             let mut action: libc::sigaction = mem::zeroed();
             action.sa_sigaction = tell as extern "C" fn(_, _, _) as usize;
-            // On the thread's own stack, which is sound: that for signals may have no room.
+            // On the thread's own stack, which is intact; the alternate signal stack may be too
+            // small.
             action.sa_flags = libc::SA_SIGINFO;
             // Without the handler the process ends as before.
             libc::sigaction(libc::SIGBUS, &action, ptr::null_mut());
@@ -41,7 +43,8 @@ mod linux {
         }
     }
 
-    /// Names the mapped file and ends the process; what is no mapped file ends it as the system does.
+    /// Names the mapped file and ends the process. An address outside mapped files restores the
+    /// default handler, which ends the process when the instruction is repeated.
     extern "C" fn tell(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
         // SAFETY: the system gives the handler a valid structure, which has an address for SIGBUS.
         let address = unsafe { (*info).si_addr() } as usize;
@@ -58,7 +61,7 @@ mod linux {
                 unsafe { libc::_exit(Exit::Failed as libc::c_int) }
             }
             None => {
-                // SAFETY: the instruction is tried again when the handler returns, and then the
+                // SAFETY: the instruction is repeated when the handler returns, and then the
                 // default ends the process.
                 unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
             }
@@ -66,11 +69,11 @@ mod linux {
     }
 
     fn write(bytes: &[u8]) {
-        // SAFETY: the bytes are there; that stderr is closed cannot be told anywhere.
+        // SAFETY: pointer and length are those of a slice; a failed write cannot be reported.
         unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
     }
 
-    /// The path of the file that is mapped at an address, read into `line`.
+    /// Returns the path of the file that is mapped at an address, as a slice of `line`.
     fn mapped_at(address: usize, line: &mut [u8; LINE_BYTES]) -> Option<&mut [u8]> {
         // SAFETY: the path ends with zero.
         let file = unsafe { libc::open(MAPPINGS.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
@@ -86,7 +89,7 @@ mod linux {
                 return None;
             }
             if byte != b'\n' {
-                // What is too long is cut.
+                // Bytes beyond the buffer are dropped.
                 if let Some(place) = line.get_mut(length) {
                     *place = byte;
                     length += 1;
@@ -103,7 +106,7 @@ mod linux {
         line.get_mut(path..)
     }
 
-    /// Whether a line `from-to ...` is that of a mapping with this address.
+    /// Whether a line `from-to ...` describes a mapping that contains this address.
     fn holds(line: &[u8], address: usize) -> bool {
         let mut bounds = [0usize; 2];
         let mut at = 0;

@@ -1,5 +1,5 @@
-//! `agent data`: fetches, imports, updates, lists, shows, generates and removes datasets, and makes
-//! questions for them.
+//! `agent data`: fetches, imports, updates, lists, shows, generates and removes datasets, and
+//! synthesizes questions for them.
 
 mod guess;
 mod import;
@@ -35,7 +35,7 @@ use agent_dataset::{
 
 pub(super) use import::install;
 
-/// Characters of a title, licence, type or relation that are shown.
+/// Most characters shown of a title, licence, type or relation.
 const MAX_SHOWN: usize = 100;
 
 #[derive(Debug, Subcommand)]
@@ -44,27 +44,27 @@ pub(super) enum Command {
     List(ListArgs),
     /// Import tables, a database, triples or a directory as a dataset
     ///
-    /// Reads tables (.csv, .tsv, .jsonl, .parquet) and databases of SQLite as they are, alone or a directory of
-    /// them; files of N-Triples (.nt); and directories with nodes.jsonl and edges.tsv. What becomes
-    /// what is read from mapping.toml or guessed, and said. Prints what is in the dataset then, and
-    /// what looks like a mistake.
+    /// Reads tables (.csv, .tsv, .jsonl, .parquet) and SQLite databases, alone or in a directory;
+    /// N-Triples files (.nt); and directories with nodes.jsonl and edges.tsv. The mapping of tables
+    /// to nodes and edges is read from mapping.toml, or guessed and printed. Prints a summary of
+    /// the dataset and of likely mistakes in it.
     ///
-    /// A dataset of that name is replaced when the import is complete. One that is indexed goes on
-    /// answering until `agent index` has built the new index; then both are replaced in one step.
+    /// A dataset of that name is replaced when the import is complete. An indexed dataset answers
+    /// queries until `agent index` has built the new index; then both are replaced in one step.
     Import(import::Args),
-    /// Write what the tables of a directory likely hold as a mapping to be edited
+    /// Guess the mapping of the tables in a directory, and write it for editing
     Guess(guess::Args),
     /// Import a dataset again, index it as before, and replace it in one step
     ///
-    /// It answers as before until then; queries under way end on what they began with. Questions of
-    /// before are kept where none come with the data. Says what changed. Texts that were embedded
-    /// before, by any embedder but the built-in one, are not embedded again.
+    /// The old dataset answers until then, and queries that are running finish on it. Its questions
+    /// are kept if the new data bring none. Prints the changes. Texts already embedded by any
+    /// embedder but the built-in one are not embedded again.
     Update(update::Args),
     /// Download the files of a STaRK dataset
     ///
     /// They come from the dataset repository snap-stanford/stark (CC-BY-4.0) and are kept in the
-    /// home, so that an interrupted download goes on the next time. HF_TOKEN, if set, is sent to
-    /// the endpoint and to no other host.
+    /// home, so that an interrupted download resumes the next time. HF_TOKEN, if set, is sent only
+    /// to the endpoint.
     Pull(pull::Args),
     /// Generate a small made-up dataset and import it
     ///
@@ -87,14 +87,14 @@ pub(super) struct ListArgs {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct SampleArgs {
-    /// Schema: amazon, mag or prime
+    /// Use the schema of amazon, mag or prime
     #[arg(value_name = "KIND", value_parser = PossibleValuesParser::new(
         SampleKind::ALL.map(SampleKind::name)))]
     kind: String,
-    /// Size relative to the benchmark, above 0 and at most 10 [default: about 5,000 nodes]
+    /// Set the size relative to the benchmark, above 0 and at most 10 [default: about 5,000 nodes]
     #[arg(long, value_name = "X")]
     scale: Option<f64>,
-    /// Seed of all random draws
+    /// Draw all random numbers with this seed
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
     /// Install it under this name [default: the kind]
@@ -103,7 +103,7 @@ pub(super) struct SampleArgs {
     /// Write its files to this new or empty directory instead of installing it
     #[arg(long, value_name = "DIR", conflicts_with_all = ["name", "json"])]
     to: Option<PathBuf>,
-    /// Print what was imported as one JSON object
+    /// Print a summary of the import as one JSON object
     #[arg(long)]
     json: bool,
 }

@@ -23,21 +23,21 @@ use agent_infer::ROUTER_ROLE;
 use agent_kb::{self as kb, Kb, Manifest};
 use agent_llm::Message;
 
-/// Characters of an answer that are shown.
+/// Most characters shown of the model's answer.
 const MAX_SHOWN_CHARS: usize = 60;
-/// What the language model is asked with `--ask`.
+/// Question for the language model with `--ask`.
 const QUESTION: &str = "Answer with the one word ready.";
 
 /// Check the home directory and everything installed in it
 ///
-/// Reads all files of all datasets and compares them with their digests. Exits with 1 if something
-/// is broken, and says what to do about it.
+/// Reads all files of all datasets and compares them with their digests. If something is broken,
+/// prints a remedy and exits with status 1.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Print JSON lines with check, status, detail and remedy
     #[arg(long)]
     json: bool,
-    /// Also ask the language model one short question, which costs some tokens
+    /// Send the language model one short question too, which costs some tokens
     #[arg(long)]
     ask: bool,
     /// Ask this language model instead of the configured one
@@ -112,8 +112,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(if broken { Exit::Failed } else { Exit::Done })
 }
 
-/// Whether a file can be made in the home, or where the home would be made. One that holds datasets
-/// answers questions without, as a server's does that may read alone.
+/// Checks that files can be created in the home, or in its nearest existing ancestor. A read-only
+/// home is a note if it holds datasets, as it can still answer questions; else it is broken.
 fn home(path: &Path, has_datasets: bool) -> Check {
     let existing = path.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("."));
     let existing = if existing.as_os_str().is_empty() { Path::new(".") } else { existing };
@@ -135,7 +135,8 @@ fn home(path: &Path, has_datasets: bool) -> Check {
     }
 }
 
-/// Whether it can be noted what was made here, and compiled code kept.
+/// Checks the state and cache directories, which hold the record of what was made here and compiled
+/// code.
 fn private(ctx: &Context) -> Check {
     let check = "state";
     match ctx.private.unusable() {
@@ -147,7 +148,7 @@ fn private(ctx: &Context) -> Check {
     }
 }
 
-/// Which language model is configured, and with `--ask` whether it answers.
+/// Checks the configured language model, and with `--ask` whether it answers.
 fn language_model(args: &Args, ctx: &Context) -> Result<Vec<Check>> {
     let check = "language model";
     let configured = match llm::configured(ctx, args.model.as_deref()) {
@@ -183,7 +184,7 @@ fn language_model(args: &Args, ctx: &Context) -> Result<Vec<Check>> {
     Ok(checks)
 }
 
-/// What the language model answers to one short question, and what that took.
+/// Returns the language model's answer to [`QUESTION`], with its time and tokens.
 fn answer(args: &Args, ctx: &Context) -> Result<String> {
     let choice = LlmArgs { model: args.model.clone(), no_cache: true, ..LlmArgs::default() };
     let llm = llm::open(&choice, None, ctx)?.assistant.llm().clone();
@@ -195,12 +196,12 @@ fn answer(args: &Args, ctx: &Context) -> Result<String> {
     Ok(format!("{:?} in {}, {tokens} tokens", beginning(&reply.text), ms(began)))
 }
 
-/// The first words of a text.
+/// Returns the first [`MAX_SHOWN_CHARS`] characters of a text.
 fn beginning(text: &str) -> String {
     text.chars().take(MAX_SHOWN_CHARS).collect()
 }
 
-/// Hidden directories: work under way, or what a killed process left.
+/// Notes each hidden directory: it belongs to work in progress, or was left by a killed process.
 fn unfinished(names: &[String], ctx: &Context) -> Vec<Check> {
     let bases = names.iter().filter_map(|name| ctx.home.get(name).ok());
     let places = bases.map(|base| base.index_dir()).chain(bases_dir(ctx));
@@ -221,12 +222,12 @@ fn unfinished(names: &[String], ctx: &Context) -> Vec<Check> {
     hidden.into_iter().map(check).collect()
 }
 
-/// Where the bases are.
+/// Returns the directory of all bases.
 fn bases_dir(ctx: &Context) -> Option<PathBuf> {
     Some(ctx.home.path_of("x").ok()?.parent()?.to_path_buf())
 }
 
-/// All installed names, those of damaged bases too.
+/// Returns the names of all installed bases, including damaged ones, in ascending order.
 fn names(ctx: &Context) -> Vec<String> {
     let entries =
         bases_dir(ctx).and_then(|dir| fs::read_dir(dir).ok()).into_iter().flatten().flatten();
@@ -241,7 +242,7 @@ fn base(name: &str, ctx: &Context) -> Vec<Check> {
     let check = format!("dataset {name}");
     let base = match ctx.home.get(name) {
         Ok(base) => base,
-        // Removed since it was listed, or a plain file.
+        // It was removed after it was listed, or is a plain file.
         Err(DatasetError::UnknownName { .. }) => return Vec::new(),
         Err(error) => {
             return vec![Check::new(check, Status::Broken, error.to_string()).remedy(again)];
@@ -300,14 +301,14 @@ fn base(name: &str, ctx: &Context) -> Vec<Check> {
     vec![opened, index]
 }
 
-/// Size of the files of a base and its queries, bytes.
+/// Returns the size of the files of a base and its queries, bytes.
 fn bytes_of(base: &Base) -> u64 {
     let of_base = Manifest::read(&base.kb_dir())
         .map_or(0, |manifest| manifest.files.values().map(|file| file.bytes).sum::<u64>());
     of_base + base.record.query_files.values().map(|file| file.bytes).sum::<u64>()
 }
 
-/// Tells how far the reading of files is.
+/// Progress of reading files.
 struct Reading<'a> {
     progress: Progress<'a>,
     stage: String,
@@ -321,7 +322,7 @@ impl<'a> Reading<'a> {
         Reading { progress: ctx.printer.progress(), stage, done: Cell::new(0), total }
     }
 
-    /// So many bytes more are read.
+    /// Adds `n` bytes to the progress.
     fn more(&self, n: u64) {
         self.done.set(self.done.get() + n);
         self.progress.at(&self.stage, self.done.get(), self.total);

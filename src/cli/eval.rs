@@ -1,4 +1,4 @@
-//! `agent eval`: prints figures of systems on labelled queries, and writes what other tools read.
+//! `agent eval`: measures systems on labelled queries, and writes files for other tools.
 
 mod files;
 pub(super) mod forecast;
@@ -20,34 +20,33 @@ use agent_app::{
 
 /// Measure systems on labelled queries
 ///
-/// Ranks --depth nodes per query and measures them as --metrics says. Prints means with 95 %
-/// bootstrap intervals; with several systems, each is also compared with the first one on the same
-/// queries: paired bootstrap intervals, and p-values of paired randomisation tests corrected for
-/// their number. A query that a system fails on
-/// counts with the ranking of the hybrid baseline, and the exit status is 1; where a service gave
-/// no answer, the evaluation is marked invalid and not compared.
-/// Latencies are wall times while all cores are busy.
+/// Ranks --depth nodes per query and computes the --metrics. Prints means with 95 % bootstrap
+/// intervals. With several systems, each is also compared with the first on the same queries. The
+/// comparison has paired bootstrap intervals, and p-values of paired randomisation tests corrected
+/// for their number. If a system fails on a query, the ranking of the hybrid baseline counts
+/// instead, and the exit status is 1. If a service gave no answer, the evaluation is marked invalid
+/// and not compared. Latencies are wall times while all cores are busy.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     request: Request,
-    /// Write the rankings to this file in TREC format, with the user's ids of nodes; with several
-    /// systems the name must hold {system}
+    /// Write the rankings to this file in TREC format, with the user's node ids; with several
+    /// systems the name must contain {system}
     #[arg(long, value_name = "OUT.trec")]
     run_file: Option<PathBuf>,
-    /// Write the answers to this file in TREC's qrels format
+    /// Write the answers to this file in TREC qrels format
     #[arg(long, value_name = "OUT.qrels")]
     qrels_file: Option<PathBuf>,
     /// Write the metrics of every query and system to this CSV file
     #[arg(long, value_name = "OUT.csv")]
     results_file: Option<PathBuf>,
-    /// Print the means so; csv has one line for each metric, and no comparisons
+    /// Print the means in this format; csv has one line per metric, and no comparisons
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t, conflicts_with = "json")]
     format: Format,
     /// Print one JSON object per system
     #[arg(long)]
     json: bool,
-    /// Say how many requests and tokens that would take at most, and ask nothing
+    /// Print the most requests and tokens this would take, without sending any request
     #[arg(long)]
     dry_run: bool,
 }
@@ -73,7 +72,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(if reply.has_failures() { Exit::Failed } else { Exit::Done })
 }
 
-/// Says how many queries each system failed on, where it failed.
+/// Prints, for each system that failed, the number of queries it failed on.
 pub(super) fn print_failed(measured: &[Measured], ctx: &Context) {
     let failed = measured.iter().filter_map(|one| failed(&one.system, &one.evaluation));
     failed.for_each(|failed| ctx.printer.error(&failed));

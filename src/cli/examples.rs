@@ -1,9 +1,9 @@
-//! Examples for the help of every command. Must not know what a command does; a test reads every
-//! example as a command line.
+//! Examples for the help of every command. Must not know what a command does; a test parses every
+//! example.
 
 use clap::Command;
 
-/// Examples by command, without the name of the program.
+/// Examples by the path of the command below `agent`, in ascending order.
 const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "answer",
@@ -163,7 +163,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("verify", &["agent verify latest"]),
 ];
 
-/// The command line with its examples.
+/// Adds the examples to the help of each command.
 pub(super) fn add(command: Command) -> Command {
     EXAMPLES.iter().fold(command, |command, (path, examples)| {
         let text = format!("Examples:\n  {}", examples.join("\n  "));
@@ -172,11 +172,11 @@ pub(super) fn add(command: Command) -> Command {
     })
 }
 
-/// The command with a text behind the help of the one below it that the names lead to.
+/// Appends a text to the help of the subcommand with this path; an unknown path changes nothing.
 fn at(command: Command, names: &[&str], text: &str) -> Command {
     match names.split_first() {
         None => command.after_help(text.to_owned()),
-        // A name that leads nowhere is found by the test below.
+        // The test below finds unknown names.
         Some((name, _)) if command.find_subcommand(name).is_none() => command,
         Some((name, rest)) => command.mut_subcommand(name, |below| at(below, rest, text)),
     }
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
     use crate::Cli;
 
-    /// Paths of the commands that do something.
+    /// Collects the paths of the commands without subcommands.
     fn leaves(command: &Command, path: &str, found: &mut Vec<String>) {
         if !command.has_subcommands() {
             found.push(path.trim_start().to_owned());
@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// The words of an example as a shell takes them, up to what the shell does itself.
+    /// Splits an example into words as a shell does, up to a pipe or redirection.
     fn words(example: &str) -> Vec<String> {
         let parts = example.split('"').enumerate();
         let words = parts.flat_map(|(at, part)| match at % 2 {

@@ -1,5 +1,5 @@
-//! `agent explain`: where the answers of labelled queries were lost, by category and line, or of
-//! one query with all calls of its program.
+//! `agent explain`: prints where the answers of labelled queries were lost, by category and program
+//! line; or, for one query, all calls of its program.
 
 mod report;
 
@@ -26,40 +26,41 @@ use agent_kb::Kb;
 use agent_retrieve::check_query;
 use agent_sandbox::Origin;
 
-/// Answers that may be given on the command line.
+/// Most answers accepted on the command line.
 const MAX_ANSWERS: usize = 10_000;
 
-/// Say where the answers were lost that do not come first, line by line
+/// Explain, line by line, where answers that do not rank first were lost
 ///
-/// Runs every query, follows its answers through the tool calls of the program, and names for each
-/// query whose first answer is not at rank 1 one kind of loss and one line: failed, not routed, not
-/// linked, not reached, filtered, cut or ranked low. The gain is what the mean reciprocal rank
-/// could rise by if that were mended, an upper bound. Of a bundle, the program of the most probable
-/// category is followed. With --query or a text, also prints what every call gave.
+/// Runs every query and follows its answers through the tool calls of the program. For each query
+/// whose first answer is not at rank 1, names one line and one kind of loss: failed, not routed,
+/// not linked, not reached, filtered, cut or ranked low. The gain is an upper bound of the rise in
+/// mean reciprocal rank if that loss were repaired. For a bundle, follows the program of the most
+/// probable category. With --query or a text, also prints the result of every call.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Frozen bundle: its file, or the run that it is of (its name, or latest)
+    /// Explain this frozen bundle: its file, or its run (name, or latest)
     #[arg(long, value_name = "BUNDLE")]
     bundle: Option<PathBuf>,
-    /// Program instead of a bundle
+    /// Explain this program instead of a bundle
     #[arg(long, value_name = "FILE.rhai", conflicts_with = "bundle")]
     program: Option<PathBuf>,
-    /// Installed dataset, directory in neutral format, or built-in sample [default: the bundle's]
+    /// Use this installed dataset, directory in neutral format, or built-in sample [default: the
+    /// bundle's]
     #[arg(long, value_name = "N", required_unless_present_any = ["bundle", "words"])]
     dataset: Option<String>,
-    /// Queries: train, val, human or a file like qa.csv; what test queries lost is not for looking at
+    /// Explain these queries: train, val, human or a file like qa.csv; test queries are refused
     #[arg(long, value_name = "SPLIT", default_value = "val")]
     split: Split,
-    /// Keep queries with this value in a further column of their file only; may be repeated
+    /// Keep only queries with this value in an extra column of their file; may be repeated
     #[arg(long = "where", value_name = "COLUMN=VALUE")]
     filters: Vec<Filter>,
     /// Explain one query of the split
     #[arg(long, value_name = "ID", conflicts_with = "answers")]
     query: Option<i64>,
-    /// Explain a query that is in no split, with --answers; without --bundle, the bundle comes first
+    /// Explain this query, with --answers; without --bundle or --program, the bundle comes first
     #[arg(value_name = "[BUNDLE] [TEXT]")]
     words: Vec<String>,
-    /// Ids of its answers as the data write them, joined by commas
+    /// Give the ids of its answers as in the data, joined by commas
     #[arg(long, value_name = "IDS", requires = "words")]
     answers: Vec<String>,
     #[command(flatten)]
@@ -72,7 +73,7 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// The bundle, where one is explained, and the text that is in no split.
+    /// Returns the bundle, if one is explained, and the text of the query, if one is given.
     fn asked(&self) -> Result<(Option<&Path>, Option<String>)> {
         let named = self.bundle.is_some() || self.program.is_some();
         let (bundle, words) = match self.words.split_first() {
@@ -141,7 +142,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The query of the command line.
+/// Builds the query given on the command line, with its answers.
 fn given(text: &str, answers: &[String], kb: &Kb) -> Result<LabelledQuery> {
     let text = check_query(text)?.to_owned();
     let mut answers = nodes_of_ids(kb, &answers.join(","))
@@ -155,7 +156,7 @@ fn given(text: &str, answers: &[String], kb: &Kb) -> Result<LabelledQuery> {
     Ok(LabelledQuery { id: 0, text, answers, metadata: Default::default() })
 }
 
-/// All queries of the split, or the one asked for.
+/// Returns all queries of the split, or only the one with the id of `--query`.
 fn of_split(args: &Args, mut queries: Vec<LabelledQuery>) -> Result<Vec<LabelledQuery>> {
     let Some(id) = args.query else { return Ok(queries) };
     queries.retain(|query| query.id == id);
@@ -166,7 +167,7 @@ fn of_split(args: &Args, mut queries: Vec<LabelledQuery>) -> Result<Vec<Labelled
     Ok(queries)
 }
 
-/// The bundle or the program to be explained.
+/// Opens the bundle or the program that is explained.
 fn open(
     args: &Args,
     bundle: Option<&Bundle>,

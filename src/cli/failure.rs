@@ -5,12 +5,13 @@ use agent_dataset::ProblemReport;
 
 use crate::{Exit, printer::Printer};
 
-/// Stdout was closed by its reader: no failure.
+/// Error for a stdout that its reader closed; it does not count as a failure.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output was closed")]
 pub(crate) struct ClosedPipe;
 
-/// Writes an error to stderr and says how the program ends.
+/// Writes an error to stderr and returns the exit status; `stopped` is whether a signal stopped the
+/// command.
 pub(crate) fn report(error: &AppError, printer: &Printer, stopped: bool) -> Exit {
     if error.downcast_ref::<ClosedPipe>().is_some() {
         return Exit::Done;
@@ -30,8 +31,8 @@ pub(crate) fn report(error: &AppError, printer: &Printer, stopped: bool) -> Exit
     if error.is_usage() { Exit::Usage } else { Exit::Failed }
 }
 
-/// Writes all that is wrong with an input, each with its place, the part that is wrong and the
-/// remedy.
+/// Writes the first problems of an input, each with its location, excerpt and hint, then the number
+/// of the others.
 fn report_wrong(wrong: &ProblemReport, printer: &Printer) {
     for problem in &wrong.first {
         printer.error(&format!("{}: {}", problem.location(), problem.message));

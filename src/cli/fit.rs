@@ -1,17 +1,19 @@
-//! Makes a table as narrow as a terminal: text wraps between its words, and where that is not
-//! enough an interval goes below its number. Must not know what the cells say.
+//! Fits a table to the width of a terminal: intervals go below their numbers if necessary, and text
+//! wraps between words. Must not know what the cells mean. Widths are in terminal columns.
 
 use comfy_table::{Cell, ColumnConstraint, ContentArrangement, Row, Table, Width::Fixed};
 
-/// Columns of the terminal between two columns of a table, and where there is little room.
+/// Gap between two columns of a table.
 pub(super) const GAP: u16 = 2;
+/// Gap in a table with little room.
 const SMALL_GAP: u16 = 1;
-/// Columns that text gets at least, if a word of it is not longer.
+/// Least width of a column of text; words are not broken to make it narrower.
 const LEAST: u16 = 8;
-/// Longest word that is not broken.
+/// Longest word that counts for the least width of a column; longer ones may be broken.
 const LONGEST_WORD: u16 = 24;
 
-/// The table in at most `width` columns, as far as its numbers and headings let it.
+/// Returns the table in at most `width` columns, or a wider one if its numbers and headings need
+/// it.
 pub(super) fn fitted(table: &Table, width: u16) -> Table {
     let mut fitted = table.clone();
     let natural = fitted.column_max_content_widths();
@@ -35,14 +37,15 @@ pub(super) fn fitted(table: &Table, width: u16) -> Table {
     fitted
 }
 
-/// Columns of the terminal that a table takes whose columns take these.
+/// Returns the width of a table with these column widths.
 fn whole(widths: &[u16], gap: u16) -> u16 {
     let gaps =
         gap.saturating_mul(u16::try_from(widths.len().saturating_sub(1)).unwrap_or(u16::MAX));
     widths.iter().fold(gaps, |sum, &width| sum.saturating_add(width))
 }
 
-/// What each column cannot do without: its longest word, an interval counting as one.
+/// Returns the least width of each column: its longest word, at most [`LONGEST_WORD`]. A cell line
+/// that begins like a number or an interval counts as one word.
 fn least(table: &Table) -> Vec<u16> {
     let mut least: Vec<u16> = Vec::new();
     for row in table.header().into_iter().chain(table.row_iter()) {
@@ -58,7 +61,7 @@ fn least(table: &Table) -> Vec<u16> {
     least
 }
 
-/// The columns that hold text: some cell below the heading is neither empty nor a number.
+/// Returns the columns that hold text: some cell below the heading is not empty, `-` or a number.
 fn texts(table: &Table) -> Vec<usize> {
     let is_text = |cell: &Cell| {
         let content = cell.content();
@@ -73,8 +76,8 @@ fn texts(table: &Table) -> Vec<usize> {
     columns
 }
 
-/// Lets words of text be broken, the longest first, until the columns fit or nothing is left to
-/// break: a number is never broken.
+/// Narrows columns of text, the widest first, until the table fits or all are at [`LEAST`]. Words
+/// may then be broken; numbers are not.
 fn break_words(least: &mut [u16], texts: &[usize], gap: u16, width: u16) {
     while whole(least, gap) > width {
         let longest = texts.iter().copied().filter(|&at| least[at] > LEAST);
@@ -87,7 +90,7 @@ fn is_number(text: &str) -> bool {
     text.starts_with(|c: char| "+-<[0123456789".contains(c))
 }
 
-/// The parts of a line that stay whole.
+/// Returns the parts of a line that are not broken.
 fn pieces(line: &str) -> Vec<&str> {
     if is_number(line) { vec![line] } else { line.split(' ').collect() }
 }
@@ -105,8 +108,8 @@ fn put_intervals_below(table: &mut Table) {
     }
 }
 
-/// Widths within a whole: each column has its least, and what is left goes to the column that lacks
-/// least to be as it is, one after another, so that numbers stay on their lines and text wraps.
+/// Distributes the width over the columns. Each gets its least; the rest goes first to the columns
+/// that lack least of their natural width, so that numbers stay on one line and text wraps.
 fn shared(natural: &[u16], least: &[u16], gap: u16, width: u16) -> Vec<u16> {
     let mut widths: Vec<u16> =
         natural.iter().zip(least).map(|(&natural, &least)| natural.min(least.max(LEAST))).collect();
@@ -127,7 +130,7 @@ mod tests {
     use super::*;
     use crate::printer::table;
 
-    /// A table like those of evaluations, of long names and many intervals.
+    /// Returns a table like that of an evaluation, with long names and many intervals.
     fn wide() -> Table {
         let headings = ["system", "n", "hit@1", "hit@5", "recall@20", "mrr", "p50 ms", "p95 ms"];
         let mut rows = table(headings, &[1, 2, 3, 4, 5, 6, 7]);

@@ -1,5 +1,5 @@
-//! Ranked nodes as commands print them: a table, lines that say why, or JSON lines. Must not know
-//! who ranked them.
+//! Prints ranked nodes: as a table, as lines with reasons, with explanations, or as JSON lines.
+//! Must not know which system ranked them.
 
 use std::collections::HashMap;
 
@@ -11,26 +11,26 @@ use crate::{
 use agent_app::{error::Result, text::MAX_SHOWN};
 use agent_infer::{Expected, HitRecord, StepRecord, path_in_words};
 
-/// Characters of a node's name and type before the column that says why.
+/// Most characters of a node's name and type before the column of reasons.
 const MAX_NAMED: usize = 32;
-/// Characters of the names within a path, and whether its relations are whole, tried in this order
-/// until it fits.
+/// Forms of a path, tried in this order until one fits: most characters of a name, and whether
+/// relations are printed in full.
 const PATH_FORMS: [(usize, bool); 6] =
     [(60, true), (30, true), (20, true), (30, false), (20, false), (12, false)];
 
-/// Where the answers end, and how good the nodes up to there are expected to be.
+/// The predicted end of the answers in a ranking, with the expected quality of the nodes up to it.
 #[derive(Clone, Copy)]
 pub(super) struct Ending {
-    /// The last rank, which may lie behind the nodes that are printed.
+    /// Rank of the last answer (from 1); may lie behind the printed nodes.
     pub(super) rank: usize,
-    /// What is expected.
+    /// Expected precision and recall of the nodes up to this rank.
     pub(super) expected: Expected,
 }
 
 /// Prints a ranking: one JSON object per node, or a table; a notice if it is empty.
 ///
 /// # Errors
-/// That stdout cannot be written to.
+/// If stdout cannot be written to.
 pub(super) fn print(hits: &[HitRecord<'_>], json: bool, ctx: &Context) -> Result<()> {
     if hits.is_empty() {
         ctx.printer.notice("no node matches");
@@ -39,7 +39,8 @@ pub(super) fn print(hits: &[HitRecord<'_>], json: bool, ctx: &Context) -> Result
     if json { ctx.printer.json_lines(hits) } else { print_table(hits, ctx) }
 }
 
-/// Says where the answers end, behind the last of `n` printed nodes that is one.
+/// Returns the line that marks the end of the answers among `n` printed nodes, or names its rank if
+/// it lies behind them.
 fn told_end(end: Ending, n: usize) -> String {
     let Expected { precision, recall } = end.expected;
     let [precision, recall] = [precision, recall].map(|share| 100.0 * share);
@@ -50,7 +51,7 @@ fn told_end(end: Ending, n: usize) -> String {
     }
 }
 
-/// The line that ends the answers, if it stands below the hit of this rank.
+/// Returns the line that marks the end of the answers if it belongs below this rank, else nothing.
 fn rule_below(end: Option<Ending>, rank: usize, n: usize) -> String {
     let last = end.filter(|end| end.rank.min(n) == rank);
     last.map_or(String::new(), |end| told_end(end, n))
@@ -59,7 +60,7 @@ fn rule_below(end: Option<Ending>, rank: usize, n: usize) -> String {
 /// Prints rank, id, type, name and score in columns.
 ///
 /// # Errors
-/// That stdout cannot be written to.
+/// If stdout cannot be written to.
 pub(super) fn print_table(hits: &[HitRecord<'_>], ctx: &Context) -> Result<()> {
     let mut rows = table(["rank", "id", "type", "name", "score"], &[0, 1, 4]);
     for hit in hits {
@@ -74,10 +75,10 @@ pub(super) fn print_table(hits: &[HitRecord<'_>], ctx: &Context) -> Result<()> {
     ctx.printer.table(&rows)
 }
 
-/// Prints each node in a line that says why it is there, and where the answers end.
+/// Prints each node with its reason on one line, and marks the end of the answers.
 ///
 /// # Errors
-/// That stdout cannot be written to.
+/// If stdout cannot be written to.
 pub(super) fn print_reasons(
     hits: &[HitRecord<'_>],
     end: Option<Ending>,
@@ -96,7 +97,7 @@ pub(super) fn print_reasons(
     ctx.printer.text(&lines.collect::<String>())
 }
 
-/// Name and type of each node, with its id where another shown one has the same.
+/// Returns name and type of each node, with its id if another printed node has the same.
 fn named(hits: &[HitRecord<'_>]) -> Vec<String> {
     let shown = |hit: &HitRecord<'_>| {
         let node_type = plain(hit.node_type, MAX_NAMED);
@@ -113,8 +114,8 @@ fn named(hits: &[HitRecord<'_>]) -> Vec<String> {
     all.iter().zip(hits).map(told).collect()
 }
 
-/// Why a node is there, within a number of characters: the paths to it from what the question names,
-/// or else the words that it shares with it.
+/// Returns the reason for a hit in at most `room` characters: the paths to the node from the
+/// entities that the question names, or else the words that it shares with the question.
 pub(super) fn reason(hit: &HitRecord<'_>, room: Option<usize>) -> String {
     let first = hit.path.iter().filter(|path| !path.is_empty());
     let paths: Vec<_> = first.chain(&hit.further_paths).collect();
@@ -149,7 +150,7 @@ pub(super) fn reason(hit: &HitRecord<'_>, room: Option<usize>) -> String {
     told.iter().find(|told| fits(told)).cloned().unwrap_or_else(|| plain(shortest, room))
 }
 
-/// The relation of an edge without the types that it joins, as `also_viewed` for
+/// Returns the relation of an edge without the types that it joins: `also_viewed` for
 /// `product_also_viewed_product`.
 fn short_relation(from: &StepRecord<'_>, to: &StepRecord<'_>) -> String {
     let relation = to.relation.unwrap_or_default();
@@ -163,11 +164,10 @@ fn short_relation(from: &StepRecord<'_>, to: &StepRecord<'_>) -> String {
     own.filter(|own| !own.is_empty()).unwrap_or(rest).to_owned()
 }
 
-/// Prints each node with its explanation below it, those without one as single lines, and where the
-/// answers end.
+/// Prints each node with its explanation below it, if it has one, and marks the end of the answers.
 ///
 /// # Errors
-/// That stdout cannot be written to.
+/// If stdout cannot be written to.
 pub(super) fn print_explained(
     hits: &[HitRecord<'_>],
     end: Option<Ending>,

@@ -1,5 +1,5 @@
-//! `agent home`: what is in the home directory travels as one file, a tarball in which everything lies
-//! as it does in a home: `bases/NAME/`, `models/NAME/`, `runs/NAME/`.
+//! `agent home`: exports and imports a home directory as one tarball with the layout of a home:
+//! `bases/NAME/`, `models/NAME/`, `runs/NAME/`.
 
 mod export;
 mod import;
@@ -18,22 +18,22 @@ use agent_dataset::Home;
 use agent_ground::tarball::Member;
 use agent_optimize::BUNDLE_FILE;
 
-/// Directories of a home and of a tarball.
+/// Directory of datasets, in a home and in a tarball.
 const BASES: &str = "bases";
-/// See [`BASES`].
+/// Directory of trained models, in a home and in a tarball.
 const MODELS: &str = "models";
-/// See [`BASES`].
+/// Directory of runs, in a home and in a tarball.
 const RUNS: &str = "runs";
-/// Beside the files of a base in a tarball: how often its test split was opened.
+/// File of a base in a tarball that counts how often its test split was opened.
 const OPENINGS: &str = "openings";
-/// All that lies in the directory of a base; the last three are directories.
+/// Permitted contents of a base in a tarball; the last three are directories.
 const OF_BASE: [&str; 5] = ["base.json", OPENINGS, "kb/", "queries/", "index/"];
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Write datasets, models and runs as one file
+    /// Write datasets, models and runs to one file
     Export(export::Args),
-    /// Take in what another home wrote as one file
+    /// Import a file that `agent home export` wrote
     Import(import::Args),
 }
 
@@ -54,7 +54,7 @@ enum Kind {
     Bundle,
 }
 
-/// One thing of a home.
+/// A dataset, model, run or bundle in a tarball.
 #[derive(Debug, Serialize)]
 struct Thing {
     kind: Kind,
@@ -63,10 +63,11 @@ struct Thing {
     bytes: u64,
 }
 
-/// What the files of a tarball are, in their order.
+/// Groups the files of a tarball into datasets, models, runs and bundles, in the order of the
+/// tarball.
 ///
 /// # Errors
-/// That one has no place in a home.
+/// If a file has no place in a home.
 fn things(members: &[Member], home: &Home) -> Result<Vec<Thing>> {
     let mut things: Vec<Thing> = Vec::new();
     let mut last = "";
@@ -99,7 +100,7 @@ fn things(members: &[Member], home: &Home) -> Result<Vec<Thing>> {
     Ok(things)
 }
 
-/// Directory, name and path within it of a file that a home may hold.
+/// Splits the path of a file that a home may hold into directory, name and path below the name.
 fn placed<'a>(path: &'a str, home: &Home) -> Option<(&'a str, &'a str, &'a str)> {
     let (folder, rest) = path.split_once('/')?;
     let (name, file) = rest.split_once('/')?;
@@ -118,7 +119,7 @@ fn placed<'a>(path: &'a str, home: &Home) -> Option<(&'a str, &'a str, &'a str)>
     is_known.then_some((folder, name, file))
 }
 
-/// Prints things as a table, or as JSON lines.
+/// Prints the contents of a tarball as a table, or as JSON lines.
 fn tell(things: &[Thing], json: bool, ctx: &Context) -> Result<()> {
     if json {
         return ctx.printer.json_lines(things);

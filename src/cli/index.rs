@@ -6,9 +6,9 @@ use crate::{Context, Exit};
 
 /// Build the indexes of a dataset
 ///
-/// What is there and fits the dataset is kept unless --force is given; another embedder replaces
-/// the vectors alone. A dataset that was imported again while it was indexed answers as before
-/// until its new index is built.
+/// Keeps existing parts that fit the dataset, unless --force is given; another embedder replaces
+/// only the vectors. If an indexed dataset was imported again, the old one answers until the new
+/// index is built.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

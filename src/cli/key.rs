@@ -1,4 +1,4 @@
-//! `agent key`: the keys that a server asks for.
+//! `agent key`: creates, lists and removes the API keys of a server.
 
 use clap::{Subcommand, ValueEnum};
 use serde::Serialize;
@@ -9,23 +9,23 @@ use agent_serve::{Keys, Scope};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Make a key; it is printed now and never again
+    /// Create a key; it is printed once and never again
     Add(AddArgs),
     /// List the keys by name
     List(ListArgs),
-    /// Remove a key; servers that run keep it until they are started again
+    /// Remove a key; a running server accepts it until it is restarted
     Remove(RemoveArgs),
 }
 
-/// Make a key; it is printed now and never again
+/// Create a key; it is printed once and never again
 ///
-/// Only its digest is kept, in the home directory.
+/// Only its digest is stored, in the home directory.
 #[derive(Debug, clap::Args)]
 pub(super) struct AddArgs {
-    /// Name that the key is listed and removed by
+    /// Name the key, for listing and removing it
     #[arg(value_name = "NAME")]
     name: String,
-    /// What it allows
+    /// Set the permissions of the key
     #[arg(long, value_enum, default_value_t = ScopeName::Read)]
     scope: ScopeName,
 }
@@ -39,20 +39,20 @@ pub(super) struct ListArgs {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RemoveArgs {
-    /// Name of the key
+    /// Remove the key of this name
     #[arg(value_name = "NAME")]
     name: String,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ScopeName {
-    /// To ask
+    /// Ask questions
     Read,
-    /// To ask, and to change which bundle answers
+    /// Ask questions, and change which bundle answers
     Admin,
 }
 
-/// A key as it is listed.
+/// JSON of a key; the digest is left out.
 #[derive(Serialize)]
 struct Listed<'a> {
     name: &'a str,
@@ -69,7 +69,7 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
             };
             let key = Keys::change(&file, |keys| keys.add(&args.name, scope))?;
             if let Err(error) = ctx.printer.data(&key) {
-                // Nobody has seen it.
+                // A key that could not be printed is of no use.
                 Keys::change(&file, |keys| keys.remove(&args.name))?;
                 return Err(error);
             }

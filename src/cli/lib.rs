@@ -1,19 +1,19 @@
-//! The command line: one file per command, and what all commands share. Only this crate prints and decides
-//! an exit status; what it opens and computes is in `agent_app`.
+//! The command line: one file per command, and shared code. Only this crate prints and decides the
+//! exit status; `agent_app` opens files and computes.
 //!
-//! | file | question it answers |
+//! | file | contents |
 //! | --- | --- |
-//! | `failure` | given an error: what is printed, which exit status |
-//! | `cut` | given a bus error: which mapped file was cut short |
-//! | `printer` | what may be written where |
-//! | `fit`, `progress` | given a table: how it fits the terminal; how far is a piece of work |
-//! | `pull` | `agent data pull`: which files of the repository, fetched to where |
-//! | `examples` | given a command: what would people write |
-//! | `hits` | given a ranking: how it is printed |
+//! | `failure` | the error message and exit status of an error |
+//! | `cut` | the message after a bus error: which mapped file was truncated |
+//! | `printer` | all output to stdout and stderr |
+//! | `fit`, `progress` | fitting a table to the terminal; progress lines |
+//! | `pull` | `agent data pull`: the files to download, and their destination |
+//! | `examples` | example command lines for the help of each command |
+//! | `hits` | printing a ranking |
 //! | the others | one command each |
 //!
 //! Data go to stdout, everything else to stderr. Exit status: see [`Exit`].
-//! A further command is a file with `Args` and `run`, and a line in `Command` and in `dispatch`.
+//! To add a command, write a file with `Args` and `run`, and add it to `Command` and `dispatch`.
 
 mod answer;
 mod ask;
@@ -79,40 +79,40 @@ use agent_app::{App, AppError, Explain, Result, variable};
 use agent_dataset::Home;
 use agent_sandbox::MAX_WORKERS;
 
-/// What is said where the system refuses threads, and what to do about it.
+/// Error message for a system that refuses to start threads; [`MORE_THREADS`] is the hint.
 const NO_THREADS: &str = "the system refuses to start threads";
 const MORE_THREADS: &str = "raise the limit of processes (`ulimit -u`, or of the container), or set \
     RAYON_NUM_THREADS to a smaller number";
 
-/// The most threads of parallel work: as many as can wait for programs at once.
+/// Most threads in the pool for parallel work; equals the most workers of one sandbox pool.
 const MAX_THREADS: usize = MAX_WORKERS;
 /// Stack of the thread that runs a command, bytes; only touched pages cost memory.
 const STACK_BYTES: usize = 8 << 20;
-/// Time that a command has to end by itself after the first Ctrl-C: everything it publishes appears
-/// by a rename, and what it notes is whole at every moment, so that it can be ended anywhere.
+/// Time that a command has to end by itself after the first Ctrl-C. Ending it later is safe
+/// anywhere: it publishes files by renaming them, and its records are consistent at every moment.
 const TIME_TO_END: Duration = Duration::from_millis(850);
-/// Time to say that it was ended.
+/// Time limit for writing the message about the interruption.
 const TIME_TO_TELL: Duration = Duration::from_millis(50);
 
 /// How the program ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Everything asked for was done; a closed pipe on stdout counts as done.
+    /// The command completed; a closed pipe on stdout counts as completion.
     Done,
-    /// It failed, or finished with failed items.
+    /// The command failed, or finished with failed items.
     Failed,
     /// The command line is wrong.
     Usage,
-    /// The question can be read in several ways, and which one is meant is asked back.
+    /// The question is ambiguous: its readings were printed for the user to choose one.
     AskedBack,
-    /// The program is wrong.
+    /// Internal error: the program panicked.
     Internal,
     /// Stopped by Ctrl-C or SIGTERM.
     Interrupted,
 }
 
 impl Exit {
-    /// The exit status.
+    /// Returns the exit status of the process.
     fn status(self) -> u8 {
         match self {
             Exit::Done => 0,
@@ -130,7 +130,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// The shortest way to an answer, above the list of commands.
+/// First steps, which the help shows above the list of commands.
 const START: &str = "\
 First steps:
   agent data import --name shop --from DIR    tables, a database, triples or a graph
@@ -141,8 +141,8 @@ First steps:
 /// Answer questions over tables that link to each other, or a graph with text
 ///
 /// Data go to stdout, everything else to stderr.
-/// Exit status: 0 done, 1 failed or finished with failures, 2 bad usage, 3 internal error, 130
-/// interrupted.
+/// Exit status: 0 done, 1 failed or finished with failures, 2 bad usage, 3 internal error or
+/// ambiguous question, 130 interrupted.
 #[derive(Debug, Parser)]
 #[command(name = "agent", version, arg_required_else_help = true, before_help = START)]
 struct Cli {
@@ -153,7 +153,7 @@ struct Cli {
 }
 
 impl Cli {
-    /// The command line as its help shows it.
+    /// Returns the command line definition with the examples in its help texts.
     fn full() -> clap::Command {
         examples::add(Cli::command())
     }
@@ -163,8 +163,9 @@ impl Cli {
 struct GlobalArgs {
     /// Keep datasets and indexes in this directory [default: the platform's data directory]
     ///
-    /// Notes of what was made here and compiled code are not kept there, as homes are copied, but in
-    /// the user's state and cache directories; AGENT_STATE names a directory for both.
+    /// Homes may be copied. The record of which artefacts were made here, and compiled code, are
+    /// therefore kept in the user's state and cache directories; AGENT_STATE names one directory
+    /// for both.
     #[arg(
         long,
         value_name = "DIR",
@@ -173,16 +174,16 @@ struct GlobalArgs {
         help_heading = "Options of every command"
     )]
     home: Option<PathBuf>,
-    /// Read settings from this file [default: config.toml in the home directory, if it is there]
+    /// Read settings from this file [default: config.toml in the home directory, if it exists]
     #[arg(long, value_name = "FILE", global = true, help_heading = "Options of every command")]
     config: Option<PathBuf>,
     /// Write errors only to stderr: no notices, no progress
     #[arg(short, long, global = true, help_heading = "Options of every command")]
     quiet: bool,
-    /// Write details and timings to stderr; twice for the log of the program's parts
+    /// Write details and timings to stderr; give it twice to include the internal log
     ///
-    /// AGENT_LOG takes filter directives for that log, such as agent=debug; trace shows every run,
-    /// step, trial, program and tool call with its time.
+    /// AGENT_LOG sets filter directives for that log, such as agent=debug. The level trace shows
+    /// every run, step, trial, program and tool call with its duration.
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet", help_heading = "Options of every command")]
     verbose: u8,
 }
@@ -207,12 +208,12 @@ enum Command {
     Eval(eval::Args),
     /// List the systems that rank nodes, and what each needs
     Systems(systems::Args),
-    /// Say where the answers were lost that do not come first, line by line
+    /// Explain, line by line, where answers that do not rank first were lost
     Explain(explain::Args),
     /// Run a program; list, show and compare the programs of a run or a bundle
     #[command(subcommand)]
     Program(program::Command),
-    /// Look at runs: what was done, what it cost, what was asked and answered
+    /// List, inspect and remove runs; show their costs, prompts and replies
     #[command(subcommand)]
     Run(run::Command),
     /// Write what a run found as one page
@@ -230,18 +231,18 @@ enum Command {
     Serve(serve::Args),
     /// Answer an assistant that speaks the Model Context Protocol, over standard input and output
     Mcp(mcp::Args),
-    /// Make, list and remove the keys that a server asks for
+    /// Create, list and remove the API keys of a server
     #[command(subcommand)]
     Key(key::Command),
     /// Check that a bundle is whole and does what it says
     Verify(verify::Args),
-    /// Show or clear what was paid for and is kept: replies and embeddings
+    /// Show or clear the cache of paid results: model replies and embeddings
     #[command(subcommand)]
     Cache(cache::Command),
-    /// Write what is in the home directory as one file, and take it in elsewhere
+    /// Export the home directory as one file, or import such a file
     #[command(subcommand)]
     Home(home::Command),
-    /// Write what a shell needs to complete commands and options
+    /// Write a completion script for a shell
     Completions(manual::CompletionsArgs),
     /// Write the manual pages
     Man(manual::ManArgs),
@@ -249,11 +250,11 @@ enum Command {
     Doctor(doctor::Args),
 }
 
-/// What every command gets.
+/// The context that every command receives.
 struct Context {
     app: App,
     printer: Arc<Printer>,
-    /// Whether the command ends by itself once the stop flag is set, in its own time.
+    /// Whether the command ends by itself, without a time limit, after the stop flag is set.
     ends_itself: Arc<AtomicBool>,
 }
 
@@ -295,9 +296,9 @@ fn dispatch(command: Command, ctx: &Context) -> Result<Exit> {
     }
 }
 
-/// Has candle compute on the thread that asks, unless the user says otherwise. Training gives each
-/// thread queries of its own; candle's further threads take turns at them and wait by spinning: on two
-/// cores training a graph network took three times the processor time and twice as long.
+/// Limits candle to the calling thread, unless the user sets `CANDLE_NUM_THREADS`. Training already
+/// gives each thread its own queries, and candle's additional threads wait by spinning: with them,
+/// on two cores, training a graph network took three times the CPU time and twice as long.
 fn keep_candle_to_one_thread() {
     const THREADS: &str = "CANDLE_NUM_THREADS";
     if env::var_os(THREADS).is_none() {
@@ -325,7 +326,7 @@ fn run_arguments() -> ExitCode {
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
-            // A closed pipe while help is printed is no failure.
+            // A closed pipe while help is printed is not a failure.
             let _ = error.print();
             return ExitCode::from(if error.exit_code() == 0 { Exit::Done } else { Exit::Usage });
         }
@@ -342,7 +343,7 @@ fn run_arguments() -> ExitCode {
     match panic::catch_unwind(panic::AssertUnwindSafe(|| run(cli, &printer))) {
         Ok(exit) => exit.into(),
         Err(_) => {
-            // Libraries panic where the system refuses a thread; that is no fault of the program.
+            // Libraries panic if the system refuses a thread; that is not a fault of the program.
             if let Err(error) = thread::Builder::new().spawn(|| {}) {
                 printer.error(&format!("{NO_THREADS}: {error}"));
                 printer.hint(MORE_THREADS);
@@ -385,12 +386,11 @@ fn home(given: Option<PathBuf>) -> Result<Home> {
     }
 }
 
-/// Starts the threads that every command has: one for signals, and those that work is spread over,
-/// at most [`MAX_THREADS`], which would otherwise be started where nothing can be said about a
-/// failure.
+/// Starts the threads of every command: one for signals, and a pool of at most [`MAX_THREADS`] for
+/// parallel work. Starting the pool here, not at its first use, allows a proper error message.
 ///
 /// # Errors
-/// That the system refuses them.
+/// If the system refuses to start threads.
 fn start_threads(
     stop: &Arc<AtomicBool>,
     printer: &Arc<Printer>,
@@ -408,8 +408,8 @@ fn start_threads(
     pool.context(NO_THREADS).hint(MORE_THREADS)
 }
 
-/// Sets the stop flag at the first Ctrl-C or SIGTERM and ends the process a little later if it has
-/// not ended by then, or at the second.
+/// Sets the stop flag at the first Ctrl-C or SIGTERM. Ends the process at the second one, or after
+/// [`TIME_TO_END`] unless the command ends itself.
 fn watch_signals(
     stop: &Arc<AtomicBool>,
     printer: &Arc<Printer>,
@@ -437,7 +437,7 @@ fn watch_signals(
     Ok(())
 }
 
-/// Ends the process, whatever its threads do, and says so if stderr can be written to.
+/// Ends the process at once, after a message to stderr that has [`TIME_TO_TELL`] to be written.
 fn end_interrupted(printer: Arc<Printer>) -> ! {
     let text = printer.way_on().unwrap_or_else(|| "it was ended while it worked".to_owned());
     let (told, telling) = mpsc::sync_channel(1);
@@ -451,8 +451,8 @@ fn end_interrupted(printer: Arc<Printer>) -> ! {
     std::process::exit(Exit::Interrupted.status().into())
 }
 
-/// Keeps the message of the latest panic instead of printing it: some panics are caught and
-/// become failures of one program, and only one that reaches [`main`] is worth a line.
+/// Stores the message of the latest panic instead of printing it. Some panics are caught and become
+/// the failure of one program; only a panic that reaches [`main`] is printed.
 fn keep_panics() -> Arc<Mutex<Option<String>>> {
     let last = Arc::new(Mutex::new(None));
     let kept = last.clone();
@@ -464,23 +464,24 @@ fn keep_panics() -> Arc<Mutex<Option<String>>> {
     last
 }
 
-/// Whether what goes to stderr may be coloured: on a terminal whose user does not refuse it.
+/// Whether output to stderr may be coloured: stderr is a terminal, and `NO_COLOR` is unset or
+/// empty.
 fn colours_stderr() -> bool {
     let refused = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     std::io::IsTerminal::is_terminal(&std::io::stderr()) && !refused
 }
 
-/// The log of the program's parts; `AGENT_LOG` takes filter directives such as `agent=debug`.
-/// What is returned is to be held until the process ends.
+/// Starts the internal log; `AGENT_LOG` sets filter directives such as `agent=debug`. The caller
+/// keeps the returned guard until the process ends.
 fn start_log(verbose: u8) -> impl Sized {
     let default = match verbose {
-        // What `agent_embed` warns of, a device that failed, changes how long a command takes.
+        // `agent_embed` warns of a failed device, which makes a command take longer.
         0 => "error,agent_embed=warn",
         1 => "agent=info",
         _ => "agent=debug",
     };
     let filter = EnvFilter::try_from_env("AGENT_LOG").unwrap_or_else(|_| EnvFilter::new(default));
-    // Who asks for a log of the parts wants to see them begin and end, with their times.
+    // With AGENT_LOG set, each span is logged with its duration when it closes.
     let asked = env::var_os("AGENT_LOG").is_some_and(|value| !value.is_empty());
     let spans = if asked { FmtSpan::CLOSE } else { FmtSpan::NONE };
     let lines = tracing_subscriber::fmt::layer()
@@ -493,7 +494,7 @@ fn start_log(verbose: u8) -> impl Sized {
     let (spans, export) = otlp::layer().unzip();
     #[cfg(not(feature = "otlp"))]
     let (spans, export) = (None::<tracing_subscriber::layer::Identity>, ());
-    // It fails only if there is a log already.
+    // It fails only if a log is already installed.
     let _ = tracing_subscriber::registry().with(lines).with(spans).try_init();
     export
 }
@@ -502,7 +503,7 @@ fn start_log(verbose: u8) -> impl Sized {
 mod tests {
     use super::*;
 
-    /// A command and all below it, with their paths.
+    /// Calls `see` with the path of a command and the command, then with those of its subcommands.
     fn each(path: &str, command: &clap::Command, see: &mut dyn FnMut(&str, &clap::Command)) {
         see(path, command);
         for below in command.get_subcommands() {

@@ -1,4 +1,4 @@
-//! `agent completions`, `agent man`: what shells and `man` are told of the command line.
+//! `agent completions` and `agent man`: write completion scripts and manual pages.
 
 use std::{fs, path::PathBuf};
 
@@ -9,22 +9,22 @@ use clap_complete::Shell;
 use crate::{Cli, Context, Exit};
 use agent_app::error::Result;
 
-/// Write what a shell needs to complete commands and options
+/// Write a completion script for a shell
 ///
-/// Prints a script; where it belongs depends on the shell.
+/// Prints the script; its place depends on the shell.
 #[derive(Debug, clap::Args)]
 pub(super) struct CompletionsArgs {
-    /// Shell
+    /// Write the script for this shell
     #[arg(value_enum)]
     shell: Shell,
 }
 
 /// Write the manual pages
 ///
-/// One page a command, in the form of `man`: agent.1, agent-data-import.1 and so on.
+/// Writes one page per command, in the format of `man`: agent.1, agent-data-import.1 and so on.
 #[derive(Debug, clap::Args)]
 pub(super) struct ManArgs {
-    /// Directory; it is made if it is not there
+    /// Write to this directory; it is created if it does not exist
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 }
@@ -46,7 +46,7 @@ pub(super) fn man(args: &ManArgs, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Writes the page of a command and of all below it; gives their number.
+/// Writes the pages of a command and all its subcommands; returns the number of pages.
 fn write_pages(command: &Command, name: &str, dir: &PathBuf) -> Result<usize> {
     let path = dir.join(format!("{name}.1"));
     let mut page = Vec::new();

@@ -1,4 +1,4 @@
-//! `agent mcp`: answers an assistant over standard input and output.
+//! `agent mcp`: serves the Model Context Protocol over standard input and output.
 
 use std::sync::atomic::Ordering;
 
@@ -11,9 +11,9 @@ use agent_serve as serve;
 
 /// Answer an assistant that speaks the Model Context Protocol, over standard input and output
 ///
-/// Assistants start it themselves: five tools that read (describe_base, query, search, get_node,
-/// neighbors), resources and a prompt; run_program only with --allow-programs. It ends when its
-/// input does. `agent serve` answers the same at /mcp.
+/// Assistants start this command themselves. It offers five read-only tools (describe_base, query,
+/// search, get_node, neighbors), resources and a prompt; run_program only with --allow-programs. It
+/// ends at the end of its input. `agent serve` offers the same at /mcp.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

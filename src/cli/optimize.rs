@@ -1,4 +1,4 @@
-//! `agent optimize`: prints what a run would do, or how it ended.
+//! `agent optimize`: prints the forecast of a run, or its result.
 
 mod report;
 
@@ -16,26 +16,28 @@ use agent_optimize::{Estimate, Stop};
 
 /// Find, prove and freeze retrieval programs for a dataset
 ///
-/// The search actor mines metapaths from training answers, composes programs from them and improves
-/// them; the llm actor asks a language model for categories, programs and better programs. Both take
-/// part where a language model is configured, and the search actor alone where none is. All
-/// improvements together, and else those of each category, sequential test against the programs the
-/// run began with, on the validation split; what the sequential test proves is frozen, with an
-/// error rate of 0.2 over the whole run. Ends with
-/// how the bundle stands against the best baseline on the validation split, by kind of question, and
-/// with its place. The test split is opened with --test only, and on built-in samples; every opening
-/// is counted. The run can be interrupted at any time and continued with --resume. A language model
-/// is asked one short question first: where it gives no answer the run is paused, nothing is frozen,
-/// and --resume goes on with it.
+/// The search actor mines metapaths from training answers, and composes and improves programs from
+/// them. The llm actor asks a language model for categories, programs and better programs; it takes
+/// part if a language model is configured.
+///
+/// A sequential test on validation queries compares all changes with the initial programs, then, if
+/// they do not pass together, each category's changes. Only proven changes are frozen (error rate
+/// 0.2 for the whole run). At the end, prints how the bundle compares with the best baseline on the
+/// validation split, by question type, and the path of the bundle. The test split is opened only
+/// with --test and on built-in samples; every opening is counted.
+///
+/// The run can be interrupted at any time and continued with --resume. A language model is asked
+/// one short question first: without a reply the run pauses, freezes nothing, and continues with
+/// --resume.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     request: Request,
-    /// At the end, write the page of the run and open it in a browser; `agent serve` shows the run
-    /// while it goes on
+    /// Write the page of the run at its end and open it in a browser; `agent serve` shows a running
+    /// run
     #[arg(long, conflicts_with = "dry_run")]
     open: bool,
-    /// End with one JSON object
+    /// Print one JSON object at the end
     #[arg(long)]
     json: bool,
 }
@@ -59,7 +61,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
 }
 
-/// Prints how a run ended, and opens its page.
+/// Prints the result of a run, and opens its page with `--open`.
 fn end(ended: &Ended, args: &Args, ctx: &Context) -> Result<Exit> {
     if !args.json {
         report::print(ended, ctx)?;
@@ -98,7 +100,7 @@ fn print_forecast(forecast: &Forecast, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// What a language model would cost, in words.
+/// Describes the estimated costs of a language model.
 fn cost(estimate: &Estimate) -> String {
     if estimate.calls[1] == 0 {
         return "0 LLM calls, 0 USD".to_owned();

@@ -1,8 +1,8 @@
-//! Sends the spans of a process to an OpenTelemetry collector as well, where
-//! OTEL_EXPORTER_OTLP_ENDPOINT names one. Requests to language models carry the attributes of the
-//! semantic conventions for generative AI, and no text of prompts or replies.
+//! Sends the spans of a process to the OpenTelemetry collector that OTEL_EXPORTER_OTLP_ENDPOINT
+//! names. Requests to language models carry the attributes of the semantic conventions for
+//! generative AI, but no text of prompts or replies.
 //!
-//! Only with the feature `otlp`. Must not decide what is traced.
+//! Requires the feature `otlp`. Must not decide what is traced.
 
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::{HttpExporterBuilderSet, SpanExporter, SpanExporterBuilder};
@@ -10,24 +10,24 @@ use opentelemetry_sdk::{Resource, trace::SdkTracerProvider};
 use tracing::Subscriber;
 use tracing_subscriber::{EnvFilter, Layer, registry::LookupSpan};
 
-/// The variable that names the collector.
+/// Environment variable with the address of the collector.
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
-/// Spans that are sent.
+/// Filter directives for the spans that are sent.
 const EXPORTED: &str = "agent=info";
 
-/// Sends what is left when it is dropped.
+/// Guard that sends the remaining spans when it is dropped.
 pub(super) struct Export(SdkTracerProvider);
 
 impl Drop for Export {
     fn drop(&mut self) {
-        // A collector that is gone is no failure of the command.
+        // An unreachable collector is not a failure of the command.
         let _ = self.0.shutdown();
     }
 }
 
-/// A layer that sends spans, and what is to be held until the process ends; nothing where no
-/// collector is named or it cannot be used.
+/// Returns a layer that sends spans, and a guard to keep until the process ends. None if no
+/// collector is named or the exporter cannot be built.
 pub(super) fn layer<S>() -> Option<(impl Layer<S>, Export)>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
@@ -43,7 +43,7 @@ fn layer_of<S>(
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
 {
-    // Any client of this program chooses the TLS of the process, which the exporter's needs.
+    // Building any HTTP client of this program installs the TLS provider that the exporter needs.
     agent_remote::http_client(|settings| settings).ok()?;
     let exporter = exporter.build().ok()?;
     let provider = SdkTracerProvider::builder()
@@ -69,7 +69,7 @@ mod tests {
 
     use super::*;
 
-    /// The first request to a listener; it is told that all is well.
+    /// Returns the first request to a listener, and replies with status 200.
     fn request(listener: &TcpListener) -> Vec<u8> {
         let (mut stream, _) = listener.accept().unwrap();
         let (mut bytes, mut part) = (Vec::new(), [0; 4096]);

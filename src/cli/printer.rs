@@ -1,12 +1,12 @@
-//! Decides what may be written, and writes it: data to stdout; notices, errors and progress to
-//! stderr. Must not know what the data mean.
+//! Writes all output: data to stdout; notices, errors and progress to stderr. Must not know what
+//! the data mean.
 //!
-//! Tables are made to fit the terminal, or the columns that the variable COLUMNS names.
+//! Tables fit the terminal, or the number of columns in the variable COLUMNS.
 //!
-//! Characters that steer a terminal or turn the direction of text never reach one, whoever wrote
-//! them: what is for people (lines, tables, names) is always cleaned, data (sources of programs, CSV)
-//! where stdout is a terminal, so that a file gets every byte. JSON keeps its value in any case: on a
-//! terminal such characters are escaped within it.
+//! Characters that control a terminal or change the direction of text never reach a terminal. Text
+//! for people (lines, tables, names) is always cleaned. Data (sources of programs, CSV) are cleaned
+//! only if stdout is a terminal, so that a file gets every byte. JSON keeps its value: on a
+//! terminal such characters are escaped.
 
 use std::{
     io::{self, IsTerminal, Write},
@@ -32,32 +32,32 @@ use agent_app::{
 /// Maximum redraws of progress per second.
 const BAR_HZ: u8 = 8;
 
-/// Fewer columns than this are no terminal that tables could fit.
+/// Least width that tables are fitted to, terminal columns; a narrower one is ignored.
 const LEAST_WIDTH: u16 = 20;
 /// Longest label of a category, characters.
 const MAX_LABEL: usize = 120;
 
-/// How much is written to stderr.
+/// Amount of output on stderr.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     /// Errors and their hints.
     Quiet,
-    /// Notices, warnings and progress too.
+    /// Also notices, warnings and progress.
     Normal,
-    /// Details too.
+    /// Also details.
     Verbose,
 }
 
-/// The only way to stdout and stderr.
+/// Writer to stdout and stderr; nothing else writes to them.
 pub(super) struct Printer {
     level: Level,
     color: bool,
     /// Whether stdout is a terminal.
     is_watched: bool,
     bars: MultiProgress,
-    /// Columns that tables have; none where nobody says.
+    /// Width for tables, terminal columns; none if unknown.
     width: Option<u16>,
-    /// How to go on after an interrupt.
+    /// Message on how to resume after an interrupt; none if the work cannot be resumed.
     way_on: Mutex<Option<String>>,
 }
 
@@ -82,16 +82,16 @@ impl Printer {
         }
     }
 
-    /// Writes text that is data and ends it with a line break if it has none: every byte, unless
-    /// somebody watches.
+    /// Writes data to stdout: every byte, or cleaned text if stdout is a terminal. Adds a missing
+    /// final line break.
     ///
     /// # Errors
-    /// That stdout cannot be written to; [`ClosedPipe`] if its reader is gone.
+    /// If stdout cannot be written to; [`ClosedPipe`] if its reader is gone.
     pub(super) fn data(&self, text: &str) -> Result<()> {
         if self.is_watched { self.text(text) } else { self.write(text) }
     }
 
-    /// Writes text for people, cleaned, likewise.
+    /// Writes cleaned text to stdout. Adds a missing final line break.
     ///
     /// # Errors
     /// As [`Printer::data`].
@@ -121,7 +121,7 @@ impl Printer {
         self.json_lines(std::slice::from_ref(value))
     }
 
-    /// Writes JSON values, each on a line.
+    /// Writes JSON values, one per line.
     ///
     /// # Errors
     /// As [`Printer::data`].
@@ -131,7 +131,7 @@ impl Printer {
         self.json_texts(&lines?)
     }
 
-    /// Writes JSON values that are text already, each on a line.
+    /// Writes JSON values that are already serialized, one per line.
     ///
     /// # Errors
     /// As [`Printer::data`].
@@ -140,7 +140,7 @@ impl Printer {
         if self.is_watched { self.write(&escaped(&text)) } else { self.write(&text) }
     }
 
-    /// Writes a table.
+    /// Writes a table, fitted to the width if it is known.
     ///
     /// # Errors
     /// As [`Printer::data`].
@@ -151,22 +151,22 @@ impl Printer {
         }
     }
 
-    /// The columns that lines for people may have; none where nobody says.
+    /// Returns the width for lines of text, terminal columns; none if unknown.
     pub(super) fn columns(&self) -> Option<usize> {
         self.width.map(usize::from)
     }
 
-    /// Writes a line for people that is neither data nor a fault.
+    /// Writes a notice to stderr.
     pub(super) fn notice(&self, message: &str) {
         self.stderr(Level::Normal, "", message);
     }
 
-    /// Writes a line for the curious.
+    /// Writes a detail to stderr; shown only with `--verbose`.
     pub(super) fn detail(&self, message: &str) {
         self.stderr(Level::Verbose, "", message);
     }
 
-    /// Writes a line on something that may be wrong.
+    /// Writes a warning to stderr.
     pub(super) fn warning(&self, message: &str) {
         self.stderr(Level::Normal, "warning: ", message);
     }
@@ -177,24 +177,24 @@ impl Printer {
         self.stderr(Level::Quiet, label, message);
     }
 
-    /// Writes what caused the line before.
+    /// Writes the cause of the error in the line before.
     pub(super) fn cause(&self, message: &str) {
         self.stderr(Level::Quiet, "  cause: ", message);
     }
 
-    /// Writes what belongs to the error in the line before, under a word for what it is.
+    /// Writes further information on the error in the line before, labelled with `word`.
     pub(super) fn aside(&self, word: &str, text: &str) {
         self.stderr(Level::Quiet, &format!("  {word}: "), text);
     }
 
-    /// Writes what to do about an error.
+    /// Writes a hint on how to fix an error.
     pub(super) fn hint(&self, message: &str) {
         self.stderr(Level::Quiet, "hint: ", message);
     }
 
     fn stderr(&self, level: Level, label: &str, message: &str) {
         if self.level >= level {
-            // There is nowhere to tell that stderr is closed.
+            // A closed stderr cannot be reported anywhere.
             let message = harmless(message);
             self.bars.suspend(|| {
                 let _ = writeln!(io::stderr(), "{label}{message}");
@@ -202,27 +202,27 @@ impl Printer {
         }
     }
 
-    /// Starts to show how far a piece of work is; dropping it ends that.
+    /// Starts to show the progress of unnamed work, until the value is dropped.
     pub(super) fn progress(&self) -> Progress<'_> {
         self.progress_of("", &[])
     }
 
-    /// The same of named work whose stages are known beforehand.
+    /// Starts to show the progress of named work with planned stages, until the value is dropped.
     pub(super) fn progress_of(&self, what: &str, plan: Plan) -> Progress<'_> {
         Progress::new(self, what, plan)
     }
 
-    /// How to go on after an interrupt, if that loses nothing.
+    /// Returns the message on how to resume after an interrupt; none if the work cannot be resumed.
     pub(super) fn way_on(&self) -> Option<String> {
         self.way_on.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How much is written to stderr.
+    /// Returns the amount of output on stderr.
     pub(super) fn level(&self) -> Level {
         self.level
     }
 
-    /// Where progress is drawn.
+    /// Returns the progress bars.
     pub(super) fn bars(&self) -> &MultiProgress {
         &self.bars
     }
@@ -250,14 +250,15 @@ impl Watch for Printer {
     }
 }
 
-/// The columns of the terminal that stdout is, or those of the variable COLUMNS.
+/// Returns the value of COLUMNS, or else the width of the terminal on stdout; none if that is
+/// unknown or below [`LEAST_WIDTH`].
 fn width() -> Option<u16> {
     let given = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let terminal = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0);
     given.or_else(terminal).filter(|&width| width >= LEAST_WIDTH)
 }
 
-/// A table without lines, with these headings; `right` are the columns of numbers.
+/// Creates a table without rules, with these headings; columns in `right` are aligned to the right.
 pub(super) fn table(headings: impl Into<Row>, right: &[usize]) -> Table {
     let mut table = Table::new();
     let style: TableStyle = presets::NOTHING;
@@ -271,12 +272,13 @@ pub(super) fn table(headings: impl Into<Row>, right: &[usize]) -> Table {
     table
 }
 
-/// Text that cannot steer a terminal: hidden characters are spaces; lines and tabs stay.
+/// Replaces hidden characters by spaces, so that the text cannot control a terminal. Line breaks
+/// and tabs stay.
 pub(super) fn harmless(text: &str) -> String {
     text.chars().map(|c| if is_hidden(c) && c != '\n' && c != '\t' { ' ' } else { c }).collect()
 }
 
-/// JSON of the same value in which hidden characters are escaped; they stand within texts only.
+/// Escapes hidden characters in JSON, which occur only in its strings; the value stays the same.
 fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
@@ -289,8 +291,8 @@ fn escaped(json: &str) -> String {
     text
 }
 
-/// A text in lines of at most `width` columns, broken between words: the first line behind `indent`
-/// spaces, others behind `hanging` ones. A longer word has a line of its own.
+/// Wraps a text between words into lines of at most `width` columns. The first line is indented by
+/// `indent` spaces, the others by `hanging`. A word that is too long gets its own line.
 pub(super) fn wrapped(text: &str, indent: usize, hanging: usize, width: Option<usize>) -> String {
     let mut lines = " ".repeat(indent);
     let (mut column, mut begins) = (indent, true);
@@ -312,7 +314,7 @@ pub(super) fn wrapped(text: &str, indent: usize, hanging: usize, width: Option<u
     lines
 }
 
-/// Names of categories without what stands in brackets, where that still tells them apart.
+/// Returns the names of categories without bracketed parts, where the short names are unique.
 pub(super) fn short_labels(names: &[&str]) -> Vec<String> {
     let short: Vec<String> = names.iter().map(|name| without_brackets(name)).collect();
     let shown = names.iter().zip(&short).map(|(name, own)| {
@@ -323,7 +325,7 @@ pub(super) fn short_labels(names: &[&str]) -> Vec<String> {
     shown.collect()
 }
 
-/// The text outside of all brackets, words one space apart.
+/// Returns the text outside all parentheses, with one space between words.
 fn without_brackets(name: &str) -> String {
     let mut depth = 0_usize;
     let mut kept = String::new();

@@ -1,4 +1,4 @@
-//! `agent program`: runs one program on one query, and shows the programs of a run or a bundle.
+//! `agent program`: runs a program on one query, and shows the programs of a run or a bundle.
 
 mod diff;
 mod lineage;
@@ -22,9 +22,9 @@ pub(super) enum Command {
     Show(show::Args),
     /// Compare two programs: source, parameters, and how they answer
     Diff(diff::Args),
-    /// Show what each number of a program does to its answers
+    /// Show the effect of each parameter of a program on its answers
     Sensitivity(sensitivity::Args),
-    /// Show from which programs a program was made, and how each step was tested
+    /// Show the ancestors of a program, and the test of each change
     Lineage(lineage::Args),
 }
 

@@ -1,7 +1,7 @@
-//! Shows how far a piece of work is: on a terminal one line that is never wider than it, otherwise
-//! plain lines, one in [`BETWEEN_LINES`] at most. What is left is estimated of the whole where its
-//! stages are known beforehand, else of the stage at hand by its rate in the last minute, as what an
-//! earlier process has done passes at once. Must not know what is done.
+//! Shows the progress of work: one line on a terminal, never wider than it; otherwise at most one
+//! plain line per [`BETWEEN_LINES`]. The remaining time is estimated for the whole work if its
+//! stages are planned, else for the current stage. The latter uses the rate of the last minute, as
+//! work of an earlier process passes at once. Must not know what the work is.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -15,14 +15,15 @@ use agent_app::{self as app, Plan, text::count};
 
 /// Least time between two lines of progress.
 const BETWEEN_LINES: Duration = Duration::from_secs(5);
-/// Time from the start before which nothing is said about what is left: it would be a guess.
+/// Time from the start before the first estimate of the remaining time.
 const BEFORE_ESTIMATES: Duration = Duration::from_secs(1);
-/// Half of the time by which a rate is told: it is that of this time at least, twice it at most.
+/// Least time span over which a rate is measured, except at the start; with frequent reports the
+/// span is at most twice this.
 const RATE_TIME: Duration = Duration::from_secs(30);
-/// Longest line where nothing tells the width of the terminal, characters.
+/// Longest line of progress, characters.
 const LINE_CHARS: usize = 79;
 
-/// How far a piece of work is; its stages may run side by side. Dropping it takes its line away.
+/// Progress of a piece of work, whose stages may run in parallel. Dropping it removes its line.
 pub(super) struct Progress<'a> {
     printer: &'a Printer,
     state: Mutex<State>,
@@ -33,7 +34,7 @@ struct State {
     what: String,
     plan: Plan,
     began: Instant,
-    /// Stages begun.
+    /// Stages with progress, in the order of their first report.
     stages: Vec<Stage>,
     last_line: Instant,
 }
@@ -42,7 +43,8 @@ struct Stage {
     name: String,
     done: u64,
     total: u64,
-    /// When so many units were done: what the rate is told from, and what it will be told from next.
+    /// Times with the units done by then: the start of the span of the rate, and the next such
+    /// start.
     marks: [(Instant, u64); 2],
     began: Instant,
 }
@@ -60,7 +62,7 @@ impl Stage {
         }
     }
 
-    /// Units a second, lately.
+    /// Returns the rate since the older mark, units per second.
     fn rate(&self, now: Instant) -> f64 {
         let [(since, before), _] = self.marks;
         let seconds = now.duration_since(since).as_secs_f64();
@@ -73,7 +75,7 @@ impl Stage {
 }
 
 impl<'a> Progress<'a> {
-    /// Progress of `what`, which may be empty; a plan may be empty too.
+    /// Starts the progress of `what`, a name or empty, with a plan that may be empty.
     pub(super) fn new(printer: &'a Printer, what: &str, plan: Plan) -> Progress<'a> {
         let now = Instant::now();
         let state =
@@ -85,7 +87,7 @@ impl<'a> Progress<'a> {
         Progress { printer, state: Mutex::new(state), bar }
     }
 
-    /// `done` of `total` units of a stage are done.
+    /// Reports that `done` of `total` units of a stage are done.
     pub(super) fn at(&self, stage: &str, done: u64, total: u64) {
         if self.printer.level() == Level::Quiet {
             return;
@@ -123,7 +125,7 @@ impl Drop for Progress<'_> {
 }
 
 impl State {
-    /// What is told of a stage and of the whole, in at most [`LINE_CHARS`] characters.
+    /// Returns the line for a stage and the whole work, at most [`LINE_CHARS`] characters.
     fn line(&self, place: usize, now: Instant) -> String {
         let Some(stage) = self.stages.get(place) else { return String::new() };
         let planned = self.plan.iter().position(|(name, _)| *name == stage.name);
@@ -152,7 +154,7 @@ impl State {
                 if left > 0 && rate >= 1.0 {
                     line += &format!(", {}/s", count(rate as u64));
                 }
-                // Where nothing was done lately, nothing is known.
+                // Without recent progress there is no estimate.
                 let seconds = left as f64 / rate.max(f64::MIN_POSITIVE);
                 (left > 0).then(|| Duration::try_from_secs_f64(seconds).ok()).flatten()
             }
@@ -163,7 +165,8 @@ impl State {
         plain(line, LINE_CHARS)
     }
 
-    /// The share of the whole that is done: all stages before one, and its own share of it.
+    /// Returns the share of the whole work that is done, in `0..=1`, by the weights of the plan:
+    /// all earlier stages and the done share of this one.
     fn share(&self, at: usize, stage: &Stage) -> f64 {
         let weight = |stages: &[(&str, f64)]| stages.iter().map(|stage| stage.1).sum::<f64>();
         let before = self.plan.get(..at).map_or(0.0, weight);
@@ -172,7 +175,7 @@ impl State {
     }
 }
 
-/// A time as `0:09`, `12:05` or `1:02:03`.
+/// Formats a time as `0:09`, `12:05` or `1:02:03`.
 fn clock(time: Duration) -> String {
     let seconds = time.as_secs_f64().round() as u64;
     let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);

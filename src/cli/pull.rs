@@ -1,5 +1,5 @@
-//! `agent data pull`: which files of the repository `snap-stanford/stark` make a dataset, and
-//! where in the home they are kept; what is fetched is imported.
+//! `agent data pull`: downloads the files of a dataset from the repository `snap-stanford/stark`
+//! into the home, and imports them.
 
 use std::time::Duration;
 
@@ -23,23 +23,23 @@ const LICENCE: &str = "CC-BY-4.0";
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Dataset: amazon, mag or prime
+    /// Download this dataset: amazon, mag or prime
     #[arg(value_name = "KIND", value_parser = PossibleValuesParser::new(
         SampleKind::ALL.map(SampleKind::name)))]
     kind: String,
-    /// Address of the hub
+    /// Use the hub at this address
     #[arg(long, value_name = "URL", env = "HF_ENDPOINT", default_value = "https://huggingface.co")]
     endpoint: String,
-    /// Give up a connection that sends nothing for this many seconds
+    /// Close a connection that sends nothing for this many seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = seconds)]
     idle_timeout: f64,
     /// Install the dataset under this name instead of amazon, mag or prime
     #[arg(long, value_name = "N")]
     name: Option<String>,
-    /// Fetch the files only, import nothing
+    /// Download the files without importing them
     #[arg(long, conflicts_with = "name")]
     download_only: bool,
-    /// Print what was installed, or only downloaded, as one JSON object
+    /// Print a summary of the import, or of the download alone, as one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -49,7 +49,7 @@ fn seconds(text: &str) -> std::result::Result<f64, String> {
     if (0.1..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("use 0.1 to 3600".to_owned()) }
 }
 
-/// Files of the base of a dataset, in the repository.
+/// Returns the paths of the files of a base in the repository.
 fn base_files(kind: &str) -> &'static [&'static str] {
     match kind {
         "amazon" => &["skb/amazon/category_list.json", "skb/amazon/processed.zip"],
@@ -63,7 +63,8 @@ fn base_files(kind: &str) -> &'static [&'static str] {
     }
 }
 
-/// Whether a file is one of queries or splits, with a plain name.
+/// Whether a path is a file of queries or splits with a safe name: ASCII letters, digits, `.`, `-`
+/// and `_`, not hidden.
 fn is_of_queries(kind: &str, path: &str) -> bool {
     let name = ["stark_qa", "split"].iter().find_map(|folder| {
         path.strip_prefix("qa/")?
@@ -76,7 +77,7 @@ fn is_of_queries(kind: &str, path: &str) -> bool {
     name.is_some_and(|name| !name.starts_with('.') && name.chars().all(plain))
 }
 
-/// What is printed as JSON.
+/// JSON of a download without an import.
 #[derive(Serialize)]
 struct Pulled<'a> {
     kind: &'a str,

@@ -1,4 +1,4 @@
-//! `agent query`: prints the answer of a bundle to a question, or to each of a file.
+//! `agent query`: prints the answer of a bundle to a question, or to each question of a file.
 
 pub(super) mod batch;
 
@@ -19,49 +19,51 @@ use crate::{
     printer::{plain, table, wrapped},
 };
 
-/// Characters of a category's name that are shown.
+/// Most characters shown of a category's name.
 const MAX_CATEGORY: usize = 120;
-/// Characters of a name, type or word that are shown below the nodes, and meanings of one word.
+/// Most characters shown of a name, type or word below the nodes.
 const MAX_NAME: usize = 60;
+/// Most meanings shown of a word.
 const MAX_MEANINGS: usize = 3;
-/// Columns of the labels below the nodes.
+/// Width of the labels below the nodes, terminal columns.
 const LABEL: usize = 12;
 
 /// Answer a question with a frozen bundle
 ///
-/// Prints the nodes, best first, each with the way that leads to it from what the question names, or
-/// the words that found it; behind which rank the answers likely end, what follows being the next
-/// best nodes; and what of the question was understood. When a program of the bundle fails, the
-/// ranking of the hybrid baseline is printed instead, with a warning, and the exit status is 1.
+/// Prints the nodes, best first, each with the path to it from the entities that the question
+/// names, or the words that found it. Marks the rank where the answers likely end, and prints how
+/// the question was understood. If a program of the bundle fails, prints the ranking of the hybrid
+/// baseline with a warning, and exits with status 1.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Frozen bundle: its file, or the run that it is of (its name, or latest)
+    /// Answer with this frozen bundle: its file, or its run (name, or latest)
     #[arg(long, value_name = "BUNDLE", display_order = 0)]
     bundle: Option<PathBuf>,
-    /// What to look for; without --bundle, the bundle comes first
+    /// Answer this question; without --bundle, the bundle comes first
     #[arg(value_name = "[BUNDLE] TEXT", required_unless_present = "batch")]
     words: Vec<String>,
-    /// Answer all questions of this file, or of stdin if it is -, in order
+    /// Answer all questions of this file (- for stdin), in order
     ///
-    /// A line is one JSON object with query and, at will, id; for each, one line is printed with line,
-    /// id and what --json prints, or error. The status is 1 if a line was not answered as it should.
+    /// Each line is a JSON object with query and, optionally, id. For each, prints one line with
+    /// line, id, and the keys of --json or error. The exit status is 1 if the bundle failed on a
+    /// line.
     #[arg(long, value_name = "FILE", conflicts_with = "explain", display_order = 2)]
     batch: Option<PathBuf>,
-    /// With --batch: begin at this line, to go on where an earlier run ended
+    /// Begin --batch at this line, to continue an earlier run
     #[arg(long, value_name = "LINE", requires = "batch", default_value_t = 1,
         value_parser = clap::value_parser!(u64).range(1..), display_order = 3)]
     from_line: u64,
     #[command(flatten)]
     options: Options,
-    /// Print one JSON object: route, nodes with their paths, the rank behind which the answers end,
-    /// what was understood, times
+    /// Print one JSON object: route, nodes with their paths, the last rank of the answers, how the
+    /// question was understood, times
     #[arg(long, display_order = 7)]
     json: bool,
 }
 
 impl Args {
-    /// The bundle and the question, as `--bundle FILE TEXT` or `BUNDLE TEXT`. Words of a question
-    /// without quotes are joined.
+    /// Returns the bundle and the question of `--bundle FILE TEXT` or `BUNDLE TEXT`. Words of a
+    /// question without quotes are joined; with `--batch` the question is empty.
     fn asked(&self, ctx: &Context) -> Result<(&Path, String)> {
         let (bundle, words) = match (&self.bundle, self.words.split_first()) {
             (Some(bundle), None) if self.batch.is_some() => (bundle.as_path(), &[][..]),
@@ -107,8 +109,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(if reply.answer.stand_in.is_some() { Exit::Failed } else { Exit::Done })
 }
 
-/// Where the answers end. Nobody can tell for a question that names nothing of the base and says what
-/// nothing found has: what is expected was learnt from questions that were understood.
+/// Returns the predicted end of the answers, if known. None too if the question names nothing of
+/// the base and has words that match no hit: the prediction was learned from understood questions.
 fn ending(record: &AnswerRecord<'_>) -> Option<Ending> {
     if !record.recognised && !record.understood.unused.is_empty() {
         return None;
@@ -116,7 +118,7 @@ fn ending(record: &AnswerRecord<'_>) -> Option<Ending> {
     Some(Ending { rank: record.cutoff?, expected: record.expected? })
 }
 
-/// The categories that answer.
+/// Prints the categories that answer, with their probabilities and programs.
 fn print_route(record: &AnswerRecord<'_>, ctx: &Context) -> Result<()> {
     let mut rows = table(["category", "probability", "program"], &[1]);
     for WayRecord { category, probability, program } in &record.route {
@@ -130,7 +132,7 @@ fn print_route(record: &AnswerRecord<'_>, ctx: &Context) -> Result<()> {
     ctx.printer.data("\n")
 }
 
-/// The conditions that a question states, and the number of hits that fulfil them.
+/// Describes the conditions that a question states, and the number of hits that fulfil them.
 fn conditions_line(record: &AnswerRecord<'_>) -> String {
     let shown: Vec<String> =
         record.understood.conditions.iter().map(|text| plain(text, MAX_NAME).to_string()).collect();
@@ -144,7 +146,8 @@ fn conditions_line(record: &AnswerRecord<'_>) -> String {
     }
 }
 
-/// What of the question is understood, which words are not, and who answered.
+/// Prints how the question was understood, unused words, doubtful paths, and the category that
+/// answered.
 fn print_understood(record: &AnswerRecord<'_>, ctx: &Context) -> Result<()> {
     let understood = &record.understood;
     let entities = understood.entities.iter().map(|one| {

@@ -1,5 +1,5 @@
-//! `agent report`: what a run found, or how a model was trained, as one page of HTML that needs nothing
-//! else: the explorer's view with its record in the page.
+//! `agent report`: writes the record of a run, or of a trained model, as one self-contained HTML
+//! page: the explorer's view with its record in the page.
 
 use std::path::{Path, PathBuf};
 
@@ -14,16 +14,17 @@ use agent_app::{
     systems::SandboxArgs,
 };
 
-/// File in the run's directory when no other is named.
+/// Name of the page in the directory of a run or model, unless `--out` names a file.
 const DEFAULT_FILE: &str = "report.html";
 
 /// Write what a run found, or how a model was trained, as one page
 ///
-/// The page shows programs by category with their diffs, where answers are lost, baselines, how well
-/// the router knows the best program, changes and their sequential test, and what all of it took.
-/// It is one file that fetches nothing, for browsers and phones. Uses training and validation queries
-/// only. A run that is not finished is told as far as it is. The page of a model has the curves of
-/// loss and validation, and how it was learnt.
+/// The page of a run shows programs by category with their diffs, lost answers, baselines, and how
+/// well the router finds the best program. It also shows changes with their sequential test, and
+/// costs. It uses
+/// training and validation queries only, and may show an unfinished run. The page of a model shows
+/// the curves of loss and validation, and how it was trained. The page is one file that loads
+/// nothing else, for browsers and phones.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -31,7 +32,7 @@ pub(super) struct Args {
     /// Write the page to this file [default: report.html in the directory of the run or model]
     #[arg(long, value_name = "FILE.html")]
     out: Option<PathBuf>,
-    /// Open the page in a browser, too
+    /// Open the page in a browser
     #[arg(long)]
     open: bool,
 }
@@ -48,7 +49,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 /// Writes the page of a run into its directory and opens it.
 ///
 /// # Errors
-/// What keeps it from being written.
+/// If the record cannot be read or the page cannot be written.
 pub(super) fn open(run: &Path, sandbox: SandboxArgs, ctx: &Context) -> Result<()> {
     let request = Request { run: Some(run.to_owned()), sandbox, ..Request::default() };
     show(&written(&request.perform(ctx)?, None)?, ctx);
@@ -60,7 +61,8 @@ fn show(page: &Path, ctx: &Context) {
     opener::open(&page.display().to_string(), ctx);
 }
 
-/// Writes the page of a record to a file, or into the directory of its run or model; its file.
+/// Writes the page of a record to `out`, or into the directory of its run or model. Returns the
+/// path.
 fn written(reply: &Reply, out: Option<&Path>) -> Result<PathBuf> {
     let out = out.map_or_else(|| reply.dir.join(DEFAULT_FILE), Path::to_owned);
     refuse_run_files(&out)?;
@@ -69,7 +71,7 @@ fn written(reply: &Reply, out: Option<&Path>) -> Result<PathBuf> {
     Ok(out)
 }
 
-/// A page never takes the place of a file of the run or model.
+/// Refuses file extensions of a run or model, so that a page never replaces one of their files.
 fn refuse_run_files(out: &Path) -> Result<()> {
     let known = out.extension().and_then(|suffix| suffix.to_str()).unwrap_or_default();
     if ["sqlite", "json", "rhai", "safetensors"].contains(&known.to_ascii_lowercase().as_str()) {

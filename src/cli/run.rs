@@ -1,4 +1,4 @@
-//! `agent run`: looks at runs, finished or not, also while they are being written, and removes them.
+//! `agent run`: shows runs, finished or not, even while they are being written, and removes them.
 
 pub(super) mod cost;
 mod list;
@@ -16,15 +16,15 @@ use agent_app::error::Result;
 pub(super) enum Command {
     /// List the runs in the home directory
     List(list::Args),
-    /// Show how a run stands
+    /// Show the state of a run
     Show(show::Args),
-    /// Print what a run did, one line per step
+    /// Print the steps of a run, one per line
     Log(log::Args),
-    /// Show what a run spent on language models, by role
+    /// Show the costs of language models in a run, by role
     Cost(cost::Args),
-    /// Remove a run and all that it kept
+    /// Remove runs with all their files
     Remove(remove::Args),
-    /// Print what a run asked language models, and what they answered
+    /// Print the prompts and replies of language models in a run
     Prompts(prompts::Args),
 }
 

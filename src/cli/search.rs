@@ -1,4 +1,4 @@
-//! `agent search`: prints the nodes of a ranking.
+//! `agent search`: ranks the nodes of a dataset for a text and prints them.
 
 use agent_app::{Result, operation::Perform as _, search::Request};
 
@@ -11,7 +11,7 @@ use crate::{Context, Exit, hits};
 pub(super) struct Args {
     #[command(flatten)]
     request: Request,
-    /// Print JSON lines with rank, id, key, type, name and score; with --explain why, too
+    /// Print JSON lines with rank, id, key, type, name and score; with --explain also the reasons
     #[arg(long)]
     json: bool,
 }

@@ -1,4 +1,4 @@
-//! `agent serve`: answers over HTTP until it is told to end.
+//! `agent serve`: answers questions over HTTP until a signal ends it.
 
 use agent_app::choice::choice;
 use std::{
@@ -28,48 +28,48 @@ use agent_systems::SystemError;
 
 /// Answer questions over HTTP
 ///
-/// Serves the bases that bundles were made for, and further ones, until Ctrl-C or SIGTERM; then
-/// finishes what is under way, at most 30 seconds. GET /openapi.json describes all requests;
-/// assistants ask at /mcp. Without a key (`agent key add`) it can be reached from this machine only.
-/// TLS is a proxy's.
+/// Serves the bases of the bundles, and further ones, until Ctrl-C or SIGTERM; then finishes
+/// running requests within 30 seconds. GET /openapi.json describes all requests; assistants connect
+/// at /mcp. Without a key (`agent key add`) the server is reachable from this machine only. Use a
+/// proxy for TLS.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     served: ServedArgs,
-    /// Listen here; port 0 takes a free one
+    /// Listen on this address; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7700")]
     listen: SocketAddr,
-    /// Answer requests to this host name, besides those of this machine; may be repeated
+    /// Accept requests to this host name, besides those of this machine; may be repeated
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
 }
 
-/// What answers.
+/// Options for the bundles and bases that are served.
 #[derive(Debug, clap::Args)]
 pub(super) struct ServedArgs {
-    /// Let this bundle answer: its file, or the run that it is of (its name, or latest); may be
-    /// repeated, for different bases
+    /// Answer with this bundle: its file, or its run (name, or latest); may be repeated, for
+    /// different bases
     #[arg(long = "bundle", value_name = "BUNDLE")]
     bundles: Vec<PathBuf>,
-    /// Serve this dataset too, for searches; may be repeated
+    /// Also serve this dataset, for searches; may be repeated
     #[arg(long = "base", value_name = "N")]
     bases: Vec<String>,
-    /// Let assistants run programs, inside WebAssembly; over HTTP with a key of scope admin, where
-    /// there are keys
+    /// Let assistants run programs, inside WebAssembly; over HTTP this needs a key of scope admin,
+    /// if any key exists
     #[arg(long)]
     allow_programs: bool,
-    /// Let operations import, update, remove, index, train and optimize what is installed: those at
-    /// /v1/operations and, with --allow-programs, those of assistants
+    /// Let operations import, update, remove, index, train and optimize: those at /v1/operations
+    /// and, with --allow-programs, those of assistants
     #[arg(long)]
     allow_changes: bool,
-    /// Answer with this many threads [default: one for each processor]
+    /// Answer with this many threads [default: one per processor]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u64).range(1..=256))]
     threads: Option<u64>,
-    /// How far a language model helps the bundles to answer; requests may ask for less
+    /// Set how much a language model helps the bundles to answer; requests may lower it
     ///
-    /// It is asked within the time of a request, for as many at a time as the settings say
-    /// (at_a_time under [llm.limits]). Where it does not reply in time, or the budget is spent, the
-    /// bundle answers alone, and the answer says why.
+    /// The model is asked within the time limit of a request, for at most at_a_time requests at
+    /// once (see [llm.limits] in the settings). If it does not reply in time, or the budget is
+    /// spent, the bundle answers alone, and the answer names the reason.
     #[arg(long, value_parser = choice::<Effort>(), default_value = "0", help_heading = "Language model")]
     effort: Effort,
     /// Ignore answers that the model names from memory when it reads a question
@@ -88,7 +88,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         keys: Keys::read(&Keys::file(ctx.home.path()))?,
         hosts: Hosts::new(args.hosts.iter().cloned().chain([args.listen.ip().to_string()])),
     };
-    // What is under way is finished, however long that takes within the server's own bound.
+    // The server finishes running requests within its own time limit.
     ctx.ends_itself.store(true, Ordering::Relaxed);
     let printer = ctx.printer.clone();
     let started =
@@ -117,15 +117,15 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
 }
 
-/// What is to be served, and the language model that helps.
+/// Options of a server, and the language model that it uses.
 pub(super) struct Serving {
-    /// What answers.
+    /// Options of the server.
     pub(super) options: Options,
-    /// Who helps, to be finished at the end.
+    /// Language model, if one is used; pass it to [`finish`] at the end.
     pub(super) llm: Option<llm::Opened>,
 }
 
-/// Completes what is kept of the replies of a language model, and says what it was asked.
+/// Completes the recording of a language model, and prints its number of requests and tokens.
 ///
 /// # Errors
 /// As [`llm::Opened::finish`].
@@ -140,10 +140,10 @@ pub(super) fn finish(llm: Option<llm::Opened>, ctx: &Context) -> Result<()> {
 }
 
 impl ServedArgs {
-    /// What answers, opened.
+    /// Opens the bases, bundles and language model.
     ///
     /// # Errors
-    /// That there is nothing to serve, or that a base, bundle or language model cannot be opened.
+    /// If there is nothing to serve, or that a base, bundle or language model cannot be opened.
     pub(super) fn options(&self, ctx: &Context) -> Result<Serving> {
         let llm = match self.effort == Effort::None && !self.any_asks(ctx)? {
             true => None,
@@ -171,7 +171,7 @@ impl ServedArgs {
         Ok(Serving { options, llm })
     }
 
-    /// Whether programs of any of the bundles ask a language model.
+    /// Whether programs of any bundle ask a language model.
     fn any_asks(&self, ctx: &Context) -> Result<bool> {
         for given in &self.bundles {
             let file = named::bundle_file(given, &ctx.home)?;
@@ -182,14 +182,14 @@ impl ServedArgs {
         Ok(false)
     }
 
-    /// The bases that are served, with their bundles.
+    /// Opens the bases that are served, with their bundles.
     fn served(&self, threads: usize, helper: Option<Helper>, ctx: &Context) -> Result<Vec<Served>> {
         let places = self.sandbox.places(ctx)?;
         let opening = Opening {
             threads,
             places: Arc::new(move |origin| places.of(origin)),
             access: ctx.access(),
-            // Programs of requests under way are not ended by the signal that ends the server.
+            // The signal that ends the server does not end programs of running requests.
             stop: Arc::default(),
             helper,
         };

@@ -1,5 +1,5 @@
-//! `agent data synthesize`: prints how many labelled questions were made, and how good they are as far
-//! as numbers tell.
+//! `agent data synthesize`: prints the number of labelled questions that were made, and their
+//! quality metrics.
 
 use crate::{Context, Exit};
 use agent_app::{
@@ -11,13 +11,15 @@ use agent_app::{
 
 /// Make questions with answers for a dataset that has none
 ///
-/// Metapaths of the dataset's own relations lead from named nodes to a few answers, and words of an
-/// answer's document narrow them; the question says both in one of many wordings. Without a language
-/// model the words are taken from documents and every answer is checked against them; with --actor
-/// llm a model takes properties from documents, words the questions, and filters the answers in two
-/// votes. With --kind table, questions over many nodes are made instead, of eight kinds, with exact
-/// answers computed from fields and links; no model is asked. Questions that were labelled are never
-/// replaced: with --to DIR the new ones are written elsewhere.
+/// Each question, in one of many wordings, combines a metapath with words of an answer's document.
+/// The metapath leads over the dataset's relations from a named node to a few answers. Without a
+/// language model the words come from documents, and every answer is checked against them. With
+/// --actor llm, a model extracts properties from documents, words the questions, and filters the
+/// answers in two votes.
+///
+/// With --kind table, makes eight kinds of questions over many nodes instead, with exact answers
+/// computed from fields and links, and asks no model. Labelled questions are never replaced: with
+/// --to DIR the new ones are written elsewhere.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -45,7 +47,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Questions over many nodes, in two lines.
+/// Describes the questions over many nodes, in two lines.
 fn of_table(made: &TableQuestions) -> String {
     let TableQuestions { kinds, place, splits: [train, val, test], .. } = made;
     let n: usize = kinds.values().sum();
@@ -56,7 +58,7 @@ fn of_table(made: &TableQuestions) -> String {
     )
 }
 
-/// Questions that nodes answer, in a few lines.
+/// Describes the questions that nodes answer: splits, styles, quality, and dropped questions.
 fn of_nodes(made: &NodeQuestions) -> String {
     let NodeQuestions { quality, summary, place, splits: [train, val, test], .. } = made;
     let styles = quality.styles.iter().map(|(style, n)| format!("{style} {n}"));
@@ -79,7 +81,7 @@ fn of_nodes(made: &NodeQuestions) -> String {
     lines.join("\n") + "\n"
 }
 
-/// The cost of questions, in two lines.
+/// Describes the forecast of questions and their costs, in two lines.
 fn of_forecast(forecast: &Forecast) -> String {
     let Forecast { queries, llm, .. } = forecast;
     let [least, most] = llm.calls;

@@ -1,4 +1,4 @@
-//! `agent systems`: which systems there are. Must not know any of them.
+//! `agent systems`: lists all systems. Must not depend on any particular system.
 
 use serde::Serialize;
 
@@ -8,7 +8,7 @@ use agent_systems::{Need, SYSTEMS, SystemSpec};
 
 /// List the systems that rank nodes, and what each needs
 ///
-/// A name goes behind --system of search and eval. What stands in brackets may be left out.
+/// Give a name to --system of search, compare and eval. Arguments in brackets are optional.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Print JSON lines with name, arguments, summary and needs
@@ -16,7 +16,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// One system as JSON.
+/// JSON of a system.
 #[derive(Serialize)]
 struct Row {
     name: &'static str,

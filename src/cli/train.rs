@@ -1,4 +1,5 @@
-//! `agent train`: prints what was learnt from labelled queries. Must not know how weights are learnt.
+//! `agent train`: trains a model on labelled queries and prints a summary. Must not know how
+//! weights are learned.
 
 use std::sync::atomic::Ordering;
 
@@ -22,25 +23,25 @@ use agent_train::{
 pub(super) enum Command {
     /// Learn how much each field of a node says, given the query (mFAR)
     ///
-    /// Training queries teach; validation queries say after which step to stop; what the weights of a
-    /// query depend on is chosen by cross-validation over training queries. The same dataset, queries,
-    /// seed and options give the same model. Needs `agent index N --with fields`.
+    /// Trains on training queries, and keeps the step that is best on validation queries.
+    /// Cross-validation over training queries chooses how the weights depend on the query. The same
+    /// dataset, queries, seed and options give the same model. Needs `agent index N --with fields`.
     Mfar(Args<mfar::Request>),
     /// Learn vectors of queries and nodes, so that a query is near to what answers it
     ///
-    /// Training queries teach, and queries that are made of documents; validation queries say after
-    /// which epoch to stop. The same dataset, queries, seed and options give the same model. Ctrl-C
-    /// leaves a checkpoint, and --resume goes on from it to the same model.
+    /// Trains on training queries and on queries made from documents, and keeps the epoch that is
+    /// best on validation queries. The same dataset, queries, seed and options give the same model.
+    /// Ctrl-C leaves a checkpoint, from which --resume continues to the same model.
     Dense(Args<dense::Request>),
     /// Learn to order nodes by the graph around the query (QAGNN)
     ///
-    /// Training queries teach; validation queries say after which epoch to stop. The same dataset,
-    /// queries, seed and options give the same model. Ctrl-C leaves a checkpoint, and --resume goes on
-    /// from it to the same model.
+    /// Trains on training queries, and keeps the epoch that is best on validation queries. The same
+    /// dataset, queries, seed and options give the same model. Ctrl-C leaves a checkpoint, from
+    /// which --resume continues to the same model.
     Graph(Args<graph::Request>),
 }
 
-/// A training, and the form of its record.
+/// Options of a training, and the format of its record.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args<R: clap::Args> {
     #[command(flatten)]
@@ -58,7 +59,7 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
             print(&trained, &lines, &[to_measure(&trained)], json, ctx)
         }
         Command::Dense(Args { request, json }) => {
-            // A checkpoint is written, however long that takes.
+            // Writing the checkpoint has no time limit.
             ctx.ends_itself.store(true, Ordering::Relaxed);
             match request.perform(ctx)? {
                 dense::Reply::Bag(trained) => {
@@ -80,7 +81,7 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
     }
 }
 
-/// Prints the record as JSON, or lines made of it with the next steps.
+/// Prints the record as JSON, or a summary with the next steps.
 fn print<M: Serialize>(
     trained: &Trained<M>,
     lines: &str,
@@ -99,14 +100,14 @@ fn print<M: Serialize>(
     Ok(Exit::Done)
 }
 
-/// The command that measures a model.
+/// Returns the command that measures a model.
 fn to_measure<M>(trained: &Trained<M>) -> String {
     let Trained { name, record: Record { system, source, .. }, .. } = trained;
     let dataset = &source.dataset;
     format!("measure it: agent eval --dataset {dataset} --split val --system {system}:{name}")
 }
 
-/// The commands that index with a sentence encoder, and measure it.
+/// Returns the commands that index with a sentence encoder and measure it.
 fn to_embed<M>(trained: &Trained<M>) -> [String; 2] {
     let (name, to) = (&trained.record.source.dataset, &trained.directory);
     [
@@ -115,7 +116,7 @@ fn to_embed<M>(trained: &Trained<M>) -> [String; 2] {
     ]
 }
 
-/// What was learnt, in a few lines.
+/// Describes trained field weights, after a table of their cross-validation.
 fn mfar_lines(record: &Record<FieldWeights>) -> String {
     let FieldWeights { cross_validation, variant, conditioning, .. } = &record.model;
     let mut choices = table(["conditioning", "steps", "mrr"], &[1, 2]);
@@ -134,7 +135,7 @@ fn mfar_lines(record: &Record<FieldWeights>) -> String {
     lines.join("\n") + "\n"
 }
 
-/// What was tuned, in a line.
+/// Describes a tuned sentence encoder, in one line.
 fn tuned_lines(record: &Record<TunedModelInfo>) -> String {
     let TunedModelInfo { settings, dim, weights, made, pool } = &record.model;
     let kept = record.best().map(|look| epoch_line(look, settings.epochs)).unwrap_or_default();
@@ -145,7 +146,7 @@ fn tuned_lines(record: &Record<TunedModelInfo>) -> String {
     )
 }
 
-/// What was learnt, in a few lines.
+/// Describes a trained dual encoder, in two lines.
 fn dense_lines(record: &Record<DualEncoder>) -> String {
     let DualEncoder { settings, stems, made, weight, fused: [fused, lexical], .. } = &record.model;
     let kept = record.best().map(|look| epoch_line(look, settings.epochs)).unwrap_or_default();
@@ -159,7 +160,7 @@ fn dense_lines(record: &Record<DualEncoder>) -> String {
     )
 }
 
-/// What was learnt, in a few lines.
+/// Describes a trained graph network, in two lines.
 fn graph_lines(record: &Record<GraphNetwork>) -> String {
     let GraphNetwork { settings, taught, reached: [reached, held], .. } = &record.model;
     let kept = record.best().map(|look| epoch_line(look, settings.epochs)).unwrap_or_default();

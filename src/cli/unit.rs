@@ -1,8 +1,8 @@
-//! `agent unit`: batch answering, rankings for labelled queries, and the vectors and words of an
-//! index, cut into units that any engine runs on any machine, and collected as if one machine had
-//! done it all. A unit whose base, embedder, bundle, program or questions are not those of the plan
-//! is not run, and one of which a question was ended by a time limit leaves no result: it is to be
-//! run again, and nothing is scored for it.
+//! `agent unit`: cuts batch answering, rankings for labelled queries, and the vectors and words of
+//! an index into units, which any scheduler may run on any host. The collected results equal those
+//! of a single process. A unit is refused if its base, embedder, bundle, program or questions
+//! differ from the plan. If a time limit ends a question, its unit has no result and must be run
+//! again.
 
 mod embed;
 mod form;
@@ -42,83 +42,88 @@ use agent_systems::{self as systems, Need};
 
 use self::worker::WorkArgs;
 
-/// Longest file of questions, bytes.
+/// Longest file of questions, and longest result of a unit of answers or rankings, bytes.
 const MAX_INPUT_BYTES: u64 = 1 << 30;
 /// Longest bundle or program, bytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
-/// Maximum failed items listed individually.
+/// Most failed items listed individually.
 const MAX_TOLD: usize = 5;
-/// What the file of a system is called in a plan, and the extension of a module.
+/// Prefix of a system that is a program file.
 const PROGRAM: &str = "program:";
+/// Prefix of a system that is a bundle file.
 const BUNDLE: &str = "bundle:";
+/// File extension of a WebAssembly module.
 const MODULE: &str = "wasm";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Cut questions, queries or documents into units, and print the numbers of those to be run
+    /// Cut questions, queries or documents into units, and print the numbers of unfinished units
     Plan(PlanArgs),
     /// Run units and publish their results
     Run(RunArgs),
-    /// Write the results of all units as one file, or build the index from them
+    /// Write the results of all units to one file, or build the index from them
     Collect(CollectArgs),
-    /// Run what `agent optimize --pool DIR` tries, until it is interrupted or there is nothing to do
+    /// Run trials of `agent optimize --pool DIR` until interrupted or idle
     Work(WorkArgs),
 }
 
-/// Cut questions, queries or documents into units, and print the numbers of those to be run
+/// Cut questions, queries or documents into units, and print the numbers of unfinished units
 ///
-/// With --batch each line is answered with a bundle, as `agent query --batch` does, without
-/// timings; with --split each query is ranked by a system, and the collected file is the one that
-/// `agent eval --run-file` writes; with --index documents are embedded, or their words read, and
-/// what is collected is the index that `agent index` builds. The directory gets all that units need
-/// but the dataset, which every machine has installed (and indexed, unless units make its index),
-/// and the directory of an encoder, which has one path everywhere. The same command again, or the
-/// directory alone, prints the units that have no whole result yet; the test split is opened, and
-/// counted, when a plan with it is made.
+/// With --batch, a bundle answers each line as `agent query --batch` does, without timings. With
+/// --split, a system ranks each query, and the collected file equals that of `agent eval
+/// --run-file`. With --index, documents are embedded or their words read, and the collected index
+/// equals that of `agent index`.
+///
+/// The directory has everything that units need, except the dataset and the directory of an
+/// encoder. The dataset must be installed on every host, and indexed unless the units make its
+/// index; the encoder must have the same path everywhere. Repeating the command, or giving the
+/// directory alone, prints the units without a complete result. A plan with the test split opens
+/// it, which is counted when the plan is made.
 #[derive(Debug, clap::Args)]
 pub(super) struct PlanArgs {
-    /// Directory of the plan, on a file system that all machines share
+    /// Keep the plan in this directory, on a file system that all hosts share
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Answer with this bundle: its file, or the run that it is of (its name, or latest)
+    /// Answer with this bundle: its file, or its run (name, or latest)
     #[arg(long, value_name = "BUNDLE", requires = "batch")]
     bundle: Option<PathBuf>,
-    /// Answer all questions of this file: one JSON object with query and, at will, id a line
+    /// Answer all questions of this file: one JSON object per line with query and, optionally, id
     #[arg(long, value_name = "FILE", requires = "bundle", conflicts_with_all = ["split", "system"])]
     batch: Option<PathBuf>,
-    /// Nodes of an answer, 1 to 10000
+    /// Return this many nodes per answer, 1 to 10000
     #[arg(short, value_name = "K", default_value_t = 20, requires = "batch",
         value_parser = clap::value_parser!(u64).range(1..=MAX_K))]
     k: u64,
-    /// Rank the labelled queries of train, val, test, test-0.1, human or a file like qa.csv; several
-    /// joined by commas
+    /// Rank the labelled queries of train, val, test, test-0.1, human or a file like qa.csv; join
+    /// several by commas
     #[arg(long, value_name = "SPLIT", value_delimiter = ',', requires = "system")]
     split: Vec<Split>,
     /// Rank with this system; bundle:FILE and program:FILE are copied into the plan
     #[arg(long, value_name = "SYSTEM", requires_all = ["split", "dataset"])]
     system: Option<String>,
-    /// Nodes ranked for a query, 1 to 100000
+    /// Rank this many nodes per query, 1 to 100000
     #[arg(long, value_name = "K", default_value_t = 1_000, requires = "system",
         value_parser = clap::value_parser!(u64).range(1..=100_000))]
     depth: u64,
-    /// Installed dataset, directory in neutral format, or built-in sample [default: the bundle's]
+    /// Use this installed dataset, directory in neutral format, or built-in sample [default: the
+    /// bundle's]
     #[arg(long, value_name = "N")]
     dataset: Option<String>,
     /// Embed the documents of this dataset
     #[arg(long, value_name = "N",
         conflicts_with_all = ["bundle", "batch", "split", "system", "dataset"])]
     index: Option<String>,
-    /// Read the words of the documents, and of the names of their neighbours, instead
+    /// Read the words of the documents and of their neighbours' names instead
     #[arg(long, requires = "index", conflicts_with_all = ["embedder", "candidates_only"])]
     words: bool,
-    /// Embed with candle:DIR, openai:MODEL, or NAME of [embedders.NAME] in config.toml [default: the
-    /// embedder of the vectors that are there]
+    /// Embed with candle:DIR, openai:MODEL, or NAME of [embedders.NAME] in config.toml [default:
+    /// the embedder of the existing vectors]
     #[arg(long, value_name = "EMBEDDER", requires = "index")]
     embedder: Option<EmbedderChoice>,
-    /// Embed only nodes that may be answers; others are not found by meaning
+    /// Embed only candidates for answers; vector search does not find other nodes
     #[arg(long, requires = "index")]
     candidates_only: bool,
-    /// Cut into this many units, 1 to 10000, or as many as there are items
+    /// Cut into this many units, 1 to 10000, but at most one per item
     #[arg(long, value_name = "UNITS", default_value_t = 16,
         value_parser = clap::value_parser!(u64).range(1..=MAX_UNITS))]
     units: u64,
@@ -126,37 +131,37 @@ pub(super) struct PlanArgs {
 
 /// Run units and publish their results
 ///
-/// A unit that has a whole result is left as it is; several processes may run one. The exit status
-/// is 1 if a unit got no result: then it is to be run again.
+/// A unit with a complete result is skipped. Several processes may run the same unit. If a unit
+/// gets no result, the exit status is 1; run it again.
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArgs {
-    /// Directory of the plan
+    /// Read the plan in this directory
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Numbers of units, from 0
+    /// Run the units with these numbers, from 0
     #[arg(value_name = "UNIT", required = true)]
     units: Vec<u64>,
     #[command(flatten)]
     sandbox: SandboxArgs,
 }
 
-/// Write the results of all units as one file, or build the index from them
+/// Write the results of all units to one file, or build the index from them
 ///
-/// Every result is compared with its digest first; unless all are there and whole, nothing is
-/// written and the exit status is 1. So it is if items failed, which are told. Embedded documents
-/// become the vectors of the dataset that is installed here; its words are indexed if they are not.
-/// Words that were read become its words, and it keeps its vectors.
+/// Compares every result with its digest first; if one is missing or damaged, writes nothing and
+/// exits with status 1. If items failed, lists them and exits with status 1. Units that embed
+/// replace the vectors of the installed dataset, and its words are indexed if they are not yet.
+/// Units that read words replace its words and keep its vectors.
 #[derive(Debug, clap::Args)]
 pub(super) struct CollectArgs {
-    /// Directory of the plan
+    /// Read the plan in this directory
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// The file to write; none for an index
+    /// Write answers or rankings to this file; not for an index
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
-/// A labelled query without its answers, which no unit needs to know.
+/// Item of a ranking unit: a labelled query without its answers, which no unit needs.
 #[derive(Serialize, Deserialize)]
 struct Query {
     id: i64,
@@ -254,7 +259,7 @@ fn plan_rankings(args: &PlanArgs, given: &str, ctx: &Context) -> Result<Units> {
     Ok(units)
 }
 
-/// That a system needs nothing but the index of the base, nor do those within it.
+/// Checks that a system, and every system within its name, needs nothing but the index of the base.
 fn travels(name: &str) -> Result<()> {
     systems::find(name)?;
     let starts = name.char_indices().filter(|(_, c)| [':', '='].contains(c));
@@ -271,7 +276,7 @@ fn travels(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The name of a base and the fingerprint of its index.
+/// Returns the name of a base and the fingerprint of its index.
 fn named_index(found: &Dataset, ctx: &Context) -> Result<(String, String)> {
     let base = dataset::open(found, ctx)?;
     Ok((found.base.name.clone(), base.fingerprint().to_owned()))
@@ -282,14 +287,14 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes.with_context(|| format!("cannot read {}", path.display()))?)
 }
 
-/// What is planned.
+/// Returns the task of a plan.
 fn task_of(units: &Units) -> Result<Task> {
     let task = serde_json::from_value(units.task().clone());
     let other = || format!("{} plans no task of this program", units.dir().display());
     Ok(task.with_context(other)?)
 }
 
-/// Says of units without a result what is to be done.
+/// Adds a hint to an error about missing results: how to run their units.
 fn to_be_run<T>(result: std::result::Result<T, UnitsError>, dir: &Path) -> Result<T> {
     match result {
         Err(error @ UnitsError::Missing { .. }) => {
@@ -344,11 +349,11 @@ fn collect(args: &CollectArgs, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Failed)
 }
 
-/// Checks the form of all results that are there.
+/// Checks the format of all existing results.
 fn check_form(units: &Units, task: &Task) -> Result<()> {
     for unit in 0..units.len() {
         let (first, items) = units.items(unit)?;
-        // Missing ones are reported by the collection.
+        // The collection reports missing results.
         let Some(bytes) = units.read(unit, MAX_INPUT_BYTES) else { continue };
         let file = units.result(unit);
         form::check(&task.kind, first, &items, &bytes)
@@ -358,18 +363,18 @@ fn check_form(units: &Units, task: &Task) -> Result<()> {
     Ok(())
 }
 
-/// The bundle that a plan carries.
+/// Reads the bundle of a plan.
 fn carried(path: &Path) -> Result<Bundle> {
     Ok(Bundle::read(path).map_err(systems::SystemError::from)?)
 }
 
-/// Plans a unit for each range of nodes.
+/// Plans one unit per range of nodes.
 fn plan_nodes(args: &PlanArgs, task: &Task, ranges: &[Range<NodeId>]) -> Result<Units> {
     let lines = ranges.iter().map(serde_json::to_string).collect::<serde_json::Result<Vec<_>>>()?;
     Ok(Units::plan(&args.dir, task, &lines, lines.len() as u64, None)?)
 }
 
-/// The nodes of a unit.
+/// Returns the range of nodes of a unit.
 fn nodes_of(units: &Units, unit: u64, kb: &Kb) -> Result<Range<NodeId>> {
     let (_, items) = units.items(unit)?;
     let range = items.first().and_then(|item| serde_json::from_str(item).ok());
@@ -377,7 +382,7 @@ fn nodes_of(units: &Units, unit: u64, kb: &Kb) -> Result<Range<NodeId>> {
     Ok(range.context("a unit of the plan is no range of nodes of this base")?)
 }
 
-/// The version of a base that was planned, imported here.
+/// Opens the imported version of a base that has the fingerprint of the plan, pending or served.
 fn planned(task: &Task, ctx: &Context) -> Result<(Base, Kb)> {
     let served = dataset::installed(&task.dataset, ctx)?.base;
     let next = ctx.home.pending_version(&served.name)?;

@@ -1,4 +1,4 @@
-//! `agent verify`: prints whether a bundle is whole and does what it says.
+//! `agent verify`: checks that a bundle is intact and reproduces its recorded scores.
 
 use crate::{
     Context, Exit,
@@ -14,19 +14,19 @@ use agent_app::{
 };
 use agent_retrieve::eval::Interval;
 
-/// Characters of a detail and of a category that a table shows.
+/// Most characters shown of a detail.
 const MAX_DETAIL: usize = 300;
+/// Most characters shown of a category.
 const MAX_SHOWN: usize = 60;
 
 /// Check that a bundle is whole and does what it says
 ///
-/// Checks format and digest, that all programs compile, call functions that exist and have
-/// parameters within their bounds; and on its dataset that the base is the same and that the
-/// validation queries give exactly the scores that the bundle states. Exits with 1 if something
-/// does not hold.
+/// Checks format and digest, and that all programs compile, call only existing functions and have
+/// parameters within their bounds. Then checks that its dataset is unchanged, and that the
+/// validation queries give exactly the recorded scores. Exits with status 1 if a check fails.
 ///
-/// After an update of the dataset, --drift says how much the bundle lost: it answers the validation
-/// queries on what the dataset is now, and names categories that lost and relations that are gone.
+/// After an update of the dataset, --drift measures the loss: it answers the validation queries on
+/// the updated dataset, and names categories with losses and relations that are gone.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

@@ -1,5 +1,5 @@
-//! Explanations as lines: the tree of a node, the calls that gave it, the features that moved it
-//! most. Must not know how they were found.
+//! Formats the explanation of a hit as lines: its tree, the calls that returned the node, and the
+//! features with the largest gains. Must not know how they were found.
 
 use crate::printer::{plain, wrapped};
 use agent_infer::HitRecord;
@@ -7,23 +7,24 @@ use agent_kb::answer::Explanation;
 use agent_retrieve::{Call, Feature};
 use agent_tools::registry;
 
-/// Characters of one name, value or call.
+/// Most characters of one name, value or call.
 const MAX_PART: usize = 120;
-/// Columns before explanations, and before what explains them further.
+/// Indent of an explanation, spaces.
 const INDENT: usize = 4;
+/// Additional indent of each level below, spaces.
 const STEP: usize = 2;
-/// The group of tools that combine and cut scores which other tools gave.
+/// Group of tools that combine or cut the scores of other tools.
 const COMPUTES: &str = "rank";
-/// Features of the re-ranker that are told.
+/// Most features of the re-ranker that are printed.
 const MAX_FEATURES: usize = 6;
-/// Gain below which a feature is not told.
+/// Features with a smaller absolute gain are not printed.
 const LEAST_GAIN: f32 = 0.05;
 
-/// The explanation of a node, wrapped to a number of columns; empty without one.
+/// Returns the explanation of a hit, wrapped to `width` columns; empty if it has none.
 pub(super) fn lines(hit: &HitRecord<'_>, width: Option<usize>) -> String {
     let mut lines: Vec<(usize, String)> = Vec::new();
     for part in hit.explanation.iter().flat_map(|tree| &tree.children) {
-        // Rank and score of the node itself stand in its own line.
+        // The line of the hit already has its rank and score.
         if !part.children.is_empty() || !["rank", "score"].contains(&part.name.as_str()) {
             tree_lines(part, INDENT, &mut lines);
         }
@@ -37,7 +38,7 @@ pub(super) fn lines(hit: &HitRecord<'_>, width: Option<usize>) -> String {
     lines.iter().map(line).collect()
 }
 
-/// Whether a call says something of the node, and found it.
+/// Whether a call found the node itself, and does not only combine or cut scores of other calls.
 fn speaks(call: &Call) -> bool {
     let computes = registry().iter().any(|spec| spec.name == call.tool && spec.group == COMPUTES);
     !call.value.is_empty() && call.value != false.into() && !computes
@@ -58,7 +59,8 @@ fn told_feature(feature: &Feature) -> String {
     format!("re-ranker {gain:+.2}: {} {value:.2}", plain(name, MAX_PART))
 }
 
-/// A part and what it consists of: parts without further parts in its line, all others below.
+/// Adds the lines of a part. Children whose own children are leaves share its line; the others
+/// follow, indented.
 fn tree_lines(part: &Explanation, indent: usize, into: &mut Vec<(usize, String)>) {
     let (within, below): (Vec<_>, Vec<_>) = part.children.iter().partition(|child| is_flat(child));
     let within: Vec<String> = within.into_iter().map(inline).collect();

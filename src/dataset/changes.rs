@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use agent_kb::{Direction, Kb, NodeId, RelationId};
 
-/// Changes from one version of a base to the next.
+/// Changes from one version of a base to another.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Changes {
     /// Added nodes.
@@ -19,7 +19,7 @@ pub struct Changes {
     pub nodes_changed: u64,
     /// Unchanged nodes.
     pub nodes_same: u64,
-    /// Numbers of added and removed edges, by relation; only changed relations.
+    /// Numbers of added and removed edges by relation; unchanged relations are omitted.
     pub edges: BTreeMap<String, (u64, u64)>,
     /// Removed relations.
     pub relations_gone: Vec<String>,
@@ -80,7 +80,7 @@ impl Changes {
                 |node: NodeId| (new.contains(node) && same_type(node, node)).then_some(node);
             return (0..old.n_nodes()).map(new_node).collect();
         }
-        // Looking keys up one by one costs a search each.
+        // A hash map, because looking up one key costs a search.
         let digest = |node_type: &str, key: &str| {
             let mut hasher = blake3::Hasher::new();
             hasher.update(&(node_type.len() as u64).to_le_bytes());
@@ -94,7 +94,7 @@ impl Changes {
         (0..old.n_nodes()).map(|node| known.get(&of(old, node)).copied()).collect()
     }
 
-    /// Whether the versions are equal.
+    /// Whether no node or edge was added, removed or changed.
     pub fn is_empty(&self) -> bool {
         self.nodes_added + self.nodes_removed + self.nodes_changed == 0 && self.edges.is_empty()
     }
@@ -115,8 +115,8 @@ fn edges_of(kb: &Kb, relation: &str) -> u64 {
     kb.tuples().iter().filter(|tuple| Some(tuple.relation) == id).map(|tuple| tuple.edges).sum()
 }
 
-/// Edges of a relation of one base that another lacks; `across` maps this base's nodes to the
-/// other's.
+/// Counts the edges of a relation in one base that the other base lacks. `to_other` maps nodes of
+/// the first base to nodes of the other.
 fn missing(
     (of, relation): (&Kb, RelationId),
     (other, other_relation): (&Kb, RelationId),

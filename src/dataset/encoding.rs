@@ -1,8 +1,9 @@
-//! Encodings of text files: detection, and decoding to UTF-8 while reading.
+//! Detects the encoding of text files, and decodes them to UTF-8 while reading.
 //!
-//! A byte order mark decides. Without one, a file is UTF-16 if its first bytes are zero in turn, and
-//! UTF-8 unless more of its lines are wrong in UTF-8 than have UTF-8 letters beyond ASCII; then it is
-//! cp1252, or Latin-1 if it has bytes that cp1252 leaves undefined. Memory is bounded by a buffer.
+//! A byte order mark decides. Without one, a file is UTF-16 if most of its first bytes at even, or
+//! at odd, positions are zero. Otherwise it is UTF-8, unless more of its lines are invalid UTF-8
+//! than are valid and not ASCII. Then it is Latin-1 if an invalid line has a byte that cp1252
+//! leaves undefined, else cp1252. Memory is bounded by a buffer.
 
 use std::{
     fmt,
@@ -14,9 +15,9 @@ use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
 /// Bytes inspected for the zeros of UTF-16.
 const INSPECTED_BYTES: usize = 1024;
-/// Bytes of a line that are judged at a time.
+/// Maximum number of bytes of a line that are checked at once; longer lines count as several.
 const MAX_PIECE_BYTES: u64 = 1 << 20;
-/// Characters of cp1252 at 0x80 to 0x9F; undefined bytes are the control characters of Latin-1.
+/// Characters of cp1252 for bytes 0x80 to 0x9F; undefined bytes map to Latin-1 control characters.
 const CP1252: [char; 32] = [
     '€', '\u{81}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{8d}', 'Ž', '\u{8f}',
     '\u{90}', '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{9d}', 'ž', 'Ÿ',
@@ -30,9 +31,9 @@ pub enum Encoding {
     /// UTF-8, with or without a byte order mark.
     #[default]
     Utf8,
-    /// UTF-16, the low byte first.
+    /// UTF-16, little-endian.
     Utf16Le,
-    /// UTF-16, the high byte first.
+    /// UTF-16, big-endian.
     Utf16Be,
     /// Windows code page 1252.
     Cp1252,
@@ -49,15 +50,16 @@ impl Encoding {
         ("latin-1", Encoding::Latin1),
     ];
 
-    /// Its name, as options have it.
+    /// Returns the canonical name, such as `utf-8`.
     pub fn name(self) -> &'static str {
         Self::NAMED.iter().find(|named| named.1 == self).map_or("", |named| named.0)
     }
 
-    /// The encoding of a text. O(bytes), or of the first bytes where a mark decides.
+    /// Detects the encoding of a text. Reads the whole text, or only its first bytes if a byte
+    /// order mark or zero bytes decide.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Read errors of `text`.
     pub(crate) fn detect(text: &mut dyn BufRead) -> io::Result<Encoding> {
         let head = text.fill_buf()?;
         let head = head.get(..head.len().min(INSPECTED_BYTES)).unwrap_or(head);
@@ -79,7 +81,8 @@ impl Encoding {
         let mut line = Vec::new();
         while {
             line.clear();
-            // A longer line counts as several; a letter may be cut, once in a buffer.
+            // A longer line counts as several. A character cut between two of them makes the second
+            // one wrong.
             (&mut *text).take(MAX_PIECE_BYTES).read_until(b'\n', &mut line)? > 0
         } {
             if line.is_ascii() {
@@ -139,16 +142,16 @@ impl Serialize for Encoding {
     }
 }
 
-/// Reads a text as UTF-8.
+/// Reader that decodes a text to UTF-8; invalid UTF-16 becomes U+FFFD.
 pub(crate) struct Decoder<R> {
     text: R,
     encoding: Encoding,
-    /// Decoded bytes that were not read yet, from `at`.
+    /// Decoded bytes; those from `at` on are not read yet.
     decoded: Vec<u8>,
     at: usize,
-    /// The first byte of a unit of UTF-16 whose second one follows.
+    /// First byte of a UTF-16 unit whose second byte is not read yet.
     odd: Option<u8>,
-    /// The first unit of a pair.
+    /// High surrogate whose low surrogate is not read yet.
     high: Option<u16>,
 }
 
@@ -157,7 +160,7 @@ impl<R: BufRead> Decoder<R> {
         Decoder { text, encoding, decoded: Vec::new(), at: 0, odd: None, high: None }
     }
 
-    /// Decodes what the reader holds; false at the end.
+    /// Decodes the next buffer of the text; returns false at the end.
     fn fill(&mut self) -> io::Result<bool> {
         self.decoded.clear();
         self.at = 0;

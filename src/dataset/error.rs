@@ -1,6 +1,6 @@
-//! Errors of dataset files and installed bases. A problem with the input has file, line and remedy.
-//! A strict import fails with all problems at its end; a lenient one skips such lines and counts
-//! them.
+//! Errors of dataset files and installed bases. A problem with the input has a file, a line and a
+//! remedy. A strict import reads to the end and fails with all problems; a lenient import skips
+//! invalid lines and counts them.
 
 use std::{
     collections::BTreeMap,
@@ -11,13 +11,13 @@ use std::{
 use agent_ground::files;
 use agent_kb::KbError;
 
-/// Number of examples kept of each kind of problem.
+/// Maximum number of examples kept per kind of problem.
 const EXAMPLES: usize = 5;
 /// Maximum number of problems that an error lists; further ones are counted.
 pub const MAX_LISTED_PROBLEMS: usize = 50;
 /// Maximum length of an excerpt, characters.
 const MAX_EXCERPT_CHARS: usize = 100;
-/// Maximum number of installed names in an unknown-name error.
+/// Maximum number of installed names listed in an unknown-name error.
 pub(super) const MAX_LISTED_NAMES: usize = 20;
 
 /// Why a dataset could not be imported, found or read.
@@ -30,7 +30,7 @@ pub enum DatasetError {
     /// The store could not be written or opened.
     #[error(transparent)]
     Kb(#[from] KbError),
-    /// A file or directory could not be read or written; a full disk ends here too.
+    /// A file or directory could not be read or written, for example because the disk is full.
     #[error("cannot {action} {path}: {source}{}", files::remedy(source))]
     Io {
         /// Attempted action, an infinitive.
@@ -69,7 +69,7 @@ pub enum DatasetError {
         /// The base.
         name: String,
     },
-    /// A new version lacks so much of the previous one that it may be different data.
+    /// An update would lose more than half of the nodes, or all questions.
     #[error(
         "\"{name}\" would lose {loss}; review the changes with --dry-run, then accept them with \
          --force"
@@ -77,7 +77,7 @@ pub enum DatasetError {
     WouldLoseData {
         /// The base.
         name: String,
-        /// The missing content.
+        /// The lost content, such as `7 of 10 nodes`.
         loss: String,
     },
     /// A file is larger than its limit.
@@ -141,7 +141,7 @@ pub enum DatasetError {
         /// The nodes file.
         path: PathBuf,
     },
-    /// More ids are missing than may be filled in.
+    /// More node ids are missing than a lenient import may fill in.
     #[error("{path}: more than {limit} node ids are missing; number the nodes 0, 1, 2, ...")]
     TooManyMissingIds {
         /// The nodes file.
@@ -259,7 +259,7 @@ pub enum ProblemKind {
     UnknownKey,
     /// A repeated id.
     DuplicateId,
-    /// A missing id between this one and the previous one.
+    /// An id is missing between those of the previous node and this one.
     MissingId,
     /// A type, relation or field name that is empty or too long, or a type or relation name with
     /// control characters.
@@ -319,8 +319,8 @@ impl ProblemKind {
 pub struct Problem {
     /// The file; of a database, the file and the table.
     pub file: PathBuf,
-    /// The line, 1-based, in the unpacked text; for a table of a database, the number of the row; 0
-    /// for the whole file.
+    /// The line (from 1) in the unpacked text; the number of the row in a database or Parquet file;
+    /// 0 for the whole file.
     pub line: u64,
     /// The kind.
     pub kind: ProblemKind,
@@ -345,7 +345,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Number of problems of one kind.
+/// Number of problems of one kind, with examples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProblemCount {
     /// The kind.
@@ -420,8 +420,8 @@ impl Fault {
     }
 }
 
-/// Collects problems: the first few are kept, all are counted. A strict import fails with them at
-/// its end; a lenient one reports them.
+/// Collects problems: keeps the first [`MAX_LISTED_PROBLEMS`] and counts all. A strict import fails
+/// with them at its end; a lenient import reports them.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
     pub(super) lenient: bool,
@@ -439,7 +439,7 @@ impl Problems {
     /// Adds a problem; the caller skips the line.
     pub(super) fn add(&mut self, file: &Path, line: u64, fault: Fault) {
         let Fault { kind, message, excerpt, mut hint } = fault;
-        // It is done already.
+        // A lenient import must not suggest `--lenient`.
         if let Some(at) = hint.find(", or import with --lenient").filter(|_| self.lenient) {
             hint.truncate(at);
         }

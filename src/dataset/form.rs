@@ -9,7 +9,7 @@ use crate::{
 
 /// Maximum number of files of a directory that are inspected.
 const MAX_FILES: usize = 10_000;
-/// Suffixes of compressed files.
+/// Suffixes of uncompressed and compressed files.
 const PACKED: [&str; 3] = ["", ".gz", ".zst"];
 
 /// Format of an input.
@@ -26,10 +26,10 @@ pub enum InputFormat {
 }
 
 impl InputFormat {
-    /// The format of a file or directory.
+    /// Detects the format of a file or directory.
     ///
     /// # Errors
-    /// [`DatasetError::BadInput`] if there is nothing to import.
+    /// [`DatasetError::BadInput`] if the path does not exist or the directory has no known files.
     pub fn detect(source: &Path) -> Result<InputFormat, DatasetError> {
         let bad = |message: &str| {
             let (path, message) = (source.to_path_buf(), message.to_owned());
@@ -46,7 +46,7 @@ impl InputFormat {
         }
         match is_triples(source) {
             true => Ok(InputFormat::Triples),
-            // Opening reports a file that is not a table.
+            // The import reports a file that is not a table.
             false => Ok(InputFormat::Tables),
         }
     }
@@ -69,15 +69,15 @@ fn of_directory(dir: &Path) -> Option<InputFormat> {
         return Some(InputFormat::Stark);
     }
     let entries = std::fs::read_dir(dir).ok()?.take(MAX_FILES).flatten();
-    // Opening reports data files that are not tables.
+    // The import reports data files that are not tables.
     if entries.into_iter().any(|entry| holds_data(&entry.path())) {
         return Some(InputFormat::Tables);
     }
-    // Opening reports what an unpacked archive lacks.
+    // The import reports the missing files of an unpacked archive.
     dir.join("processed").is_dir().then_some(InputFormat::Stark)
 }
 
-/// Whether a folder has files of the benchmark; other data may use the name `processed` too.
+/// Whether a folder holds files of the benchmark; other data may also use the name `processed`.
 fn is_stark(folder: &Path) -> bool {
     let is_known = |path: &Path| {
         let extension = path.extension().unwrap_or_default();

@@ -1,15 +1,16 @@
-//! The home directory: installed bases and their locations. Of a base only `base.json` is read.
+//! The home directory: finds, installs, versions and removes bases. Opening a base reads only its
+//! `base.json`.
 //!
 //! ```text
-//! bases/NAME/             base.json kb/ queries/ index/     the base as it was first installed
-//! bases/NAME/current      the number of the version that is current; none: the first one
-//! bases/NAME/2/           base.json kb/ queries/ index/     a version that was imported later
+//! bases/NAME/             base.json kb/ queries/ index/     first version
+//! bases/NAME/current      number of the current version; missing: the first version
+//! bases/NAME/2/           base.json kb/ queries/ index/     later version
 //! ```
 //!
-//! An import either replaces a base or, where the base is indexed, adds its next version. The next version
-//! becomes current in one step, the renaming of `current`, once it has an index. Readers keep the version
-//! they opened: a [`Base`] holds a shared lock of its `kb/`, and versions before the previous one are
-//! removed only when nobody holds them, now or at a later change.
+//! An import replaces a base or, on request and if the base has an index, adds its next version.
+//! That version becomes current once it has an index, by an atomic rename of the file `current`.
+//! Readers keep the version that they opened: a [`Base`] holds a shared lock on its `kb/`. Versions
+//! before the previous one are removed once no reader holds them, at this or a later change.
 
 use std::{
     collections::BTreeMap,
@@ -28,35 +29,35 @@ use crate::{DatasetError, queries::StoredQueries, stark::Origin};
 use agent_ground::files;
 use agent_kb::{FileRecord, Manifest, is_set_aside, publish, recover, remove_set_aside, sync_dir};
 
-/// Longest base name in characters.
+/// Maximum length of a base name, characters.
 pub const MAX_NAME_CHARS: usize = 64;
-/// The only format of `base.json`.
+/// The only supported format of `base.json`.
 const FORMAT_VERSION: u64 = 1;
-/// Describes a base; written last.
+/// File that describes a base; written last.
 const RECORD_FILE: &str = "base.json";
 const KB_DIR: &str = "kb";
 const QUERIES_DIR: &str = "queries";
 const INDEX_DIR: &str = "index";
-/// Holds the number of the current version.
+/// File with the number of the current version.
 const CURRENT_FILE: &str = "current";
 /// Maximum size of the file `current`, bytes.
 const MAX_CURRENT_BYTES: u64 = 32;
-/// The version that lies in the directory of the base itself.
+/// Number of the first version, which is stored in the directory of the base itself.
 const FIRST_VERSION: u32 = 1;
-/// Longest `base.json` in bytes.
+/// Maximum size of `base.json`, bytes.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
-/// Prefix of directories in the making.
+/// Name prefix of directories being written.
 const STAGING_PREFIX: &str = ".new-";
-/// Locked by the import that fills the directory.
+/// File in a staging directory, locked by the import that fills the directory.
 const ALIVE_FILE: &str = ".alive";
-/// Names below this similarity (Jaro-Winkler, 0 to 1) are not suggested.
+/// Minimum similarity of a suggested name (Jaro-Winkler, 0 to 1).
 const MIN_SIMILARITY: f64 = 0.7;
 /// Attempts to read the current version of a base while it is being replaced.
 const MAX_READ_ATTEMPTS: usize = 1_000;
-/// Files of a dataset directory that are inspected to detect changes.
+/// Maximum number of files of a dataset directory that are inspected to detect changes.
 const MAX_SOURCE_FILES: usize = 10_000;
 
-/// Where bases are installed.
+/// A home directory, where bases are installed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home {
     path: PathBuf,
@@ -68,11 +69,11 @@ pub struct Home {
 pub struct BaseRecord {
     /// Format of this record.
     pub format_version: u64,
-    /// Title for people.
+    /// Title, for display.
     pub title: String,
-    /// Licence for people.
+    /// Licence, for display.
     pub licence: String,
-    /// The directory or file it was imported from.
+    /// Directory or file from which the base was imported.
     pub source: String,
     /// Fingerprint of the knowledge base.
     pub fingerprint: String,
@@ -84,11 +85,11 @@ pub struct BaseRecord {
     pub n_types: u64,
     /// Number of relations.
     pub n_relations: u64,
-    /// Number of labelled queries, human ones included.
+    /// Number of labelled queries, including human queries.
     pub n_queries: u64,
-    /// Queries of each split.
+    /// Number of queries by split.
     pub splits: BTreeMap<String, u64>,
-    /// Size and digest of the stored query files.
+    /// Size and digest of the stored query files, by file name.
     pub query_files: BTreeMap<String, FileRecord>,
     /// Origin of a base of the STaRK benchmark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -99,22 +100,22 @@ pub struct BaseRecord {
 }
 
 impl BaseRecord {
-    /// Reads the record of the base in a directory, installed or not.
+    /// Reads the record of a base in a directory; the base need not be installed.
     ///
     /// # Errors
-    /// [`DatasetError::Damaged`], also for an unknown format.
+    /// [`DatasetError::Damaged`] if the record is missing, invalid or of an unknown format.
     pub fn read(dir: &Path) -> Result<BaseRecord, DatasetError> {
         read_record(&dir.join(RECORD_FILE))
     }
 
-    /// The digest that `checksum` must hold.
+    /// Computes the expected value of `checksum`.
     fn own_digest(&self) -> serde_json::Result<String> {
         let unsigned = BaseRecord { checksum: String::new(), ..self.clone() };
         Ok(blake3::hash(&serde_json::to_vec(&unsigned)?).to_hex().to_string())
     }
 
-    /// Replaces the record of an installed base atomically; returns it with its checksum. The home must be
-    /// locked.
+    /// Replaces the record of an installed base atomically; returns it with its checksum. The home
+    /// must be locked.
     pub(super) fn replace(mut self, dir: &Path) -> Result<BaseRecord, DatasetError> {
         let path = dir.join(RECORD_FILE);
         let written = self
@@ -137,27 +138,28 @@ impl BaseRecord {
 /// An installed base.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Base {
-    /// Its name in the home.
+    /// Name in the home.
     pub name: String,
     /// The directory of this version.
     pub path: PathBuf,
     /// Number of this version (from 1).
     pub version: u32,
-    /// Its counts.
+    /// Content of `base.json`.
     pub record: BaseRecord,
-    /// Keeps the files of this version from being removed.
+    /// Prevents the removal of this version's files.
     pub(super) lock: VersionLock,
 }
 
-/// Shared lock of a version: while it is held, the version is not removed.
+/// Shared lock on a version, which is not removed while the lock is held.
 #[derive(Clone, Debug, Default)]
 pub(super) struct VersionLock {
     _lock: Option<Arc<File>>,
 }
 
 impl VersionLock {
-    /// Locks the version in a directory; `None` if it is being or was removed. Where the system cannot lock
-    /// directories, nothing is locked, and files stay until the version after the next.
+    /// Locks the version in a directory; `None` if it is being removed or was removed. If the
+    /// system cannot lock directories, the lock is empty: the files then stay until the version
+    /// after the next becomes current.
     fn acquire(version: &Path) -> Option<VersionLock> {
         let dir = version.join(KB_DIR);
         let locked = File::open(&dir).map(|dir| (dir.try_lock_shared(), dir));
@@ -166,7 +168,7 @@ impl VersionLock {
             Ok((Err(TryLockError::WouldBlock), _)) => return None,
             Ok((Err(TryLockError::Error(_)), _)) | Err(_) => None,
         };
-        // It may have been removed between the two.
+        // The version may have been removed before the lock was taken.
         dir.exists().then_some(VersionLock { _lock: lock })
     }
 }
@@ -180,21 +182,21 @@ impl PartialEq for VersionLock {
 impl Eq for VersionLock {}
 
 impl Base {
-    /// The directory to give to [`agent_kb::Kb::open`].
+    /// Directory of the knowledge base, for [`agent_kb::Kb::open`].
     pub fn kb_dir(&self) -> PathBuf {
         self.path.join(KB_DIR)
     }
 
-    /// Where indexes over this base go; it may not exist.
+    /// Directory of the indexes of this base; may not exist.
     pub fn index_dir(&self) -> PathBuf {
         self.path.join(INDEX_DIR)
     }
 
-    /// Compares the stored queries with their digests; `on_bytes` gets the number of bytes read since the
-    /// last call.
+    /// Compares the stored query files with their digests. `on_bytes` receives the number of bytes
+    /// read since its last call.
     ///
     /// # Errors
-    /// [`DatasetError::Damaged`] names the first file that differs; [`DatasetError::Io`].
+    /// [`DatasetError::Damaged`] for the first file that differs, [`DatasetError::Io`].
     pub fn verify_queries(&self, on_bytes: &mut dyn FnMut(u64)) -> Result<(), DatasetError> {
         for (name, record) in &self.record.query_files {
             let path = self.queries_dir().join(name);
@@ -206,12 +208,12 @@ impl Base {
         Ok(())
     }
 
-    /// Where its labelled queries are.
+    /// Directory of the labelled queries.
     pub fn queries_dir(&self) -> PathBuf {
         self.path.join(QUERIES_DIR)
     }
 
-    /// The file that describes it.
+    /// Path of `base.json`.
     pub fn record_file(&self) -> PathBuf {
         self.path.join(RECORD_FILE)
     }
@@ -222,7 +224,7 @@ impl Base {
 pub enum ResolvedDataset {
     /// An installed base.
     Installed(Base),
-    /// A directory that was imported and has not changed since.
+    /// A directory that was imported and has not changed since then.
     ImportedDirectory(Base),
     /// A directory that is not imported yet, with the name to import it under.
     NewDirectory {
@@ -234,23 +236,23 @@ pub enum ResolvedDataset {
 }
 
 impl Home {
-    /// The home at `path`, which need not exist.
+    /// Returns the home at `path`, which need not exist.
     pub fn new(path: impl Into<PathBuf>) -> Home {
         Home { path: path.into() }
     }
 
-    /// The platform's data directory for this program, if the platform has one.
+    /// Returns the platform's data directory for this program; `None` if the platform has none.
     pub fn platform_default() -> Option<PathBuf> {
         let dirs = directories::ProjectDirs::from("", "", "agent")?;
         Some(dirs.data_dir().to_path_buf())
     }
 
-    /// Its directory.
+    /// Directory of the home.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where a base of that name is or would be.
+    /// Directory of a base of that name, installed or not.
     ///
     /// # Errors
     /// [`DatasetError::BadName`].
@@ -265,8 +267,8 @@ impl Home {
         Ok(self.bases_dir().join(name))
     }
 
-    /// All installed bases, sorted by name. Directories without a readable `base.json` are left
-    /// out; [`Home::get`] says what is wrong with one.
+    /// Lists all installed bases, sorted by name. A damaged base is omitted; [`Home::get`] returns
+    /// its error.
     ///
     /// # Errors
     /// [`DatasetError::Io`] if the home exists but cannot be listed.
@@ -275,7 +277,7 @@ impl Home {
         Ok(names.iter().filter_map(|name| self.get(name).ok()).collect())
     }
 
-    /// The installed base of that name.
+    /// Opens the current version of an installed base.
     ///
     /// # Errors
     /// [`DatasetError::BadName`], [`DatasetError::UnknownName`] with the nearest name,
@@ -291,8 +293,7 @@ impl Home {
             let nearest = nearest(name, &installed);
             return Err(DatasetError::UnknownName { name: name.to_string(), installed, nearest });
         }
-        // A version may be removed between the look at its number and at its files; then a later
-        // one is current.
+        // A version may be removed after its number was read; then a later version is current.
         let mut number = current(&path)?;
         for _ in 0..MAX_READ_ATTEMPTS {
             let read = read_version(name, &path, number);
@@ -305,22 +306,22 @@ impl Home {
         read_version(name, &path, number)
     }
 
-    /// The most recently imported version of that base, if it is not current yet.
+    /// Opens the most recently imported version of a base; `None` if it is already current.
     ///
     /// # Errors
-    /// As [`Home::get`].
+    /// [`DatasetError::BadName`], [`DatasetError::Damaged`] or [`DatasetError::Io`].
     pub fn pending_version(&self, name: &str) -> Result<Option<Base>, DatasetError> {
         let path = self.path_of(name)?;
         let (current, last) = (current(&path)?, last_version(&path)?);
         (last > current).then(|| read_version(name, &path, last)).transpose()
     }
 
-    /// Makes a version of a base current in one step, unless a later one is; versions before the previously
-    /// current one are removed.
+    /// Makes a version of a base current atomically, unless it or a later version is current
+    /// already. Removes the versions before the previously current one.
     ///
     /// # Errors
-    /// [`DatasetError::Damaged`] if the version is incomplete, [`DatasetError::Io`]; then the current version
-    /// is unchanged.
+    /// [`DatasetError::Damaged`] if the version is incomplete, [`DatasetError::Io`],
+    /// [`DatasetError::Kb`].
     pub fn make_current(&self, base: &Base) -> Result<(), DatasetError> {
         let path = self.path_of(&base.name)?;
         let _lock = self.lock()?;
@@ -340,12 +341,13 @@ impl Home {
         remove_versions(&path, 0..before)
     }
 
-    /// Installs a base from a directory on the same file system by rename. With `replace`, an installed base
-    /// of that name is removed with all its versions. Files are not read.
+    /// Installs a base by renaming its directory, which must be on the same file system. `replace`
+    /// removes an installed base of that name with all its versions. Reads only `base.json`.
     ///
     /// # Errors
-    /// [`DatasetError::BadName`], [`DatasetError::Damaged`] if its record is invalid,
-    /// [`DatasetError::AlreadyInstalled`], [`DatasetError::Io`]; then the home is unchanged.
+    /// [`DatasetError::BadName`], [`DatasetError::Damaged`] if the record is invalid,
+    /// [`DatasetError::AlreadyInstalled`], [`DatasetError::Kb`] if the rename fails,
+    /// [`DatasetError::Io`].
     pub fn adopt(&self, name: &str, dir: &Path, replace: bool) -> Result<Base, DatasetError> {
         let target = self.path_of(name)?;
         BaseRecord::read(dir)?;
@@ -360,7 +362,8 @@ impl Home {
         self.get(name)
     }
 
-    /// Whether an opened base is still the current version, unchanged. The home must be locked.
+    /// Whether an opened base is still the current version with the same record. The home must be
+    /// locked.
     pub(super) fn is_current(&self, base: &Base) -> Result<bool, DatasetError> {
         let path = self.path_of(&base.name)?;
         if !path.is_dir() || current(&path)? != base.version {
@@ -369,10 +372,10 @@ impl Home {
         Ok(read_version(&base.name, &path, base.version)?.record == base.record)
     }
 
-    /// Removes the base of that name with its indexes.
+    /// Removes a base with all its versions and indexes.
     ///
     /// # Errors
-    /// As [`Home::get`], but a damaged base can be removed.
+    /// As [`Home::get`], except that a damaged base is removed.
     pub fn remove(&self, name: &str) -> Result<(), DatasetError> {
         if let Err(error) = self.get(name)
             && !matches!(error, DatasetError::Damaged { .. })
@@ -381,19 +384,20 @@ impl Home {
         }
         let path = self.path_of(name)?;
         let _lock = self.lock()?;
-        // Recovery would bring back what a killed import set aside.
+        // Otherwise recovery would restore the directory that a killed import set aside.
         remove_set_aside(&path)?;
-        // Set aside first, so that no reader finds half a base.
+        // Renamed first, so that no reader finds an incomplete base.
         let aside = self.bases_dir().join(format!("{STAGING_PREFIX}{name}-removed"));
         let _ = fs::remove_dir_all(&aside);
         fs::rename(&path, &aside).map_err(DatasetError::io("remove", &path))?;
         fs::remove_dir_all(&aside).map_err(DatasetError::io("remove", &aside))
     }
 
-    /// Resolves a dataset argument: an installed name first, else a directory.
+    /// Resolves a dataset argument: the name of an installed base or, if none matches, a directory.
     ///
     /// # Errors
-    /// [`DatasetError::UnknownName`] or, for what cannot be a name, [`DatasetError::NotADataset`].
+    /// [`DatasetError::UnknownName`], [`DatasetError::NotADataset`] if the argument is neither a
+    /// directory nor a valid name, [`DatasetError::Damaged`] or [`DatasetError::Io`].
     pub fn resolve(&self, dataset: &str) -> Result<ResolvedDataset, DatasetError> {
         match self.get(dataset) {
             Ok(base) => return Ok(ResolvedDataset::Installed(base)),
@@ -438,7 +442,7 @@ impl Home {
         Ok(names)
     }
 
-    /// Locks the home against other renames until the result is dropped.
+    /// Locks the home against other changes until the returned file is dropped.
     pub(super) fn lock(&self) -> Result<File, DatasetError> {
         let path = self.bases_dir().join(".lock");
         let file = File::options().create(true).truncate(false).write(true).open(&path);
@@ -466,7 +470,7 @@ fn read_record(path: &Path) -> Result<BaseRecord, DatasetError> {
     Ok(record)
 }
 
-/// The directory of a version of the base in `path`.
+/// Directory of a version of the base in `path`.
 fn version_path(path: &Path, version: u32) -> PathBuf {
     match version {
         FIRST_VERSION => path.to_path_buf(),
@@ -476,7 +480,7 @@ fn version_path(path: &Path, version: u32) -> PathBuf {
 
 fn read_version(name: &str, path: &Path, version: u32) -> Result<Base, DatasetError> {
     let path = version_path(path, version);
-    // Locked first, so that the files stay while they are read.
+    // Locked first, so that the files are not removed while they are read.
     let lock = VersionLock::acquire(&path);
     let record = read_record(&path.join(RECORD_FILE))?;
     let lock = lock.ok_or_else(|| {
@@ -486,7 +490,7 @@ fn read_version(name: &str, path: &Path, version: u32) -> Result<Base, DatasetEr
     Ok(Base { name: name.to_string(), path, version, record, lock })
 }
 
-/// The number of the current version of the base in `path`.
+/// Reads the number of the current version of the base in `path`.
 fn current(path: &Path) -> Result<u32, DatasetError> {
     let path = path.join(CURRENT_FILE);
     let text = match files::read_text(&path, MAX_CURRENT_BYTES) {
@@ -499,7 +503,7 @@ fn current(path: &Path) -> Result<u32, DatasetError> {
     })
 }
 
-/// The numbers of all versions of the base in `path`, unordered, always with the first.
+/// Lists the version numbers of the base in `path`, unordered; always includes the first version.
 fn versions(path: &Path) -> Result<Vec<u32>, DatasetError> {
     let mut found = vec![FIRST_VERSION];
     let entries = match fs::read_dir(path) {
@@ -514,12 +518,13 @@ fn versions(path: &Path) -> Result<Vec<u32>, DatasetError> {
     Ok(found)
 }
 
-/// The largest number of a version of the base in `path`.
+/// Returns the highest version number of the base in `path`.
 fn last_version(path: &Path) -> Result<u32, DatasetError> {
     Ok(versions(path)?.into_iter().max().unwrap_or(FIRST_VERSION))
 }
 
-/// Removes versions that nobody holds; the others are tried again at a later change.
+/// Removes the versions in a range, except those that a reader holds. Failures are ignored; a later
+/// call tries again.
 fn remove_versions(path: &Path, range: Range<u32>) -> Result<(), DatasetError> {
     for version in versions(path)?.into_iter().filter(|version| range.contains(version)) {
         let dir = version_path(path, version);
@@ -528,7 +533,7 @@ fn remove_versions(path: &Path, range: Range<u32>) -> Result<(), DatasetError> {
         if matches!(lock, Ok(Err(TryLockError::WouldBlock))) {
             continue;
         }
-        // The record goes first: whoever looks later finds none.
+        // The record is removed first, so that no new reader opens the version.
         let _ = fs::remove_file(dir.join(RECORD_FILE));
         if version != FIRST_VERSION {
             let _ = fs::remove_dir_all(dir);
@@ -547,8 +552,8 @@ fn nearest(name: &str, installed: &[String]) -> Option<String> {
     close.max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(a.1))).map(|(_, n)| n.clone())
 }
 
-/// A base name for a dataset directory that changes with any of its files, including linked ones: the
-/// directory's name and a digest of path, file names, sizes and modification times.
+/// Returns a base name for a dataset directory that changes with any of its files, linked ones
+/// included: the directory's name and a digest of path, file names, sizes and modification times.
 fn directory_name(source: &Path) -> Result<String, DatasetError> {
     let full = fs::canonicalize(source).map_err(DatasetError::io("open", source))?;
     let mut lines = vec![full.to_string_lossy().into_owned()];
@@ -558,9 +563,9 @@ fn directory_name(source: &Path) -> Result<String, DatasetError> {
         for entry in entries.take(MAX_SOURCE_FILES.saturating_sub(lines.len())) {
             let entry = entry.map_err(DatasetError::io("list", &dir))?;
             let path = entry.path();
-            // A link that leads nowhere is a file that has not changed.
+            // A broken link does not count.
             let Ok(metadata) = fs::metadata(&path) else { continue };
-            // Directories are not followed through links, which may lead back.
+            // Links to directories are not followed, because they may form a cycle.
             let is_hidden = entry.file_name().to_string_lossy().starts_with('.');
             if !is_hidden && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 dirs.push(path.clone());
@@ -584,15 +589,15 @@ fn directory_name(source: &Path) -> Result<String, DatasetError> {
     Ok(format!("{stem}-{}", digest.chars().take(12).collect::<String>()))
 }
 
-/// A base being built in a hidden directory beside its target; removed when dropped unpublished.
+/// A base being built in a hidden directory beside its target; removed if dropped unpublished.
 pub(super) struct Staging {
     home: Home,
     name: String,
     target: PathBuf,
-    /// Whether an indexed base of that name stays current.
+    /// Whether to publish the next version of an indexed base of that name instead of replacing it.
     as_next_version: bool,
     dir: TempDir,
-    /// Locked while this process lives, so that others can tell work from leftovers.
+    /// Locked while this process lives; without the lock, the directory is a leftover.
     _alive: File,
 }
 
@@ -606,7 +611,7 @@ fn remove_leftovers(bases: &Path) -> Result<(), DatasetError> {
         let in_use = File::open(entry.path().join(ALIVE_FILE))
             .is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)));
         if !in_use {
-            // What cannot be removed now is tried again by the next import.
+            // The next import tries again.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
@@ -646,7 +651,7 @@ impl Staging {
         self.dir.path().join(QUERIES_DIR)
     }
 
-    /// The number that this version gets: the next one of an indexed base if requested, else the first. A
+    /// Version number to publish: the next one of an indexed base if requested, else the first. A
     /// base that cannot be read is replaced. The home must be locked.
     fn version(&self) -> Result<u32, DatasetError> {
         let is_indexed = current(&self.target)
@@ -682,7 +687,7 @@ impl Staging {
         }
     }
 
-    /// The base that would be published; publishes nothing.
+    /// Returns the base that [`Staging::publish`] would return, but publishes nothing.
     pub(super) fn rehearse(
         self,
         manifest: &Manifest,
@@ -695,7 +700,8 @@ impl Staging {
         Base { name, path, version: FIRST_VERSION, record, lock: VersionLock::default() }
     }
 
-    /// Writes `base.json` and moves the base to its target; an earlier pending version is removed.
+    /// Writes `base.json` and moves the base to its target; removes earlier versions that did not
+    /// become current.
     pub(super) fn publish(
         self,
         manifest: &Manifest,

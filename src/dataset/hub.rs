@@ -1,10 +1,10 @@
-//! Downloads files of a dataset repository by Hugging Face's protocol: lists a folder with sizes and digests,
-//! and resumes interrupted downloads.
+//! Downloads files of a dataset repository over the Hugging Face protocol: lists a folder with
+//! sizes and digests, and resumes interrupted downloads.
 //!
-//! The two endpoints, as the hub documents them, are `/api/datasets/REPO/tree/main/FOLDER` and
+//! The hub documents the two endpoints, `/api/datasets/REPO/tree/main/FOLDER` and
 //! `/datasets/REPO/resolve/main/FILE`. The token is sent only to the endpoint's own host, never to
-//! the target of a redirect. A file appears under its name once its size and, if known, its SHA-256
-//! are verified; until then it is `NAME.DIGEST.part`.
+//! another host after a redirect. A download is named `NAME.DIGEST.part` until its size and, if
+//! known, its SHA-256 are verified; then it is renamed to `NAME`.
 
 use std::{
     fs::{self, File},
@@ -35,9 +35,10 @@ const MAX_LIST_BYTES: usize = 8 << 20;
 const MAX_REDIRECTS: usize = 5;
 /// Maximum number of consecutive attempts without progress.
 const MAX_ATTEMPTS: u32 = 5;
-/// Maximum wait between two attempts, even if the hub asks for more.
+/// Maximum random delay between two attempts, and maximum delay that the hub may request in
+/// addition; if it requests more, the download fails.
 const MAX_WAIT: Duration = Duration::from_secs(120);
-/// Cap of the first wait between two attempts; it doubles.
+/// Maximum random delay before the second attempt; doubles with each further attempt.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// Maximum time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
@@ -52,7 +53,7 @@ const HASH_BUFFER: usize = 1 << 20;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HubError {
-    /// The endpoint, or the target of a redirect, is not a valid address.
+    /// The endpoint is not a valid address, or a redirect has no valid and safe target.
     #[error("{address:?} is not a hub address; use one such as https://huggingface.co")]
     Address {
         /// The address.
@@ -64,7 +65,7 @@ pub enum HubError {
         /// The cause.
         message: String,
     },
-    /// The hub could not be reached, or the connection broke too often.
+    /// The hub could not be reached, or the connection failed too often.
     #[error(
         "{url}: {message}, {attempts} attempts failed; check the connection and run the command again to resume"
     )]
@@ -92,7 +93,7 @@ pub enum HubError {
         /// What is wrong.
         reason: String,
     },
-    /// The downloaded data differ from the file.
+    /// The downloaded data do not match the digest of the file.
     #[error("{file} arrived damaged: {reason}; it was removed, run the command again")]
     Damaged {
         /// The file in the repository.
@@ -156,7 +157,7 @@ pub struct Hub {
 /// Failure of one attempt.
 enum Failure {
     Final(HubError),
-    /// Worth a retry, after the delay that the hub may have requested.
+    /// May succeed on a retry, after the delay that the hub requested, if any.
     Transient {
         message: String,
         status: Option<StatusCode>,
@@ -171,7 +172,7 @@ impl From<HubError> for Failure {
 }
 
 fn transient(error: impl std::error::Error) -> Failure {
-    // The outermost message only says that a request failed.
+    // The innermost error is specific; the outermost only reports that a request failed.
     let mut cause: &dyn std::error::Error = &error;
     while let Some(source) = cause.source() {
         cause = source;
@@ -180,8 +181,8 @@ fn transient(error: impl std::error::Error) -> Failure {
 }
 
 impl Hub {
-    /// The repository `owner/name` of the hub at `endpoint`. `token` is sent to that host only.
-    /// A connection without data for `idle_timeout` is closed.
+    /// Creates a client for the repository `owner/name` of the hub at `endpoint`. `token` is sent
+    /// to that host only. A connection without data for `idle_timeout` is closed.
     ///
     /// # Errors
     /// [`HubError::Address`] or [`HubError::Start`].
@@ -217,10 +218,10 @@ impl Hub {
         Ok(Hub { endpoint: url, repository, token, idle_timeout, client, runtime })
     }
 
-    /// All files below a folder, in the hub's order.
+    /// Lists all files below a folder, in the hub's order.
     ///
     /// # Errors
-    /// Any [`HubError`] except those of files.
+    /// Any [`HubError`] except [`HubError::Damaged`], [`HubError::DiskFull`] and [`HubError::Io`].
     pub fn list(&self, folder: &str, stop: &AtomicBool) -> Result<Vec<RemoteFile>, HubError> {
         let repository = &self.repository;
         let url = self.url(&format!("api/datasets/{repository}/tree/main/{folder}"))?;
@@ -261,7 +262,7 @@ impl Hub {
     /// [`HubError::Protocol`] if a file exceeds the size limit.
     pub fn total_bytes(&self, files: &[RemoteFile]) -> Result<u64, HubError> {
         files.iter().try_for_each(|file| self.check_size(file))?;
-        // A list is too short for as many files of that size as a sum would have to overflow.
+        // Cannot overflow: the listing is bounded, and so is the size of each file.
         Ok(files.iter().map(|file| file.size).sum())
     }
 
@@ -274,9 +275,9 @@ impl Hub {
         Err(HubError::Protocol { url: self.endpoint.to_string(), reason })
     }
 
-    /// Downloads a file to `target`, unless it already exists; creates its folder. A partial
-    /// download is resumed if the digest is known. `on_progress` receives downloaded and total
-    /// bytes.
+    /// Downloads a file to `target`, unless `target` already has its size and digest; creates the
+    /// folder. A partial download is resumed if the digest is known. `on_progress` receives the
+    /// downloaded and the total number of bytes.
     ///
     /// # Errors
     /// Any [`HubError`]; then `target` is unchanged.
@@ -299,7 +300,7 @@ impl Hub {
         let path = target.with_file_name(format!("{name}.{digest}.part"));
         let options = File::options().read(true).write(true).create(true).truncate(false).clone();
         let mut part = options.open(&path).map_err(io_error(&path))?;
-        // Without a digest the part may belong to another version.
+        // Without a digest, the partial file may belong to another version.
         if file.sha256.is_none() || part_len(&mut part, &path)? > file.size {
             part.set_len(0).map_err(io_error(&path))?;
         }
@@ -394,7 +395,7 @@ impl Hub {
             return Err(HubError::Protocol { url: url.to_string(), reason }.into());
         }
         let from = if partial { from } else { 0 };
-        // A weak tag does not say that the bytes are the same.
+        // Equal weak tags do not imply equal bytes.
         let strong = |tag: &&HeaderValue| !tag.as_bytes().starts_with(b"W/");
         *etag = response.headers().get(header::ETAG).filter(strong).cloned();
         let (path, size) = (sink.path, sink.size);
@@ -424,7 +425,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Sends a request and follows redirects until a successful response.
+    /// Sends a request, follows redirects and returns the successful response.
     async fn get(
         &self,
         url: &Url,
@@ -456,7 +457,7 @@ impl Hub {
         Err(HubError::Protocol { url: url.to_string(), reason }.into())
     }
 
-    /// Awaits a future with the idle timeout and the stop flag.
+    /// Awaits a future; fails after the idle timeout or once the stop flag is set.
     async fn with_timeout<F: Future>(
         &self,
         future: F,
@@ -483,7 +484,7 @@ fn retry() -> Retry {
     Retry::new(MAX_ATTEMPTS, FIRST_WAIT, MAX_WAIT)
 }
 
-/// Sleeps before the next attempt; returns the error if there is none.
+/// Sleeps before the next attempt, or returns the error if no attempt is left.
 fn wait(failure: Failure, retry: &mut Retry, url: &Url, stop: &AtomicBool) -> Result<(), HubError> {
     let (message, status, retry_after) = match failure {
         Failure::Final(error) => return Err(error),
@@ -531,7 +532,7 @@ fn text_of(response: &Response, name: HeaderName) -> Option<&str> {
     response.headers().get(name)?.to_str().ok()
 }
 
-/// The failure of a response that is neither a success nor a redirect.
+/// Converts a response that is neither a success nor a redirect to a failure.
 fn refusal(url: &Url, response: &Response) -> Failure {
     let status = response.status();
     if !is_transient(status.as_u16()) {
@@ -549,7 +550,7 @@ struct Entry {
     path: String,
     #[serde(default)]
     size: u64,
-    /// Pointer to the content, for files that the hub stores by digest.
+    /// Digest and size of the content, for files in large file storage.
     lfs: Option<LfsPointer>,
 }
 
@@ -560,7 +561,7 @@ struct LfsPointer {
 }
 
 impl Entry {
-    /// Converts the entry to a file, or returns its error. The digest must be valid, because it
+    /// Converts the entry to a file, or returns an error for an invalid digest, because the digest
     /// becomes part of a file name.
     fn into_file(self) -> Result<RemoteFile, String> {
         let Some(LfsPointer { oid, size }) = self.lfs else {

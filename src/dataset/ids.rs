@@ -1,8 +1,8 @@
 //! Maps ids of the imported data to nodes and back. Independent of files and formats.
 //!
-//! During an import, [`Ids`] finds nodes by type and key; it stores a digest of 16 bytes for each
-//! key, not the key. In a written base, [`node_of_id`] reads one id and [`AnswerIds`] the answers
-//! of questions; [`id_of`] and [`id_list`] write the same forms.
+//! During an import, [`Ids`] finds nodes by type and key; it stores a digest of 16 bytes instead of
+//! each key. In a written base, [`node_of_id`] parses one id, and [`AnswerIds`] parses the answer
+//! list of a question. [`id_of`] and [`id_list`] format ids and lists in the same syntax.
 
 use std::{
     borrow::Cow,
@@ -15,15 +15,15 @@ use agent_kb::{Kb, NodeId};
 /// Maximum number of characters of an id in a message.
 const MAX_SHOWN: usize = 60;
 
-/// Nodes of a base during its import, by key. Keys are unique within a space: a type or, if types
-/// share keys, the base.
+/// Nodes of a base during its import, by key. A key is unique within its space: a node type or, if
+/// all types share one space, the base.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
     nodes: HashMap<[u8; 16], NodeId>,
     spaces: BTreeMap<String, Space>,
 }
 
-/// Range of the keys of a space, for messages: numbers by value, then texts.
+/// Lowest and highest key of a space, for messages. Order: integers by value, then texts.
 #[derive(Debug)]
 struct Space {
     least: String,
@@ -31,7 +31,7 @@ struct Space {
 }
 
 impl Ids {
-    /// Adds a node; false if the space already has that key.
+    /// Adds a node; returns false, and keeps the old node, if the space already has that key.
     pub(super) fn insert(&mut self, space: &str, key: &str, node: NodeId) -> bool {
         let entry = self.nodes.entry(digest(space, key));
         let is_new = matches!(entry, std::collections::hash_map::Entry::Vacant(_));
@@ -48,12 +48,12 @@ impl Ids {
         is_new
     }
 
-    /// The node with that key.
+    /// Returns the node with a key.
     pub(super) fn get(&self, space: &str, key: &str) -> Option<NodeId> {
         self.nodes.get(&digest(space, key)).copied()
     }
 
-    /// The keys of a space for messages: `ids from B-001 to B-016`.
+    /// Describes the keys of a space for messages: `ids from B-001 to B-016`.
     pub(super) fn describe(&self, space: &str) -> String {
         match self.spaces.get(space) {
             None => "no ids".to_owned(),
@@ -79,20 +79,20 @@ fn digest(space: &str, key: &str) -> [u8; 16] {
     *hasher.finalize().as_bytes().first_chunk().unwrap_or(&[0; 16])
 }
 
-/// How a file of questions identifies its answers.
+/// How a query file identifies answers.
 #[derive(Clone, Copy)]
 pub(super) enum AnswerIds<'a> {
     /// By node number; the value is the number of nodes.
     Numbers(u32),
     /// By key in this base.
     Keys(&'a Kb),
-    /// By node number in another version of the base, mapped to this one. Removed answers are left
-    /// out.
+    /// By node number in another version of the base; the value maps each of its nodes to this
+    /// base. Removed nodes are omitted.
     Moved(&'a [Option<NodeId>]),
 }
 
 impl<'a> AnswerIds<'a> {
-    /// The identification that questions of this base use.
+    /// Returns how query files of a base identify answers: by key if it has keys, else by number.
     pub(super) fn for_base(kb: &'a Kb) -> Self {
         match kb.has_keys() {
             true => AnswerIds::Keys(kb),
@@ -100,13 +100,12 @@ impl<'a> AnswerIds<'a> {
         }
     }
 
-    /// The nodes of a list such as `[3, 17]` or `["B-7", product:17]`, sorted, distinct. Python's
-    /// other ways to write a few items mean the same: `(3, 17)`, `{3, 17}`, each with or without a
-    /// comma at the end. Answers that are not in the base are left out; what is wrong with the first of
-    /// these.
+    /// Parses a list such as `[3, 17]` or `["B-7", product:17]`; returns its nodes, ascending and
+    /// distinct. Python tuples and sets, `(3, 17)` and `{3, 17}`, and a trailing comma are allowed.
+    /// Unknown answers are omitted, and the fault of the first one is returned as well.
     ///
     /// # Errors
-    /// What is wrong with the list.
+    /// The fault of an invalid list, or of a list without a known answer.
     pub(super) fn parse(self, text: &str) -> Result<(Vec<NodeId>, Option<Fault>), Fault> {
         let items = items(text)?;
         let (mut answers, mut unknown) = (Vec::with_capacity(items.len()), None);
@@ -151,7 +150,7 @@ fn bad_list(text: &str, reason: &str) -> Fault {
     Fault::new(ProblemKind::BadAnswers, message, hint).with_excerpt(text)
 }
 
-/// The items of a list; quotes are removed.
+/// Splits a list into its items, without their quotes.
 fn items(text: &str) -> Result<Vec<&str>, Fault> {
     let within = |(open, close): (char, char)| text.trim().strip_prefix(open)?.strip_suffix(close);
     let brackets = [('[', ']'), ('(', ')'), ('{', '}')];
@@ -202,7 +201,7 @@ fn number(item: &str, n_nodes: u32) -> Result<NodeId, Fault> {
     })
 }
 
-/// The id as a node of a base with `n_nodes` nodes.
+/// Converts an id to a node number; `None` if it is not below `n_nodes`.
 pub(super) fn in_range(id: u64, n_nodes: u32) -> Option<u32> {
     u32::try_from(id).ok().filter(|id| *id < n_nodes)
 }
@@ -219,7 +218,7 @@ pub enum IdError {
         /// A description of the ids of the base.
         like: String,
     },
-    /// Several nodes have the id.
+    /// Several nodes have the id, and not exactly one of them is a candidate.
     #[error("{n} nodes have the id {id:?}; write the type before it, as in {example}")]
     Shared {
         /// Prefix of the id.
@@ -231,8 +230,9 @@ pub enum IdError {
     },
 }
 
-/// All nodes with an id of the user's data, ascending: those with that key or, for `type:key`, the one
-/// of that type. O(log n) in the number of nodes.
+/// Returns all nodes with an id of the user's data, ascending: the nodes with that key or, if there
+/// are none and the id has the form `type:key`, the node of that type. O(log n) in the number of
+/// nodes.
 pub fn nodes_of_id(kb: &Kb, id: &str) -> Vec<NodeId> {
     let mut nodes = kb.nodes_of_key(id);
     if nodes.is_empty()
@@ -245,11 +245,11 @@ pub fn nodes_of_id(kb: &Kb, id: &str) -> Vec<NodeId> {
     nodes
 }
 
-/// The node with an id of the user's data: the only node with that id, or the only candidate among
-/// several; `type:key` distinguishes types.
+/// Returns the node with an id of the user's data: the only node with that id, or the only
+/// candidate among several. `type:key` selects the node of a type.
 ///
 /// # Errors
-/// [`IdError`].
+/// [`IdError`] if no node, or several, qualify.
 pub fn node_of_id(kb: &Kb, id: &str) -> Result<NodeId, IdError> {
     let mut nodes = nodes_of_id(kb, id);
     if nodes.len() > 1 {
@@ -276,19 +276,19 @@ pub fn node_of_id(kb: &Kb, id: &str) -> Result<NodeId, IdError> {
     }
 }
 
-/// The nodes of comma-separated ids, in their order; an id with a comma is quoted.
+/// Returns the nodes of comma-separated ids, in the given order; an id with a comma must be quoted.
 ///
 /// # Errors
-/// As [`node_of_id`], for the first id that fails.
+/// The error of [`node_of_id`] for the first invalid id.
 pub fn nodes_of_ids(kb: &Kb, ids: &str) -> Result<Vec<NodeId>, IdError> {
     let list = format!("[{ids}]");
-    // Only an empty list is none.
+    // In square brackets, only an empty list is invalid.
     let items = items(&list).unwrap_or_else(|_| vec![""]);
     items.into_iter().map(|item| node_of_id(kb, item)).collect()
 }
 
-/// The id that [`node_of_id`] maps to a node: its key, with the type before it if the key is
-/// shared; its number if the base has no keys.
+/// Returns the id that [`node_of_id`] maps to a node: the node's key, prefixed with its type if the
+/// key is ambiguous, or its number if the base has no keys.
 pub fn id_of(kb: &Kb, node: NodeId) -> Cow<'_, str> {
     let key = kb.key(node);
     match node_of_id(kb, &key) {
@@ -297,10 +297,10 @@ pub fn id_of(kb: &Kb, node: NodeId) -> Cow<'_, str> {
     }
 }
 
-/// Nodes in the form of `answer_ids`, with the user's ids: `[3, 17]`, `[B-7, "nuts, bolts"]`.
+/// Formats nodes as a list for the column `answer_ids`: `[3, 17]`, `[B-7, "nuts, bolts"]`.
 ///
 /// # Errors
-/// The first id whose commas and quotes such a list cannot represent.
+/// The first id that the syntax cannot represent: it needs quotes and holds both kinds of quotes.
 pub fn id_list(kb: &Kb, nodes: &[NodeId]) -> Result<String, String> {
     let item = |&node: &NodeId| {
         let id = id_of(kb, node);

@@ -1,5 +1,5 @@
-//! The common part of all imports: starting an import, and finishing it with graph, questions,
-//! summary and publication of the base.
+//! Common steps of all imports: starts an import, and finishes it by writing the graph, importing
+//! the questions, summarizing and publishing the base.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,7 +18,7 @@ use crate::{
 };
 use agent_kb::{Kb, KbError, KbMeta, KbWriter};
 
-/// Names in an error at most.
+/// Maximum number of names listed in an error.
 const MAX_NAMED: usize = 20;
 
 /// Options of an import.
@@ -26,22 +26,22 @@ const MAX_NAMED: usize = 20;
 pub struct ImportOptions {
     /// Skip and count invalid lines instead of failing at the end.
     pub lenient: bool,
-    /// Add the import as the next version of an indexed base of that name, instead of replacing the
-    /// base. The old version stays current until [`Home::make_current`] is called.
+    /// If the installed base of that name has an index, add the import as its next version instead
+    /// of replacing it. The old version stays current until [`Home::make_current`] is called.
     pub as_next_version: bool,
-    /// Labelled questions, instead of `qa.csv` in the directory.
+    /// File with labelled questions, instead of `qa.csv` in the directory.
     pub questions: Option<PathBuf>,
-    /// Import a new version of the installed base of that name.
+    /// Treat the import as an update of the installed base of that name, if there is one.
     pub update: Option<Update>,
     /// Read and report everything, but install nothing.
     pub dry_run: bool,
 }
 
-/// Options of an import that updates a base. Without new questions, those of the previous version are kept
-/// with the answers that still exist.
+/// Options of an import that updates a base. Without new questions, the update keeps the previous
+/// version's questions with their remaining answers; questions without answers are dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Update {
-    /// Accept a version that loses more than half of the nodes or all questions.
+    /// Accept an update that loses more than half of the nodes or all questions.
     pub allow_loss: bool,
 }
 
@@ -63,9 +63,9 @@ pub enum Phase {
 pub struct Progress {
     /// The phase.
     pub phase: Phase,
-    /// Units done, see [`Phase`].
+    /// Completed units, see [`Phase`].
     pub done: u64,
-    /// Total units.
+    /// Total number of units.
     pub total: u64,
 }
 
@@ -74,24 +74,26 @@ pub struct Progress {
 pub struct ImportReport {
     /// The installed base, with its counts. After a dry run its directory does not exist.
     pub base: Base,
-    /// Its summary.
+    /// Summary of the base.
     pub summary: Summary,
     /// Changes since the previous version, for an update.
     pub changes: Option<Changes>,
-    /// Content that an update loses, if it is much: more than half of the nodes, or all questions.
+    /// Content that an update loses, such as `7 of 10 nodes`, if it is more than half of the nodes
+    /// or all questions.
     pub loss: Option<String>,
     /// Number of questions kept from the previous version, and number of questions lost because
     /// none of their answers exists any more.
     pub kept_questions: Option<(u64, u64)>,
-    /// Dropped duplicate edges.
+    /// Number of duplicate edges dropped.
     pub duplicate_edges: u64,
-    /// Rows of nodes left out since another row has the same cells.
+    /// Number of node rows dropped because another row has the same cells.
     pub repeated_rows: u64,
     /// Changes to the cells of tables.
     pub repairs: Vec<Repair>,
-    /// Empty nodes inserted for missing ids.
+    /// Number of empty nodes inserted for missing ids.
     pub filler_nodes: u32,
-    /// Values of the STaRK benchmark kept as the text that Python prints, such as dates.
+    /// Number of values of the STaRK benchmark, such as dates, stored as the text that Python
+    /// prints.
     pub printed_values: u64,
     /// Invalid lines by kind; empty after a strict import.
     pub problems: Vec<ProblemCount>,
@@ -115,21 +117,21 @@ impl Watch<'_> {
     }
 }
 
-/// An import in progress; leaves nothing behind if dropped unfinished.
+/// An import in progress; removes its files if dropped unfinished.
 pub(super) struct Install {
     pub(super) writer: KbWriter,
     pub(super) problems: Problems,
-    /// Edges passed to the writer.
+    /// Number of edges passed to the writer, including duplicates.
     pub(super) n_pushed: u64,
     pub(super) filler_nodes: u32,
     pub(super) repeated_rows: u64,
     pub(super) repairs: Vec<Repair>,
-    /// Whether some lines yielded no node, so unknown ids may refer to them.
+    /// Whether invalid lines yielded no node; unknown ids may refer to such lines.
     pub(super) lost_nodes: bool,
-    /// Those that documents were made with; each must be of what the base has.
+    /// Templates of the documents; their types and fields must exist in the base.
     pub(super) templates: Templates,
     pub(super) staging: Staging,
-    /// Number of values kept as text.
+    /// Number of values stored as the text that Python prints.
     pub(super) printed_values: u64,
     home: Home,
     name: String,
@@ -179,7 +181,7 @@ impl Install {
         self.finish_with(meta, sources, &|_| None, watch)
     }
 
-    /// Like `finish`, with the given query sources and origin.
+    /// Like [`Install::finish`], with the given query sources and origin.
     pub(super) fn finish_with(
         self,
         mut meta: KbMeta,
@@ -249,7 +251,7 @@ impl Install {
     }
 }
 
-/// Refuses a template of a type that no node has, or with a field that no node has.
+/// Refuses a template whose type, or one of whose fields, no node has.
 fn check_templates(templates: &Templates, kb: &Kb, source: &Path) -> Result<(), DatasetError> {
     for (node_type, template) in templates {
         let unknown = match template.fields().find(|field| kb.field_id(field).is_none()) {
@@ -277,7 +279,7 @@ fn changes(served: &Base, kb: &Kb) -> Result<Changes, DatasetError> {
     Ok(Changes::between(&Kb::open(&served.kb_dir())?, kb))
 }
 
-/// Content that a new version loses, if it is much.
+/// Describes the loss of an update that loses more than half of the nodes or all questions.
 fn loss_of(served: &Base, changes: &Changes, n_queries: u64) -> Option<String> {
     let (nodes, questions) = (u64::from(served.record.n_nodes), served.record.n_queries);
     let gone = changes.nodes_removed;
@@ -287,7 +289,8 @@ fn loss_of(served: &Base, changes: &Changes, n_queries: u64) -> Option<String> {
     (!lost.is_empty()).then(|| lost.join(" and "))
 }
 
-/// Transfers the questions of an installed base to a new version of it.
+/// Transfers the questions of an installed base to its new version; returns them with the numbers
+/// of kept and lost questions.
 fn kept(
     served: &Base,
     kb: &Kb,
@@ -303,7 +306,7 @@ fn kept(
         splits: dir,
         derive_tenth: false,
     };
-    // Lost questions are only counted.
+    // Lenient: lost questions are counted, and are not errors.
     let mut lost = Problems::new(true);
     let ids = (AnswerIds::Moved(&node_map), false);
     let queries = import_queries(&sources, target, ids, &mut lost, watch)?;

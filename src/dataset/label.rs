@@ -1,7 +1,7 @@
 //! Attaches synthetic questions to an installed base. A base with the user's own labels is refused.
 //!
-//! A reader sees the old questions, none, or all new ones: the record is written last. If questions
-//! are replaced, a record without questions is written first.
+//! A reader sees the old questions, no questions, or all new questions: the record is written last.
+//! If old questions are replaced, a record without questions is written first.
 
 use std::{collections::BTreeMap, fs, path::Path, sync::atomic::AtomicBool};
 
@@ -14,19 +14,20 @@ use crate::{
 };
 use agent_ground::files;
 
-/// The column with the source of a question.
+/// Name of the column with the source of a question.
 const SOURCE: &str = "source";
 /// Value of the column for questions that were generated, not labelled.
 pub const SYNTHETIC: &str = "synthetic";
 /// Name prefix of a directory being written.
 const STAGING_PREFIX: &str = ".queries-";
 
-/// Whether any of the questions is synthetic.
+/// Whether at least one question is synthetic.
 pub fn is_synthetic(queries: &[LabelledQuery]) -> bool {
     queries.iter().any(|query| query.metadata.get(SOURCE).is_some_and(|source| source == SYNTHETIC))
 }
 
-/// Whether a base has the user's own labels.
+/// Whether a base has the user's own labels: `qa.csv` has a question that is not synthetic or, if
+/// there is no `qa.csv`, the base has any question.
 ///
 /// # Errors
 /// [`DatasetError::Damaged`], [`DatasetError::Io`].
@@ -41,11 +42,13 @@ pub fn has_own_labels(base: &Base) -> Result<bool, DatasetError> {
     }
 }
 
-/// Replaces the synthetic questions of a base by those of `qa.csv` and `split/` in a directory.
+/// Replaces the synthetic questions of a base with the query files of a directory: `qa.csv`,
+/// `human.csv` and `split/`.
 ///
 /// # Errors
 /// [`DatasetError::HasOwnLabels`] if the base has the user's own labels,
-/// [`DatasetError::BaseChanged`] if it was replaced or removed in the meantime; those of an import.
+/// [`DatasetError::BaseChanged`] if it was replaced or removed in the meantime,
+/// [`DatasetError::Problems`] if the files have invalid lines; otherwise as for an import.
 pub fn attach_questions(home: &Home, base: &Base, source: &Path) -> Result<Base, DatasetError> {
     let _lock = home.lock()?;
     if !home.is_current(base)? {

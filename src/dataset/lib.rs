@@ -1,5 +1,5 @@
-//! Imports datasets into a home directory and opens installed ones. Independent of indexes and of how
-//! questions are answered.
+//! Imports datasets into a home directory and opens installed ones. Independent of indexes and of
+//! question answering.
 //!
 //! # Input: the neutral format
 //!
@@ -10,31 +10,32 @@
 //! edges.tsv[.gz|.zst]     header src_id<TAB>relation<TAB>dst_id, then one edge a line
 //! qa.csv                  optional: id,query,answer_ids and further columns, kept as metadata;
 //!                         answer_ids is a list of node ids such as [3, 17]
-//! human.csv               optional, columns as qa.csv, query ids of its own
+//! human.csv               optional: same columns as qa.csv, independent query ids
 //! split/NAME.index        optional, NAME in train, val, test, human: one query id a line;
-//!                         test-0.1.index holds some of test
-//! dataset.toml            optional: title, licence, language, candidate_types ("*" or missing means all),
+//!                         test-0.1.index lists a subset of test
+//! dataset.toml            optional: title, licence, language,
+//!                         candidate_types ("*" or missing means all),
 //!                         [templates] TYPE = "text with {field}" for documents of that type;
-//!                         [sample] says how a generated base came about and is not read
+//!                         [sample] records how a generated base was made; ignored
 //! ```
 //!
-//! Ids other than 0, 1, 2, ... in file order, texts or numbers, are stored as keys; edges and
-//! answers refer to nodes by them.
+//! Any other ids, texts or numbers, are stored as keys; edges and answers refer to nodes by key.
 //!
 //! # Input: tables, databases, triples
 //!
-//! See [`tables`] and [`import_triples`]. In a directory of tables, the files of questions and
-//! `dataset.toml` are those of the neutral format.
+//! See [`tables`] and [`import_triples`]. In a directory of tables, the question files and
+//! `dataset.toml` have the neutral format.
 //!
 //! # Input: the STaRK benchmark
 //!
-//! Its official files, see [`stark`].
+//! The benchmark's official files; see [`stark`].
 //!
 //! # Home
 //!
 //! ```text
 //! home      := bases/NAME/base downloads/stark
-//! base      := base.json kb/... queries/{qa.csv, human.csv, NAME.index} index/... current? VERSION/base
+//! base      := base.json kb/... queries/{qa.csv, human.csv, NAME.index} index/... current?
+//!              VERSION/base
 //! stark     := files as in the repository on the hub
 //! ```
 //!
@@ -50,7 +51,7 @@
 //! | [`MAX_QUERY_FILE_BYTES`] | bytes | 1 GiB | queries are held in memory |
 //! | [`MAX_FILLER_NODES`] | nodes | 1,000,000 | one bad id must not create billions of nodes |
 //! | [`MAX_TRIPLE_BYTES`] | bytes | 4 GiB | triples are held until the last is read |
-//! | [`MAX_LISTED_PROBLEMS`] | problems | 50 | listed one by one; the others are counted |
+//! | [`MAX_LISTED_PROBLEMS`] | problems | 50 | listed one by one; further problems are counted |
 //!
 //! The limits of [`agent_kb`] apply as well.
 

@@ -1,4 +1,4 @@
-//! Reads text files line by line within limits of memory, unpacking gzip and zstd by suffix.
+//! Reads text files line by line in bounded memory; unpacks gzip and zstd by file suffix.
 
 use std::{
     fs::File,
@@ -23,7 +23,7 @@ pub const MAX_FILE_BYTES: u64 = 256 << 30;
 /// Bytes read from the disk and from the unpacker at a time.
 const READ_BUFFER: usize = 256 << 10;
 
-/// Counts the bytes read from the file as stored, for progress.
+/// File that counts the stored bytes read from it, for progress.
 struct CountingReader {
     file: File,
     bytes: Arc<AtomicU64>,
@@ -52,14 +52,17 @@ pub(super) struct Lines {
     unpacked: u64,
     number: u64,
     max_line: usize,
-    /// Number of bytes of the last line, if it is borrowed from the reader.
+    /// Number of bytes of the last line, if it is borrowed from the reader; else 0.
     in_place_bytes: usize,
-    /// The last line, if it spans several reads.
+    /// The last line, if it does not fit the reader's buffer.
     buffer: Vec<u8>,
 }
 
 impl Lines {
     /// Opens `dir/file`, `dir/file.gz` or `dir/file.zst`; `None` if none exists.
+    ///
+    /// # Errors
+    /// [`DatasetError::AmbiguousFile`] if several exist, [`DatasetError::Io`].
     pub(super) fn find(dir: &Path, file: &'static str) -> Result<Option<Lines>, DatasetError> {
         let mut found: Vec<String> = Vec::new();
         for suffix in ["", ".gz", ".zst"] {
@@ -79,12 +82,12 @@ impl Lines {
         }
     }
 
-    /// Opens a file; a line longer than `max_line` bytes is returned as [`Line::TooLong`].
+    /// Opens a UTF-8 file; a line longer than `max_line` bytes is returned as [`Line::TooLong`].
     pub(super) fn open(path: &Path, max_line: usize) -> Result<Lines, DatasetError> {
         Lines::open_as(path, max_line, Encoding::Utf8)
     }
 
-    /// Opens a file of an encoding; its lines are UTF-8.
+    /// Opens a file and decodes its lines from an encoding to UTF-8.
     pub(super) fn open_as(
         path: &Path,
         max_line: usize,
@@ -124,7 +127,7 @@ impl Lines {
         })
     }
 
-    /// The encoding of a file, by its bytes.
+    /// Detects the encoding of a file from its content.
     ///
     /// # Errors
     /// [`DatasetError::Io`], [`DatasetError::Unreadable`].
@@ -142,7 +145,7 @@ impl Lines {
         &self.path
     }
 
-    /// Size of the file as stored.
+    /// Size of the stored file, bytes.
     pub(super) fn stored_bytes(&self) -> u64 {
         self.stored_bytes
     }
@@ -152,7 +155,8 @@ impl Lines {
         self.bytes_read.clone()
     }
 
-    /// The next line with its 1-based number, without a byte order mark and a final CR.
+    /// Returns the next line and its 1-based number, without byte order mark and final CR; `None`
+    /// at the end.
     ///
     /// # Errors
     /// [`DatasetError::Unreadable`] or [`DatasetError::FileTooLong`].
@@ -171,7 +175,7 @@ impl Lines {
         if in_place {
             self.in_place_bytes = n;
         } else {
-            // Releases the memory of a long line.
+            // Releases the memory of the previous long line.
             self.buffer.clear();
             self.buffer.shrink_to(READ_BUFFER);
             let limit = self.max_line as u64 + 2;
@@ -208,7 +212,8 @@ impl Lines {
     }
 }
 
-/// Skips to the next line; returns the number of skipped bytes, at most about [`MAX_FILE_BYTES`].
+/// Skips to the next line; returns the number of skipped bytes. Stops after about
+/// [`MAX_FILE_BYTES`].
 fn skip_line(reader: &mut dyn BufRead) -> io::Result<u64> {
     let mut skipped = 0u64;
     while skipped <= MAX_FILE_BYTES {

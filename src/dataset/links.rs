@@ -1,23 +1,23 @@
-//! Refuses links in a directory of data to files outside of it, whose content would be imported and
-//! quoted in messages.
+//! Refuses symbolic links from a data directory to files outside of it: an import would read those
+//! files, and messages would quote them.
 
 use std::{fs, path::Path};
 
 use crate::DatasetError;
 
-/// Entries of a directory that are inspected.
+/// Maximum number of entries of a directory that are inspected.
 const MAX_ENTRIES: usize = 10_000;
-/// Folders within folders that data may lie in.
+/// Maximum depth of nested folders that are inspected.
 const MAX_DEPTH: usize = 4;
 
-/// Checks the entries of a directory of data, and of its folders; anything else passes.
+/// Checks the links in a directory and its folders. A `source` that is not a directory passes.
 ///
 /// # Errors
-/// [`DatasetError::BadInput`] names the first link that leads to a file or directory outside.
+/// [`DatasetError::BadInput`] for the first link to a file or directory outside of `source`.
 pub(super) fn refuse_outside(source: &Path) -> Result<(), DatasetError> {
     match fs::canonicalize(source) {
         Ok(root) if root.is_dir() => check(source, &root, MAX_DEPTH),
-        // Opening reports what is wrong with it.
+        // The import reports a path that is not a readable directory.
         _ => Ok(()),
     }
 }

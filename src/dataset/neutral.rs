@@ -1,12 +1,12 @@
 //! Imports a directory in neutral format (see the module docs of `dataset`) by streaming.
 //!
-//! Nodes whose ids are 0, 1, 2, ... in file order have these as their numbers. Any other ids, texts
-//! or numbers, are stored as keys, and nodes are numbered in file order; keys are unique over all
-//! types.
+//! If the first id is the number 0, ids must be 0, 1, 2, ... in file order, and they become the
+//! node numbers. Otherwise the ids, texts or numbers, are stored as keys, and nodes are numbered in
+//! file order. A key is unique across all types.
 //!
-//! A strict import reads to the end, fails with all problems together and leaves nothing behind. A lenient
-//! one skips invalid lines, counts them by kind and fills missing numbers with empty nodes of type
-//! `unknown`. Both drop and count duplicate edges.
+//! A strict import reads to the end, fails with all problems together and leaves nothing behind. A
+//! lenient import skips invalid lines, counts them by kind and fills missing ids with empty nodes
+//! of type `unknown`. Both drop and count duplicate edges.
 
 mod node;
 
@@ -37,19 +37,19 @@ use agent_kb::{KbError, KbMeta, KbWriter, NodeId};
 pub const EDGES_HEADER: &str = "src_id\trelation\tdst_id";
 /// Maximum number of nodes that a lenient import inserts for missing ids.
 pub const MAX_FILLER_NODES: u32 = 1_000_000;
-/// Type of inserted nodes.
+/// Type of nodes inserted for missing ids.
 const FILLER_TYPE: &str = "unknown";
 /// Maximum size of `dataset.toml`, bytes.
 const MAX_TOML_BYTES: u64 = 1 << 20;
 /// Lines between two progress reports and stop checks.
 const LINES_PER_REPORT: u64 = 4096;
 
-/// Imports the directory `source` as base `name` of `home`, replacing a base with that name at once
-/// or, with [`ImportOptions::as_next_version`], later.
+/// Imports the directory `source` as base `name` of `home`. Replaces a base with that name, or adds
+/// its next version, see [`ImportOptions::as_next_version`].
 ///
-/// `on_progress` is called and `stop` checked several times per second. Memory: about 8 to 16 bytes
-/// per edge and 10 per node, for a node with a key also 60 and twice the key, plus 100 MiB,
-/// independent of the length of the texts.
+/// Calls `on_progress` and checks `stop` several times per second. Memory: 100 MiB, plus about 8 to
+/// 16 bytes per edge and 10 per node; for a node with a key, also 60 bytes plus twice the key's
+/// length. Memory does not depend on the length of the texts.
 ///
 /// # Errors
 /// Any [`DatasetError`]; then nothing is left behind and a base with that name is unchanged.
@@ -98,18 +98,18 @@ struct DatasetToml {
     candidate_types: Vec<String>,
     language: Option<Languages>,
     templates: BTreeMap<String, String>,
-    /// Provenance of a generated base, for people.
+    /// How a generated base was made, for display; ignored.
     #[serde(rename = "sample")]
     _sample: IgnoredAny,
 }
 
-/// Documents by node type.
+/// Document templates by node type.
 pub(super) type Templates = BTreeMap<String, Template>;
 
 pub(super) fn read_toml(source: &Path) -> Result<(KbMeta, Templates), DatasetError> {
     let path = source.join("dataset.toml");
     let bytes = match files::read(&path, MAX_TOML_BYTES) {
-        // Beside a single file there is none.
+        // If the source is a single file, `dataset.toml` cannot exist.
         Err(error)
             if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
         {
@@ -148,7 +148,7 @@ pub(super) fn file_name(path: &Path) -> String {
     full.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The text of a line; `None`, with a problem added, if it is too long or not UTF-8.
+/// Returns the text of a line; adds a problem and returns `None` if it is too long or not UTF-8.
 pub(super) fn text_of<'a>(
     line: Line<'a>,
     path: &Path,
@@ -173,19 +173,19 @@ pub(super) fn text_of<'a>(
     text.ok()
 }
 
-/// How a file identifies its nodes.
+/// How a nodes file identifies nodes.
 enum Naming {
-    /// By their numbers 0, 1, 2, ... in file order.
+    /// By number: 0, 1, 2, ... in file order.
     Numbers,
-    /// By other ids.
+    /// By key.
     Keys(Ids),
 }
 
-/// Key space of a directory in this format.
+/// The only key space: all types share it.
 const KEY_SPACE: &str = "";
 
-/// Reads all nodes; returns their naming and the number of inserted nodes. Sets `lost` if a node was skipped
-/// whose id is unknown.
+/// Writes all nodes; returns their naming and the number of inserted nodes. Sets `lost` if a line
+/// yielded no node, so that unknown ids may refer to it.
 fn read_nodes(
     mut lines: Lines,
     templates: &Templates,
@@ -243,7 +243,7 @@ fn read_nodes(
         }
     }
     if writer.n_nodes() == 0 {
-        // Problems of lines explain more than the lack of nodes.
+        // The problems of the lines explain why there are no nodes.
         std::mem::take(problems).finish()?;
         return Err(DatasetError::NoNodes { path });
     }
@@ -251,8 +251,9 @@ fn read_nodes(
     Ok((naming.unwrap_or(Naming::Numbers), filler_nodes))
 }
 
-/// Writes a node whose number must be the next one; returns the number of inserted nodes. `filled`
-/// nodes were inserted before it; `lost`: some nodes could not be read.
+/// Writes a node whose number must be the next one; returns the number of nodes inserted for
+/// missing ids. `filled` is the number of nodes inserted before; `lost` is whether earlier lines
+/// yielded no node.
 fn push_numbered(
     node: NodeLine,
     (filled, lost): (u32, bool),
@@ -298,14 +299,14 @@ fn push_numbered(
     }
     if let Some(fault) = push_node(&node, None, templates, writer)? {
         problems.add(path, number, fault.with_excerpt(text));
-        // The id exists, so the node must; only its content is left out.
+        // An empty node takes the id, so that references to it stay valid.
         push_filler(writer)?;
         filled += 1;
     }
     Ok(filled)
 }
 
-/// Writes a node with a key; returns whether a node with that key already exists.
+/// Writes a node with a key; returns whether a node with that key exists afterwards.
 fn push_keyed(
     node: NodeLine,
     ids: &mut Ids,
@@ -329,7 +330,7 @@ fn push_keyed(
     Ok(ids.insert(KEY_SPACE, &key, id))
 }
 
-/// Writes one node, or returns the reason why it cannot be written.
+/// Writes a node, or returns the fault of its content.
 fn push_node(
     node: &NodeLine,
     key: Option<&str>,
@@ -348,7 +349,7 @@ pub(super) struct Content<'a> {
 }
 
 impl Content<'_> {
-    /// Writes the node, or returns the reason why it cannot be written.
+    /// Writes the node, or returns the fault of its content.
     pub(super) fn push(
         &self,
         key: Option<&str>,
@@ -383,10 +384,10 @@ impl Content<'_> {
     }
 }
 
-/// The problem of an invalid id or name of a type, relation or field.
+/// Converts the error of an invalid key, or of an invalid type, relation or field name, to a fault.
 ///
 /// # Errors
-/// Any other error is returned.
+/// Any other error.
 pub(super) fn label_fault(error: KbError) -> Result<Fault, DatasetError> {
     match error {
         KbError::BadLabel { .. }
@@ -406,8 +407,8 @@ fn push_filler(writer: &mut KbWriter) -> Result<(), DatasetError> {
     Ok(())
 }
 
-/// Reads all edges; returns the number written, including duplicates. `lost`: some nodes could not
-/// be read.
+/// Writes all edges; returns their number, including duplicates. `lost` is whether some lines of
+/// the nodes file yielded no node.
 fn read_edges(
     mut lines: Lines,
     naming: &Naming,
@@ -467,7 +468,7 @@ fn read_edges(
     Ok(n_pushed)
 }
 
-/// The node with this id in an edge.
+/// Finds the node with an id from the edges file.
 fn find(id: &str, naming: &Naming, nodes_file: &str, n_nodes: u32) -> Result<NodeId, Fault> {
     let (found, range) = match naming {
         Naming::Numbers => {
@@ -492,7 +493,8 @@ fn find(id: &str, naming: &Naming, nodes_file: &str, n_nodes: u32) -> Result<Nod
     })
 }
 
-/// The three columns of a line, if there are three. Ids are short, so tabs are searched from both ends.
+/// Splits a line into its three columns; `None` if there are not three. Ids are short, so tabs are
+/// searched from both ends.
 fn split_columns(text: &str) -> Option<(&str, &str, &str)> {
     let is_tab = |byte: u8| byte == b'\t';
     let first = text.bytes().position(is_tab)?;

@@ -1,7 +1,8 @@
-//! Counts the openings of the test split of a base: every use of its answers biases later figures.
+//! Counts how often the test split of a base was opened: every use of its answers biases later
+//! measurements.
 //!
-//! The count is a number in `openings/KEY` in the home directory. The key is the digest of the questions
-//! and of the split, so the count continues after the base is imported again or under another name.
+//! The count is a number in `openings/KEY` in the home directory. The key is a digest of `qa.csv`
+//! and the test split, so the count continues if the base is imported again or under another name.
 
 use std::{
     fs::{self, File},
@@ -13,11 +14,11 @@ use crate::{Base, DatasetError, Home, queries::TEST_FILES};
 
 /// Directory of the counts in the home directory.
 const DIRECTORY: &str = "openings";
-/// Maximum number of bytes read of a count; a `u64` has 20 digits.
+/// Maximum number of bytes read from a count file; a `u64` has at most 20 digits.
 const MAX_BYTES: u64 = 64;
 
 impl Home {
-    /// Number of openings of the test split of a base.
+    /// Returns how often the test split of a base was opened.
     ///
     /// # Errors
     /// [`DatasetError::Io`], also if the count is not a number.
@@ -30,15 +31,15 @@ impl Home {
         }
     }
 
-    /// Counts an opening of the test split of a base; returns the new count. Atomic across processes.
+    /// Adds one to the count of a base and returns the new count. Atomic across processes.
     ///
     /// # Errors
-    /// As [`Home::openings`]; then the count is unchanged.
+    /// [`DatasetError::Io`], also if the count is not a number.
     pub fn count_opening(&self, base: &Base) -> Result<u64, DatasetError> {
         self.raise_openings(base, |n| n.saturating_add(1))
     }
 
-    /// Raises the count of a base to at least the count in a file.
+    /// Raises the count of a base to the count in a file, if that is higher; returns the new count.
     ///
     /// # Errors
     /// As [`Home::count_opening`].
@@ -48,7 +49,7 @@ impl Home {
         self.raise_openings(base, |n| n.max(count))
     }
 
-    /// Replaces the count by `raised(count)`, which is at least the count.
+    /// Replaces the count with `raised(count)`, which must not be lower than `count`.
     fn raise_openings(
         &self,
         base: &Base,
@@ -71,7 +72,7 @@ impl Home {
         Ok(n)
     }
 
-    /// The file of the count; may not exist.
+    /// Path of the count file of a base; the file may not exist.
     pub fn openings_file(&self, base: &Base) -> PathBuf {
         let mut hasher = blake3::Hasher::new();
         for name in TEST_FILES {
@@ -82,7 +83,7 @@ impl Home {
     }
 }
 
-/// The number in a file; 0 if the file is empty.
+/// Reads the number in a file; 0 if the file is empty.
 fn read(file: &mut File, path: &Path) -> Result<u64, DatasetError> {
     let mut text = String::new();
     file.take(MAX_BYTES).read_to_string(&mut text).map_err(DatasetError::io("read", path))?;

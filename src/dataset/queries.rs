@@ -1,8 +1,8 @@
-//! Labelled queries: imported, checked, stored beside the base, loaded split by split.
+//! Labelled queries: checks and imports them, stores them beside the base and loads them by split.
 //!
-//! The answers of the test split are for evaluation only: [`load_split`] refuses the split, and
-//! only [`load_test`], [`load_test_tenth`] and [`load_test_values`] open it, so that its callers
-//! are visible in the sources.
+//! The answers of the test split are for evaluation only. [`load_split`] refuses that split; only
+//! [`load_test`], [`load_test_tenth`] and [`load_test_values`] open it, so that every use is
+//! visible in the sources.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -24,19 +24,19 @@ use agent_kb::{FileRecord, Kb, NodeId, answer::AnswerValue, sync_dir};
 
 /// Maximum size of a query file, bytes; queries are held in memory.
 pub const MAX_QUERY_FILE_BYTES: u64 = 1 << 30;
-/// The file of all queries except human ones with their own ids.
+/// File of all queries, except human queries with independent ids.
 pub(super) const QUERIES_FILE: &str = "qa.csv";
-/// The file of human queries with their own ids.
+/// File of human queries with independent ids.
 const HUMAN_FILE: &str = "human.csv";
-/// The columns that every query file has.
+/// Required columns of a query file.
 const COLUMNS: [&str; 3] = ["id", "query", "answer_ids"];
-/// The optional column of answers that are not nodes.
+/// Optional column with an answer that is a value or a table instead of nodes.
 const VALUE_COLUMN: &str = "answer_value";
-/// Splits of a base by file name; no query is in two splits.
+/// Names of the splits of a base; no query is in two of them.
 const SPLIT_NAMES: [&str; 4] = ["train", "val", "test", "human"];
-/// The files that define the questions of the test split and their answers.
+/// Files that define the test split: its questions with answers, and its query ids.
 pub(super) const TEST_FILES: [&str; 2] = [QUERIES_FILE, "test.index"];
-/// A tenth of the test split, by file name.
+/// Name of the tenth of the test split.
 const TENTH_NAME: &str = "test-0.1";
 
 /// A question with its answers.
@@ -46,7 +46,7 @@ pub struct LabelledQuery {
     pub id: i64,
     /// The question.
     pub text: String,
-    /// The answers: node ids, ascending, distinct; at least one.
+    /// Node numbers of the answers, ascending, distinct. The public loaders return at least one.
     pub answers: Vec<NodeId>,
     /// Further columns by name; labels for analysis that no retriever may read.
     pub metadata: BTreeMap<String, String>,
@@ -59,7 +59,7 @@ pub struct ValuedQuery {
     pub id: i64,
     /// The question.
     pub text: String,
-    /// The answer; never nodes.
+    /// The answer; never [`AnswerValue::Nodes`].
     pub value: AnswerValue,
     /// Further columns by name; labels for analysis that no retriever may read.
     pub metadata: BTreeMap<String, String>,
@@ -68,15 +68,17 @@ pub struct ValuedQuery {
 /// A set of labelled queries.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Split {
-    /// For training.
+    /// Training split.
     Train,
-    /// For selection.
+    /// Validation split, for selection.
     Val,
-    /// For a single measurement of a frozen bundle. Only [`load_test`] opens it.
+    /// Test split, for a single measurement of a frozen bundle. Only [`load_test`] and
+    /// [`load_test_values`] open it.
     Test,
-    /// A tenth of the test split, for expensive systems. Only [`load_test_tenth`] opens it.
+    /// A tenth of the test split, for expensive systems. Only [`load_test_tenth`] and
+    /// [`load_test_values`] open it.
     TestTenth,
-    /// For measurement; written by people.
+    /// Queries written by people, for measurement.
     Human,
     /// A file in the format of `qa.csv`.
     File(PathBuf),
@@ -111,16 +113,17 @@ impl fmt::Display for Split {
     }
 }
 
-/// Loads the queries of a split, except the test split, whose answers are nodes, in file order.
+/// Loads the queries of a split whose answers are nodes, in file order; refuses the test split.
 ///
 /// # Errors
 /// [`DatasetError::TestClosed`] for [`Split::Test`] and its tenth, [`DatasetError::NoSplit`],
-/// [`DatasetError::Damaged`], [`DatasetError::Io`], or [`DatasetError::Problems`] for a file.
+/// [`DatasetError::Damaged`], [`DatasetError::Io`], [`DatasetError::Kb`], or
+/// [`DatasetError::Problems`] if a query file has invalid rows.
 pub fn load_split(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetError> {
     Ok(with_nodes(load_all(base, split)?))
 }
 
-/// Loads the queries of a split, except the test split, whose answers are values, in file order.
+/// Loads the queries of a split whose answers are values, in file order; refuses the test split.
 ///
 /// # Errors
 /// As [`load_split`].
@@ -128,13 +131,13 @@ pub fn load_values(base: &Base, split: &Split) -> Result<Vec<ValuedQuery>, Datas
     Ok(with_values(load_all(base, split)?))
 }
 
-/// Queries whose answers are nodes.
+/// Keeps the queries whose answers are nodes.
 fn with_nodes(mut queries: Vec<LabelledQuery>) -> Vec<LabelledQuery> {
     queries.retain(|query| !query.answers.is_empty());
     queries
 }
 
-/// Queries whose answers are values. The input has been checked.
+/// Keeps the queries whose answers are values. Invalid values were refused before.
 fn with_values(queries: Vec<LabelledQuery>) -> Vec<ValuedQuery> {
     let valued = |query: LabelledQuery| {
         let LabelledQuery { id, text, mut metadata, .. } = query;
@@ -144,11 +147,11 @@ fn with_values(queries: Vec<LabelledQuery>) -> Vec<ValuedQuery> {
     queries.into_iter().filter_map(valued).collect()
 }
 
-/// All queries of a split; a query without nodes as answers has a value.
+/// Loads all queries of a split except the test split. A query without answer nodes has a value.
 fn load_all(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetError> {
     match split {
         Split::Test | Split::TestTenth => Err(DatasetError::TestClosed),
-        // A word that is not a file is a misspelled split.
+        // A path without extension that is not a file is a misspelled split.
         Split::File(path) if path.extension().is_none() && (path.is_dir() || !path.exists()) => {
             Err(no_split(base, &path.display().to_string()))
         }
@@ -164,7 +167,7 @@ fn load_all(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetErr
     }
 }
 
-/// Loads the test split, in file order. For evaluation only.
+/// Loads the queries of the test split whose answers are nodes, in file order. For evaluation only.
 ///
 /// # Errors
 /// As [`load_split`].
@@ -172,7 +175,8 @@ pub fn load_test(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> {
     Ok(with_nodes(load_named(base, "test")?))
 }
 
-/// Loads a tenth of the test split, in file order. For evaluation only.
+/// Loads the queries of a tenth of the test split whose answers are nodes, in file order. For
+/// evaluation only.
 ///
 /// # Errors
 /// As [`load_split`].
@@ -180,8 +184,8 @@ pub fn load_test_tenth(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> 
     Ok(with_nodes(load_named(base, TENTH_NAME)?))
 }
 
-/// Loads the queries of the test split, or of its tenth, whose answers are values. For evaluation
-/// only.
+/// Loads the queries of the test split, or of its tenth, whose answers are values, in file order.
+/// For evaluation only.
 ///
 /// # Errors
 /// As [`load_split`].
@@ -189,7 +193,7 @@ pub fn load_test_values(base: &Base, tenth: bool) -> Result<Vec<ValuedQuery>, Da
     Ok(with_values(load_named(base, if tenth { TENTH_NAME } else { "test" })?))
 }
 
-/// The error for a missing split; lists the existing ones.
+/// Returns the error for a missing split, which lists the existing splits.
 fn no_split(base: &Base, split: &str) -> DatasetError {
     let known: Vec<&str> = base.record.splits.keys().map(String::as_str).collect();
     let known = match known.is_empty() {
@@ -239,7 +243,7 @@ fn parse_strictly(
     Ok(parsed.queries)
 }
 
-/// All queries of a base, including the test split, for summaries of the base.
+/// Loads all queries of a base, including the test split, for summaries.
 pub(super) fn all_queries(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> {
     let mut queries = Vec::new();
     for file in [QUERIES_FILE, HUMAN_FILE] {
@@ -250,7 +254,7 @@ pub(super) fn all_queries(base: &Base) -> Result<Vec<LabelledQuery>, DatasetErro
     Ok(queries)
 }
 
-/// Reads a stored file and compares it with its digest.
+/// Reads a stored query file and verifies its digest.
 fn read_stored(base: &Base, file: &str) -> Result<Vec<u8>, DatasetError> {
     let path = base.queries_dir().join(file);
     let bytes = read_bounded(&path)?;
@@ -269,7 +273,7 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>, DatasetError> {
 /// A parsed query file.
 struct QueryFile {
     queries: Vec<LabelledQuery>,
-    /// Names of the further columns, in file order.
+    /// Names of the columns that are not required, in file order.
     extra: Vec<String>,
     /// Ids of all rows, including invalid ones.
     seen_ids: HashSet<i64>,
@@ -277,7 +281,8 @@ struct QueryFile {
     lost: bool,
 }
 
-/// Reads a file; `lost`: some nodes could not be read.
+/// Parses a query file and adds a problem for each invalid row. `lost` is whether some lines of
+/// the imported data yielded no node.
 fn parse_queries(
     path: &Path,
     bytes: &[u8],
@@ -377,8 +382,9 @@ fn parse_queries(
     Ok(file)
 }
 
-/// The nodes that answer a query, those that are in the base, and what is wrong with the others; a
-/// query with a value needs none. `None` if nothing answers it.
+/// Parses the answers of a row: returns the answer nodes that the base has, and the fault of the
+/// first other answer. The nodes may be empty for a query with a value, and are `None` if there is
+/// no valid answer.
 fn parse_answers(
     text: &str,
     value: &str,
@@ -394,17 +400,17 @@ fn parse_answers(
     }
 }
 
-/// The text of a row for messages.
+/// Formats a row for messages.
 fn row_text(record: &csv::ByteRecord) -> String {
     let cells: Vec<_> = record.iter().map(String::from_utf8_lossy).collect();
     cells.join(",")
 }
 
-/// Line numbers of records. The CSV reader assigns the line feed of `\r\n`, and empty lines, to the
-/// following record, so its own numbers are too small.
+/// Computes the line numbers of records. The CSV reader counts the line feed of `\r\n`, and empty
+/// lines, as part of the following record, so its own line numbers are too low.
 struct LineNumbers<'a> {
     bytes: &'a [u8],
-    /// Position up to which lines are counted, bytes.
+    /// Byte offset up to which lines are counted.
     position: usize,
     line: u64,
 }
@@ -414,8 +420,8 @@ impl<'a> LineNumbers<'a> {
         LineNumbers { bytes, position: 0, line: 1 }
     }
 
-    /// The 1-based line of the record that the reader starts at `byte`; calls must be in ascending
-    /// order.
+    /// Returns the 1-based line of the record that the reader starts at `byte`; calls must be in
+    /// ascending order.
     fn line_at(&mut self, byte: u64) -> u64 {
         let start = usize::try_from(byte).unwrap_or(usize::MAX).min(self.bytes.len());
         let rest = self.bytes.get(start..).unwrap_or_default();
@@ -427,7 +433,7 @@ impl<'a> LineNumbers<'a> {
     }
 }
 
-/// Parses the column of answers that are not nodes; `None` if empty.
+/// Parses the column `answer_value`; `None` if the cell is empty.
 fn parse_value(text: &str) -> Result<Option<AnswerValue>, Fault> {
     if text.trim().is_empty() {
         return Ok(None);
@@ -448,7 +454,7 @@ pub(super) struct StoredQueries {
     pub(super) n_queries: u64,
     pub(super) splits: BTreeMap<String, u64>,
     pub(super) files: BTreeMap<String, FileRecord>,
-    /// Whether the tenth of the test split was taken from its start.
+    /// Whether the tenth of the test split was derived from the start of the test split.
     pub(super) derived_tenth: bool,
     /// The queries of all files.
     pub(super) labelled: Vec<LabelledQuery>,
@@ -474,14 +480,14 @@ impl StoredQueries {
 pub(super) struct QuerySources {
     pub(super) queries: PathBuf,
     pub(super) human: PathBuf,
-    /// The directory of the splits.
+    /// Directory of the split files.
     pub(super) splits: PathBuf,
-    /// If there is no file, use the first tenth of the test split as its tenth.
+    /// Use the first tenth of the test split if `test-0.1.index` is missing.
     pub(super) derive_tenth: bool,
 }
 
-/// Checks query files and writes clean copies to `target`, if there are any; `lost`: some nodes
-/// could not be read.
+/// Checks the existing query files and writes normalized copies to `target`. `lost` is whether
+/// some lines of the imported data yielded no node.
 pub(super) fn import_queries(
     sources: &QuerySources,
     target: &Path,
@@ -545,11 +551,11 @@ pub(super) fn import_queries(
     Ok(stored)
 }
 
-/// The queries that a split may refer to.
+/// Queries that a split file may refer to.
 #[derive(Default)]
 struct SplitScope {
     ids: HashSet<i64>,
-    /// The file of these queries.
+    /// Name of the file with these queries, for messages.
     within: &'static str,
     /// Ids of all rows, including invalid ones.
     seen_ids: HashSet<i64>,

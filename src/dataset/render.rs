@@ -1,4 +1,4 @@
-//! Turns a node's details into text: one string per field, and one document.
+//! Renders a node's details as text: one string per field, and one document.
 //!
 //! ```text
 //! - name: X
@@ -11,26 +11,26 @@
 //!   - another long item
 //! ```
 //!
-//! Null and empty values are omitted, and so are fields that repeat the name. A dataset may define
-//! a [`Template`] per type instead.
+//! A document omits null and empty values, and fields whose text equals the name. A dataset may
+//! define a [`Template`] per type instead.
 
 use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-/// Maximum length of a list item in a joined line, bytes; a list with a longer item is written as
-/// bullets, one item per line.
+/// Maximum length of a list item in a joined line, bytes. A list of several items with a longer
+/// item is written as bullets, one item per line.
 const LONG_ITEM_BYTES: usize = 80;
-/// Maximum length of a document from a template, bytes: the maximum length of a line of a nodes
+/// Maximum length of a document from a template, bytes; equals the maximum line length of a nodes
 /// file.
 pub(super) const MAX_DOCUMENT_BYTES: usize = 64 << 20;
-/// Maximum number of placeholders of one template; each may repeat a long field.
+/// Maximum number of placeholders of a template; each may insert a long field.
 const MAX_PLACEHOLDERS: usize = 1_000;
 /// Separator of list items on one line.
 const SEPARATOR: &str = "; ";
 
-/// The text of one field: strings unchanged, short lists and objects joined by `"; "`, lists with
-/// long items one item per line. Empty for null and empty values.
+/// Renders one field: strings unchanged, short lists and objects joined by `"; "`, lists with long
+/// items one item per line. Empty for null and empty values.
 pub fn render_field(value: &Value) -> String {
     let mut text = String::new();
     match value {
@@ -40,7 +40,7 @@ pub fn render_field(value: &Value) -> String {
     text
 }
 
-/// The document of a node without its relations. Ends with a line end.
+/// Renders the document of a node, without its relations. Ends with a line feed.
 pub fn render_text(name: &str, node_type: &str, details: &Map<String, Value>) -> String {
     let mut text = format!("- name: {name}\n- type: {node_type}\n");
     for (field, value) in details {
@@ -67,7 +67,7 @@ pub fn render_text(name: &str, node_type: &str, details: &Map<String, Value>) ->
     text
 }
 
-/// Whether a list must have one line per item.
+/// Whether a list is written with one line per item: it has several nonempty items and a long one.
 fn is_long(items: &[Value]) -> bool {
     let mut scratch = String::new();
     let mut n_filled = 0;
@@ -87,8 +87,8 @@ fn is_long(items: &[Value]) -> bool {
     n_filled > 1 && longest > LONG_ITEM_BYTES
 }
 
-/// Appends a value on one line, except for line ends inside strings. The JSON parser bounds the
-/// depth.
+/// Appends a value without line ends, except those inside strings. The JSON parser bounds the
+/// recursion depth.
 fn push_inline(text: &mut String, value: &Value) {
     match value {
         Value::Null => {}
@@ -133,8 +133,8 @@ fn push_joined(text: &mut String, items: &[Value], separator: &str) {
     }
 }
 
-/// The document template of a type's nodes: text with `{field}`, `{name}` and `{type}`. A line
-/// whose placeholders are all empty is omitted.
+/// Document template of a node type: text with the placeholders `{field}`, `{name}` and `{type}`. A
+/// line whose placeholders are all empty is omitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     lines: Vec<Vec<Part>>,
@@ -158,7 +158,7 @@ enum Part {
 }
 
 impl Template {
-    /// Reads a template.
+    /// Parses a template.
     ///
     /// # Errors
     /// `BadTemplate`.
@@ -189,7 +189,7 @@ impl Template {
         Ok(Template { lines })
     }
 
-    /// The fields that it names, without the name and the type of a node.
+    /// Returns the names of the fields in placeholders, except `name` and `type`.
     pub fn fields(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().flatten().filter_map(|part| match part {
             Part::Field(field) if field != "name" && field != "type" => Some(field.as_str()),
@@ -197,8 +197,8 @@ impl Template {
         })
     }
 
-    /// The document of a node; none if it is longer than 64 MiB. Ends with a line end unless it is
-    /// empty. Memory: at most the limit and one field.
+    /// Renders the document of a node; `None` if it is longer than 64 MiB. A nonempty document ends
+    /// with a line feed. Memory: at most the limit plus one field.
     pub fn render(
         &self,
         name: &str,

@@ -1,4 +1,4 @@
-//! Summary of a base: types, fields, relations, and likely mistakes.
+//! Summarizes a base: types, fields, relations and likely mistakes.
 
 use std::collections::HashMap;
 
@@ -7,16 +7,16 @@ use serde::Serialize;
 use crate::{Base, DatasetError, LabelledQuery, queries::all_queries};
 use agent_kb::{Direction, Kb, NodeId, Tuple, TypeId};
 
-/// Number of examples of each kind of issue.
+/// Maximum number of examples of each kind of issue.
 const EXAMPLES: usize = 10;
-/// Maximum number of kinds of edges whose numbers per node are counted; each visits all nodes of a
-/// type.
+/// Maximum number of edge kinds (relation and types of both ends) whose edges per node are counted;
+/// counting one kind visits all nodes of a type.
 const MAX_COUNTED: usize = 500;
-/// Maximum number of uses of a rare label, as a share of another label's uses.
+/// A label is rare if it has at most this share of the uses of a similar label.
 const RARE_SHARE: f64 = 0.01;
-/// Number of uses up to which a label is always rare.
+/// A label with at most this number of uses is rare if a similar label has at least twice as many.
 const RARE: u64 = 3;
-/// Maximum number of labels compared with one another.
+/// Maximum number of labels compared with one another; the most frequent ones.
 const MAX_COMPARED: usize = 1_000;
 
 /// Summary of a base.
@@ -24,15 +24,15 @@ const MAX_COMPARED: usize = 1_000;
 pub struct Summary {
     /// Node types, most nodes first.
     pub types: Vec<TypeSummary>,
-    /// Edges by relation and types of their ends, most first.
+    /// Edges by relation and types of both ends, most edges first.
     pub relations: Vec<RelationSummary>,
-    /// Rare labels one typo away from another.
+    /// Rare labels that are one typo away from a more frequent label.
     pub typos: Vec<Typo>,
-    /// Labelled questions.
+    /// Number of labelled questions.
     pub questions: u64,
-    /// Questions without a candidate among their answers; no ranking can be right.
+    /// Questions none of whose answers is a candidate; no ranking can be right.
     pub unanswerable: Examples,
-    /// Other questions with answers that are not candidates; scores ignore such answers.
+    /// Questions some of whose answers are not candidates; scores ignore such answers.
     pub partly_unanswerable: Examples,
 }
 
@@ -43,13 +43,13 @@ pub struct TypeSummary {
     pub name: String,
     /// Number of nodes.
     pub nodes: u64,
-    /// Whether they may be answers.
+    /// Whether nodes of this type may be answers.
     pub is_candidate: bool,
-    /// Fields with the number of nodes that have them, most first.
+    /// Fields with the number of nodes that have them, most frequent first.
     pub fields: Vec<(String, u64)>,
-    /// Nodes that share their name with another node of the type.
+    /// Number of nodes that share their name with another node of the type.
     pub shared_names: u64,
-    /// The most frequent shared names, with counts.
+    /// The ten most frequent shared names, with counts, most frequent first.
     pub frequent_names: Vec<(String, u64)>,
     /// Nodes without edges.
     pub isolated: Examples,
@@ -66,26 +66,26 @@ pub struct RelationSummary {
     pub to: String,
     /// Number of edges.
     pub edges: u64,
-    /// Median and maximum edges per source that has one; `None` if not counted.
+    /// Median and maximum number of edges per source with at least one edge; `None` if not counted.
     pub per_node: Option<(u64, u64)>,
 }
 
 /// A label that may be a typo of another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Typo {
-    /// `relation` or `type`.
+    /// Kind of the label: `relation` or `type`.
     #[serde(rename = "what")]
     pub kind: &'static str,
     /// The rare label.
     pub label: String,
     /// Number of uses.
     pub uses: u64,
-    /// The more frequent label it resembles.
+    /// The similar, more frequent label.
     #[serde(rename = "like")]
     pub similar_to: String,
 }
 
-/// A count with the first few items.
+/// A number of items, with the ids of the first ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Examples {
     /// Number of items.
@@ -104,7 +104,7 @@ impl Examples {
 }
 
 impl Summary {
-    /// Summarizes a base in one or two passes; O(nodes * kinds of edges + names).
+    /// Summarizes a base; O(nodes * edge kinds + edges).
     pub fn compute(kb: &Kb, questions: &[LabelledQuery]) -> Summary {
         let tuples = by_size(kb.tuples());
         let is_linked = linked(kb, &tuples);
@@ -135,16 +135,16 @@ impl Summary {
         Summary { types, relations, ..summary }
     }
 
-    /// The summary of an installed base.
+    /// Summarizes an installed base.
     ///
     /// # Errors
-    /// The base cannot be read.
+    /// Any [`DatasetError`] of opening the base or loading its queries.
     pub fn of_base(base: &Base) -> Result<Summary, DatasetError> {
         let kb = Kb::open(&base.kb_dir())?;
         Ok(Summary::compute(&kb, &all_queries(base)?))
     }
 
-    /// Whether anything looks like a mistake.
+    /// Whether the base has isolated nodes, questions with non-candidate answers, or likely typos.
     pub fn has_issues(&self) -> bool {
         let isolated = self.types.iter().any(|of| of.isolated.count > 0);
         let questions = self.unanswerable.count + self.partly_unanswerable.count;
@@ -231,8 +231,8 @@ fn relation_summary(kb: &Kb, tuple: &Tuple, counted: bool) -> RelationSummary {
     }
 }
 
-/// Rare labels one typo away from a frequent one: a letter inserted, deleted or replaced, or two letters
-/// swapped.
+/// Finds rare labels that are one typo away from a more frequent label: a character inserted,
+/// deleted or replaced, or two adjacent characters swapped.
 fn typos(kind: &'static str, mut uses: Vec<(&str, u64)>) -> Vec<Typo> {
     uses.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
     uses.truncate(MAX_COMPARED);

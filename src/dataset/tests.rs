@@ -55,7 +55,7 @@ fn real_bases_have_their_counts_and_open_quickly() {
     }
 }
 
-/// Files of a dataset, by name; a later one replaces an earlier one with the same name.
+/// Writes files of a dataset; a later file replaces an earlier one with the same name.
 fn dataset(files: &[(&str, &str)]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("split")).unwrap();
@@ -106,7 +106,7 @@ fn imported(source: &Path, lenient: bool) -> Imported {
     Imported { _dir: dir, home, report }
 }
 
-/// Content of the directory of bases, except for the lock.
+/// Lists the content of the directory of bases, except the lock.
 fn left_in(home: &Home) -> Vec<String> {
     let Ok(entries) = fs::read_dir(home.path().join("bases")) else { return Vec::new() };
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -165,7 +165,7 @@ fn packed_and_plain_files_give_the_same_base() {
     }
 }
 
-/// The strict import must fail with all of `parts` in its message and leave nothing behind.
+/// Checks that a strict import fails with all of `parts` in its message and leaves nothing behind.
 fn check_error(source: &Path, parts: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     let home = Home::new(dir.path());
@@ -176,7 +176,7 @@ fn check_error(source: &Path, parts: &[&str]) {
     assert!(left_in(&home).is_empty(), "{:?}", left_in(&home));
 }
 
-/// A file, its content, and a part of the message that it gives.
+/// A file name, its content, and an expected part of the message.
 const WRONG_FILES: [(&str, &str, &str); 31] = [
     (
         "nodes.jsonl",
@@ -329,7 +329,7 @@ fn what_follows_from_a_wrong_line_is_summed_up_behind_it() {
     let text = told(&files);
     assert!(!text.contains("is not in qa.csv"), "{text}");
     assert_eq!(text.matches(".index: 1 line refers").count(), 3, "{text}");
-    // A row that is wrong excuses its own id in the splits, and no other.
+    // An invalid row explains only its own id in the splits.
     let queries = "id,query,answer_ids\n7,,[1]\n";
     let text =
         told(&[("qa.csv", queries), ("split/val.index", "7\n"), ("split/test.index", "5\n")]);
@@ -427,7 +427,7 @@ fn a_failed_or_stopped_import_leaves_the_old_base() {
     }
     assert_eq!(left_in(&imported.home), ["tiny"]);
     assert_eq!(imported.home.get("tiny").unwrap(), before);
-    // A good one replaces it.
+    // A valid import replaces the base.
     let other = dataset(&[("edges.tsv", "src_id\trelation\tdst_id\n0\tr\t1\n")]);
     assert_eq!(import(other.path(), &imported.home, false).unwrap().base.record.n_edges, 1);
     assert_eq!(imported.home.get("tiny").unwrap().record.n_edges, 1);
@@ -461,7 +461,7 @@ fn home_lists_finds_and_removes() {
         assert!(matches!(home.get(name), Err(DatasetError::BadName { .. })), "{name}");
         assert!(matches!(home.remove(name), Err(DatasetError::BadName { .. })), "{name}");
     }
-    // What a killed replacement had set aside does not come back in the place of the base.
+    // The directory that a killed replacement set aside is not restored after the removal.
     let bases = home.path().join("bases");
     fs::create_dir_all(bases.join(".old-tiny/kb")).unwrap();
     home.remove("tiny").unwrap();
@@ -489,7 +489,7 @@ fn a_directory_resolves_to_a_name_that_follows_its_files() {
     import_neutral(&found, &home, &name, &options, &mut |_| {}, &AtomicBool::new(false)).unwrap();
     assert!(matches!(home.resolve(argument).unwrap(), ResolvedDataset::ImportedDirectory(_)));
     assert!(matches!(home.resolve(&name).unwrap(), ResolvedDataset::Installed(_)));
-    // A file changes, one below the directory, and one elsewhere that a file is a link to.
+    // Changes of a file, of a file in a folder, and of the target of a link are detected.
     let elsewhere = dir.path().join("edges.tsv");
     fs::create_dir(source.path().join("tables")).unwrap();
     let mut names = BTreeSet::from([name]);
@@ -535,7 +535,7 @@ fn answers_may_be_values() {
         load_split(base, split).unwrap().iter().map(|query| query.id).collect()
     };
     assert_eq!(ids(&split), [3, 4], "those whose answers are nodes");
-    // Questions that are packed are not left out without a word.
+    // Compressed questions are refused, not ignored.
     fs::write(directory.path().join("qa.csv.gz"), "").unwrap();
     let error = import(directory.path(), &installed.home, false).unwrap_err().to_string();
     assert!(error.contains("questions are read unpacked"), "{error}");
@@ -669,7 +669,7 @@ fn an_import_beside_an_indexed_base_waits_until_it_is_made_current() {
         let (source, stop) = (edges(n), AtomicBool::new(false));
         import_neutral(source.path(), home, "tiny", &options, &mut |_| {}, &stop).unwrap().base
     };
-    // Without an index the embedder is not used.
+    // Without an index, the import replaces the base.
     assert_eq!((beside(1).version, home.get("tiny").unwrap().record.n_edges), (1, 1));
     fs::create_dir(first.index_dir()).unwrap();
     let before = home.get("tiny").unwrap();
@@ -678,7 +678,7 @@ fn an_import_beside_an_indexed_base_waits_until_it_is_made_current() {
         (home.get("tiny").unwrap(), home.pending_version("tiny").unwrap()),
         (before.clone(), Some(waiting.clone()))
     );
-    // A later one takes the place of one that waits, unless somebody holds that.
+    // A later version replaces a pending version that no reader holds.
     let place = waiting.path.clone();
     drop(waiting);
     let next = beside(3);
@@ -688,14 +688,14 @@ fn an_import_beside_an_indexed_base_waits_until_it_is_made_current() {
         (home.get("tiny").unwrap(), home.pending_version("tiny").unwrap()),
         (next.clone(), None)
     );
-    // Whoever found the one before can still read it, and an older one comes to nothing.
+    // The previous version stays readable, but does not become current again.
     assert!(Kb::open(&before.kb_dir()).is_ok());
     home.make_current(&before).unwrap();
     assert_eq!(home.get("tiny").unwrap(), next);
     fs::create_dir(next.index_dir()).unwrap();
     let later = beside(4);
     home.make_current(&later).unwrap();
-    // Who holds a version keeps it, however many come after it.
+    // A version stays while a reader holds it, however many versions follow.
     let place = before.kb_dir();
     drop(first);
     assert!(Kb::open(&before.kb_dir()).is_ok() && Kb::open(&next.kb_dir()).is_ok());
@@ -714,7 +714,7 @@ fn an_import_beside_an_indexed_base_waits_until_it_is_made_current() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Hostile files give a base or an error, never a panic.
+    /// Malicious files yield a base or an error, never a panic.
     #[test]
     fn garbled_files_never_panic(
         file in 0usize..5,

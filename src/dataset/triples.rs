@@ -1,16 +1,16 @@
-//! Imports a graph written as N-Triples: a subject, a predicate and an object on each line. Format:
+//! Imports a graph in N-Triples format: each line has a subject, a predicate and an object. Format:
 //! <https://www.w3.org/TR/n-triples/>.
 //!
 //! | triple | becomes |
 //! | --- | --- |
-//! | `rdf:type` | the type of the subject: the last part of the object's address; the first one counts |
-//! | `rdfs:label`, or another predicate that ends in `name`, `label`, `prefLabel` or `title` | the subject's name; English before other languages, the first before later ones |
-//! | object in quotes | a field of the subject, called by the last part of the predicate |
-//! | object with an address, or a blank node | an edge, called likewise |
+//! | `rdf:type` | the type of the subject: the last part of the object's address; only the first type counts |
+//! | literal, and the last part of the predicate is `label`, `prefLabel`, `name` or `title` | the name of the subject: English or untagged before other languages, then in this order of predicates, then the first; other English names become fields, other names are dropped |
+//! | other literal | a field of the subject, named by the last part of the predicate |
+//! | object is an address or a blank node | an edge, named by the last part of the predicate |
 //!
-//! Nodes have their addresses as keys, and numbers in order of first occurrence. A node without
-//! type is a `resource`. All triples are held until the end, because those of one subject may be
-//! anywhere.
+//! The keys of nodes are their addresses; nodes are numbered in order of first occurrence. A node
+//! without a type has the type `resource`. All triples are held until the end, because the triples
+//! of one subject may be scattered over the file.
 
 use std::{
     collections::HashMap,
@@ -32,9 +32,9 @@ use crate::{
 };
 use agent_kb::{KbWriter, MAX_NODES};
 
-/// Maximum size of addresses and texts in memory, bytes.
+/// Maximum estimated size of the addresses, texts and edges held in memory, bytes.
 pub const MAX_HELD_BYTES: u64 = 4 << 30;
-/// Overhead of a stored text or edge, bytes.
+/// Estimated overhead of a held text or edge, bytes.
 const HELD_OVERHEAD: u64 = 48;
 /// Lines between two progress reports and stop checks.
 const LINES_PER_REPORT: u64 = 4096;
@@ -45,7 +45,7 @@ const NAMES: [&str; 4] = ["label", "prefLabel", "name", "title"];
 const NO_TYPE: &str = "resource";
 const HINT: &str = "write `<subject> <predicate> <object> .` on a line";
 
-/// Imports the file `source` as base `name` of `home`.
+/// Imports the N-Triples file `source` as base `name` of `home`.
 ///
 /// # Errors
 /// Any [`DatasetError`]; then nothing is left behind and a base with that name is unchanged.
@@ -86,7 +86,7 @@ pub fn import_triples(
 /// A node with its address, type and name.
 struct Subject {
     key: Arc<str>,
-    /// The line of its first occurrence.
+    /// Line of the first occurrence (1-based).
     line: u64,
     node_type: Option<u32>,
     name: Option<Name>,
@@ -94,19 +94,20 @@ struct Subject {
 
 /// The best name of a node so far.
 struct Name {
-    /// Whether it is not English, and the position of its predicate in [`NAMES`]; lower is better, the first
-    /// wins ties.
+    /// Whether the name is tagged with a language other than English, and the position of its
+    /// predicate in [`NAMES`]. Lower is better; the first name wins ties.
     rank: (bool, usize),
     predicate: u32,
     text: String,
 }
 
-/// All triples of a file.
+/// All triples of a file, with subjects, objects and predicates as positions in `nodes` and
+/// `predicates`.
 #[derive(Default)]
 struct Triples {
     places: HashMap<Arc<str>, u32>,
     nodes: Vec<Subject>,
-    /// Last parts of predicates and types.
+    /// Last parts of predicate and type addresses, distinct.
     predicates: Vec<String>,
     predicate_places: HashMap<String, u32>,
     /// Subject, predicate, text.
@@ -173,7 +174,7 @@ impl Triples {
                         return;
                     }
                 };
-                // A second English name becomes a text; names in other languages are dropped.
+                // Another English name becomes a field; names in other languages are dropped.
                 if !other.rank.0 {
                     self.push_text(subject, other.predicate, other.text);
                 }
@@ -225,7 +226,7 @@ fn read(
     Ok(triples)
 }
 
-/// Writes all nodes; returns the number of each in the base.
+/// Writes all nodes; returns for each its number in the base, or `None` if it was invalid.
 fn write_nodes(
     triples: &Triples,
     path: &Path,
@@ -234,7 +235,7 @@ fn write_nodes(
     problems: &mut Problems,
 ) -> Result<Vec<Option<u32>>, DatasetError> {
     let mut order: Vec<u32> = (0..triples.texts.len() as u32).collect();
-    // Stable: the texts of a subject stay in the order of the file.
+    // A stable sort keeps the texts of a subject in file order.
     order.sort_by_key(|&at| triples.texts.get(at as usize).map(|text| text.0));
     let mut texts = order.iter().filter_map(|&at| triples.texts.get(at as usize)).peekable();
     let mut numbers = Vec::with_capacity(triples.nodes.len());
@@ -267,7 +268,7 @@ fn write_nodes(
     Ok(numbers)
 }
 
-/// The last part of an address.
+/// Returns the last part of an address: the text after the last `/`, `#` or `:`.
 fn last_part(address: &str) -> &str {
     let trimmed = address.trim_end_matches(['/', '#']);
     let part = trimmed.rsplit(['/', '#', ':']).next().unwrap_or_default();
@@ -276,16 +277,16 @@ fn last_part(address: &str) -> &str {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Object {
-    /// An address, or a blank node with its `_:`.
+    /// An address, or a blank node including its prefix `_:`.
     Node(String),
     Text {
         text: String,
-        /// Whether it has the tag of a language other than English.
+        /// Whether the text is tagged with a language other than English.
         is_foreign: bool,
     },
 }
 
-/// The triple of a line; none for an empty line or a comment.
+/// Parses the triple of a line; `None` for an empty line or a comment.
 fn parse(line: &str) -> Result<Option<(String, String, Object)>, String> {
     let rest = line.trim();
     if rest.is_empty() || rest.starts_with('#') {
@@ -308,7 +309,7 @@ fn parse(line: &str) -> Result<Option<(String, String, Object)>, String> {
     }
 }
 
-/// An address in angle brackets, or a blank node.
+/// Parses an address in angle brackets or a blank node; also returns the rest of the line.
 fn node(text: &str) -> Result<(String, &str), String> {
     if let Some(rest) = text.strip_prefix('<') {
         let (address, rest) = rest.split_once('>').ok_or("has no closing >")?;
@@ -325,7 +326,8 @@ fn node(text: &str) -> Result<(String, &str), String> {
     Err("is neither <an address> nor _:a blank node".to_owned())
 }
 
-/// A text after its opening quote, with its language or type.
+/// Parses a literal after its opening quote, with its language tag or data type; also returns the
+/// rest of the line.
 fn literal(text: &str) -> Result<(Object, &str), String> {
     let mut is_escaped = false;
     let end = text.bytes().position(|byte| {
@@ -349,7 +351,7 @@ fn literal(text: &str) -> Result<(Object, &str), String> {
     Ok((Object::Text { text, is_foreign: false }, rest))
 }
 
-/// A text with its escapes replaced.
+/// Replaces the escapes in a text.
 fn unescaped(text: &str) -> Result<String, String> {
     if !text.contains('\\') {
         return Ok(text.to_owned());

@@ -1,18 +1,18 @@
-//! Caches the vectors of an expensive embedder in files, so that no text is embedded twice, even after
-//! a new import or an interruption.
+//! Caches the vectors of an expensive embedder in files, so that no text is embedded twice, even
+//! after a new import or an interruption.
 //!
-//! Vectors are found by the hash of their text, in one file per embedder and kind of text. A file
-//! is a header and records of one length; records are only appended:
+//! There is one file per embedder and kind of text, and vectors are looked up by the hash of their
+//! text. A file consists of a header and records of equal length; records are only appended:
 //!
 //! ```text
-//! header   8 bytes of format, 4 of dimensions, 32 of the hash of the embedder's fingerprint
-//! record   16 bytes of the hash of the text, dimensions x 4 of the vector, 8 of the hash of both
+//! header   8 bytes: format, 4 bytes: dimensions, 32 bytes: hash of the embedder's fingerprint
+//! record   16 bytes: hash of the text, 4 x dimensions bytes: vector, 8 bytes: hash of both
 //! ```
 //!
-//! Opening reads the file and ignores records with a wrong hash; a partial last record of a killed
-//! process is cut off. Only one process writes a file at a time, others read it. The cache never
+//! Opening reads the file, ignores records with a wrong hash, and cuts off a partial last record of
+//! a killed process. Only one process writes a file at a time; others read it. The cache never
 //! fails a caller: if a file cannot be used, texts are embedded without the cache, and
-//! [`EmbedCost`] gives the reason.
+//! [`EmbedCost::problem`] gives the reason.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -26,9 +26,9 @@ use serde::Serialize;
 
 use crate::{EmbedCost, EmbedError, Embedder, Matrix};
 
-/// Maximum size of one embedder's file of documents, bytes.
+/// Maximum size of the file of document vectors of one embedder, bytes.
 pub const MAX_DOCUMENT_BYTES: u64 = 16 << 30;
-/// Maximum size of one embedder's file of queries, bytes.
+/// Maximum size of the file of query vectors of one embedder, bytes.
 pub const MAX_QUERY_BYTES: u64 = 256 << 20;
 
 /// Start of every file; the number is the version.
@@ -38,23 +38,23 @@ const CHECK_BYTES: usize = 8;
 /// Maximum length of the readable part of a file name, characters.
 const MAX_NAME_CHARS: usize = 80;
 
-/// The hash of a text.
+/// Hash of a text.
 type Key = [u8; 16];
 
-/// A file of the cache.
+/// Description of a cache file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CacheFile {
-    /// The readable part of the embedder's fingerprint, and digits of its hash.
+    /// Readable part of the embedder's fingerprint, followed by digits of its hash.
     pub name: String,
     /// `documents` or `queries`.
     pub kind: &'static str,
-    /// Number of vectors; 0 if the file has another format.
+    /// Number of records; 0 if the file has another format.
     pub entries: u64,
     /// Size of the file, bytes.
     pub bytes: u64,
 }
 
-/// The files in the directory of a cache, by name; none if the directory does not exist.
+/// Lists the cache files in `dir`, by name and kind; none if the directory does not exist.
 ///
 /// # Errors
 /// If the directory cannot be read.
@@ -74,7 +74,7 @@ pub fn files(dir: &Path) -> io::Result<Vec<CacheFile>> {
             name: name.to_string_lossy().into_owned(),
             kind: kind.extension(),
             entries: n_entries(&path).unwrap_or(0),
-            // Another process may have removed it since.
+            // Another process may have removed the file.
             bytes: fs::metadata(&path).map_or(0, |metadata| metadata.len()),
         });
     }
@@ -82,7 +82,7 @@ pub fn files(dir: &Path) -> io::Result<Vec<CacheFile>> {
     Ok(files)
 }
 
-/// Removes and returns the files in the directory of a cache.
+/// Removes the cache files in `dir` and returns their descriptions.
 ///
 /// # Errors
 /// If the directory cannot be read or a file cannot be removed.
@@ -97,7 +97,7 @@ pub fn clear(dir: &Path) -> io::Result<Vec<CacheFile>> {
     Ok(files)
 }
 
-/// Number of vectors in a file, by its length.
+/// Returns the number of records in a file, computed from its length; 0 for another format.
 fn n_entries(path: &Path) -> io::Result<u64> {
     let mut file = File::open(path)?;
     let mut header = [0; HEADER_BYTES];
@@ -108,7 +108,7 @@ fn n_entries(path: &Path) -> io::Result<u64> {
     Ok((file.metadata()?.len() - HEADER_BYTES as u64) / record)
 }
 
-/// An embedder with a cache.
+/// An embedder with a cache of its document and query vectors.
 pub struct CachedEmbedder {
     inner: Box<dyn Embedder>,
     dir: PathBuf,
@@ -126,16 +126,16 @@ struct VectorCache {
 }
 
 impl CachedEmbedder {
-    /// Adds a cache in the directory `dir`, which need not exist, to an embedder.
+    /// Adds a cache in the directory `dir` to an embedder; the directory is created when needed.
     pub fn new(inner: Box<dyn Embedder>, dir: &Path) -> CachedEmbedder {
         let (documents, queries) = Default::default();
         CachedEmbedder { inner, dir: dir.to_owned(), documents, queries }
     }
 
-    /// Removes the cached vectors of this embedder.
+    /// Removes the cached vectors of `embedder` in `dir`.
     ///
     /// # Errors
-    /// [`EmbedError::Io`].
+    /// [`EmbedError::Io`] if a file cannot be removed.
     pub fn forget(embedder: &dyn Embedder, dir: &Path) -> Result<(), EmbedError> {
         for kind in Kind::ALL {
             let path = kind.file(dir, embedder.fingerprint());
@@ -149,7 +149,8 @@ impl CachedEmbedder {
         Ok(())
     }
 
-    /// The vectors of texts, in order; `embed` computes missing ones, with each text once.
+    /// Returns the vectors of texts, in order; `embed` computes the missing ones and gets each
+    /// distinct text once.
     fn look_up(
         &self,
         kind: Kind,
@@ -159,7 +160,8 @@ impl CachedEmbedder {
         let dim = self.dim();
         let keys: Vec<Key> = texts.iter().map(|text| key(text)).collect();
         let mut data = vec![0.0; texts.len() * dim];
-        // Texts that are not kept: the first place of each, and which of them a place needs.
+        // `missing`: first place of each text without a cached vector. `needed`: pairs of a place
+        // and the index of its text in `missing`.
         let (mut missing, mut needed) = (Vec::new(), Vec::new());
         {
             let mut kept = self.kept(kind);
@@ -196,7 +198,7 @@ impl CachedEmbedder {
         Matrix::new(texts.len(), dim, data)
     }
 
-    /// The file of a kind, opened at first use.
+    /// Locks the cache of a kind; opens its file at first use.
     fn kept(&self, kind: Kind) -> MutexGuard<'_, VectorCache> {
         let kept = match kind {
             Kind::Document => &self.documents,
@@ -272,7 +274,7 @@ impl Embedder for CachedEmbedder {
         Ok(self.look_up(Kind::Query, &[text], embed)?.into_data())
     }
 
-    /// Not cached: there are too many vectors.
+    /// Embeds without the cache: token vectors would be too many.
     fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<Matrix>, EmbedError> {
         self.inner.embed_tokens(texts)
     }
@@ -307,7 +309,7 @@ impl Embedder for CachedEmbedder {
     }
 }
 
-/// Kind of a text; some models embed documents and queries differently.
+/// Kind of text; some models embed documents and queries differently.
 #[derive(Clone, Copy)]
 enum Kind {
     Document,
@@ -324,7 +326,8 @@ impl Kind {
         }
     }
 
-    /// File name of an embedder: a readable part of its fingerprint, and a hash of the whole.
+    /// Returns the path of an embedder's file; the name is a readable part of the fingerprint,
+    /// followed by 8 digits of its hash.
     fn file(self, dir: &Path, fingerprint: &str) -> PathBuf {
         let plain = |c: char| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' };
         let name: String = fingerprint.chars().map(plain).take(MAX_NAME_CHARS).collect();
@@ -350,12 +353,12 @@ fn first_bytes<const N: usize>(hash: blake3::Hash) -> [u8; N] {
     bytes
 }
 
-/// One open file.
+/// An open cache file.
 struct Store {
     path: PathBuf,
     file: File,
     dim: usize,
-    /// Record number of each text; later records win.
+    /// Record number of each text; the last valid record wins.
     places: HashMap<Key, u64>,
     /// Number of records in the file.
     n_records: u64,
@@ -364,7 +367,8 @@ struct Store {
 }
 
 impl Store {
-    /// Opens or starts a file. A file of another format is started anew.
+    /// Opens or creates a file. A file with another header is emptied, if no other process
+    /// writes it.
     fn open(path: &Path, fingerprint: &str, dim: usize, max_bytes: u64) -> io::Result<Store> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder)?;
@@ -410,7 +414,7 @@ impl Store {
         HEADER_BYTES as u64 + record * self.record_bytes() as u64
     }
 
-    /// Reads all complete records, and indexes the valid ones.
+    /// Reads all complete records and indexes the valid ones.
     fn read_keys(&mut self) -> io::Result<()> {
         let length = self.file.metadata()?.len().min(self.max_bytes);
         let records = length.saturating_sub(HEADER_BYTES as u64) / self.record_bytes() as u64;
@@ -443,7 +447,7 @@ impl Store {
         Ok(true)
     }
 
-    /// Appends as many vectors as fit; returns whether all did.
+    /// Appends as many vectors as fit; returns the reason if some are not cached.
     fn put<'a>(
         &mut self,
         rows: impl Iterator<Item = (Key, &'a [f32])>,
@@ -539,7 +543,7 @@ mod tests {
         }
         let (embedder, asked) = cached(dir.path());
         assert_eq!(documents(&embedder, &["dddd", "e", "a"]), [4.0, 1.0, 1.0]);
-        // A query is another thing than a document of the same words.
+        // A query and a document with the same text have separate vectors.
         assert_eq!(embedder.embed_query("a").unwrap(), [1.0, 1.0]);
         assert_eq!(embedder.embed_query("a").unwrap(), [1.0, 1.0]);
         assert_eq!((asked.load(Ordering::Relaxed), embedder.spent().from_cache), (2, 3));

@@ -1,13 +1,13 @@
 //! Leading singular values and right singular vectors of a large sparse matrix.
 //!
-//! Randomized range finder with power iterations: Halko, Martinsson, Tropp, "Finding structure with
-//! randomness", SIAM Review 53(2), 2011, algorithms 4.4 and 5.1, applied to the transpose because
-//! only the column space is needed. The test matrix holds random signs instead of Gaussians
-//! (cheaper to draw, equally suitable; section 4.6 there). Orthonormal bases come from modified
-//! Gram-Schmidt run twice (Giraud, Langou, Rozložník 2005), the small symmetric eigenproblem from
-//! cyclic Jacobi rotations (Golub, Van Loan, "Matrix Computations", section 8.5).
+//! The algorithm is a randomized range finder with power iterations: Halko, Martinsson, Tropp,
+//! "Finding structure with randomness", SIAM Review 53(2), 2011, algorithms 4.4 and 5.1. It is
+//! applied to the transpose. The test matrix holds random signs instead of Gaussians, which are
+//! cheaper to draw and equally suitable (section 4.6). Modified Gram-Schmidt, run twice, computes
+//! orthonormal bases (Giraud, Langou, Rozložník 2005). Cyclic Jacobi rotations solve the small
+//! symmetric eigenproblem (Golub, Van Loan, "Matrix Computations", section 8.5).
 //!
-//! Every sum has a fixed order: results do not depend on the number of threads.
+//! Every sum has a fixed order, so results do not depend on the number of threads.
 
 use std::ops::ControlFlow;
 
@@ -18,25 +18,27 @@ use rayon::prelude::*;
 use crate::matrix::{add_scaled, dot};
 use crate::sparse::SparseMatrix;
 
-/// Vectors drawn beyond the requested rank; Halko et al. advise 5 to 10, more is cheap and more
+/// Vectors drawn beyond the requested rank. Halko et al. advise 5 to 10; more are cheap and more
 /// stable here.
 const OVERSAMPLING: usize = 24;
-/// Applications of `AᵀA` after the first; two suffice for slowly decaying spectra (ibid., section 4.5).
+/// Applications of `AᵀA` to the initial basis; two suffice for slowly decaying spectra (Halko et
+/// al., section 4.5).
 const POWER_ITERATIONS: usize = 2;
 /// A vector that keeps less than this share of its length after orthogonalization counts as
 /// linearly dependent.
 const DEPENDENT: f32 = 1e-5;
 /// Singular values below this share of the largest are noise of `f32` arithmetic.
 const NEGLIGIBLE: f64 = 1e-4;
-/// Rows summed in `f32` before the sum is added in `f64`; fixed, so that the order is fixed.
+/// Rows summed in `f32` before their sum is added in `f64`; constant, so that the order of
+/// summation is fixed.
 const GRAM_BLOCK_ROWS: usize = 256;
-/// Maximum number of Jacobi sweeps; convergence is quadratic and takes 6 to 10.
+/// Maximum number of Jacobi sweeps; convergence is quadratic and takes 6 to 10 sweeps.
 const MAX_SWEEPS: usize = 40;
 
 /// Number of calls of `progress` made by [`right_singular_vectors`].
 pub(crate) const STEPS: usize = POWER_ITERATIONS + 2;
 
-/// The leading part of a singular value decomposition.
+/// Leading part of a singular value decomposition.
 pub(crate) struct Factor {
     /// `[n_columns, rank]`, row-major; column `i` is the `i`-th right singular vector.
     pub(crate) vectors: Vec<f32>,
@@ -51,10 +53,11 @@ impl Factor {
     }
 }
 
-/// The `rank` leading right singular vectors of `matrix` (`[m, n]`), fewer if its rank is lower.
+/// Computes the `rank` leading right singular vectors of `matrix` (`[m, n]`), fewer if its rank is
+/// lower.
 ///
-/// `O((entries + n * l) * l)` time and `O((m + n) * l)` memory with `l = rank + 24`. `progress` is
-/// called with `1..=`[`STEPS`]; if it breaks, the result is `None`.
+/// Takes `O((entries + n * l) * l)` time and `O((m + n) * l)` memory with `l = rank + 24`.
+/// `progress` is called with `1..=`[`STEPS`]; if it breaks, the result is `None`.
 pub(crate) fn right_singular_vectors(
     matrix: &SparseMatrix,
     rank: usize,
@@ -102,7 +105,7 @@ pub(crate) fn right_singular_vectors(
     Some(Factor { vectors, singular_values })
 }
 
-/// `[n_rows, width]` of +1 and -1, row `r` drawn from stream `r` of the seed.
+/// Returns random signs, +1 or -1, `[n_rows, width]`; row `r` is drawn from stream `r` of the seed.
 fn random_signs(n_rows: usize, width: usize, seed: u64) -> Vec<f32> {
     let mut signs = vec![0.0f32; n_rows * width];
     signs.par_chunks_mut(width).enumerate().for_each(|(row, signs)| {
@@ -119,7 +122,8 @@ fn random_signs(n_rows: usize, width: usize, seed: u64) -> Vec<f32> {
     signs
 }
 
-/// An orthonormal basis, `[n_rows, width]`, of the columns of `matrix`; dependent columns become zero.
+/// Returns an orthonormal basis, `[n_rows, width]`, of the columns of `matrix`; dependent columns
+/// become zero.
 fn orthonormal(matrix: &[f32], n_rows: usize, width: usize) -> Vec<f32> {
     let mut vectors = transpose(matrix, n_rows, width);
     for _pass in 0..2 {
@@ -144,7 +148,7 @@ fn orthonormal(matrix: &[f32], n_rows: usize, width: usize) -> Vec<f32> {
 
 /// Transposes `[n_rows, n_columns]` to `[n_columns, n_rows]`.
 fn transpose(matrix: &[f32], n_rows: usize, n_columns: usize) -> Vec<f32> {
-    /// Columns written at once, so that every cache line is used completely.
+    /// Columns transposed at a time, so that every cache line is used completely.
     const TILE: usize = 16;
     let mut transposed = vec![0.0f32; matrix.len()];
     transposed.par_chunks_mut(n_rows * TILE).enumerate().for_each(|(tile, rows)| {
@@ -157,10 +161,10 @@ fn transpose(matrix: &[f32], n_rows: usize, n_columns: usize) -> Vec<f32> {
     transposed
 }
 
-/// `MᵀM` of `matrix` (`[rows, width]`), `[width, width]`, in `f64`.
+/// Returns `MᵀM`, `[width, width]`, of `matrix` (`[rows, width]`), in `f64`.
 fn gram(matrix: &[f32], width: usize) -> Vec<f64> {
     let block = GRAM_BLOCK_ROWS * width;
-    // Blocks in flight are bounded: their sums are folded, in order, before the next group starts.
+    // Bounds the blocks in memory: sums of a group are added, in order, before the next group.
     let mut total = vec![0.0f64; width * width];
     for group in matrix.chunks(block * 64) {
         let sums: Vec<Vec<f32>> = group
@@ -187,9 +191,10 @@ fn gram(matrix: &[f32], width: usize) -> Vec<f64> {
     total
 }
 
-/// Eigenvalues (descending) of a symmetric matrix and its eigenvectors as columns, `[n, n]` row-major.
+/// Returns the eigenvalues, descending, of a symmetric matrix, and its eigenvectors as the columns
+/// of a row-major `[n, n]` matrix.
 ///
-/// Cyclic Jacobi in `f64`; the order of equal eigenvalues is that of the diagonal.
+/// Uses cyclic Jacobi rotations in `f64`; equal eigenvalues keep the order of the diagonal.
 fn symmetric_eigen(mut matrix: Vec<f64>, n: usize) -> (Vec<f64>, Vec<f32>) {
     // Row `i` of `turned` is the vector that becomes eigenvector `i`.
     let mut turned = vec![0.0f64; n * n];

@@ -2,10 +2,10 @@
 //!
 //! An [`Embedder`] maps texts to rows of a [`Matrix`]; all users (the vector index, dense
 //! retrieval, the tools of a program) depend on this trait only. The built-in embedder is [`lsa`]:
-//! it is trained on the base's own documents, so that nothing has to be downloaded; [`bert`] runs
+//! it is trained on the documents of the knowledge base, so nothing is downloaded. [`bert`] runs
 //! sentence encoders from a local directory.
 //!
-//! Independent of the knowledge base: input texts are strings.
+//! The crate does not depend on the knowledge base: inputs are strings.
 //!
 //! | file | content |
 //! | --- | --- |
@@ -13,7 +13,7 @@
 //! | [`lsa`] | the embedder trained on documents |
 //! | [`bert`] | sentence encoders in local directories |
 //! | [`openai`] | embedding services |
-//! | `options` | prefixes, scaling and length of vectors, as a user sets them |
+//! | `options` | user settings: prefixes, scaling and length of vectors |
 //! | [`table`] | imported vectors of queries |
 //! | [`cache`] | a cache in front of an expensive embedder |
 //! | `tokens` | word stems of a text |
@@ -56,9 +56,9 @@ use agent_remote::RemoteError;
 ///
 /// # Contract
 /// - Every returned vector has length [`dim`](Embedder::dim), only finite numbers, and Euclidean
-///   norm 1, so that a dot product is a cosine. The exception is the zero vector, returned for a
-///   text without known words, such as an empty one; its cosine with anything is 0. Imported
-///   vectors ([`table`]), and those of [`EmbedderOptions`] that do not scale, keep their norm.
+///   norm 1, so that a dot product is a cosine. A text without known words, such as an empty text,
+///   gets the zero vector, whose cosine with any vector is 0. Imported vectors ([`table`]), and
+///   vectors of embedders with [`EmbedderOptions::normalize`] off, keep their norm.
 /// - The vector of a text depends on that text alone, never on its batch, the number of threads or
 ///   earlier calls.
 /// - Two embedders with the same [`fingerprint`](Embedder::fingerprint) return the same vectors.
@@ -66,13 +66,14 @@ pub trait Embedder: Send + Sync {
     /// Length of every vector, at least 1.
     fn dim(&self) -> usize;
 
-    /// Identifies the model and its parameters; an index stores it and refuses queries of another model.
+    /// Identifier of the model and its parameters. An index stores it and refuses queries of
+    /// another model.
     fn fingerprint(&self) -> &str;
 
-    /// One line for people: kind, dimensions, size of the vocabulary.
+    /// Returns a one-line description for people, such as the kind and the number of dimensions.
     fn describe(&self) -> String;
 
-    /// Embeds documents: `[n]` texts to a `[n, dim]` matrix, in the given order.
+    /// Embeds `n` documents into a `[n, dim]` matrix, in the given order.
     ///
     /// # Errors
     /// [`EmbedError`] of the implementation; the built-in embedder returns none.
@@ -86,17 +87,19 @@ pub trait Embedder: Send + Sync {
     /// [`EmbedError`] of the implementation; the built-in embedder returns none.
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError>;
 
-    /// One vector for each token of each text, for token-level comparison: `[tokens, dim]` in the
-    /// order of the text. A row's length is the token's weight, 1 if the model has no weights. A
-    /// text without known tokens gives no rows. The rows of a text depend on that text alone.
+    /// Embeds the tokens of each text, for token-level comparison: one `[tokens, dim]` matrix per
+    /// text, in the order of its tokens. The norm of a row is the token's weight, 1 if the model
+    /// has no weights. A text without known tokens gives no rows. The rows of a text depend on that
+    /// text alone.
     ///
     /// # Errors
-    /// [`EmbedError::NoTokens`] if the model has no token vectors, or those of the implementation.
+    /// [`EmbedError::NoTokens`] if the model has no token vectors; [`EmbedError`] of the
+    /// implementation.
     fn embed_tokens(&self, _texts: &[&str]) -> Result<Vec<Matrix>, EmbedError> {
         Err(EmbedError::NoTokens)
     }
 
-    /// Names of the rows of [`embed_tokens`](Embedder::embed_tokens), one per row, for people.
+    /// Returns a readable name for each row of [`embed_tokens`](Embedder::embed_tokens).
     ///
     /// # Errors
     /// As [`embed_tokens`](Embedder::embed_tokens).
@@ -107,7 +110,7 @@ pub trait Embedder: Send + Sync {
     /// Loads the model before the first text, on all threads.
     ///
     /// # Errors
-    /// Those of loading.
+    /// [`EmbedError`] of the implementation, if the model cannot be loaded.
     fn prepare(&self) -> Result<(), EmbedError> {
         Ok(())
     }
@@ -115,17 +118,17 @@ pub trait Embedder: Send + Sync {
     /// Reads the whole model and compares it with its checksum, if it has one.
     ///
     /// # Errors
-    /// [`EmbedError::Damaged`].
+    /// [`EmbedError::Damaged`] if they differ.
     fn verify(&self) -> Result<(), EmbedError> {
         Ok(())
     }
 
-    /// Number of texts that are embedded at a time; bounds the delay after a request to stop.
+    /// Number of texts embedded at a time; bounds the delay after a request to stop.
     fn block_texts(&self) -> usize {
         1_024
     }
 
-    /// Cost since opening; zero if it is not counted.
+    /// Cost since the embedder was opened; zero if the embedder does not count it.
     fn spent(&self) -> EmbedCost {
         EmbedCost::default()
     }
@@ -134,15 +137,15 @@ pub trait Embedder: Send + Sync {
 /// Cost of an embedder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EmbedCost {
-    /// Texts with a cached vector.
+    /// Texts whose vector came from the cache.
     pub from_cache: u64,
-    /// Tokens paid for.
+    /// Tokens that the service counted.
     pub tokens: u64,
-    /// Texts that the caller truncated to the maximum length of the model.
+    /// Texts truncated to the maximum length of the model.
     pub cut: u64,
     /// Retried requests.
     pub retries: u64,
-    /// Why vectors are not cached, if they are not.
+    /// Reason why vectors are not cached; `None` if they are.
     pub problem: Option<String>,
 }
 
@@ -155,7 +158,7 @@ pub enum EmbedError {
     Io {
         /// File being read or written.
         path: PathBuf,
-        /// Error of the system.
+        /// Error of the operating system.
         source: std::io::Error,
     },
     /// The file is truncated, altered, or not an embedder.
@@ -202,12 +205,12 @@ pub enum EmbedError {
     Parameter {
         /// Name of the parameter.
         name: &'static str,
-        /// Its range in words.
+        /// Description of the allowed range.
         expected: String,
         /// Value given.
         got: String,
     },
-    /// Vectors computed elsewhere do not contain this text.
+    /// The imported vectors do not contain this query.
     #[error(
         "no vector was imported for the query {query:?}; only queries of the imported dictionary can \
          be embedded, index with another --embedder to ask others"
@@ -216,7 +219,7 @@ pub enum EmbedError {
         /// The query.
         query: String,
     },
-    /// A service gave no reply.
+    /// A request to a service failed.
     #[error(transparent)]
     Remote(#[from] RemoteError),
     /// The CUDA device failed.
@@ -227,7 +230,7 @@ pub enum EmbedError {
     Reply {
         /// The service.
         host: String,
-        /// What is wrong with it.
+        /// What is wrong with the reply.
         reason: String,
     },
     /// The key or address of a service is missing.
@@ -238,7 +241,7 @@ pub enum EmbedError {
         /// What is missing.
         what: &'static str,
     },
-    /// The settings of embedders cannot be read; holds the reason.
+    /// The settings of embedders cannot be read; holds the message.
     #[error("{0}")]
     Settings(String),
     /// No embedder of this name is configured.
@@ -247,10 +250,10 @@ pub enum EmbedError {
          describe it under [embedders.{name}] in config.toml"
     )]
     Unconfigured {
-        /// The name as given.
+        /// Requested name.
         name: String,
     },
-    /// The embedder differs from the one that made the vectors.
+    /// The embedder differs from the one that computed the vectors of the index.
     #[error(
         "{embedder} is no longer the model that the index was built with; restore it, or \
          build the vectors again with `agent index N --embedder {embedder} --force`"
@@ -262,7 +265,7 @@ pub enum EmbedError {
     /// The embedder of an index could not be opened; every text fails with this error.
     #[error(transparent)]
     Unopened(Arc<EmbedError>),
-    /// The model has vectors of texts only, not of tokens.
+    /// The model has no token vectors, only text vectors.
     #[error("this embedder has no token vectors; index with builtin or candle:DIR")]
     NoTokens,
     /// The progress callback asked to stop.

@@ -1,27 +1,29 @@
-//! The built-in embedder: latent semantic analysis trained on the base's own documents.
+//! The built-in embedder: latent semantic analysis trained on the documents of a knowledge base.
 //!
-//! Deerwester et al., "Indexing by latent semantic analysis", JASIS 41(6), 1990; the decomposition is that
-//! of `factor`. Documents are rows of weighted stem counts, `(1 + ln tf) * idf^1.5`, scaled to length 1. The
-//! leading right singular vectors place every stem in `dim` dimensions; a text, document or query alike, is
-//! the weighted sum of its stems' rows, scaled to length 1 ("folding in").
+//! The method is that of Deerwester et al., "Indexing by latent semantic analysis", JASIS 41(6),
+//! 1990; `factor` computes the decomposition. Documents are rows of weighted stem counts,
+//! `(1 + ln tf) * idf^1.5`, scaled to norm 1. The leading right singular vectors give every stem a
+//! row of `dim` numbers. The vector of a text, document or query, is the weighted sum of its stems'
+//! rows, scaled to norm 1 ("folding in").
 //!
 //! # Properties
-//! It learns which words of *this* base occur together, so it finds documents that share no word
-//! with a query; it needs no download, no GPU and only seconds to train. It is not a language
-//! model: no word order, no negation, one meaning per word, nothing beyond the base.
+//! The model learns which words of *this* knowledge base occur together, so it finds documents that
+//! share no word with a query. It needs no download, no GPU and only seconds to train. It is not a
+//! language model: no word order, no negation, one meaning per word, nothing beyond the documents.
 //! A stem in fewer than [`MIN_DOCUMENT_FREQUENCY`] sampled documents is unknown, so text search
 //! finds exact names better.
 //!
 //! # Weights
-//! Mean reciprocal rank of dense search alone, in hundredths, over the `kind=llm` queries of the
-//! train and val splits of three bases (products 105, biomed 108, papers 96). The last column is
-//! the mean difference from the first row with its standard error over queries; no other tested
-//! setting is better by more than noise. Added at 0.2 to BM25 within its first 200, the means of
-//! these six differ by at most 0.6.
+//! The table shows the mean reciprocal rank of dense search alone, in hundredths, over the
+//! `kind=llm` queries of the train and val splits of three knowledge bases (105 queries for
+//! products, 108 for biomed, 96 for papers). The last column is the mean difference from the first
+//! row with its standard error over queries; no other tested setting is better by more than noise.
+//! Added with weight 0.2 to BM25 within its first 200 results, the means of these six settings
+//! differ by at most 0.6.
 //!
 //! | setting | products | biomed | papers | difference |
 //! | --- | --- | --- | --- | --- |
-//! | as built: 256 dimensions, `SCALING` 0.5, `RARITY` 1.5, `FOLDING` 1.5 | 19.5 | 2.6 | 9.6 | |
+//! | default: 256 dimensions, `SCALING` 0.5, `RARITY` 1.5, `FOLDING` 1.5 | 19.5 | 2.6 | 9.6 | |
 //! | `SCALING` 0 | 21.0 | 3.3 | 9.4 | +0.7 ± 0.4 |
 //! | `SCALING` 1 | 18.8 | 2.4 | 8.4 | -0.7 ± 0.5 |
 //! | 128 dimensions | 14.8 | 4.8 | 5.4 | -2.3 ± 1.2 |
@@ -29,23 +31,25 @@
 //! | `RARITY` 1, `FOLDING` 1 | 13.6 | 2.9 | 9.5 | -1.9 ± 1.0 |
 //!
 //! # Cost
-//! Training takes `O((entries + n_terms * l) * l)` time with `l = dim + 24`, and about 16 bytes an entry plus
-//! `4 (documents + 3 n_terms) l` bytes of memory, whatever the size of the base:
+//! Training takes `O((entries + n_terms * l) * l)` time with `l = dim + 24`, and memory of about 16
+//! bytes per entry plus `4 (documents + 3 n_terms) l` bytes. These limits bound the cost for a
+//! knowledge base of any size:
 //!
 //! | limit | value | reason |
 //! | --- | --- | --- |
-//! | [`MAX_TRAINING_DOCUMENTS`] | 100 000 | rows of the matrix; a stratified sample stands for more |
+//! | [`MAX_TRAINING_DOCUMENTS`] | 100 000 | rows of the matrix; more documents are sampled evenly |
 //! | [`MAX_TRAINING_BYTES`] | 64 MiB | text read, hence entries of the matrix: about 10 M words |
-//! | [`MAX_DOCUMENT_BYTES`] | 64 KiB | no single text may spend the budget |
-//! | [`MAX_TERMS`] | 50 000 | columns; the most frequent stems stay |
+//! | [`MAX_DOCUMENT_BYTES`] | 64 KiB | no single text may use up the budget |
+//! | [`MAX_TERMS`] | 50 000 | columns; the most frequent stems are kept |
 //! | [`MAX_DIM`] | 1024 | the work grows with the square of the dimensions |
 //!
 //! # File
-//! One safetensors file: `terms` F32 `[n_terms, dim]`, `singular_values` F32 `[dim]`, `vocabulary` U8, stems
-//! joined by newlines in the order of the rows. Metadata `lsa` is a JSON object with `format`, `checksum`
-//! (BLAKE3 of the three tensors), `documents`, `seed` and, if not English alone, `languages`. Stems ascend, so that the mapped file is its own
-//! dictionary. Opening checks the structure and reads the stems, at most [`MAX_TERMS`];
-//! [`Embedder::verify`] reads it all.
+//! The file is in safetensors format, with three tensors: `terms` F32 `[n_terms, dim]`,
+//! `singular_values` F32 `[dim]`, and `vocabulary` U8, the stems joined by newlines in the order of
+//! the rows. The metadata entry `lsa` is a JSON object with `format`, `checksum` (BLAKE3 of the
+//! three tensors), `documents`, `seed` and, unless English is the only language, `languages`. Stems
+//! ascend, so that a stem is found in the mapped file by binary search. Opening checks the
+//! structure and reads the stems, at most [`MAX_TERMS`]; [`Embedder::verify`] reads the whole file.
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
@@ -66,17 +70,18 @@ use crate::tokens::{StemCache, for_each_word};
 use crate::{EmbedError, Embedder, factor};
 use agent_ground::{files, words::Languages};
 
-/// Maximum number of documents that training reads; a larger base is sampled evenly.
+/// Maximum number of documents that training reads; a larger corpus is sampled evenly.
 pub const MAX_TRAINING_DOCUMENTS: usize = 100_000;
 /// Maximum number of bytes of text that training reads.
 pub const MAX_TRAINING_BYTES: usize = 64 << 20;
-/// Maximum number of bytes read and counted of one training document.
+/// Maximum number of bytes that training reads from one document.
 pub const MAX_DOCUMENT_BYTES: usize = 64 << 10;
-/// Maximum number of stems, chosen by document frequency.
+/// Maximum number of stems; the stems with the highest document frequency are kept.
 pub const MAX_TERMS: usize = 50_000;
-/// Minimum number of sampled documents that contain a known stem.
+/// Minimum number of sampled documents that must contain a stem for it to be known.
 pub const MIN_DOCUMENT_FREQUENCY: u32 = 2;
-/// Default number of dimensions; 256 rank better than 128 on two of the three bases measured above.
+/// Default number of dimensions; 256 rank better than 128 on two of the three knowledge bases in
+/// the table above.
 pub const DEFAULT_DIM: usize = 256;
 /// Maximum number of dimensions.
 pub const MAX_DIM: usize = 1024;
@@ -85,20 +90,21 @@ pub const MAX_DIM: usize = 1024;
 const FORMAT: u64 = 1;
 /// Documents tokenized by one thread with one stem cache.
 const CHUNK_DOCUMENTS: usize = 1024;
-/// Texts whose tokens one thread looks up with one stem cache.
+/// Texts whose tokens one thread embeds with one stem cache.
 const CHUNK_TOKEN_TEXTS: usize = 64;
 /// Chunks between two calls of the progress callback.
 const CHUNKS_PER_STEP: usize = 16;
-/// Exponent of the singular values by which dimensions are divided: 0 favours broad topics, 1 none.
+/// Every dimension is divided by its singular value to this power: 0 favours broad topics, 1
+/// favours none.
 const SCALING: f32 = 0.5;
-/// Exponent of the inverse document frequency in a stem's weight: 1 is the textbook value, a larger
-/// one favours rare stems and thereby exact words over topics.
+/// Exponent of the inverse document frequency in a stem's weight: 1 is the textbook value; a larger
+/// exponent favours rare stems, and thereby exact words over topics.
 const RARITY: f32 = 1.5;
-/// Additional exponent of a stem's weight when a text is folded in, for the same purpose as
+/// Exponent applied to a stem's weight when a text is folded in; has the same purpose as
 /// [`RARITY`].
 const FOLDING: f32 = 1.5;
 
-/// The training documents, by position.
+/// Training documents, by position.
 #[derive(Clone, Copy)]
 pub struct Corpus<'a> {
     /// Number of documents.
@@ -118,7 +124,7 @@ pub struct LsaParams {
     pub max_documents: usize,
     /// Maximum number of bytes of text read, in `1..=`[`MAX_TRAINING_BYTES`].
     pub max_bytes: usize,
-    /// Languages of the texts.
+    /// Languages whose rules split and stem the texts.
     pub languages: Languages,
 }
 
@@ -141,7 +147,7 @@ pub struct Progress {
     pub stage: &'static str,
     /// Finished units of this stage.
     pub done: usize,
-    /// Total units of this stage.
+    /// Total number of units of this stage.
     pub total: usize,
 }
 
@@ -174,11 +180,11 @@ impl std::ops::Deref for FileBytes {
 }
 
 impl LsaEmbedder {
-    /// Learns an embedder from a corpus.
+    /// Trains an embedder on a corpus.
     ///
-    /// The result depends on corpus and parameters alone: byte for byte the same on any number of
-    /// threads. A corpus in which no two words occur together, such as an empty one, gives a model
-    /// of one dimension without known words.
+    /// The result depends on corpus and parameters alone, and is the same byte for byte on any
+    /// number of threads. A corpus in which no two words occur together, such as an empty corpus,
+    /// gives a model of one dimension without known words.
     ///
     /// # Errors
     /// [`EmbedError::Parameter`] for a parameter out of range, [`EmbedError::Interrupted`] if
@@ -208,7 +214,7 @@ impl LsaEmbedder {
     /// Writes the model to `path`, replacing an existing file atomically.
     ///
     /// # Errors
-    /// [`EmbedError::Io`]; an old file is then unchanged.
+    /// [`EmbedError::Io`]; an existing file is then unchanged.
     pub fn save(&self, path: &Path) -> Result<(), EmbedError> {
         let failed = |source| EmbedError::Io { path: path.to_owned(), source };
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -220,17 +226,17 @@ impl LsaEmbedder {
         Ok(())
     }
 
-    /// Maps a model written by [`save`](LsaEmbedder::save). Its numbers are not read: only
-    /// [`verify`](Embedder::verify) detects altered ones. O(bytes of the stems).
+    /// Maps a model written by [`save`](LsaEmbedder::save). Reads the stems but not the numbers, so
+    /// only [`verify`](Embedder::verify) detects altered numbers. O(bytes of the stems).
     ///
     /// # Errors
-    /// [`EmbedError::Io`], [`EmbedError::Format`] for another version, [`EmbedError::Damaged`] if
-    /// the structure is not that of a model.
+    /// [`EmbedError::Io`]; [`EmbedError::Format`] for another version; [`EmbedError::Damaged`] if
+    /// the file does not have the structure of a model.
     pub fn open(path: &Path) -> Result<LsaEmbedder, EmbedError> {
         let failed = |source| EmbedError::Io { path: path.to_owned(), source };
         let file = File::open(path).map_err(failed)?;
-        // SAFETY: model files are published by rename and never written in place afterwards, so the mapped
-        // bytes do not change while they are borrowed.
+        // SAFETY: model files are published by rename and never written in place afterwards, so the
+        // mapped bytes do not change while they are borrowed.
         let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
         LsaEmbedder::from_bytes(FileBytes::Mapped(map), path)
     }
@@ -247,7 +253,7 @@ impl LsaEmbedder {
         Ok(LsaEmbedder { fingerprint, layout, file, path: path.to_owned() })
     }
 
-    /// The row of a stem, by binary search: O(log n).
+    /// Finds the row of a stem by binary search; O(log n).
     fn row_of(&self, stem: &str) -> Option<u32> {
         let stems = self.file.get(self.layout.stems.clone())?;
         let ends = &self.layout.stem_ends;
@@ -264,7 +270,7 @@ impl LsaEmbedder {
         None
     }
 
-    /// Embeds one text into `vector` (zeros, `[dim]`).
+    /// Embeds one text into `vector`, which holds `dim` zeros.
     fn embed_into(&self, text: &str, cache: &mut StemCache<Option<u32>>, vector: &mut [f32]) {
         let dim = self.layout.dim;
         let terms = self.file.get(self.layout.terms.clone()).unwrap_or_default();
@@ -318,8 +324,8 @@ impl Embedder for LsaEmbedder {
         Ok(vector)
     }
 
-    /// Every known stem once, at its first occurrence; the length of its row is its weight in the
-    /// text.
+    /// Returns a row for every known stem, once, in the order of first occurrence. The norm of the
+    /// row is the stem's weight, the same in all texts.
     fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<Matrix>, EmbedError> {
         let dim = self.layout.dim;
         let terms = self.file.get(self.layout.terms.clone()).unwrap_or_default();
@@ -358,12 +364,12 @@ impl Embedder for LsaEmbedder {
     }
 }
 
-/// Weight of a stem that occurs `count` times in a text.
+/// Returns the weight of a stem that occurs `count` times in a text.
 fn term_weight(count: u32) -> f32 {
     1.0 + (count as f32).ln()
 }
 
-/// The ids of the stems of `text` with their counts, by ascending id.
+/// Returns pairs of stem id and count for the known stems of `text`, by ascending id.
 fn term_counts(
     text: &str,
     cache: &mut StemCache<Option<u32>>,
@@ -375,7 +381,7 @@ fn term_counts(
     ids.chunk_by(|a, b| a == b).map(|run| (run[0], run.len() as u32)).collect()
 }
 
-/// The ids of the stems of `text`, each once, by first occurrence.
+/// Returns the ids of the known stems of `text`, each once, in the order of first occurrence.
 fn distinct_terms(
     text: &str,
     cache: &mut StemCache<Option<u32>>,
@@ -388,16 +394,16 @@ fn distinct_terms(
     ids
 }
 
-/// The prefix of `text` that training reads.
+/// Returns the prefix of `text` that training reads.
 fn training_text(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_DOCUMENT_BYTES)]
 }
 
-/// Ascending positions of the training documents.
+/// Draws the training documents and returns their positions, ascending.
 ///
-/// The corpus is cut into `max_documents` equal ranges, and one document is drawn from each, so
-/// that every part of the base is represented; if their text exceeds `max_bytes`, a random subset
-/// within it stays.
+/// The corpus is split into `max_documents` equal ranges, and one document is drawn from each, so
+/// that every part of the corpus is represented. If the text exceeds `max_bytes`, a random subset
+/// within the limit is kept.
 fn sample(corpus: &Corpus<'_>, params: &LsaParams) -> Vec<usize> {
     let n = corpus.n_documents;
     let mut random = ChaCha8Rng::seed_from_u64(params.seed);
@@ -426,7 +432,7 @@ fn sample(corpus: &Corpus<'_>, params: &LsaParams) -> Vec<usize> {
     chosen
 }
 
-/// Number of sampled documents in which each stem occurs.
+/// Counts the sampled documents in which each stem occurs.
 fn count_words(
     corpus: &Corpus<'_>,
     sample: &[usize],
@@ -467,8 +473,8 @@ fn count_words(
     Ok(total)
 }
 
-/// The sampled documents as weighted rows of length 1, without rows of fewer than two stems: these
-/// contain no co-occurrence.
+/// Returns the sampled documents as weighted rows of norm 1. Rows of fewer than two stems are
+/// dropped, because they contain no co-occurrence.
 fn weigh_words(
     corpus: &Corpus<'_>,
     sample: &[usize],
@@ -526,10 +532,11 @@ fn check_range(name: &'static str, got: usize, max: usize) -> Result<(), EmbedEr
     Err(EmbedError::Parameter { name, expected: format!("1 to {max}"), got: got.to_string() })
 }
 
-/// The stems of the matrix, ascending, and their weights.
+/// Stems of the matrix, ascending, and their weights.
 struct Vocabulary {
     stems: Vec<Box<str>>,
-    /// `ln((n + 1) / (df + 1/2))`, inverse document frequency, to the power of [`RARITY`]; positive.
+    /// Inverse document frequency, `ln((n + 1) / (df + 1/2))`, to the power of [`RARITY`];
+    /// positive.
     weights: Vec<f32>,
     ids: HashMap<Box<str>, u32>,
 }
@@ -556,8 +563,8 @@ impl Vocabulary {
     }
 }
 
-/// The file of a model, without stems whose row is zero: they never occur together with another
-/// word.
+/// Encodes the file of a model. Stems with a zero row are left out: they never occur together with
+/// another word.
 fn encode(
     vocabulary: &Vocabulary,
     factor: &factor::Factor,
@@ -614,9 +621,9 @@ fn encode(
     safetensors::serialize(views, Some(metadata)).map_err(invalid)
 }
 
-/// Replaces the path of a model that has not been saved.
+/// Stands for the path of a model that is not saved.
 const IN_MEMORY: &str = "(in memory)";
-/// Key of our safetensors metadata; a single key, so that there is no order of keys.
+/// Key of the safetensors metadata; a single key, so that the bytes do not depend on key order.
 const METADATA_KEY: &str = "lsa";
 
 fn checksum(dim: usize, terms: &[u8], singular_values: &[u8], stems: &[u8]) -> String {
@@ -628,12 +635,12 @@ fn checksum(dim: usize, terms: &[u8], singular_values: &[u8], stems: &[u8]) -> S
     hasher.finalize().to_hex().to_string()
 }
 
-/// Positions in a model file, after every check of its structure.
+/// Byte ranges in a model file whose structure was checked.
 struct Layout {
     dim: usize,
     n_documents: u64,
     languages: Languages,
-    /// Checksum in the file.
+    /// Checksum stated in the file.
     checksum: String,
     terms: Range<usize>,
     singular_values: Range<usize>,
@@ -698,7 +705,7 @@ impl Layout {
     }
 }
 
-/// The ends of the lines of a text without a final newline; none if the text is empty.
+/// Returns the end of each line of a text without a final newline; none if the text is empty.
 fn line_ends(text: &[u8]) -> Vec<u32> {
     if text.is_empty() {
         return Vec::new();
@@ -828,8 +835,8 @@ mod tests {
             std::fs::write(&path, &good[..end]).unwrap();
             assert!(matches!(LsaEmbedder::open(&path), Err(EmbedError::Damaged { .. })), "{end}");
         }
-        // A flipped byte is noticed, at the latest by reading everything, or without consequence; and it
-        // never makes a query panic.
+        // A flipped byte is detected, at the latest by `verify`, or has no effect; it never makes a
+        // query panic.
         for i in 0..good.len() {
             let mut bad = good.clone();
             bad[i] ^= 0x41;

@@ -1,14 +1,14 @@
 //! A dense row-major matrix of `f32`, and the dot product for all comparisons of vectors.
 //!
-//! The dot product is always summed in the same order (sixteen
-//! interleaved partial sums, then a fixed tree), so a score does not depend on threads or batching.
+//! The dot product is always summed in the same order (sixteen interleaved partial sums, then a
+//! fixed tree), so a score does not depend on threads or batching.
 
 use crate::EmbedError;
 
 /// Interleaved partial sums of a dot product: fills two AVX2 or four SSE registers.
 const LANES: usize = 16;
 
-/// `[rows, dim]` numbers, row-major.
+/// A `[rows, dim]` matrix, row-major.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Matrix {
     rows: usize,
@@ -28,7 +28,7 @@ impl Matrix {
         Ok(Matrix { rows, dim, data })
     }
 
-    /// A `[rows, dim]` matrix of zeros.
+    /// Creates a `[rows, dim]` matrix of zeros.
     ///
     /// # Errors
     /// [`EmbedError::Shape`] if `rows * dim` overflows.
@@ -66,14 +66,14 @@ impl Matrix {
     }
 }
 
-/// Whether [`dot_le_wide`] may be called; constant for a machine and cached.
+/// Whether the processor supports [`dot_le_wide`].
 #[cfg(target_arch = "x86_64")]
 fn is_wide() -> bool {
     std::arch::is_x86_feature_detected!("avx2")
 }
 
-/// [`dot_le_lanes`] with registers of 8 lanes. Lanes stay separate and products are rounded before
-/// they are added, so the result is the same bit for bit.
+/// [`dot_le_lanes`] with AVX2 registers of 8 lanes. Lanes stay separate and products are rounded
+/// before they are added, so the result is the same bit for bit.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn dot_le_wide(bytes: &[[u8; 4]], right: &[f32]) -> f32 {
@@ -105,13 +105,13 @@ fn dot_le_wide(bytes: &[[u8; 4]], right: &[f32]) -> f32 {
     fold_lanes(sums) + rest.fold(0.0, |sum, (a, b)| sum + f32::from_le_bytes(*a) * b)
 }
 
-/// Dot product of two vectors; if their lengths differ, over the shorter length.
+/// Returns the dot product of two vectors; if their lengths differ, over the shorter length.
 ///
 /// The order of summation depends on the length alone. No term is skipped, so NaN propagates.
 pub fn dot(left: &[f32], right: &[f32]) -> f32 {
     #[cfg(target_arch = "x86_64")]
     if is_wide() {
-        // SAFETY: the processor has the instructions, as was just found out.
+        // SAFETY: `is_wide` has found the instructions of `dot_le_wide`.
         #[expect(unsafe_code, reason = "code for this processor alone")]
         return unsafe { dot_le_wide(bytemuck::cast_slice(left), right) };
     }
@@ -136,13 +136,14 @@ fn dot_lanes(left: &[f32], right: &[f32]) -> f32 {
     fold_lanes(sums) + rest
 }
 
-/// Dot product of a vector with little-endian `f32` values, as they lie in a mapped file.
+/// Returns the dot product of `right` with little-endian `f32` values, such as those of a mapped
+/// file.
 ///
 /// Equals [`dot`] on the decoded values bit for bit. No alignment is required.
 pub fn dot_le(bytes: &[[u8; 4]], right: &[f32]) -> f32 {
     #[cfg(target_arch = "x86_64")]
     if is_wide() {
-        // SAFETY: the processor has the instructions, as was just found out.
+        // SAFETY: `is_wide` has found the instructions of `dot_le_wide`.
         #[expect(unsafe_code, reason = "code for this processor alone")]
         return unsafe { dot_le_wide(bytes, right) };
     }

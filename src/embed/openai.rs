@@ -1,15 +1,15 @@
-//! An embedder behind an OpenAI-compatible interface, `POST /embeddings`.
+//! An embedder behind an OpenAI-compatible API, `POST /embeddings`.
 //!
-//! Texts are sent in batches of at most [`MAX_BATCH_TEXTS`] and [`MAX_BATCH_BYTES`], a few at a
-//! time. Replies are checked (one vector per text, one length, finite numbers) and scaled to unit
-//! norm. [`EmbedderOptions`] put a prefix before queries and documents, leave vectors unscaled, and
-//! ask for a length of vectors.
+//! Texts are sent in batches of at most [`MAX_BATCH_TEXTS`] texts and [`MAX_BATCH_BYTES`] bytes, a
+//! few batches at a time. Each reply must have one vector per text, of the same length, with finite
+//! numbers; vectors are scaled to norm 1. [`EmbedderOptions`] can add prefixes to queries and
+//! documents, turn scaling off, and request a vector length.
 //!
-//! Models refuse long texts, and only the service can count its tokens. A text is first cut to
-//! [`MAX_TEXT_BYTES`]; if it is still refused it is cut further, on its own, so that its vector
-//! does not depend on its batch. [`EmbedCost`] counts the texts that were cut.
+//! Models refuse long texts, and only the service can count tokens. A text is first cut to
+//! [`MAX_TEXT_BYTES`]. If the service still refuses it, it is cut further and sent alone, so that
+//! its vector does not depend on its batch. [`EmbedCost::cut`] counts these texts.
 //!
-//! The fingerprint consists of the model's name, the length of its vectors, and the options: two
+//! The fingerprint consists of the model's name, the length of its vectors, and the options. Two
 //! services with the same model name are assumed to offer the same model.
 
 use std::{
@@ -39,9 +39,9 @@ pub const MAX_TEXT_BYTES: usize = 24_000;
 const MAX_NAME_CHARS: usize = 128;
 /// Maximum length of a vector; larger than any known text embedding.
 const MAX_DIM: usize = 16_384;
-/// Minimum size of a shortened text, bytes; a text refused at this size is refused for good.
+/// Size of a text up to which a refusal is final, bytes; only longer texts are shortened.
 const MIN_TEXT_BYTES: usize = 256;
-/// Text that is embedded to learn the length of the vectors.
+/// Text embedded to determine the length of the vectors.
 const PROBE: &str = "text";
 
 /// A model of a service.
@@ -56,11 +56,11 @@ pub struct OpenAiEmbedder {
 }
 
 impl OpenAiEmbedder {
-    /// Opens a model. Without `dim`, a request of one token determines the length of its vectors,
-    /// so that a wrong key or name is detected at once.
+    /// Opens a model. Without `dim`, a request with one short text determines the length of its
+    /// vectors, which also detects a wrong key or name at once.
     ///
     /// # Errors
-    /// Those of the service, and [`EmbedError::Parameter`] for an invalid name.
+    /// Errors of the service, and [`EmbedError::Parameter`] for an invalid name.
     pub fn open(
         model: &str,
         options: EmbedderOptions,
@@ -94,7 +94,7 @@ impl OpenAiEmbedder {
         Ok(embedder)
     }
 
-    /// Sends batches; replies in their order.
+    /// Sends batches and returns the replies in the same order.
     fn ask(&self, batches: &[&[&str]]) -> Vec<Result<Vec<u8>, EmbedError>> {
         let body = |batch: &&[&str]| {
             let input = batch.iter().map(|text| (*text).to_owned()).collect();
@@ -116,8 +116,8 @@ impl OpenAiEmbedder {
         }
     }
 
-    /// The vectors of a reply in the order of the texts, of one length, scaled to norm 1 unless the
-    /// options say otherwise.
+    /// Returns the vectors of a reply in the order of the texts, checked for equal length, and
+    /// scaled to norm 1 unless the options turn scaling off.
     fn rows(&self, reply: &[u8], n_texts: usize) -> Result<Vec<Vec<f32>>, EmbedError> {
         let reply: CreateEmbeddingResponse = serde_json::from_slice(reply)
             .map_err(|error| self.bad(format!("it is not of the agreed form ({error})")))?;
@@ -151,8 +151,8 @@ impl OpenAiEmbedder {
         EmbedError::Reply { host: self.service.host().to_owned(), reason }
     }
 
-    /// The vectors of a batch from its reply; a batch refused for its length is halved until the
-    /// overlong text is found.
+    /// Returns the vectors of a batch from its reply; a batch refused for its length is halved
+    /// until the overlong text is found.
     fn settle(
         &self,
         batch: &[&str],
@@ -164,7 +164,8 @@ impl OpenAiEmbedder {
             Err(error) => match batch {
                 [text] if text.len() <= MIN_TEXT_BYTES => Err(error),
                 [text] => {
-                    // One that was cut before it was sent is counted already.
+                    // A text cut before it was sent is already counted; that cut removes up to 3
+                    // bytes of a split character.
                     let is_whole = text.len() + 4 <= MAX_TEXT_BYTES;
                     self.cut.fetch_add(is_whole.into(), Ordering::Relaxed);
                     self.shorten(text)
@@ -179,8 +180,8 @@ impl OpenAiEmbedder {
         }
     }
 
-    /// The vector of the longest accepted prefix of a refused text; every attempt cuts off a
-    /// quarter.
+    /// Embeds a prefix of a refused text: every attempt cuts off a quarter, until the service
+    /// accepts the rest or it has at most [`MIN_TEXT_BYTES`].
     fn shorten(&self, text: &str) -> Result<Vec<Vec<f32>>, EmbedError> {
         let mut text = text;
         loop {
@@ -193,17 +194,17 @@ impl OpenAiEmbedder {
     }
 }
 
-/// Whether a service refuses texts for their length.
+/// Whether a service refused texts because of their length.
 fn is_too_long(error: &EmbedError) -> bool {
     matches!(error, EmbedError::Remote(error) if error.is_too_long())
 }
 
-/// The longest prefix of at most `bytes` bytes that ends at a character boundary.
+/// Returns the longest prefix of at most `bytes` bytes that ends at a character boundary.
 fn beginning(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
 
-/// Splits texts into batches that fit a request.
+/// Splits texts into batches within the limits of a request; a longer text is a batch by itself.
 fn batches<'a, 'b>(texts: &'b [&'a str]) -> Vec<&'b [&'a str]> {
     let mut batches = Vec::new();
     let (mut start, mut bytes) = (0, 0);
@@ -254,7 +255,7 @@ impl Embedder for OpenAiEmbedder {
 }
 
 impl OpenAiEmbedder {
-    /// The vectors of texts behind a prefix. Blank texts get zeros and are not sent.
+    /// Embeds texts with a prefix. Blank texts are not sent and get zero vectors.
     fn embed(&self, prefix: Option<&str>, texts: &[&str]) -> Result<Matrix, EmbedError> {
         let is_sent = |text: &&str| !text.trim().is_empty();
         let whole: Vec<Cow<'_, str>> =

@@ -1,19 +1,19 @@
-//! Settings of an embedder besides its model. They change its vectors, so they are part of its
-//! fingerprint.
+//! Settings of an embedder besides its model. They change the vectors, so the fingerprint includes
+//! them.
 
 use std::borrow::Cow;
 
 /// Settings of a sentence encoder or of a service's model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmbedderOptions {
-    /// Text before every query, used as it is; `None`: that of the model, if it has one.
+    /// Text put before every query, verbatim; `None`: the model's own prefix, if it has one.
     pub query_prefix: Option<String>,
-    /// Text before every document, likewise.
+    /// Text put before every document, verbatim; `None`: the model's own prefix, if it has one.
     pub document_prefix: Option<String>,
-    /// Whether vectors are scaled to norm 1 [default: true]. Without, they are as the model gives
-    /// them, and the dot product of search depends on their norms.
+    /// Whether vectors are scaled to norm 1 [default: true]. Unscaled vectors keep the norms of the
+    /// model, and dot products of search depend on these norms.
     pub normalize: bool,
-    /// Length of the vectors that a service is asked for; `None`: that of the model.
+    /// Vector length requested from a service; `None`: the default of the model.
     pub dimensions: Option<u32>,
 }
 
@@ -24,8 +24,8 @@ impl Default for EmbedderOptions {
 }
 
 impl EmbedderOptions {
-    /// End of the fingerprint of an embedder with these options; empty for the defaults, so that
-    /// indexes made without options stay valid.
+    /// Returns the suffix of the embedder's fingerprint; empty for the defaults, so that indexes
+    /// built without options stay valid.
     pub(crate) fn fingerprint(&self) -> String {
         if *self == Self::default() {
             return String::new();
@@ -41,7 +41,7 @@ impl EmbedderOptions {
         format!("-{}", &hasher.finalize().to_hex()[..16])
     }
 
-    /// End of the description of an embedder with these options.
+    /// Returns the suffix of the embedder's description; empty for the defaults.
     pub(crate) fn describe(&self) -> String {
         let mut text = String::new();
         let prefixes = [("queries", &self.query_prefix), ("documents", &self.document_prefix)];
@@ -57,7 +57,7 @@ impl EmbedderOptions {
     }
 }
 
-/// A text behind its prefix.
+/// Puts `prefix`, if there is one, before `text`.
 pub(crate) fn prefixed<'a>(prefix: Option<&str>, text: &'a str) -> Cow<'a, str> {
     match prefix {
         None | Some("") => Cow::Borrowed(text),

@@ -1,26 +1,26 @@
 //! A sparse matrix in compressed rows, and its product with a dense matrix.
 //!
-//! Products run in parallel over rows of the result; each row is summed by one thread in ascending column
-//! order, so the result is the same on any number of threads.
+//! Products run in parallel over rows of the result. One thread sums each row in ascending column
+//! order, so the result does not depend on the number of threads.
 
 use rayon::prelude::*;
 
-/// `[n_rows, n_columns]` with the non-zero entries of each row in ascending column order.
+/// A `[n_rows, n_columns]` matrix; the entries of each row are in ascending column order.
 pub(crate) struct SparseMatrix {
     n_columns: usize,
-    /// Entries of row `r` are `starts[r]..starts[r + 1]`; one longer than the number of rows.
+    /// Row `r` has the entries `starts[r]..starts[r + 1]`; the length is `n_rows + 1`.
     starts: Vec<usize>,
     columns: Vec<u32>,
     values: Vec<f32>,
 }
 
 impl SparseMatrix {
-    /// A matrix without rows.
+    /// Creates a matrix without rows.
     pub(crate) fn new(n_columns: usize) -> SparseMatrix {
         SparseMatrix { n_columns, starts: vec![0], columns: Vec::new(), values: Vec::new() }
     }
 
-    /// Appends a row; columns ascending and below `n_columns`.
+    /// Appends a row of `(column, value)` pairs; columns must ascend and be below `n_columns`.
     pub(crate) fn push_row(&mut self, entries: &[(u32, f32)]) {
         debug_assert!(entries.is_sorted_by(|a, b| a.0 < b.0));
         debug_assert!(entries.iter().all(|entry| (entry.0 as usize) < self.n_columns));
@@ -39,7 +39,7 @@ impl SparseMatrix {
         self.n_columns
     }
 
-    /// `[n_columns, n_rows]`, entries exchanged; O(entries).
+    /// Returns the transpose, `[n_columns, n_rows]`; O(entries + rows + columns).
     pub(crate) fn transposed(&self) -> SparseMatrix {
         let mut starts = vec![0usize; self.n_columns + 1];
         for column in &self.columns {
@@ -62,7 +62,8 @@ impl SparseMatrix {
         SparseMatrix { n_columns: self.n_rows(), starts, columns, values }
     }
 
-    /// The product with `dense` of shape `[n_columns, width]`: `[n_rows, width]`, both row-major.
+    /// Returns the product with `dense` (`[n_columns, width]`) as `[n_rows, width]`; both are
+    /// row-major.
     pub(crate) fn times(&self, dense: &[f32], width: usize) -> Vec<f32> {
         debug_assert_eq!(dense.len(), self.n_columns * width);
         let mut product = vec![0.0f32; self.n_rows() * width];

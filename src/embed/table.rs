@@ -1,12 +1,11 @@
 //! Imported vectors of queries: an embedder that supports only the imported texts.
 //!
-//! Vectors are kept unchanged, so that dot products equal those of the source; every other embedder
-//! gives norm 1.
+//! Vectors are kept unscaled, so that dot products equal those of the source.
 //!
 //! # File
-//! One safetensors file: `keys` U8 `[n, 16]`, hashes of the texts in ascending order, and `vectors`
-//! F32 `[n, dim]`. Metadata: `format`, and `checksum` (BLAKE3 of both). Opening reads the header;
-//! [`Embedder::verify`] reads it all.
+//! The file is in safetensors format: `keys` U8 `[n, 16]`, hashes of the texts in ascending order,
+//! and `vectors` F32 `[n, dim]`. Its metadata holds `format` and `checksum` (BLAKE3 of both
+//! tensors). Opening reads the header; [`Embedder::verify`] reads the whole file.
 
 use std::{
     collections::{BTreeMap, HashMap, btree_map::Entry},
@@ -21,16 +20,16 @@ use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
 use crate::{EmbedError, Embedder, Matrix};
 
-/// Maximum number of queries of a table.
+/// Maximum number of queries in a table.
 pub const MAX_QUERIES: usize = 1 << 20;
-/// Maximum number of characters of a query in an error.
+/// Maximum number of characters of a query shown in an error.
 const MAX_SHOWN_CHARS: usize = 100;
-/// Maximum relative distance of two vectors of one text that counts as rounding.
+/// Maximum relative distance between two vectors of one text that still counts as rounding.
 const ROUNDING: f64 = 1e-2;
 /// Supported version of the file format.
 const FORMAT: &str = "1";
 
-/// The hash of a text.
+/// Hash of a text.
 type Key = [u8; 16];
 
 fn key(text: &str) -> Key {
@@ -40,7 +39,7 @@ fn key(text: &str) -> Key {
     key
 }
 
-/// Whether two vectors differ by rounding only, as two replies of a service to one text do.
+/// Whether two vectors differ by at most [`ROUNDING`], as two replies of a service for one text do.
 fn is_close(one: &[f32], other: &[f32]) -> bool {
     let squares = |numbers: &mut dyn Iterator<Item = f32>| {
         numbers.map(|number| f64::from(number) * f64::from(number)).sum::<f64>()
@@ -49,24 +48,25 @@ fn is_close(one: &[f32], other: &[f32]) -> bool {
     apart <= ROUNDING * ROUNDING * squares(&mut one.iter().copied())
 }
 
-/// Collects the vectors of queries.
+/// Builder of a query table.
 pub struct QueryTableBuilder {
     dim: usize,
     rows: BTreeMap<Key, Vec<f32>>,
 }
 
 impl QueryTableBuilder {
-    /// An empty table of vectors of length `dim`.
+    /// Creates an empty table of vectors of length `dim`.
     pub fn new(dim: usize) -> Self {
         Self { dim, rows: BTreeMap::new() }
     }
 
-    /// Adds the vector of a query; leading and trailing white space is ignored. Of equal queries
-    /// the first one stays; returns false if the new vector differs by more than rounding.
+    /// Adds the vector of a query; leading and trailing white space of the query is ignored. For
+    /// equal queries the first vector is kept. Returns false if the new vector differs from it by
+    /// more than rounding.
     ///
     /// # Errors
-    /// [`EmbedError::Shape`] for a vector of another length, [`EmbedError::Parameter`] for numbers
-    /// that are not finite or more than [`MAX_QUERIES`].
+    /// [`EmbedError::Shape`] for a vector of another length; [`EmbedError::Parameter`] for numbers
+    /// that are not finite, or if the table already has [`MAX_QUERIES`].
     pub fn add(&mut self, query: &str, vector: Vec<f32>) -> Result<bool, EmbedError> {
         if vector.len() != self.dim {
             return Err(EmbedError::Shape { rows: 1, dim: self.dim, got: vector.len() });
@@ -89,7 +89,7 @@ impl QueryTableBuilder {
         }
     }
 
-    /// The table as the bytes of its file, and their checksum.
+    /// Returns the bytes of the table's file, and the checksum of its tensors.
     ///
     /// # Errors
     /// [`EmbedError::Parameter`] if the table cannot be encoded.
@@ -120,7 +120,7 @@ fn checksum(keys: &[u8], vectors: &[u8]) -> String {
     blake3::Hasher::new().update(keys).update(vectors).finalize().to_hex().to_string()
 }
 
-/// A memory-mapped file of vectors of queries.
+/// A memory-mapped file of query vectors.
 pub struct QueryTable {
     path: PathBuf,
     map: Mmap,
@@ -133,20 +133,20 @@ pub struct QueryTable {
 }
 
 impl QueryTable {
-    /// Writes the output of [`QueryTableBuilder::encode`].
+    /// Writes the bytes of [`QueryTableBuilder::encode`] to `path`.
     ///
     /// # Errors
-    /// [`EmbedError::Io`].
+    /// [`EmbedError::Io`] if the file cannot be written.
     pub fn save(bytes: &[u8], path: &Path) -> Result<(), EmbedError> {
         let failed = |source| EmbedError::Io { path: path.to_owned(), source };
         let mut file = File::create(path).map_err(failed)?;
         file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed)
     }
 
-    /// Maps a file. `fingerprint` is that of the matching document vectors.
+    /// Maps a file. `fingerprint` is the fingerprint of the matching document vectors.
     ///
     /// # Errors
-    /// [`EmbedError::Io`], [`EmbedError::Damaged`] if it does not have the stated form.
+    /// [`EmbedError::Io`]; [`EmbedError::Damaged`] if the file does not have the form above.
     pub fn open(path: &Path, fingerprint: &str) -> Result<QueryTable, EmbedError> {
         let failed = |source| EmbedError::Io { path: path.to_owned(), source };
         let damaged =
@@ -199,14 +199,14 @@ impl Embedder for QueryTable {
         format!("imported vectors: {} dimensions, {} queries", self.dim, self.n)
     }
 
-    /// Each text is looked up as a query.
+    /// Looks up each text as a query.
     fn embed_documents(&self, texts: &[&str]) -> Result<Matrix, EmbedError> {
         let rows: Result<Vec<Vec<f32>>, _> =
             texts.iter().map(|text| self.embed_query(text)).collect();
         Matrix::new(texts.len(), self.dim, rows?.concat())
     }
 
-    /// Binary search: O(log n).
+    /// Looks up a query by binary search; O(log n).
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
         let keys = self.map.get(self.keys.clone()).unwrap_or_default();
         let found = keys.as_chunks::<{ size_of::<Key>() }>().0.binary_search(&key(text));

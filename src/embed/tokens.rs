@@ -1,6 +1,8 @@
-//! Splits a text into lower-case word stems: the words of [`agent_ground::words`], function words dropped,
-//! stems of the languages of a base. Text without spaces between words is cut into pairs of characters where the
-//! base has such a language; letter n-grams stand beside words in languages with compounds or many forms.
+//! Splits a text into lower-case words and stems them by the languages of a knowledge base.
+//!
+//! Words come from [`agent_ground::words`], without stop words. Text of scripts without spaces is
+//! cut into pairs of characters if the knowledge base has such a language. For languages with
+//! compounds or many word forms, letter n-grams are added, unless English is among the languages.
 //!
 //! | limit | value | reason |
 //! | --- | --- | --- |
@@ -19,9 +21,10 @@ pub(crate) const MAX_TEXT_WORDS: usize = 8192;
 /// Maximum number of words in one [`StemCache`]; a full cache is emptied.
 const MAX_CACHED_WORDS: usize = 100_000;
 
-/// Calls `each` for every word of `text`, folded, function words left out, not stemmed.
+/// Calls `each` for every word of `text`: folded, not stemmed, without stop words; and for its
+/// letter n-grams, if the languages have them and English is not among them.
 pub(crate) fn for_each_word(languages: Languages, text: &str, mut each: impl FnMut(&str)) {
-    // Beside English words they would outnumber them.
+    // With English among the languages, n-grams would outnumber its words.
     let has_grams = languages.have_grams() && !languages.has(Language::ENGLISH);
     for (_, word) in name_words(text).take(MAX_TEXT_WORDS) {
         languages.for_each_part(&languages.composed(&word), &mut |word| {
@@ -38,26 +41,26 @@ pub(crate) fn for_each_word(languages: Languages, text: &str, mut each: impl FnM
     }
 }
 
-/// Stems words, and caches the value of each word's stem.
+/// Stems words and caches a value per word, computed from its stem.
 ///
-/// `T` is the caller's value per stem: an id, or the stem itself. The cache affects speed only.
+/// `T` is the caller's value, such as the id of the stem. The cache affects speed only.
 pub(crate) struct StemCache<T> {
     stems: Stems,
     known: HashMap<Box<str>, T>,
 }
 
 impl<T: Copy> StemCache<T> {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub(crate) fn new(languages: Languages) -> StemCache<T> {
         StemCache { stems: Stems::new(languages), known: HashMap::new() }
     }
 
-    /// The languages of the stems.
+    /// Languages by which words are stemmed.
     pub(crate) fn languages(&self) -> Languages {
         self.stems.languages()
     }
 
-    /// The cached value of a word: `make` of its stem, called once while the word is cached.
+    /// Returns the cached value of a word; if there is none, calls `make` with its stem.
     pub(crate) fn get(&mut self, word: &str, make: impl FnOnce(&str) -> T) -> T {
         if let Some(found) = self.known.get(word) {
             return *found;

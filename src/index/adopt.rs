@@ -11,8 +11,8 @@ use crate::{
 /// Maximum depth of folders below a part.
 const MAX_DEPTH: usize = 6;
 
-/// Links the files of an index into another index directory, or copies them if the file system has
-/// no links. Each part appears complete and replaces an existing one.
+/// Hard-links the files of an index into another index directory, or copies files that cannot be
+/// linked. Each part is published when complete and replaces an existing one.
 ///
 /// # Errors
 /// [`IndexError::Io`] if a file cannot be linked or copied.
@@ -34,7 +34,7 @@ fn link_all(from: &Path, to: &Path, depth: usize) -> io::Result<()> {
     for entry in fs::read_dir(from)? {
         let entry = entry?;
         let (source, target) = (entry.path(), to.join(entry.file_name()));
-        // Unfinished work.
+        // Hidden entries are unfinished work.
         if entry.file_name().to_string_lossy().starts_with('.') {
             continue;
         }

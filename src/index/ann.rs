@@ -1,11 +1,11 @@
 //! Approximate nearest neighbours: best-first search of a graph over the candidate nodes.
 //!
 //! The module `graph` builds it (HNSW: Malkov & Yashunin 2018); the file holds its lowest layer as
-//! arrays. The search runs over the exact vectors: scores are exact, no vector is stored twice,
-//! opening reads a header, and no bytes in the file can cause an access outside of it. Entry points
-//! spread over the graph replace the upper layers. Nodes are split into shards of at most
-//! `SHARD_NODES`; one thread builds a shard, so the graph does not depend on the number of threads.
-//! Independent of texts and queries.
+//! arrays. Entry points that are spread over the graph replace the upper layers. The search reads
+//! the exact vectors of the index, so scores are exact and no vector is stored twice. Opening reads
+//! only a header, and malformed content cannot cause access outside the file. Nodes are split into
+//! shards of at most `SHARD_NODES`; one thread builds a shard, so the graph does not depend on the
+//! number of threads. Independent of texts and queries.
 
 mod graph;
 
@@ -26,15 +26,15 @@ use agent_kb::{NodeId, best};
 
 /// Maximum number of nodes of one shard; bounds the memory and time of one thread.
 const SHARD_NODES: usize = 1 << 17;
-/// Minimum number of candidates that a search keeps; more find more and take longer.
+/// Minimum number of candidates that a search keeps; more raise recall and time.
 const EXPANSION_SEARCH: usize = 256;
-/// Number of entry points of a shard.
+/// Maximum number of entry points of a shard.
 const ENTRY_POINTS: usize = 64;
-/// Number of nodes whose recall is measured.
+/// Maximum number of sampled nodes for which recall is measured.
 const SAMPLED: usize = 100;
-/// Number of neighbours compared for each.
+/// Number of neighbours compared for each sampled node.
 const RECALL_AT: usize = 100;
-/// Nodes inserted between two progress reports.
+/// Number of nodes inserted between two progress reports.
 const REPORT_EVERY: usize = 1_024;
 /// Name of the file in its directory.
 const FILE: &str = "graph";
@@ -46,9 +46,9 @@ pub struct AnnIndex {
     arrays: Arrays,
     /// The node at each place, ascending. Nodes without a vector have no place.
     nodes: Array<u32>,
-    /// Bounds of the shards in places.
+    /// Places of shard `i`: `shards[i]..shards[i + 1]`.
     shards: Array<u64>,
-    /// Bounds of the links of each place.
+    /// Links of place `i`: `links[bounds[i]..bounds[i + 1]]`.
     bounds: Array<u64>,
     /// Places of neighbours, in the same shard.
     links: Array<u32>,
@@ -95,7 +95,8 @@ pub(super) fn build(
     write(recall)
 }
 
-/// The links of each node of one shard, as places among all nodes, ascending.
+/// Builds the graph of one shard; returns the links of each of its nodes, as places among all
+/// nodes.
 fn link(
     nodes: &[NodeId],
     shard: Range<usize>,
@@ -148,12 +149,13 @@ impl AnnIndex {
         format!("graph over {n} nodes, recall@{RECALL_AT} {recall:.3} on {sampled} of them")
     }
 
-    /// Approximately the `k` nodes nearest to `query` (`[dim]`, not zero), best first, ties by
-    /// ascending id. `vectors` must be those that the graph was built over. Scores are exact dot
-    /// products; a node may be missing. About `(k + 256) * 32` dot products per shard.
+    /// Returns approximately the `k` nodes nearest to `query` (`[dim]`, not zero), best first, ties
+    /// by ascending id. `vectors` must be the vectors from which the graph was built. Scores are
+    /// exact dot products; a near node may be missing. About `(k + 256) * 32` dot products per
+    /// shard.
     ///
     /// # Errors
-    /// Those of [`VectorIndex::score`].
+    /// As [`VectorIndex::score`].
     pub fn search(
         &self,
         vectors: &VectorIndex,
@@ -191,7 +193,7 @@ impl AnnIndex {
         Ok(hits.iter().map(|(score, Reverse(place))| (nodes[*place as usize], score.0)).collect())
     }
 
-    /// The share of the exact neighbours of sampled nodes that a search finds.
+    /// Measures the share of the exact neighbours of sampled nodes that a search finds.
     fn measure_recall(&self, nodes: &[NodeId], vectors: &VectorIndex) -> Result<f32, IndexError> {
         let (mut found, mut exact_total) = (0, 0);
         for &node in nodes.iter().step_by(sample_step(nodes.len())) {
@@ -206,7 +208,7 @@ impl AnnIndex {
     }
 }
 
-/// Distance between sampled nodes among `n`.
+/// Distance between the positions of sampled nodes among `n`.
 fn sample_step(n: usize) -> usize {
     n.div_ceil(SAMPLED).max(1)
 }

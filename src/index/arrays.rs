@@ -18,12 +18,12 @@ use safetensors::{
 
 use crate::IndexError;
 
-/// Name of the checksum in a sealed file.
+/// Name of the array with the checksum in a sealed file.
 const SEAL: &str = "seal";
 
 /// A number type that arrays may hold.
 pub trait Number: bytemuck::Pod {
-    /// Its type in the file.
+    /// Type of the number in the file.
     const DTYPE: Dtype;
 }
 
@@ -53,14 +53,14 @@ pub struct Array<T> {
 }
 
 impl<T: Number> Array<T> {
-    /// All numbers in order. Place and alignment were checked when the file was opened.
+    /// All numbers in order; [`Arrays::get`] checked their bounds and alignment.
     pub fn as_slice(&self) -> &[T] {
         let bytes = self.map.get(self.start..self.start + self.len * size_of::<T>());
         bytes.and_then(|bytes| bytemuck::try_cast_slice(bytes).ok()).unwrap_or(&[])
     }
 
-    /// The numbers of part `index`, where `bounds` holds the ends of all parts after a leading
-    /// zero; empty if out of range.
+    /// The numbers of part `index`; empty if out of range. `bounds` holds a zero, then the end of
+    /// each part.
     pub fn part<'a, B: Number + TryInto<usize>>(
         &'a self,
         bounds: &Array<B>,
@@ -94,7 +94,7 @@ impl Arrays {
                 TensorView::new(dtype, shape, bytes).map(|view| (name, view))
             })
             .collect();
-        // A file that the crate itself makes is private; it gets the mode of any other new one.
+        // `safetensors` creates a private file; it gets the permissions of a usual new file.
         let mode = File::create(path).and_then(|file| file.metadata()).map(|new| new.permissions());
         let mode = mode.map_err(|error| IndexError::io(path, error))?;
         views
@@ -105,7 +105,7 @@ impl Arrays {
             .map_err(|error| IndexError::io(path, error))
     }
 
-    /// [`Arrays::write`] with a checksum (BLAKE3) of all arrays, for [`Arrays::verify`].
+    /// As [`Arrays::write`], with a checksum (BLAKE3) of all arrays for [`Arrays::verify`].
     ///
     /// # Errors
     /// [`IndexError::Io`] with the path.
@@ -132,12 +132,13 @@ impl Arrays {
         Err(damaged("its checksum does not match".to_owned()))
     }
 
-    /// As [`Self::write`] with one array, `streamed`, that may be larger than memory: `stream`
-    /// writes its bytes, whose number is given. It lies between the arrays `before` and `after`;
-    /// all arrays are ordered by descending size of their numbers, so that they are aligned.
+    /// As [`Self::write`], with one array, `streamed` (name, type, bytes), that may exceed memory:
+    /// `stream` writes exactly that number of bytes. It lies between the arrays `before` and
+    /// `after`. For alignment, order all arrays by descending size of their numbers.
     ///
     /// # Errors
-    /// The error of the system or of `stream`.
+    /// The error of the system or of `stream`; `UnexpectedEof` if `stream` writes another number of
+    /// bytes.
     pub fn write_with(
         path: &Path,
         before: &[(&str, Dtype, &[u8])],
@@ -185,7 +186,7 @@ impl Arrays {
         Ok(Self { map: Arc::new(map), path: path.display().to_string() })
     }
 
-    /// The array with this name.
+    /// Finds the array with this name.
     ///
     /// # Errors
     /// [`IndexError::Damaged`] if it is missing, has another type or lies out of bounds.
@@ -222,7 +223,7 @@ pub struct Strings {
 }
 
 impl Strings {
-    /// Encodes sorted strings as (bounds, bytes).
+    /// Encodes strings as (bounds, bytes), in the given order.
     pub fn layout<'a, S: AsRef<[u8]> + ?Sized + 'a>(
         strings: impl Iterator<Item = &'a S>,
     ) -> (Vec<u64>, Vec<u8>) {
@@ -234,7 +235,8 @@ impl Strings {
         (bounds, bytes)
     }
 
-    /// The strings stored in two arrays.
+    /// Combines two arrays as made by [`Strings::layout`]; the strings must be sorted for
+    /// [`Strings::find`].
     pub fn new(bounds: Array<u64>, bytes: Array<u8>) -> Self {
         Self { bounds, bytes }
     }
@@ -254,7 +256,7 @@ impl Strings {
         self.bytes.part(&self.bounds, index)
     }
 
-    /// The index of a string. O(log n).
+    /// Finds the index of a string. O(log n).
     pub fn find(&self, string: &str) -> Option<usize> {
         let (mut low, mut high) = (0, self.len());
         while low < high {

@@ -25,26 +25,26 @@ use agent_embed::{EmbedError, Embedder};
 use agent_ground::words::Stems;
 use agent_kb::{Kb, NodeId, TypeId};
 
-/// Embeddings of texts that are kept; at this number all are dropped.
+/// Maximum number of cached embeddings of texts; a full cache is emptied.
 const MAX_CACHED_VECTORS: usize = 4_096;
 
 /// A knowledge base and its indexes, read-only and shared between threads.
 pub struct IndexedBase {
     /// The knowledge base.
     pub kb: Kb,
-    /// Search over all nodes.
+    /// Lexical search over all nodes.
     pub text: TextIndex,
-    /// Documents, for scores within a set.
+    /// Forward index of documents, to score given nodes.
     pub terms: TermIndex,
-    /// Names of neighbours, for scores within a set.
+    /// Forward index of neighbours' names, to score given nodes.
     pub neighbor_names: TermIndex,
     /// Entity linking.
     pub entities: EntityIndex,
     /// One embedding per node.
     pub vectors: VectorIndex,
-    /// The query language, opened at first use.
+    /// The index of the query language, opened at first use.
     query: OnceLock<QueryIndex>,
-    /// The stemmers of all indexes of words.
+    /// The stemmers of all lexical indexes.
     pub stems: Stems,
     embedder: IndexEmbedder,
     words_seal: Option<Seal>,
@@ -55,8 +55,8 @@ pub struct IndexedBase {
 }
 
 impl IndexedBase {
-    /// Opens a base and its index; costs milliseconds whatever their size. A sentence encoder's files
-    /// are read once as well, to see that they are those it was built with.
+    /// Opens a base and its index. This takes milliseconds, independent of their size, and the time
+    /// to read the files of a sentence encoder, whose digests are checked.
     ///
     /// ```no_run
     /// use agent::{dataset::Home, index::IndexedBase};
@@ -70,14 +70,14 @@ impl IndexedBase {
     /// ```
     ///
     /// # Errors
-    /// [`IndexError::Missing`], [`IndexError::OtherBase`], or that a file is damaged; `name` is the
+    /// [`IndexError::Missing`], [`IndexError::OtherBase`] or [`IndexError::Damaged`]; `name` is the
     /// base's name in messages.
     pub fn open(kb_dir: &Path, index_dir: &Path, name: &str) -> Result<Self, IndexError> {
         Self::open_with(kb_dir, index_dir, name, Access::none().clone())
     }
 
-    /// [`open`](Self::open) with external resources for the embedder. An external embedder that
-    /// cannot be opened fails at the first text.
+    /// As [`open`](Self::open), with external resources for the embedder. If an external embedder
+    /// cannot be opened, embedding a text fails.
     ///
     /// # Errors
     /// As [`IndexedBase::open`].
@@ -108,12 +108,12 @@ impl IndexedBase {
         })
     }
 
-    /// Reads all files of the index, and its embedder wherever it is, and compares them with their
-    /// digests, which opening does not. `on_bytes` gets the number of bytes read since the last call.
-    /// Whether all files have a digest: an index of an older version has none for its words.
+    /// Reads all files of the index and of its embedder, and compares them with their digests.
+    /// `on_bytes` receives the number of bytes read since its last call. Returns whether both parts
+    /// have digests; an index of an older version may lack them.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`] and [`IndexError::Io`] of a part.
+    /// [`IndexError::Damaged`], [`IndexError::Io`], or an error of the embedder.
     pub fn verify(&self, on_bytes: &mut dyn FnMut(u64)) -> Result<bool, IndexError> {
         self.embedder.verify()?;
         let mut sealed = true;
@@ -130,7 +130,7 @@ impl IndexedBase {
         Ok(sealed)
     }
 
-    /// What [`IndexedBase::verify`] reads, bytes.
+    /// Number of bytes of the index that [`IndexedBase::verify`] reads and reports.
     pub fn bytes_to_verify(&self) -> u64 {
         self.seals().iter().filter_map(|(_, seal)| *seal).map(Seal::bytes).sum()
     }
@@ -139,30 +139,30 @@ impl IndexedBase {
         [(WORDS, self.words_seal.as_ref()), (VECTORS, self.embedder.record().seal.as_ref())]
     }
 
-    /// The name under which it is installed.
+    /// Name of the installed base.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Identifies base, index format and embedder: equal fingerprints give equal answers.
+    /// Fingerprint of base, index format and embedder; equal fingerprints give equal answers.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
-    /// The embedder, for people.
+    /// The embedder of the vectors.
     pub fn embedder(&self) -> &dyn Embedder {
         &self.embedder
     }
 
-    /// How the embedder was chosen.
+    /// The embedder by its name on the command line.
     pub fn embedder_choice(&self) -> &EmbedderChoice {
         &self.embedder.record().embedder
     }
 
-    /// Where an optional part of the index is.
+    /// Returns the directory of an optional part of the index.
     ///
     /// # Errors
-    /// [`IndexError::MissingPart`] unless it was built.
+    /// [`IndexError::MissingPart`] unless the part is built.
     pub fn part(&self, part: Part) -> Result<PathBuf, IndexError> {
         if self.embedder.record().parts.contains(&part) {
             return Ok(part_path(&self.index_dir, part));
@@ -170,10 +170,11 @@ impl IndexedBase {
         Err(IndexError::MissingPart { base: self.name.clone(), part })
     }
 
-    /// The query language over all nodes, opened at first use.
+    /// Returns the index of the query language; opens it at first use.
     ///
     /// # Errors
-    /// [`IndexError::MissingPart`] unless it was indexed; that a file is damaged.
+    /// [`IndexError::MissingPart`] unless the part is built; [`IndexError::Io`] or
+    /// [`IndexError::Damaged`] for its files.
     pub fn query_index(&self) -> Result<&QueryIndex, IndexError> {
         if let Some(index) = self.query.get() {
             return Ok(index);
@@ -182,7 +183,7 @@ impl IndexedBase {
         Ok(self.query.get_or_init(|| opened))
     }
 
-    /// One-line summaries of the built optional parts.
+    /// Summarises each built optional part in one line, for people.
     ///
     /// # Errors
     /// [`IndexError::Damaged`] and [`IndexError::Io`] of a part.
@@ -195,10 +196,10 @@ impl IndexedBase {
         parts.map(|&part| parts::OpenedPart::open(part, &self.part(part)?)).collect()
     }
 
-    /// The embedding of a text, of length 1 or all zeros; equal texts are embedded once.
+    /// Embeds a text; the vector has length 1 or is all zeros. Recent vectors are cached by text.
     ///
     /// # Errors
-    /// Those of the embedder.
+    /// Errors of the embedder.
     pub fn embed_query(&self, text: &str) -> Result<Arc<[f32]>, EmbedError> {
         let lock = || self.cached_vectors.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(vector) = lock().get(text) {
@@ -213,20 +214,20 @@ impl IndexedBase {
         Ok(vector)
     }
 
-    /// The `k` best nodes by BM25F over documents and the names of neighbours, by stems, best first; ties by
-    /// ascending id. Only nodes of the given types, all when empty. Words that only shape a question are
-    /// left out. O(postings) at worst, far below when few blocks can hold the best.
+    /// Returns the `k` best nodes of the given types (of all types if empty) by BM25F over stems of
+    /// documents and of neighbours' names, best first, ties by ascending id. Question words are
+    /// ignored. O(postings) at worst; less if few blocks of postings can hold a result.
     pub fn search_fields(&self, text: &str, types: &[TypeId], k: usize) -> Vec<(NodeId, f32)> {
         self.text.search_weighted(&self.stems, text, types, k)
     }
 
-    /// Analyses a text for [`match_fields`](Self::match_fields).
+    /// Analyses a query for [`match_fields`](Self::match_fields).
     pub fn fields_query(&self, text: &str) -> FieldsQuery {
         let asked: Vec<(String, f32)> = self.stems.of_query(text).collect();
         FieldsQuery::new(self.fields(), &asked, |stem| self.text.weighted_idf(stem))
     }
 
-    /// The score that [`search_fields`](Self::search_fields) gives a node. O(stems of the query).
+    /// Returns a node's score in [`search_fields`](Self::search_fields). O(stems of the query).
     pub fn match_fields(&self, query: &FieldsQuery, node: NodeId) -> f32 {
         query.score(self.fields(), node)
     }
@@ -235,12 +236,12 @@ impl IndexedBase {
         [&self.terms, &self.neighbor_names]
     }
 
-    /// The `k` nodes most similar to a text, best first, ties by ascending id; only nodes of the
-    /// given types, all when empty, and only nodes that have a vector. Exact; O(nodes of the types).
-    /// Empty for a text without any word that the embedder knows.
+    /// Returns the `k` nodes most similar to a text by embedding, best first, ties by ascending id:
+    /// nodes of the given types (of all types if empty) that have a vector. Exact; O(nodes of the
+    /// types). Empty if the embedder knows no word of the text.
     ///
     /// # Errors
-    /// Those of the embedder.
+    /// Errors of the embedder and of the vectors.
     pub fn search_vectors(
         &self,
         text: &str,
@@ -272,7 +273,7 @@ impl IndexedBase {
     }
 }
 
-/// The opened indexes that depend on the base alone.
+/// The opened indexes of `words/`, which depend on the base alone.
 struct Words {
     record: WordsRecord,
     text: TextIndex,
@@ -325,9 +326,9 @@ fn check_base(built_over: &str, kb: &Kb, name: &str) -> Result<(), IndexError> {
 
 /// Usable parts of an index over a base.
 pub struct IndexState {
-    /// Whether the words are usable, or why not.
+    /// Why the words are not usable, if they are not.
     pub words: Result<(), IndexError>,
-    /// The vectors, or why they are not usable.
+    /// Description of the vectors, or why they are not usable.
     pub vectors: Result<VectorsState, IndexError>,
 }
 
@@ -342,7 +343,7 @@ pub struct VectorsState {
 }
 
 impl IndexState {
-    /// Opens each part of an index, and compares its languages with those of the base.
+    /// Opens both parts of an index and compares its languages with those of the base.
     pub fn inspect(kb: &Kb, index_dir: &Path, name: &str) -> IndexState {
         let vectors = || {
             let (_, record) = open_vectors(index_dir, kb, name)?;

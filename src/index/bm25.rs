@@ -1,10 +1,10 @@
-//! The only BM25 of the library: its weights and two published settings.
+//! The BM25 formula and two published settings; all scores of the library use it.
 //!
 //! The score of a text is the sum over the query's words of `idf * tf / (tf + k1 * (1 - b + b *
 //! length / mean))` with `idf = ln(1 + (n - df + 0.5) / (df + 0.5))`: Robertson & Zaragoza 2009 as
 //! in Lucene 8 and in the method "lucene" of bm25s, without the constant factor `k1 + 1`.
 
-/// Saturation and length normalisation.
+/// Parameters of BM25: saturation and length normalisation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bm25 {
     /// Term saturation, at least 0: a larger value gives repeated words more weight.
@@ -19,7 +19,7 @@ impl Bm25 {
     /// The setting of mFAR and of Lucene.
     pub const MFAR: Self = Self { k1: 1.2, b: 0.75 };
 
-    /// The length weights for texts of `mean` words on average.
+    /// Computes the length weights for texts of `mean` words on average.
     pub fn lengths(self, mean: f32) -> LengthWeights {
         let per_word = if mean > 0.0 { self.k1 * self.b / mean } else { 0.0 };
         LengthWeights { base: self.k1 * (1.0 - self.b), per_word }
@@ -34,7 +34,7 @@ impl Default for Bm25 {
     }
 }
 
-/// Length normalisation: the denominator's term by the length of the text.
+/// Length normalisation: the term `k1 * (1 - b + b * length / mean)` as a function of the length.
 #[derive(Clone, Copy, Debug)]
 pub struct LengthWeights {
     base: f32,
@@ -42,13 +42,13 @@ pub struct LengthWeights {
 }
 
 impl LengthWeights {
-    /// The denominator's term for a text of that length.
+    /// The term for a text of `length` words.
     #[inline]
     pub fn norm(self, length: u32) -> f32 {
         self.base + self.per_word * length as f32
     }
 
-    /// The share of its idf that a word contributes to a text with `count` occurrences, in `0..=1`.
+    /// Share of its idf that a word with `count` occurrences adds to a text's score, in `0..=1`.
     #[inline]
     pub fn share(self, count: u32, length: u32) -> f32 {
         let count = count as f32;

@@ -6,8 +6,8 @@
 //! `tf = Σ weight * count / (1 - b + b * length / mean)`. The score is the sum of
 //! `idf * tf / (tf + k1)` over the words of the query, without question words. The weights are
 //! fixed when an index is built; docs/lab/2026-11-24-bm25f.md compares other weights. Weighted
-//! counts are stored in sixteenths, as the counts of a single text, so that search over the
-//! [postings](crate::postings) prunes as for any other text.
+//! counts are stored in sixteenths, like counts of a single text, so that search over the
+//! [postings](crate::postings) prunes as usual.
 
 use std::path::Path;
 
@@ -31,7 +31,7 @@ const K1: f32 = 1.2;
 pub(crate) const SETTING: Bm25 = Bm25 { k1: K1 * PARTS, b: 0.0 };
 /// The fields: documents and names of neighbours.
 const FIELDS: [Field; 2] = [Field { weight: 1.0, b: 0.5 }, Field { weight: 4.0, b: 0.4 }];
-/// Nodes whose postings are sorted at a time.
+/// Number of nodes whose postings are sorted at a time.
 const BATCH: usize = 4_096;
 
 /// Weight and length normalisation (`b`, in `0..=1`) of a field.
@@ -49,20 +49,20 @@ struct Fields<'a> {
     numbers: [Vec<u32>; 2],
 }
 
-/// The stems of a query with their weights, to score single nodes.
+/// The weighted stems of a query, to score single nodes by BM25F.
 #[derive(Clone, Debug, Default)]
 pub struct FieldsQuery(Vec<QueryStem>);
 
 #[derive(Clone, Debug)]
 struct QueryStem {
-    /// Stem id in each field; `None` if the field does not have the stem.
+    /// Stem id in each field; `None` if the field lacks the stem.
     ids: [Option<u32>; 2],
     weight: f32,
 }
 
 impl FieldsQuery {
-    /// A query of weighted stems. Each weight is multiplied by the stem's `idf`; stems without an
-    /// idf are dropped.
+    /// Creates a query from weighted stems. Each weight is multiplied by the stem's `idf`; stems
+    /// without an idf are dropped.
     pub(crate) fn new(
         indexes: [&TermIndex; 2],
         asked: &[(String, f32)],
@@ -85,7 +85,7 @@ impl FieldsQuery {
         self.0.is_empty()
     }
 
-    /// The score of a node, equal to its score in a search over all nodes. O(stems).
+    /// Scores a node; equal to its score in a search over all nodes. O(stems).
     pub(crate) fn score(&self, indexes: [&TermIndex; 2], node: NodeId) -> f32 {
         let [documents, names] = indexes;
         let per_count = [FIELDS[0].per_count(documents, node), FIELDS[1].per_count(names, node)];
@@ -104,12 +104,12 @@ impl FieldsQuery {
     }
 }
 
-/// A weighted count scaled by [`PARTS`] and rounded, at least 1.
+/// Scales a weighted count by [`PARTS`] and rounds it; at least 1.
 fn in_parts(weighted: f32) -> u32 {
     (weighted * PARTS).round().max(1.0) as u32
 }
 
-/// A builder of the index in the file `path`.
+/// Creates the builder of an index in the file `path`.
 pub(crate) fn builder(path: &Path, languages: Languages) -> PostingsBuilder {
     PostingsBuilder::weighted(path, Analysis::Stems(languages), SETTING)
 }
@@ -154,7 +154,7 @@ impl<'a> Fields<'a> {
         Self { indexes, stems, numbers }
     }
 
-    /// Postings of nodes: stem number, node and scaled count, ascending.
+    /// Returns the postings of nodes: stem number, node and scaled count, ascending.
     fn postings(&self, nodes: std::ops::Range<NodeId>) -> Vec<(u32, NodeId, u32)> {
         let mut postings = Vec::new();
         let mut counts: Vec<(u32, f32)> = Vec::new();
@@ -177,7 +177,7 @@ impl<'a> Fields<'a> {
 }
 
 impl Field {
-    /// Weighted count of one occurrence in a node's text.
+    /// Weighted count of one occurrence of a stem in a node's text.
     fn per_count(&self, index: &TermIndex, node: NodeId) -> f32 {
         let relative = index.length(node) as f32 / index.mean_length().max(f32::MIN_POSITIVE);
         self.weight / (1.0 - self.b + self.b * relative)

@@ -1,5 +1,5 @@
-//! Builds the requested parts of an index. Each part appears when it is complete, independent of
-//! the other parts.
+//! Builds the requested parts of an index. Each part is published when it is complete, independent
+//! of the other parts.
 
 mod vectors;
 mod words;
@@ -32,9 +32,9 @@ use agent_kb::Kb;
 pub struct Progress {
     /// Name of the stage.
     pub stage: &'static str,
-    /// Units done.
+    /// Number of finished units of work.
     pub done: u64,
-    /// Total units.
+    /// Total number of units of work.
     pub total: u64,
 }
 
@@ -43,13 +43,13 @@ pub struct Progress {
 pub struct Plan<'a> {
     /// Source of the words, if they are built.
     pub words: Option<WordSource<'a>>,
-    /// Source of the vectors, if they are built; this removes the optional parts.
+    /// Source of the vectors, if they are built; this removes all optional parts.
     pub vectors: Option<VectorSource<'a>>,
-    /// Optional parts to build over the resulting vectors.
+    /// Optional parts to build after the vectors.
     pub parts: &'a [Part],
-    /// Access for opening the embedder for optional parts.
+    /// Resources for opening the embedder of the optional parts.
     pub access: &'a Access,
-    /// The previous version of the base; its parts are reused where the content is unchanged.
+    /// The previous version of the base; the query part is updated from its index if possible.
     pub previous: Option<IndexedVersion<'a>>,
 }
 
@@ -63,7 +63,7 @@ pub struct IndexedVersion<'a> {
 }
 
 impl Plan<'static> {
-    /// All required parts, with the built-in embedder.
+    /// Plans all required parts, with the built-in embedder.
     pub fn complete() -> Self {
         Self {
             words: Some(WordSource::Nodes),
@@ -75,14 +75,14 @@ impl Plan<'static> {
     }
 }
 
-/// Where vectors come from.
+/// Source of the vectors.
 #[derive(Clone, Copy)]
 pub enum VectorSource<'a> {
     /// The built-in embedder, trained on the base.
     Builtin,
     /// An opened embedder.
     Embedder {
-        /// The embedder by name, for later opening.
+        /// The embedder's name, for opening it again.
         choice: &'a EmbedderChoice,
         /// The embedder.
         embedder: &'a dyn Embedder,
@@ -93,7 +93,7 @@ pub enum VectorSource<'a> {
     Precomputed(&'a PrecomputedVectors<'a>),
     /// Imported vectors, without an embedder.
     Import {
-        /// The directory of the vectors.
+        /// The name of the import, with the directory of the vectors.
         choice: &'a EmbedderChoice,
         /// The vectors.
         vectors: &'a Import,
@@ -102,15 +102,15 @@ pub enum VectorSource<'a> {
 
 /// Vectors computed elsewhere by [`embed`].
 pub struct PrecomputedVectors<'a> {
-    /// Identity of the vectors.
+    /// Specification of the vectors.
     pub spec: VectorsSpec,
-    /// The vectors in node order, as little-endian `f32`.
+    /// The vectors of all nodes that have one, in node order, as little-endian `f32`.
     pub input: Mutex<&'a mut (dyn Read + Send)>,
 }
 
 /// Progress callback and stop flag of a build.
 pub struct Watch<'a> {
-    /// Receives progress.
+    /// Receives progress, from any thread.
     pub report: &'a (dyn Fn(Progress) + Sync),
     /// Set to stop the build.
     pub stop: &'a AtomicBool,
@@ -120,7 +120,7 @@ impl Watch<'_> {
     /// Reports progress of a stage, then checks the stop flag.
     ///
     /// # Errors
-    /// [`IndexError::Stopped`] once the caller asked to stop.
+    /// [`IndexError::Stopped`] if the stop flag is set.
     pub(super) fn progress(
         &self,
         stage: &'static str,
@@ -134,7 +134,7 @@ impl Watch<'_> {
     /// Checks the stop flag; cheap.
     ///
     /// # Errors
-    /// [`IndexError::Stopped`] once the caller asked to stop.
+    /// [`IndexError::Stopped`] if the stop flag is set.
     pub(super) fn check_stop(&self) -> Result<(), IndexError> {
         if self.stop.load(Ordering::Relaxed) { Err(IndexError::Stopped) } else { Ok(()) }
     }
@@ -153,12 +153,12 @@ pub fn build(
     build_parts(kb, index, &Plan::complete(), report, stop)
 }
 
-/// Builds parts of an index, each replacing an older one atomically; first removes leftovers of
+/// Builds parts of an index; each replaces its older version atomically. First removes leftovers of
 /// killed builds.
 ///
 /// # Errors
-/// [`IndexError::Stopped`] soon after `stop` is set, or the failure; parts completed before are
-/// published, the others are unchanged.
+/// [`IndexError::Stopped`] soon after `stop` is set, or the first failure. Parts that were complete
+/// are published; the others are unchanged.
 pub fn build_parts(
     kb: &Kb,
     index: &Path,
@@ -199,7 +199,7 @@ fn build_part(
     let previous = plan.previous.filter(|version| has_part(version, part));
     let materials = Materials { kb, vectors: &vectors, embedder: &embedder, previous };
     parts::build(part, &materials, watch, staging.path())?;
-    // The record never has digests of files being replaced.
+    // The record must not list a part whose files are being replaced.
     if record.parts.contains(&part) {
         record.parts.retain(|&listed| listed != part);
         record.write(&dir)?;
@@ -210,7 +210,7 @@ fn build_part(
     record.write(&dir)
 }
 
-/// Whether the index of a version has an up-to-date part.
+/// Whether the index of a version belongs to its base and has a part.
 fn has_part(version: &IndexedVersion<'_>, part: Part) -> bool {
     let record = VectorsRecord::read(version.index, "the base");
     record.is_ok_and(|there| there.kb == version.kb.fingerprint() && there.parts.contains(&part))

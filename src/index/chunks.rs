@@ -21,32 +21,32 @@ use agent_kb::NodeId;
 pub const CHUNK_CHARS: usize = 256;
 /// Maximum overlap of consecutive chunks, characters.
 const OVERLAP_CHARS: usize = CHUNK_CHARS / 5;
-/// Maximum number of chunks of one document with a vector; the rest of the document is not found by
-/// its chunks.
+/// Maximum number of chunks of one document with a vector; the rest of the document is ignored.
 pub const MAX_CHUNKS: usize = 64;
 /// Separators at which a text is split, preferred first.
 const SEPARATORS: [&str; 3] = ["\n\n", "\n", " "];
-/// Nodes whose chunks are embedded at a time.
+/// Number of nodes whose chunks are embedded at a time.
 const BLOCK_NODES: usize = 256;
-/// Names of the files in the directory.
+/// Name of the file of vectors.
 const VECTORS: &str = "vectors";
+/// Name of the file that assigns chunks to nodes.
 const PLACES: &str = "places";
 /// Name of the stage in progress reports.
 const STAGE: &str = "multi";
 
 /// Splits a text into chunks of at most `size` characters, each trimmed and not empty, in order.
 ///
-/// Recursive: a text is split at the first of `"\n\n"`, `"\n"`, `" "` that it contains; overlong
-/// parts are split at the next separator, finally between characters. A separator belongs to the
-/// part after it. Parts are joined greedily while they fit; a chunk begins with the last complete
-/// parts of the previous one that have at most `overlap` characters together.
+/// A text is split at the first of `"\n\n"`, `"\n"`, `" "` that it contains; parts that are too
+/// long are split recursively at the next separator, finally between characters. A separator
+/// belongs to the part after it. Parts are joined greedily while they fit. A chunk repeats the last
+/// complete parts of the previous chunk, up to `overlap` characters.
 pub fn chunk_text(text: &str, size: usize, overlap: usize) -> Vec<&str> {
     let mut splitter = Splitter { text, size: size.max(1), overlap, chunks: Vec::new() };
     splitter.split(0, text.len(), &SEPARATORS);
     splitter.chunks
 }
 
-/// Splits a text into chunks.
+/// State of splitting one text into chunks.
 struct Splitter<'a> {
     text: &'a str,
     size: usize,
@@ -69,7 +69,7 @@ impl Splitter<'_> {
                 (chars.collect::<Vec<usize>>(), &[][..])
             }
         };
-        // Consecutive parts that fit, to be joined: (start, end, characters).
+        // Consecutive parts that fit, before joining: (start, end, characters).
         let mut fitting: Vec<(usize, usize, usize)> = Vec::new();
         let mut part_start = start;
         for part_end in bounds.into_iter().chain([end]) {
@@ -111,16 +111,16 @@ impl Splitter<'_> {
     }
 }
 
-/// The chunks of a document that have vectors.
+/// Splits a document into its chunks with vectors: the first [`MAX_CHUNKS`].
 pub fn chunks_of(text: &str) -> Vec<&str> {
-    // Four bytes hold any character; the rest is after the last chunk.
+    // A character has at most four bytes, so the omitted text is after the last chunk.
     let text = &text[..text.floor_char_boundary(4 * (MAX_CHUNKS + 1) * CHUNK_CHARS)];
     let mut chunks = chunk_text(text, CHUNK_CHARS, OVERLAP_CHARS);
     chunks.truncate(MAX_CHUNKS);
     chunks
 }
 
-/// The vectors of all chunks, opened.
+/// The opened vectors of all chunks.
 pub struct ChunkIndex {
     arrays: Arrays,
     vectors: VectorIndex,
@@ -162,7 +162,7 @@ impl ChunkIndex {
     /// Maps the files in a directory; constant time.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`] if they are malformed, or from different builds.
+    /// [`IndexError::Damaged`] if they are malformed or do not match each other.
     pub fn open(dir: &Path) -> Result<Self, IndexError> {
         let arrays = Arrays::open(&dir.join(PLACES))?;
         let vectors = VectorIndex::open(&dir.join(VECTORS))?;
@@ -189,10 +189,11 @@ impl ChunkIndex {
         format!("vectors of {chunks} chunks of {nodes} documents")
     }
 
-    /// The nodes of the `n` chunks most similar to `query` (`[dim]`), ascending. Exact; O(chunks).
+    /// Returns the nodes of the `n` chunks most similar to `query` (`[dim]`), ascending. Exact;
+    /// O(chunks).
     ///
     /// # Errors
-    /// Those of [`VectorIndex::top_k`].
+    /// As [`VectorIndex::top_k`].
     pub fn nodes_near(&self, query: &[f32], n: usize) -> Result<Vec<NodeId>, IndexError> {
         let bounds = self.bounds.as_slice();
         let places = self.vectors.top_k(query, n, None)?.into_iter().map(|(chunk, _)| {
@@ -205,11 +206,11 @@ impl ChunkIndex {
         Ok(nodes)
     }
 
-    /// Dot products of `query` (`[dim]`) with the chunks of a node, in the order of the text; empty
-    /// for a node without chunks.
+    /// Returns the dot products of `query` (`[dim]`) with the chunks of a node, in the order of the
+    /// text; empty for a node without chunks.
     ///
     /// # Errors
-    /// Those of [`VectorIndex::score`].
+    /// As [`VectorIndex::score`].
     pub fn scores(&self, query: &[f32], node: NodeId) -> Result<Vec<f32>, IndexError> {
         let Ok(place) = self.nodes.as_slice().binary_search(&node) else { return Ok(Vec::new()) };
         let bound = |at: usize| self.bounds.as_slice().get(at).copied().unwrap_or(0) as u32;

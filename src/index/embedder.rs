@@ -1,10 +1,10 @@
-//! The embedder of an index: its kind, and how it is opened. The only module that depends on all
-//! kinds of embedders.
+//! The embedder of an index: its choice and its opening. The only module that depends on all kinds
+//! of embedders.
 //!
-//! The embedder is opened with the index, and its fingerprint is compared with the record's: both
-//! read model files on all threads, which must not block a thread that others wait for.
-//! [`Embedder::prepare`] or the first text loads the weights. If the embedder cannot be opened, the
-//! index remains usable, and embedding a text returns the reason.
+//! The embedder is opened with the index, and its fingerprint is compared with the record's. Both
+//! read model files on all threads, so a thread that others wait for must not do it later.
+//! [`Embedder::prepare`] or the first text loads the weights. If an external embedder cannot be
+//! opened, the index remains usable, and embedding a text returns the reason.
 
 use std::{
     collections::BTreeMap,
@@ -26,20 +26,20 @@ use agent_embed::{
 };
 use agent_remote::{Account, Limits};
 
-/// An embedder by its name on the command line; records store this name.
+/// The choice of an embedder, written as its name on the command line and in records.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum EmbedderChoice {
     /// Latent semantic analysis, trained on the base.
     #[default]
     Builtin,
-    /// A transformer in a directory, run on this machine.
+    /// A transformer in a directory, run locally.
     Candle(PathBuf),
-    /// A model behind an interface like OpenAI's.
+    /// A model of a service with an interface like OpenAI's.
     OpenAi(String),
-    /// Vectors that were computed elsewhere, copied from a directory.
+    /// Vectors that were computed elsewhere, imported from a directory.
     Import(PathBuf),
-    /// A model with settings, by its name in the user's settings.
+    /// An embedder that the user's settings define under this name.
     Named(String),
 }
 
@@ -95,31 +95,31 @@ impl fmt::Display for EmbedderChoice {
 /// External resources for opening an embedder.
 #[derive(Clone)]
 pub struct Access {
-    /// Directory of cached vectors, so that no text is paid for twice.
+    /// Directory of cached vectors, so that no text is paid for twice; none: no cache.
     pub cache: Option<PathBuf>,
-    /// The service of `openai:MODEL`.
+    /// Account of the service of `openai:MODEL`.
     pub service: Option<Account>,
-    /// Embedders of the user's settings by name, or why these cannot be read.
+    /// Embedders of the user's settings by name, or why the settings cannot be read.
     pub named: Result<BTreeMap<String, NamedEmbedder>, String>,
 }
 
 /// An embedder of the user's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedEmbedder {
-    /// Its model, `candle:DIR` or `openai:MODEL`.
+    /// Model of the embedder: `candle:DIR` or `openai:MODEL`.
     pub model: EmbedderChoice,
-    /// Its settings.
+    /// Settings of the model.
     pub options: EmbedderOptions,
 }
 
 impl Access {
-    /// No resources.
+    /// Access without resources.
     pub fn none() -> &'static Self {
         static NONE: Access = Access { cache: None, service: None, named: Ok(BTreeMap::new()) };
         &NONE
     }
 
-    /// An embedder of the user's settings.
+    /// Finds an embedder of the user's settings.
     ///
     /// # Errors
     /// [`EmbedError::Settings`], [`EmbedError::Unconfigured`].
@@ -128,7 +128,7 @@ impl Access {
         named.get(name).ok_or_else(|| EmbedError::Unconfigured { name: name.to_owned() })
     }
 
-    /// Adds the cache, if there is one, to an embedder.
+    /// Wraps an embedder with the cache, if there is one.
     pub fn cached(&self, embedder: Box<dyn Embedder>) -> Box<dyn Embedder> {
         match &self.cache {
             Some(dir) => Box::new(CachedEmbedder::new(embedder, dir)),
@@ -138,11 +138,11 @@ impl Access {
 }
 
 impl EmbedderChoice {
-    /// Opens an embedder that belongs to no base; `None` for other embedders. `dim` is the length
+    /// Opens an external embedder; `None` for the built-in one and for imports. `dim` is the length
     /// of its vectors, if known.
     ///
     /// # Errors
-    /// Those of the embedder.
+    /// Errors of the embedder, or that the user's settings do not define it.
     pub fn open(
         &self,
         access: &Access,
@@ -164,7 +164,7 @@ impl EmbedderChoice {
         dim: Option<usize>,
     ) -> Result<Option<Box<dyn Embedder>>, EmbedError> {
         Ok(match self {
-            // A name stands for a model, never for another name.
+            // The model of a named embedder is never another name.
             Self::Builtin | Self::Import(_) | Self::Named(_) => None,
             Self::Candle(dir) => Some(Box::new(BertEncoder::open_with(dir, options)?)),
             Self::OpenAi(model) => {
@@ -187,11 +187,11 @@ pub(super) struct IndexEmbedder {
 }
 
 impl IndexEmbedder {
-    /// The embedder of the vectors in an index directory.
+    /// Opens the embedder of the vectors in an index directory.
     ///
     /// # Errors
-    /// If the embedder stored with the vectors is damaged or another one. An external embedder
-    /// fails at the first text instead.
+    /// If the embedder stored with the vectors is damaged or is not the recorded one. An external
+    /// embedder fails when a text is embedded instead.
     pub(super) fn new(
         index: &Path,
         record: VectorsRecord,
@@ -204,12 +204,12 @@ impl IndexEmbedder {
         Ok(Self { record, opened })
     }
 
-    /// The record that it was opened from.
+    /// The record of the vectors.
     pub(super) fn record(&self) -> &VectorsRecord {
         &self.record
     }
 
-    /// Whether it is a model of a service without an account for it.
+    /// Whether the embedder needs a service without a configured account.
     fn lacks_account(&self) -> bool {
         matches!(&self.opened, Err(error) if matches!(**error, EmbedError::NoAccess { .. }))
     }
@@ -222,10 +222,10 @@ impl IndexEmbedder {
     }
 }
 
-/// The embedder stored with the vectors of an index; none if it is external.
+/// Opens the embedder stored with the vectors of an index; none if the embedder is external.
 ///
 /// # Errors
-/// If it is damaged, or not the embedder of the record.
+/// If the embedder is damaged or is not the recorded one.
 pub(super) fn open_own(
     index: &Path,
     record: &VectorsRecord,
@@ -247,7 +247,7 @@ pub(super) fn open_own(
     Ok(Some(own))
 }
 
-/// Opens an external embedder.
+/// Opens an external embedder and compares it with the record.
 fn open_other(record: &VectorsRecord, access: &Access) -> Result<Box<dyn Embedder>, EmbedError> {
     let choice = &record.embedder;
     let changed = || EmbedError::Changed { embedder: choice.to_string() };
@@ -294,7 +294,7 @@ impl Embedder for IndexEmbedder {
 
     fn verify(&self) -> Result<(), EmbedError> {
         match self.record.embedder {
-            // What answers behind an address costs money to ask.
+            // Requests to a service cost money.
             EmbedderChoice::OpenAi(_) => Ok(()),
             EmbedderChoice::Named(_) if self.lacks_account() => Ok(()),
             _ => self.opened()?.verify(),

@@ -9,16 +9,17 @@
 //! - inside a run of a script without spaces: each character is a word, and each pair of adjacent
 //!   characters a stem;
 //! - with a typo: one edit in a word of at least five letters. A query word that occurs in some
-//!   name may also be a typo, but only if the query covers no name with that word.
+//!   name counts as a typo only if the query does not cover a name with that word.
 //!
 //! | array | content |
 //! | --- | --- |
-//! | `entry_node`, `entry_flags`, `entry_words` | one entry per way a node is named, ascending by node, with the number of its words |
-//! | `entry_bounds`, `entry_stems` | stems of each entry, for the share of a name that is covered |
-//! | `stem_bounds`, `stem_entries` | the inverse, for finding entries by their rare stems |
+//! | `entry_node`, `entry_flags`, `entry_words` | one entry per name of a node, ascending by node, with its number of words |
+//! | `entry_bounds`, `entry_stems` | stems of each entry, to compute the covered share of a name |
+//! | `stem_bounds`, `stem_entries` | entries of each stem, to find entries by their rare stems |
 //! | `exact_keys`, `exact_entries` | hashes of an entry's words and of its stems, ascending |
 //! | `words`, `word_stems` | every word of a name, ascending, with its stem |
-//! | `fuzzy_keys`, `fuzzy_words` | hash of a word less one letter, ascending (symmetric delete) |
+//! | `vocabulary_bounds`, `vocabulary` | every stem, ascending |
+//! | `fuzzy_keys`, `fuzzy_words` | hashes of a word and of its forms with one letter deleted, ascending (symmetric delete) |
 
 mod bits;
 mod build;
@@ -50,15 +51,13 @@ use crate::{
 use agent_ground::words::{Languages, Stems};
 use agent_kb::{Combine, Kb, NodeId, Scores, TypeId, best, best_first};
 
-/// Maximum number of words of a name that are looked up in order; longer names are found by their
-/// parts.
+/// Maximum number of words of a name that is matched exactly; longer names are matched in part.
 const MAX_EXACT_WORDS: usize = 32;
-/// Maximum number of entries whose coverage is computed for one query; stems are taken rarest
-/// first.
+/// Maximum number of entries whose coverage is computed for one query; the rarest stems come first.
 const MAX_ENTRIES_TRIED: usize = 30_000;
-/// Maximum number of entries of a stem that is tried as the intended word of a typo.
+/// Maximum number of entries of a stem that is tried as the correction of a known word.
 const MAX_TYPO_ENTRIES: usize = 2_000;
-/// Entries or nodes processed between two calls of `go_on`.
+/// Number of entries or nodes processed between two calls of `go_on`.
 const ENTRIES_AT_ONCE: usize = 256;
 /// Entry counts below this have a precomputed idf; most stems are rarer.
 const CACHED_IDFS: usize = 4_096;
@@ -66,11 +65,11 @@ const CACHED_IDFS: usize = 4_096;
 /// of words matched across other word boundaries.
 const MIN_FUZZY_LETTERS: usize = 5;
 
-/// The entry contains inner capitals or digits, as symbols do; case is then significant.
+/// Flag of an entry with inner capitals or digits, as in symbols; case is then significant.
 const SYMBOL: u8 = 1;
-/// The entry consists of initials.
+/// Flag of an entry of initials.
 const ACRONYM: u8 = 2;
-/// The entry is an identifier.
+/// Flag of an identifier.
 const IDENTIFIER: u8 = 4;
 
 /// Strength of a symbol written in lower case, relative to its own case.
@@ -83,14 +82,14 @@ const PARTED_STRENGTH: f32 = 0.9;
 const FORMS_STRENGTH: f32 = 0.9;
 /// Strength of a stem as the correction of a known query word.
 const KNOWN_TYPO_STRENGTH: f32 = 0.7;
-/// Minimum covered share of a name for its words not to be typos.
+/// Covered share of a name from which its words are not tried as typos.
 const EXPLAINED_SHARE: f32 = 0.75;
 /// Idf mass at which an exact name reaches half of the full strength.
 const EXACT_HALF: f32 = 1.5;
 /// Idf mass at which a partial name reaches half of the full strength.
 const PART_HALF: f32 = 6.0;
 
-/// Number of linked nodes of each type that are kept in order.
+/// Number of strongest linked nodes of each type that are sorted in advance.
 const ORDERED: usize = 64;
 
 /// Maximum number of cached texts; with the limits below at most 26 MB.
@@ -119,13 +118,14 @@ pub struct EntityIndex {
     stems: Stems,
     /// Idf by number of entries, below [`CACHED_IDFS`]; filled at first use.
     idfs: OnceLock<Vec<f32>>,
-    /// Idf mass of each entry, as bits of an `f32`, filled at first use; 0 if not computed yet.
+    /// Sum of idfs of each entry, as bits of an `f32`; 0 if not computed yet.
     masses: OnceLock<Box<[AtomicU32]>>,
-    /// Nodes linked to recent texts, by their words: the router, every program and the reranker
-    /// link the same query.
+    /// Nodes linked to recent texts, by their words: the router, programs and the re-ranker link
+    /// the same query.
     named: Mutex<VecDeque<(String, Arc<CachedMentions>)>>,
-    /// Positions of keys, filled at first use.
+    /// Positions in `exact_keys`, filled at first use.
     exact_places: KeyPlaces,
+    /// Positions in `fuzzy_keys`, filled at first use.
     fuzzy_places: KeyPlaces,
 }
 
@@ -157,7 +157,7 @@ impl LinkedNodes {
         Self { n: found.len(), of_type }
     }
 
-    /// The `k` strongest nodes of one type, in any order.
+    /// Returns the `k` strongest nodes of one type, in any order.
     fn strongest(&self, kind: usize, k: usize) -> Cow<'_, [(NodeId, f32)]> {
         let all = self.of_type.get(kind).map_or(&[][..], Vec::as_slice);
         match all.get(..k) {
@@ -168,7 +168,7 @@ impl LinkedNodes {
     }
 }
 
-/// Consecutive words of a query, compared with whole names.
+/// Consecutive words of a query, to compare with whole names.
 struct Span {
     n_words: usize,
     n_letters: usize,
@@ -176,7 +176,7 @@ struct Span {
     capital: bool,
     /// Whether any word is a question word.
     asks: bool,
-    /// Whether it is a single word that no name contains.
+    /// Whether the first word has no stem in the index.
     unknown: bool,
 }
 
@@ -212,14 +212,14 @@ impl EntityIndex {
     }
 
     /// Links a text to nodes, with strength in `0..=1`: the `k` strongest of each of `types`, or of
-    /// each type if `types` is empty. A full name in order is strongest; the strength of a partial
-    /// name grows with the square of the covered share of its idf mass.
+    /// each type if `types` is empty. A full name in order is strongest; a partial name is stronger
+    /// the larger its share of covered idf.
     pub fn link(&self, kb: &Kb, text: &str, types: &[TypeId], k: usize) -> Scores {
         let Ok(found) = self.link_while(kb, text, types, k, &mut || Ok::<(), Infallible>(()));
         found
     }
 
-    /// [`link`](Self::link), calling `go_on` every few milliseconds.
+    /// As [`link`](Self::link); calls `go_on` every few milliseconds.
     ///
     /// # Errors
     /// The error of `go_on`.
@@ -238,7 +238,7 @@ impl EntityIndex {
         Ok(Scores::new(kinds.flat_map(of_type).collect()))
     }
 
-    /// All nodes linked to a text, of any type, with strengths; recent texts are cached.
+    /// Links a text to all nodes, of any type, with strengths; recent texts are cached.
     fn named<E>(
         &self,
         kb: &Kb,
@@ -264,7 +264,7 @@ impl EntityIndex {
         Ok(found)
     }
 
-    /// The cache entry of a text.
+    /// Returns the cache entry of a text; creates it if needed.
     fn cache_slot(&self, words: &str) -> Arc<CachedMentions> {
         let mut kept = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, known)) = kept.iter().find(|(known, _)| known == words) {
@@ -278,7 +278,7 @@ impl EntityIndex {
         new
     }
 
-    /// [`named`](Self::named) without the cache.
+    /// As [`named`](Self::named), without the cache.
     fn link_uncached<E>(
         &self,
         text: &str,
@@ -308,7 +308,7 @@ impl EntityIndex {
                 });
             }
             let Some(node) = node_of(entry) else { continue };
-            // Entries ascend by node, so those of one node are side by side.
+            // Entries ascend by node, so the entries of a node are adjacent.
             match parts.last_mut() {
                 Some((last, best)) if *last == node => *best = best.max(strength),
                 _ => parts.push((node, strength)),
@@ -323,14 +323,14 @@ impl EntityIndex {
             .combine(&Scores::new(typos), Combine::Max))
     }
 
-    /// The text without the words that name any of the nodes, including words with typos and words
-    /// split otherwise; the rest keeps its order.
+    /// Removes the words of a text that name any of the nodes, including words with typos and words
+    /// with other boundaries; the remaining words keep their order.
     pub fn without_names(&self, text: &str, nodes: &[NodeId]) -> String {
         let Ok(left) = self.without_names_while(text, nodes, &mut || Ok::<(), Infallible>(()));
         left
     }
 
-    /// [`without_names`](Self::without_names), calling `go_on` every few milliseconds.
+    /// As [`without_names`](Self::without_names); calls `go_on` every few milliseconds.
     ///
     /// # Errors
     /// The error of `go_on`.
@@ -357,7 +357,7 @@ impl EntityIndex {
             go_on()?;
             let possessive = folded == "s" && dropped_to.is_some_and(|end| end + 1 >= range.start);
             let is_named = form.as_ref().is_some_and(|form| self.names_any(form, &named));
-            // A pair of characters names both.
+            // If a pair of characters matched, both characters are removed.
             let ends_pair = is_unspaced_word(&folded) && named_to == Some(range.start);
             named_to = is_named.then_some(range.end);
             if possessive || is_named || ends_pair {
@@ -373,7 +373,7 @@ impl EntityIndex {
         Ok(kept)
     }
 
-    /// Whether a word is one of the stems, a typo of one, or two of them joined.
+    /// Whether a word has one of the stems, is a typo of such a word, or is two of them joined.
     fn names_any(&self, word: &str, named: &BTreeSet<u32>) -> bool {
         if named.is_empty() {
             return false;
@@ -411,7 +411,8 @@ impl EntityIndex {
         kept.get(df).copied().unwrap_or_else(|| idf(df))
     }
 
-    /// Calls `keep` with every entry whose words occur in a query in order, and its strength.
+    /// Calls `keep` with every entry whose words or stems all occur in a query in order, and the
+    /// strength of the match.
     fn for_exact(&self, query: &[Word], mut keep: impl FnMut(u32, f32)) {
         for (start, first) in query.iter().enumerate() {
             let (mut words, mut stems) = (Key::of_words(), Key::of_stems());
@@ -449,14 +450,14 @@ impl EntityIndex {
         }
     }
 
-    /// The entries with this hash of words or of stems.
+    /// Returns the entries with this hash of words or stems.
     fn entries_with(&self, key: Key) -> &[u32] {
         let same = self.exact_places.find(self.exact_keys.as_slice(), key.number());
         self.exact_entries.as_slice().get(same).unwrap_or(&[])
     }
 
-    /// Strength of a span as a mention of an entry with the same words or stems; 0 if it is none.
-    /// `same` is the number of entries with these words.
+    /// Strength of a span as a mention of an entry with the same words or stems; 0 if it is not a
+    /// mention. `same` is the number of entries with these words.
     fn strength_of_whole(&self, span: &Span, entry: u32, same: usize) -> f32 {
         let at = |array: &Array<u8>| array.as_slice().get(entry as usize).copied().unwrap_or(0);
         let (flags, n_words) = (at(&self.entry_flags), usize::from(at(&self.entry_words)));
@@ -483,7 +484,8 @@ impl EntityIndex {
         strength * if parted { PARTED_STRENGTH } else { 1.0 }
     }
 
-    /// Entries that share stems with the query, found by its rarest stems.
+    /// Finds entries that share stems with the query, rarest stems first, at most
+    /// [`MAX_ENTRIES_TRIED`].
     fn sharing(&self, linked: &QueryWords) -> Bits {
         let mut stems: Vec<(usize, u32)> =
             linked.stems.iter().map(|&(stem, _)| (self.entries_of(stem).len(), stem)).collect();
@@ -499,8 +501,8 @@ impl EntityIndex {
         sharing
     }
 
-    /// The share of an entry that the query covers, and the resulting strength; optionally with one
-    /// more stem of some strength.
+    /// Computes the share of an entry's idf that the query covers, and the resulting strength.
+    /// `more` adds a stem with its strength to the query.
     fn strength_of_part(
         &self,
         linked: &QueryWords,
@@ -518,7 +520,7 @@ impl EntityIndex {
         (covered, covered * covered * matched / (matched + PART_HALF))
     }
 
-    /// The sum of the idfs of an entry's stems.
+    /// Sum of the idfs of an entry's stems; cached.
     fn mass(&self, entry: u32) -> f32 {
         let sum = || self.stems_of(entry).iter().map(|&stem| self.idf(stem)).sum::<f32>();
         let n = self.entry_node.as_slice().len();
@@ -534,9 +536,9 @@ impl EntityIndex {
         }
     }
 
-    /// Calls `keep` with entries that share a stem with the query and contain the correction of one
-    /// of its words, and their strength. Only words that occur in some name, but in no name that
-    /// the query covers, are corrected.
+    /// Corrects known words as typos: calls `keep` with entries that share a stem with the query
+    /// and contain the correction of a query word, and their strength. Corrected words occur in
+    /// some name, but in no name that the query covers.
     fn for_known_typos<E>(
         &self,
         linked: &QueryWords,
@@ -566,7 +568,7 @@ impl EntityIndex {
     }
 }
 
-/// The stems of all entries.
+/// The stems of all entries, by entry.
 #[derive(Clone, Copy)]
 struct EntryStems<'a> {
     bounds: &'a [u64],

@@ -7,16 +7,18 @@ use agent_kb::NodeId;
 
 /// Maximum number of characters of a text that are searched for relevant chunks.
 const MAX_SEARCHED_CHARS: usize = 200_000;
-/// Length of a chunk, and of the start of a text, which is always shown, characters.
+/// Length of a chunk, characters; the first chunk is always included.
 const CHUNK_CHARS: usize = 400;
 
-/// The document of a node without its relations, cut to `max_chars` characters by [`relevant`].
+/// Shortens the document of a node, without its relations, to `max_chars` characters by
+/// [`relevant`].
 pub fn text_about(base: &IndexedBase, node: NodeId, wanted: &str, max_chars: usize) -> String {
     relevant(base, base.kb.text(node), wanted, max_chars)
 }
 
-/// A text cut to `max_chars` characters: the whole text, or its start and the chunks that share the
-/// rarest words with `wanted`, in the order of the text.
+/// Shortens a text to about `max_chars` characters: the whole text, or its start and the chunks
+/// that share the rarest words with `wanted`, in the order of the text. `[...]` marks omitted
+/// parts.
 pub fn relevant(base: &IndexedBase, text: &str, wanted: &str, max_chars: usize) -> String {
     if text.chars().count() <= max_chars {
         return text.trim().to_owned();
@@ -53,7 +55,7 @@ pub fn relevant(base: &IndexedBase, text: &str, wanted: &str, max_chars: usize) 
     cut
 }
 
-/// The first characters of a text.
+/// Returns the first `n_chars` characters of a text.
 pub fn head(text: &str, n_chars: usize) -> &str {
     text.char_indices().nth(n_chars).map_or(text, |(at, _)| &text[..at])
 }

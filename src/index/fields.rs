@@ -1,10 +1,10 @@
 //! Text search by field: each field of the candidate nodes is a separate collection, with its own
 //! idf and mean length, over the nodes that have the field.
 //!
-//! Fields are the name, the type if there are several, every field of the details, and for each
-//! relation and direction the names of the neighbours (mFAR: Li et al. 2024, section 3). Each is
-//! one file of [`postings`](crate::postings) over stems, whose places are those of the field's
-//! nodes, beside a table of the fields. [`FieldVectors`] has a vector of each field instead.
+//! Fields are the name, the type if there are several candidate types, every field of the details,
+//! and for each relation and direction the names of the neighbours (mFAR: Li et al. 2024, section
+//! 3). Each field is one file of [`postings`](crate::postings) over stems; text `i` belongs to the
+//! field's `i`-th node in the table of fields. [`FieldVectors`] has a vector of each field instead.
 
 mod table;
 mod vectors;
@@ -30,7 +30,7 @@ use agent_kb::{Direction, FieldId, FileRecord, Kb, NodeId, RelationId};
 const MAX_NAMED_NEIGHBORS: usize = 1_000;
 /// Maximum number of fields of a base; each is a file.
 const MAX_FIELDS: usize = 4_096;
-/// Nodes between two reports of progress.
+/// Number of nodes between two reports of progress.
 const REPORT_EVERY: usize = 4_096;
 /// Name of the stage in progress reports.
 const STAGE: &str = "fields";
@@ -40,11 +40,11 @@ const STAGE: &str = "fields";
 pub enum FieldKind {
     /// The node's name.
     Name,
-    /// The name of its type.
+    /// The name of the node's type.
     Type,
-    /// A field of its details.
+    /// A field of the node's details.
     Detail,
-    /// The names of its neighbours by one relation in one direction.
+    /// The names of the node's neighbours by one relation in one direction.
     Relation,
 }
 
@@ -52,14 +52,14 @@ impl FieldKind {
     const ALL: [Self; 4] = [Self::Name, Self::Type, Self::Detail, Self::Relation];
 }
 
-/// The opened fields.
+/// An opened index of fields.
 pub struct FieldIndex {
     dir: PathBuf,
     table: FieldTable,
     postings: Vec<Postings>,
 }
 
-/// Source of a field.
+/// Source of a field's text in the base.
 enum Source {
     Name,
     Type,
@@ -77,7 +77,7 @@ impl Source {
         }
     }
 
-    /// The parts of a node's text; none if it has no such field.
+    /// The parts of a node's text; empty if the node lacks the field.
     fn parts<'a>(&self, kb: &'a Kb, node: NodeId) -> Vec<&'a str> {
         match *self {
             Self::Name => vec![kb.name(node)],
@@ -99,10 +99,10 @@ struct FieldBuilder {
     nodes: Vec<NodeId>,
 }
 
-/// All possible fields of a base, details first, by their ids.
+/// Lists all possible fields of a base: details by id, name, type, relations by id.
 ///
 /// # Errors
-/// [`IndexError::TooLarge`].
+/// [`IndexError::TooLarge`] above [`MAX_FIELDS`].
 fn all_fields(kb: &Kb) -> Result<Vec<FieldBuilder>, IndexError> {
     let builder =
         |name: &str, source| FieldBuilder { name: name.to_owned(), source, nodes: Vec::new() };
@@ -125,7 +125,7 @@ fn all_fields(kb: &Kb) -> Result<Vec<FieldBuilder>, IndexError> {
     Ok(fields)
 }
 
-/// The file with the postings of a field.
+/// Path of the postings of a field.
 fn postings_path(dir: &Path, field: usize) -> PathBuf {
     dir.join(format!("field_{field}"))
 }
@@ -193,7 +193,8 @@ impl FieldIndex {
     /// Maps the fields in a directory; constant time.
     ///
     /// # Errors
-    /// [`IndexError::Io`] if a file cannot be read, [`IndexError::Damaged`] if it is not one of fields.
+    /// [`IndexError::Io`] if a file cannot be read, [`IndexError::Damaged`] if its content is not
+    /// that of fields.
     pub fn open(dir: &Path) -> Result<Self, IndexError> {
         let table = FieldTable::open(dir)?;
         let open = |field| Postings::open(&postings_path(dir, field));
@@ -217,12 +218,12 @@ impl FieldIndex {
         Ok(())
     }
 
-    /// The fields, and the nodes that have each.
+    /// The table of the fields and their nodes.
     pub fn table(&self) -> &FieldTable {
         &self.table
     }
 
-    /// The `k` best candidate nodes by BM25 in one field, best first; ties by ascending id. As
+    /// Returns the `k` best candidates by BM25 in one field, best first, ties by ascending id, as
     /// [`Postings::search`].
     pub fn search(&self, field: usize, text: &str, k: usize) -> Vec<(NodeId, f32)> {
         let nodes = self.table.nodes(field);

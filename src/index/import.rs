@@ -1,7 +1,7 @@
-//! Imports vectors computed elsewhere: collected in any order, checked against the base, read back
-//! in node order.
+//! Imports vectors computed elsewhere: collects them in any order, checks them against the base and
+//! reads them back in node order.
 //!
-//! Vectors are kept unchanged: search ranks by dot product, as their source does.
+//! Vectors are not normalised; search ranks by their dot product.
 
 use std::{
     fs::File,
@@ -13,13 +13,13 @@ use crate::{IndexError, vectors::MAX_DIM};
 use agent_embed::table::QueryTableBuilder;
 use agent_kb::{Kb, NodeId};
 
-/// Collects vectors of nodes, in a temporary file, and of queries.
+/// A collector of vectors of nodes, in a temporary file, and of queries, in memory.
 pub struct ImportBuilder<'a> {
     kb: &'a Kb,
     place: &'a Path,
     file: File,
     has_vector: Vec<bool>,
-    /// Number of the ids that are not candidates, and the first of them.
+    /// Number of ids that are not candidates, and the first such id.
     unknown_ids: (u64, Option<i64>),
     dim: Option<usize>,
     queries: Option<QueryTableBuilder>,
@@ -35,7 +35,7 @@ pub struct Import {
 }
 
 impl<'a> ImportBuilder<'a> {
-    /// Starts an import into the base; `place` is the directory of the temporary file.
+    /// Starts an import for a base; `place` is the directory of the temporary file.
     ///
     /// # Errors
     /// [`IndexError::Io`].
@@ -50,7 +50,8 @@ impl<'a> ImportBuilder<'a> {
         Ok(Self { kb, place, file, has_vector, unknown_ids, dim, queries })
     }
 
-    /// Checks that all vectors have one length, and returns it.
+    /// Checks that a vector has the length of the first one and only finite numbers; returns that
+    /// length.
     fn check_dim(&mut self, vector: &[f32]) -> Result<usize, IndexError> {
         let dim = *self.dim.get_or_insert(vector.len());
         let is_possible = (1..=MAX_DIM).contains(&dim);
@@ -63,7 +64,8 @@ impl<'a> ImportBuilder<'a> {
         Ok(dim)
     }
 
-    /// Adds the vector of a node.
+    /// Adds the vector of a node. Ids that are not candidates are counted for
+    /// [`finish`](Self::finish).
     ///
     /// # Errors
     /// [`IndexError::BadImport`] for a repeated node, another length or a number that is not
@@ -89,21 +91,21 @@ impl<'a> ImportBuilder<'a> {
             .map_err(|error| IndexError::io(self.place, error))
     }
 
-    /// Adds the vector of a query. Of equal queries the first vector is kept; returns false if the other
-    /// differs.
+    /// Adds the vector of a query. For a repeated query the first vector is kept; returns false if
+    /// the new one differs.
     ///
     /// # Errors
-    /// [`IndexError::BadImport`], or those of the table of queries.
+    /// [`IndexError::BadImport`], or an error of the table of queries.
     pub fn query(&mut self, text: &str, vector: Vec<f32>) -> Result<bool, IndexError> {
         let dim = self.check_dim(&vector)?;
         let queries = self.queries.get_or_insert_with(|| QueryTableBuilder::new(dim));
         Ok(queries.add(text, vector)?)
     }
 
-    /// Checks that exactly the candidates have vectors. Reads them once, for the fingerprint.
+    /// Checks that exactly the candidates have vectors; reads all vectors for the fingerprint.
     ///
     /// # Errors
-    /// [`IndexError::BadImport`], with counts.
+    /// [`IndexError::BadImport`], with counts; [`IndexError::Io`].
     pub fn finish(mut self) -> Result<Import, IndexError> {
         let mut candidates: Vec<NodeId> = (self.kb.candidate_types().iter())
             .flat_map(|&kind| self.kb.nodes_of_type(kind))
@@ -129,7 +131,7 @@ impl<'a> ImportBuilder<'a> {
             self.queries.unwrap_or_else(|| QueryTableBuilder::new(dim)).encode()?;
         let n_nodes = self.kb.n_nodes();
         let failed = |error| IndexError::io(self.place, error);
-        // What was never written reads as zeros.
+        // Unwritten parts of the file read as zeros.
         self.file.set_len(u64::from(n_nodes) * dim as u64 * 4).map_err(failed)?;
         self.file.seek(SeekFrom::Start(0)).map_err(failed)?;
         let mut hasher = blake3::Hasher::new();
@@ -141,7 +143,8 @@ impl<'a> ImportBuilder<'a> {
 }
 
 impl Import {
-    /// Calls `on_block` with the rows of all nodes in blocks of at most `rows`; zeros for nodes without vector.
+    /// Calls `on_block` with the rows of all nodes, in blocks of at most `rows`: the number of rows
+    /// and their values. Nodes without a vector have zeros.
     pub(super) fn for_each_block(
         &self,
         rows: usize,

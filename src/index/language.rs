@@ -1,34 +1,36 @@
-//! The languages of a base: those that its data name, or those that a sample of its texts is written in.
+//! The languages of a base: the declared ones, or else the detected languages of a sample of its
+//! texts.
 //!
-//! Detection is by letter trigrams (`whatlang`), on pieces of [`PIECE_LETTERS`] letters, because a name alone is too
-//! short for it. A language counts from [`MIN_SHARE`] of the pieces that it is sure of; without any, English counts.
-//! The result depends on the base alone. At most [`MAX_PIECES`] pieces are read.
+//! Detection uses letter trigrams (`whatlang`) on pieces of about [`PIECE_LETTERS`] characters,
+//! because a name alone is too short. A language counts if at least [`MIN_SHARE`] of the reliably
+//! detected pieces are in it; if there are none, English counts. The result depends on the base
+//! alone. At most [`MAX_PIECES`] pieces are read.
 
 use agent_ground::words::{Language, Languages, is_stop_word, is_unspaced, name_words};
 use agent_kb::{Kb, NodeId};
 
-/// Letters of a piece of text whose language is detected.
+/// Length at which a piece of text is complete, characters.
 const PIECE_LETTERS: usize = 300;
-/// Letters that a node adds to a piece.
+/// Maximum number of characters that a node adds to a piece.
 const MAX_NODE_LETTERS: usize = 300;
 /// Minimum number of distinct function words of a language in a piece.
 const MIN_FUNCTION_WORDS: usize = 2;
-/// Minimum number of letters of a piece, unless its script tells the language.
+/// Minimum length of a piece, characters, unless its script has no spaces between words.
 const MIN_LETTERS: usize = 200;
 /// Maximum number of pieces.
 const MAX_PIECES: usize = 200;
 /// Maximum number of nodes that are read.
 const MAX_NODES: u32 = 4_000;
-/// Minimum share of the pieces for a language to count.
+/// Minimum share of the detected pieces for a language to count, in `0..=1`.
 const MIN_SHARE: f32 = 0.1;
 
-/// The languages in which a base is analysed. O(1) in the size of the base.
+/// Returns the languages by which the texts of a base are analysed. O(1) in the size of the base.
 pub fn languages(kb: &Kb) -> Languages {
     kb.manifest().languages.unwrap_or_else(|| detect(pieces(kb)))
 }
 
-/// The languages of at least [`MIN_SHARE`] of the pieces whose language is detected; English if
-/// there are none.
+/// Returns the languages of at least [`MIN_SHARE`] of the pieces whose language is detected;
+/// English if there are none.
 fn detect(pieces: impl Iterator<Item = String>) -> Languages {
     let known: Vec<(whatlang::Lang, Language)> = Language::all()
         .filter_map(|it| Some((whatlang::Lang::from_code(it.long_code())?, it)))
@@ -51,8 +53,9 @@ fn detect(pieces: impl Iterator<Item = String>) -> Languages {
     }
 }
 
-/// Whether a text has function words of a language, if these are known. Lists of English names and keywords have
-/// letters as of any language, but none of its function words.
+/// Whether a text has function words of a language; true for English and for languages without a
+/// list of them. Trigrams of English names and keywords may resemble another language, but such
+/// texts lack its function words.
 fn is_prose(language: Language, text: &str) -> bool {
     if language == Language::ENGLISH || !language.has_stop_words() {
         return true;
@@ -65,7 +68,7 @@ fn is_prose(language: Language, text: &str) -> bool {
     found.len() >= MIN_FUNCTION_WORDS
 }
 
-/// Pieces of the texts of nodes that are spread over the base.
+/// Samples pieces of text from nodes that are spread over the base.
 fn pieces(kb: &Kb) -> impl Iterator<Item = String> {
     let n = kb.n_nodes();
     let mut steps = (0..n.min(MAX_NODES)).map(move |at| spread(at, n.min(MAX_NODES), n));
@@ -91,9 +94,9 @@ fn pieces(kb: &Kb) -> impl Iterator<Item = String> {
     pieces.filter(is_long).map(|pair| pair.0).take(MAX_PIECES)
 }
 
-/// The `at`-th of `chosen` nodes among `n`, in an order in which any first few are spread over all.
+/// Returns the `at`-th of `chosen` nodes among `n`, in an order whose prefixes are spread over all.
 fn spread(at: u32, chosen: u32, n: u32) -> NodeId {
-    // A step that shares no divisor with the number visits each place once.
+    // A step that is coprime to `chosen` visits each place once.
     let coprime = |step: &u32| {
         let (mut a, mut b) = (*step, chosen);
         while b > 0 {

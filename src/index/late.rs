@@ -1,9 +1,9 @@
-//! Vectors of the tokens of documents, compressed, and late interaction over them.
+//! Late interaction over compressed vectors of document tokens.
 //!
-//! The score of a document is the sum over the tokens of the query of the best dot product with any
-//! token of the document (MaxSim of ColBERT: Khattab & Zaharia 2020). Tokens of a document have
-//! length 1; the length of a query token is its weight. The index holds the documents of the
-//! candidate nodes, the first [`MAX_TOKENS`] tokens of each, in the short codes of `codec`.
+//! The score of a document sums, over the tokens of the query, the largest dot product with a token
+//! of the document (MaxSim of ColBERT: Khattab & Zaharia 2020). Token vectors of documents have
+//! length 1; the length of a query token's vector is its weight. The index holds the first
+//! [`MAX_TOKENS`] tokens of each candidate's document, in the short codes of `codec`.
 
 mod codec;
 
@@ -37,19 +37,20 @@ pub const MAX_TOKENS: usize = 256;
 pub const MAX_QUERY_TOKENS: usize = 64;
 /// Bits per number of a residual: 1, 2, 4 or 8.
 const BITS: usize = 2;
-/// Documents that the codec is trained on, evenly sampled.
+/// Maximum number of documents that the codec is trained on, evenly sampled.
 const SAMPLED_NODES: usize = 512;
-/// Tokens of each training document, evenly sampled.
+/// Maximum number of tokens of each training document, evenly sampled.
 const SAMPLED_TOKENS: usize = 64;
-/// Documents embedded at a time.
+/// Number of documents embedded at a time.
 const BLOCK_NODES: usize = 256;
 /// Maximum number of cached codes during a build (a model may have few distinct vectors); a full
 /// cache is emptied.
 const MAX_CACHED_CODES: usize = 1 << 16;
-/// Documents scored by one thread at a time.
+/// Number of documents scored by one thread at a time.
 const BLOCK_SCORED: usize = 16;
-/// Names of the index file, and of the temporary file during the build.
+/// Name of the index file.
 const FILE: &str = "tokens";
+/// Name of the temporary file of codes during the build.
 const CODES: &str = "codes";
 /// Name of the stage in progress reports.
 const STAGE: &str = "late";
@@ -59,7 +60,7 @@ pub struct LateIndex {
     arrays: Arrays,
     /// The nodes with tokens, ascending.
     nodes: Array<u32>,
-    /// Bounds of each node's tokens among all.
+    /// Tokens of the `i`-th node among all: `bounds[i]..bounds[i + 1]`.
     bounds: Array<u64>,
     codes: Array<u8>,
     centroids: Array<f32>,
@@ -67,14 +68,14 @@ pub struct LateIndex {
     dim: usize,
 }
 
-/// A token of a query with the token of a document that is most similar to it.
+/// A query token with the most similar token of a document.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
-    /// Index of the query's token.
+    /// Index of the token in the query.
     pub query: usize,
-    /// Index of the document's token.
+    /// Index of the token in the document.
     pub document: usize,
-    /// Their dot product.
+    /// Dot product of their vectors.
     pub score: f32,
 }
 
@@ -118,7 +119,7 @@ pub(super) fn build(
     let file = codes.into_inner().map_err(|error| failed(error.into_error()))?;
     drop(file);
     let file = File::open(&spool).map_err(failed)?;
-    // SAFETY: the file is in a directory of this build alone, and nothing writes to it any more.
+    // SAFETY: the file is in the private directory of this build, and nothing writes to it now.
     #[expect(unsafe_code, reason = "memory mapping has no safe form")]
     let codes = unsafe { Mmap::map(&file) }.map_err(failed)?;
     let stored_dim = [dim as u32];
@@ -136,7 +137,7 @@ pub(super) fn build(
     watch.progress(STAGE, nodes.len() as u64, nodes.len() as u64)
 }
 
-/// The tokens of each node's document, `[tokens, dim]`, each of length 1; zero rows stay zero.
+/// Embeds the tokens of each node's document: `[tokens, dim]`, rows of length 1 or zero.
 fn tokens(materials: &Materials<'_>, nodes: &[NodeId]) -> Result<Vec<Vec<f32>>, IndexError> {
     let texts: Vec<&str> = nodes.iter().map(|&node| materials.kb.text(node)).collect();
     let dim = materials.embedder.dim();
@@ -151,7 +152,7 @@ fn tokens(materials: &Materials<'_>, nodes: &[NodeId]) -> Result<Vec<Vec<f32>>, 
     Ok(materials.embedder.embed_tokens(&texts)?.into_iter().map(shortened).collect())
 }
 
-/// The codes of rows; equal rows are encoded once.
+/// Encodes rows; equal rows are encoded once.
 fn encode(
     codec: &Codec<'_>,
     rows: &[f32],
@@ -174,7 +175,8 @@ impl LateIndex {
     /// Maps the file in a directory; constant time.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`] if it is not a file of tokens.
+    /// [`IndexError::Io`] if the file cannot be read; [`IndexError::Damaged`] if it is not a file
+    /// of tokens.
     pub fn open(dir: &Path) -> Result<Self, IndexError> {
         let path = dir.join(FILE);
         let arrays = Arrays::open(&path)?;
@@ -210,9 +212,9 @@ impl LateIndex {
         format!("{tokens} tokens of {nodes} documents, {bytes} bytes each")
     }
 
-    /// Scores the given nodes (any order, each once) that have tokens against the tokens of a
-    /// query: the best `k`, best first, ties by ascending id. O(tokens of the nodes * tokens of the
-    /// query * dim).
+    /// Ranks those of the given nodes (any order, each once) that have tokens, by the tokens of a
+    /// query. Returns the best `k`, best first, ties by ascending id. O(tokens of the nodes *
+    /// tokens of the query * dim).
     pub fn rank(&self, query: &Matrix, nodes: &[NodeId], k: usize) -> Vec<(NodeId, f32)> {
         let table = self.codec().table();
         let scored: Vec<(NodeId, f32)> = nodes
@@ -228,8 +230,8 @@ impl LateIndex {
         best(scored, k)
     }
 
-    /// The pairs that add up to the score of a node, one for each token of the query; none for a
-    /// node without tokens.
+    /// Returns the pairs whose scores sum to the score of a node, one for each token of the query;
+    /// empty for a node without tokens.
     pub fn pairs(&self, query: &Matrix, node: NodeId) -> Vec<Pair> {
         self.pairs_with(query, node, &self.codec().table(), &mut vec![0.0; self.dim])
     }
@@ -259,7 +261,7 @@ impl LateIndex {
         pairs
     }
 
-    /// The codec of the stored codes.
+    /// The codec for decoding the stored codes.
     fn codec(&self) -> Codec<'_> {
         Codec {
             dim: self.dim,

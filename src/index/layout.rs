@@ -1,12 +1,12 @@
 //! The directory layout and the records of an index.
 //!
-//! An index has two parts, each published by one rename with a record of its own: `words/`, which
+//! An index has two parts, each published by one rename with its own record: `words/`, which
 //! depends on the base alone, and `vectors/`, which depends on the embedder too. So a change of
-//! the embedder leaves the words as they are. Optional parts lie inside `vectors/`, each published
-//! by its own rename; the record lists those that are complete.
+//! the embedder keeps the words. Optional parts lie inside `vectors/`, each published by its own
+//! rename; the record lists the complete ones.
 //!
-//! A record has the digests of all files of its part and of itself. Opening checks only the latter, as the
-//! others take time linear in the files.
+//! A record has the digests of all files of its part and of itself. Opening checks only the digest
+//! of the record, because checking files takes time linear in their size.
 
 use std::{
     collections::BTreeMap,
@@ -31,38 +31,38 @@ pub(super) const TERMS: &str = "terms";
 pub(super) const NAMES_TERMS: &str = "names_terms";
 pub(super) const NAMES: &str = "names";
 
-/// The part with the vectors, and in it the file with one vector a node.
+/// Name of the part with the vectors, and of its file with one vector per node.
 pub(super) const VECTORS: &str = "vectors";
-/// The built-in embedder's model.
+/// Name of the built-in embedder's model.
 pub(super) const MODEL: &str = "model";
-/// Imported vectors of queries.
+/// Name of the file with imported vectors of queries.
 pub(super) const QUERIES: &str = "queries";
 
 /// Name prefix of parts being built.
 const STAGING_PREFIX: &str = ".building-";
-/// In each part; written last.
+/// Name of the record in each part; written last.
 const RECORD: &str = "record.json";
-/// Longest record in bytes.
+/// Maximum length of a record, bytes.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
 /// Maximum depth of folders below a part.
 const MAX_DEPTH: usize = 4;
-/// Version of `words/`; raised whenever the content of any of its indexes changes.
+/// Format version of `words/`; raised whenever the content of any of its indexes changes.
 pub const WORDS_FORMAT: u32 = 7;
-/// Version of `vectors/` likewise, without the optional parts.
+/// Format version of `vectors/` without the optional parts.
 const VECTORS_FORMAT: u32 = 1;
 
 /// Digests of the files of a part.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Seal {
-    /// All files below the part but its record, by their paths with `/`.
+    /// All files below the part except its record, by their path with `/`.
     pub(super) files: BTreeMap<String, FileRecord>,
     /// blake3 of the record with this field empty, hex.
     record: String,
 }
 
 impl Seal {
-    /// Reads all files of a part.
+    /// Computes the digests of all files of a part; that of the record is empty.
     fn of(part: &Path) -> Result<Self, IndexError> {
         let mut files = BTreeMap::new();
         gather(part, "", MAX_DEPTH, &mut files)?;
@@ -70,11 +70,12 @@ impl Seal {
         Ok(Self { files, record: String::new() })
     }
 
-    /// Reads all files again and compares them; `on_bytes` gets the number of bytes read since the
-    /// last call.
+    /// Reads all files and compares them with their digests; `on_bytes` receives the number of
+    /// bytes read since its last call.
     ///
     /// # Errors
-    /// The first file that differs or is not there.
+    /// [`IndexError::Damaged`] or [`IndexError::Io`], with the first file that differs or is
+    /// missing.
     pub(super) fn check(
         &self,
         part: &Path,
@@ -96,7 +97,7 @@ impl Seal {
     }
 }
 
-/// Adds all files below a folder.
+/// Collects the digests of all files below a folder, to a maximum depth.
 fn gather(
     dir: &Path,
     prefix: &str,
@@ -107,7 +108,7 @@ fn gather(
     for entry in fs::read_dir(dir).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let (path, name) = (entry.path(), entry.file_name());
-        // Unfinished work.
+        // Hidden entries are unfinished work.
         if name.to_string_lossy().starts_with('.') {
             continue;
         }
@@ -124,7 +125,7 @@ fn gather(
     Ok(())
 }
 
-/// A record with a seal; none in those of older versions.
+/// A record with a seal; records of older versions have none.
 trait Sealed: Clone + Serialize {
     fn seal(&mut self) -> &mut Option<Seal>;
 
@@ -157,7 +158,7 @@ pub(super) struct WordsRecord {
     format: u32,
     /// Fingerprint of the knowledge base.
     pub(super) kb: String,
-    /// Languages of the analysis; English alone if not given.
+    /// Languages of the analysis; English alone if the record names none.
     #[serde(default, skip_serializing_if = "Languages::is_english")]
     pub(super) languages: Languages,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -169,7 +170,7 @@ impl WordsRecord {
         Self { format: WORDS_FORMAT, kb: kb.to_owned(), languages, seal: None }
     }
 
-    /// The record of the words in an index directory.
+    /// Reads the record of the words in an index directory; `base` names the base in messages.
     pub(super) fn read(index: &Path, base: &str) -> Result<Self, IndexError> {
         let path = index.join(WORDS).join(RECORD);
         let record: Self = read(&path, base)?;
@@ -206,7 +207,7 @@ pub(super) struct VectorsRecord {
     pub(super) seal: Option<Seal>,
 }
 
-/// Identifies the vectors of an index.
+/// Specification of the vectors of an index.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VectorsSpec {
     /// The embedder, for opening it again.
@@ -222,7 +223,7 @@ pub struct VectorsSpec {
 }
 
 impl VectorsSpec {
-    /// The vectors of an opened embedder.
+    /// Specifies the vectors of an opened embedder.
     pub fn new(choice: &EmbedderChoice, embedder: &dyn Embedder, candidates_only: bool) -> Self {
         Self {
             embedder: choice.clone(),
@@ -235,7 +236,7 @@ impl VectorsSpec {
 }
 
 impl VectorsRecord {
-    /// A record without optional parts.
+    /// Creates a record without optional parts.
     pub(super) fn new(kb: &str, spec: VectorsSpec) -> Self {
         Self {
             format: VECTORS_FORMAT,
@@ -250,7 +251,7 @@ impl VectorsRecord {
         }
     }
 
-    /// The record of the vectors in an index directory.
+    /// Reads the record of the vectors in an index directory; `base` names the base in messages.
     pub(super) fn read(index: &Path, base: &str) -> Result<Self, IndexError> {
         let path = index.join(VECTORS).join(RECORD);
         let record: Self = read(&path, base)?;
@@ -264,7 +265,8 @@ impl VectorsRecord {
     }
 }
 
-/// Fingerprint of the answers of these two parts; optional parts do not change them.
+/// Fingerprint of the two parts: equal fingerprints give equal answers. Optional parts do not
+/// change answers, so they do not count.
 pub(super) fn fingerprint(words: &WordsRecord, vectors: &VectorsRecord) -> String {
     let (w, v, scope) = (words.format, vectors.format, u8::from(vectors.candidates_only));
     let mut parts = format!("{w} {v} {} {} {scope}", words.kb, vectors.fingerprint);
@@ -284,7 +286,7 @@ pub enum Part {
     Multi,
     /// Vectors of the tokens of each document.
     Late,
-    /// Search field by field.
+    /// Text search by field.
     Fields,
     /// Vectors of fields.
     #[serde(rename = "field-vectors")]
@@ -298,7 +300,7 @@ impl Part {
     pub const ALL: [Self; 6] =
         [Self::Ann, Self::Multi, Self::Late, Self::Fields, Self::FieldVectors, Self::Query];
 
-    /// Its name on the command line, in the record and in `vectors/`.
+    /// Name of the part on the command line, in the record and in `vectors/`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ann => "ann",
@@ -327,7 +329,7 @@ impl FromStr for Part {
     }
 }
 
-/// Where an optional part of an index is.
+/// Path of an optional part of an index.
 pub(super) fn part_path(index: &Path, part: Part) -> PathBuf {
     index.join(VECTORS).join(part.name())
 }
@@ -349,7 +351,7 @@ fn read<T: DeserializeOwned + Sealed>(path: &Path, base: &str) -> Result<T, Inde
     Ok(record)
 }
 
-/// Writes a record into its part, with a seal of all that is there.
+/// Writes a record into its part atomically, with the seal of all files of the part.
 fn write(part: &Path, record: &impl Sealed) -> Result<(), IndexError> {
     let path = &part.join(RECORD);
     let failed = |error| IndexError::io(path, error);
@@ -373,10 +375,11 @@ fn check_format(path: &Path, found: u32, supported: u32) -> Result<(), IndexErro
     Err(IndexError::damaged(path, format!("format {found}, not {supported}")))
 }
 
-/// A part being built in a hidden directory beside its target; removed unless published.
+/// A part being built in a hidden directory of the index; removed unless published.
 pub(super) struct Staging {
     dir: TempDir,
-    /// Lock that distinguishes work from leftovers; `None` where the system cannot open directories.
+    /// Lock that distinguishes active builds from leftovers; `None` if the system cannot lock
+    /// directories.
     _at_work: Option<File>,
 }
 
@@ -409,13 +412,13 @@ pub fn remove_leftovers(index: &Path) {
         let is_staging = entry.file_name().to_string_lossy().starts_with(STAGING_PREFIX);
         let is_left = || File::open(entry.path()).is_ok_and(|dir| dir.try_lock().is_ok());
         if is_staging && is_left() {
-            // What cannot be removed now is tried again by the next build.
+            // The next build retries failed removals.
             let _ = fs::remove_dir_all(entry.path());
         }
     }
 }
 
-/// Locks a directory until the result is dropped; `None` where the system cannot.
+/// Locks a directory until the result is dropped; `None` if the system cannot.
 fn locked(dir: &Path) -> Option<File> {
     let dir = File::open(dir).ok()?;
     dir.lock().ok()?;

@@ -1,25 +1,27 @@
-//! Indexes of a knowledge base: given words, its nodes; given nodes, how well words fit them.
+//! Indexes of a knowledge base: search over its nodes by words and vectors, scores of single nodes,
+//! and entity linking.
 //!
-//! Every index is built once, saved in a directory that appears by rename, and then only read,
-//! memory-mapped. An installed base has one index, `index/`, of two parts:
+//! An index is built in a hidden directory, published by rename, and memory-mapped for reading. An
+//! installed base has one index, `index/`, with two parts:
 //!
 //! ```text
-//! words/               what depends on the base alone
+//! words/               depends on the base alone
 //!   record.json        version and fingerprint; written last
 //!   text/              BM25 over documents, documents with names, fields   (text, postings)
 //!   terms, names_terms forward indexes of documents and of neighbours' names   (terms)
 //!   names              entity linking                                      (entities)
-//! vectors/             what depends on the embedder too
+//! vectors/             depends on the embedder too
 //!   record.json        version, fingerprints, embedder, optional parts; written last
 //!   vectors            one embedding per node                              (vectors)
 //!   model              the built-in embedder, trained on the base
 //!   queries            vectors of queries, with imported vectors of nodes
 //!   ann/ multi/ late/  optional parts                                      (parts)
-//!   fields/            search field by field, optional too                 (fields)
-//!   query/             a query language over all nodes, optional too       (query)
+//!   fields/            optional: text search by field                      (fields)
+//!   field-vectors/     optional: a vector of each field of each node       (fields)
+//!   query/             optional: a query language over all nodes           (query)
 //! ```
 //!
-//! Another embedder replaces `vectors/` and leaves `words/` as it is.
+//! A change of the embedder replaces `vectors/` and keeps `words/`.
 
 mod adopt;
 pub mod ann;
@@ -77,7 +79,7 @@ pub enum IndexError {
         /// The cause.
         source: io::Error,
     },
-    /// A file is not what it should be.
+    /// A file is damaged or has another version.
     #[error(
         "index {path} is damaged or has another version: {reason}; rebuild it with `agent index --force`"
     )]
@@ -87,7 +89,7 @@ pub enum IndexError {
         /// What is wrong.
         reason: String,
     },
-    /// There is no index yet.
+    /// The base has no index.
     #[error("{base} has no index; build it with `agent index {base}`")]
     Missing {
         /// The base.
@@ -102,7 +104,7 @@ pub enum IndexError {
         /// The base.
         base: String,
     },
-    /// The texts of the base are in other languages than the index was built for.
+    /// The languages of the base differ from those of its index.
     #[error(
         "the index of {base} reads its texts as {indexed}, but they are {languages}; rebuild it with \
          `agent index {base} --force`"
@@ -115,10 +117,10 @@ pub enum IndexError {
         /// Languages of the base.
         languages: Languages,
     },
-    /// The base passes a limit of the index format.
+    /// The base exceeds a limit of the index format: a noun in the plural, and the limit.
     #[error("too many {0}: at most {1}; split the base")]
     TooLarge(&'static str, u64),
-    /// An optional part of the index was never built.
+    /// An optional part of the index is not built.
     #[error(
         "the index of {base} has no part {part}; build it with `agent index {base} --with {part}`"
     )]
@@ -128,10 +130,10 @@ pub enum IndexError {
         /// The part.
         part: Part,
     },
-    /// Vectors that were computed elsewhere do not fit the base.
+    /// Imported vectors do not match the base.
     #[error("the vectors cannot be imported: {0}")]
     BadImport(String),
-    /// The caller asked to stop; nothing is left behind.
+    /// The caller stopped the build; unfinished files are removed.
     #[error("stopped")]
     Stopped,
     /// The embedder failed.

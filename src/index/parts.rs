@@ -1,4 +1,4 @@
-//! The optional parts of an index: building, opening, verifying and describing each.
+//! Builds, opens, verifies and describes the optional parts of an index.
 
 use std::path::Path;
 

@@ -1,14 +1,15 @@
-//! A query language over all nodes: words and phrases with slop in any field, prefixes, typos,
+//! A query language over all nodes: words, phrases with slop, prefixes and typos in any field,
 //! ranges of numbers, required and excluded terms. The only module that uses tantivy.
 //!
-//! One index with one document for each node: `id`, `type`, `name` and `body` (the document), a
-//! JSON field `fields` with the text of each field, one `amounts` with the numeric fields, and one
-//! `rel` with the names of the neighbours by each relation; their keys are `f` or `r` and the id.
-//! Documents are in node order, except in an updated index (`update`). Words are those of
-//! [`name_words`]: case and accents folded, nothing dropped, no stems.
+//! The index has one document for each node. Its schema fields are `id`, `type`, `name`, `body`
+//! (the node's document) and three JSON fields: `fields` with the text of each field, `amounts`
+//! with the numeric fields, and `rel` with the names of the neighbours by each relation. Keys in
+//! JSON fields are `f` or `r` and the id. Documents are in node order, except in an updated index
+//! (`update`). Words come from [`name_words`]: case and accents are folded; there are no stop words
+//! or stems.
 //!
-//! Tantivy's grammar parses queries; names of fields, typos and prefixes are interpreted here.
-//! Scores are tantivy's BM25, which stores lengths in one byte; the baselines of
+//! Tantivy's grammar parses queries; this module interprets names of fields, typos and prefixes.
+//! Scores are tantivy's BM25, which rounds lengths to one byte; the scores of
 //! [`text`](crate::text) are exact.
 
 mod directory;
@@ -51,8 +52,8 @@ use crate::{
 use agent_ground::words::name_words;
 use agent_kb::{Direction, FileRecord, Kb, NodeId, RelationId, TypeId};
 
-/// Name of the numbers in the schema. Renamed when numbers with a currency sign were added, so that
-/// an index without them is refused.
+/// Name of the JSON field of numbers in the schema. An index of an older version, without numbers
+/// that have a currency sign, uses another name and is refused.
 const NUMBERS: &str = "amounts";
 /// Name of the tokenizer in the schema.
 const WORDS: &str = "words";
@@ -62,11 +63,11 @@ const FILES: &str = "files";
 const DIGEST: usize = 64;
 /// Memory limit of the writer, bytes.
 const WRITER_BYTES: usize = 128 << 20;
-/// Maximum length of an indexed word, bytes; a longer run is indexed by its prefix.
+/// Maximum length of an indexed word, bytes; a longer word is indexed by its prefix.
 const MAX_WORD_BYTES: usize = 256;
-/// Maximum number of neighbours of one relation whose names are indexed with a node.
+/// Maximum number of neighbours by one relation whose names are indexed with a node.
 const MAX_NAMED_NEIGHBORS: usize = 1_000;
-/// Nodes between two reports of progress.
+/// Number of nodes between two reports of progress.
 const REPORT_EVERY: u32 = 4_096;
 /// Name of the stage in progress reports.
 const STAGE: &str = "query";
@@ -83,7 +84,7 @@ struct Fields {
     rel: Field,
 }
 
-/// The schema and its fields; the same for every base.
+/// Creates the schema and its fields, the same for every base.
 fn schema() -> (Schema, Fields) {
     let words = || {
         let indexing = TextFieldIndexing::default().set_tokenizer(WORDS);
@@ -104,19 +105,18 @@ fn schema() -> (Schema, Fields) {
     (schema.build(), fields)
 }
 
-/// The number in a field, if the whole field is a finite number: an optional currency sign before
-/// it, commas ignored.
+/// Parses the text of a field as a finite number; ignores currency signs before it and commas.
 pub fn number(text: &str) -> Option<f64> {
     let plain = text.trim().trim_start_matches(['$', '€', '£']).replace(',', "");
     plain.parse().ok().filter(|number: &f64| number.is_finite())
 }
 
-/// The key of a field or relation in its JSON field.
+/// Key of a field (kind `f`) or relation (kind `r`) in its JSON field.
 fn key(kind: char, id: u16) -> String {
     format!("{kind}{id}")
 }
 
-/// The document of a node; `slot` is its number in tantivy.
+/// Creates the document of a node, with the `id` `slot`.
 fn document(kb: &Kb, node: NodeId, slot: u64, at: Fields) -> TantivyDocument {
     let mut document = TantivyDocument::new();
     document.add_u64(at.id, slot);
@@ -147,7 +147,7 @@ fn document(kb: &Kb, node: NodeId, slot: u64, at: Fields) -> TantivyDocument {
     document
 }
 
-/// Builds the index into a directory, on one thread, so that documents stay in order.
+/// Builds the index into a directory, on one thread, to keep documents in order.
 pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexError> {
     let failed = |error: tantivy::TantivyError| IndexError::io(dir, io::Error::other(error));
     let (schema, at) = schema();
@@ -175,7 +175,7 @@ pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexE
     watch.progress(STAGE, kb.n_nodes().into(), kb.n_nodes().into())
 }
 
-/// The segments in the order of their nodes.
+/// Lists the segments in the order of their nodes.
 fn in_order(index: &Index) -> tantivy::Result<Vec<SegmentId>> {
     let reader: IndexReader =
         index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
@@ -231,7 +231,7 @@ fn reader_of(dir: &Path) -> Result<IndexReader, IndexError> {
     index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into().map_err(damaged)
 }
 
-/// The opened index.
+/// An opened index.
 pub struct QueryIndex {
     arrays: Arrays,
     names: Strings,
@@ -239,7 +239,7 @@ pub struct QueryIndex {
     dir: PathBuf,
     searcher: Searcher,
     fields: Fields,
-    /// Slots of the documents of an updated index; none if the id of each document is its node.
+    /// Map from document ids to nodes in an updated index; none if the ids are the nodes.
     slots: Option<Slots>,
 }
 
@@ -259,7 +259,7 @@ impl QueryIndex {
                 return Err(IndexError::damaged(&path, "its length does not match".to_owned()));
             }
         }
-        // Where bytes in the middle are damaged, tantivy may panic.
+        // Tantivy may panic on damaged files.
         let opened = catch_unwind(|| reader_of(dir));
         let is_updated = (0..names.len()).any(|at| names.get(at) == update::SLOTS.as_bytes());
         let slots = is_updated.then(|| Slots::open(dir)).transpose()?;
@@ -299,7 +299,7 @@ impl QueryIndex {
         format!("{} nodes in a query language", self.searcher.num_docs())
     }
 
-    /// Whether the field with this key is a number in any node.
+    /// Whether the field with this key is a number for any node.
     fn has_numbers(&self, key: &str) -> tantivy::Result<bool> {
         let path = format!("{NUMBERS}.{key}");
         for segment in self.searcher.segment_readers() {
@@ -310,11 +310,11 @@ impl QueryIndex {
         Ok(false)
     }
 
-    /// The `k` best nodes of a query among the given types, or all if none is given, best first;
-    /// ties by ascending id. `kb` resolves names of fields and relations.
+    /// Returns the `k` best nodes of a query among the given types (all types if empty), best
+    /// first, ties by ascending id. `kb` resolves names of fields and relations.
     ///
     /// # Errors
-    /// [`QueryError`]: the place of an error in the query, or that the index is damaged.
+    /// [`QueryError`] if the query is invalid or the index is damaged.
     pub fn search(
         &self,
         kb: &Kb,
@@ -358,7 +358,7 @@ impl QueryIndex {
 /// The score of a node of another type, below all other scores.
 const UNWANTED: Score = Score::NEG_INFINITY;
 
-/// For each node, whether it has one of these types; empty if there are no types.
+/// Marks for each node whether it has one of these types; empty if `types` is empty.
 fn wanted(kb: &Kb, types: &[TypeId]) -> Arc<[bool]> {
     let n_nodes = if types.is_empty() { 0 } else { kb.n_nodes() as usize };
     let mut is_wanted = vec![false; n_nodes];
@@ -370,8 +370,9 @@ fn wanted(kb: &Kb, types: &[TypeId]) -> Arc<[bool]> {
     is_wanted.into()
 }
 
-/// Keeps the scores of the nodes in `wanted`, or of all if it is empty. Every match is scored:
-/// tantivy's block-max pruning misses nodes with JSON fields.
+/// Creates a score adjustment that gives nodes not marked in `is_wanted` the score [`UNWANTED`]; if
+/// it is empty, all nodes keep their score. Every match is scored, because tantivy's block-max
+/// pruning misses nodes with JSON fields.
 fn only(
     is_wanted: Arc<[bool]>,
 ) -> impl Fn(&SegmentReader) -> Box<dyn Fn(DocId, Score) -> Score> + Send + Sync + use<> {
@@ -390,13 +391,13 @@ fn only(
 #[derive(Clone, Copy)]
 struct Words;
 
-/// The words of one text.
+/// Stream of the words of one text.
 struct WordStream {
     tokens: std::vec::IntoIter<Token>,
     token: Token,
 }
 
-/// The words of a text, one by one; long words are cut.
+/// Splits a text into words with their positions; words are cut to [`MAX_WORD_BYTES`].
 fn words_of(text: &str) -> impl Iterator<Item = (Range<usize>, String)> {
     name_words(text).map(|(range, word)| {
         let end = word.floor_char_boundary(MAX_WORD_BYTES);

@@ -1,5 +1,5 @@
-//! Streams of arrays and words, by which machines that read parts of a base send them to the
-//! builder of the index. Numbers are little-endian; each array follows its length.
+//! Streams of arrays and words, which carry the analysed words of ranges of nodes to the builder of
+//! an index. Numbers are little-endian; each array follows its length.
 
 use std::{
     io::{self, Read, Write},
@@ -10,7 +10,7 @@ use bytemuck::Pod;
 
 use crate::{IndexError, arrays::Strings};
 
-/// Words, in their order.
+/// Words in the order of the stream; word `i` is `bytes[bounds[i]..bounds[i + 1]]`.
 pub(super) struct Words {
     bounds: Vec<u64>,
     bytes: Vec<u8>,
@@ -37,7 +37,7 @@ pub(super) fn write<T: Pod>(out: &mut dyn Write, array: &[T]) -> io::Result<()> 
 /// Reads an array; memory is bounded by the actual input, independent of the declared length.
 ///
 /// # Errors
-/// `InvalidData` if it ends early, and those of `input`.
+/// `InvalidData` if the array ends early; errors of `input`.
 pub(super) fn read<T: Pod>(input: &mut dyn Read) -> io::Result<Vec<T>> {
     let claimed = read_number(input)?.saturating_mul(size_of::<T>() as u64);
     let mut bytes = Vec::new();
@@ -61,7 +61,7 @@ pub(super) fn write_words<'a>(
 /// Reads words.
 ///
 /// # Errors
-/// As [`read`], and `InvalidData` for malformed words.
+/// As [`read`]; also `InvalidData` for inconsistent bounds or words that are not UTF-8.
 pub(super) fn read_words(input: &mut dyn Read) -> io::Result<Words> {
     let words = Words { bounds: read(input)?, bytes: read(input)? };
     let ends = words.bounds.first() == Some(&0)
@@ -73,12 +73,12 @@ pub(super) fn read_words(input: &mut dyn Read) -> io::Result<Words> {
     }
 }
 
-/// The error for malformed input.
+/// Creates the error for malformed input.
 pub(super) fn invalid_data(reason: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
-/// The error of an index that cannot be built from its input.
+/// Converts the error of a stream of words that were read elsewhere.
 pub(super) fn failed(error: io::Error) -> IndexError {
     IndexError::io(Path::new("words that were read elsewhere"), error)
 }

@@ -1,9 +1,9 @@
-//! Forward index: given a node, the stems of its text; given a query and nodes, BM25 scores.
+//! Forward index: the stems of each node's text, for BM25 scores of given nodes.
 //!
-//! Programs rank sets they reached by hops, not the whole base, so scores are computed from the
-//! documents of those nodes directly: O(length of a document) each, no posting list touched.
-//! Arrays: `bounds` `[n + 1]` into `entries`; an entry is `stem id << 8 | min(count, 255)`, ascending
-//! within a node; `lengths` `[n]` in stems; `vocabulary` sorted; `frequencies` in documents.
+//! Programs rank small sets of nodes, not the whole base, so a node is scored from its own entries:
+//! O(length of its document), without reading postings. Arrays: `bounds` `[n + 1]` into `entries`;
+//! an entry is `stem id << 8 | min(count, 255)`, ascending within a node; `lengths` `[n]` in stems;
+//! `vocabulary` sorted; `frequencies` in documents.
 
 use std::{
     fs::File,
@@ -23,13 +23,13 @@ use crate::{
 use agent_ground::words::{Languages, Stems, name_words};
 use agent_kb::NodeId;
 
-/// Bits of an entry that hold the count.
+/// Number of low bits of an entry that hold the count.
 const COUNT_BITS: u32 = 8;
-/// Largest vocabulary that entries can address.
+/// Maximum number of stems that entries can address.
 const MAX_STEMS: usize = 1 << (32 - COUNT_BITS);
-/// Words whose stems are kept while texts are read; at this number all are dropped.
+/// Maximum number of words whose stems are cached during a build; a full cache is emptied.
 const MAX_KEPT_WORDS: usize = 1 << 20;
-/// Buffer of the entries on their way to the disk and back, bytes.
+/// Buffer size for writing and reading the temporary file of entries, bytes.
 const SPOOL_BUFFER: usize = 256 << 10;
 
 /// The forward index of one text per node.
@@ -42,45 +42,46 @@ pub struct TermIndex {
     mean_length: f32,
 }
 
-/// Collects the texts of all nodes in id order. Entries wait on the disk; the memory is that of the
-/// vocabulary, 12 bytes a node and the stems of at most 2^20 words.
+/// A builder of the index; takes the texts of all nodes in id order. Entries are kept in a
+/// temporary file; memory holds the vocabulary, 12 bytes per node and the stems of at most 2^20
+/// words.
 pub struct TermIndexBuilder {
     path: PathBuf,
     stems: Stems,
     ids: FxHashMap<String, u32>,
-    /// For each known word, the part of `word_ids` with its stems.
+    /// For each cached word, the bounds of its stem ids in `word_ids`.
     words: FxHashMap<String, (u32, u32)>,
     word_ids: Vec<u32>,
     bounds: Vec<u64>,
     lengths: Vec<u32>,
-    /// By stem, numbered by first appearance.
+    /// Number of texts with each stem; stems are numbered by first appearance.
     frequencies: Vec<u32>,
-    /// Entries with stems so numbered.
+    /// Temporary file of entries, with these stem numbers.
     entries: BufWriter<File>,
     n_entries: u64,
 }
 
-/// Distinct stems of worded queries with their weights in one index.
+/// The distinct stems of a query that an index knows, with their weights, ascending by id.
 #[derive(Clone, Debug, Default)]
 pub struct QueryTerms(Vec<(u32, f32)>);
 
 impl QueryTerms {
-    /// How many stems there are.
+    /// Number of stems.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no stems.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
 impl TermIndexBuilder {
-    /// Starts the index that will be the file `path`; its entries are kept beside it until then.
+    /// Starts an index in the file `path`; a temporary file in its directory holds the entries.
     ///
     /// # Errors
-    /// [`IndexError::Io`] names the directory.
+    /// [`IndexError::Io`], with the directory.
     pub fn create(path: &Path, languages: Languages) -> Result<Self, IndexError> {
         let dir = path.parent().unwrap_or(Path::new("."));
         let spool = tempfile::tempfile_in(dir).map_err(|error| IndexError::io(dir, error))?;
@@ -101,7 +102,7 @@ impl TermIndexBuilder {
     /// Adds the text of the next node.
     ///
     /// # Errors
-    /// [`IndexError::TooLarge`] past 16.7 million distinct stems, [`IndexError::Io`] when the disk
+    /// [`IndexError::TooLarge`] above 16.7 million distinct stems; [`IndexError::Io`] if the disk
     /// is full.
     pub fn add(&mut self, text: &str) -> Result<(), IndexError> {
         let mut found: Vec<u32> = Vec::new();
@@ -115,7 +116,7 @@ impl TermIndexBuilder {
                     }
                     let start = self.word_ids.len() as u32;
                     let Self { stems, ids, word_ids, .. } = self;
-                    // In English a word has one stem, also where folding makes two of it ("1½").
+                    // In English a word has one stem, even if folding yields two words ("1½").
                     let n = if stems.languages().is_english() { 1 } else { usize::MAX };
                     word_ids.extend(stems.of(&word).take(n).map(|stem| number(ids, stem)));
                     let ids = (start, word_ids.len() as u32);
@@ -135,7 +136,7 @@ impl TermIndexBuilder {
         Ok(())
     }
 
-    /// Makes room for the frequencies of new stems.
+    /// Adds zero frequencies for new stems; checks the number of stems.
     fn count_stems(&mut self) -> Result<(), IndexError> {
         if self.ids.len() > MAX_STEMS {
             return Err(IndexError::TooLarge(
@@ -147,7 +148,7 @@ impl TermIndexBuilder {
         Ok(())
     }
 
-    /// Adds an entry of the last node.
+    /// Writes an entry of the last node.
     fn push(&mut self, stem: u32, count: u32) -> Result<(), IndexError> {
         self.frequencies[stem as usize] += 1;
         self.n_entries += 1;
@@ -155,10 +156,10 @@ impl TermIndexBuilder {
         written.map_err(|error| IndexError::io(&self.path, error))
     }
 
-    /// Writes what was added, for a builder elsewhere to [take](Self::take).
+    /// Writes the added texts for another builder's [`take`](Self::take).
     ///
     /// # Errors
-    /// Those of `out`, and of the file of entries.
+    /// Errors of `out` and of the temporary file.
     pub fn give(mut self, out: &mut dyn Write) -> io::Result<()> {
         self.bounds.push(self.n_entries);
         let mut stems: Vec<(u32, String)> =
@@ -176,7 +177,7 @@ impl TermIndexBuilder {
     /// their number.
     ///
     /// # Errors
-    /// [`IndexError::Io`] if the input is malformed, others as [`Self::add`].
+    /// [`IndexError::Io`] if the input is malformed; otherwise as [`Self::add`].
     pub fn take(&mut self, input: &mut dyn Read, n: usize) -> Result<usize, IndexError> {
         let other = || failed(invalid_data("entries do not match the nodes and stems"));
         let stems = stream::read_words(input).map_err(failed)?;
@@ -206,16 +207,16 @@ impl TermIndexBuilder {
         Ok(lengths.len())
     }
 
-    /// Nodes that were added.
+    /// Number of added nodes.
     pub fn n_nodes(&self) -> usize {
         self.lengths.len()
     }
 
-    /// Writes the index. Stem ids are renumbered in vocabulary order, so that the bytes depend on
-    /// the texts alone.
+    /// Writes the index. Stems are renumbered in alphabetical order, so the bytes depend on the
+    /// texts alone.
     ///
     /// # Errors
-    /// [`IndexError::Io`] names the path.
+    /// [`IndexError::Io`], with the path.
     pub fn finish(self) -> Result<(), IndexError> {
         let path = self.path.clone();
         self.write().map_err(|error| IndexError::io(&path, error))
@@ -238,7 +239,7 @@ impl TermIndexBuilder {
         let mut spool = self.entries.into_inner().map_err(io::IntoInnerError::into_error)?;
         spool.rewind()?;
         let mut spool = BufReader::with_capacity(SPOOL_BUFFER, spool);
-        // The order that `Arrays::write` would give them.
+        // The same order as in `Arrays::write`.
         Arrays::write_with(
             &self.path,
             &[
@@ -270,20 +271,20 @@ impl TermIndexBuilder {
     }
 }
 
-/// The number of a stem, new or known.
+/// Returns the number of a stem; numbers a new stem.
 fn number(ids: &mut FxHashMap<String, u32>, stem: String) -> u32 {
     let next = ids.len() as u32;
     *ids.entry(stem).or_insert(next)
 }
 
-/// Mean length of all texts, empty ones too, as bm25s takes it.
+/// Mean length of all texts, including empty ones, as in bm25s.
 fn mean(lengths: &[u32]) -> f32 {
     let total: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
     (total as f64 / lengths.len().max(1) as f64) as f32
 }
 
 impl TermIndex {
-    /// Maps an index; costs the same whatever its size.
+    /// Maps an index; constant time.
     ///
     /// # Errors
     /// As [`Arrays::open`] and [`Arrays::get`].
@@ -310,13 +311,13 @@ impl TermIndex {
         entries.iter().map(|entry| (entry >> COUNT_BITS, entry & ((1 << COUNT_BITS) - 1)))
     }
 
-    /// Whether a node's text has a stem.
+    /// Whether a node's text contains a stem.
     pub fn has(&self, node: NodeId, stem: u32) -> bool {
         let entries = self.entries.part(&self.bounds, node as usize);
         entries.binary_search_by_key(&stem, |entry| entry >> COUNT_BITS).is_ok()
     }
 
-    /// How often a node's text has a stem, at most 255.
+    /// Number of occurrences of a stem in a node's text, at most 255.
     pub fn count(&self, node: NodeId, stem: u32) -> u32 {
         let entries = self.entries.part(&self.bounds, node as usize);
         let at = entries.binary_search_by_key(&stem, |entry| entry >> COUNT_BITS);
@@ -333,13 +334,13 @@ impl TermIndex {
         self.mean_length
     }
 
-    /// All stems, ascending: their places are their ids.
+    /// All stems, ascending; the position of a stem is its id.
     pub fn vocabulary(&self) -> impl Iterator<Item = &str> {
         let stem = |at| std::str::from_utf8(self.vocabulary.get(at)).unwrap_or_default();
         (0..self.vocabulary.len()).map(stem)
     }
 
-    /// The id of a stem, if any text has it.
+    /// Finds the id of a stem, if any text contains it.
     pub fn stem_id(&self, stem: &str) -> Option<u32> {
         self.vocabulary.find(stem).map(|at| at as u32)
     }
@@ -350,18 +351,18 @@ impl TermIndex {
         idf(self.lengths.as_slice().len(), df)
     }
 
-    /// The stems of a query that occur in the index, weighted by idf; words that only shape a
-    /// question are left out.
+    /// Returns the stems of a query that occur in the index, weighted by idf, without question
+    /// words.
     pub fn query(&self, stems: &Stems, text: &str) -> QueryTerms {
         let known = |(stem, weight): (String, f32)| Some((self.stem_id(&stem)?, weight));
         let mut terms: Vec<(u32, f32)> = stems.of_query(text).filter_map(known).collect();
-        // The largest weight of a stem stays.
+        // Keeps the largest weight of each stem.
         terms.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)));
         terms.dedup_by_key(|term| term.0);
         QueryTerms(terms.into_iter().map(|(id, weight)| (id, weight * self.idf(id))).collect())
     }
 
-    /// BM25 of one node's text; 0 without a common stem.
+    /// BM25 score of a node's text; 0 without a common stem.
     pub fn bm25(&self, query: &QueryTerms, node: NodeId) -> f32 {
         let (weights, length) = (Bm25::default().lengths(self.mean_length), self.length(node));
         let mut score = 0.0;
@@ -369,8 +370,8 @@ impl TermIndex {
         score
     }
 
-    /// The share of the query's idf mass that occurs in a node's text, in `0..=1`; 0 for a query
-    /// without known stems.
+    /// Share of the query's total weight whose stems occur in a node's text, in `0..=1`; 0 for a
+    /// query without known stems.
     pub fn coverage(&self, query: &QueryTerms, node: NodeId) -> f32 {
         let total: f32 = query.0.iter().map(|term| term.1).sum();
         let mut found = 0.0;
@@ -378,7 +379,7 @@ impl TermIndex {
         if total > 0.0 { found / total } else { 0.0 }
     }
 
-    /// Calls back with idf and count of every stem that query and node share.
+    /// Calls `common` with the weight and count of every stem that query and node share.
     fn for_common(&self, query: &QueryTerms, node: NodeId, mut common: impl FnMut(f32, u32)) {
         let mut entries = self.entries.part(&self.bounds, node as usize);
         for &(stem, idf) in &query.0 {
@@ -420,7 +421,7 @@ mod tests {
         assert_eq!(scores[3..], [0.0, 0.0]);
     }
 
-    /// The search of all nodes gives a node the same score.
+    /// A search over all nodes gives a node the same score.
     #[test]
     fn scores_are_those_of_the_inverted_index() {
         let texts = ["planes plane beta", "beta gamma", "", "plane gamma deltas delta"];
@@ -446,7 +447,7 @@ mod tests {
         assert_eq!(index.coverage(&QueryTerms::default(), 0), 0.0);
     }
 
-    /// Entries that went through the disk lie where those of a file written at once would.
+    /// The streamed file equals one written from arrays in memory.
     #[test]
     fn the_file_is_that_of_arrays_in_memory() {
         let dir = tempfile::tempdir().unwrap();
@@ -485,7 +486,7 @@ mod tests {
         assert_eq!(std::fs::read(&path).unwrap(), std::fs::read(&whole).unwrap());
     }
 
-    /// However the nodes are parted, the file is the one of a builder that read them all.
+    /// The file does not depend on the distribution of nodes between builders.
     #[test]
     fn what_builders_give_each_other_makes_the_same_file() {
         let texts = ["zeta alpha zeta", "", "alpha beta", "beta gamma beta", "alpha"];

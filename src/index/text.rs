@@ -1,9 +1,9 @@
-//! Text search over all nodes: given words, the best nodes by BM25.
+//! Text search by BM25 over all nodes.
 //!
-//! Indexed per node: its document, its document with the names of its neighbours, and each of its
-//! fields; each is one file of [`postings`](crate::postings). The further file `weighted` indexes
-//! the stems of documents and names together for BM25F (`bm25f`). The file `nodes` has the array
-//! `types` `[n]` and the number of `fields` `[1]`.
+//! A node has several texts: its document, its document with the names of its neighbours, and each
+//! of its fields. Each kind of text is one file of [`postings`](crate::postings). The file
+//! `weighted` indexes the stems of documents and names together for BM25F (`bm25f`). The file
+//! `nodes` has the type of each node, `types` `[n]`, and the number of `fields` `[1]`.
 
 use std::{
     collections::HashMap,
@@ -42,7 +42,7 @@ pub enum TextPart {
 }
 
 impl TextPart {
-    /// The parts of a base with `n_fields` fields, by place.
+    /// Lists the parts of a base with `n_fields` fields, by place.
     fn all(n_fields: u16) -> impl Iterator<Item = Self> {
         let fields = (0..n_fields).map(|field| Self::Field(FieldId(field)));
         [Self::Document, Self::DocumentWithNames].into_iter().chain(fields)
@@ -74,14 +74,14 @@ pub struct TextIndex {
     masks: Mutex<HashMap<Vec<TypeId>, Arc<[u64]>>>,
 }
 
-/// Writes the index, nodes in id order.
+/// A builder of the index; takes nodes in id order.
 pub struct TextIndexBuilder {
     dir: PathBuf,
     parts: Vec<PostingsBuilder>,
 }
 
 impl TextIndexBuilder {
-    /// Starts an index in an existing, empty directory.
+    /// Starts an index in an existing directory.
     pub fn create(dir: &Path, n_fields: usize, languages: Languages) -> Self {
         let analysis = Analysis::of_documents(languages);
         let parts = TextPart::all(n_fields as u16)
@@ -90,7 +90,7 @@ impl TextIndexBuilder {
         Self { dir: dir.to_owned(), parts }
     }
 
-    /// Adds a node; ids must ascend. Call [`Self::settle`] after each node to bound memory.
+    /// Adds a node; ids must ascend. To bound memory, call [`Self::settle`] after each node.
     pub fn add<'a>(
         &mut self,
         node: NodeId,
@@ -115,21 +115,21 @@ impl TextIndexBuilder {
         settle(&mut self.parts)
     }
 
-    /// Whether the buffered text reached its limit, so that [`give`](Self::give) should be called.
+    /// Whether the buffered text reached its limit, so that [`give`](Self::give) is due.
     pub fn is_much(&self) -> bool {
         is_much(&self.parts)
     }
 
-    /// Writes the postings of the texts added since the last call, to be [taken](Self::take) by
-    /// another builder.
+    /// Writes the postings of the texts added since the last call, for another builder's
+    /// [`take`](Self::take).
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn give(&mut self, out: &mut dyn Write) -> io::Result<()> {
         self.parts.iter_mut().try_for_each(|part| part.give(out))
     }
 
-    /// Adds the output of another builder's [`give`](Self::give); its nodes must follow all added
+    /// Adds the output of another builder's [`give`](Self::give). Its nodes must follow all added
     /// nodes and be below `end`. Memory is bounded.
     ///
     /// # Errors
@@ -142,7 +142,7 @@ impl TextIndexBuilder {
     /// Writes the files; `types` yields the type of each node, in id order.
     ///
     /// # Errors
-    /// [`IndexError::Io`] names the path.
+    /// [`IndexError::Io`], with the path.
     pub fn finish(self, types: impl Iterator<Item = TypeId>) -> Result<(), IndexError> {
         let n_fields = [self.parts.len() as u32 - 2];
         let types: Vec<u16> = types.map(|one| one.0).collect();
@@ -157,7 +157,8 @@ impl TextIndexBuilder {
     }
 }
 
-/// Writes the weighted index into the directory of a finished index of `n` nodes.
+/// Writes the BM25F index of `n` nodes into the directory of a finished index, from the forward
+/// indexes of documents and names.
 ///
 /// # Errors
 /// [`IndexError::Io`] when the disk is full.
@@ -172,7 +173,7 @@ pub(crate) fn build_weighted(
 }
 
 impl TextIndex {
-    /// Opens an index; its files are mapped, not read.
+    /// Opens an index; its files are memory-mapped, not read.
     ///
     /// # Errors
     /// As [`Arrays::open`] and [`Arrays::get`].
@@ -186,8 +187,8 @@ impl TextIndex {
         Ok(Self { types: arrays.get("types")?, parts, weighted, masks: Mutex::default() })
     }
 
-    /// The `k` best nodes by BM25, best first; ties by ascending id. Only nodes of the given types,
-    /// all when empty. As [`Postings::search`]; none for a field that the base does not have.
+    /// Returns the `k` best nodes of the given types (of all types if empty) by BM25, best first,
+    /// ties by ascending id, as [`Postings::search`]. Empty for a field that the base lacks.
     pub fn search(
         &self,
         text: &str,
@@ -200,12 +201,12 @@ impl TextIndex {
         postings.search(text, Bm25::default(), allowed.as_deref(), k)
     }
 
-    /// Inverse document frequency of a stem in documents and names together.
+    /// Inverse document frequency of a stem in documents and names together; none if unknown.
     pub(crate) fn weighted_idf(&self, stem: &str) -> Option<f32> {
         self.weighted.idf(stem)
     }
 
-    /// The `k` best nodes by BM25F; see
+    /// Returns the `k` best nodes by BM25F; see
     /// [`IndexedBase::search_fields`](crate::IndexedBase::search_fields).
     pub(crate) fn search_weighted(
         &self,
@@ -219,8 +220,8 @@ impl TextIndex {
         self.weighted.search_forms(&asked, bm25f::SETTING, allowed.as_deref(), k)
     }
 
-    /// For each type, the result of [`search`](Self::search) among its nodes; the query is analysed
-    /// once for all types.
+    /// Returns for each type the result of [`search`](Self::search) among its nodes; analyses the
+    /// query once.
     pub fn search_each(
         &self,
         text: &str,
@@ -236,13 +237,13 @@ impl TextIndex {
         )
     }
 
-    /// The texts of a part that belong to nodes of these types, as a separate collection; `None`
-    /// for a field that the base does not have. O(nodes).
+    /// Collects the texts of a part of the nodes of these types as a separate collection; `None`
+    /// for a field that the base lacks. O(nodes).
     pub fn collection(&self, part: TextPart, types: &[TypeId]) -> Option<Collection> {
         Some(self.parts.get(part.place())?.collection(self.mask(types)))
     }
 
-    /// The `k` best nodes of a collection of this part; see [`Postings::search_in`].
+    /// Returns the `k` best nodes of a collection of this part; see [`Postings::search_in`].
     pub fn search_in(
         &self,
         text: &str,
@@ -255,7 +256,8 @@ impl TextIndex {
         postings.map_or_else(Vec::new, |part| part.search_in(text, setting, collection, k))
     }
 
-    /// Bitmap of the nodes of these types: 64 nodes per number, lowest bit first. Cached.
+    /// Returns the bitmap of the nodes of these types: 64 nodes per number, lowest bit first.
+    /// Cached.
     fn mask(&self, types: &[TypeId]) -> Arc<[u64]> {
         let lock = || self.masks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(mask) = lock().get(types) {

@@ -1,21 +1,19 @@
-//! The vectors of all nodes: one `[n, dim]` matrix in a file, searched exactly.
+//! The vectors of all nodes: one `[n, dim]` matrix in a file, with exact search by dot product. Row
+//! `i` belongs to node `i`.
 //!
-//! Returns the nodes whose rows have the largest dot product with a query vector; row `i` belongs to node
-//! `i`.
-//!
-//! Search is exact. A score is the dot product of query and row in `f32`, summed in a fixed order,
-//! and results are ordered by score descending, then node id ascending. Most rows are excluded
-//! without computing their score: codes of one byte per number, a quarter of the size, give a
-//! proven upper bound on it (`quantized.rs`); scores are computed only for rows whose bound reaches
-//! the `k`-th best score so far (`search.rs`). So the result equals that of scoring every row, bit
-//! for bit, on any processor and any number of threads.
+//! A score is the dot product of query and row in `f32`, summed in a fixed order; results are
+//! ordered by score descending, then node id ascending. Most rows are excluded without computing
+//! their score: codes of one byte per number, a quarter of the size, give a proven upper bound on
+//! it (`quantized.rs`). Scores are computed only for rows whose bound reaches the `k`-th best score
+//! so far (`search.rs`). So the result equals that of scoring every row, bit for bit, on any
+//! processor and any number of threads.
 //!
 //! # File
 //! A safetensors file. Its header is padded with spaces to [`HEADER_BYTES`], so that rows can be
 //! streamed after it before their number is known. Tensors, in this order, all but `padding` at
 //! multiples of 64 bytes:
 //!
-//! | name | type | shape | holds |
+//! | name | type | shape | content |
 //! | --- | --- | --- | --- |
 //! | `vectors` | F32 or F16 | `[n, dim]` | the rows |
 //! | `padding` | U8 | `[0..64]` | zeros |
@@ -70,10 +68,10 @@ const TENSOR: &str = "vectors";
 const PADDING: &str = "padding";
 const CENTRE: &str = "centre";
 const CODES: &str = "codes";
-/// Rows scored by one thread at a time.
+/// Number of rows scored by one thread at a time.
 const BLOCK_ROWS: usize = 4096;
 
-/// How a number is stored.
+/// Storage format of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precision {
     /// 4 bytes, exact.
@@ -125,7 +123,7 @@ pub enum VectorError {
     Dimension {
         /// Length of the rows of the index.
         expected: usize,
-        /// Length given.
+        /// Actual length.
         got: usize,
     },
     /// A number is NaN or infinite, or does not fit the precision of the file.
@@ -171,7 +169,7 @@ pub enum VectorError {
     },
 }
 
-/// An open vector file, mapped read-only; cheap to share between threads.
+/// An open vector file, memory-mapped; cheap to share between threads.
 pub struct VectorIndex {
     path: PathBuf,
     map: Mmap,
@@ -196,8 +194,8 @@ impl VectorIndex {
         let failed = |source| VectorError::Io { path: path.to_owned(), source };
         let damaged = |reason: String| VectorError::Damaged { path: path.to_owned(), reason };
         let file = File::open(path).map_err(failed)?;
-        // SAFETY: vector files are published by rename and never written in place afterwards, so the mapped
-        // bytes do not change while they are borrowed.
+        // SAFETY: vector files are published by rename and never written in place afterwards, so
+        // the mapped bytes do not change while they are borrowed.
         let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
         let (_, header) =
             SafeTensors::read_metadata(&map).map_err(|error| damaged(error.to_string()))?;
@@ -261,7 +259,7 @@ impl VectorIndex {
         self.dim
     }
 
-    /// How numbers are stored.
+    /// Storage format of the numbers.
     pub fn precision(&self) -> Precision {
         self.precision
     }
@@ -294,15 +292,15 @@ impl VectorIndex {
         Ok(())
     }
 
-    /// The `k` nodes with the largest dot product with `query` (`[dim]`), best first.
+    /// Returns the `k` nodes with the largest dot product with `query` (`[dim]`), best first, ties
+    /// by ascending id.
     ///
-    /// Ties go to the smaller node id; fewer than `k` results if the index or the filter has fewer
-    /// nodes. `filter` restricts the search to nodes, strictly ascending. O(n dim), or O(filter *
-    /// dim); on all threads.
+    /// `filter` restricts the search to its nodes, strictly ascending. Returns fewer than `k` nodes
+    /// if the index or the filter has fewer. O(n dim), or O(filter * dim); on all threads.
     ///
     /// # Errors
-    /// [`VectorError::Dimension`], [`VectorError::NotFinite`] for the query, [`VectorError::UnsortedFilter`],
-    /// [`VectorError::UnknownNode`].
+    /// [`VectorError::Dimension`], [`VectorError::NotFinite`] for the query,
+    /// [`VectorError::UnsortedFilter`], [`VectorError::UnknownNode`].
     pub fn top_k(
         &self,
         query: &[f32],
@@ -312,12 +310,12 @@ impl VectorIndex {
         Ok(self.search(&[query], k, filter)?.pop().unwrap_or_default())
     }
 
-    /// [`top_k`](Self::top_k) for each row of `queries` (`[n_queries, dim]`), in their order; rows
-    /// of the index are read once for 256 queries. Memory: codes and waiting rows of 256 queries,
-    /// in addition to the results.
+    /// As [`top_k`](Self::top_k), for each row of `queries` (`[n_queries, dim]`), in their order.
+    /// Rows of the index are read once for 256 queries. Memory: codes and waiting rows of 256
+    /// queries, in addition to the results.
     ///
     /// # Errors
-    /// Those of [`top_k`](Self::top_k).
+    /// As [`top_k`](Self::top_k).
     pub fn top_k_batch(
         &self,
         queries: &Matrix,
@@ -328,13 +326,14 @@ impl VectorIndex {
         self.search(&rows, k, filter)
     }
 
-    /// Dot products of `query` (`[dim]`) with the rows of `nodes`, in the given order; nodes in any
-    /// order, possibly repeated.
+    /// Returns the dot products of `query` (`[dim]`) with the rows of `nodes`, in the given order;
+    /// nodes in any order, possibly repeated.
     ///
     /// An overflowing product is infinite; an undefined sum is negative infinity.
     ///
     /// # Errors
-    /// [`VectorError::Dimension`], [`VectorError::NotFinite`] for the query, [`VectorError::UnknownNode`].
+    /// [`VectorError::Dimension`], [`VectorError::NotFinite`] for the query,
+    /// [`VectorError::UnknownNode`].
     pub fn score(&self, query: &[f32], nodes: &[NodeId]) -> Result<Vec<f32>, VectorError> {
         self.check_query(query)?;
         self.check_node(nodes.iter().copied().max())?;
@@ -354,7 +353,7 @@ impl VectorIndex {
         Ok(decode(self.bytes(node as usize..node as usize + 1), self.precision))
     }
 
-    /// Buffer to decode a row of 16-bit floats; unused for full precision.
+    /// Creates a buffer to decode a row of 16-bit floats; unused for full precision.
     fn buffer(&self) -> DecodeBuffer {
         match self.precision {
             Precision::F32 => DecodeBuffer::default(),
@@ -377,10 +376,10 @@ impl VectorIndex {
             }
         };
         if score.is_nan() {
-            // Infinities of both signs met in the sum; processors differ in how they mark that.
+            // The sum has infinities of both signs; the resulting NaN differs by processor.
             return f32::NEG_INFINITY;
         }
-        // Turns -0 into 0, which compares as equal to it but sorts before it.
+        // Turns -0 into 0: they are equal, but a total order sorts them apart.
         score + 0.0
     }
 
@@ -422,7 +421,7 @@ struct DecodeBuffer {
     row: Vec<f32>,
 }
 
-/// A scored node; the smaller is the better.
+/// A scored node; the smaller hit is the better.
 #[derive(Clone, Copy)]
 struct Hit {
     score: f32,

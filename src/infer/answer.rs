@@ -1,5 +1,5 @@
-//! Answers one question: runs a system, falls back to [`STAND_IN`] if its program fails, and adds
-//! paths, matching words and timings. Command line and server take their answers from here.
+//! Answers one question for the command line and the server: runs a system, falls back to
+//! [`STAND_IN`] if its program fails, and adds paths, matching words and timings.
 
 use std::{collections::BTreeSet, convert::Infallible, sync::Arc, time::Instant};
 
@@ -14,16 +14,16 @@ use agent_retrieve::{
 
 /// The system that answers if a program of the requested system fails.
 pub const STAND_IN: System = System::Hybrid;
-/// Bounds of the search for paths from named entities to a node. Over more than two edges almost
-/// everything is connected, so longer paths are not informative.
+/// Bounds of the search for paths from named entities to a node. Longer paths are not informative:
+/// over more than two edges, almost all nodes are connected.
 const PATH_BOUNDS: PathBounds = PathBounds { hops: 2, nodes: 20_000, edges: 500_000 };
 
-/// The answer of a system: at most `k` nodes with the requested detail, the understood parts of the
-/// question, found on another thread, and milliseconds by stage. If a program fails, [`STAND_IN`]
-/// answers and [`Answer::stand_in`] says so.
+/// Answers a query with at most `k` nodes, the requested detail, the understood parts of the
+/// question, and milliseconds by stage. If a program of the system fails or is late, [`STAND_IN`]
+/// answers, and [`Answer::stand_in`] holds the reason.
 ///
 /// # Errors
-/// [`RetrieveError`] except for a failed program; also if the stand-in cannot answer.
+/// Errors of the system other than the failure of a program, and errors of the stand-in.
 pub fn answer(
     base: &Arc<IndexedBase>,
     system: &dyn Retriever,
@@ -37,7 +37,7 @@ pub fn answer(
         || timed(|| understand(base, query)),
     );
     let answered = answered?;
-    // The words of conditions are understood as such.
+    // Words of conditions are not analysed again.
     let (analysis, rest_ms) = timed(|| match &answered.conditions {
         Some(applied) => understand(base, &applied.rest),
         None => understood,
@@ -55,7 +55,7 @@ pub fn answer(
     Ok(answer)
 }
 
-/// The answer of the system, or of the stand-in if a program fails.
+/// Answers with the system, or with the stand-in if a program fails.
 fn answer_or_stand_in(
     base: &Arc<IndexedBase>,
     retriever: &dyn Retriever,
@@ -81,13 +81,13 @@ fn answer_or_stand_in(
     }
 }
 
-/// The result of `work`, and its milliseconds.
+/// Runs `work`; also returns its time in milliseconds.
 fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     let start = Instant::now();
     (work(), start.elapsed().as_secs_f64() * 1e3)
 }
 
-/// Of the relations that the question excludes, keeps those that a path follows.
+/// Keeps the contrary relations that a path of the answer follows.
 fn keep_followed(answer: &mut Answer) {
     let hops = answer.paths.iter().flatten().flat_map(|path| &path.hops);
     let followed: BTreeSet<RelationId> = hops.map(|hop| hop.relation).collect();
@@ -114,8 +114,8 @@ fn add_paths(base: &IndexedBase, answer: &mut Answer) {
     }
 }
 
-/// Adds the words of the question that each node's document or its neighbours' names contain, and
-/// the words that none contains.
+/// Adds to each node the words of the question that its document or its neighbours' names contain,
+/// and to the analysis the words that match no node.
 fn add_words(base: &IndexedBase, query: &str, answer: &mut Answer) {
     let mut known: Vec<(String, [Option<u32>; 2])> = Vec::new();
     for (range, word) in name_words(query) {

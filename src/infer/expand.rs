@@ -1,8 +1,8 @@
 //! `expand:prf`, `expand:hyde`, `expand:rar`, `expand:agr` and `expand:kar`: query expansion for
 //! another system. A dense system embeds the expanded query; a lexical one counts its words.
 //!
-//! An unusable reply leaves the query unchanged, and the answer says so. An outage, a ceiling or a
-//! stop fails the query.
+//! An unusable reply leaves the query unchanged, and the answer holds the reason. An outage, a
+//! ceiling or a stop fails the query.
 
 #[cfg(test)]
 mod tests;
@@ -33,8 +33,8 @@ pub const EXPAND_ROLE: RoleSpec = RoleSpec {
     max_tokens: 2_048,
 };
 
-/// Bounds of a method's own requests for one query. It also calls the inner system, twice except for
-/// HyDE.
+/// Returns the bounds of a method's own requests for one query. The requests of the inner system,
+/// which is called twice except by HyDE, are not included.
 pub fn expand_requests(method: Method) -> Vec<RequestBounds> {
     let times =
         |prompt, n| RequestBounds { role: EXPAND_ROLE, prompt, later: None, min: n, max: 2 * n };
@@ -69,7 +69,8 @@ enum TextSource {
 }
 
 impl Expander {
-    /// Appends the first `n` documents of the system: pseudo-relevance feedback with whole documents.
+    /// Expands queries by pseudo-relevance feedback: appends the first `n` whole documents of
+/// `inner`.
     pub fn feedback(
         base: Arc<IndexedBase>,
         inner: Box<dyn Retriever>,
@@ -79,8 +80,8 @@ impl Expander {
         Self { base, inner, texts: TextSource::Documents { n, share } }
     }
 
-    /// Appends `n` texts that a language model writes or, for AGR, the text into which it refines
-    /// them. Each request has one repair.
+    /// Expands queries by `n` texts that a language model writes or, for AGR, by the one text into
+    /// which it refines them. Each request has one repair.
     pub fn new(
         base: Arc<IndexedBase>,
         inner: Box<dyn Retriever>,
@@ -93,7 +94,7 @@ impl Expander {
         Self { base, inner, texts }
     }
 
-    /// The expansion of a query; empty, with the reason, if a reply is unusable.
+    /// Expands a query; the expansion is empty, with the reason, if a reply is unusable.
     fn expansion(&self, query: &str) -> Result<(Expansion, Option<AssistFailure>), RetrieveError> {
         let (base, inner) = (&*self.base, &*self.inner);
         let written = match &self.texts {
@@ -117,7 +118,7 @@ impl Expander {
     }
 }
 
-/// The inner system and a model, as sources of the expansion.
+/// Sources of the expansion: the inner system, the indexes and a model.
 struct InnerSystem<'a> {
     base: &'a IndexedBase,
     inner: &'a dyn Retriever,
@@ -187,7 +188,7 @@ impl Retriever for Expander {
         format!("expand:{how}:{}", self.inner.name())
     }
 
-    /// Explains the expansion with the first explained node only, since it is the same for all.
+    /// Explains the expansion only with the first explained node, since it is the same for all.
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
         let query = check_query(query)?;
         let (expansion, miss) = self.expansion(query)?;

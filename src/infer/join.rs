@@ -3,8 +3,8 @@
 //! ```text
 //! member     rankings of its categories -> fused -> ordered by its re-ranker
 //! ensemble   rankings of its members -> joined by reciprocal rank fusion (Cormack et al. 2009)
-//! answer     tail by expected reciprocal rank -> the answers of a plain question first -> the nodes that fulfil
-//!            the conditions of the question first
+//! answer     tail by expected reciprocal rank -> the answers of a plain question first
+//!            -> the nodes that fulfil the conditions of the question first
 //! ```
 
 use std::{cmp::Ordering, collections::BTreeMap};
@@ -23,14 +23,15 @@ use agent_index::{IndexError, IndexedBase};
 use agent_kb::{Combine, Scores};
 use agent_retrieve::{Ranking, RetrieveError};
 
-/// Minimum probability of an answering category other than the first. On training and validation
-/// queries of three bases the mean reciprocal rank is the same as with 0.01; from 0.05 on, biomed
-/// loses recall.
+/// Minimum probability of a routed category other than the first. On training and validation
+/// queries of three bases, the mean reciprocal rank is the same as with 0.01; from 0.05 on, recall
+/// on biomed falls.
 const MIN_PROBABILITY: f32 = 0.03;
-/// Offset of ranks in reciprocal rank fusion.
+/// The constant added to ranks in reciprocal rank fusion.
 const RANK_OFFSET: f32 = 60.0;
 
-/// The categories that answer a query, with their probabilities, most probable first.
+/// Selects the categories that answer a query, with their probabilities, most probable first; at
+/// least one if there are any.
 pub fn select_categories(probabilities: &[f32], fusion: Fusion) -> Vec<(usize, f32)> {
     let mut order: Vec<(usize, f32)> = probabilities.iter().copied().enumerate().collect();
     order.sort_by(by_probability);
@@ -40,13 +41,14 @@ pub fn select_categories(probabilities: &[f32], fusion: Fusion) -> Vec<(usize, f
     order
 }
 
-/// Order by descending probability, ties by position.
+/// Orders by descending probability, ties by position.
 fn by_probability(a: &(usize, f32), b: &(usize, f32)) -> Ordering {
     b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
 }
 
-/// The routes of a query: by member, the categories that answer, with their probabilities, most
-/// probable first. A category that a model names is mixed in if it belongs to the member.
+/// Returns by member the categories that answer a query, with their probabilities, most probable
+/// first. `named`: the category that a model names, with its probability; it is mixed in if it
+/// belongs to the member.
 pub fn routes(
     members: &[Member],
     features: &Features,
@@ -67,8 +69,8 @@ pub fn routes(
     members.iter().map(of_member).collect()
 }
 
-/// All routed categories, with their mean probability over members, most probable first, ties by
-/// position.
+/// Returns all routed categories with their mean probability over members, most probable first,
+/// ties by position.
 pub fn merged_routes(routes: &[Vec<(usize, f32)>]) -> Vec<(usize, f32)> {
     if let [only] = routes {
         return only.clone();
@@ -82,9 +84,9 @@ pub fn merged_routes(routes: &[Vec<(usize, f32)>]) -> Vec<(usize, f32)> {
     merged
 }
 
-/// The routed categories and the one that a model names, each with the mean probability of router
-/// and model, most probable first, ties by position. The rest of the model's probability is
-/// distributed in proportion to the router's. All routed categories stay, so that a wrong name
+/// Adds the category that a model names to the routed ones, and gives each the mean probability of
+/// router and model; most probable first, ties by position. The rest of the model's probability is
+/// distributed in proportion to the router's. All routed categories stay, so that a wrong category
 /// removes no ranking.
 fn mix_in(
     probabilities: &[f32],
@@ -120,7 +122,7 @@ pub fn fuse(rankings: &[(f32, &Ranking)], fusion: Fusion) -> Ranking {
     fused.ranking()
 }
 
-/// How a member joins the rankings of its categories.
+/// Settings by which a member joins the rankings of its categories.
 #[derive(Clone, Copy, Debug)]
 pub struct JoinSettings<'a> {
     /// Number of categories, and how their scores are joined.
@@ -130,12 +132,12 @@ pub struct JoinSettings<'a> {
 }
 
 impl<'a> JoinSettings<'a> {
-    /// The settings of a member of a bundle.
+    /// Returns the settings of a member of a bundle.
     pub fn for_member(member: &'a Member) -> Self {
         Self { fusion: member.fusion, reranker: member.reranker.as_ref() }
     }
 
-    /// The re-ranker, if the fusion uses it.
+    /// Returns the re-ranker, if the fusion uses it.
     fn order(&self) -> Option<&'a Reranker> {
         self.reranker.filter(|_| self.fusion.ordered)
     }
@@ -144,13 +146,14 @@ impl<'a> JoinSettings<'a> {
 /// The rankings that a member joins.
 #[derive(Clone, Debug)]
 pub struct MemberRankings<'a> {
-    /// How they are joined.
+    /// Settings for joining the rankings.
     pub settings: JoinSettings<'a>,
     /// The rankings of the routed categories, with their probabilities.
     pub rankings: Vec<(f32, &'a Ranking)>,
 }
 
-/// The rankings of each member, given its routes; `ranking` returns the ranking of a category.
+/// Collects the rankings of each member for its routes; `ranking` returns the ranking of a
+/// category.
 pub fn parts<'a>(
     members: &'a [Member],
     routes: &[Vec<(usize, f32)>],
@@ -164,7 +167,7 @@ pub fn parts<'a>(
     members.iter().zip(routes).map(part).collect()
 }
 
-/// The joined ranking of a member, and the node features if it uses a re-ranker.
+/// Joins the rankings of a member; also returns the node features if the member uses a re-ranker.
 fn ranked(
     base: &IndexedBase,
     query: Option<&QueryFeatures>,
@@ -194,11 +197,12 @@ fn ensemble(mut rankings: Vec<Ranking>) -> Ranking {
     joined.ranking()
 }
 
-/// Joins the rankings of categories into one answer: fuses and re-ranks those of each member, joins
-/// the members, and puts the answers of a plain question first, if phrasings are given.
+/// Joins the rankings of categories into one answer. Fuses and re-ranks the categories of each
+/// member, joins the members, and reorders the tail. With phrasings, the answers of a plain
+/// question come first. Nodes that fulfil the conditions of the query precede all others.
 ///
 /// # Errors
-/// Those of the indexes.
+/// Errors of the indexes.
 pub fn join(
     base: &IndexedBase,
     query: &str,
@@ -210,7 +214,7 @@ pub fn join(
         .ranking)
 }
 
-/// Parts of an answer that depend on the query alone, not on programs.
+/// Parts of an answer that depend only on the query, not on programs.
 pub(super) struct QueryContext {
     /// Result of vector search.
     meaning: Result<Ranking, IndexError>,
@@ -243,10 +247,10 @@ impl QueryContext {
     }
 }
 
-/// The features of a query alone, as an answer computes them.
+/// Computes the features of a query as an answer does, without its programs.
 ///
 /// # Errors
-/// Those of the embedder.
+/// Errors of the embedder.
 pub fn query_features(
     base: &IndexedBase,
     query: &str,
@@ -256,10 +260,10 @@ pub fn query_features(
     QueryFeatures::new(base, query, likely)
 }
 
-/// The joined ranking with its features and its reading.
+/// A joined ranking with its features, reading and conditions.
 pub(super) struct JoinedAnswer {
     pub(super) ranking: Ranking,
-    /// By member, the node features, if it uses a re-ranker.
+    /// Node features by member; `None` for a member without re-ranker.
     pub(super) features: Vec<Option<NodeFeatures>>,
     /// The reading of a plain question.
     pub(super) reading: Option<Reading>,
@@ -267,7 +271,7 @@ pub(super) struct JoinedAnswer {
     pub(super) conditions: Conditions,
 }
 
-/// [`join`], also returning the features and the reading.
+/// Joins as [`join`] does, from a collected context.
 pub(super) fn join_with_features(
     base: &IndexedBase,
     parts: &[MemberRankings<'_>],

@@ -99,9 +99,9 @@ pub const ROUTER_ROLE: RoleSpec = RoleSpec {
 /// Bounds of the requests to a language model for one query.
 #[derive(Clone, Debug)]
 pub struct RequestBounds {
-    /// The role that asks.
+    /// The role of the requests.
     pub role: RoleSpec,
-    /// Name of the longest of its prompts.
+    /// Name of the longest prompt.
     pub prompt: &'static str,
     /// The prompt of later turns, and their maximum number.
     pub later: Option<(&'static str, usize)>,
@@ -119,7 +119,7 @@ const MAX_SHORTLISTS: usize = 10_000;
 /// Values of declared parameters by name.
 pub type ParamValues = BTreeMap<String, f64>;
 
-/// A base with a sandbox, on which programs run.
+/// A knowledge base and a sandbox that runs programs on it.
 pub struct Runtime {
     base: Arc<IndexedBase>,
     sandbox: ChosenSandbox,
@@ -145,8 +145,8 @@ impl Runtime {
         Self::in_sandbox(base, workers, cache, &SandboxOptions::default())
     }
 
-    /// [`Runtime::new`] with sandbox options. Prepares the embedder, so that no program waits for
-    /// it; the tools that need it report an embedder that fails.
+    /// Creates a runtime with sandbox options. Loads the embedder in advance, so that no program
+    /// waits for it. If that fails, the tools that need the embedder report the error.
     pub fn in_sandbox(
         base: Arc<IndexedBase>,
         workers: Arc<Workers>,
@@ -161,7 +161,7 @@ impl Runtime {
         Self { base, sandbox, limits, cache, assistant, asking, stop, shortlists, runs }
     }
 
-    /// Makes programs end soon after `stop` is set.
+    /// Ends programs soon after `stop` is set.
     pub fn stoppable(mut self, stop: Arc<AtomicBool>) -> Self {
         self.stop = stop;
         self
@@ -179,17 +179,17 @@ impl Runtime {
         self
     }
 
-    /// The language model, if there is one.
+    /// Returns the language model, if any.
     pub fn assistant(&self) -> Option<&Arc<Assistant>> {
         self.assistant.as_ref()
     }
 
-    /// The base.
+    /// Returns the base.
     pub fn base(&self) -> &Arc<IndexedBase> {
         &self.base
     }
 
-    /// Number of program runs so far, on all threads.
+    /// Returns the number of program runs so far, on all threads.
     pub fn runs(&self) -> u64 {
         self.runs.load(Ordering::Relaxed)
     }
@@ -197,23 +197,23 @@ impl Runtime {
     /// Parses and checks a program.
     ///
     /// # Errors
-    /// The failure, with its position in the source.
+    /// Fails with the error and its position in the source.
     pub fn compile(&self, program: &Program) -> Result<CompiledProgram, Failure> {
         self.sandbox.compile(program.code(), &self.limits)
     }
 
-    /// The parameters a program declares, by name.
+    /// Returns the parameters that a program declares, by name.
     ///
     /// # Errors
-    /// The failure of `params()`.
+    /// Fails if `params()` of the program fails.
     pub fn declared_params(&self, compiled: &CompiledProgram) -> Result<Vec<Param>, Failure> {
         self.sandbox.declared_params(compiled, &self.limits)
     }
 
-    /// The candidates of a query, cached by query.
+    /// Returns the first [`SHORTLIST`] candidates of a query, cached by query.
     ///
     /// # Errors
-    /// Those of the indexes.
+    /// Errors of the indexes.
     pub fn candidates(&self, query: &str) -> Result<Arc<[NodeId]>, RetrieveError> {
         let lock = || self.shortlists.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(candidates) = lock().get(query) {
@@ -231,9 +231,8 @@ impl Runtime {
     /// Runs a program on one query; records its tool calls in `trace`.
     ///
     /// # Errors
-    /// [`RetrieveError`] if the query cannot be searched, if a tool could not ask its language
-    /// model, or if the run was stopped, independent of the program's result. The inner result
-    /// holds a failure of the program.
+    /// [`RetrieveError`] if the query cannot be searched, if a tool could not reach its language
+    /// model, or if the run was stopped. The inner result holds a failure of the program.
     pub fn run(
         &self,
         compiled: &CompiledProgram,
@@ -282,7 +281,7 @@ impl ProgramRetriever {
     /// Compiles a program; `params` override its declared parameters.
     ///
     /// # Errors
-    /// If it does not compile.
+    /// Fails if the program does not compile.
     pub fn new(
         runtime: Arc<Runtime>,
         program: &Program,
@@ -322,16 +321,16 @@ impl Retriever for ProgramRetriever {
     }
 }
 
-/// The calls of one run of a program, described once for all nodes of its answer.
+/// Tool calls of one run of a program, formatted once for all nodes of its answer.
 #[derive(Default)]
 pub struct ProgramCalls {
     calls: Vec<ToolCall>,
-    /// The same without values.
+    /// The same calls, formatted, with empty node values.
     described: Vec<Call>,
 }
 
 impl ProgramCalls {
-    /// Describes the calls of a category's program; the category is empty for a single program.
+    /// Formats the calls of a category's program; `category` is empty for a single program.
     pub fn new(kb: &Kb, category: &str, calls: Vec<ToolCall>) -> Self {
         let category: Arc<str> = category.into();
         let describe = |call: &ToolCall| Call {
@@ -345,7 +344,7 @@ impl ProgramCalls {
         Self { described: calls.iter().map(describe).collect(), calls }
     }
 
-    /// The calls with the value that each gives a node.
+    /// Returns the formatted calls with the value of `node` in each result.
     pub fn on(&self, node: NodeId) -> impl Iterator<Item = Call> + '_ {
         let with_value = move |(call, described): (&ToolCall, &Call)| Call {
             value: call.value_of(node),
@@ -361,7 +360,7 @@ struct CategoryProgram {
     /// Short id of its program.
     program: String,
     description: String,
-    /// Whether prompts show only its name.
+    /// Whether prompts show only the name, without the description.
     is_described_by_name: bool,
     compiled: CompiledProgram,
     params: ParamValues,
@@ -378,7 +377,7 @@ struct CategoryRun<'a> {
     calls: ProgramCalls,
 }
 
-/// The inputs of a joined answer.
+/// Inputs of a joined answer.
 struct RankedCategories<'a> {
     /// Runs of all routed categories, most probable first.
     runs: Vec<CategoryRun<'a>>,
@@ -399,7 +398,7 @@ pub struct BundleRetriever {
     phrasings: Option<Phrasings>,
     /// Model that reads the query, in addition to the bundle's router.
     assistant: Option<Arc<Assistant>>,
-    /// Whether answers that this model knows count.
+    /// Whether answers that the model knows itself are used.
     known_answers: bool,
 }
 
@@ -407,7 +406,7 @@ impl BundleRetriever {
     /// Compiles the programs of a bundle. The caller must check that the bundle fits the base.
     ///
     /// # Errors
-    /// If one of its programs does not compile.
+    /// Fails if a program does not compile.
     pub fn new(runtime: Arc<Runtime>, bundle: &Bundle) -> Result<Self, Failure> {
         let category_programs: Result<Vec<CategoryProgram>, Failure> = bundle
             .categories
@@ -439,37 +438,40 @@ impl BundleRetriever {
         })
     }
 
-    /// Uses a language model to read queries; its prompt has names and descriptions of the
-    /// categories and the linked entities.
+    /// Uses a language model to read queries. Its prompt shows the names and descriptions of the
+    /// categories, and the linked entities.
     pub fn read_by(mut self, assistant: Arc<Assistant>) -> Self {
         self.assistant = Some(assistant);
         self
     }
 
-    /// Ignores answers that the model names from what it knows; what it reads in the query counts.
+    /// Ignores answers that the model names from its own knowledge; uses only its reading of the
+/// query.
     pub fn without_known_answers(mut self) -> Self {
         self.known_answers = false;
         self
     }
 
-    /// The categories that answer a query, most probable first. Probabilities are the mean over the
-    /// bundle's routers and, if a model reads the query, the mean of router and model.
+    /// Returns the indexes of the categories that answer a query, with probabilities, most probable
+    /// first. The probabilities are means over the members of the bundle. If a model reads the
+    /// query, each is also averaged with the model's probability.
     ///
     /// # Errors
-    /// If the query cannot be read, or a ceiling or a stop prevents the request to the model.
+    /// Fails if the query cannot be searched, or if a ceiling or a stop prevents the request to the
+    /// model.
     pub fn route(&self, query: &str) -> Result<Vec<(usize, f32)>, RetrieveError> {
         let query = check_query(query)?;
         let read = self.read(query)?.and_then(Result::ok);
         Ok(merged_routes(&self.routes(query, read.as_ref())))
     }
 
-    /// The routes of each member, given the model's reading.
+    /// Routes the query by each member, with the category of the model's reading, if any.
     fn routes(&self, query: &str, read: Option<&ReadQuery>) -> Routes {
         let named = read.and_then(|read| read.category);
         routes(&self.members, &features(self.runtime.base(), query), named)
     }
 
-    /// The model's reading of the query, or why there is none; `None` without a model.
+    /// Lets the model read the query; `None` without a model.
     fn read(&self, query: &str) -> Result<Option<Result<ReadQuery, AssistFailure>>, RetrieveError> {
         let Some(assistant) = &self.assistant else { return Ok(None) };
         let category_programs = self.category_programs.iter();
@@ -483,7 +485,7 @@ impl BundleRetriever {
         Ok(Some(if self.known_answers { read } else { read.map(ReadQuery::without_answers) }))
     }
 
-    /// The ranking of one category; records its tool calls in `trace`.
+    /// Ranks with the program of one category; records its tool calls in `trace`.
     fn rank(
         &self,
         category_program: &CategoryProgram,
@@ -509,7 +511,7 @@ fn run_both<A, B: Send>(here: impl FnOnce() -> A, elsewhere: impl FnOnce() -> B 
     (own, found)
 }
 
-/// The error of a query on which a program failed.
+/// Converts the failure of a program into the error of its query.
 fn failed(failure: &Failure, message: String) -> RetrieveError {
     match failure.kind {
         FailureKind::Deadline => RetrieveError::Late(message),
@@ -518,16 +520,16 @@ fn failed(failure: &Failure, message: String) -> RetrieveError {
 }
 
 impl BundleRetriever {
-    /// The context of a query, independent of programs.
+    /// Collects the parts of an answer that do not depend on programs.
     fn context(&self, query: &str) -> QueryContext {
         let settings: Vec<JoinSettings<'_>> =
             self.members.iter().map(JoinSettings::for_member).collect();
         QueryContext::collect(self.runtime.base(), query, &settings, self.phrasings.as_ref())
     }
 
-    /// Runs the program of every routed category. Another thread collects the context meanwhile, and
-    /// then also runs programs, unless they may ask a language model, whose ceilings depend on the
-    /// order of categories.
+    /// Runs the program of every routed category. Meanwhile another thread collects the context,
+    /// and then also runs programs. Programs that may ask a language model run on one thread in
+    /// order, because the order determines which of them meets a ceiling.
     fn runs(
         &self,
         query: &str,
@@ -596,8 +598,8 @@ impl BundleRetriever {
         }
     }
 
-    /// Explains the rank of a node: its place in each category, the re-ranker's features, the reading
-    /// of a plain question, and the model's reading.
+    /// Explains the rank of a node: its rank in each category, the features of the re-ranker, the
+    /// reading of a plain question, and the model's reading.
     fn why(
         &self,
         runs: &[CategoryRun<'_>],

@@ -1,10 +1,10 @@
 //! Query reading by a language model: category, entities, relations to the answers, target type,
-//! constraints, and answers that the model knows. The reading is mixed into the bundle's result by the
-//! probability that the model gives it, and removes nothing. Names without a node in the base are
-//! ignored.
+//! constraints, and answers that the model knows. The reading is mixed into the bundle's ranking
+//! with the probability that the model states, and removes no node. Names without a node in the
+//! base are ignored.
 //!
-//! Known answers replace the hypothetical document of query expansion by model knowledge: Gao et
-//! al., *Precise Zero-Shot Dense Retrieval without Relevance Labels*, 2022.
+//! Known answers use the model's knowledge as the hypothetical documents of HyDE do: Gao et al.,
+//! *Precise Zero-Shot Dense Retrieval without Relevance Labels*, 2022.
 
 use rustc_hash::FxHashSet;
 use serde_json::{Value as Json, json};
@@ -21,7 +21,7 @@ use agent_tools::{Assistant, AssistantError};
 
 /// The prompt.
 const PROMPT: &str = "router/read";
-/// Bounds of reading a query: one request and its repair.
+/// Request bounds for reading a query: one request and its repair.
 pub const READ_REQUESTS: RequestBounds =
     RequestBounds { role: ROUTER_ROLE, prompt: PROMPT, later: None, min: 1, max: 2 };
 /// Maximum number of entities of a reading.
@@ -34,32 +34,33 @@ const MAX_ANSWERS: usize = 5;
 const MAX_RELATIONS: usize = 6;
 /// Maximum number of constraints of a reading.
 const MAX_CONSTRAINTS: usize = 8;
-/// Maximum length of a text of a reading, characters.
+/// Maximum length of one text in a reading, characters.
 const MAX_CHARS: usize = 200;
-/// Maximum number of nodes of one name.
+/// Maximum number of nodes linked to one name.
 const BEARERS: usize = 2;
 /// Minimum link strength of a name.
 const MIN_STRENGTH: f32 = 0.5;
-/// Minimum link strength of a name, as a share of that of the strongest node.
+/// Minimum link strength of a further node of a name, as a share of the strongest node's.
 const MIN_SHARE: f32 = 0.9;
 /// Maximum number of followed neighbours of a node by one relation.
 const MAX_NEIGHBORS: usize = 2_000;
-/// Maximum number of followed middle nodes of two steps.
+/// Maximum number of nodes from which one step is followed.
 const MAX_MIDDLES: usize = 500;
-/// Number of nodes found by the constraints.
+/// Number of nodes searched by the constraints.
 const FOUND: usize = 200;
 /// Maximum number of nodes in the ranking of a reading.
 const RANKED: usize = 200;
-/// Score for links to all entities, compared to 1 for a known answer and 2 for matching words.
+/// Score of links to all entities. For comparison: 1 for the first known answer, 2 for a full match
+/// of the constraints.
 const LINKED: f32 = 3.0;
-/// Factor of two steps over relations that the reading does not name.
+/// Score of a node at two steps over relations that the reading does not name.
 const OTHER_STEPS: f32 = 0.5;
-/// Factor of each further known answer.
+/// Factor between the scores of consecutive known answers.
 const NEXT_ANSWER: f32 = 0.8;
 /// Weight of the reading's ranking if its probability is 1.
 const SURE_SHARE: f32 = 0.75;
-/// Factor of that weight if none of the first `FIRST` nodes of the reading is among the first `KNOWN`
-/// nodes of the bundle.
+/// Factor of the weight if none of the first [`FIRST`] nodes of the reading is among the first
+/// [`KNOWN`] nodes of the bundle.
 const DOUBTED: f32 = 0.25;
 const FIRST: usize = 3;
 const KNOWN: usize = 200;
@@ -73,7 +74,7 @@ pub(super) struct CategoryOption<'a> {
     pub(super) description: Option<&'a str>,
 }
 
-/// Candidates of one mention, with link confidence; 1 for listed entities.
+/// Candidate nodes of one mention, with link confidence (1 for entities listed in the prompt).
 #[derive(Clone, Debug, PartialEq)]
 struct LinkedMention {
     nodes: Vec<NodeId>,
@@ -99,10 +100,11 @@ pub(super) struct ReadQuery {
     constraints: Vec<String>,
 }
 
-/// Asks a model to read a query; a [`Miss`] if its reply is missing or unusable.
+/// Asks a model to read a query. The inner error is an outage or an unusable reply.
 ///
 /// # Errors
-/// [`RetrieveError::Llm`] for ceilings and stops, which would also fail any other request.
+/// [`RetrieveError::Llm`] for ceilings and stops, with which every further request fails too;
+/// [`RetrieveError::Program`] if the prompt cannot be rendered.
 pub(super) fn read_query(
     base: &IndexedBase,
     assistant: &Assistant,
@@ -183,19 +185,19 @@ impl ReadQuery {
         }
     }
 
-    /// The reading without the answers that the model knows.
+    /// Removes the answers that the model knows.
     pub(super) fn without_answers(self) -> Self {
         Self { answers: Vec::new(), ..self }
     }
 
-    /// The nodes of all mentions, with link confidence.
+    /// Returns the nodes of all mentions, with link confidence.
     pub(super) fn linked_nodes(&self) -> impl Iterator<Item = (NodeId, f32)> {
         self.entities.iter().flat_map(|one| one.nodes.iter().map(|&node| (node, one.strength)))
     }
 
     /// Ranks at most 200 nodes of the target type by the sum of links to the entities (3 for all of
-    /// them), known answers (1 for the first), and match of documents and neighbours' names with the
-    /// constraints (1 for the best BM25 score, 1 for all words). Empty without any of these.
+    /// them), known answers (1 for the first), and match of documents and neighbours' names with
+    /// the constraints (1 for the best BM25 score, 1 for all words). Empty without any of these.
     pub(super) fn ranking(&self, base: &IndexedBase) -> Ranking {
         let target_types = target_types(base, self.target);
         let all: f32 = self.entities.iter().map(|one| one.strength).sum();
@@ -224,17 +226,19 @@ impl ReadQuery {
         scores.filter(|node, _| of_type(node) && may_answer(node)).top(RANKED).ranking()
     }
 
-    /// Weight of its ranking in the mix with the bundle's: three quarters of its probability.
+    /// Returns the weight of the reading's ranking in [`mix_in`]: three quarters of its
+    /// probability.
     pub(super) fn weight(&self) -> f32 {
         SURE_SHARE * self.probability
     }
 }
 
-/// Mixes the ranking of a reading into `ranking`: a node scores `w r + (1 - w) 6 / (5 + rank)`,
-/// where `r` is its score with the reading divided by the best one, and `w` the weight, or a
-/// quarter of it if none of the reading's first 3 nodes is among the first 200 of the ranking: a
-/// confidently wrong reading names nodes that no program finds. Descending, ties by ascending id.
-/// No node is removed; without nodes or weight the ranking is unchanged.
+/// Mixes the ranking of a reading into `ranking`. A node scores `w r + (1 - w) 6 / (5 + rank)`,
+/// where `r` is its score in the reading divided by the best one, and `w` is the weight. `w` is a
+/// quarter of it if none of the reading's first 3 nodes is among the first 200 of `ranking`,
+/// because a confidently wrong reading names nodes that no program finds. Descending, ties by
+/// ascending id. No node is removed; with an empty reading or a weight of 0 the ranking is
+/// unchanged.
 pub(super) fn mix_in(ranking: Ranking, own: &Ranking, weight: f32) -> Ranking {
     if own.is_empty() || weight <= 0.0 {
         return ranking;
@@ -251,12 +255,12 @@ pub(super) fn mix_in(ranking: Ranking, own: &Ranking, weight: f32) -> Ranking {
     given.combine(&own, Combine::Sum).ranking()
 }
 
-/// The target type, or all candidate types.
+/// Returns the target type, or all candidate types without one.
 fn target_types(base: &IndexedBase, target: Option<TypeId>) -> Vec<TypeId> {
     target.map_or_else(|| base.kb.candidate_types().to_vec(), |kind| vec![kind])
 }
 
-/// The node with the strongest link to a name, and a second one of nearly the same strength.
+/// Links a name to its strongest node, and to a second node of nearly the same strength.
 fn nodes_named(base: &IndexedBase, name: &str, types: &[TypeId]) -> Vec<(NodeId, f32)> {
     let linked = base.entities.link(&base.kb, name, types, BEARERS);
     let mut found = best(linked.as_slice().to_vec(), BEARERS);
@@ -265,7 +269,8 @@ fn nodes_named(base: &IndexedBase, name: &str, types: &[TypeId]) -> Vec<(NodeId,
     found
 }
 
-/// The first mentions, given their candidate nodes; a node of two mentions belongs to the first.
+/// Makes mentions from lists of candidate nodes, at most [`MAX_ENTITIES`]. A node of two mentions
+/// belongs to the first; mentions without nodes are dropped.
 fn linked_mentions(named: impl Iterator<Item = Vec<(NodeId, f32)>>) -> Vec<LinkedMention> {
     let mut seen = FxHashSet::default();
     let entity = |mut nodes: Vec<(NodeId, f32)>| {
@@ -276,14 +281,14 @@ fn linked_mentions(named: impl Iterator<Item = Vec<(NodeId, f32)>>) -> Vec<Linke
     named.filter_map(entity).take(MAX_ENTITIES).collect()
 }
 
-/// Drops repeated nodes.
+/// Keeps the first occurrence of each node.
 fn distinct(nodes: impl IntoIterator<Item = (NodeId, f32)>) -> Vec<(NodeId, f32)> {
     let mut seen = FxHashSet::default();
     nodes.into_iter().filter(|pair| seen.insert(pair.0)).collect()
 }
 
-/// Nodes reachable from a node: with score 1 by one step or by two steps along the relations of `way`,
-/// with 0.5 by any other two steps.
+/// Scores the nodes reachable from a node: 1 by one step or by two steps along the relations of
+/// `way`, 0.5 by any other two steps.
 fn reachable(base: &IndexedBase, from: NodeId, way: &[RelationId]) -> Scores {
     let kb = &base.kb;
     let beside = |nodes: &[NodeId], relations: Option<&[RelationId]>| -> Vec<NodeId> {

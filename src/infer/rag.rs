@@ -3,12 +3,12 @@
 //!
 //! Source: RAG (Lewis et al. 2020), with citations that are checked as in ALCE (Gao et al. 2023).
 //!
-//! 1. The model gets the question and the first ten nodes, with their relations and their links to
-//!    the entities of the question, and writes sentences that cite nodes by number.
+//! 1. The model reads the question and the first ten nodes, with their relations and their links to
+//!    the entities of the question. It writes sentences that cite nodes by number.
 //! 2. Sentences without citations, or with unknown ones, are dropped.
-//! 3. Optionally, a second request compares each sentence with the cited nodes; unconfirmed sentences
-//!    are dropped.
-//! 4. Without sentences the answer is refused. Without nodes no model is asked.
+//! 3. Optionally, a second request compares each sentence with the cited nodes; unconfirmed
+//!    sentences are dropped.
+//! 4. If no sentence is left, the answer is refused. Without nodes no request is sent.
 //!
 //! An unusable reply or an outage fails the question: a written answer has no fallback.
 
@@ -33,7 +33,7 @@ use agent_retrieve::{
 };
 use agent_tools::{Assistant, AssistantError};
 
-/// The role that writes an answer in prose, and checks it.
+/// The role that writes and checks answers in prose.
 pub const ANSWER_ROLE: RoleSpec = RoleSpec {
     name: "answer",
     summary: "writes an answer in prose and checks it",
@@ -41,7 +41,7 @@ pub const ANSWER_ROLE: RoleSpec = RoleSpec {
     max_tokens: 2_048,
 };
 
-/// Maximum number of nodes that an answer is written from.
+/// Maximum number of nodes from which an answer is written.
 pub const MAX_NODES: usize = 10;
 /// Maximum length of a node's document in a request, characters.
 const DOCUMENT_CHARS: usize = 1_200;
@@ -53,10 +53,10 @@ const MAX_CITES: usize = MAX_NODES;
 const WRITE: &str = "answer/write";
 const CHECK: &str = "answer/check";
 
-/// Bounds of writing one answer: a request and its repair.
+/// Request bounds for writing one answer: a request and its repair.
 pub const WRITE_REQUESTS: RequestBounds =
     RequestBounds { role: ANSWER_ROLE, prompt: WRITE, later: None, min: 1, max: 2 };
-/// Bounds of checking one answer: a request and its repair.
+/// Request bounds for checking one answer: a request and its repair.
 pub const CHECK_REQUESTS: RequestBounds =
     RequestBounds { role: ANSWER_ROLE, prompt: CHECK, later: None, min: 1, max: 2 };
 
@@ -74,7 +74,7 @@ pub struct Sentence {
 pub struct DroppedSentence {
     /// The sentence.
     pub text: String,
-    /// Why it was dropped.
+    /// The reason.
     pub why: String,
 }
 
@@ -93,7 +93,7 @@ impl Prose {
         self.sentences.is_empty()
     }
 
-    /// The distinct cited nodes, in order of first citation.
+    /// Returns the distinct cited nodes, in order of first citation.
     pub fn cited(&self) -> Vec<NodeId> {
         let mut cited = Vec::new();
         for &node in self.sentences.iter().flat_map(|sentence| &sentence.cites) {
@@ -147,7 +147,7 @@ pub fn write(
     Ok(keep_confirmed(prose, &ask(CHECK, inputs)?))
 }
 
-/// A node for a prompt: name, document, links and relations.
+/// Formats a node for a prompt: name, document, links and relations.
 fn text_of(
     base: &IndexedBase,
     linked: &LinkedEntities<'_>,
@@ -200,8 +200,8 @@ fn parse_citations(reply: &Json, nodes: &[NodeId]) -> Prose {
     prose
 }
 
-/// Keeps the sentences that a check confirms. A sentence without an entry is not confirmed; of several
-/// entries the first counts.
+/// Keeps the sentences that a check confirms. A sentence without an entry is not confirmed; the
+/// first entry of a sentence counts.
 fn keep_confirmed(prose: Prose, reply: &Json) -> Prose {
     let Prose { sentences, mut dropped } = prose;
     let mut kept = Vec::new();
@@ -219,9 +219,9 @@ fn keep_confirmed(prose: Prose, reply: &Json) -> Prose {
     Prose { sentences: kept, dropped }
 }
 
-/// Ranks only the nodes that an answer in prose cites, in order of first citation, so that citations
-/// can be evaluated with labels. A refused answer has an empty ranking. Node `i` of `n`, from 0, has
-/// the score `(n - i) / n`.
+/// Ranks only the nodes that an answer in prose cites, in order of first citation, so that
+/// citations can be evaluated with labels. A refused answer has an empty ranking. The `i`-th of `n`
+/// cited nodes, from 0, has the score `(n - i) / n`.
 pub struct CitedRetriever {
     base: Arc<IndexedBase>,
     inner: Box<dyn Retriever>,
@@ -230,7 +230,8 @@ pub struct CitedRetriever {
 }
 
 impl CitedRetriever {
-    /// Writes answers from the first nodes of a system, and checks them if `check` is true.
+    /// Creates a retriever that writes answers from the first nodes of `inner`; with `check`, a
+/// second request checks them.
     pub fn new(
         base: Arc<IndexedBase>,
         inner: Box<dyn Retriever>,

@@ -1,11 +1,13 @@
 //! `react`: a language model calls tools step by step and names the answers.
 //!
-//! Source: ReAct (Yao et al. 2023), the baseline of AvaTaR (Wu et al. 2024). Differences: it has the
-//! same tools as programs; later calls refer to results by call number, even in the same turn; sets
-//! and scores are shown by their best nodes; the shortlist shows relations with directions; a turn
-//! only appends to the conversation, so that services can cache its prefix; only nodes of the base
-//! count, and nodes that it does not name follow in the order of the shortlist. Tools that ask a model
-//! are offered only if they are allowed.
+//! Source: ReAct (Yao et al. 2023), the baseline of AvaTaR (Wu et al. 2024). Differences:
+//!
+//! - The tools are those that programs may call; tools that ask a model only if allowed.
+//! - Later calls refer to results by call number, even in the same turn.
+//! - Sets and scores are shown by their best nodes; the shortlist shows relations with directions.
+//! - A turn only appends to the conversation, so that services can cache its prefix.
+//! - Ids that the base does not have are ignored. Nodes of the shortlist that the model does not
+//!   name follow in the order of the shortlist.
 
 use std::{sync::Arc, time::Duration};
 
@@ -44,7 +46,7 @@ const MAX_CALLS: usize = 30;
 const CALLS_PER_TURN: usize = 5;
 /// Default number of shortlist nodes in the prompt.
 const SHOWN: usize = 20;
-/// Maximum length of their documents, characters.
+/// Maximum length of the document of a shortlist node in the prompt, characters.
 const SHOWN_CHARS: usize = 300;
 /// Maximum number of nodes that the model may name.
 const MAX_NAMED: usize = 100;
@@ -60,7 +62,7 @@ const RESULTS_PROMPT: &str = "react/results";
 /// Group of the tools that ask a language model.
 const LLM_GROUP: &str = "llm";
 
-/// Bounds for one query: a request and its repair per turn.
+/// Request bounds for one query: a request and its repair per turn.
 pub const REACT_REQUESTS: RequestBounds = RequestBounds {
     role: REACT_ROLE,
     prompt: PROMPT,
@@ -69,9 +71,9 @@ pub const REACT_REQUESTS: RequestBounds = RequestBounds {
     max: 2 * MAX_TURNS,
 };
 
-/// Answers a query in at most 12 turns with at most 30 tool calls. Node `i` of the `n` named, from
-/// 0, has the score `(n - i) / n`; other nodes of the shortlist follow with scores -1, -2, ... A query
-/// that the model does not answer fails.
+/// Answers a query in at most 12 turns with at most 30 tool calls. The `i`-th of `n` nodes that the
+/// model names, from 0, has the score `(n - i) / n`. Other nodes of the shortlist follow with
+/// scores -1, -2, ... The query fails if the model names no node.
 pub struct React {
     base: Arc<IndexedBase>,
     assistant: Arc<Assistant>,
@@ -80,7 +82,7 @@ pub struct React {
     toolkit: String,
     /// Whether tools that ask a model may be called.
     llm_tools: bool,
-    /// Number of shortlist nodes in the prompt; none if it was not chosen.
+    /// Number of shortlist nodes in the prompt; `None` for the default.
     shown: Option<usize>,
 }
 
@@ -100,7 +102,7 @@ struct ReactResult {
     shortlist: Vec<NodeId>,
     /// The nodes that the model named as answers.
     named: Vec<NodeId>,
-    /// Its tool calls.
+    /// The tool calls of the model.
     steps: Vec<Step>,
 }
 
@@ -124,7 +126,7 @@ impl React {
         Self { shown: Some(k), ..self }
     }
 
-    /// Number of shortlist nodes in the prompt.
+    /// Returns the number of shortlist nodes in the prompt.
     fn n_shown(&self) -> usize {
         self.shown.unwrap_or(SHOWN)
     }
@@ -166,7 +168,7 @@ impl React {
         Err(failed(&format!("no answer after {MAX_TURNS} turns")))
     }
 
-    /// The first request, with the part that is the same for all queries before the query.
+    /// Renders the first request. Its prompt starts with the part that is the same for all queries.
     fn first_request(&self, query: &str, shortlist: &[NodeId]) -> Result<Request, RetrieveError> {
         let linked = LinkedEntities::link(&self.base, query);
         let shown = |&node: &NodeId| {
@@ -181,7 +183,7 @@ impl React {
         self.assistant.request(REACT_ROLE.role(), PROMPT, inputs, 0).map_err(prompt_error)
     }
 
-    /// The message that a turn adds to the conversation: the results of its calls.
+    /// Renders the message that a turn adds to the conversation: the results of its calls.
     fn turn_message(
         &self,
         steps: &[Step],
@@ -205,8 +207,8 @@ impl React {
         Ok(self.assistant.prompts().render(RESULTS_PROMPT, inputs)?.user)
     }
 
-    /// Makes one call. Errors that would end a program fail the query; other errors are shown to
-    /// the model.
+    /// Makes one call. Spent budgets, deadlines and internal errors fail the query; other errors
+    /// are shown to the model.
     fn step(
         &self,
         session: &mut Session,
@@ -234,7 +236,7 @@ impl React {
         }
     }
 
-    /// The distinct ids of a list that exist in the base, in order.
+    /// Returns the distinct ids of a list that exist in the base, in order, at most [`MAX_NAMED`].
     fn known_nodes(&self, ids: &Json) -> Vec<NodeId> {
         let mut known = Vec::new();
         for id in ids.as_array().into_iter().flatten().filter_map(Json::as_u64) {
@@ -274,7 +276,7 @@ fn prompt_error(error: PromptError) -> RetrieveError {
     failed(&error.to_string())
 }
 
-/// Calls the tool with this name whose arguments accept the values.
+/// Calls the tool of this name; of several, the first whose arguments accept the values.
 fn call_tool(
     session: &mut Session,
     name: &str,
@@ -285,7 +287,7 @@ fn call_tool(
     let values: Result<Vec<Value>, ToolError> =
         args.iter().map(|arg| value_of(arg, steps)).collect();
     let values = values?;
-    // Notes are only for the author of a program.
+    // Notes go to the author of a program, so they are not offered.
     let offered =
         |spec: &ToolSpec| spec.flow != NodeFlow::Note && (llm_tools || spec.group != LLM_GROUP);
     let named = |spec: &ToolSpec| spec.name == name && offered(spec);
@@ -333,7 +335,7 @@ fn suits(kind: Kind, value: &Value) -> bool {
     }
 }
 
-/// The value of an argument; text such as `$1` refers to the result of that call.
+/// Converts an argument to a value; a text such as `$1` refers to the result of that call.
 fn value_of(arg: &Json, steps: &[Step]) -> Result<Value, ToolError> {
     Ok(match arg {
         Json::String(text) => match text.trim().strip_prefix('$').map(str::parse::<usize>) {
@@ -357,7 +359,7 @@ fn value_of(arg: &Json, steps: &[Step]) -> Result<Value, ToolError> {
     })
 }
 
-/// The result of a call, by its number from 1.
+/// Returns the result of a call, by its number from 1; fails if there is none.
 fn result_of(number: usize, steps: &[Step]) -> Result<Value, ToolError> {
     match number.checked_sub(1).and_then(|at| steps.get(at)) {
         Some(Step { value: Some(value), .. }) => Ok(value.clone()),
@@ -368,7 +370,7 @@ fn result_of(number: usize, steps: &[Step]) -> Result<Value, ToolError> {
     }
 }
 
-/// A result as text, with ids of its best nodes.
+/// Formats a result as text, with the ids of its best nodes.
 fn describe(kb: &Kb, value: &Value) -> String {
     let named = |node: NodeId| {
         format!("{node} {} ({})", literal(kb.name(node)), kb.type_name(kb.node_type(node)))
@@ -410,7 +412,7 @@ fn describe(kb: &Kb, value: &Value) -> String {
     }
 }
 
-/// A text cut to [`RESULT_CHARS`].
+/// Cuts a text to [`RESULT_CHARS`].
 fn cut(text: &str) -> String {
     match text.char_indices().nth(RESULT_CHARS) {
         Some((at, _)) => format!("{} [cut]", &text[..at]),

@@ -1,4 +1,4 @@
-//! JSON form of an answer, with names beside ids. Its schema is `docs/answer.schema.json`.
+//! JSON form of an answer, with names beside ids; its schema is `docs/answer.schema.json`.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use agent_retrieve::{
 /// An answer as JSON.
 #[derive(Clone, Debug, Serialize)]
 pub struct AnswerRecord<'a> {
-    /// Whether the question names anything in the base.
+    /// Whether the question names an entity, type or relation of the base.
     pub recognised: bool,
     /// The categories that answered, most probable first.
     pub route: Vec<WayRecord<'a>>,
@@ -89,7 +89,7 @@ pub struct HitRecord<'a> {
     /// Explanation of its rank, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explanation: Option<&'a Explanation>,
-    /// Calls of the programs, with the value that each gives it.
+    /// Tool calls of the programs, each with the node's value in its result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<&'a [Call]>,
     /// Its features in the learned re-ranker.
@@ -118,7 +118,7 @@ pub struct StepRecord<'a> {
 /// The understood parts of a question.
 #[derive(Clone, Debug, Serialize)]
 pub struct UnderstoodRecord<'a> {
-    /// The entities that it names.
+    /// Entities that the question names.
     pub entities: Vec<EntityRecord<'a>>,
     /// Words that are names of types or relations of the base.
     pub words: Vec<SchemaWordRecord<'a>>,
@@ -126,7 +126,7 @@ pub struct UnderstoodRecord<'a> {
     pub unused: &'a [String],
     /// Relations that paths of the answer follow and a word of the question excludes.
     pub contrary: Vec<&'a str>,
-    /// The conditions that it states, each as a condition of `--where`.
+    /// Conditions that the question states, each in the syntax of `--where`.
     pub conditions: &'a [String],
     /// Number of nodes of the answer that fulfil all conditions.
     pub fulfilled: Option<usize>,
@@ -187,7 +187,7 @@ impl<'a> AnswerRecord<'a> {
     }
 }
 
-/// The nodes of an answer.
+/// Converts the nodes of an answer.
 pub fn hits<'a>(kb: &'a Kb, answer: &'a Answer) -> Vec<HitRecord<'a>> {
     let hit = |(at, &(id, score)): (usize, &(NodeId, f32))| {
         let why: Option<&NodeExplanation> = answer.explanations.get(at);
@@ -211,7 +211,7 @@ pub fn hits<'a>(kb: &'a Kb, answer: &'a Answer) -> Vec<HitRecord<'a>> {
     answer.ranking().iter().enumerate().map(hit).collect()
 }
 
-/// The nodes of a path with the edges between them.
+/// Converts a path to its nodes, each with the edge that leads to it.
 fn steps<'a>(kb: &'a Kb, path: &Path) -> Vec<StepRecord<'a>> {
     let step = |node: NodeId, relation, direction| StepRecord {
         node,
@@ -231,8 +231,8 @@ fn steps<'a>(kb: &'a Kb, path: &Path) -> Vec<StepRecord<'a>> {
     std::iter::once(step(path.from, None, None)).chain(hops).collect()
 }
 
-/// A path in one line, such as `Hugo Ibarra -directed-> Distant Daughter`; edges against their
-/// direction are shown as `<-directed-`. `name` returns the label of a node, `relation` of an edge.
+/// Formats a path in one line, such as `Hugo Ibarra -directed-> Distant Daughter`; edges against
+/// their direction are shown as `<-directed-`. `name` labels a node, `relation` an edge.
 pub fn path_in_words<'a>(
     path: &[StepRecord<'a>],
     name: impl Fn(&StepRecord<'a>) -> String,

@@ -32,17 +32,18 @@ pub const RERANK_ROLE: RoleSpec = RoleSpec {
     max_tokens: 2_048,
 };
 
-/// Number of candidates that are scored by default.
+/// Default number of scored candidates.
 const SCORED: usize = 20;
-/// Number of candidates that are scored by default if none of the first [`SCORED`] scores high.
+/// Default number of scored candidates if none of the first [`SCORED`] scores high.
 const SCORED_DEEP: usize = 50;
-/// Minimum high score.
+/// Minimum score that counts as high.
 const HIGH: f32 = 0.8;
 /// Maximum number of candidates of one request.
 const PER_REQUEST: usize = 10;
-/// Maximum number of requests for one batch of candidates: the first, its repair, one more.
+/// Maximum number of requests for one batch of candidates: the first, its repair, and another.
 const MAX_TRIES: usize = 3;
-/// Bounds for one shortlist: the first 20 in two batches, at most 50 with all tries.
+/// Request bounds for one shortlist: two batches for the first 20 candidates; at most five batches
+/// for 50, each with all tries.
 pub const RERANK_REQUESTS: RequestBounds = Depth::DEFAULT.requests();
 /// Difference between the scores of nodes to which the model gives the same score.
 const TIE: f32 = 1e-6;
@@ -50,7 +51,7 @@ const TIE: f32 = 1e-6;
 const DOCUMENT_CHARS: usize = 1_200;
 /// The prompt.
 const PROMPT: &str = "rerank/score";
-/// How many candidates are scored.
+/// Number of candidates to score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
     /// Number of candidates that are scored.
@@ -62,12 +63,12 @@ pub struct Depth {
 impl Depth {
     const DEFAULT: Self = Self { first: SCORED, deep: SCORED_DEEP };
 
-    /// Scores the first `k` candidates, whatever their scores: the setting of STaRK's rerankers.
+    /// Creates the depth of exactly the first `k` candidates, as STaRK's rerankers use.
     pub fn exactly(k: usize) -> Self {
         Self { first: k, deep: k }
     }
 
-    /// Bounds of the requests for one shortlist.
+    /// Returns the request bounds for one shortlist.
     pub const fn requests(self) -> RequestBounds {
         RequestBounds {
             role: RERANK_ROLE,
@@ -85,15 +86,15 @@ impl Default for Depth {
     }
 }
 
-/// Maximum number of repairs in each round; every round asks about the candidates without a usable
-/// score.
+/// Maximum number of repairs by round. Each round asks about the candidates without a usable score.
 const ROUNDS: [u32; 2] = [1, 0];
 
-/// Reranks the first 20 nodes of another retriever, or the first 50 if the model scores none of the
-/// 20 high, or those of another [`Depth`]. Nodes are ordered by score, ties as in the shortlist. A candidate without a usable
-/// score counts as 0 if other candidates of its request have one. If no candidate of a request has
-/// one, the shortlist is returned unchanged and [`Answer::unassisted`] says so. Nodes that were not
-/// scored follow in their order, with scores -1, -2, ...
+/// Reranks the first nodes of another retriever, as many as its [`Depth`]. By default these are 20,
+/// or 50 if the model scores none of the 20 high. Nodes are ordered by score, ties as in the
+/// shortlist. A candidate without a usable score counts as 0 if another candidate of its request
+/// has one. If no candidate of a request has one, the shortlist is returned unchanged, and
+/// [`Answer::unassisted`] holds the reason. Nodes outside the depth follow in their order, with
+/// scores -1, -2, ...
 pub struct Rerank {
     base: Arc<IndexedBase>,
     shortlist: Box<dyn Retriever>,
@@ -104,14 +105,14 @@ pub struct Rerank {
 /// A shortlist with the model's scores of its first nodes.
 struct ScoredShortlist {
     shortlist: Answer,
-    /// In the order of the shortlist; `None` without a usable score.
+    /// Scores in the order of the shortlist; `None` without a usable score.
     scores: Vec<Option<f32>>,
-    /// Why a whole batch was not scored.
+    /// The reason if a whole batch was not scored.
     missed: Option<AssistFailure>,
 }
 
 impl Rerank {
-    /// Reranks the shortlists of a retriever over the same base.
+    /// Creates a retriever that reranks the shortlists of another one over the same base.
     pub fn new(
         base: Arc<IndexedBase>,
         shortlist: Box<dyn Retriever>,
@@ -120,14 +121,14 @@ impl Rerank {
         Self { base, shortlist, assistant, depth: Depth::DEFAULT }
     }
 
-    /// Scores as many candidates as `depth` says.
+    /// Sets the number of candidates to score.
     #[must_use]
     pub fn to_depth(self, depth: Depth) -> Self {
         Self { depth, ..self }
     }
 
-    /// The model's score of each node, and why a whole batch was not scored. After an outage no
-    /// further request is sent.
+    /// Asks the model to score the nodes. Also returns the reason if a whole batch was not scored.
+    /// After a round with an outage no further request is sent.
     fn scores(
         &self,
         query: &str,
@@ -188,7 +189,7 @@ impl Rerank {
     ) -> Result<ScoredShortlist, RetrieveError> {
         let query = check_query(query)?;
         let Depth { first, deep } = self.depth;
-        // Every scored node is among the first `deep` of the shortlist.
+        // A node from any of the first `deep` ranks may need its explanation.
         let explained =
             if detail.explained_count > 0 { detail.explained_count.max(deep) } else { 0 };
         let detail = Detail { explained_count: explained, ..detail };
@@ -198,7 +199,7 @@ impl Rerank {
         let linked = LinkedEntities::link(&self.base, query).with(&shortlist.entities);
         let (mut scores, mut missed) = self.scores(query, &linked, first)?;
         let best = scores.iter().flatten().copied().reduce(f32::max);
-        // If some of the first were not scored, the shortlist is returned anyway.
+        // If a batch of the first was not scored, the shortlist is returned unchanged.
         if best.is_some_and(|best| best < HIGH) && !more.is_empty() && missed.is_none() {
             let (further, missed_further) = self.scores(query, &linked, more)?;
             scores.extend(further);
@@ -208,7 +209,7 @@ impl Rerank {
     }
 }
 
-/// Reads the scores of a reply to a batch of positions.
+/// Reads a reply into the scores at the positions of its batch.
 fn read_scores(reply: &Value, batch: &[usize], scores: &mut [Option<f32>]) {
     for entry in reply["scores"].as_array().into_iter().flatten() {
         let n = entry["n"].as_u64().and_then(|n| usize::try_from(n).ok());
@@ -221,7 +222,8 @@ fn read_scores(reply: &Value, batch: &[usize], scores: &mut [Option<f32>]) {
 }
 
 impl ScoredShortlist {
-    /// The nodes ordered by score, ties as in the shortlist; nodes without scores follow.
+    /// Ranks the nodes by score, ties as in the shortlist; nodes that were not sent to the model
+/// follow.
     fn ranking(&self) -> Ranking {
         let (shortlist, n) = (self.shortlist.ranking(), self.scores.len());
         let mut order: Vec<usize> = (0..n).collect();
@@ -280,7 +282,7 @@ fn cut(answer: Answer, k: usize, detail: Detail) -> Answer {
 }
 
 impl Rerank {
-    /// The answer with the explanations of the shortlist and of the model.
+    /// Makes the answer, with explanations from the shortlist and from the model.
     fn explained(&self, ranking: Ranking, judged: ScoredShortlist, detail: Detail) -> Answer {
         let ScoredShortlist { shortlist: given, scores, .. } = judged;
         let places: HashMap<NodeId, usize> =
@@ -309,7 +311,7 @@ impl Rerank {
     }
 }
 
-/// The model's score of a node at a position of the shortlist, from 0, as explanations.
+/// Explains a node by the model's score and its position in the shortlist, from 0.
 fn judgement(place: Option<usize>, scores: &[Option<f32>]) -> Vec<Explanation> {
     let n = scores.len();
     let Some((at, score)) = place.and_then(|at| Some((at, scores.get(at)?))) else {

@@ -1,5 +1,5 @@
-//! Descriptions of nodes for prompts: documents, relations with directions, and links to the entities
-//! of the query. Bounded in length, and the same for all roles.
+//! Formats nodes for prompts: documents, relations with directions, and links to the entities of
+//! the query. The text is bounded in length and the same for all roles.
 
 use std::fmt::Write;
 
@@ -12,9 +12,9 @@ use agent_kb::{Direction, NodeId, RelationId, best};
 const MAX_ENTITIES: usize = 6;
 /// Maximum number of linked entities of one type.
 const MAX_PER_TYPE: usize = 3;
-/// Number of linked nodes of each type from which entities are made.
+/// Number of linked nodes per type from which the entities are selected.
 const LINKED_PER_TYPE: usize = 10;
-/// Maximum number of further nodes with the same name in an entity.
+/// Maximum number of further nodes of the same name in one entity.
 const MAX_NAMESAKES: usize = 4;
 /// Minimum link strength.
 const MIN_STRENGTH: f32 = 0.2;
@@ -24,7 +24,8 @@ const NAMED: usize = 8;
 const RELATION_CHARS: usize = 800;
 /// Maximum length of the relations listed without neighbours, characters.
 const FURTHER_CHARS: usize = 400;
-/// Minimum degree by one relation of a hub: links over a venue or a colour are not informative.
+/// Minimum degree of a hub by one relation. Links through hubs, such as a venue or a colour, are
+/// not informative.
 const HUB: usize = 300;
 /// Maximum number of neighbours read by one relation and direction.
 const MAX_NEIGHBORS: usize = 20_000;
@@ -32,7 +33,7 @@ const MAX_NEIGHBORS: usize = 20_000;
 const MAX_LINKS: usize = 12;
 /// Maximum number of links between a candidate and one entity.
 const LINKS_TO_ONE: usize = 4;
-/// Note after the strength of an entity that a model read in the query.
+/// Text after the strength of an entity that a model read in the query.
 const READ: &str = ", which the query was read to mean";
 /// Maximum length of a name, characters.
 const NAME_CHARS: usize = 100;
@@ -40,10 +41,10 @@ const NAME_CHARS: usize = 100;
 /// A linked entity and its neighbours.
 pub(super) struct Entity {
     pub(super) node: NodeId,
-    /// Other nodes of the same type and name, which the query may also refer to.
+    /// Other nodes of the same type and name, to which the query may also refer.
     pub(super) namesakes: Vec<NodeId>,
     pub(super) strength: f32,
-    /// Whether a language model read it in the query.
+    /// Whether a language model read the entity in the query.
     is_read: bool,
     /// Neighbours by relation and direction, ascending.
     neighbors: Vec<(RelationId, Direction, Vec<NodeId>)>,
@@ -60,14 +61,14 @@ impl Entity {
     }
 }
 
-/// The entities of a query: first those that a model read in it, then by descending strength, ties by
-/// ascending id. Nodes of the same type and name are one entity.
+/// Entities of a query: first the entities that a model read in it, then by descending strength,
+/// ties by ascending id. Nodes of the same type and name are one entity.
 pub(crate) struct LinkedEntities<'a> {
     base: &'a IndexedBase,
     pub(super) entities: Vec<Entity>,
 }
 
-/// A name, cut to [`NAME_CHARS`].
+/// Returns the name of a node, cut to [`NAME_CHARS`].
 pub(super) fn name(base: &IndexedBase, node: NodeId) -> String {
     let name = base.kb.name(node);
     match name.char_indices().nth(NAME_CHARS) {
@@ -76,12 +77,13 @@ pub(super) fn name(base: &IndexedBase, node: NodeId) -> String {
     }
 }
 
-/// A step along a relation: `-has_brand->` as stored, `<-has_brand-` against it.
+/// Formats a step along a relation: `-has_brand->` as stored, `<-has_brand-` against it.
 fn arrow(base: &IndexedBase, relation: RelationId, direction: Direction) -> String {
     direction.arrow(base.kb.relation_name(relation))
 }
 
-/// The neighbours of a node by relation and direction; at most [`MAX_NEIGHBORS`] of each.
+/// Returns the neighbours of a node by relation and direction, at most [`MAX_NEIGHBORS`] each;
+/// empty lists are left out.
 fn neighbors(
     base: &IndexedBase,
     node: NodeId,
@@ -96,9 +98,9 @@ fn neighbors(
     })
 }
 
-/// A line for each relation and direction: number, type and names of the neighbours, with nodes in
-/// `first` first. Lines with such nodes come first. Relations beyond the limit share one line
-/// without names; relations beyond that line's limit are only counted.
+/// Formats a line per relation and direction: type, number and names of the neighbours. Nodes in
+/// `first`, and lines with such nodes, come first. Relations after [`RELATION_CHARS`] share one
+/// line without names, by [`further`].
 fn relation_lines(
     base: &IndexedBase,
     lists: impl Iterator<Item = (RelationId, Direction, Vec<NodeId>)>,
@@ -130,7 +132,8 @@ fn relation_lines(
     text
 }
 
-/// A line of relations without names of neighbours, and the number of omitted ones.
+/// Formats a line of relations without the names of neighbours. Relations after [`FURTHER_CHARS`]
+/// are only counted.
 fn further(heads: Vec<String>) -> String {
     let mut length = 0;
     let fits = |head: &&String| {
@@ -163,7 +166,7 @@ impl<'a> LinkedEntities<'a> {
         linked
     }
 
-    /// Whether an entity has the type and name of a node; adds the node to it.
+    /// Whether an entity has the type and name of a node; adds the node to that entity.
     fn has_name_of(&mut self, node: NodeId) -> bool {
         let kb = &self.base.kb;
         let named = |of: NodeId| (kb.node_type(of), kb.name(of));
@@ -198,7 +201,7 @@ impl<'a> LinkedEntities<'a> {
         self.entities.iter().flat_map(nodes).collect()
     }
 
-    /// The entities for a prompt: number from 1, id, type, name, strength, relations.
+    /// Formats the entities for a prompt: number from 1, id, type, name, strength, relations.
     pub(super) fn shown(&self) -> Vec<Json> {
         let base = self.base;
         let entity = |(n, entity): (usize, &Entity)| {
@@ -220,8 +223,8 @@ impl<'a> LinkedEntities<'a> {
         (1..).zip(&self.entities).map(entity).collect()
     }
 
-    /// A node for a prompt: the parts of its document that concern the query, its relations with
-    /// directions, and its links of one and two steps to the linked entities.
+    /// Formats a node for a prompt: the parts of its document that concern the query, its links to
+    /// the linked entities, and its relations with directions.
     pub(crate) fn candidate(&self, node: NodeId, query: &str, max_chars: usize) -> String {
         let base = self.base;
         let kind = base.kb.type_name(base.kb.node_type(node));
@@ -238,8 +241,8 @@ impl<'a> LinkedEntities<'a> {
         text
     }
 
-    /// Links from a node to the linked entities, of one step, or of two if there are none; strongest
-    /// entity first.
+    /// Formats the links from a node to each linked entity, in the order of the entities: links of
+    /// one step, or of two steps if there are none.
     fn links(&self, node: NodeId, own: &[(RelationId, Direction, Vec<NodeId>)]) -> Vec<String> {
         let mut links = Vec::new();
         for entity in self.entities.iter().filter(|entity| !entity.includes(node)) {

@@ -1,10 +1,11 @@
 //! Reorders the tail of a joined answer for recall.
 //!
-//! The first ranks are for readers; the tail is for consumers of a shortlist, such as a re-ranking
-//! model, which only need an answer to be included. In the joined scores, one program can hide the
-//! first nodes of another, and nodes that no program reaches are missing. Therefore nodes after the
-//! first [`HEAD`] ranks are ordered by expected reciprocal rank: the sum over all rankings of the
-//! ranking's probability divided by the node's rank. Vector search is one of the rankings.
+//! The first ranks are for readers. The tail is for consumers of a shortlist, such as a re-ranking
+//! model, which only need the right answers to be included. In the joined scores, one program can
+//! hide the first nodes of another, and nodes that no program reaches are missing. Therefore nodes
+//! after the first [`HEAD`] ranks are ordered by expected reciprocal rank: the sum over all
+//! rankings of the ranking's probability divided by the node's rank. Vector search is one of the
+//! rankings.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,7 @@ use agent_index::{IndexError, IndexedBase};
 use agent_kb::{NodeId, best};
 use agent_retrieve::Ranking;
 
-/// Number of first ranks that are not changed.
+/// Number of first ranks that stay unchanged.
 pub(super) const HEAD: usize = 20;
 /// Number of nodes from vector search.
 const FOUND: usize = 50;
@@ -23,17 +24,17 @@ const JOINED: f32 = 1e-3;
 /// Maximum ratio of the scores of consecutive ranks.
 const NEXT: f32 = 1.0 - 1e-6;
 
-/// The first nodes of vector search.
+/// Returns the first [`FOUND`] nodes of vector search.
 ///
 /// # Errors
-/// Those of the embedder and of the vectors.
+/// Errors of the embedder and of the vectors.
 pub(super) fn search_by_meaning(base: &IndexedBase, query: &str) -> Result<Ranking, IndexError> {
     base.search_vectors(query, base.kb.candidate_types(), FOUND)
 }
 
-/// Reorders the tail of the joined ranking by expected reciprocal rank, ties by ascending id, and adds
-/// the nodes of [`search_by_meaning`]. Each rank keeps its score, lowered where it would tie. No node
-/// is removed. `O(n log n)` in the nodes of all rankings.
+/// Reorders the tail of the joined ranking by expected reciprocal rank, ties by ascending id, and
+/// adds the nodes of [`search_by_meaning`]. Each rank keeps its score, lowered where it would tie.
+/// No node is removed. `O(n log n)` in the nodes of all rankings.
 pub(super) fn reorder(rankings: &[(f32, &Ranking)], found: &Ranking, joined: Ranking) -> Ranking {
     let mut all = rankings.to_vec();
     all.push((MEANING, found));

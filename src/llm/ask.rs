@@ -1,4 +1,4 @@
-//! Requests to a model through its reply stores and the ledger.
+//! Sends requests to a model through its reply stores and the ledger.
 
 use std::{
     collections::HashMap,
@@ -16,7 +16,7 @@ use crate::{
 };
 use agent_remote::Limits;
 
-/// Concurrent requests of one list; the model bounds those that are sent.
+/// Maximum number of concurrent requests of one list; the model may send fewer at the same time.
 const AT_A_TIME: usize = 8;
 
 /// Request settings of one role.
@@ -24,7 +24,7 @@ const AT_A_TIME: usize = 8;
 pub struct RoleSettings {
     /// The model.
     pub model: String,
-    /// Sampling temperature; none leaves it to the service.
+    /// Sampling temperature; `None` leaves it to the service.
     pub temperature: Option<f64>,
     /// Maximum number of tokens of a reply.
     pub max_tokens: u32,
@@ -39,18 +39,18 @@ type Turn = Mutex<Option<Result<Reply, LlmError>>>;
 pub struct Llm {
     model: Box<dyn Model>,
     roles: HashMap<Role, RoleSettings>,
-    /// Searched in this order; the first is the run's own.
+    /// Stores in the order in which they are searched; the first is the run's own.
     stores: Vec<Arc<dyn ReplyStore>>,
     ledger: Ledger,
-    /// An entry for each key in flight, so that it is paid once.
+    /// Keys in flight, so that each is paid once.
     asked: Mutex<HashMap<String, Arc<Turn>>>,
     stop: Arc<AtomicBool>,
 }
 
 impl Llm {
-    /// A model with the settings of every role. Replies are looked up in the stores in order and
-    /// stored in all of them; only those of the first count as paid by this run. Once `stop` is
-    /// set, nothing is sent, but stored replies are still found.
+    /// Creates a language model with the settings of every role. Replies are looked up in the
+    /// stores in order and stored in all of them; only replies from the first store count as paid
+    /// by this run. Once `stop` is set, no request is sent, but stored replies are still found.
     pub fn new(
         model: Box<dyn Model>,
         roles: HashMap<Role, RoleSettings>,
@@ -61,10 +61,8 @@ impl Llm {
         Llm { model, roles, stores, ledger, asked: Mutex::default(), stop }
     }
 
-    /// The request of a role.
-    ///
-    /// # Panics
-    /// Never: a role without settings gets an empty model name, which services refuse.
+    /// Builds a request with the settings of a role. A role without settings gets an empty model
+    /// name, which services refuse.
     pub fn request(
         &self,
         role: Role,
@@ -85,23 +83,23 @@ impl Llm {
         }
     }
 
-    /// Request settings of a role.
+    /// Returns the request settings of a role.
     pub fn role(&self, role: &Role) -> Option<&RoleSettings> {
         self.roles.get(role)
     }
 
-    /// Limits of each request.
+    /// Returns the limits of requests.
     pub fn limits(&self) -> Limits {
         self.model.limits()
     }
 
-    /// Spending and ceilings.
+    /// Returns the ledger of spending and ceilings.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// The reply to a request, from a store or from the model. If several threads request the same
-    /// key at a time, one asks the model and the others share its result.
+    /// Returns the reply to a request, from a store or from the model. If several threads request
+    /// the same key at the same time, one asks the model and the others share its result.
     ///
     /// # Errors
     /// [`LlmError`].
@@ -116,15 +114,16 @@ impl Llm {
             self.ledger.used(&request.model, reply.usage);
         }
         let mut asked = self.lock_asked();
-        // This thread's and the map's are the only ones left.
+        // Only this thread and the map still hold the turn.
         if Arc::strong_count(&turn) == 2 {
             asked.remove(&key);
         }
         reply
     }
 
-    /// Replies to requests in their order, at most eight at a time. After an error that ends the run (a
-    /// ceiling, a stop, a failed store), no further request is started.
+    /// Returns the replies to requests in their order; sends at most eight at the same time. After
+    /// an error that [ends the run](LlmError::ends_run), no further request is started, and the
+    /// remaining replies are that error.
     pub fn ask_all(&self, requests: &[Request]) -> Vec<Result<Reply, LlmError>> {
         let next = AtomicUsize::new(0);
         let replies: Vec<Mutex<Option<Result<Reply, LlmError>>>> =
@@ -181,8 +180,8 @@ impl Llm {
         Ok(reply)
     }
 
-    /// Asks the model. The cost of every paid reply is reserved before the request and counted
-    /// after it, unusable replies included; the stores also record these.
+    /// Asks the model. The cost of every paid reply, usable or not, is reserved before the request
+    /// and counted after it. The stores record the usage of unusable replies.
     fn ask_model(&self, key: &str, request: &Request) -> Result<Reply, LlmError> {
         let mut reservation = Some(self.ledger.reserve(request)?);
         let reply = self.model.ask_counting(request, &mut |usage, is_asked_again| {
@@ -203,8 +202,8 @@ impl Llm {
         Ok(reply)
     }
 
-    /// Stores an exchange in all stores but its origin; continues after a store that fails, so that
-    /// a paid reply is not lost.
+    /// Stores an exchange in all stores except its origin. Continues after a store that fails, so
+    /// that a paid reply is not lost.
     fn keep(&self, key: &str, exchange: &Exchange, from: Option<usize>) -> Result<(), LlmError> {
         let others = self.stores.iter().enumerate().filter(|(index, _)| Some(*index) != from);
         let mut kept = Ok(());

@@ -1,16 +1,16 @@
 //! Cassettes: replies recorded in a file, and a model that plays them back, so that a run can be
 //! reproduced exactly without a service.
 //!
-//! A cassette has one JSON object per line. Of the request it holds the key, role, model and an excerpt
-//! of the last message. It holds no credentials: requests have none, and they are removed from
-//! replies.
+//! A cassette has one JSON object per line: the reply, and the request's key, role, model and an
+//! excerpt of its last message. It has no credentials: requests have none, and they are removed
+//! from replies.
 //!
 //! ```text
 //! {"key":"...","role":"actor","model":"m","excerpt":"...","reply":{"text":"...",...}}
 //! ```
 //!
 //! While recording, every line is synced to the disk. At the end the file is sorted by key, so that
-//! it is the same for any number of threads. If a key has several lines, the last one is valid.
+//! it does not depend on the number of threads. If a key has several lines, the last one is valid.
 //!
 //! | limit | unit | value |
 //! | --- | --- | --- |
@@ -31,20 +31,20 @@ use serde::{Deserialize, Serialize};
 use crate::{Exchange, LlmError, Model, Reply, ReplyStore, Request, Role};
 use agent_ground::files;
 
-/// Maximum size of a cassette, bytes. It is held in memory.
+/// Maximum size of a cassette, bytes; the whole cassette is in memory.
 pub const CASSETTE_BYTES: u64 = 256 << 20;
 /// Maximum length of a line, bytes.
 pub const LINE_BYTES: u64 = 16 << 20;
 /// Maximum length of an excerpt of a message, characters.
 pub const EXCERPT_CHARS: usize = 200;
-/// Maximum number of recorded requests compared to find the nearest.
+/// Maximum number of recorded requests that are compared to find the nearest.
 const COMPARED: usize = 2_000;
 /// Digits of a key.
 const KEY_DIGITS: usize = 64;
 /// Digits of a key in messages.
 const SHOWN_DIGITS: usize = 12;
 
-/// Why a cassette cannot be used. Each message names the file and the remedy.
+/// Errors of cassettes; each message names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum CassetteError {
     /// A file operation failed.
@@ -54,7 +54,7 @@ pub enum CassetteError {
         action: &'static str,
         /// The cassette.
         path: PathBuf,
-        /// Why it failed.
+        /// The error of the system.
         source: io::Error,
     },
     /// A line is wrong.
@@ -62,18 +62,18 @@ pub enum CassetteError {
     Line {
         /// The cassette.
         path: PathBuf,
-        /// Its line, from 1.
+        /// The line, from 1.
         line: usize,
         /// What is wrong.
         reason: String,
     },
-    /// The cassette is too large.
+    /// The cassette, or a line of it, is too large.
     #[error("the cassette {} is larger than the limit of {CASSETTE_BYTES} bytes: record fewer requests", .path.display())]
     TooLarge {
         /// The cassette.
         path: PathBuf,
     },
-    /// Another process records into it.
+    /// Another process records into the cassette.
     #[error("the cassette {} is being recorded by another process: wait for it, or name another file", .path.display())]
     Busy {
         /// The cassette.
@@ -121,8 +121,8 @@ impl RecordedExchange {
     }
 }
 
-/// The beginning and the end of the last message of a request, on one line, of at most
-/// [`EXCERPT_CHARS`] characters: prompts often begin alike.
+/// Returns the beginning and the end of the last message of a request, on one line of at most
+/// [`EXCERPT_CHARS`] characters. The end is included because prompts often begin alike.
 pub fn excerpt(request: &Request) -> String {
     let text = request.messages.last().map_or("", |message| &message.text);
     let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || c.is_control()).collect();
@@ -136,10 +136,11 @@ pub fn excerpt(request: &Request) -> String {
     head.iter().chain(&[' ', '…', ' ']).chain(tail).collect()
 }
 
-/// Records replies. It never answers, so that repeated requests are recorded again.
+/// A reply store that records replies. It never returns one, so that repeated requests are recorded
+/// again.
 ///
-/// In the stores of an [`Llm`](crate::Llm) it belongs after the run's own and before the shared cache,
-/// so that it also records cached replies.
+/// Among the stores of an [`Llm`](crate::Llm), it belongs after the run's own store and before the
+/// shared cache, so that it also records cached replies.
 #[derive(Debug)]
 pub struct Recorder {
     path: PathBuf,
@@ -156,7 +157,7 @@ struct Recording {
 }
 
 impl Recorder {
-    /// Creates or continues a cassette. An unfinished last line of a killed process is removed.
+    /// Creates or continues a cassette; removes an unfinished last line that a killed process left.
     ///
     /// # Errors
     /// [`CassetteError`].
@@ -233,13 +234,13 @@ impl Recorder {
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // The unsorted file is as good to play.
+        // An unsorted cassette plays back the same replies.
         let _ = self.finish();
     }
 }
 
 impl ReplyStore for Recorder {
-    /// Always none.
+    /// Always returns `None`.
     fn get(&self, _: &str) -> Result<Option<Exchange>, LlmError> {
         Ok(None)
     }
@@ -269,19 +270,19 @@ impl Cassette {
         Ok(Cassette { path: path.to_owned(), lines, asked: Mutex::default() })
     }
 
-    /// Recorded exchanges, by key.
+    /// Returns the recorded exchanges, ordered by key.
     pub fn recorded(&self) -> impl Iterator<Item = &RecordedExchange> {
         self.lines.values()
     }
 
-    /// Recorded exchanges not requested so far, by key.
+    /// Returns the recorded exchanges that were not requested so far, ordered by key.
     pub fn unused(&self) -> Vec<&RecordedExchange> {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         self.lines.values().filter(|line| !asked.contains(&line.key)).collect()
     }
 
-    /// The recorded request nearest to an unrecorded one by the edit distance of excerpts, of the same
-    /// role if there is any; ties go to the smaller key.
+    /// Finds the recorded request nearest to an unrecorded one by the edit distance of excerpts;
+    /// only among requests of the same role, if there are any. Ties go to the smaller key.
     fn nearest(&self, role: &Role, excerpt: &str) -> Option<&RecordedExchange> {
         let same = self.lines.values().any(|line| line.role == *role);
         let candidates = self.lines.values().filter(|line| !same || line.role == *role);
@@ -334,7 +335,7 @@ fn lock(file: &File, path: &Path) -> Result<(), CassetteError> {
     }
 }
 
-/// A line with its line end.
+/// Formats a line, with its line end.
 fn encoded(line: &RecordedExchange, path: &Path) -> Result<String, CassetteError> {
     let text = serde_json::to_string(line);
     let text = text.map_err(|error| CassetteError::io("write", path)(error.into()))? + "\n";
@@ -344,8 +345,8 @@ fn encoded(line: &RecordedExchange, path: &Path) -> Result<String, CassetteError
     Ok(text)
 }
 
-/// The lines of a cassette by key, and their total bytes. A last line without a line end is ignored
-/// on request, otherwise an error.
+/// Reads the lines of a cassette by key, and their total bytes. A last line without a line end is
+/// ignored if `leave_unfinished`, otherwise an error.
 fn read_lines(
     file: &mut File,
     path: &Path,

@@ -1,8 +1,8 @@
-//! Spending on language models, and ceilings that no request may exceed.
+//! Counts spending on language models, and enforces its ceilings.
 //!
 //! Before a request is sent, its maximum cost is reserved: its estimated tokens and the token limit
-//! of its reply. A request that could exceed a ceiling, together with spending and reservations, is
-//! not sent.
+//! of its reply. A request is not sent if it could exceed a ceiling, together with spending and
+//! reservations so far.
 
 use std::{
     collections::BTreeMap,
@@ -15,7 +15,7 @@ use crate::{LlmError, Request, Role, Usage};
 
 /// Estimated bytes per token; fewer than in English, so that estimates tend to be too high.
 const BYTES_PER_TOKEN: u64 = 3;
-/// Tokens of a message beyond its text.
+/// Estimated tokens of a message in addition to its text.
 const TOKENS_PER_MESSAGE: u64 = 8;
 
 /// Price of a model, USD per million tokens.
@@ -29,7 +29,7 @@ pub struct Price {
 }
 
 impl Price {
-    /// Cost of tokens, USD.
+    /// Computes the cost of tokens, USD.
     pub fn of(self, usage: Usage) -> f64 {
         (usage.tokens_in as f64 * self.input + usage.tokens_out as f64 * self.output) / 1e6
     }
@@ -38,9 +38,9 @@ impl Price {
 /// Maximum spending of all roles together in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ceilings {
-    /// USD.
+    /// Maximum USD.
     pub usd: Option<f64>,
-    /// Tokens, sent and received.
+    /// Maximum number of tokens, sent and received.
     pub tokens: Option<u64>,
 }
 
@@ -60,7 +60,7 @@ pub struct Spending {
 }
 
 impl Spending {
-    /// The difference from an `earlier` state.
+    /// Subtracts an `earlier` state.
     pub fn since(self, earlier: Spending) -> Spending {
         Spending {
             calls: self.calls - earlier.calls,
@@ -71,7 +71,7 @@ impl Spending {
         }
     }
 
-    /// The sum with another.
+    /// Adds another spending.
     pub fn and(self, other: Spending) -> Spending {
         Spending {
             calls: self.calls.saturating_add(other.calls),
@@ -83,7 +83,7 @@ impl Spending {
     }
 }
 
-/// Use of one model by one role, in integers, so that sums do not depend on the order.
+/// Usage of a model, in integers, so that sums do not depend on the order.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     calls: u64,
@@ -110,7 +110,7 @@ impl Tally {
 #[derive(Default)]
 struct Books {
     tallies: BTreeMap<(Role, String), Tally>,
-    /// Use of all replies by model, cached ones included.
+    /// Usage of all replies by model, cached replies included.
     used: BTreeMap<String, Tally>,
     /// Reservations of requests in flight.
     reserved: Vec<ReservedAmount>,
@@ -142,29 +142,29 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// An empty ledger, with prices by model.
+    /// Creates an empty ledger, with prices by model.
     pub fn new(prices: BTreeMap<String, Price>, ceilings: Ceilings) -> Ledger {
         Ledger { prices, ceilings, books: Mutex::default() }
     }
 
-    /// Counts a paid reply, of this process or of the run before an interruption.
+    /// Counts a paid reply of this process, or of the same run before an interruption.
     pub fn paid(&self, role: Role, model: &str, usage: Usage) {
         self.lock().add(role, model, usage);
     }
 
-    /// Counts a reply that is used, paid or cached.
+    /// Counts a reply that is returned to the caller, paid or cached.
     pub fn used(&self, model: &str, usage: Usage) {
         self.lock().used.entry(model.to_owned()).or_default().add(usage);
     }
 
-    /// Cost of all replies used, cached ones included: spending without any cache.
+    /// Returns the cost of all returned replies as if none had been cached.
     pub fn total_used(&self) -> Spending {
         let books = self.lock();
         let spent = books.used.iter().map(|(model, tally)| tally.spent(self.price(model)));
         spent.fold(Spending::default(), Spending::and)
     }
 
-    /// Spending by role, in the order of names; independent of the order of replies.
+    /// Returns the spending by role, ordered by name; independent of the order of replies.
     pub fn spent(&self) -> BTreeMap<Role, Spending> {
         let mut spent: BTreeMap<Role, Spending> = BTreeMap::new();
         for ((role, model), tally) in &self.lock().tallies {
@@ -174,23 +174,23 @@ impl Ledger {
         spent
     }
 
-    /// Spending of all roles.
+    /// Returns the spending of all roles together.
     pub fn total(&self) -> Spending {
         self.spent().into_values().fold(Spending::default(), Spending::and)
     }
 
-    /// The price of a model.
+    /// Returns the price of a model, if known.
     pub fn price(&self, model: &str) -> Option<Price> {
         self.prices.get(model).copied()
     }
 
-    /// The ceilings.
+    /// Returns the ceilings.
     pub fn ceilings(&self) -> Ceilings {
         self.ceilings
     }
 
-    /// Reserves the maximum cost of a request: its estimated tokens and the limit of its reply. A
-    /// service that counts more tokens can exceed a ceiling by one request.
+    /// Reserves the maximum cost of a request: its estimated tokens and the token limit of its
+    /// reply. If a service counts more tokens than estimated, a ceiling can still be exceeded.
     ///
     /// # Errors
     /// [`LlmError::Budget`], [`LlmError::NoPrice`].
@@ -256,7 +256,7 @@ pub struct Reservation<'a> {
 }
 
 impl Reservation<'_> {
-    /// Counts the use of a reply and releases the rest.
+    /// Counts the usage of the reply and releases the reservation.
     pub fn settle(self, usage: Usage) {
         let mut books = self.ledger.lock();
         books.add(self.role.clone(), &self.model, usage);
@@ -270,12 +270,12 @@ impl Drop for Reservation<'_> {
     }
 }
 
-/// Estimated tokens of a text, on the high side.
+/// Estimates the tokens of a text, rather too high.
 pub fn tokens(text: &str) -> u64 {
     (text.len() as u64).div_ceil(BYTES_PER_TOKEN)
 }
 
-/// Estimated input tokens of a request (messages and schema), on the high side.
+/// Estimates the input tokens of a request (messages and schema), rather too high.
 pub fn estimated_tokens(request: &Request) -> u64 {
     let schema = request.json.as_ref().map_or(0, |json| tokens(&json.schema.to_string()));
     let texts = request.messages.iter().map(|message| tokens(&message.text) + TOKENS_PER_MESSAGE);

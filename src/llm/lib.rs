@@ -1,14 +1,14 @@
-//! Requests to language models, stores of their replies, and their cost.
+//! Sends requests to language models, stores their replies, and limits their cost.
 //!
 //! ```text
-//! Llm::ask -> kept already? (the run's journal, the shared cache) -> reply
-//!          -> Ledger: would a ceiling be passed? -> Model (a service, a cassette)
-//!          -> kept at once in every store -> reply
+//! Llm::ask -> stored? (the run's journal, the shared cache) -> reply
+//!          -> Ledger: below all ceilings? -> Model (a service, a cassette)
+//!          -> stored at once in every store -> reply
 //! ```
 //!
-//! A request is identified by its [key](Request::key): everything that is sent, and a sample index
-//! for several replies to the same text. A key is paid for once, even if several threads request it
-//! at the same time or the process was killed.
+//! A request is identified by its [key](Request::key), a digest of everything that is sent and of a
+//! sample index, which allows several replies to the same text. Each key is paid for once, even if
+//! several threads request it at the same time or the process is killed.
 
 mod ask;
 pub mod cassette;
@@ -62,17 +62,17 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message of the program.
+    /// Creates a message of the program.
     pub fn user(text: impl Into<String>) -> Message {
         Message { speaker: Speaker::User, text: text.into() }
     }
 
-    /// Instructions.
+    /// Creates instructions.
     pub fn system(text: impl Into<String>) -> Message {
         Message { speaker: Speaker::System, text: text.into() }
     }
 
-    /// An earlier message of the model.
+    /// Creates an earlier message of the model.
     pub fn assistant(text: impl Into<String>) -> Message {
         Message { speaker: Speaker::Assistant, text: text.into() }
     }
@@ -109,7 +109,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Key of the request: BLAKE3 of everything but the role, hexadecimal.
+    /// Computes the key: BLAKE3 of all fields except the role, hexadecimal.
     pub fn key(&self) -> String {
         let parts = (
             (&self.model, &self.messages, self.temperature, self.max_tokens),
@@ -140,9 +140,9 @@ pub enum Finish {
 pub struct Usage {
     /// Tokens sent.
     pub tokens_in: u64,
-    /// Tokens received, those of hidden reasoning included.
+    /// Tokens received, including hidden reasoning.
     pub tokens_out: u64,
-    /// Whether the counts are estimates from the text, for lack of counts of the service.
+    /// Whether the counts are estimated from the text, because the service sent none.
     pub estimated: bool,
 }
 
@@ -168,19 +168,19 @@ pub struct Exchange {
     pub paid: bool,
 }
 
-/// Answers requests. Called from several threads at a time; blocks.
+/// Answers requests. Called from several threads at the same time; blocks.
 pub trait Model: Send + Sync {
-    /// The reply to a request, complete and not empty.
+    /// Returns the reply to a request; its text is not empty.
     ///
     /// # Errors
     /// [`LlmError`], after retries of transient errors.
     fn ask(&self, request: &Request) -> Result<Reply, LlmError>;
 
-    /// As [`Model::ask`]; calls `unusable` for each paid but unusable reply with its usage and whether
-    /// the model asks again. An error of `unusable` ends the request.
+    /// Answers a request as [`Model::ask`] does. For each paid but unusable reply, calls `unusable`
+    /// with its usage and whether the request is repeated. An error of `unusable` ends the request.
     ///
     /// # Errors
-    /// Those of [`Model::ask`], and those of `unusable`.
+    /// Errors of [`Model::ask`] and of `unusable`.
     fn ask_counting(
         &self,
         request: &Request,
@@ -190,7 +190,7 @@ pub trait Model: Send + Sync {
         self.ask(request)
     }
 
-    /// Token and attempt limits of one request.
+    /// Returns the limits of requests: times, attempts, sizes and rates.
     fn limits(&self) -> Limits {
         Limits::default()
     }
@@ -216,7 +216,7 @@ impl<T: Model + ?Sized> Model for Arc<T> {
 
 /// Stores exchanges by the key of their request.
 pub trait ReplyStore: Send + Sync {
-    /// The exchange of a key, if it is stored.
+    /// Returns the exchange of a key, if it is stored.
     ///
     /// # Errors
     /// [`LlmError::Store`].
@@ -228,8 +228,8 @@ pub trait ReplyStore: Send + Sync {
     /// [`LlmError::Store`].
     fn put(&self, key: &str, exchange: &Exchange) -> Result<(), LlmError>;
 
-    /// Records the usage of a paid but unusable reply, in stores that restore the spending of a
-    /// resumed run. Other stores do nothing.
+    /// Records the usage of a paid but unusable reply. Only stores from which a resumed run
+    /// restores its spending do so; the default does nothing.
     ///
     /// # Errors
     /// [`LlmError::Store`].
@@ -239,13 +239,13 @@ pub trait ReplyStore: Send + Sync {
     }
 }
 
-/// Why there is no reply.
+/// Errors of a request.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LlmError {
     /// The service failed.
     #[error(transparent)]
     Remote(#[from] RemoteError),
-    /// No attempt gave a usable reply.
+    /// No attempt returned a usable reply.
     #[error("the reply of {model} cannot be used: {reason}")]
     Reply {
         /// The model.
@@ -267,7 +267,7 @@ pub enum LlmError {
         /// Maximum use of the next request, with its unit.
         next: String,
     },
-    /// A ceiling in dollars requires a price.
+    /// A ceiling in USD is set, but the model has no price.
     #[error(
         "the price of model {0:?} is unknown, so a budget in USD cannot be enforced; \
          add [llm.prices.{0:?}] with input and output, USD per million tokens, to the settings"
@@ -290,7 +290,7 @@ impl LlmError {
         matches!(self, Self::Remote(_))
     }
 
-    /// Whether every further request would fail as well.
+    /// Whether every further request would probably fail as well: true except for unusable replies.
     pub fn ends_run(&self) -> bool {
         !matches!(self, Self::Reply { .. })
     }

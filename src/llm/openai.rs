@@ -4,8 +4,8 @@
 //! temperature. After a refusal that names one of these, the request is adapted, and the adaptation
 //! is remembered for that model. An unusable reply is requested again a few times.
 //!
-//! Sources: the reference of OpenAI's chat completions; the GenAI conventions of OpenTelemetry for
-//! names in spans. Spans never hold texts.
+//! Sources: OpenAI's reference of chat completions; OpenTelemetry's GenAI conventions for names in
+//! spans. Spans never contain texts of prompts or replies.
 
 mod reply;
 #[cfg(test)]
@@ -33,27 +33,27 @@ use agent_remote::{Limits, RemoteError, Service};
 
 /// Path of requests, below the base address.
 const PATH: &str = "/chat/completions";
-/// Maximum size of a request, bytes; more than any model reads.
+/// Maximum size of a request, bytes; larger than the context of any model.
 const MAX_REQUEST_BYTES: usize = 16 << 20;
 /// Maximum number of adaptations of one request.
 const MAX_CHANGES: usize = 2;
 /// Instruction before the schema, for servers without a schema parameter.
 const JSON_ONLY: &str = "Answer with one JSON value of this schema, and with nothing else:";
 
-/// How a server is asked for JSON.
+/// Way to request JSON from a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JsonForm {
     /// By `response_format` with the schema.
     #[default]
     Schema,
-    /// By `response_format` without it; the schema is put after the last message.
+    /// By `response_format` without the schema, which follows the last message.
     Object,
-    /// Only by the schema after the last message.
+    /// Without `response_format`; the schema follows the last message.
     None,
 }
 
-/// Name of the token limit of a reply.
+/// Name of the parameter for the token limit of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenLimit {
@@ -82,9 +82,9 @@ impl TokenLimit {
 /// Assumptions about a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
-    /// How the server is asked for JSON.
+    /// Way to request JSON.
     pub json: JsonForm,
-    /// Name of the token limit; none chooses it by the service's host.
+    /// Name of the token limit; `None` chooses it by the service's host.
     pub token_limit: Option<TokenLimit>,
     /// Maximum number of repeated requests after an unusable reply.
     pub unusable_retries: u32,
@@ -96,7 +96,7 @@ impl Default for Form {
     }
 }
 
-/// Known properties of a model.
+/// Parameters that a model accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Dialect {
     token_limit: TokenLimit,
@@ -107,7 +107,7 @@ struct Dialect {
 pub struct OpenAi {
     service: Service,
     form: Form,
-    /// Initial properties of every model.
+    /// Assumed parameters of every model.
     expected: Dialect,
     /// Adaptations by model.
     dialects: Mutex<HashMap<String, Dialect>>,
@@ -115,14 +115,14 @@ pub struct OpenAi {
     reading: Mutex<()>,
 }
 
-/// Why one attempt failed.
+/// Failure of one attempt.
 enum Failure {
     Error(LlmError),
     UnusableReply(UnusableReply),
 }
 
 impl OpenAi {
-    /// A client of this service with these assumptions.
+    /// Creates a client of a service with these assumptions.
     pub fn new(service: Service, form: Form) -> OpenAi {
         let is_openai = service.host() == "api.openai.com";
         let token_limit = form.token_limit.unwrap_or(match is_openai {
@@ -137,7 +137,7 @@ impl OpenAi {
         self.dialects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Provider name in spans.
+    /// Returns the provider's name for spans.
     fn provider(&self) -> &str {
         match self.service.host() {
             "api.openai.com" => "openai",
@@ -163,7 +163,7 @@ impl OpenAi {
         )
     }
 
-    /// One attempt.
+    /// Makes one attempt.
     fn ask_once(&self, request: &Request) -> Result<Reply, Failure> {
         match self.send(request) {
             Ok(bytes) => {
@@ -180,7 +180,8 @@ impl OpenAi {
         }
     }
 
-    /// The bytes of a reply; adapts the request to refusals of the server.
+    /// Sends a request and returns the bytes of the reply; adapts the request to refusals of the
+/// server.
     fn send(&self, request: &Request) -> Result<Vec<u8>, RemoteError> {
         let weight = estimated_tokens(request) + u64::from(request.max_tokens);
         let known = self.dialects().get(&request.model).copied().unwrap_or(self.expected);
@@ -223,7 +224,7 @@ impl OpenAi {
         if let Value::Object(chat) = serde_json::to_value(chat).map_err(wrong)? {
             body.extend(chat);
         }
-        // The foreign type holds 32 bits of it, which would show in the text of the number.
+        // The library's type would round the temperature to 32 bits and send further digits.
         if let Some(temperature) = request.temperature.filter(|_| dialect.takes_temperature) {
             body.insert("temperature".to_owned(), temperature.into());
         }
@@ -256,7 +257,7 @@ impl OpenAi {
 }
 
 impl Dialect {
-    /// The adaptation to a refusal, if there is one.
+    /// Returns the adaptation to a refusal, if there is one.
     fn after(self, failed: &RemoteError) -> Option<Dialect> {
         let RemoteError::Refused { status: 400 | 422, message, .. } = failed else { return None };
         if failed.is_too_long() {
@@ -275,7 +276,7 @@ impl Dialect {
     }
 }
 
-/// The messages of a request, with `shown_schema` after the last one.
+/// Converts the messages of a request; `shown_schema` follows the text of the last one.
 fn messages(
     messages: &[Message],
     shown_schema: Option<&Schema>,

@@ -1,7 +1,7 @@
 //! Extracts programs and JSON from replies, and repairs invalid JSON by asking again.
 //!
-//! Replies are untrusted: any text is safe, work is linear in its length, and ambiguous replies are
-//! refused with a reason for the model.
+//! Replies are untrusted: any text is safe to parse, in time linear in its length. Ambiguous
+//! replies are refused with a reason for the model.
 
 mod schema;
 #[cfg(test)]
@@ -18,7 +18,7 @@ use crate::{
 const MAX_REASON_BYTES: usize = 500;
 /// Maximum number of errors reported for one JSON reply.
 const MAX_ERRORS: usize = 5;
-/// Delimiters of the thoughts of reasoning models.
+/// Delimiters of the hidden reasoning that some models put before their reply.
 const THOUGHTS: (&str, &str) = ("<think>", "</think>");
 /// Starts of refusals, in lower case.
 const REFUSALS: [&str; 8] = [
@@ -64,9 +64,9 @@ pub enum NoProgram {
     Json,
 }
 
-/// The program of a reply: the last fenced block with `fn retrieve`; otherwise the only fenced
-/// block; otherwise the whole text, if it begins as a program and has `fn retrieve`. Only closed
-/// blocks count, and nothing after an unclosed one, so that a program is never partial.
+/// Extracts the program of a reply: the last fenced block with `fn retrieve`; otherwise the only
+/// fenced block; otherwise the whole text, if it begins as a program and has `fn retrieve`. A reply
+/// with an unclosed block is refused, so that a program is never partial.
 ///
 /// # Errors
 /// [`NoProgram`].
@@ -95,7 +95,7 @@ pub fn extract_program(text: &str, finish: Finish) -> Result<String, NoProgram> 
     }
 }
 
-/// The program of a text without fenced blocks.
+/// Extracts the program of a text without fenced blocks.
 fn without_fences(text: &str, finish: Finish) -> Result<String, NoProgram> {
     if finish == Finish::Length {
         return Err(NoProgram::CutOff);
@@ -130,7 +130,7 @@ fn has_retrieve(text: &str) -> bool {
     })
 }
 
-/// The text after a model's thoughts; none if the thoughts do not end.
+/// Returns the text after a model's reasoning; `None` if the reasoning does not end.
 fn spoken(text: &str) -> Option<&str> {
     match text.trim_start().strip_prefix(THOUGHTS.0) {
         Some(thoughts) => thoughts.split_once(THOUGHTS.1).map(|(_, spoken)| spoken),
@@ -146,7 +146,7 @@ struct Fence {
     body: String,
 }
 
-/// The fenced blocks of a text, and whether the last one is closed.
+/// Returns the closed fenced blocks of a text, and whether no block is left open.
 fn fences(text: &str) -> (Vec<Fence>, bool) {
     let mut fences = Vec::new();
     let mut open: Option<(char, usize, Fence)> = None;
@@ -163,7 +163,7 @@ fn fences(text: &str) -> (Vec<Fence>, bool) {
                 fence.body.push('\n');
             }
             (None, Some((mark, n, rest))) => {
-                // A word in marks within a line is not a block.
+                // Inline code is not a block.
                 if !rest.contains('`') {
                     open = Some((mark, n, Fence { tag: rest.to_owned(), body: String::new() }));
                 }
@@ -175,8 +175,8 @@ fn fences(text: &str) -> (Vec<Fence>, bool) {
     (fences, all_closed)
 }
 
-/// Kind and number of the marks that a line begins with, and the rest of the line, if it opens or
-/// closes a block.
+/// Splits a line that opens or closes a block into the kind and number of its marks and the rest;
+/// `None` for other lines.
 fn fence_marks(line: &str) -> Option<(char, usize, &str)> {
     let line = line.trim();
     let mark = line.chars().next().filter(|c| ['`', '~'].contains(c))?;
@@ -185,11 +185,11 @@ fn fence_marks(line: &str) -> Option<(char, usize, &str)> {
     (n >= 3).then(|| (mark, n, rest.trim()))
 }
 
-/// The JSON value of a reply: the whole text, or its only fenced block, or the first object in it;
-/// valid by the schema.
+/// Extracts the JSON value of a reply: the whole text, its only fenced block, or the first object
+/// in it. The value is valid by the schema.
 ///
 /// # Errors
-/// The error, for the model, in at most 500 bytes.
+/// The reason, for the model, in at most 500 bytes.
 pub fn extract_json(text: &str, schema: &Schema) -> Result<Value, String> {
     let text = spoken(text).unwrap_or_default();
     if text.trim().is_empty() {
@@ -235,7 +235,7 @@ fn read_json(text: &str) -> Result<Value, String> {
     }
 }
 
-/// The text, cut to a number of bytes at a character.
+/// Cuts a text to a number of bytes at a character boundary.
 fn bounded(text: &str, max_bytes: usize) -> String {
     const CUT: &str = " ...";
     if text.len() <= max_bytes {
@@ -263,7 +263,7 @@ impl AskUsage {
         self.tokens_out += usage.tokens_out;
     }
 
-    /// The sum with another.
+    /// Adds another usage.
     pub fn and(self, other: AskUsage) -> AskUsage {
         AskUsage {
             requests: self.requests + other.requests,
@@ -277,22 +277,22 @@ impl AskUsage {
 pub type Answer = (Result<Value, LlmError>, AskUsage);
 
 impl Llm {
-    /// The JSON value of a reply, valid by the schema of the request. An invalid reply is repaired once:
-    /// the model gets it back with the errors.
+    /// Returns the JSON value of a reply, valid by the schema of the request. An invalid reply is
+    /// repaired once: the model gets it back with the errors.
     ///
     /// # Errors
     /// [`LlmError::Reply`] if the repaired reply is invalid as well, or the request has no schema;
-    /// those of [`Llm::ask`].
+    /// errors of [`Llm::ask`].
     pub fn ask_json(&self, request: &Request) -> Result<Value, LlmError> {
         let (value, _) = self.ask_json_all(std::slice::from_ref(request), 1).remove(0);
         value
     }
 
-    /// The JSON values of several requests in their order, several at a time, each with at most
-    /// `repairs` repairs.
+    /// Returns the JSON values of several requests in their order, each with at most `repairs`
+    /// repairs; sends them concurrently.
     ///
     /// # Errors
-    /// As [`Llm::ask_json`], for each request.
+    /// Errors of [`Llm::ask_json`], for each request.
     pub fn ask_json_all(&self, requests: &[Request], repairs: u32) -> Vec<Answer> {
         let mut answers: Vec<Answer> =
             requests.iter().map(|_| (Err(LlmError::Stopped), AskUsage::default())).collect();
@@ -329,7 +329,7 @@ impl Llm {
     }
 }
 
-/// The JSON value of a reply, or its error.
+/// Returns the JSON value of a reply, or the reason why it is invalid.
 fn read_reply(reply: &Reply, request: &Request) -> Result<Value, String> {
     let Some(schema) = &request.json else {
         return Err("no JSON was asked for".to_owned());
@@ -347,8 +347,8 @@ fn read_reply(reply: &Reply, request: &Request) -> Result<Value, String> {
     }
 }
 
-/// Whether a reply is complete, not filtered, and valid by the schema if the request has one. If not,
-/// another attempt may succeed.
+/// Whether a reply is usable: valid by the schema of the request or, without a schema, neither cut
+/// off nor filtered. Otherwise another attempt may succeed.
 pub(super) fn is_usable(reply: &Reply, request: &Request) -> bool {
     match &request.json {
         Some(_) => read_reply(reply, request).is_ok(),
@@ -356,7 +356,7 @@ pub(super) fn is_usable(reply: &Reply, request: &Request) -> bool {
     }
 }
 
-/// The request for a repair: with the invalid reply and its errors.
+/// Builds the request for a repair: the request with the invalid reply and its errors.
 fn repairing(request: &Request, reply: &Reply, reason: &str) -> Request {
     let mut again = request.clone();
     again.messages.push(Message::assistant(reply.text.clone()));

@@ -1,23 +1,23 @@
-//! Roles: names and default settings of the parts of the program that ask a model. Each part declares
-//! its own [`RoleSpec`].
+//! Roles: names and default settings of the parts of the program that ask a model. Each part
+//! declares its own [`RoleSpec`].
 
 use std::{borrow::Cow, fmt};
 
 use serde::{Deserialize, Serialize};
 
-/// Name of a part of the program that asks a model. Costs are summed by it; ordered as text.
-/// Replies stored under a name no longer in use can still be read.
+/// Name of a part of the program that asks a model. Costs are summed by role; roles are ordered as
+/// text. Replies stored under a name that is no longer in use can still be read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Role(Cow<'static, str>);
 
 impl Role {
-    /// The role of that name.
+    /// Creates the role of a name.
     pub const fn new(name: &'static str) -> Role {
         Role(Cow::Borrowed(name))
     }
 
-    /// Its name in settings and tables.
+    /// Returns the name of the role in settings and tables.
     pub fn name(&self) -> &str {
         &self.0
     }
@@ -42,14 +42,14 @@ pub struct RoleSpec {
     pub name: &'static str,
     /// Short description.
     pub summary: &'static str,
-    /// Sampling temperature unless set otherwise; none leaves it to the service.
+    /// Default sampling temperature; `None` leaves it to the service.
     pub temperature: Option<f64>,
     /// Default maximum number of tokens of a reply, hidden reasoning included.
     pub max_tokens: u32,
 }
 
 impl RoleSpec {
-    /// The declared role.
+    /// Returns the declared role.
     pub const fn role(&self) -> Role {
         Role::new(self.name)
     }

@@ -18,7 +18,7 @@ use agent_llm::{
     ledger::{Ceilings, Ledger, tokens},
 };
 
-/// Roles that may ask it.
+/// Roles that may ask the scripted model.
 const ROLES: [&str; 11] = [
     "actor",
     "comparator",
@@ -35,7 +35,7 @@ const ROLES: [&str; 11] = [
 /// The name of the scripted model.
 pub const MODEL: &str = "scripted";
 
-/// Reply of a scripted model: a text, and why it ends.
+/// Reply of a scripted model: its text and the reason for its end.
 pub type ScriptedReply = Result<(String, Finish), LlmError>;
 
 /// Answers by a function of the request; records the requests.
@@ -49,23 +49,24 @@ pub struct Scripted<F> {
 pub struct RequestLog(Arc<Mutex<Vec<Request>>>);
 
 impl RequestLog {
-    /// The requests so far.
+    /// Returns the requests so far.
     pub fn requests(&self) -> Vec<Request> {
         self.0.lock().unwrap().clone()
     }
 
-    /// Number of requests so far.
+    /// Returns the number of requests so far.
     pub fn count(&self) -> usize {
         self.0.lock().unwrap().len()
     }
 }
 
-/// The last message of a request.
+/// Returns the last message of a request.
 pub fn question(request: &Request) -> &str {
     request.messages.last().map_or("", |message| &message.text)
 }
 
-/// The data blocks of a question whose names begin with `name`, such as `thing`: name and text.
+/// Returns the data blocks of a question whose names begin with `name`, such as `thing`: name and
+/// text.
 pub fn blocks(question: &str, name: &str) -> Vec<(String, String)> {
     let mark = format!("<data name=\"{name}");
     let mut blocks = Vec::new();
@@ -104,8 +105,8 @@ impl ReplyStore for MemoryStore {
     }
 }
 
-/// A model that answers by a function of the request, with a store in memory and no ceilings, and
-/// its request log.
+/// Creates a model that answers by a function of the request, with a store in memory and no
+/// ceilings, and its request log.
 pub fn llm<F>(answer: F) -> (Arc<Llm>, RequestLog)
 where
     F: Fn(&Request) -> ScriptedReply + Send + Sync + 'static,
@@ -113,7 +114,7 @@ where
     llm_within(answer, Ceilings::default(), vec![Arc::new(MemoryStore::default())])
 }
 
-/// As [`llm`], with ceilings and stores.
+/// Creates a model as [`llm`] does, with ceilings and stores.
 pub fn llm_within<F>(
     answer: F,
     ceilings: Ceilings,
@@ -136,7 +137,7 @@ where
     (Arc::new(Llm::new(Box::new(model), roles, stores, ledger, stop)), heard)
 }
 
-/// A complete reply.
+/// Makes a complete reply.
 pub fn said(text: impl Into<String>) -> ScriptedReply {
     Ok((text.into(), Finish::Stop))
 }

@@ -1,5 +1,5 @@
-//! User settings: of language models their address, account, limits and prices, and named embedders.
-//! Parsed from TOML text; a file that holds an API key is refused.
+//! User settings in TOML: address, account, limits, roles and prices of language models, and named
+//! embedders. A file that contains an API key is refused.
 
 mod check;
 #[cfg(test)]
@@ -24,18 +24,18 @@ use agent_remote::Limits;
 
 /// Maximum size of a file, bytes.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
-/// Maximum length of an embedder's prefix, bytes.
+/// Maximum length of a prefix of an embedder, bytes.
 const MAX_PREFIX_BYTES: usize = 4 << 10;
-/// Maximum length of an embedder's vectors.
+/// Maximum number of dimensions of an embedder's vectors.
 const MAX_DIMENSIONS: u32 = 16_384;
 /// Maximum length of a model's name, characters.
 const MAX_NAME_CHARS: usize = 200;
 /// Default maximum size of a reply, bytes.
 const REPLY_BYTES: usize = 8 << 20;
-/// Upper limit of the reply size setting, bytes: parsing takes a multiple of the length.
+/// Upper limit of the setting of the reply size, bytes; parsing needs a multiple of it as memory.
 const MAX_REPLY_BYTES: usize = 16 << 20;
 
-/// Error in a settings file. Never shows a value that may be an API key.
+/// Error in a settings file. Messages never show a value that may be an API key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
     /// The file is too long.
@@ -98,37 +98,37 @@ fn did_you_mean(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|name| format!("; did you mean {name}?")).unwrap_or_default()
 }
 
-/// Settings; omitted ones have their defaults.
+/// Settings; omitted settings have their defaults.
 #[derive(Clone, PartialEq)]
 pub struct Settings {
     /// Address of the service, such as `https://api.openai.com/v1`.
     pub base_url: Option<String>,
-    /// The model of all roles without their own.
+    /// The model of all roles that set none.
     pub model: Option<String>,
-    /// The environment variable that holds the key.
+    /// The environment variable with the API key.
     pub key_env: Option<String>,
-    /// The header that holds the key, instead of `Authorization: Bearer`.
+    /// The header for the API key, instead of `Authorization: Bearer`.
     pub key_header: Option<String>,
     /// The organisation that is charged.
     pub organisation: Option<String>,
     /// The project that is charged.
     pub project: Option<String>,
-    /// Further headers.
+    /// Further headers of requests.
     pub headers: Vec<(String, String)>,
-    /// Parameters of the address.
+    /// Query parameters of the address.
     pub query: Vec<(String, String)>,
     /// Deadlines and retries of requests.
     pub limits: Limits,
     /// Assumptions about the server.
     pub form: Form,
-    /// USD per million tokens, by model.
+    /// Prices by model.
     pub prices: BTreeMap<String, Price>,
     roles: BTreeMap<Role, RoleFile>,
-    /// Embedders by the name that `--embedder` takes.
+    /// Embedders by name, as `--embedder` takes it.
     pub embedders: BTreeMap<String, EmbedderSettings>,
 }
 
-/// `[embedders.NAME]`: a model with settings.
+/// Embedder of the table `[embedders.NAME]`: a model with settings.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EmbedderSettings {
@@ -140,7 +140,7 @@ pub struct EmbedderSettings {
     pub document_prefix: Option<String>,
     /// Whether vectors are scaled to norm 1.
     pub normalize: Option<bool>,
-    /// Length of the vectors that a service is asked for.
+    /// Number of dimensions to request from a service.
     pub dimensions: Option<u32>,
 }
 
@@ -178,7 +178,7 @@ impl Default for Settings {
     }
 }
 
-/// Limits of requests to language models, which may think for minutes before they answer.
+/// Default limits of requests to language models, which may reason for minutes before they answer.
 fn default_limits() -> Limits {
     Limits {
         first_byte: Duration::from_secs(300),
@@ -191,11 +191,11 @@ fn default_limits() -> Limits {
 }
 
 impl Settings {
-    /// The settings in the text of a file; `file` is its name in messages. The file may set only
+    /// Parses the text of a settings file; `file` is its name in messages. The file may set only
     /// the given roles.
     ///
     /// # Errors
-    /// [`SettingsError`], for the first error.
+    /// [`SettingsError`] for the first error found.
     pub fn read(text: &str, file: &str, roles: &[RoleSpec]) -> Result<Settings, SettingsError> {
         if text.len() > MAX_FILE_BYTES {
             return Err(SettingsError::TooLong { file: file.to_owned() });
@@ -253,11 +253,11 @@ impl Settings {
         })
     }
 
-    /// Request settings of each role; omitted ones have the role's defaults. A role without its own
-    /// model uses the given one, otherwise the general one.
+    /// Returns the request settings of each role, with the role's defaults for omitted settings. A
+    /// role without a model of its own uses `model`, otherwise the general model of the file.
     ///
     /// # Errors
-    /// The roles without a model, in the given order, if there are any.
+    /// The roles without any model, in the given order.
     pub fn role_settings(
         &self,
         model: Option<&str>,
@@ -406,12 +406,12 @@ struct RoleFile {
 #[serde(untagged)]
 enum Temperature {
     Number(f64),
-    /// `none`: the default of the service.
+    /// The word `none`: the service's default.
     Word(String),
 }
 
 impl RoleFile {
-    /// The setting, or the default of the role.
+    /// Converts to request settings, with the role's defaults for omitted settings.
     fn or(&self, spec: &RoleSpec, model: &str) -> RoleSettings {
         let temperature = match &self.temperature {
             None => spec.temperature,

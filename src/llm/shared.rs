@@ -1,8 +1,9 @@
 //! The shared cache of replies: a reply paid by one run is free for later runs.
 //!
-//! A directory with one file per exchange, named by the key of its request: `ab/abcd...`. A file is
-//! written to a temporary name, synced and renamed, so that processes may share the cache and a killed
-//! one leaves no partial entry. It has one line of JSON about the entry and one with the exchange:
+//! The cache is a directory with one file per exchange, named by the key of its request:
+//! `ab/abcd...`. A file is written to a temporary name, synced and renamed, so that several
+//! processes may share the cache, and a killed process leaves no partial entry. A file has one line
+//! of JSON about the entry and one with the exchange:
 //!
 //! ```text
 //! {"format":1,"digest":"BLAKE3 of the next line","role":"actor","model":"m"}
@@ -11,13 +12,13 @@
 //!
 //! | limit | unit | value |
 //! | --- | --- | --- |
-//! | [`MAX_BYTES`]: the oldest entries go until nine tenths are left | bytes of all files | 2 Gi |
-//! | [`ENTRY_BYTES`]: larger exchanges are not kept | bytes of one file | 64 Mi |
+//! | [`MAX_BYTES`]: above it, the oldest entries are removed down to nine tenths | bytes of all files | 2 Gi |
+//! | [`ENTRY_BYTES`]: larger exchanges are not stored | bytes of one file | 64 Mi |
 //!
 //! Only usable replies are stored. The cache never fails a caller: a damaged or unreadable entry
 //! counts as absent, an entry that cannot be written is skipped, and [`SharedCache::problem`]
-//! reports it. Several processes may exceed the limit by the [`COUNTED_EVERY`] entries that each
-//! writes between two counts.
+//! reports the first such problem. Several processes may exceed the limit by the [`COUNTED_EVERY`]
+//! entries that each may write between two counts.
 
 use std::{
     collections::BTreeMap,
@@ -37,7 +38,7 @@ use agent_ground::files;
 pub const MAX_BYTES: u64 = 2 << 30;
 /// Maximum size of a file, bytes.
 pub const ENTRY_BYTES: u64 = 64 << 20;
-/// Entries written between two counts of all files.
+/// Maximum number of entries written between two counts of all files.
 pub const COUNTED_EVERY: u64 = 1_000;
 /// Maximum length of the first line, bytes.
 const HEADER_BYTES: u64 = 64 << 10;
@@ -57,7 +58,7 @@ struct Header {
     model: String,
 }
 
-/// The cache in one directory, which need not exist.
+/// Shared cache in one directory, which need not exist.
 #[derive(Debug)]
 pub struct SharedCache {
     dir: PathBuf,
@@ -67,7 +68,7 @@ pub struct SharedCache {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Bytes of all files: the last count plus later writes.
+    /// Bytes of all files: the last count plus later writes; `None` before the first count.
     bytes: Option<u64>,
     /// Entries written since the last count.
     written: u64,
@@ -78,9 +79,9 @@ struct State {
 /// Number and size of cached exchanges.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CacheSize {
-    /// Exchanges.
+    /// Number of exchanges.
     pub entries: u64,
-    /// Bytes of their files.
+    /// Total size of their files, bytes.
     pub bytes: u64,
 }
 
@@ -98,7 +99,7 @@ pub struct Contents {
     pub all: CacheSize,
     /// Files whose first line can be read, by model.
     pub models: BTreeMap<String, CacheSize>,
-    /// Unreadable and partial files.
+    /// Number of unreadable and partial files.
     pub unreadable: u64,
 }
 
@@ -110,35 +111,35 @@ struct Entry {
 }
 
 impl SharedCache {
-    /// The cache in a directory.
+    /// Opens the cache in a directory, of at most [`MAX_BYTES`].
     pub fn new(dir: &Path) -> SharedCache {
         SharedCache::with_limit(dir, MAX_BYTES)
     }
 
-    /// The cache in a directory, of at most `max_bytes`.
+    /// Opens the cache in a directory, of at most `max_bytes`.
     pub fn with_limit(dir: &Path, max_bytes: u64) -> SharedCache {
         SharedCache { dir: dir.to_owned(), max_bytes, state: Mutex::default() }
     }
 
-    /// Directory of the cache.
+    /// Returns the directory of the cache.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Cache hits since opening.
+    /// Returns the number of cache hits since opening.
     pub fn hits(&self) -> u64 {
         self.state().hits
     }
 
-    /// The first problem, to be reported once.
+    /// Returns the first problem since opening.
     pub fn problem(&self) -> Option<String> {
         self.state().problem.clone()
     }
 
-    /// Contents by model. Reads the first line of every file.
+    /// Sums the contents by model; reads the first line of every file.
     ///
     /// # Errors
-    /// If the directory cannot be read; a missing directory counts as empty.
+    /// Fails if the directory cannot be read; a missing directory counts as empty.
     pub fn contents(&self) -> io::Result<Contents> {
         let mut contents = Contents::default();
         for entry in self.entries()? {
@@ -154,7 +155,7 @@ impl SharedCache {
     /// Removes all entries and returns their number and size.
     ///
     /// # Errors
-    /// If a file cannot be removed.
+    /// Fails if the directory cannot be read or a file cannot be removed.
     pub fn clear(&self) -> io::Result<CacheSize> {
         let mut removed = CacheSize::default();
         for entry in self.entries()? {
@@ -173,7 +174,7 @@ impl SharedCache {
         self.state().problem.get_or_insert(problem);
     }
 
-    /// The file of a key; none for an invalid key, so that no other file is ever touched.
+    /// Returns the file of a key; `None` for an invalid key, so that no other file is ever touched.
     fn file(&self, key: &str) -> Option<PathBuf> {
         is_key(key).then(|| self.dir.join(&key[..2]).join(key))
     }
@@ -203,7 +204,7 @@ impl SharedCache {
         Ok(bytes)
     }
 
-    /// Counts a written entry, and removes old ones above the limit.
+    /// Counts a written entry; removes the oldest entries above the limit.
     fn count(&self, bytes: u64) -> io::Result<()> {
         let mut state = self.state();
         state.written += 1;
@@ -220,7 +221,8 @@ impl SharedCache {
         Ok(())
     }
 
-    /// Removes the oldest entries above the limit and returns the remaining bytes.
+    /// Removes the oldest entries if the cache is above the limit, down to nine tenths of it;
+/// returns the remaining bytes.
     fn make_room(&self) -> io::Result<u64> {
         let mut entries = self.entries()?;
         let mut bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
@@ -238,7 +240,7 @@ impl SharedCache {
         Ok(bytes)
     }
 
-    /// All files of the cache, partial ones included, in any order.
+    /// Lists all files of the cache, partial files included, in any order.
     fn entries(&self) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for folder in listed(&self.dir)? {
@@ -264,7 +266,7 @@ impl SharedCache {
 }
 
 impl ReplyStore for SharedCache {
-    /// Never fails. An unusable reply, as earlier versions stored, counts as absent.
+    /// Never fails. An unusable reply, which earlier versions stored, counts as absent.
     fn get(&self, key: &str) -> Result<Option<Exchange>, LlmError> {
         let Some(path) = self.file(key) else { return Ok(None) };
         match read(&path, key) {
@@ -281,7 +283,7 @@ impl ReplyStore for SharedCache {
         }
     }
 
-    /// Never fails. An unusable reply is not stored; a usable one replaces it.
+    /// Never fails. Stores only usable replies; replaces an entry that is damaged or unusable.
     fn put(&self, key: &str, exchange: &Exchange) -> Result<(), LlmError> {
         let Some(path) = self.file(key) else { return Ok(()) };
         let usable = |exchange: &Exchange| is_usable(&exchange.reply, &exchange.request);
@@ -301,7 +303,7 @@ fn is_key(name: &str) -> bool {
     name.len() == KEY_DIGITS && name.bytes().all(digit)
 }
 
-/// The entries of a directory; none if it does not exist.
+/// Returns the entries of a directory; none if it does not exist or is not a directory.
 fn listed(dir: &Path) -> io::Result<Vec<fs::DirEntry>> {
     match fs::read_dir(dir) {
         Ok(entries) => entries.collect(),
@@ -314,7 +316,7 @@ fn listed(dir: &Path) -> io::Result<Vec<fs::DirEntry>> {
     }
 }
 
-/// Removes a file that another process may remove too.
+/// Removes a file; succeeds if another process has removed it.
 fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -336,7 +338,7 @@ fn first_line(reader: &mut impl BufRead) -> io::Result<Header> {
     Ok(header)
 }
 
-/// The exchange in a file, after a check of its digest and key.
+/// Reads the exchange in a file and checks its digest and key.
 fn read(path: &Path, key: &str) -> io::Result<Exchange> {
     let mut reader = BufReader::new(File::open(path)?.take(ENTRY_BYTES));
     let header = first_line(&mut reader)?;

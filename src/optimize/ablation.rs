@@ -21,10 +21,10 @@ pub enum Ablation {
     /// Improvement of programs by operators.
     Mutation,
     /// The comparator of the llm actor; without it, a model improves a program from its score and
-    /// earlier attempts, and sees no contrast of well and badly answered queries.
+    /// earlier attempts alone.
     Comparator,
-    /// Improvement of programs by a model; without it, its first programs are neither revised nor
-    /// rewritten, only repaired until they run.
+    /// Improvement of programs by a model; without it, the model's first programs are only repaired
+    /// until they run, neither revised nor rewritten.
     Steps,
 }
 
@@ -41,7 +41,7 @@ impl Ablation {
         Self::Steps,
     ];
 
-    /// Its name in options and files.
+    /// Returns the part's name in options and files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mining => "mining",
@@ -55,18 +55,18 @@ impl Ablation {
         }
     }
 
-    /// Whether it is a part of the search actor.
+    /// Whether this part belongs to the search actor.
     pub fn is_search_part(self) -> bool {
         matches!(self, Self::Mining | Self::Relaxation | Self::Mutation)
     }
 
-    /// Whether it is a part of the llm actor.
+    /// Whether this part belongs to the llm actor.
     pub fn is_llm_part(self) -> bool {
         matches!(self, Self::Comparator | Self::Steps)
     }
 }
 
-/// Why these parts cannot be disabled together in a run of `actors`.
+/// Returns why these parts cannot be disabled together in a run of `actors`; `None` if they can.
 pub fn conflict(without: &[Ablation], actors: Actors) -> Option<String> {
     let absent = |part: &Ablation| {
         let is_absent =

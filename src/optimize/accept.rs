@@ -1,5 +1,6 @@
-//! Acceptance of changes during a run: a change is accepted if it gains enough on the training queries
-//! of its category. This is a choice, not a proof; the [sequential test](super::sequential_test) is.
+//! Accepts or rejects changes during a run: a change is accepted if it gains enough on the training
+//! queries of its category. This proves nothing; the [sequential test](super::sequential_test)
+//! does.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,16 +18,16 @@ use agent_retrieve::eval::statistics::randomization_p;
 /// ([`wording::gain`]): the gain of one more correct first answer.
 pub(super) const MIN_GAIN: f64 = 1.0;
 
-/// A test of a change, as the journal stores it.
+/// Outcome of testing a change, as the journal stores it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
     /// The category.
     pub category: String,
-    /// Id of its previous program.
+    /// Id of the category's previous program.
     pub from: String,
     /// Id of the tested program; equal to `from` if only parameters changed.
     pub to: String,
-    /// Parameters of the tested program that differ from the declared ones.
+    /// Parameters of the tested program that differ from the declared values.
     pub params: ParamValues,
     /// Description of the change.
     pub change: String,
@@ -34,7 +35,7 @@ pub struct Decision {
     pub n: usize,
     /// Difference of the mean reciprocal ranks.
     pub difference: f64,
-    /// Summed difference with both wordings weighted equally; it decides.
+    /// Summed difference of reciprocal ranks ([`wording::gain`]); decides on acceptance.
     #[serde(default)]
     pub gain: f64,
     /// Two-sided p of the paired randomisation test; not a proof, because the change was made on
@@ -43,7 +44,7 @@ pub struct Decision {
     /// E-value of an improvement, see [`EValue::e`].
     #[serde(default)]
     pub e: f64,
-    /// Number of further queries with such differences that would be a proof, see [`EValue::needed`].
+    /// Estimated number of further queries until the change is proven, see [`EValue::needed`].
     #[serde(default)]
     pub needed: Option<usize>,
     /// Whether the change was accepted.
@@ -102,7 +103,7 @@ impl Run<'_> {
     }
 }
 
-/// Digest of a result as a key for the journal, in hexadecimal.
+/// Returns the hexadecimal digest of a result, its key in the journal.
 pub(super) fn key_of(result: &impl Serialize) -> String {
     let text = serde_json::to_string(result).unwrap_or_default();
     blake3::hash(text.as_bytes()).to_hex().to_string()

@@ -6,7 +6,8 @@ use rand_chacha::ChaCha8Rng;
 
 use crate::category_programs::CategoryProgram;
 
-/// Capacity of the archive; beyond it, the program with the smallest sum is dropped.
+/// Capacity of the archive; beyond it, the program with the smallest summed reciprocal rank is
+/// dropped.
 const MAX_PROGRAMS: usize = 256;
 
 /// A program in the archive.
@@ -14,9 +15,9 @@ const MAX_PROGRAMS: usize = 256;
 pub(super) struct ArchivedProgram {
     /// The program with its reciprocal ranks; 0 on queries it did not run on.
     pub(super) category_program: CategoryProgram,
-    /// Description of the change that made it.
+    /// Description of the change that produced the program.
     pub(super) change: String,
-    /// Whether it ran on all of its training queries.
+    /// Whether the program ran on all of its training queries.
     pub(super) is_complete: bool,
 }
 
@@ -27,7 +28,8 @@ pub(super) struct Archive {
 }
 
 impl Archive {
-    /// Adds a program, or completes the archived one.
+    /// Adds a program. An archived one with the same source and parameters stays if it is complete,
+    /// else it is replaced.
     pub(super) fn add(&mut self, program: ArchivedProgram) {
         let same = |other: &&mut ArchivedProgram| {
             other.category_program.answers_as(&program.category_program)
@@ -47,13 +49,13 @@ impl Archive {
         }
     }
 
-    /// All programs in order of insertion.
+    /// Returns all programs in order of insertion.
     pub(super) fn programs(&self) -> &[ArchivedProgram] {
         &self.programs
     }
 
-    /// The programs that are better than `other` on some of the training queries, those with most
-    /// such queries first; ties in order of insertion.
+    /// Returns the programs that beat `other` on at least one of the training queries, most such
+    /// queries first; ties in order of insertion.
     pub(super) fn better_on(
         &self,
         other: &CategoryProgram,
@@ -69,8 +71,8 @@ impl Archive {
     }
 }
 
-/// Draws an order of all positions: each next position has a probability proportional to its weight
-/// among the remaining ones. Weights must not be negative.
+/// Draws a random order of all positions. Each next position is drawn with probability proportional
+/// to its weight among the remaining ones. Weights must not be negative.
 pub(super) fn draw_order(weights: &[f64], rng: &mut ChaCha8Rng) -> Vec<usize> {
     let mut left: Vec<usize> = (0..weights.len()).collect();
     let mut order = Vec::new();

@@ -1,9 +1,9 @@
 //! Detects programs whose functions ask a language model, and limits their runs.
 //!
 //! An optimizer run has an allowance of such program runs, each with a few requests. A program
-//! claims all runs it may need before it is tried, so that an accepted program can also be tested
-//! and measured; unused runs are returned. Counts follow from programs and queries alone, so that a
-//! resumed run repeats them.
+//! claims all runs that it may need before it is tried, so that an accepted program can also be
+//! tested and measured. Unused runs are returned. Counts depend only on programs and queries, so
+//! that a resumed run repeats them.
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
@@ -21,13 +21,13 @@ const TRAINING_RUNS: usize = 100;
 /// Number of programs for which the allowance covers all validation queries.
 const MEASURED_PROGRAMS: usize = 2;
 
-/// Maximum number of program runs that may ask a model, in an optimizer run with `n_validation`
-/// validation queries.
+/// Returns the maximum number of program runs that may ask a model, in an optimizer run with
+/// `n_validation` validation queries.
 pub fn max_runs(n_validation: usize) -> usize {
     TRAINING_RUNS + MEASURED_PROGRAMS * n_validation
 }
 
-/// A function all of whose methods except [`FEEDBACK`] ask a model.
+/// The function that asks a model by every method except [`FEEDBACK`].
 const BY_METHOD: &str = "expand";
 
 /// Whether a program calls a function that asks a language model.
@@ -35,8 +35,8 @@ pub(super) fn asks(program: &Program) -> bool {
     asking_function(program).is_some()
 }
 
-/// The first function that a program calls and that asks a language model. `None` for modules: their
-/// calls cannot be read, and they run without a model.
+/// Returns the first function that asks a language model and is named in a program's source. `None`
+/// for modules: their calls cannot be read, and they run without a model.
 pub(super) fn asking_function(program: &Program) -> Option<&'static str> {
     static NAMES: LazyLock<BTreeSet<&'static str>> = LazyLock::new(|| {
         registry().iter().filter(|spec| spec.group == "llm").map(|spec| spec.name).collect()
@@ -59,7 +59,7 @@ pub(super) struct Allowance {
 }
 
 impl Allowance {
-    /// The allowance of an optimizer run with `n_validation` validation queries.
+    /// Creates the allowance of an optimizer run with `n_validation` validation queries.
     pub(super) fn new(n_validation: usize) -> Self {
         Self { left: max_runs(n_validation) }
     }

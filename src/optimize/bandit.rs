@@ -1,15 +1,15 @@
 //! Bandit that chooses the operators of the search actor by gain per cost.
 //!
 //! An arm's index is its upper confidence bound (UCB1, Auer et al. 2002) divided by its mean cost.
-//! Costs are counted in program calls, so that no choice depends on a clock; a resumed run computes
-//! the state again from trials. The language model is not an arm: it has its own steps in every
-//! category.
+//! Costs are counted in program runs, so that no choice depends on a clock. A resumed run
+//! recomputes the state from trials. The language model is not an arm: it has its own steps in
+//! every category.
 
 use crate::mutate::Operator;
 
-/// Maximum reward of a turn: one correct answer, enough for a change to be accepted.
+/// Maximum reward of a turn: the gain of one correct first answer, which suffices for acceptance.
 const MAX_REWARD: f64 = 1.0;
-/// Weight of the confidence bound relative to the mean.
+/// Weight of the exploration term relative to the mean reward.
 const EXPLORATION: f64 = 0.5;
 
 /// Statistics of an arm.
@@ -35,8 +35,8 @@ impl Default for Bandit {
 }
 
 impl Bandit {
-    /// All operators in the order to try them in the next turn: by index, ties in the order of
-    /// [`Operator::ALL`]; untried operators first.
+    /// Returns all operators in the order in which the next turn tries them: untried ones first,
+    /// then by index, descending; ties in the order of [`Operator::ALL`].
     pub(super) fn order(&self) -> Vec<Operator> {
         let turns: usize = self.tallies.iter().map(|tally| tally.turns).sum();
         let index = |tally: &Tally| {
@@ -53,7 +53,8 @@ impl Bandit {
         order.into_iter().map(|(_, operator)| operator).collect()
     }
 
-    /// Adds a turn with its gain in summed reciprocal rank and its number of program runs.
+    /// Adds a turn with its gain in summed reciprocal rank and its number of program runs
+    /// (`calls`).
     pub(super) fn note(&mut self, operator: Operator, gain: f64, calls: usize) {
         if let Some(tally) = self.tallies.iter_mut().find(|tally| tally.operator == operator) {
             tally.turns += 1;

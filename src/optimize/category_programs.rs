@@ -1,4 +1,4 @@
-//! Categories during a run, each with its program and its reciprocal ranks.
+//! Categories during a run, each with its program and the program's reciprocal ranks.
 
 use crate::{discover, plan::Plan};
 use agent_infer::ParamValues;
@@ -6,7 +6,7 @@ use agent_sandbox::program::Program;
 
 /// Maximum number of categories.
 pub(super) const MAX_CATEGORIES: usize = 12;
-/// Minimum reciprocal rank that a category must add, per training query.
+/// Mean reciprocal rank over all training queries that a category must add to be kept.
 pub(super) const MIN_CATEGORY_GAIN: f64 = 0.006;
 
 /// Minimum reciprocal rank of a well answered query: an answer is first.
@@ -27,9 +27,9 @@ pub(super) struct CategoryProgram {
     pub(super) program: Program,
     pub(super) params: ParamValues,
     pub(super) proposed_by: String,
-    /// Its name, if it differs from the program's header.
+    /// Name of the category, if it differs from the program's header.
     pub(super) name: Option<String>,
-    /// Its assigned queries; if `None`, the queries that its program answers best.
+    /// The assigned queries; if `None`, the queries that its program answers best.
     pub(super) queries: Option<Queries>,
     /// Reciprocal rank on each training query; 0 if the program did not run on it.
     pub(super) train: Vec<f32>,
@@ -38,7 +38,7 @@ pub(super) struct CategoryProgram {
 }
 
 impl CategoryProgram {
-    /// A category with this program and these ranks on training queries.
+    /// Creates a category with a program and its reciprocal ranks on training queries.
     #[cfg(test)]
     pub(super) fn for_test(source: &str, train: &[f32]) -> Self {
         Self {
@@ -67,7 +67,7 @@ impl CategoryProgram {
         self.name.as_deref().or(self.program.category()).unwrap_or_default()
     }
 
-    /// The validation queries of its test: the assigned ones, or otherwise the routed ones.
+    /// Returns the validation queries of the category's test: the assigned ones, or else `routed`.
     pub(super) fn routed(&self, routed: &[usize]) -> Vec<usize> {
         match &self.queries {
             Some(own) => own.validation.clone(),
@@ -75,19 +75,19 @@ impl CategoryProgram {
         }
     }
 
-    /// The sum of its reciprocal ranks on some training queries.
+    /// Returns the program's summed reciprocal rank on some training queries.
     pub(super) fn sum_on(&self, queries: &[usize]) -> f64 {
         queries.iter().map(|&at| f64::from(self.train[at])).sum()
     }
 
-    /// Its reciprocal ranks on some training queries.
+    /// Returns the program's reciprocal ranks on some training queries.
     pub(super) fn train_on(&self, queries: &[usize]) -> Vec<f32> {
         queries.iter().map(|&at| self.train[at]).collect()
     }
 }
 
-/// The categories whose programs improve on the others on all training queries; plans were selected
-/// on the queries that their metapaths support.
+/// Selects categories greedily by the mean reciprocal rank that each adds on all `n` training
+/// queries ([`discover::cover`]). Keeps at least the first category.
 pub(super) fn needed(category_programs: Vec<CategoryProgram>, n: usize) -> Vec<CategoryProgram> {
     let worths: Vec<discover::Worth> = category_programs
         .iter()
@@ -105,8 +105,8 @@ pub(super) fn needed(category_programs: Vec<CategoryProgram>, n: usize) -> Vec<C
     kept.into_iter().filter_map(|at| category_programs[at].take()).collect()
 }
 
-/// Training queries by category: the assigned ones, or otherwise those that its program answers
-/// best. Ties go to the earlier category; queries that no program answers belong to no category.
+/// Returns the training queries of each category: the assigned ones, or else those that its program
+/// answers best. Ties go to the earlier category; queries that no program answers are omitted.
 pub(super) fn assign(category_programs: &[CategoryProgram], n: usize) -> Vec<Vec<usize>> {
     let mut assigned = vec![Vec::new(); category_programs.len()];
     for query in 0..n {
@@ -132,8 +132,8 @@ pub(super) fn assign(category_programs: &[CategoryProgram], n: usize) -> Vec<Vec
     assigned
 }
 
-/// Missing reciprocal rank of each category's training queries, plus 0.5, so that every category has
-/// a weight; 0 for a category without queries.
+/// Returns each category's distance from a perfect summed reciprocal rank on its training queries,
+/// plus 0.5, so that every category has a weight; 0 without queries.
 pub(super) fn lacking(category_programs: &[CategoryProgram], assigned: &[Vec<usize>]) -> Vec<f64> {
     let lack =
         |(category_program, queries): (&CategoryProgram, &Vec<usize>)| match queries.is_empty() {

@@ -1,14 +1,14 @@
-//! Trains the cut-off, the choice of a final rank for each training query's ranking.
+//! Trains the cut-off, which chooses the rank at which a query's ranking ends.
 //!
 //! The objective is the mean over queries of the logarithm of the expected F1 of the answer under
 //! the probabilities of its cut points, minus an L2 penalty: the reward of Choppy (Bahri et al.,
-//! SIGIR 2020) with F1 for every cut point. Full-batch Adam (Kingma & Ba 2015) from zero; queries
-//! are summed in their order: deterministic on any number of threads.
+//! SIGIR 2020) with F1 for every cut point. It is maximised by full-batch Adam (Kingma & Ba 2015)
+//! from zero. Gradients are summed in the order of queries, so that the result does not depend on
+//! the number of threads.
 //!
 //! Expected precision and recall come from cross-validation: each query is cut by weights that were
-//! trained without it. Rankings of training queries must come from a router and a re-ranker that
-//! were trained without them; otherwise scores drop after the answers more clearly than on new
-//! queries.
+//! trained without it. The router and the re-ranker of a training query's ranking must also be
+//! trained without it; otherwise scores drop more clearly after the answers than on new queries.
 
 use rayon::prelude::*;
 
@@ -27,7 +27,7 @@ pub(super) const FOLDS: usize = 5;
 /// Number of groups of queries, by probability of the chosen rank, with expected precision and
 /// recall.
 const GROUPS: usize = 5;
-/// Minimum number of queries of a group: a mean over fewer says too little.
+/// Minimum number of queries of a group; means over fewer are too noisy.
 const MIN_GROUP: usize = 20;
 /// Number of gradient steps.
 const STEPS: usize = 300;
@@ -38,7 +38,7 @@ const RIDGE: f64 = 1e-3;
 /// Added to every F1, so that queries without a good rank do not dominate.
 const FLOOR: f64 = 0.02;
 
-/// One number for each feature.
+/// One value per feature.
 type Row = [f64; FEATURES.len()];
 
 /// Training data of one query.
@@ -56,12 +56,12 @@ impl Lesson {
         Self { cut_points, worth }
     }
 
-    /// Whether any cut point is better than others.
+    /// Whether any cut point has a positive F1.
     fn teaches(&self) -> bool {
         self.worth.iter().any(|&worth| worth > 0.0)
     }
 
-    /// The gradient of the logarithm of the expected F1.
+    /// Returns the gradient of the logarithm of the expected F1 with respect to the weights.
     fn gradient(&self, weights: &Row) -> Row {
         let log = |place: &CutPoint| -> f64 {
             place
@@ -133,9 +133,9 @@ fn weights(lessons: &[Lesson], taken: impl Fn(usize) -> bool) -> Cutoff {
     Cutoff { weights, expected: Vec::new() }
 }
 
-/// Precision and recall of about equal groups of queries by ascending probability of the chosen rank.
-/// Groups are merged until precision rises with probability (pool adjacent violators: Ayer et al.
-/// 1955); equal probabilities stay in one group.
+/// Returns the mean precision and recall of about equal groups of queries, by ascending probability
+/// of the chosen rank. Equal probabilities stay in one group. Groups are merged until precision
+/// rises with probability (pool adjacent violators: Ayer et al. 1955).
 fn expected(mut cut: Vec<(f32, SetMetrics)>, min_group: usize) -> Vec<Expected> {
     cut.sort_by(|a, b| a.0.total_cmp(&b.0));
     let least = cut.len().div_ceil(GROUPS).max(min_group);

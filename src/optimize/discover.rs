@@ -1,9 +1,9 @@
 //! Category discovery: selects the plans that together answer the training queries best.
 //!
 //! Both selections are facility location: the value of a set of plans is the sum over queries of
-//! the value of its best plan. Plans are added greedily, which is within 1 - 1/e of the best set
-//! (Nemhauser, Wolsey & Fisher 1978). The first selection maximises information, to find plans to
-//! run; the second maximises reciprocal ranks, to find plans to keep.
+//! the value of its best plan. Plans are added greedily, which reaches at least 1 - 1/e of the best
+//! value (Nemhauser, Wolsey & Fisher 1978). The first selection maximises information and chooses
+//! the plans to run; the second maximises reciprocal ranks and chooses the plans to keep.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,11 +13,11 @@ use crate::{
 };
 use agent_kb::TypeId;
 
-/// Minimum share of a query's answers that both metapaths of a pair must reach.
+/// Each metapath of a pair must reach more than this weighted share of a query's answers.
 const MIN_PAIR_SHARE: f32 = 0.1;
 /// Maximum number of metapaths whose pairs are considered, most informative first.
 const MAX_PAIRED_METAPATHS: usize = 400;
-/// Minimum ratio of the gains of two sources of linked entities for which only the better one is
+/// If one source of linked entities gains more than this multiple of the other's gain, only it is
 /// used.
 const CLEAR_SOURCE: f64 = 2.0;
 
@@ -31,16 +31,18 @@ pub struct Metapath {
     pub target: TypeId,
     /// Information of being reached at all; see [`MinedPattern::bits`].
     pub bits: f64,
-    /// Share of answers reached by query.
+    /// Weighted share of each query's answers that the metapath reaches, by position of the query;
+    /// see [`MinedPattern::coverage`].
     pub shares: HashMap<usize, f32>,
-    /// Reached answers by query, from named and from described entities.
+    /// Reached answers by position of the query, from named and from described entities.
     pub reached: HashMap<usize, (AnswerBits, AnswerBits)>,
     named_gain: f64,
     described_gain: f64,
 }
 
 impl Metapath {
-    /// The branch along this metapath, with the more informative source of linked entities.
+    /// Returns the branch along this metapath, with the clearly more informative source of linked
+    /// entities, or with both.
     pub fn branch(&self) -> Branch {
         let linked = if self.named_gain > self.described_gain * CLEAR_SOURCE {
             LinkedBy::Named
@@ -54,7 +56,7 @@ impl Metapath {
     }
 }
 
-/// Merges patterns that differ only in the source of linked entities; most informative first.
+/// Merges patterns that differ only in the source of linked entities; sorts by gain, descending.
 pub fn metapaths(mined: &[MinedPattern]) -> Vec<Metapath> {
     let mut metapaths: BTreeMap<(TypeId, TypeId, &[Step]), Metapath> = BTreeMap::new();
     for MinedPattern { pattern, coverage, reached, bits, gain } in mined {
@@ -96,8 +98,9 @@ pub fn metapaths(mined: &[MinedPattern]) -> Vec<Metapath> {
 /// Estimated value of a plan on queries, by position, ascending.
 pub type Worth = Vec<(usize, f64)>;
 
-/// At most `max_plans` plans to run, with their values: single metapaths, and pairs with the same
-/// target type, selected by their joint information.
+/// Selects at most `max_plans` plans to run by joint information, and returns them with their
+/// values. Candidates are single metapaths, and pairs with the same target type that both reach
+/// answers of at least `min_support` queries.
 pub fn shortlist(
     metapaths: &[Metapath],
     n_queries: usize,
@@ -149,9 +152,9 @@ pub struct Bound {
     pub mrr: f64,
 }
 
-/// The bound of a plan on queries, each given by its position and its
-/// [`mined_answer_count`](crate::mine::mined_answer_count). A metapath that was mined from too few
-/// queries reaches nothing; the bound is 0 without queries.
+/// Returns the bound of a plan on queries, each given by its position and its
+/// [`mined_answer_count`](crate::mine::mined_answer_count). A branch whose metapath was not mined
+/// reaches nothing; the bound is 0 without queries.
 pub fn bound(plan: &Plan, metapaths: &[Metapath], queries: &[(usize, usize)]) -> Bound {
     let matches = |branch: &Branch, metapath: &Metapath| {
         (metapath.start, Some(metapath.target)) == (branch.start, plan.target)
@@ -180,9 +183,10 @@ pub fn bound(plan: &Plan, metapaths: &[Metapath], queries: &[(usize, usize)]) ->
     Bound { n, recall: recall / n.max(1) as f64, mrr: mrr / n.max(1) as f64 }
 }
 
-/// Greedy facility location: positions of the options that add most to the sum over queries of the
-/// best option's value. Stops at `max_options` or when the next one adds no more than `min_gain`;
-/// ties go to the earlier option.
+/// Selects options by greedy facility location and returns their positions in the order of
+/// selection. Each adds most to the sum over queries of the best selected option's value; ties go
+/// to the earlier option. Stops at `max_options`, or when the next option adds no more than
+/// `min_gain`.
 pub fn cover(
     options: &[&[(usize, f64)]],
     n_queries: usize,

@@ -1,13 +1,14 @@
 //! E-values of program changes: bets against the null hypothesis that a change does not help.
 //!
-//! The null hypothesis is that the mean difference of reciprocal ranks, new minus old, is at most 0.
-//! A gambler starts with a capital of 1 and stakes the same share of it on each difference `d` in
-//! `[-1, 1]`: the capital is multiplied by `1 + share * d`. Under the null hypothesis the expected
-//! capital does not grow, for any distribution and stopping time, so the probability that it ever
-//! reaches `1 / level` is at most `level` (Ville 1939). The e-value is the mean capital of gamblers
-//! with shares from near 0 to near 1, which needs no assumption about the size or frequency of
-//! differences: the diversified bet of Waudby-Smith & Ramdas, *Estimating means of bounded random
-//! variables by betting*, JRSS B 2024. It does not depend on the order of the differences.
+//! The null hypothesis is that the mean difference of reciprocal ranks, new minus old, is at most
+//! 0. A gambler starts with a capital of 1 and stakes the same share of it on each difference `d`
+//! in `[-1, 1]`: the capital is multiplied by `1 + share * d`. Under the null hypothesis the
+//! expected capital does not grow, for any distribution and stopping time, so the probability that
+//! it ever reaches `1 / level` is at most `level` (Ville 1939). The e-value is the mean capital of
+//! gamblers with shares from near 0 to near 1, which needs no assumption about the size or
+//! frequency of differences: the diversified bet of Waudby-Smith & Ramdas, *Estimating means of
+//! bounded random variables by betting*, JRSS B 2024. It does not depend on the order of the
+//! differences.
 //!
 //! Several changes are tested together, then each alone; both kinds of hypotheses have a part of
 //! the error rate. Single changes are tested by the closed procedure with means: a change is proven
@@ -15,7 +16,7 @@
 //! proving any change that does not help stays below this part, for any dependence of the capitals
 //! (Vovk & Wang, *E-values: calibration, combination and applications*, Annals of Statistics 2021).
 
-/// Probability, over a whole run, that a bundle contains changes that do not help.
+/// Upper bound of the probability, over a whole run, that a change that does not help is proven.
 pub const ERROR_RATE: f64 = 0.2;
 /// Share of the remaining error rate spent by a sequential test. Nearly every run has one test.
 const TEST_SHARE: f64 = 0.9;
@@ -25,7 +26,7 @@ const TOGETHER_SHARE: f64 = 2.0 / 3.0;
 const GAMBLERS: usize = 20;
 /// Upper limit of a capital, so that it stays finite.
 const MAX_CAPITAL: f64 = 1e300;
-/// Upper limit of the reported number of needed queries.
+/// Estimates of needed queries at or above this limit are not reported.
 const MAX_NEEDED: f64 = 1e6;
 
 /// Levels of a sequential test: a change is proven at a level if its e-value reaches `1 / level`.
@@ -33,13 +34,13 @@ const MAX_NEEDED: f64 = 1e6;
 pub struct Levels {
     /// Level for all changes together.
     pub together: f64,
-    /// Total level for all single changes.
+    /// Level for the single changes, tested by [`each_alone`].
     pub each: f64,
 }
 
 impl Levels {
-    /// Levels of the `test`-th sequential test of a run (from 1). The levels of any number of tests
-    /// add up to at most [`ERROR_RATE`].
+    /// Returns the levels of the `test`-th sequential test of a run (from 1). The levels of any
+    /// number of tests add up to at most [`ERROR_RATE`].
     pub fn for_test(test: usize) -> Self {
         let left = (1..test).fold(ERROR_RATE, |left, _| left * (1.0 - TEST_SHARE));
         let level = left * TEST_SHARE;
@@ -47,8 +48,8 @@ impl Levels {
     }
 }
 
-/// The e-value of each single change by the closed procedure, given their capitals: the smallest
-/// mean of its own capital with any subset of the others. O(n² log n).
+/// Returns the e-value of each single change by the closed procedure, given all capitals: the
+/// smallest mean of its own capital with any subset of the others. O(n² log n).
 pub fn each_alone(capitals: &[f64]) -> Vec<f64> {
     let alone = |at: usize| {
         let mut others: Vec<f64> = capitals.to_vec();
@@ -64,7 +65,7 @@ pub fn each_alone(capitals: &[f64]) -> Vec<f64> {
     (0..capitals.len()).map(alone).collect()
 }
 
-/// An e-value for the hypothesis that differences are above 0 on average.
+/// E-value against the null hypothesis that the mean difference is at most 0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EValue {
     capitals: [f64; GAMBLERS],
@@ -82,7 +83,7 @@ fn share(gambler: usize) -> f64 {
 }
 
 impl EValue {
-    /// The e-value of differences.
+    /// Computes the e-value of differences.
     pub fn from_differences(differences: &[f64]) -> Self {
         let mut e_value = Self::default();
         differences.iter().for_each(|&difference| e_value.add(difference));
@@ -98,17 +99,17 @@ impl EValue {
         self.differences.push(difference);
     }
 
-    /// The e-value: 1 without differences, above 1 if they indicate an improvement.
+    /// Returns the e-value: 1 without differences, above 1 if they indicate an improvement.
     pub fn e(&self) -> f64 {
         self.capitals.iter().sum::<f64>() / GAMBLERS as f64
     }
 
-    /// Number of differences.
+    /// Returns the number of differences.
     pub fn n(&self) -> usize {
         self.differences.len()
     }
 
-    /// Mean difference; 0 without any.
+    /// Returns the mean difference; 0 without differences.
     pub fn difference(&self) -> f64 {
         // An empty sum is -0.
         (self.differences.iter().sum::<f64>() + 0.0) / self.n().max(1) as f64
@@ -119,7 +120,7 @@ impl EValue {
         self.e() * level >= 1.0
     }
 
-    /// Whether the differences in `to_come` would prove an improvement.
+    /// Whether an improvement is proven now, or after any number of the differences in `to_come`.
     pub fn could_prove(&self, level: f64, to_come: &[f64]) -> bool {
         let mut best = self.clone();
         for &difference in to_come {
@@ -131,8 +132,8 @@ impl EValue {
         best.proves(level)
     }
 
-    /// Number of further such differences that would prove an improvement at a level: 0 if it is
-    /// proven; `None` if the mean is not above 0 or more than a million would be needed.
+    /// Estimates how many further differences like these would prove an improvement at a level: 0
+    /// if it is proven; `None` if no gambler's capital grows on them, or from a million on.
     pub fn needed(&self, level: f64) -> Option<usize> {
         if self.proves(level) {
             return Some(0);

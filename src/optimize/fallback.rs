@@ -1,5 +1,5 @@
-//! The best baseline as a bundle, for runs that found nothing better: one program for all queries
-//! that ranks like the baseline. The bundle's provenance names the baseline.
+//! Builds a bundle from the best baseline, for runs that found nothing better: one program for all
+//! queries that ranks like the baseline. The bundle's provenance names the baseline.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ const DEPTH: usize = 1_000;
 /// Every query goes to the single program; its scores are not changed.
 pub const FUSION: Fusion = Fusion { max_categories: 1, normalized: false, ordered: false };
 
-/// The program that ranks like a baseline; `None` if the baseline is unknown or weighted.
+/// Returns a program that ranks like a baseline; `None` if the baseline is unknown or weighted.
 pub fn program(base: &IndexedBase, baseline: &str) -> Option<Program> {
     let system = System::ALL.into_iter().find(|system| system.name() == baseline)?;
     let kb = &base.kb;
@@ -52,8 +52,8 @@ pub fn program(base: &IndexedBase, baseline: &str) -> Option<Program> {
     )))
 }
 
-/// Replaces the programs of a bundle by the baseline's program; `score` is its result on validation
-/// queries. The graph still answers plain questions.
+/// Replaces the programs of a bundle with the baseline's program; `score` is its result on
+/// validation queries. Plain questions are still answered from the graph.
 pub fn bundle(found: Bundle, program: Program, score: CategoryScore) -> Bundle {
     let (mrr, baseline) = (score.mrr, Some(score.baseline.clone()));
     let category = Category {

@@ -1,11 +1,11 @@
 //! Reports when a run's programs first beat every baseline on training queries.
 //!
-//! Two moments are reported: for one program, on the training queries of its trial; and for all
-//! programs together, on all training queries, each routed by a router that was trained without it.
-//! A program beats the baselines if its mean reciprocal rank is above all of theirs and the 95 %
-//! interval of the difference from the best one is above 0. Because programs are made with training
-//! answers, this is not a proof of their gain. Validation queries are not used, and no decision of
-//! a run depends on it.
+//! Two milestones are reported. The first is for one program on the training queries of its trial.
+//! The second is for all programs together on all training queries, each routed by a router that
+//! was trained without it. Programs beat the baselines if their mean reciprocal rank is above that
+//! of every baseline and the 95 % interval of the difference from the best one is above 0. Programs
+//! are fitted to training answers, so a milestone proves no gain. Validation queries are not used,
+//! and no decision of a run depends on milestones.
 
 use std::time::Duration;
 
@@ -28,7 +28,8 @@ use agent_retrieve::{
 const MAX_COMPARED: usize = 100;
 /// Minimum number of queries of a comparison.
 const MIN_COMPARED: usize = 10;
-/// Number of nodes that a baseline ranks; `hybrid` ranks the candidates of programs.
+/// Number of nodes that a baseline ranks, except `hybrid`, whose ranking is the programs'
+/// candidates.
 const DEPTH: usize = 100;
 
 /// The programs of a comparison.
@@ -44,7 +45,7 @@ pub enum Scope {
 /// The moment at which programs first beat every baseline.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Milestone {
-    /// The programs.
+    /// The compared programs.
     #[serde(rename = "what")]
     pub scope: Scope,
     /// Seconds since the start of the run.
@@ -56,7 +57,7 @@ pub struct Milestone {
     pub total: usize,
     /// Mean reciprocal rank on the compared queries.
     pub mrr: f64,
-    /// The best baseline on them.
+    /// The best baseline on the compared queries.
     pub baseline: String,
     /// Mean reciprocal rank of that baseline.
     pub baseline_mrr: f64,
@@ -65,7 +66,7 @@ pub struct Milestone {
 }
 
 impl Milestone {
-    /// A milestone of one program after `seconds`.
+    /// Creates a milestone of one program after `seconds`.
     #[cfg(test)]
     pub(crate) fn for_test(seconds: f64) -> Self {
         Self {
@@ -84,20 +85,21 @@ impl Milestone {
 /// Reciprocal ranks of the baselines, in the order of [`System::ALL`].
 type BaselineRanks = [f32; System::ALL.len()];
 
-/// Cached ranks of the baselines on training queries, and the reported scopes.
+/// Cached reciprocal ranks of the baselines on training queries, and the reported scopes.
 #[derive(Default)]
 pub(super) struct FirstBetter {
     ranks: Vec<Option<BaselineRanks>>,
     reported: Vec<Scope>,
 }
 
-/// At most [`MAX_COMPARED`] of `n` positions, evenly spread.
+/// Returns at most [`MAX_COMPARED`] of `n` positions, evenly spread, ascending.
 fn spread(n: usize) -> Vec<usize> {
     let count = n.min(MAX_COMPARED);
     (0..count).map(|i| i * n / count).collect()
 }
 
-/// Reciprocal ranks of the baselines on one query; 0 for baselines that cannot search it.
+/// Returns the reciprocal ranks of the baselines on one query; 0 for baselines that cannot search
+/// it.
 fn baseline_ranks(
     runtime: &Runtime,
     query: &LabelledQuery,
@@ -143,8 +145,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// [`Run::compare`] of all programs on all training queries; `probabilities` are those of routers
-    /// that were trained without the query.
+    /// Calls [`Run::compare`] for all programs on all training queries. `probabilities` come, for
+    /// each query, from a router that was trained without it.
     pub(super) fn compare_together(
         &mut self,
         probabilities: &[Vec<f32>],
@@ -166,7 +168,8 @@ impl Run<'_> {
         self.compare(Scope::Together, &all, &ranks)
     }
 
-    /// Reciprocal ranks of the baselines on some training queries; each is searched once in a run.
+    /// Returns the reciprocal ranks of the baselines on some training queries. Each query is
+    /// searched once in a run.
     fn baselines_on(&mut self, queries: &[usize]) -> Result<Vec<BaselineRanks>, OptimizeError> {
         self.trials.check_stop()?;
         self.first_better.ranks.resize(self.train.queries.len(), None);
@@ -185,7 +188,8 @@ impl Run<'_> {
         Ok(found)
     }
 
-    /// The milestone, if `own` ranks beat every baseline on `own.len()` of `total` queries.
+    /// Returns the milestone if the reciprocal ranks `own`, on `own.len()` of `total` queries, beat
+    /// every baseline.
     fn better(
         &self,
         scope: Scope,

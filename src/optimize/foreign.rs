@@ -1,7 +1,8 @@
-//! Decides which rankings of other processes a run counts: those that a sandbox could have given, of
-//! workers whose rankings of some queries, drawn at random, this process computes too.
+//! Checks rankings that other processes computed: they must satisfy the limits of the sandbox, and
+//! this process recomputes the rankings of some queries of each worker, drawn at random.
 //!
-//! A worker that differs is dropped for the rest of the run. Must not know how rankings travel.
+//! A worker with an invalid or different ranking is dropped for the rest of the run. This module
+//! does not depend on the transport of rankings.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,17 +15,17 @@ use crate::{OptimizeError, trial::LocalRun};
 use agent_retrieve::Ranking;
 use agent_sandbox::{Limits, check_ranking};
 
-/// Units of a worker in one trial of which one query is computed here too.
+/// One in this number of a worker's units in a trial, rounded up, has one query recomputed.
 const UNITS_A_CHECK: usize = 4;
 
 /// Rankings that another process computed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForeignUnit {
-    /// Name of the process, as it states it.
+    /// Name that the process reports.
     pub worker: String,
-    /// The queries, by position.
+    /// The queries, by position in the trial.
     pub places: Range<usize>,
-    /// The ranking of each; `None` where it has none.
+    /// The ranking of each query; `None` if the process computed none.
     pub rankings: Vec<Option<Ranking>>,
 }
 
@@ -36,22 +37,23 @@ pub struct ForeignCheck {
 }
 
 impl ForeignCheck {
-    /// A check for a base with that many nodes.
+    /// Creates the check for a base with `n_nodes` nodes.
     pub fn new(n_nodes: usize) -> Self {
         Self { n_nodes, limits: Limits::default(), dropped: Mutex::default() }
     }
 
-    /// Longest encoding of a unit with that many queries, bytes: a length, and a node and a score for
-    /// each answer, 4 bytes each.
+    /// Returns the maximum encoded size of a unit with `queries` queries, bytes. Each query takes a
+    /// length, and a node and a score per answer; each of these takes 4 bytes.
     pub fn max_bytes(&self, queries: usize) -> u64 {
         (queries * (4 + 8 * self.limits.max_answers)) as u64
     }
 
-    /// Keeps the units that count; returns the workers that are dropped now, by name. `here` computes
-    /// at least one query of each worker.
+    /// Removes the units of dropped workers, and units whose recomputation failed. Returns the
+    /// names of newly dropped workers, ascending. `here` recomputes at least one ranked query per
+    /// worker.
     ///
     /// # Errors
-    /// Those of `here`.
+    /// Errors of `here`.
     pub fn keep(
         &self,
         units: &mut Vec<ForeignUnit>,
@@ -68,7 +70,7 @@ impl ForeignCheck {
         for (&(at, place), (ranking, failure)) in drawn.iter().zip(&computed) {
             let unit = &units[at];
             if failure.is_some() {
-                // It may have failed here alone, such as by a time limit.
+                // The program may have failed only here, such as by a time limit.
                 undecided.insert(unit.places.start);
             } else if unit.rankings[place - unit.places.start].as_ref() != Some(ranking) {
                 dropped.insert(unit.worker.clone());
@@ -80,20 +82,21 @@ impl ForeignCheck {
         Ok(dropped.difference(&before).cloned().collect())
     }
 
-    /// Whether programs could have ranked so.
+    /// Whether the unit is complete and its rankings satisfy the limits of the sandbox.
     fn fits(&self, unit: &ForeignUnit) -> bool {
         let fits = |ranking: &Ranking| check_ranking(ranking, self.n_nodes, &self.limits).is_ok();
         unit.rankings.len() == unit.places.len() && unit.rankings.iter().flatten().all(fits)
     }
 }
 
-/// For each worker, one unit in [`UNITS_A_CHECK`] with one of its queries that has a ranking, drawn at random.
+/// Draws one in [`UNITS_A_CHECK`] units of each worker, rounded up, and one ranked query of each.
+/// Returns the positions of units and of queries.
 fn drawn(units: &[ForeignUnit]) -> Vec<(usize, usize)> {
     let random = RandomState::new();
     let mut of: BTreeMap<&str, Vec<(u64, usize, usize)>> = BTreeMap::new();
     for (at, unit) in units.iter().enumerate() {
         let ranked = unit.places.clone().zip(&unit.rankings).filter(|(_, one)| one.is_some());
-        // The least of random numbers is one of them at random.
+        // The query with the smallest random hash is a random query.
         let least = ranked.map(|(place, _)| (random.hash_one(place), at, place)).min();
         of.entry(&unit.worker).or_default().extend(least);
     }
@@ -116,7 +119,7 @@ mod tests {
         vec![(place as u32, 0.5)]
     }
 
-    /// As this process ranks.
+    /// Rankings as this process computes them.
     fn here(places: &[usize]) -> Result<Vec<TrialRanking>, OptimizeError> {
         Ok(places.iter().map(|&place| (honest(place), None)).collect())
     }

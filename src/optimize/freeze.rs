@@ -41,7 +41,7 @@ const RIDGES: [f64; 3] = [1e-3, 2e-3, 4e-3];
 const FOLD_STREAM: u64 = 4 << 40;
 /// A feature of every query; the only one if the router is disabled.
 const ALWAYS: &str = "always";
-/// Standard errors by which a fusion must be better than the re-ranker.
+/// Number of standard errors by which another fusion must be better than the re-ranker.
 const CLEARLY: f64 = 1.0;
 /// Number of nodes that a baseline ranks.
 const BASELINE_DEPTH: usize = 1_000;
@@ -55,7 +55,7 @@ pub(super) struct PoolFeatures {
 }
 
 impl PoolFeatures {
-    /// The features of all queries of both pools.
+    /// Computes the features of all queries of both pools.
     pub(super) fn new(run: &Run<'_>) -> Result<Self, OptimizeError> {
         let base = &run.base;
         let blind = run.options.lacks(Ablation::Router);
@@ -97,8 +97,8 @@ impl Routing {
     }
 }
 
-/// Trains a router with the penalty and the target that are best in cross-validation. The target is
-/// the programs' reciprocal ranks or, if queries were assigned to categories, the assignment. Also
+/// Trains a router with the penalty and the target that are best in cross-validation. Targets are
+/// the programs' reciprocal ranks and, if queries were assigned to categories, the assignment. Also
 /// returns the cross-validated probabilities of the training queries.
 fn train_router(
     features: &[Features],
@@ -146,7 +146,8 @@ fn train_router(
     (route::train(features, aim, category_programs.len(), ridge), probabilities)
 }
 
-/// `worth`, but for assigned queries 1 for their category and 0 for the others.
+/// Returns `worth` with the rows of assigned queries replaced: 1 for the assigned category, 0 for
+/// the others.
 fn assigned(worth: &[Vec<f32>], category_programs: &[CategoryProgram]) -> Vec<Vec<f32>> {
     let mut aim = worth.to_vec();
     for (at, category_program) in category_programs.iter().enumerate() {
@@ -158,7 +159,7 @@ fn assigned(worth: &[Vec<f32>], category_programs: &[CategoryProgram]) -> Vec<Ve
     aim
 }
 
-/// Fusions that are compared; the re-ranker is the last.
+/// Returns the fusions to compare; the one with the re-ranker comes last.
 fn fusions(n_categories: usize) -> Vec<Fusion> {
     let mut fusions = Vec::new();
     for max_categories in [1, 3, n_categories] {
@@ -174,13 +175,13 @@ fn fusions(n_categories: usize) -> Vec<Fusion> {
     fusions
 }
 
-/// The fusion of all categories whose nodes are ordered by the learned re-ranker.
+/// Returns the fusion of all categories whose nodes are ordered by the learned re-ranker.
 fn reranked(n_categories: usize) -> Fusion {
     Fusion { max_categories: n_categories, normalized: true, ordered: true }
 }
 
-/// Rankings of all programs on all queries of a pool, by category. A program that runs on only some
-/// training queries has empty rankings on the rest.
+/// Runs all programs on all queries of a pool; returns their rankings by category and query. A
+/// program that runs on only some training queries has empty rankings on the rest.
 fn all_rankings(
     run: &Run<'_>,
     category_programs: &[CategoryProgram],
@@ -203,7 +204,8 @@ fn all_rankings(
     category_programs.iter().map(of).collect()
 }
 
-/// Rankings of the training queries, each routed by a router that was trained without it.
+/// Rankings and node features of the training queries; each query is routed by a router that was
+/// trained without it.
 struct TrainingRankings {
     /// By category and query.
     rankings: Vec<Vec<Ranking>>,
@@ -243,7 +245,7 @@ impl TrainingRankings {
         reranker::train(&training)
     }
 
-    /// One re-ranker per fold, trained without its queries; empty if the fusion uses none.
+    /// Trains one re-ranker per fold without the fold's queries; empty if the fusion uses none.
     fn without_folds(&self, train: &[LabelledQuery], fusion: Fusion) -> Vec<Reranker> {
         let folds = if fusion.ordered { FOLDS } else { 0 };
         let without = |fold: usize| self.reranker(train, |query| query % FOLDS != fold);
@@ -251,12 +253,13 @@ impl TrainingRankings {
     }
 }
 
-/// The rankings without failures, by category and query.
+/// Drops the failure messages; rankings stay by category and query.
 fn without_failures(ranked: Vec<Vec<TrialRanking>>) -> Vec<Vec<Ranking>> {
     ranked.into_iter().map(|of| of.into_iter().map(|pair| pair.0).collect()).collect()
 }
 
-/// The rankings of the chosen categories on a query, with their probabilities.
+/// Returns the rankings of a query by the categories that the fusion chooses, with the categories'
+/// probabilities.
 fn member_rankings<'a>(
     rankings: &'a [Vec<Ranking>],
     query: usize,
@@ -273,7 +276,7 @@ struct FusionRanks {
     fusion: Fusion,
     /// By validation query.
     validation: Vec<f32>,
-    /// By training query, each ranked by a router and a re-ranker that were trained without it.
+    /// By training query; the router and the re-ranker were trained without it.
     train: Vec<f32>,
 }
 
@@ -330,9 +333,10 @@ impl MemberEvaluation {
         Ok(answered)
     }
 
-    /// The re-ranker, unless another fusion is clearly better on the training queries and some validation
-    /// queries together: by [`CLEARLY`] standard errors of the mean difference. Fusions differ on few queries, so
-    /// that the best of them on these is chance (one-standard-error rule: Breiman et al. 1984).
+    /// Selects the fusion with the re-ranker, unless another one is clearly better on the training
+    /// queries and the validation queries `queries` together: by more than [`CLEARLY`] standard
+    /// errors of the mean difference. Fusions differ on few queries, so that small differences are
+    /// chance (one-standard-error rule: Breiman et al. 1984).
     fn select(&self, queries: &[usize]) -> Result<&FusionRanks, OptimizeError> {
         let ranks = |fused: &FusionRanks| {
             [values_at(&fused.validation, queries).as_slice(), fused.train.as_slice()].concat()
@@ -355,7 +359,8 @@ impl MemberEvaluation {
     }
 }
 
-/// Reciprocal ranks of an ensemble on the validation queries, each member with its fusion.
+/// Returns the reciprocal ranks of an ensemble on the validation queries, each member with its
+/// fusion.
 fn joined_ranks(
     run: &Run<'_>,
     features: &PoolFeatures,
@@ -375,8 +380,8 @@ fn joined_ranks(
     run.validation.queries.par_iter().enumerate().map(of_query).collect()
 }
 
-/// Rankings of the training queries by an ensemble, each member with its fusion; every query is ranked by
-/// routers and re-rankers that were trained without it.
+/// Ranks the training queries by an ensemble, each member with its fusion. The routers and
+/// re-rankers of each query were trained without it.
 fn training_rankings(
     run: &Run<'_>,
     features: &PoolFeatures,
@@ -415,10 +420,11 @@ fn cutoff(
     Ok(cutoff::train(&rankings.into_iter().zip(answers).collect::<Vec<_>>()))
 }
 
-/// Evaluations of the members of an ensemble, which answers by its first member or by all.
+/// Evaluations of the candidate members of an ensemble; a bundle uses the first or all of them.
 struct EnsembleEvaluation(Vec<MemberEvaluation>);
 
-/// The selected members, each with its fusion, and their reciprocal ranks.
+/// The selected members, each with its fusion, and their joint reciprocal ranks on the validation
+/// queries.
 struct Selection<'a> {
     members: Vec<(&'a MemberEvaluation, Fusion)>,
     ranks: Vec<f32>,
@@ -435,8 +441,8 @@ impl EnsembleEvaluation {
         Ok(Self(answered.collect::<Result<_, _>>()?))
     }
 
-    /// Selects the first member or, if that is better on some queries, all members; each with the
-    /// fusion that is best for it.
+    /// Selects the first member or, if they are better on the validation queries `queries`, all
+    /// members. Each member has the fusion that [`MemberEvaluation::select`] chooses.
     fn select(
         &self,
         run: &Run<'_>,
@@ -459,7 +465,7 @@ impl EnsembleEvaluation {
 }
 
 impl Selection<'_> {
-    /// Reciprocal ranks of the best program on each validation query.
+    /// Returns, for each validation query, the best reciprocal rank of any single program.
     fn best_program(&self, run: &Run<'_>) -> Vec<f32> {
         let rankings = || self.members.iter().flat_map(|(member, _)| &member.rankings);
         let queries = run.validation.queries.iter().enumerate();
@@ -472,7 +478,8 @@ impl Selection<'_> {
         queries.map(best).collect()
     }
 
-    /// The distinct categories of all members, and the members that refer to them.
+    /// Returns the distinct categories of all members, and the members that refer to them by
+    /// position.
     fn frozen(&self) -> (Vec<&CategoryProgram>, Vec<Member>) {
         let mut categories: Vec<&CategoryProgram> = Vec::new();
         let mut members = Vec::new();
@@ -495,7 +502,7 @@ impl Selection<'_> {
     }
 }
 
-/// The values of some queries.
+/// Returns the values of some queries.
 fn values_at(values: &[f32], queries: &[usize]) -> Vec<f32> {
     queries.iter().map(|&query| values[query]).collect()
 }
@@ -511,17 +518,17 @@ pub(super) struct FinalPrograms {
 }
 
 impl FinalPrograms {
-    /// For each category, whether its change is proven.
+    /// Returns, for each category, whether its change is proven.
     fn kept(&self) -> Vec<bool> {
         self.test.as_ref().map_or_else(Vec::new, SequentialTest::kept)
     }
 
-    /// [`FinalPrograms::kept`] without some validation queries.
+    /// Returns [`FinalPrograms::kept`] as decided without some validation queries.
     fn kept_without(&self, queries: &[usize]) -> Vec<bool> {
         self.test.as_ref().map_or_else(Vec::new, |test| test.kept_without(queries))
     }
 
-    /// The program of each category, changed where `kept` is true.
+    /// Returns the program of each category, changed where `kept` is true.
     fn category_programs(&self, kept: &[bool]) -> Vec<CategoryProgram> {
         match &self.test {
             Some(test) => test.category_programs(&self.initial, kept),
@@ -530,9 +537,9 @@ impl FinalPrograms {
     }
 }
 
-/// The members of an ensemble in a run with a model: the needed categories of all programs and, if
-/// the model added any, those of the first `search_count` categories, which the search actor found.
-/// Routers and re-rankers trained on the two sets make different errors.
+/// Returns the candidate members of an ensemble in a run with a model: the needed categories and,
+/// if the model contributed to these, the first `search_count` categories, found by the search
+/// actor. Routers and re-rankers that are trained on the two sets make different errors.
 fn members(
     category_programs: Vec<CategoryProgram>,
     search_count: usize,
@@ -548,7 +555,8 @@ fn members(
     }
 }
 
-/// The bundle of a run, and its comparison with the baselines on validation queries.
+/// Builds the bundle of a run and compares it with the baselines on validation queries. Returns the
+/// best baseline's bundle if the run found nothing better.
 pub(super) fn freeze(
     run: &mut Run<'_>,
     finished: &FinalPrograms,
@@ -652,7 +660,8 @@ fn provenance(run: &Run<'_>, llm: Option<LlmProvenance>) -> Provenance {
     }
 }
 
-/// Replaces a bundle by that of a baseline, measured on the validation queries.
+/// Replaces a bundle with that of a baseline, measured on the validation queries. Keeps the bundle
+/// if the baseline cannot be expressed as a program.
 fn baseline_bundle(
     run: &Run<'_>,
     bundle: Bundle,
@@ -722,7 +731,7 @@ fn held_out(
     Ok(HeldOut { folds, mrr: mean(&ranks), ci95 })
 }
 
-/// Reciprocal ranks of every baseline on the validation queries.
+/// Returns the reciprocal ranks of every baseline on the validation queries.
 fn baseline_ranks(run: &Run<'_>) -> Result<BTreeMap<&'static str, Vec<f32>>, OptimizeError> {
     let runtime = &run.trials.runtime;
     let mut ranks = BTreeMap::new();

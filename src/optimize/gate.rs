@@ -1,5 +1,5 @@
-//! The gate: a few training queries of a category on which a program is tried first. Only a program
-//! that is better on them runs on the rest.
+//! The gate: a few training queries of a category on which a program is tried first. The program
+//! runs on the rest only if it is better on the gate, or as good if a model wrote it.
 
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;

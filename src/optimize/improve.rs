@@ -10,7 +10,7 @@
 //!           enough, and is then run on all training queries
 //! ```
 //!
-//! All state follows from trials, replies and the seed, so that a resumed run repeats it.
+//! All state depends only on trials, replies and the seed, so that a resumed run repeats it.
 
 use std::collections::BTreeSet;
 
@@ -37,7 +37,7 @@ use crate::{
 use agent_infer::{ParamValues, bundle::SEARCH};
 use agent_sandbox::program::Program;
 
-/// Kind of the journal's steps that hold a [`Choice`]; their key begins with the step's number.
+/// Kind of journal steps with a [`Choice`]; their key begins with the number of the step.
 const PARENT: &str = "parent";
 
 /// Programs that a run starts from.
@@ -51,20 +51,21 @@ pub(super) struct InitialPrograms {
     pub(super) archive: Archive,
     /// Metapaths that operators add.
     pub(super) metapaths: Vec<Metapath>,
-    /// First programs of a model, by category, that gain only on queries in the prompt.
+    /// First programs of a model that gain, but not enough on queries outside the prompt; with the
+    /// index of their category.
     pub(super) challengers: Vec<(usize, CategoryProgram)>,
 }
 
-/// The program that a step changed, as the journal stores it.
+/// The change that a step proposes, as the journal stores it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
     /// Index of the category.
     pub category: usize,
-    /// Its training queries by position.
+    /// The category's training queries by position.
     pub queries: Vec<usize>,
     /// Id of the changed program.
     pub parent: String,
-    /// Id of the resulting program.
+    /// Id of the proposed program.
     pub child: String,
 }
 
@@ -74,9 +75,9 @@ pub(super) struct StepTarget<'a> {
     pub(super) step: usize,
     /// Index of the category.
     pub(super) category: usize,
-    /// Its current program.
+    /// The category's current program.
     pub(super) category_program: &'a mut CategoryProgram,
-    /// Its training queries.
+    /// The category's training queries by position.
     pub(super) queries: &'a [usize],
 }
 
@@ -91,15 +92,15 @@ pub(super) struct Child {
 /// Measurement of a child.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measurement {
-    /// Queries of the category that it ran on, and its reciprocal ranks.
+    /// Queries of the category that the child ran on, and its reciprocal ranks on them.
     pub(super) queries: Vec<usize>,
     pub(super) ranks: Vec<f32>,
     /// Mean reciprocal rank of the child, and of its parent on the same queries.
     pub(super) mrr: f64,
     pub(super) before: f64,
-    /// Difference of the summed reciprocal ranks.
+    /// Difference of the summed reciprocal ranks, child minus parent.
     pub(super) gain: f64,
-    /// Whether it replaced the category's program.
+    /// Whether the child replaced the category's program.
     pub(super) accepted: bool,
     /// Number of program runs.
     pub(super) calls: usize,
@@ -123,7 +124,7 @@ struct State {
     model_steps: Vec<usize>,
 }
 
-/// The order of steps of both actors, those of the model spread evenly.
+/// Returns the order of steps of both actors, with the model's steps spread evenly.
 fn turns(search: usize, model: usize) -> Vec<Turn> {
     let total = search + model;
     let is_model = |turn: usize| (turn + 1) * model / total > turn * model / total;
@@ -131,7 +132,8 @@ fn turns(search: usize, model: usize) -> Vec<Turn> {
 }
 
 impl Run<'_> {
-    /// Improves the programs step by step, then tunes their parameters.
+    /// Improves the programs step by step, then tunes their parameters. Returns the programs and
+    /// why the improvement ended.
     pub(super) fn improve(
         &mut self,
         initial: InitialPrograms,
@@ -181,7 +183,7 @@ impl Run<'_> {
         self.options.budget.is_some_and(|budget| self.started.elapsed() >= budget)
     }
 
-    /// Tunes the parameters of all programs; false if the time budget ended it.
+    /// Tunes the parameters of all programs; returns false if the time budget ended tuning.
     fn tune_all(
         &mut self,
         category_programs: &mut [CategoryProgram],
@@ -198,7 +200,7 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Replaces programs by challengers that gain enough.
+    /// Replaces programs with challengers that gain enough.
     fn take_challengers(
         &mut self,
         category_programs: &mut [CategoryProgram],
@@ -216,8 +218,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A step of the search actor: takes the first category and operator, both in drawn order, that
-    /// yield a new plan.
+    /// Runs one step of the search actor: measures a plan of the first category and operator that
+    /// yield a new one. Categories are in drawn order, operators in the order of the bandit.
     fn search_step(
         &mut self,
         step: usize,
@@ -252,9 +254,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A step of the model: rewrites the program of the category with the fewest model steps, then
-    /// the largest missing reciprocal rank. Skips modules, programs that cannot gain enough
-    /// ([`Run::may_gain`]), and categories without steps left.
+    /// Runs one step of the model: rewrites the program of the category with the fewest model
+    /// steps; ties go to the largest missing reciprocal rank. Skips modules, programs that cannot
+    /// gain enough ([`Run::may_gain`]), and categories without steps left.
     fn model_step(
         &mut self,
         step: usize,
@@ -287,8 +289,8 @@ impl Run<'_> {
         actor.unless_stopped(done).map(drop)
     }
 
-    /// Whether enough reciprocal rank is missing for a change to be accepted, on more than one
-    /// query: a program that fixes only one query is specific to that query.
+    /// Whether enough reciprocal rank is missing for a change to be accepted, and on more than one
+    /// query: a program that fixes a single query is specific to it.
     pub(super) fn may_gain(&self, category_program: &CategoryProgram, queries: &[usize]) -> bool {
         let lacks = |&query: &usize| {
             let lack = f64::from(1.0 - category_program.train[query]);
@@ -305,8 +307,8 @@ impl Run<'_> {
         rng
     }
 
-    /// Draws one of the operator's new plans for a category and measures it; `None` if all of them
-    /// were measured before. The program gets `header` if the category has one.
+    /// Draws one of the operator's new plans for a category and measures it; `None` if there are
+    /// none. If `header` is given, the program starts with it.
     fn operate(
         &mut self,
         (operator, header): (Operator, Option<&str>),
@@ -345,8 +347,9 @@ impl Run<'_> {
         self.measure(child, target, &mut state.archive).map(Some)
     }
 
-    /// Measures a child on the gate; if it is better there (or as good, from a model), on all of the
-    /// category's queries; and if it is accepted, on all training queries, unless it asks a model.
+    /// Measures a child on the gate. If it is better there (or as good, from a model), measures it
+    /// on all queries of the category; if it is then accepted, on all training queries, unless it
+    /// asks a model.
     pub(super) fn measure(
         &mut self,
         child: Child,
@@ -360,8 +363,8 @@ impl Run<'_> {
             parent: target.category_program.program.id().to_owned(),
             child: program.id().to_owned(),
         };
-        // A run resumed under a higher ceiling takes model steps that it had skipped, so that a stored
-        // step may change another program.
+        // A run that is resumed with a higher ceiling takes model steps that it had skipped. A
+        // later step may then change another program than the stored one.
         let key = format!("{} {}", target.step, key_of(&choice));
         self.trials.journal.commit(PARENT, &key, &choice, &[])?;
         let gate = gate(target.queries, &self.train.queries, self.options.seed);
@@ -378,8 +381,8 @@ impl Run<'_> {
             (measured.mrr, measured.before) = (mean(&ranks), mean(&before));
             measured.gain = sum(&ranks) - sum(&before);
             measured.calls += queries.len();
-            // No child is better on a gate that its parent answers fully; a model's child cost too much
-            // to be dropped for that.
+            // No child is better on a gate that its parent answers perfectly. A model's child is
+            // too expensive to be dropped for that.
             let is_gate = queries.len() < target.queries.len();
             let goes_on =
                 measured.gain > 0.0 || measured.gain == 0.0 && is_gate && origin.proposed_by == LLM;
@@ -412,8 +415,9 @@ impl Run<'_> {
         Ok(measured)
     }
 
-    /// Gives each category the archived program with the best sum on its training queries, if it
-    /// gains enough and no other category uses it.
+    /// Gives each category the archived program with the largest summed reciprocal rank on its
+    /// training queries, if that gains enough and no category uses it. Categories with assigned
+    /// queries take only programs with their name.
     fn take_archived(
         &mut self,
         category_programs: &mut [CategoryProgram],
@@ -449,7 +453,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// A program of the archive, after it was run on every training query.
+    /// Returns a program of the archive; runs it on all training queries first if it is incomplete.
     fn completed(
         &mut self,
         archive: &Archive,
@@ -470,7 +474,7 @@ impl Run<'_> {
 }
 
 impl State {
-    /// Whether a plan was measured on a category's queries.
+    /// Whether a plan was measured on a category's queries or on all training queries.
     fn is_known(&self, category: usize, plan: &Plan) -> bool {
         let plan = in_order(plan);
         let answers_alike = |one: &ArchivedProgram| {
@@ -481,8 +485,8 @@ impl State {
     }
 }
 
-/// Queries that no category's program answers well. The router can send all other queries
-/// elsewhere, so they are no reason to change a program.
+/// Returns the queries that no category's program answers well. The router can send all other
+/// queries to a better program, so they do not justify a change.
 fn unanswered(category_programs: &[CategoryProgram], queries: &[usize]) -> Vec<usize> {
     let is_open = |&&query: &&usize| {
         category_programs.iter().all(|category_program| category_program.train[query] < GOOD)

@@ -1,10 +1,10 @@
-//! Literal leaks: answers or rare words of known queries that occur in a program.
+//! Detects leaks: text literals of a program that contain answers or rare words of known queries.
 //!
-//! A program with `if query.contains("Frobnicator")` answers a single training query, and the name
-//! of an answer in a text literal is memorized. Such a program scores well only on known queries.
+//! A program with `if query.contains("Frobnicator")` is specific to one training query, and a
+//! literal with the name of an answer memorizes it. Such programs score well only on known queries.
 //!
-//! Only text literals are checked, not comments, identifiers or numbers. Words of the schema (types,
-//! relations and fields) are never a leak.
+//! Only text literals are checked, not comments, identifiers or numbers. Words of the schema
+//! (types, relations and fields) are never a leak.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,9 +17,9 @@ use agent_ground::words::{is_question_word, name_words};
 const MIN_LETTERS: usize = 4;
 /// Minimum number of digits of an id that can be a leak; shorter numbers are common in programs.
 const MIN_ID_DIGITS: usize = 3;
-/// Maximum number of words of a name that is searched for.
+/// Maximum number of words of a detected name.
 const MAX_NAME_WORDS: usize = 12;
-/// Minimum number of queries for a word to count as rare.
+/// With fewer known queries than this, no word counts as rare.
 const MIN_QUERIES: usize = 20;
 
 /// Words that a program's literals must not contain.
@@ -52,8 +52,8 @@ impl fmt::Display for Leak {
 }
 
 impl ForbiddenWords {
-    /// The forbidden words of known queries. `answers` are the names and ids of all their answers,
-    /// `schema` the names of types, relations and fields.
+    /// Collects the forbidden words of known queries. `answers` are the names and ids of all their
+    /// answers, `schema` the names of types, relations and fields.
     pub fn new<'a>(
         queries: impl Iterator<Item = &'a str>,
         answers: impl Iterator<Item = &'a str>,
@@ -92,8 +92,8 @@ impl ForbiddenWords {
         Self { answers, rare }
     }
 
-    /// The first leak in a program's text literals. A numeric id is a leak only as a whole literal;
-    /// a name is one also within a literal.
+    /// Finds the first leak in a program's text literals. A numeric id is a leak only as a whole
+    /// literal, a name also within a literal.
     pub fn leak(&self, source: &str) -> Option<Leak> {
         for literal in literals(source) {
             let found = words(&literal);
@@ -122,9 +122,9 @@ fn words(text: &str) -> Vec<String> {
     name_words(text).map(|(_, word)| word.into_owned()).collect()
 }
 
-/// The text literals of a Rhai program, in order: in double quotes, backticks or single quotes,
-/// outside comments. An interpolation in backticks counts as text; an escaped character stands for
-/// itself.
+/// Returns the text literals of a Rhai program outside comments, in order: in double quotes,
+/// backticks or single quotes. An interpolation in backticks counts as text; an escaped character
+/// stands for itself.
 pub fn literals(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut chars = source.chars().peekable();

@@ -100,7 +100,7 @@ use agent_tools::{Assistant, ToolCache, ToolkitScope};
 
 /// Size of the tool cache, bytes.
 const CACHE_BYTES: usize = 2 << 30;
-/// File of the frozen bundle in the run's directory.
+/// Name of the frozen bundle's file in the run's directory.
 pub const BUNDLE_FILE: &str = "bundle.json";
 
 /// Settings of a run.
@@ -112,7 +112,7 @@ pub struct Options {
     pub seed: u64,
     /// Steps of the search actor.
     pub steps: usize,
-    /// Steps of the llm actor in each category.
+    /// Steps of the llm actor per category.
     pub llm_steps: usize,
     /// Maximum length of mined metapaths, 2 or [`mine::MAX_HOPS`].
     pub hops: usize,
@@ -140,12 +140,12 @@ impl Options {
         self.without.contains(&part)
     }
 
-    /// Steps of the llm actor in each category, none if they are disabled.
+    /// Returns the steps of the llm actor per category; 0 if steps are disabled.
     pub(crate) fn model_steps(&self) -> usize {
         if self.lacks(Ablation::Steps) { 0 } else { self.llm_steps }
     }
 
-    /// Tools that prompts list; `query` is true if the base has a query language.
+    /// Returns the tools that prompts list; `query` is true if the base has a query language.
     pub(crate) fn listed_tools(&self, query: bool) -> ToolkitScope {
         ToolkitScope { avatar: self.avatar_tools, llm: self.llm_tools, query }
     }
@@ -161,7 +161,7 @@ pub struct Actors {
 }
 
 impl Actors {
-    /// Comma-separated names, such as `search,llm`.
+    /// Returns comma-separated names, such as `search,llm`.
     pub fn names(self) -> String {
         let actors = [(self.search, SEARCH), (self.llm, LLM)];
         actors
@@ -290,13 +290,13 @@ pub enum Event<'a> {
     },
     /// A category was found.
     Category {
-        /// Its name.
+        /// Name of the category.
         name: &'a str,
         /// Number of its training queries.
         n: usize,
-        /// Mean reciprocal rank on them.
+        /// Mean reciprocal rank of its program on these queries.
         mrr: f64,
-        /// Upper bound of the reach of a composed program's metapaths.
+        /// Upper bound that a composed program's metapaths can reach.
         bound: Option<Bound>,
     },
     /// A message for the user.
@@ -342,14 +342,16 @@ pub enum Stop {
     Done,
     /// The time budget was used up.
     Minutes,
-    /// The next request could have exceeded a ceiling; the message names it.
+    /// The next request could have exceeded a cost ceiling, or its price is unknown; with the
+    /// message.
     Budget(String),
-    /// Too many consecutive replies were unusable; the best programs so far are frozen.
+    /// Too many consecutive replies were unusable; with the message. The best programs so far are
+    /// frozen.
     Unusable(String),
 }
 
 impl Stop {
-    /// Name for scripts.
+    /// Returns the name for scripts.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -401,7 +403,7 @@ pub struct Inputs<'a> {
     pub evaluators: Option<&'a dyn Evaluators>,
     /// Receives every event.
     pub watch: &'a mut dyn FnMut(Event<'_>),
-    /// Milliseconds that the language model was waited for as the actor; grows while the run goes on.
+    /// Milliseconds that the actor spent waiting for replies; updated during the run.
     pub waited: Arc<AtomicU64>,
     /// Set to end the run.
     pub stop: &'a Arc<AtomicBool>,
@@ -409,8 +411,7 @@ pub struct Inputs<'a> {
 
 /// Optimizes programs on a base and freezes the best into `dir/bundle.json`.
 ///
-/// Unless a time budget ends the run, the bundle is the same for any number of `threads` and
-/// interruptions.
+/// Unless a time budget ends the run, the bundle does not depend on `threads` or interruptions.
 ///
 /// # Errors
 /// [`OptimizeError`]; the journal keeps all completed steps.
@@ -503,7 +504,8 @@ pub fn check_queries(
     }
 }
 
-/// Names and ids of the answers of all queries, and words that occur in only one query.
+/// Collects the names and ids of the answers of all queries, and words that occur in only one
+/// query.
 fn forbidden_words(
     kb: &Kb,
     train: &[LabelledQuery],
@@ -573,7 +575,7 @@ impl Run<'_> {
         }
     }
 
-    /// Tries a program on queries of a pool; returns reciprocal ranks in their order.
+    /// Tries a program on queries of a pool; returns reciprocal ranks in the order of `queries`.
     fn trial(
         &mut self,
         program: &Program,
@@ -590,7 +592,7 @@ impl Run<'_> {
         Ok(ranks)
     }
 
-    /// Tries a program on all training queries, or on `part` of them.
+    /// Tries a program on all training queries, or on `part` of them, and returns it as a category.
     fn category_program(
         &mut self,
         plan: Option<Plan>,

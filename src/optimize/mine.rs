@@ -1,12 +1,12 @@
-//! Pattern mining: finds the typed metapaths from the entities that a training query names or
-//! describes to its answers.
+//! Pattern mining: finds typed metapaths from the entities that a training query names or describes
+//! to its answers.
 //!
-//! For each linked entity of a query and each answer, all metapaths of one and two steps between them
-//! are found by joining the neighbours of both; optionally also metapaths of three steps from
-//! strongly linked entities, past nodes that are not hubs. A pattern is a metapath without nodes: the
-//! source and type of the linked entity, relations with directions, and the target type. Its gain is
-//! the share of answers reached times the information gained over guessing among all nodes of the
-//! target type, summed over queries.
+//! For each linked entity and each answer of a query, joining the neighbours of both finds all
+//! metapaths of one and two steps between them. Optionally, metapaths of three steps are found from
+//! strongly linked entities through nodes that are not hubs. A pattern is a metapath without nodes:
+//! the source and type of the linked entity, relations with directions, and the target type. Its
+//! gain is the weighted share of answers reached times the information gained over guessing among
+//! all nodes of the target type, summed over queries.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -19,17 +19,17 @@ use agent_dataset::LabelledQuery;
 use agent_index::{IndexError, IndexedBase, TextPart};
 use agent_kb::{Direction, NodeId, RelationId, TypeId};
 
-/// Number of named entities of each type, strongest first.
+/// Maximum number of named entities of each type, strongest first.
 const LINKED_ENTITIES: usize = 4;
 /// Minimum strength of a named entity.
 const MIN_LINK: f32 = 0.12;
-/// Number of described entities of each type.
+/// Maximum number of described entities of each type, best first.
 const SEARCHED_ENTITIES: usize = 5;
 /// Maximum number of mined answers of a query.
 const MAX_ANSWERS: usize = 20;
-/// Maximum number of joined neighbours of a node; larger hubs are not informative.
+/// Maximum number of joined neighbours per node; further neighbours of hubs are not informative.
 const MAX_JOINED: usize = 20_000;
-/// Number of queries on which the reach of a pattern is measured.
+/// Maximum number of queries on which the reach of a pattern is measured.
 const REACH_SAMPLE: usize = 24;
 /// Default maximum length of mined metapaths: a third step gains nothing on the bases measured in
 /// `docs/optimizer.md`.
@@ -38,21 +38,21 @@ pub const DEFAULT_HOPS: usize = 2;
 pub const MAX_HOPS: usize = 3;
 /// Minimum strength of an entity at the start of metapaths of three steps.
 const MIN_LONG_LINK: f32 = 0.5;
-/// Maximum number of neighbours by one step of a node on metapaths of three steps.
+/// On metapaths of three steps, a node with more neighbours than this by one step is a hub.
 const MAX_HUB: usize = 500;
 /// Maximum number of edges followed from an entity for the first two of three steps.
 const MAX_LONG_EDGES: usize = 20_000;
-/// Maximum number of patterns of three steps of a query.
+/// Maximum number of patterns of three steps per query.
 const MAX_LONG_PATTERNS: usize = 4_000;
-/// Number of patterns of three steps whose reach is measured, by largest possible gain.
+/// Maximum number of patterns of three steps whose reach is measured, by largest possible gain.
 const MAX_LONG_MEASURED: usize = 400;
 
 /// Source of linked entities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LinkSource {
-    /// The query names them.
+    /// The query names the entities.
     Named,
-    /// The query describes them: their documents match it best.
+    /// The query describes the entities: their documents match it best.
     Described,
 }
 
@@ -78,27 +78,27 @@ pub struct Pattern {
     pub target: TypeId,
 }
 
-/// A pattern with its measures on the queries it was mined from.
+/// A pattern with its measures on the queries that it was mined from.
 #[derive(Clone, Debug)]
 pub struct MinedPattern {
     /// The pattern.
     pub pattern: Pattern,
-    /// Share of answers reached by query position, ascending, if above 0; weighted by the strength
-    /// of the linked entity.
+    /// Share of a query's answers that the pattern reaches, if above 0, by position of the query,
+    /// ascending. Each answer is weighted by the strength of the linked entity.
     pub coverage: Vec<(usize, f32)>,
-    /// Reached answers by query position, ascending.
+    /// Reached answers by position of the query, ascending.
     pub reached: Vec<(usize, AnswerBits)>,
-    /// Information of being reached: log2 of nodes of the target type over nodes reached, mean over
-    /// queries.
+    /// Information of being reached, bits: log2 of all nodes of the target type over those that the
+    /// pattern reaches, mean over a sample of queries.
     pub bits: f64,
-    /// Information gained about the answers, in bits, summed over queries.
+    /// Information gained about the answers, bits: `bits` times the sum of `coverage`.
     pub gain: f64,
 }
 
 /// A set of answers of a query, one bit for each of the first 20.
 pub type AnswerBits = u32;
 
-/// Number of mined answers of a query: at most the first 20.
+/// Returns the number of mined answers of a query: at most the first 20.
 pub fn mined_answer_count(query: &LabelledQuery) -> usize {
     query.answers.len().min(MAX_ANSWERS)
 }
@@ -106,7 +106,7 @@ pub fn mined_answer_count(query: &LabelledQuery) -> usize {
 /// A node that a query may refer to.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkedEntity {
-    /// Its source.
+    /// Source of the link.
     pub source: LinkSource,
     /// The node.
     pub node: NodeId,
@@ -114,7 +114,8 @@ pub struct LinkedEntity {
     pub strength: f32,
 }
 
-/// The entities that a query names or describes, strongest first within each source and type.
+/// Returns the entities that a query names or describes, strongest first within each source and
+/// type.
 pub fn linked_entities(base: &IndexedBase, query: &str) -> Vec<LinkedEntity> {
     let linked = base.entities.link(&base.kb, query, &[], LINKED_ENTITIES);
     let named = linked
@@ -136,8 +137,8 @@ pub fn linked_entities(base: &IndexedBase, query: &str) -> Vec<LinkedEntity> {
     linked
 }
 
-/// Possible steps from nodes of each type: every relation in its directions, and in
-/// [`Direction::Any`] if it connects nodes of one type.
+/// Possible steps from nodes of each type: every relation in its directions, also
+/// [`Direction::Any`] if the relation connects nodes of one type.
 struct Steps(Vec<Vec<Step>>);
 
 impl Steps {
@@ -164,13 +165,13 @@ impl Steps {
         Self((0..base.kb.types().len()).map(of_type).collect())
     }
 
-    /// The possible steps from a node.
+    /// Returns the possible steps from a node.
     fn at_node(&self, base: &IndexedBase, node: NodeId) -> &[Step] {
         self.0.get(usize::from(base.kb.node_type(node).0)).map_or(&[], Vec::as_slice)
     }
 }
 
-/// The neighbours of a node with the step to each, at most [`MAX_JOINED`].
+/// Returns the neighbours of a node with the step to each, at most [`MAX_JOINED`].
 fn steps_from(base: &IndexedBase, steps: &Steps, node: NodeId) -> Vec<(Step, NodeId)> {
     let mut found = Vec::new();
     for &step in steps.at_node(base, node) {
@@ -182,8 +183,8 @@ fn steps_from(base: &IndexedBase, steps: &Steps, node: NodeId) -> Vec<(Step, Nod
     found
 }
 
-/// The nodes two steps from an entity with these steps, without hubs; follows at most
-/// [`MAX_LONG_EDGES`] edges.
+/// Returns the nodes two steps from an entity, with these steps. Does not follow steps from hubs;
+/// follows at most [`MAX_LONG_EDGES`] second edges.
 fn two_steps_from(
     base: &IndexedBase,
     steps: &Steps,
@@ -219,7 +220,7 @@ fn reversed(step: Step) -> Step {
 /// Weighted share and set of the answers of a query that a pattern reaches.
 type Share = (f32, AnswerBits);
 
-/// The patterns that reach answers of a query.
+/// Returns the patterns that reach answers of a query, with the weighted share that each reaches.
 fn mine_query(
     base: &IndexedBase,
     steps: &Steps,
@@ -297,7 +298,7 @@ fn mine_query(
     shares
 }
 
-/// Number of nodes of the target type that a pattern reaches from the linked entities.
+/// Counts the nodes of the target type that a pattern reaches from the linked entities.
 fn reach(base: &IndexedBase, pattern: &Pattern, linked: &[LinkedEntity]) -> usize {
     let is_linked = |entity: &&LinkedEntity| {
         entity.source == pattern.source && base.kb.node_type(entity.node) == pattern.start
@@ -315,8 +316,9 @@ fn reach(base: &IndexedBase, pattern: &Pattern, linked: &[LinkedEntity]) -> usiz
     nodes.iter().filter(|&&node| base.kb.node_type(node) == pattern.target).count()
 }
 
-/// All patterns of at most `hops` steps (2 or [`MAX_HOPS`]) that reach answers of at least
-/// `min_support` queries, largest gain first; ties by pattern. Independent of the number of threads.
+/// Mines the patterns of at most `hops` steps (2 or [`MAX_HOPS`]) that reach answers of at least
+/// `min_support` queries, largest gain first; ties by pattern. The result does not depend on the
+/// number of threads.
 ///
 /// # Errors
 /// [`IndexError::Stopped`] soon after `stop` is set.
@@ -364,13 +366,13 @@ pub fn mine(
     Ok(mined)
 }
 
-/// Shares of answers reached, summed over queries.
+/// Returns the weighted shares of answers reached, summed over queries.
 fn covered(shares: &[(usize, Share)]) -> f64 {
     shares.iter().map(|&(_, (share, _))| f64::from(share)).sum()
 }
 
-/// Keeps the [`MAX_LONG_MEASURED`] patterns of three steps with the largest possible gain, reached
-/// if they had no other nodes than answers; ties go to the smaller pattern.
+/// Drops all but [`MAX_LONG_MEASURED`] patterns of three steps, by largest possible gain: the gain
+/// if each query reached one node only. Ties go to the smaller pattern.
 fn keep_best_long(base: &IndexedBase, found: &mut BTreeMap<Pattern, Vec<(usize, Share)>>) {
     let max_gain = |(pattern, shares): (&Pattern, &Vec<(usize, Share)>)| {
         covered(shares) * (base.kb.nodes_of_type(pattern.target).len().max(1) as f64).log2()

@@ -1,7 +1,7 @@
 //! Mutation operators of the search actor.
 //!
-//! An operator lists all plans it can make, so that no plan is tried twice and an operator that does
-//! not apply costs no program run.
+//! An operator lists all plans that it can derive from a plan. The caller can then skip plans that
+//! it has tried, and an operator that does not apply costs no program run.
 
 use crate::{
     discover::Metapath,
@@ -10,10 +10,11 @@ use crate::{
 
 /// Maximum number of branches of a plan.
 const MAX_BRANCHES: usize = 3;
-/// Number of candidates for [`Operator::Add`], most informative about the category's queries.
+/// Maximum number of candidates for [`Operator::Add`], most informative on the category's queries
+/// first.
 const ADDED_METAPATHS: usize = 8;
 
-/// A way to change a plan.
+/// Kind of change of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operator {
     /// Adds a mined metapath.
@@ -35,7 +36,7 @@ impl Operator {
     pub const ALL: [Self; 6] =
         [Self::Add, Self::Cross, Self::Merge, Self::Linking, Self::Sums, Self::Drop];
 
-    /// Its name in `proposed_by`.
+    /// Returns the operator's name in `proposed_by`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Add => "add",
@@ -61,8 +62,8 @@ pub struct Material<'a> {
     pub queries: &'a [usize],
 }
 
-/// All plans that an operator derives from a plan, each with a description. They differ from the
-/// plan and have at most three metapaths; their order depends only on the arguments.
+/// Returns all plans that an operator derives from a plan, each with a description. They differ
+/// from the plan and have at most three metapaths; their order depends only on the arguments.
 pub fn children(operator: Operator, plan: &Plan, material: &Material<'_>) -> Vec<(Plan, String)> {
     match operator {
         Operator::Linking => linked_otherwise(plan),
@@ -80,14 +81,14 @@ pub fn children(operator: Operator, plan: &Plan, material: &Material<'_>) -> Vec
     }
 }
 
-/// The plan with sorted branches, so that equivalent plans are equal.
+/// Sorts the branches of a plan, so that equivalent plans are equal.
 pub fn in_order(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     plan.branches.sort_unstable();
     plan
 }
 
-/// The plan with a changed branch.
+/// Returns the plan with branch `at` changed.
 fn with_branch(plan: &Plan, at: usize, change: impl FnOnce(&mut Branch)) -> Plan {
     let mut changed = plan.clone();
     if let Some(branch) = changed.branches.get_mut(at) {
@@ -133,7 +134,8 @@ fn dropped(plan: &Plan) -> Vec<(Plan, String)> {
     (0..plan.branches.len()).map(without).collect()
 }
 
-/// The plan with each of the branches added or, if the plan is full, replacing each of its own.
+/// Returns the plan with each of the branches added or, if the plan is full, replacing each of its
+/// own branches in turn.
 fn taken(plan: &Plan, branches: &[Branch], change: &str) -> Vec<(Plan, String)> {
     let mut children = Vec::new();
     for branch in branches {
@@ -152,7 +154,7 @@ fn taken(plan: &Plan, branches: &[Branch], change: &str) -> Vec<(Plan, String)> 
     children
 }
 
-/// The most informative mined metapaths to the plan's target that it lacks.
+/// Returns the most informative mined metapaths to the plan's target that the plan lacks.
 fn added_branches(plan: &Plan, material: &Material<'_>) -> Vec<Branch> {
     let lacks = |metapath: &Metapath| {
         let is_same =
@@ -174,7 +176,7 @@ fn added_branches(plan: &Plan, material: &Material<'_>) -> Vec<Branch> {
     ranked.into_iter().map(|(_, metapath)| metapath.branch()).collect()
 }
 
-/// The distinct branches of other plans with the same target that this plan lacks.
+/// Returns the distinct branches of other plans with the same target that this plan lacks.
 fn others_branches(plan: &Plan, others: &[Plan]) -> Vec<Branch> {
     let mut branches: Vec<Branch> = Vec::new();
     let theirs = others
@@ -189,8 +191,9 @@ fn others_branches(plan: &Plan, others: &[Plan]) -> Vec<Branch> {
     branches
 }
 
-/// Plans of metapaths of both parents, with at least one that only one of them has from each, and
-/// as many metapaths as possible. A shared metapath keeps the linked entities of the first parent.
+/// Returns plans that combine metapaths of both parents, as many as a plan may have. From each
+/// parent, at least one metapath is one that the other parent lacks. A shared metapath is linked as
+/// in the first parent.
 fn merged(plan: &Plan, mate: &Plan) -> Vec<(Plan, String)> {
     let same_way = |a: &Branch, b: &Branch| a.start == b.start && a.steps == b.steps;
     let has = |plan: &Plan, branch: &Branch| plan.branches.iter().any(|own| same_way(own, branch));

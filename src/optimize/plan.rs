@@ -1,8 +1,8 @@
 //! Plans that the search actor composes and mutates, and their rendering as programs.
 //!
 //! A plan is a small syntax tree: branches (linked entities and a metapath from them), and how each
-//! branch combines scores. Rendering is a pure function of the plan and the base's names; the result
-//! is ordinary source that people may edit.
+//! branch combines scores. Rendering is a pure function of the plan and the base's schema; the
+//! result is ordinary source that people may edit.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,19 +16,19 @@ use agent_kb::{Direction, TypeId};
 use agent_sandbox::{PARAM_NAME_BYTES, program::Program};
 use agent_tools::source::{comment, literal, literals};
 
-/// Number of nodes that a program ranks by text.
+/// Maximum number of nodes in a program's pool, which it then ranks by text.
 const POOL: usize = 1_000;
-/// Number of nodes that a program returns.
+/// Maximum number of nodes that a program returns.
 const RETURNED: usize = 200;
-/// Number of nodes from text search in the pool.
+/// Maximum number of nodes that text search adds to the pool.
 const SEARCHED: usize = 200;
 
-/// Prefix of variables for entities that are linked both ways.
+/// Prefix of variables for entities that are linked by name and by description.
 const LIKELY: &str = "likely_";
 
-/// Longest word for a branch, bytes: with `w_` before it, it names a parameter.
+/// Maximum length of a branch's word, bytes. `w_` and the word name a parameter.
 const WORD_BYTES: usize = PARAM_NAME_BYTES - 2;
-/// Words of parameters that every program has: `w_text` and so on.
+/// Words that other parameters use, such as `w_text`.
 const NO_WEIGHTS: [&str; 7] = ["both", "search", "text", "cover", "names", "meaning", "itself"];
 
 /// Names that variables must not have: parameters of a program, and keywords.
@@ -64,12 +64,12 @@ pub struct Branch {
 pub struct Plan {
     /// Type of the answers; `None` for all candidates.
     pub target: Option<TypeId>,
-    /// At most three; a plan without branches only searches.
+    /// At most three branches; a plan without branches only searches text.
     pub branches: Vec<Branch>,
 }
 
-/// A name as an identifier of lower-case ASCII letters, digits and underscores; `thing` if no letter
-/// or digit is left.
+/// Converts a name to an identifier of lower-case ASCII letters, digits and underscores; `thing` if
+/// no letter or digit is left.
 fn identifier(name: &str) -> String {
     let mut word: String =
         fold(name).chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
@@ -82,8 +82,8 @@ fn identifier(name: &str) -> String {
     word
 }
 
-/// The beginning of an identifier with as few `2` behind it as make it none that is taken, at most
-/// [`WORD_BYTES`] in all.
+/// Makes an identifier distinct: appends `2` as often as needed until it is not taken. The result
+/// is cut to [`WORD_BYTES`] bytes in all.
 fn distinct(word: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let beginning = |n: usize| &word[..word.len().min(WORD_BYTES.saturating_sub(n))];
     let mut words = (0..=WORD_BYTES).map(|n| format!("{}{}", beginning(n), "2".repeat(n)));
@@ -117,7 +117,7 @@ fn leads_elsewhere(base: &IndexedBase, step: Step, target: TypeId) -> bool {
     })
 }
 
-/// A distinct word for each type of linked entities, whose plural can name a variable.
+/// Returns a distinct word for each type of linked entities. Its plural can name a variable.
 fn words_of_types(base: &IndexedBase, plan: &Plan) -> BTreeMap<TypeId, String> {
     let mut words: BTreeMap<TypeId, String> = BTreeMap::new();
     for branch in &plan.branches {
@@ -173,7 +173,7 @@ fn named_branches<'a>(base: &IndexedBase, plan: &'a Plan) -> Vec<NamedBranch<'a>
         .collect()
 }
 
-/// The metapath of a branch as text, such as `author -author_writes_paper->`.
+/// Formats the metapath of a branch, such as `author -author_writes_paper->`.
 fn metapath_in_words(base: &IndexedBase, branch: &Branch) -> String {
     let mut text = base.kb.type_name(branch.start).to_owned();
     for step in &branch.steps {
@@ -183,8 +183,9 @@ fn metapath_in_words(base: &IndexedBase, branch: &Branch) -> String {
     text
 }
 
-/// A short name for the category of a plan, such as `paper by named author (author_writes_paper)`.
-/// Relations against their stored direction are marked with `<`, those in both directions with `~`.
+/// Returns a short name for the category of a plan, such as
+/// `paper by named author (author_writes_paper)`. Relations against their stored direction are
+/// marked with `<`, relations in both directions with `~`.
 pub fn category_name(base: &IndexedBase, plan: &Plan) -> String {
     let target = plan.target.map_or("any node", |target| base.kb.type_name(target));
     if plan.branches.is_empty() {
@@ -214,13 +215,13 @@ pub fn category_name(base: &IndexedBase, plan: &Plan) -> String {
     format!("{target} by {}", ways.join(" and "))
 }
 
-/// The program of a plan: ranks nodes that any of its metapaths reaches or text search finds; nodes
-/// that several metapaths reach score higher.
+/// Renders a plan as a program that ranks nodes that any of its metapaths reaches or text search
+/// finds; nodes that several metapaths reach score higher.
 pub fn render(base: &IndexedBase, plan: &Plan) -> Program {
     render_as(base, plan, true)
 }
 
-/// The program of a plan without relaxation: ranks only nodes that all of its metapaths reach.
+/// Renders a plan without relaxation: the program ranks only nodes that all of its metapaths reach.
 pub fn render_strict(base: &IndexedBase, plan: &Plan) -> Program {
     render_as(base, plan, plan.branches.is_empty())
 }
@@ -402,8 +403,8 @@ mod tests {
     use agent_kb::{Kb, KbMeta, KbWriter, MAX_LABEL_BYTES, Manifest, RelationId};
     use agent_sandbox::{Code, Limits, RhaiSandbox, Sandbox, Workers};
 
-    /// A base with types `a`, `b` and `c` and the relation `r`, whose names are then changed to
-    /// what no import takes, as in a base of somebody else's. Names must come in this order.
+    /// Creates a base with types `a`, `b` and `c` and the relation `r`, then renames them to names
+    /// that imports reject but foreign bases may have. Names must be in this order.
     fn base(types: [&str; 3], relation: &str) -> (tempfile::TempDir, IndexedBase) {
         let dir = tempfile::tempdir().unwrap();
         let (kb_dir, index_dir) = (dir.path().join("kb"), dir.path().join("index"));

@@ -1,9 +1,10 @@
 //! Learns phrasings of plain questions from training questions that the graph alone answers.
 //!
-//! A training question teaches a phrasing if metapaths from its names reach exactly its answers, of
-//! those that fulfil its conditions: its other words then express these metapaths. A phrasing needs two questions, because one may
-//! match by chance. If several readings are exact, the one that most questions share is taken, ties
-//! to fewer steps.
+//! A reading of a question is one metapath from each of its names. It is exact if the nodes that
+//! all metapaths reach, and that fulfil the question's conditions, are exactly its answers. The
+//! other words of the question then express these metapaths. A phrasing needs two such questions,
+//! because one may match by chance. Of several exact readings, the one that most questions share
+//! counts; ties go to fewer steps.
 
 use std::{
     collections::BTreeMap,
@@ -23,21 +24,21 @@ use agent_infer::bundle::{
 };
 use agent_kb::NodeId;
 
-/// Minimum number of questions of a phrasing.
+/// Minimum number of questions of a phrasing, and of each of its words.
 const MIN_QUESTIONS: u32 = 2;
-/// Maximum number of metapaths from one name that readings are made of; shorter ones first.
+/// Maximum number of metapaths per name in readings; the shortest ones are used.
 const MAX_METAPATHS: usize = 24;
 
 /// The exact readings of a training question.
 struct Lesson {
     /// Stems of the words that are not part of names.
     other_stems: Vec<String>,
-    /// Metapaths of each reading in words, ascending, with the number of their steps.
+    /// Metapaths of each reading in words, ascending, with their total number of steps.
     readings: Vec<(Vec<String>, usize)>,
 }
 
-/// Learns the phrasings of the questions that metapaths answer exactly. Independent of the number of
-/// threads.
+/// Learns the phrasings of the questions that metapaths answer exactly. The result does not depend
+/// on the number of threads.
 ///
 /// # Errors
 /// [`IndexError::Stopped`] soon after `stop` is set.
@@ -78,7 +79,7 @@ pub fn learn(
     Ok(Phrasings(phrasings))
 }
 
-/// The exact readings of a training question; `None` if there are none.
+/// Finds the exact readings of a training question; `None` if there are none.
 fn lesson(base: &IndexedBase, query: &LabelledQuery) -> Option<Lesson> {
     let conditions = Conditions::read(base, &query.text);
     let question = Question::new(base, &conditions.rest);

@@ -1,9 +1,9 @@
-//! Read-only view of a run from its journal: settings, progress, programs and costs. Can be read
-//! while another process writes the run.
+//! Read-only view of a run from its journal: settings, progress, programs and costs. Another
+//! process may write the run at the same time.
 //!
 //! | module | content |
 //! | --- | --- |
-//! | `line` | one step in one line |
+//! | `line` | summary of one step |
 //! | `programs` | programs with their scores and origins |
 //! | `timing` | time of each phase |
 //! | `pause` | why a run is paused |
@@ -36,31 +36,31 @@ use agent_llm::{
     ledger::{Ceilings, Ledger, Price, Spending},
 };
 
-/// Kind of the steps that hold a [`Decision`].
+/// Kind of steps with a [`Decision`].
 pub const DECISION: &str = "decision";
 /// Kind of the step that marks the bundle as frozen.
 const BUNDLE: &str = "bundle";
 /// Name of the validation pool.
 const VALIDATION: &str = "validation";
-/// Actor of runs whose configuration names none.
+/// Actor of runs whose configuration does not name one.
 const SEARCH: &str = "search";
 
 /// State of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// Its bundle is frozen.
+    /// The bundle is frozen.
     Finished,
-    /// It can be resumed.
+    /// The run ended early; it can be resumed.
     Interrupted,
-    /// Its service was unavailable; it can be resumed.
+    /// The service of the language model was unavailable; the run can be resumed.
     Paused,
-    /// A process is writing it.
+    /// A process is writing the run.
     Running,
 }
 
 impl State {
-    /// Its name.
+    /// Returns the name of the state.
     pub fn name(self) -> &'static str {
         match self {
             State::Finished => "finished",
@@ -76,12 +76,12 @@ impl State {
 pub struct Standing {
     /// The category.
     pub category: String,
-    /// Id of its program.
+    /// Id of the category's program.
     pub program: String,
-    /// Number of validation queries: those routed to the category if the run is finished, otherwise
-    /// all.
+    /// Number of validation queries: those routed to the category if there is a bundle, otherwise
+    /// those of the program's largest trial.
     pub n: usize,
-    /// Mean reciprocal rank on them.
+    /// Mean reciprocal rank on these queries.
     pub mrr: f64,
 }
 
@@ -113,32 +113,32 @@ pub struct RoleCost {
 pub struct RoleCostEntry {
     /// The role.
     pub role: Role,
-    /// Its cost.
+    /// Cost of the role.
     #[serde(flatten)]
     pub cost: RoleCost,
 }
 
 /// Snapshot of a run.
 pub struct Record {
-    /// Its directory.
+    /// Directory of the run.
     pub dir: PathBuf,
-    /// Name of its dataset.
+    /// Name of the dataset.
     pub dataset: String,
-    /// Names of its actors.
+    /// Names of the actors, comma-separated.
     pub actor: String,
     /// The language model, if any.
     pub model: Option<String>,
-    /// Its seed.
+    /// Seed of the run.
     pub seed: Option<u64>,
     /// Requested steps of the search actor.
     pub planned_steps: Option<u64>,
-    /// Requested steps of the llm actor in each category.
+    /// Requested steps of the llm actor per category.
     pub planned_model_steps: Option<u64>,
-    /// Its state.
+    /// State of the run.
     pub state: State,
-    /// The process that writes it.
+    /// Id of the process that writes the run.
     pub pid: Option<u32>,
-    /// Why it is paused.
+    /// Why the run is paused.
     pub paused: Option<String>,
     /// All steps, in order.
     pub steps: Vec<StepRecord>,
@@ -192,19 +192,19 @@ impl Record {
         })
     }
 
-    /// Tests of changes on training queries, in their order.
+    /// Returns the tests of changes on training queries, in order of commit.
     pub fn decisions(&self) -> impl Iterator<Item = Decision> {
         self.steps.iter().filter(|step| step.kind == DECISION).filter_map(body)
     }
 
-    /// Number of tested changes, and of accepted ones.
+    /// Returns the number of tested changes and of accepted changes.
     pub fn tested_and_accepted(&self) -> (usize, usize) {
         self.decisions().fold((0, 0), |(tested, accepted), decision| {
             (tested + 1, accepted + usize::from(decision.accepted))
         })
     }
 
-    /// Number of steps by kind.
+    /// Counts the steps by kind.
     pub fn kinds(&self) -> BTreeMap<&str, u64> {
         let mut kinds = BTreeMap::new();
         for step in &self.steps {
@@ -213,7 +213,7 @@ impl Record {
         kinds
     }
 
-    /// Cost by role, in the order of `ROLES`.
+    /// Returns the cost by role, in the order of `ROLES`.
     pub fn costs(&self) -> Vec<(Role, RoleCost)> {
         let ledger = Ledger::new(self.prices.clone(), Ceilings::default());
         let mut costs: BTreeMap<Role, RoleCost> = BTreeMap::new();
@@ -235,12 +235,12 @@ impl Record {
         costs
     }
 
-    /// [`Record::costs`] in serializable form.
+    /// Returns [`Record::costs`] in serializable form.
     pub fn role_costs(&self) -> Vec<RoleCostEntry> {
         self.costs().into_iter().map(|(role, cost)| RoleCostEntry { role, cost }).collect()
     }
 
-    /// Total cost of all roles.
+    /// Returns the total cost of all roles.
     pub fn cost(&self) -> RoleCost {
         self.costs().into_iter().fold(RoleCost::default(), |sum, (_, cost)| RoleCost {
             spent: sum.spent.and(cost.spent),
@@ -249,14 +249,14 @@ impl Record {
         })
     }
 
-    /// The frozen bundle of a finished run.
+    /// Reads the frozen bundle of a finished run; `None` if it cannot be read.
     pub fn bundle(&self) -> Option<Bundle> {
         let finished = self.state == State::Finished;
         finished.then(|| Bundle::read(&self.dir.join(BUNDLE_FILE)).ok()).flatten()
     }
 
-    /// The program of each category: that of the bundle if there is one, otherwise the last accepted
-    /// one, or the first one tried on validation queries.
+    /// Returns the program of each category: the bundle's if there is one, otherwise the last
+    /// accepted program, or else the first one tried on validation queries.
     pub fn standings(&self, bundle: Option<&Bundle>) -> Vec<Standing> {
         if let Some(bundle) = bundle {
             let standing = |category: &agent_infer::bundle::Category| Standing {
@@ -306,13 +306,13 @@ impl Record {
         chosen.into_iter().map(standing).collect()
     }
 
-    /// The category of a program; empty if it names none.
+    /// Returns the category of a program; empty if the program does not name one.
     pub fn category(&self, program: &str) -> &str {
         self.categories.get(program).map_or("", String::as_str)
     }
 
-    /// Start, last update and working time. The database's modification times are not used, because
-    /// readers change them.
+    /// Returns the start, the last update and the working time. The database's modification times
+    /// are not used, because readers change them.
     pub fn times(&self) -> Times {
         let metadata = |name: &str| fs::metadata(self.dir.join(name)).ok();
         let seconds = |time: SystemTime| {
@@ -325,12 +325,12 @@ impl Record {
     }
 }
 
-/// The result of a step, typed; `None` if another version wrote it.
+/// Decodes the result of a step; `None` if it has another type, as from another version.
 pub fn body<T: for<'a> Deserialize<'a>>(step: &StepRecord) -> Option<T> {
     T::deserialize(&step.body).ok()
 }
 
-/// The prices in the configuration of a run.
+/// Reads the prices in the configuration of a run; empty if there are none.
 fn prices(config: &Value) -> BTreeMap<String, Price> {
     let known = config.get("prices").and_then(|prices| BTreeMap::deserialize(prices).ok());
     known.unwrap_or_default()

@@ -1,11 +1,12 @@
 //! Trains the re-ranker of answers by listwise learning to rank.
 //!
-//! The candidate nodes of a training query are a list; the model gives each a probability by a
-//! softmax over its weighted features. The objective is the mean over queries of the log
-//! probability of all answers together, minus the squared distance to the weights of other bases
-//! (ListNet's top-one likelihood: Cao et al. 2007, with several correct answers as in marginal
-//! likelihood; the prior as in hierarchical models). Full-batch Adam (Kingma & Ba 2015) from the prior;
-//! queries are summed in their order: deterministic on any number of threads.
+//! The candidate nodes of a training query are a list. The model gives each node a probability by a
+//! softmax over the sums of its weighted features. The objective is the mean over queries of the
+//! log probability of all answers together, minus a penalty on the squared distance to the prior,
+//! weights of other bases. It is ListNet's top-one likelihood (Cao et al. 2007), with several
+//! correct answers as in marginal likelihood and the prior as in hierarchical models. It is
+//! maximised by full-batch Adam (Kingma & Ba 2015) from the prior. Gradients are summed in the
+//! order of queries, so that the result does not depend on the number of threads.
 //!
 //! Features of training queries must come from a router that was trained without them; otherwise
 //! the weights rely on the router too much.
@@ -20,20 +21,22 @@ use agent_train::Adam;
 const STEPS: usize = 300;
 /// Step size of Adam.
 const RATE: f64 = 0.05;
-/// Weight of the prior, in queries: half the squared distance to it is subtracted from the sum of the log
-/// probabilities, so that few queries move the weights a little and many a lot.
+/// Weight of the prior, in queries: the sum of the log probabilities loses half of this weight
+/// times the squared distance to the prior. More queries thus move the weights further.
 const PRIOR_STRENGTH: f64 = 1.0;
-/// Weights of [`FEATURES`] before any query: means of those that were trained, without a prior, on the training
-/// queries of three bases (products, papers, biomedicine). No feature is about one base.
+/// Prior weights of [`FEATURES`]: means of weights that were trained without a prior on the
+/// training queries of three bases (products, papers, biomedicine). No feature is specific to one
+/// base.
 const PRIOR: Row = [
     1.2, 0.8, 1.8, 1.4, 0.1, 0.9, -0.1, 0.7, 0.8, -0.2, 0.3, 1.8, 0.1, -0.3, -2.3, 2.1, 1.9, 2.0,
     1.0, -0.5,
 ];
 
-/// One number for each feature.
+/// One value per feature.
 type Row = [f64; FEATURES.len()];
 
-/// Expected features of the answers minus those of all nodes; `None` without an answer.
+/// Returns the gradient of one query's log probability: the expected features of its answers minus
+/// those of all nodes. `None` if no node is an answer.
 fn gradient_of(features: &NodeFeatures, answers: &[NodeId], weights: &Row) -> Option<Row> {
     let sum = |row: &[f32; FEATURES.len()]| -> f64 {
         row.iter().zip(weights).map(|(value, weight)| f64::from(*value) * weight).sum()
@@ -59,8 +62,8 @@ fn gradient_of(features: &NodeFeatures, answers: &[NodeId], weights: &Row) -> Op
 }
 
 /// Trains a re-ranker on features of training queries and their answers, sorted ascending. Queries
-/// without an answer among the candidates are ignored; if no other queries remain, the weights are those
-/// of the prior.
+/// without an answer among the candidates are ignored; without other queries, the weights are the
+/// prior.
 pub fn train(queries: &[(NodeFeatures, &[NodeId])]) -> Reranker {
     let n = queries.len().max(1) as f64;
     let ridge = PRIOR_STRENGTH / n;

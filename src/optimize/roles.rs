@@ -1,5 +1,5 @@
-//! The table of roles: all parts of the program that ask a language model. Each role is declared
-//! next to its own code; a new one must be added here.
+//! The table of roles: all parts of the software that ask a language model. Each role is declared
+//! next to its own code; a new role must be added here.
 
 use crate::actor::{ACTOR_ROLE, CATEGORIES_ROLE, COMPARATOR_ROLE};
 use agent_ask::ASK_ROLE;
@@ -23,7 +23,7 @@ pub const ROLES: [RoleSpec; 11] = [
     ANSWER_ROLE,
 ];
 
-/// The position of a role in [`ROLES`]; unknown roles, as in older runs, come last.
+/// Returns the position of a role in [`ROLES`]; unknown roles, as in older runs, come last.
 pub fn position(role: &Role) -> usize {
     ROLES.iter().position(|spec| spec.name == role.name()).unwrap_or(ROLES.len())
 }

@@ -1,10 +1,10 @@
 //! Trains the router by gradient ascent on the expected value of the routed answer.
 //!
-//! With `p(c | q)` from the router and `worth[q][c]` the reciprocal rank of the program of category
-//! `c` on training query `q`, the objective is the mean over queries of
-//! `ln(sum_c p(c | q) * (worth + floor))` minus an L2 penalty: smooth, and equal to the log
-//! likelihood if one program is correct and all others are wrong. Full-batch Adam (Kingma &
-//! Ba 2015) from zero: deterministic.
+//! Let `p(c | q)` be the router's probability of category `c` for training query `q`, and
+//! `worth[q][c]` the reciprocal rank of the category's program on it. The objective is the mean
+//! over queries of `ln(sum_c p(c | q) * (worth[q][c] + floor))` minus an L2 penalty. It is smooth,
+//! and close to the log likelihood if one program is correct and all others are wrong. It is
+//! maximised by full-batch Adam (Kingma & Ba 2015) from zero; the result is deterministic.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const FLOOR: f64 = 0.02;
 const STEPS: usize = 300;
 /// Step size of Adam.
 const RATE: f64 = 0.05;
-/// Minimum number of queries with a feature for it to get a weight.
+/// A feature of fewer queries gets no weight.
 const MIN_QUERIES: usize = 2;
 
 /// Trains a router for `n_categories` on features and `worth` of training queries, with L2 penalty

@@ -16,12 +16,12 @@ use crate::{
 use agent_infer::{ParamValues, bundle::SEARCH};
 use agent_sandbox::program::Program;
 
-/// Number of plans that run after mining.
+/// Maximum number of plans with metapaths that run after mining.
 const SHORTLISTED: usize = 60;
 
 impl Run<'_> {
-    /// Mines metapaths, runs the shortlisted plans and the user's programs, and selects as
-    /// categories those that together answer best; all plans are archived.
+    /// Mines metapaths, runs the shortlisted plans and the user's programs, and selects those that
+    /// together answer best as categories. Archives all plans that ran.
     pub(super) fn discover(&mut self) -> Result<InitialPrograms, OptimizeError> {
         let n = self.train.queries.len();
         let min_support = (n / 100).max(2);
@@ -119,7 +119,7 @@ impl Run<'_> {
         Ok(InitialPrograms { search_count, category_programs, archive, metapaths, challengers })
     }
 
-    /// Renders the program of a plan.
+    /// Renders the program of a plan, strictly if relaxation is disabled.
     pub(super) fn rendered(&self, plan: &Plan) -> Program {
         match self.options.lacks(Ablation::Relaxation) {
             true => plan::render_strict(&self.base, plan),

@@ -3,12 +3,14 @@
 //! ```text
 //! together  all changed programs against the initial programs, on the validation queries of the
 //!           changed categories, in an order drawn from the seed
-//! each      if they do not pass together: each category with enough queries, by the closed test
+//! each      if the changes do not pass together: each category with enough queries, by the closed
+//!           test
 //! ```
 //!
-//! Nothing before the sequential test reads answers of validation queries, so its error rate holds
-//! for the whole run. All changes together need far fewer queries than each alone: with ten changes
-//! and ten validation queries each, only large gains can be proven alone.
+//! Before the sequential test, answers of validation queries serve only to reject programs that
+//! contain them, so the error rate holds for the whole run. All changes together need far fewer
+//! queries than each alone: with ten changes and ten validation queries each, only large gains can
+//! be proven alone.
 
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -52,13 +54,14 @@ pub(super) struct SequentialTest {
 }
 
 impl SequentialTest {
-    /// For each category, whether its change is proven.
+    /// Returns, for each category, whether its change is proven.
     pub(super) fn kept(&self) -> Vec<bool> {
         self.kept_without(&[])
     }
 
-    /// [`SequentialTest::kept`] without some queries. The level is scaled so that each query needs
-    /// the same e-value as before; a change that failed with all queries also fails without some.
+    /// Returns [`SequentialTest::kept`] as decided without some queries. The level is scaled so
+    /// that the required growth of the e-value per query stays the same. A change that failed with
+    /// all queries also fails without some.
     pub(super) fn kept_without(&self, queries: &[usize]) -> Vec<bool> {
         let gains_and_share = |category: Option<usize>| {
             let included = |entry: &&Entry| category.is_none_or(|at| entry.category == at);
@@ -101,7 +104,7 @@ impl SequentialTest {
         kept
     }
 
-    /// The program of each category, changed where `kept` is true.
+    /// Returns the program of each category, changed where `kept` is true.
     pub(super) fn category_programs(
         &self,
         initial: &[CategoryProgram],
@@ -111,7 +114,7 @@ impl SequentialTest {
         pairs.map(|((old, new), &kept)| if kept { new } else { old }.clone()).collect()
     }
 
-    /// Categories whose program changed, ascending.
+    /// Returns the categories with tested changes, ascending.
     fn changed(&self) -> Vec<usize> {
         let mut changed: Vec<usize> = self.entries.iter().map(|entry| entry.category).collect();
         changed.sort_unstable();
@@ -181,7 +184,7 @@ impl Run<'_> {
         Ok(Some(SequentialTest { category_programs, proof, levels, alone, entries }))
     }
 
-    /// Tests all changes together, in batches, until they are proven or can no longer be.
+    /// Tests all changes together, in batches, until they are proven or can no longer be proven.
     fn test_together(
         &mut self,
         category_programs: &[CategoryProgram],
@@ -210,7 +213,8 @@ impl Run<'_> {
         Ok(e_value)
     }
 
-    /// Measures the missing gains of the entries at `places`.
+    /// Measures the missing gains of the entries at `places`. `before` are the initial programs'
+    /// reciprocal ranks.
     fn gain(
         &mut self,
         category_programs: &[CategoryProgram],
@@ -227,8 +231,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The levels of this test, by its number among the tests in the journal: a run that is
-    /// continued after its end does not spend the same error rate twice.
+    /// Returns the levels of this test, by its number among the tests in the journal. A run that is
+    /// continued after its end thus does not spend the same error rate twice.
     fn levels(&mut self, category_programs: &[CategoryProgram]) -> Result<Levels, OptimizeError> {
         let mut hasher = blake3::Hasher::new();
         for category_program in category_programs {
@@ -250,7 +254,8 @@ impl Run<'_> {
         Err(OptimizeError::SequentialTests(MAX_TESTS))
     }
 
-    /// Reciprocal ranks of the entries at `places`, each by the program of its category.
+    /// Returns the reciprocal ranks of the entries at `places`, each by the program of its
+    /// category.
     fn ranks_of(
         &mut self,
         category_programs: &[CategoryProgram],
@@ -293,7 +298,7 @@ fn are_enough(queries: usize, level: f64) -> bool {
     EValue::default().could_prove(level, &vec![1.0; queries])
 }
 
-/// Results of the categories that were tested alone.
+/// Returns the results of the categories that were tested alone.
 fn proofs(
     alone: &[usize],
     category_programs: &[CategoryProgram],

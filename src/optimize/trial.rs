@@ -1,7 +1,7 @@
 //! Trials: runs of a program with its parameters on queries of a pool.
 //!
-//! A trial is a step of the journal, keyed by all inputs of its result, so that no trial runs
-//! twice, even in a resumed run. Its result is one reciprocal rank per query. A query on which the
+//! A trial is a step of the journal. Its key covers all inputs of its result, so that no trial runs
+//! twice, even in a resumed run. The result is one reciprocal rank per query. A query on which the
 //! program fails is answered by the default candidates.
 
 use std::sync::{
@@ -23,7 +23,7 @@ use agent_retrieve::{
 };
 use agent_sandbox::{CompiledProgram, Failure, program::Program};
 
-/// Kind of the journal's steps.
+/// Kind of journal steps with a [`Trial`].
 pub const TRIAL: &str = "trial";
 
 /// Queries of a split.
@@ -37,7 +37,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool of queries.
+    /// Creates a pool of queries.
     pub fn new(name: &'static str, queries: Vec<LabelledQuery>) -> Self {
         let mut hasher = blake3::Hasher::new();
         for query in &queries {
@@ -47,7 +47,7 @@ impl Pool {
         Self { name, queries, digest: hasher.finalize().to_hex().to_string() }
     }
 
-    /// Digest of ids, texts and answers.
+    /// Returns the digest of ids, texts and answers.
     pub fn digest(&self) -> &str {
         &self.digest
     }
@@ -56,7 +56,7 @@ impl Pool {
 /// Origin of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// Its proposer.
+    /// Proposer of the program.
     pub proposed_by: String,
     /// Description of the change.
     pub change: String,
@@ -69,7 +69,7 @@ pub struct Origin {
 pub struct Trial {
     /// Id of the program.
     pub program: String,
-    /// Parameters that differ from the declared ones.
+    /// Parameters that differ from the declared values.
     pub params: ParamValues,
     /// Name of the pool.
     pub pool: String,
@@ -77,7 +77,7 @@ pub struct Trial {
     pub origin: Origin,
     /// Queries by position in the pool.
     pub queries: Vec<usize>,
-    /// Reciprocal rank of the first answer on each of them; 0 without one.
+    /// Reciprocal rank of the first answer on each query; 0 if no answer is ranked.
     pub reciprocal_ranks: Vec<f32>,
     /// Number of queries on which the program failed.
     pub failed: usize,
@@ -86,19 +86,19 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Mean reciprocal rank; 0 without queries.
+    /// Returns the mean reciprocal rank; 0 without queries.
     pub fn mrr(&self) -> f64 {
         mean(&self.reciprocal_ranks)
     }
 }
 
-/// Mean of reciprocal ranks; 0 without any.
+/// Returns the mean of reciprocal ranks; 0 if there are none.
 pub fn mean(ranks: &[f32]) -> f64 {
     // An empty sum is -0.
     (ranks.iter().map(|&rank| f64::from(rank)).sum::<f64>() + 0.0) / ranks.len().max(1) as f64
 }
 
-/// A ranking, and the failure of the program if it failed.
+/// A ranking, and the failure if the program failed.
 pub type TrialRanking = (Ranking, Option<String>);
 
 /// Runs a program in this process, on queries by position.
@@ -106,12 +106,12 @@ pub type LocalRun<'a> = dyn Fn(&[usize]) -> Result<Vec<TrialRanking>, OptimizeEr
 
 /// Other processes that run programs.
 pub trait Evaluators: Sync {
-    /// The rankings of a program for queries, in their order, equal to those that this process
-    /// would compute. `here` runs the program in this process, on the queries that no other process
-    /// answers.
+    /// Returns the rankings of a program for queries, in their order, equal to the rankings that
+    /// this process would compute. `here` runs the program in this process, for queries that no
+    /// other process ranks.
     ///
     /// # Errors
-    /// Those of `here`.
+    /// Errors of `here`.
     fn rankings(
         &self,
         program: &Program,
@@ -121,29 +121,30 @@ pub trait Evaluators: Sync {
     ) -> Result<Vec<TrialRanking>, OptimizeError>;
 }
 
-/// Reciprocal rank of the first answer in a ranking.
+/// Returns the reciprocal rank of the first answer among the candidates in a ranking; 0 without
+/// one.
 pub fn reciprocal_rank(runtime: &Runtime, ranking: &Ranking, answers: &[NodeId]) -> f32 {
     let candidates = Candidates::of_base(&runtime.base().kb);
     AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any).reciprocal_rank()
 }
 
-/// The key of a trial, a digest of all inputs of its result.
+/// Returns the key of a trial, a digest of all inputs of its result.
 fn key(program: &Program, params: &ParamValues, pool: &Pool, queries: &[usize]) -> String {
     let depends_on = format!("{} {params:?} {} {queries:?}", program.id(), pool.digest);
     blake3::hash(depends_on.as_bytes()).to_hex().to_string()
 }
 
-/// The error of a program that does not run.
+/// Creates the error of a program that does not run.
 pub fn program_failed(program: &Program, failure: Failure) -> OptimizeError {
     OptimizeError::Program(program.short_id().to_owned(), Box::new(failure))
 }
 
-/// The rankings of a program on queries of a pool, in their order; a failed query gets the default
-/// candidates and the failure.
+/// Runs a program on queries of a pool and returns its rankings, in the order of `queries`. A
+/// failed query gets the default candidates and the failure.
 ///
 /// # Errors
-/// [`OptimizeError::Stopped`]; [`OptimizeError::Llm`] if a model that a tool asked gave no reply; or
-/// an error of an index.
+/// [`OptimizeError::Stopped`]; [`OptimizeError::Llm`] if a model that a tool asked gave no reply;
+/// or an error of an index.
 pub fn rankings(
     runtime: &Runtime,
     stop: &AtomicBool,
@@ -176,7 +177,7 @@ pub fn rankings(
         .collect()
 }
 
-/// Reciprocal ranks of rankings, in their order.
+/// Returns the reciprocal ranks of rankings, in their order.
 pub fn reciprocal_ranks(
     runtime: &Runtime,
     rankings: &[TrialRanking],
@@ -188,7 +189,7 @@ pub fn reciprocal_ranks(
     pairs.map(|((ranking, _), answers)| reciprocal_rank(runtime, ranking, answers)).collect()
 }
 
-/// A failure with its line, if known.
+/// Formats a failure with its line, if known.
 pub fn failure_text(failure: &Failure) -> String {
     match failure.position {
         Some(position) => format!("{failure} (line {})", position.line),
@@ -227,12 +228,12 @@ impl Trials<'_> {
         self.runtime.compile(program).map_err(|failure| program_failed(program, failure))
     }
 
-    /// The runtime of a program.
+    /// Returns the runtime for a program.
     pub fn runtime_of(&self, program: &Program) -> &Arc<Runtime> {
         if asks(program) { &self.runtime } else { &self.offline }
     }
 
-    /// [`rankings`] on the runtime of the program, or by other processes.
+    /// Calls [`rankings`] on the program's runtime, or has other processes run the program.
     ///
     /// # Errors
     /// As [`Trials::compile`] and [`rankings`].
@@ -248,7 +249,7 @@ impl Trials<'_> {
         self.rankings_on(runtime, (program, &compiled), params, pool, queries)
     }
 
-    /// [`rankings`] on a runtime, or by other processes if the program asks no model.
+    /// Calls [`rankings`] on a runtime, or has other processes run the program if it asks no model.
     ///
     /// # Errors
     /// As [`rankings`].
@@ -270,10 +271,10 @@ impl Trials<'_> {
         })
     }
 
-    /// The trial of a program on queries of a pool: from the journal, or run and committed.
+    /// Returns the trial of a program on queries of a pool: from the journal, or run and committed.
     ///
     /// # Errors
-    /// As [`Trials::rankings`], and those of the journal.
+    /// As [`Trials::rankings`], and errors of the journal.
     pub fn run(
         &mut self,
         program: &Program,
@@ -293,7 +294,7 @@ impl Trials<'_> {
     /// Commits the trial with these rankings, unless it is already in the journal.
     ///
     /// # Errors
-    /// Those of the journal.
+    /// Errors of the journal.
     pub fn keep(
         &mut self,
         (program, params): (&Program, &ParamValues),

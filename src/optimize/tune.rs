@@ -1,11 +1,12 @@
 //! The tuner: optimizes a program's declared parameters without a language model.
 //!
-//! Coordinate search in two passes: each parameter in turn is tried at a few values within its
-//! bounds, and the best is kept. A move must gain half a correct answer, so that parameters keep
-//! their declared values unless the training queries clearly favour others. A program that asks a
-//! model is tuned with the cached replies of its first trial. O(parameters x values x queries)
-//! program calls. A move of one parameter leaves most tool calls unchanged, so the cache answers
-//! them; searches that move all parameters at once were measured to be worse (`docs/optimizer.md`).
+//! The tuner is a coordinate search in two passes: it tries each parameter in turn at a few values
+//! within its bounds and keeps the best. A move must gain half a correct answer, so that parameters
+//! keep their declared values unless the training queries clearly favour others. A program that
+//! asks a model is tuned with the cached replies of its first trial. Takes O(parameters x values x
+//! queries) program runs. A move of one parameter leaves most tool calls unchanged, so the cache
+//! answers them. Searches that move all parameters at once were measured to be worse
+//! (`docs/optimizer.md`).
 
 use crate::{
     OptimizeError,
@@ -18,12 +19,12 @@ use agent_sandbox::{CompiledProgram, Param, program::Program};
 const PASSES: usize = 2;
 /// Minimum gain of a move in summed reciprocal rank.
 const MIN_GAIN: f64 = 0.5;
-/// Factor by which counts are raised and lowered.
+/// Factor by which integer parameters are raised and lowered.
 const COUNT_FACTOR: f64 = 3.0;
 
-/// Values to try for a parameter at `value`, ascending: a part of its range up and down; for counts
-/// only a third and three times the value, because they are arguments of tool calls, which then
-/// miss the cache.
+/// Returns the values to try for a parameter at `value`, ascending: up and down by a part of its
+/// range and by a factor. For integers only a third and three times the value: they are arguments
+/// of tool calls, which miss the cache when they change.
 fn neighbors(param: &Param, value: f64) -> Vec<f64> {
     let width = param.max - param.min;
     let values = match param.integer {
@@ -41,7 +42,7 @@ fn neighbors(param: &Param, value: f64) -> Vec<f64> {
     values
 }
 
-/// Values of sets of parameters on queries; each set runs once.
+/// Summed reciprocal ranks by set of parameters; each set runs once.
 struct ParamWorths<'a> {
     trials: &'a Trials<'a>,
     program: &'a Program,
@@ -52,7 +53,7 @@ struct ParamWorths<'a> {
 }
 
 impl ParamWorths<'_> {
-    /// The sum of reciprocal ranks on the queries.
+    /// Returns the sum of reciprocal ranks on the queries.
     fn worth(&mut self, params: &ParamValues) -> Result<f64, OptimizeError> {
         if let Some((_, worth)) = self.known.iter().find(|(known, _)| known == params) {
             return Ok(*worth);
@@ -66,7 +67,7 @@ impl ParamWorths<'_> {
     }
 }
 
-/// Tunes the parameters of a program on queries of a pool.
+/// Tunes the parameters of a program on queries of a pool, beginning with `start`.
 ///
 /// # Errors
 /// If the program does not run or the run is stopped.
@@ -104,7 +105,7 @@ pub fn tune(
     Ok(best)
 }
 
-/// `params` with another value for `param`; a declared value is removed.
+/// Returns `params` with another value for `param`; a declared value is removed.
 fn with_value(params: &ParamValues, param: &Param, value: f64) -> ParamValues {
     let mut moved = params.clone();
     match value == param.value {

@@ -1,8 +1,8 @@
-//! Programs of the user: stored in the run's journal, tried on all training queries together with
-//! the composed plans, and selected as categories if they answer best.
+//! Programs of the user. They are stored in the run's journal, tried on all training queries
+//! together with the composed plans, and selected as categories if they answer best.
 //!
-//! They are part of the run's identity. Their source is unchanged, but their declared parameters
-//! are tuned, and a language model may rewrite programs in Rhai.
+//! They are part of the run's identity. Their source is used as it is, but their declared
+//! parameters are tuned, and a language model may rewrite programs in Rhai.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,26 +19,26 @@ use agent_sandbox::program::Program;
 
 /// Maximum number of the user's programs in a run.
 pub const MAX_USER_PROGRAMS: usize = 32;
-/// Maximum total size of them as stored, bytes; modules take four bytes for three.
+/// Maximum total size of the user's programs as stored, bytes; modules are stored in base64.
 pub const MAX_USER_BYTES: usize = 32 << 20;
 /// `proposed_by` of these programs.
 pub(super) const USER: &str = "user";
-/// Describes the difference in a run that was started with other programs.
+/// Part of the message about a run that was started with other programs.
 pub const OTHER_PROGRAMS: &str = "other programs of yours (--program)";
-/// Kind and key of the step that holds them.
+/// Kind and key of the step with the user's programs.
 const KIND: &str = "run";
 const KEY: &str = "programs";
 
 /// A program of the user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserProgram {
-    /// Name of its file, without the directory.
+    /// Name of the program's file, without the directory.
     pub file: String,
     /// The program.
     pub program: Program,
 }
 
-/// A digest of programs with their names, in their order.
+/// Returns a digest of programs with their names, in their order.
 pub fn digest(programs: &[UserProgram]) -> String {
     let mut hasher = blake3::Hasher::new();
     for one in programs {
@@ -51,7 +51,7 @@ pub fn digest(programs: &[UserProgram]) -> String {
 /// Stores programs in a run's journal, so that the run can be resumed without their files.
 ///
 /// # Errors
-/// Those of the journal.
+/// Errors of the journal.
 pub fn store(journal: &mut Journal, programs: &[UserProgram]) -> Result<(), JournalError> {
     let names: Vec<(&str, &str)> =
         programs.iter().map(|one| (one.file.as_str(), one.program.id())).collect();
@@ -59,10 +59,10 @@ pub fn store(journal: &mut Journal, programs: &[UserProgram]) -> Result<(), Jour
     journal.commit(KIND, KEY, &names, &programs)
 }
 
-/// The programs stored in a run's journal, in their order.
+/// Loads the programs stored in a run's journal, in their order.
 ///
 /// # Errors
-/// Those of the journal.
+/// Errors of the journal.
 pub fn load(journal: &Journal) -> Result<Vec<UserProgram>, JournalError> {
     let names: Vec<(String, String)> = journal.find(KIND, KEY)?.unwrap_or_default();
     let mut programs = Vec::new();
@@ -83,8 +83,9 @@ pub(super) struct UserTrial {
 }
 
 impl Run<'_> {
-    /// Tries the user's programs on all training queries. Programs that fail on all of them would only
-    /// repeat the default candidates: they are reported and skipped.
+    /// Tries the user's programs on all training queries. Reports and skips programs that ask a
+    /// language model, and programs that fail on all queries, which would only repeat the default
+    /// candidates.
     pub(super) fn try_user_programs(&mut self) -> Result<Vec<UserTrial>, OptimizeError> {
         let all: Vec<usize> = (0..self.train.queries.len()).collect();
         let total = self.options.programs.len();
@@ -121,7 +122,7 @@ impl Run<'_> {
         Ok(tried)
     }
 
-    /// A category with a tried program.
+    /// Returns a tried program as a category.
     pub(super) fn program_of_user(
         &mut self,
         tried: &UserTrial,
@@ -135,7 +136,7 @@ impl Run<'_> {
         Ok(category_program)
     }
 
-    /// Categories from the user's programs alone, if the search actor is disabled.
+    /// Selects categories from the user's programs alone, for runs without the search actor.
     pub(super) fn programs_of_user(&mut self) -> Result<Vec<CategoryProgram>, OptimizeError> {
         let tried = self.try_user_programs()?;
         let n = self.train.queries.len();
@@ -155,7 +156,7 @@ impl Run<'_> {
     }
 }
 
-/// Message about a program's trial on the training queries.
+/// Formats the message about a program's trial on the training queries.
 fn trial_message(file: &str, mrr: f64, n: usize, failed: usize) -> String {
     let mrr = 100.0 * mrr;
     match failed {
@@ -165,8 +166,8 @@ fn trial_message(file: &str, mrr: f64, n: usize, failed: usize) -> String {
     }
 }
 
-/// Makes names of the user's programs unique: a name that an earlier or a composed category has gets
-/// a number.
+/// Makes the names of categories with the user's programs unique: a name that an earlier or a
+/// composed category has gets a number.
 pub(super) fn make_names_differ(category_programs: &mut [CategoryProgram]) {
     for at in 0..category_programs.len() {
         let Some(name) = category_programs[at].name.clone() else { continue };

@@ -12,9 +12,9 @@ use agent_retrieve::eval::{
 
 /// Significance level.
 pub const LEVEL: f64 = 0.05;
-/// Number of standard errors between 0 and a significant mean, two-sided at [`LEVEL`].
+/// Standard errors above 0 from which a mean is significant, two-sided at [`LEVEL`].
 const STANDARD_ERRORS: f64 = 1.96;
-/// Upper limit of the reported number of needed queries.
+/// Estimates of needed queries at or above this limit are not reported.
 const MAX_NEEDED: f64 = 1e6;
 
 /// Comparison of the bundle with the best baseline on validation queries.
@@ -26,11 +26,11 @@ pub struct Verdict {
     pub n: usize,
     /// Mean reciprocal rank of the bundle.
     pub mrr: f64,
-    /// 95 % interval of it.
+    /// 95 % interval of the bundle's mean reciprocal rank.
     pub ci95: Interval,
-    /// The best baseline, ties to the first by name.
+    /// The best baseline; ties go to the first by name.
     pub baseline: String,
-    /// Its mean reciprocal rank.
+    /// Mean reciprocal rank of this baseline.
     pub baseline_mrr: f64,
     /// Difference, bundle minus baseline.
     pub difference: f64,
@@ -38,8 +38,8 @@ pub struct Verdict {
     pub difference_ci95: Interval,
     /// p of the paired randomisation test, corrected for the number of baselines (Holm 1979).
     pub p: f64,
-    /// Approximate number of further such queries for a significant difference; 0 if it is
-    /// significant, `None` if the bundle is not above the baseline.
+    /// Approximate number of further queries like these until the difference is significant; 0 if
+    /// it is. `None` if the bundle is not above the baseline, or there is no useful estimate.
     pub needed: Option<usize>,
 }
 
@@ -104,8 +104,9 @@ impl Verdict {
     }
 }
 
-/// Number of further such values that would put their mean [`STANDARD_ERRORS`] standard errors
-/// above 0; `None` if the mean is not above 0 or the values already suffice.
+/// Estimates how many further values like these would put their mean [`STANDARD_ERRORS`] standard
+/// errors above 0; `None` if the mean is not above 0, the values already suffice, or a million or
+/// more would be needed.
 fn needed(values: &[f64]) -> Option<usize> {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;

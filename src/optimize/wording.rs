@@ -1,6 +1,6 @@
-//! Wording of training queries: quoted, as templates produce, or free. A change may gain on one
-//! kind and lose on the other, so prompts name the wording, samples contain both kinds, and gains
-//! weight both equally.
+//! Wording of training queries: with quoted names, as templates produce, or free. A change may gain
+//! on one wording and lose on the other. Prompts therefore name the wording, samples contain both,
+//! and gains weight both equally.
 
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use crate::trial::mean;
 use agent_ground::words::quoted;
 
-/// Minimum number of queries of a wording to be weighted separately; with fewer, one correct answer
+/// Minimum number of queries of each wording for equal weights; with fewer, one correct answer
 /// would decide.
 const MIN_STRATUM: usize = 8;
 
@@ -25,12 +25,12 @@ impl Wording {
     /// Both wordings.
     pub const ALL: [Wording; 2] = [Self::Quoted, Self::Free];
 
-    /// The wording of a query.
+    /// Detects the wording of a query.
     pub fn detect(text: &str) -> Wording {
         if quoted(text).is_empty() { Self::Free } else { Self::Quoted }
     }
 
-    /// Name in words.
+    /// Returns the name in prompts.
     pub fn name(self) -> &'static str {
         match self {
             Self::Quoted => "quotes",
@@ -39,7 +39,8 @@ impl Wording {
     }
 }
 
-/// Draws at most `n` of the queries, alternating between the two wordings while both remain.
+/// Draws at most `n` of the queries at random, alternating between the two wordings while both
+/// remain.
 pub fn sample(
     queries: &[usize],
     n: usize,
@@ -60,8 +61,8 @@ pub fn sample(
     chosen
 }
 
-/// The summed gain of a change in reciprocal rank, with both wordings weighted equally; the plain
-/// sum if a wording has fewer than 8 queries.
+/// Returns the summed gain of a change in reciprocal rank, with both wordings weighted equally; the
+/// plain sum if a wording has fewer than 8 queries.
 pub fn gain(differences: &[(Wording, f64)]) -> f64 {
     let [quoted, free] = Wording::ALL.map(|wording| {
         let own = differences.iter().filter(|pair| pair.0 == wording);
@@ -74,8 +75,9 @@ pub fn gain(differences: &[(Wording, f64)]) -> f64 {
     half * (quoted.1 / quoted.0 as f64 + free.1 / free.0 as f64)
 }
 
-/// Mean reciprocal ranks by wording, such as `quotes 0.9100 on 80 queries, free wording 0.4200 on 20
-/// queries`; a wording without queries is omitted.
+/// Formats mean reciprocal ranks by wording, such as
+/// `quotes 0.9100 on 80 queries, free wording 0.4200 on 20 queries`; omits a wording without
+/// queries.
 pub fn means_by_wording(ranks: &[(Wording, f32)]) -> String {
     let mean_of = |wording: Wording| {
         let own: Vec<f32> =

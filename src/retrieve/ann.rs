@@ -11,7 +11,7 @@ use agent_kb::answer::Explanation;
 
 /// Name of the system.
 const NAME: &str = "dense:ann";
-/// Nodes of the exact ranking in an explanation.
+/// Number of nodes of the exact ranking that explanations compare with.
 const EXPLAINED: usize = 200;
 
 /// Approximate search over embeddings.

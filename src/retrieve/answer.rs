@@ -1,6 +1,6 @@
-//! The answer to one question, all from one run: its value, the end of the answers in its ranking,
-//! the programs that answered, and the reason for each node's rank. Independent of how it is found
-//! and printed.
+//! The answer to one question, from one run: its value, the estimated end of the answers in its
+//! ranking, the programs that answered, and an explanation of each node's rank. Independent of
+//! retrieval and printing.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,7 +15,7 @@ use agent_kb::{
 /// Optional parts of an answer; omitted parts cost nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
-    /// Number of first nodes to explain.
+    /// Number of nodes to explain, from the best on.
     pub explained_count: usize,
     /// Include the path from linked entities to each node, if the retriever followed one, and the
     /// words that the question shares with its document or the names of its neighbours.
@@ -27,7 +27,7 @@ pub struct Detail {
 pub struct Answer {
     /// The value; at most the requested number of nodes.
     pub value: AnswerValue,
-    /// End of the answers in the nodes; none if the retriever cannot determine it.
+    /// Estimated end of the answers in the nodes; none if the retriever does not estimate it.
     pub end: Option<End>,
     /// The categories whose programs answered, most probable first; empty for a retriever without
     /// categories.
@@ -44,12 +44,12 @@ pub struct Answer {
     pub analysis: QueryAnalysis,
     /// The conditions of the question that the retriever applied, if any.
     pub conditions: Option<AppliedConditions>,
-    /// Entities that a language model reads in the question, each with the strength of its link to
-    /// the name from the model; empty if no model read it.
+    /// Entities that a language model names in the question, each with the strength of its link;
+    /// empty if no model read the question.
     pub entities: Vec<(NodeId, f32)>,
     /// The system that answered in place of the requested one, if any.
     pub stand_in: Option<StandIn>,
-    /// Why the assisting language model did not help; none if no model assists, or if it did help.
+    /// Why the assisting language model did not help; none if it helped or no model assists.
     pub unassisted: Option<AssistFailure>,
     /// Milliseconds by stage.
     pub timings: BTreeMap<&'static str, f64>,
@@ -69,31 +69,31 @@ pub struct End {
 /// The conditions that a question states, such as a date, and that a retriever applied.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AppliedConditions {
-    /// Each as a condition of [`agent_kb::filter`].
+    /// The conditions in the syntax of [`agent_kb::filter`].
     pub texts: Vec<String>,
-    /// The question without them.
+    /// The question without the conditions.
     pub rest: String,
-    /// Number of nodes of the answer that fulfil all; they come first.
+    /// Number of nodes that fulfil all conditions; they come first in the answer.
     pub n_fulfilled: usize,
 }
 
 /// A category whose program answered.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RoutedCategory {
-    /// Its name.
+    /// Name of the category.
     pub category: String,
     /// Probability that the question belongs to it, in `0..=1`.
     pub probability: f32,
-    /// Prefix of its program's id.
+    /// Prefix of the program's id.
     pub program: String,
-    /// First line of its program's description.
+    /// First line of the program's description.
     pub description: String,
 }
 
-/// Why a node has its rank.
+/// Explanation of a node's rank.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct NodeExplanation {
-    /// Breakdown of its score.
+    /// Breakdown of the node's score.
     pub explanation: Explanation,
     /// Calls of the programs that ran, in order, with the node's value in each.
     pub calls: Vec<Call>,
@@ -164,7 +164,7 @@ impl AssistFailure {
         self != Self::Unusable
     }
 
-    /// The failure in words.
+    /// The failure as a message.
     pub fn message(self) -> &'static str {
         match self {
             Self::Outage => "the service of the language model gave no reply",
@@ -179,15 +179,15 @@ impl AssistFailure {
 /// How a question was understood.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QueryAnalysis {
-    /// Whether it certainly names something in the base.
+    /// Whether it certainly names an entity of the base.
     pub recognised: bool,
-    /// Linked entities, spelled-out ones first.
+    /// Linked entities; those whose whole name is spelled out come first.
     pub entities: Vec<LinkedEntity>,
     /// Other words that occur in names of types and relations, in order.
     pub words: Vec<SchemaWord>,
-    /// Remaining words without question words; only documents can contain them.
+    /// Remaining words, without question words; they can match documents only.
     pub others: Vec<String>,
-    /// Words of `others` that occur in no document of the answer and no name of its neighbours.
+    /// Words of `others` that occur in no answer node's document and no name of its neighbours.
     pub unused: Vec<String>,
     /// Relations that a word of the question excludes, as "for" excludes causes, ascending; in an
     /// answer with paths, those that a path follows.
@@ -199,7 +199,7 @@ pub struct QueryAnalysis {
 pub struct LinkedEntity {
     /// Its node.
     pub node: NodeId,
-    /// Whether its whole name is spelled out.
+    /// Whether the question spells out its whole name.
     pub exact: bool,
     /// Strength of the link, in `0..=1`.
     pub strength: f32,
@@ -217,7 +217,7 @@ pub struct SchemaWord {
 }
 
 impl QueryAnalysis {
-    /// The linked nodes that are spelled out, or all if there are none.
+    /// The linked nodes whose name is spelled out; all linked nodes if there is none.
     pub fn named(&self) -> Vec<NodeId> {
         let exact = self.entities.iter().any(|entity| entity.exact);
         self.entities
@@ -229,13 +229,13 @@ impl QueryAnalysis {
 }
 
 impl Answer {
-    /// An answer that is a ranking alone.
+    /// Creates an answer from a ranking alone.
     pub fn from_ranking(ranking: Ranking) -> Self {
         Self { value: AnswerValue::nodes(ranking), ..Self::default() }
     }
 
-    /// A ranking whose first `detail.explained_count` nodes are explained by `explain`, which takes
-    /// the position from 0, the node and its score.
+    /// Creates an answer whose first `detail.explained_count` nodes are explained by `explain`,
+    /// which takes the position from 0, the node and its score.
     pub fn with_explanations(
         ranking: Ranking,
         detail: Detail,

@@ -1,4 +1,4 @@
-//! Baselines for programs: lexical, dense and hybrid search.
+//! Baselines that programs are compared with: lexical, dense and hybrid search.
 
 use std::sync::Arc;
 
@@ -14,16 +14,17 @@ use agent_kb::{
 
 /// Rank constant of reciprocal rank fusion (Cormack, Clarke & Büttcher 2009).
 const FUSION_K: f32 = 60.0;
-/// Fewest nodes of each list that are fused by rank.
+/// Minimum number of nodes of each list in reciprocal rank fusion.
 const FUSED: usize = 200;
-/// Nodes of each list that are fused by score, for any `k`: scaled scores depend on the last one.
+/// Number of nodes of each list in score fusion, for any `k`: scaled scores depend on the last one.
 const FUSED_BY_SCORE: usize = 1_000;
-/// Score of every node of a list whose scores are all equal.
+/// Scaled score of every node of a list whose scores are all equal.
 const ALL_EQUAL: f32 = 0.5;
-/// Most words of a query in an explanation.
+/// Maximum number of query stems in an explanation.
 const MAX_EXPLAINED: usize = 20;
-/// The lists that are fused. On freely worded training and validation queries of three bases, RRF with
-/// `bm25f` has 2 to 20 points more recall@100 than with `bm25+names`: docs/lab/2026-11-24-bm25f.md.
+/// Lists of the fusions. On freely worded training and validation queries of three bases, rank
+/// fusion with `bm25f` has 2 to 20 points more recall@100 than with `bm25+names`:
+/// docs/lab/2026-11-24-bm25f.md.
 const LISTS: [System; 2] = [System::Bm25F, System::Dense];
 
 /// A retriever that needs no training and no optional part of the index.
@@ -49,7 +50,7 @@ impl System {
     pub const ALL: [Self; 5] =
         [Self::Bm25, Self::Bm25Names, Self::Bm25F, Self::Dense, Self::Hybrid];
 
-    /// Its name on the command line, without a weight.
+    /// Name on the command line, without a weight.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bm25 => "bm25",
@@ -69,19 +70,19 @@ pub struct Baseline {
 }
 
 impl Baseline {
-    /// A baseline by a system over a base.
+    /// Creates a baseline over a base.
     pub fn new(base: Arc<IndexedBase>, system: System) -> Self {
         Self { base, system }
     }
 }
 
-/// Candidate types as searches take them: empty means all types.
+/// Returns the candidate types for a search's type filter; empty if all types are candidates.
 pub(super) fn candidate_types(base: &IndexedBase) -> &[TypeId] {
     let types = base.kb.candidate_types();
     if types.len() == base.kb.types().len() { &[] } else { types }
 }
 
-/// The best `k` candidates by a system, best first.
+/// Ranks the best `k` candidates by a system, best first.
 ///
 /// # Errors
 /// [`RetrieveError`] of the indexes.
@@ -101,7 +102,7 @@ pub fn rank(
     })
 }
 
-/// The best `k` of two fused lists.
+/// Fuses two lists; returns the best `k` nodes.
 fn fused(system: System, [lexical, dense]: &[Ranking; 2], k: usize) -> Ranking {
     let (lexical, dense) = match system {
         System::Weighted(weight) => {
@@ -118,7 +119,7 @@ fn fused(system: System, [lexical, dense]: &[Ranking; 2], k: usize) -> Ranking {
     fused
 }
 
-/// The two lists that a system fuses for its best `k`.
+/// Ranks the lexical and the dense list that a system fuses for its best `k`.
 fn fusible(
     base: &IndexedBase,
     system: System,
@@ -133,7 +134,7 @@ fn fusible(
     Ok([lexical?, dense?])
 }
 
-/// The scores of a list, scaled linearly to `0..=1`.
+/// Scales the scores of a list linearly to `0..=1`.
 fn scaled(ranking: &Ranking) -> Scores {
     let (Some(first), Some(last)) = (ranking.first(), ranking.last()) else {
         return Scores::default();
@@ -143,7 +144,7 @@ fn scaled(ranking: &Ranking) -> Scores {
         .map(|_, score| if range > 0.0 { (score - least) / range } else { ALL_EQUAL })
 }
 
-/// The default candidates of a program: the best `k` of `hybrid`, best first.
+/// Returns the default candidates of a program: the best `k` nodes of `hybrid`, best first.
 ///
 /// # Errors
 /// [`RetrieveError`] of the indexes.
@@ -190,7 +191,7 @@ impl Retriever for Baseline {
 }
 
 impl Baseline {
-    /// Rank of a node in each fused list, and the list's share of its score.
+    /// Explains a node's rank in each fused list and the list's contribution to its score.
     fn parts(&self, lists: &[Ranking; 2], node: NodeId) -> Vec<Explanation> {
         let part = |(index, (system, list)): (usize, (&System, &Ranking))| {
             let found = rank_in_list(system.name(), list, node);
@@ -211,7 +212,7 @@ impl Baseline {
     }
 }
 
-/// Stems that a query shares with a text of a node, each with its count and idf.
+/// Explains which stems of the query a node's text contains, each with its count and idf.
 pub(super) fn shared_stems(
     base: &IndexedBase,
     texts: &TermIndex,
@@ -225,7 +226,7 @@ pub(super) fn shared_stems(
         Some((stem, id, count as usize))
     });
     let found: Vec<(String, u32, usize)> = stems.collect();
-    // An n-gram says nothing beside its stem.
+    // A gram is redundant next to a longer matching stem that contains it.
     let is_part = |stem: &str| {
         let longer = |other: &str| other.len() > stem.len() && other.contains(stem);
         base.stems.languages().have_grams() && found.iter().any(|(other, ..)| longer(other))

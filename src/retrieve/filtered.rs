@@ -1,8 +1,8 @@
-//! A retriever whose answers are nodes of a set.
+//! A wrapper that limits a retriever's answers to a set of nodes.
 //!
-//! The retriever is asked for [`DEPTH`] nodes, of which those of the set stay, in order. If they are too few,
-//! candidates of the set that share words with the query follow, by BM25F; so no node of the set that has a
-//! word of the query is lost, however deep the retriever would rank it.
+//! The inner retriever ranks at least [`DEPTH`] nodes; nodes outside the set are removed. If fewer
+//! than `k` remain, the set's other candidates that share words with the query follow, ranked by
+//! BM25F. So a low rank alone loses no candidate that matches a word of the query.
 
 use std::{collections::HashSet, ops::Deref, sync::Arc};
 
@@ -10,14 +10,15 @@ use crate::{Answer, Detail, Ranking, RetrieveError, Retriever};
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, NodeSet, answer::AnswerValue};
 
-/// Nodes that the retriever is asked for.
+/// Minimum number of nodes requested from the inner retriever.
 const DEPTH: usize = 10_000;
-/// Nodes that are explained at most, before those outside of the set are left out.
+/// Number of first nodes that the inner retriever explains, before nodes outside the set are
+/// removed.
 const MAX_EXPLAINED: usize = 1_000;
-/// Largest score of a node that follows by words, as a share of the last score before it.
+/// Score of the best appended node, as a share of the last ranked node's score if that is positive.
 const FOLLOWING_SHARE: f32 = 0.5;
 
-/// A retriever over the nodes of a set.
+/// A retriever that answers only with nodes of a set.
 pub struct Filtered<R> {
     inner: R,
     base: Arc<IndexedBase>,
@@ -25,12 +26,13 @@ pub struct Filtered<R> {
 }
 
 impl<R> Filtered<R> {
-    /// The answers of `inner`, owned or borrowed, that are in `nodes`.
+    /// Limits the answers of `inner` to `nodes`.
     pub fn new(inner: R, base: Arc<IndexedBase>, nodes: NodeSet) -> Self {
         Self { inner, base, nodes }
     }
 
-    /// Candidates of the set that share words with the query and are not ranked, best first.
+    /// Returns at most `k` unranked candidates of the set that share words with the query, with
+    /// their BM25F scores, best first, ties by ascending id.
     fn following(&self, query: &str, ranked: &[(NodeId, f32)], k: usize) -> Ranking {
         let ranked: HashSet<NodeId> = ranked.iter().map(|pair| pair.0).collect();
         let words = self.base.fields_query(query);
@@ -67,7 +69,7 @@ impl<R: Deref<Target: Retriever> + Send + Sync> Retriever for Filtered<R> {
             let fulfilled = is_kept.iter().take(applied.n_fulfilled).filter(|is_kept| **is_kept);
             applied.n_fulfilled = fulfilled.count().min(k);
         }
-        // What is expected up to a rank was learnt from whole rankings.
+        // The end is estimated for complete rankings.
         answer.end = None;
         if ranking.len() < k {
             let following = self.following(query, &ranking, k - ranking.len());
@@ -92,7 +94,7 @@ impl<R: Deref<Target: Retriever> + Send + Sync> Retriever for Filtered<R> {
     }
 }
 
-/// The first `n` items whose positions are kept; of a list by position that may be shorter.
+/// Returns the first `n` items whose position is marked in `is_kept`; `items` may be shorter.
 fn kept<T>(items: Vec<T>, is_kept: &[bool], n: usize) -> Vec<T> {
     let items = items.into_iter().zip(is_kept);
     items.filter(|(_, is_kept)| **is_kept).map(|(item, _)| item).take(n).collect()

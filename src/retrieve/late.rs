@@ -1,5 +1,5 @@
-//! `late`: late interaction (ColBERT). Ranks the best [`CANDIDATES`] of `hybrid` by the similarity
-//! of each query token to its best document token; finds no other nodes.
+//! `late`: late interaction (ColBERT). Ranks the best [`CANDIDATES`] nodes of `hybrid`, and no
+//! others, by the similarity of each query token to its most similar document token.
 
 use std::sync::Arc;
 
@@ -13,28 +13,28 @@ use agent_kb::{NodeId, answer::Explanation};
 
 /// Name of the system.
 const NAME: &str = "late";
-/// Candidates, from `hybrid`.
+/// Maximum number of candidates, from `hybrid`.
 const CANDIDATES: usize = 1_000;
 /// Maximum number of token pairs in an explanation.
 const EXPLAINED: usize = 10;
 
-/// Late interaction over tokens.
+/// Late interaction over the token vectors of a base.
 pub struct Late {
     base: Arc<IndexedBase>,
     index: LateIndex,
 }
 
 impl Late {
-    /// Opens the tokens of a base.
+    /// Opens the token vectors of a base.
     ///
     /// # Errors
-    /// [`RetrieveError::Index`] if the index has no tokens or they are damaged.
+    /// [`RetrieveError::Index`] if the index has no token vectors or they are damaged.
     pub fn open(base: Arc<IndexedBase>) -> Result<Self, RetrieveError> {
         let index = LateIndex::open(&base.part(Part::Late)?)?;
         Ok(Self { base, index })
     }
 
-    /// The tokens of a query; none if all are unknown.
+    /// Embeds the tokens of a query; none if all are unknown.
     fn tokens(&self, query: &str) -> Result<Option<Matrix>, RetrieveError> {
         let rows = self
             .base
@@ -72,7 +72,7 @@ impl Retriever for Late {
 }
 
 impl Late {
-    /// Query tokens with their best document tokens, best first.
+    /// Explains the pairs of query tokens and their best document tokens, best first.
     fn pairs(
         &self,
         query: &str,

@@ -1,5 +1,6 @@
-//! Retrievers: query in, ranking out. Baselines, programs and bundles implement the same trait
-//! [`Retriever`], so that they are measured in the same way. Independent of the correct answers.
+//! Retrievers: they answer queries with rankings. Baselines, programs and bundles implement the
+//! trait [`Retriever`], so that they are measured in the same way. Independent of the correct
+//! answers.
 
 mod ann;
 mod answer;
@@ -61,22 +62,20 @@ pub enum RetrieveError {
     /// An index failed.
     #[error(transparent)]
     Index(#[from] IndexError),
-    /// A program failed on this query; the message names the failure.
+    /// A program failed on this query, with this message.
     #[error("{0}")]
     Program(String),
-    /// A program reached its time limit on this query; it may answer on another machine or at
-    /// another time.
+    /// A program reached its time limit on this query; it may succeed elsewhere or later.
     #[error("{0}")]
     Late(String),
-    /// A language model that the answer needs is unavailable: an outage, a ceiling, a stop. The
-    /// program did not cause it.
+    /// A language model that the answer needs is unavailable: an outage, a cost ceiling or a stop.
     #[error(transparent)]
     Llm(#[from] LlmError),
 }
 
 impl RetrieveError {
-    /// Whether a service gave no reply, so that the query may succeed on retry and its failure does
-    /// not count against the retriever.
+    /// Whether a service gave no reply. Such a query may succeed on retry; the retriever is not to
+    /// blame.
     pub fn is_outage(&self) -> bool {
         matches!(self, Self::Index(IndexError::Embed(EmbedError::Remote(_))) | Self::Llm(_))
     }
@@ -90,19 +89,19 @@ impl RetrieveError {
 /// Maximum length of a query, bytes.
 pub const MAX_QUERY_BYTES: usize = 16 << 10;
 
-/// Answers queries with rankings.
+/// A system that answers queries with rankings.
 pub trait Retriever: Send + Sync {
     /// Name of the system in tables.
     fn name(&self) -> String;
 
-    /// Answers the query with at most `k` nodes, best first, and the requested detail, in one run.
-    /// The same query gives the same answer on any thread and with any detail.
+    /// Answers a query with at most `k` nodes, best first, and the requested detail, in one run.
+    /// The same query gives the same ranking on any thread and with any detail.
     ///
     /// # Errors
-    /// [`RetrieveError`]; a failed query counts as failed, never as answered.
+    /// [`RetrieveError`]; never an empty answer in place of a failure.
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError>;
 
-    /// The nodes of the answer.
+    /// Answers a query with at most `k` nodes, best first, without detail.
     ///
     /// # Errors
     /// As [`Retriever::answer`].
@@ -110,7 +109,7 @@ pub trait Retriever: Send + Sync {
         Ok(self.answer(query, k, Detail::default())?.into_ranking())
     }
 
-    /// The category that the query is routed to; none for a retriever without categories.
+    /// Returns the category that a query is routed to; none for a retriever without categories.
     ///
     /// # Errors
     /// As [`Retriever::answer`].
@@ -118,7 +117,7 @@ pub trait Retriever: Send + Sync {
         Ok(None)
     }
 
-    /// The nodes that answers are limited to; none if all nodes may be answers.
+    /// The set that answers are limited to; none if any node may be an answer.
     fn limited_to(&self) -> Option<&NodeSet> {
         None
     }
@@ -146,13 +145,13 @@ impl<T: Retriever + ?Sized> Retriever for Arc<T> {
     }
 }
 
-/// Rank and score of the node at a position (from 0) of a ranking.
+/// Explains the rank and score of a node at a position (from 0) of a ranking.
 pub fn rank_explanation(system: &str, position: usize, score: f32) -> Explanation {
     Explanation::new(system, Cell::Empty)
         .with([Explanation::new("rank", position + 1), Explanation::new("score", score)])
 }
 
-/// Rank and score of a node in a list; the length of the list if the node is not in it.
+/// Explains the rank and score of a node in a list, or that the list lacks it.
 pub fn rank_in_list(list: &str, ranking: &[(NodeId, f32)], node: NodeId) -> Explanation {
     match ranking.iter().position(|pair| pair.0 == node) {
         Some(position) => {
@@ -162,13 +161,13 @@ pub fn rank_in_list(list: &str, ranking: &[(NodeId, f32)], node: NodeId) -> Expl
     }
 }
 
-/// The first [`MAX_EXCERPT`] characters of a text, on one line.
+/// Returns the first [`MAX_EXCERPT`] characters of a text, with single spaces, on one line.
 fn excerpt(text: &str) -> String {
     let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
     line.chars().take(MAX_EXCERPT).collect()
 }
 
-/// The trimmed query.
+/// Trims and validates a query.
 ///
 /// # Errors
 /// [`RetrieveError::EmptyQuery`], [`RetrieveError::LongQuery`].

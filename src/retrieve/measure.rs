@@ -1,6 +1,6 @@
-//! Measures a system on labelled queries, in parallel: rankings, latencies and failures. If the
+//! Measures a system on labelled queries, in parallel: metrics, latencies and failures. If the
 //! system fails on a query, a stand-in's ranking counts. Independent of command lines and of the
-//! interpretation of the figures.
+//! interpretation of the results.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -26,7 +26,7 @@ pub struct Measure<'a> {
     pub stand_in: &'a dyn Retriever,
     /// Definitions of the metrics.
     pub definitions: Definitions,
-    /// Number of nodes to rank for each query.
+    /// Maximum number of nodes to rank for each query.
     pub depth: usize,
     /// Keep the rankings.
     pub keep_rankings: bool,
@@ -43,12 +43,12 @@ pub struct Measurements {
     pub results: Vec<QueryResult>,
     /// Each ranking; empty unless [`Measure::keep_rankings`].
     pub rankings: Vec<Ranking>,
-    /// The last rank of each ranking's answers, if the system determines it.
+    /// Estimated last rank of the answers in each ranking; none if the system does not estimate it.
     pub ends: Vec<Option<usize>>,
-    /// Queries that failed, or got no help from a language model, because a service gave no reply;
-    /// if there are any, the means are invalid.
+    /// Number of queries that failed in an outage, or that a language model did not assist for a
+    /// transient reason; if above 0, the means are invalid.
     pub outages: usize,
-    /// Queries that a language model should have assisted but did not.
+    /// Number of queries that a language model should have assisted but did not.
     pub unassisted: usize,
 }
 

@@ -1,4 +1,5 @@
-//! `mfar`: scores of a node's fields, summed with trained weights that depend on the query.
+//! `mfar`: ranks by the scores of a node's fields, summed with trained weights that depend on the
+//! query.
 
 use std::{path::Path, sync::Arc};
 
@@ -15,7 +16,7 @@ use agent_train::{
 
 /// Name of the system.
 const NAME: &str = "mfar";
-/// Maximum number of weights of a query, and of scores of a node, in an explanation.
+/// Maximum number of weights, and of field contributions, in an explanation.
 const EXPLAINED: usize = 20;
 
 /// A trained model over its base.
@@ -26,7 +27,7 @@ pub struct Mfar {
 }
 
 impl Mfar {
-    /// Opens the model in a directory; `mask` names fields without weight, in the syntax of
+    /// Opens the model in a directory. `mask` names the scorers to ignore, in the syntax of
     /// [`Mask::read`].
     ///
     /// # Errors
@@ -39,7 +40,7 @@ impl Mfar {
         Ok(Self { model, scorers, mask })
     }
 
-    /// The largest weights of the query.
+    /// Explains the largest positive weights of the query, largest first.
     fn weights(&self, found: &SearchResult) -> Explanation {
         let mut weights: Vec<(usize, f32)> = found.weights.iter().copied().enumerate().collect();
         weights.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -49,7 +50,7 @@ impl Mfar {
         Explanation::new("weights of the query", Cell::Empty).with(shown)
     }
 
-    /// Contributions of the scorers to a node's score, largest first.
+    /// Explains the contributions of the scorers to a node's score, largest magnitude first.
     fn parts(&self, found: &SearchResult, node: NodeId) -> Vec<Explanation> {
         let mut parts = found.parts.get(&node).cloned().unwrap_or_default();
         parts.sort_by(|a, b| b.contribution.abs().total_cmp(&a.contribution.abs()));

@@ -1,9 +1,10 @@
-//! `multi`: pooled vectors of a document's chunks. Candidates are the nodes of the [`CHUNKS`]
-//! chunks most similar to the query, or the first nodes of another system; all chunks of a candidate
-//! are pooled.
+//! `multi`: ranks nodes by the pooled similarity of their documents' chunks. Candidates are the
+//! nodes of the [`CHUNKS`] chunks most similar to the query, or the first nodes of another system;
+//! all chunks of a candidate are pooled.
 //!
-//! Source: MultiVSS of STaRK (Wu et al. 2024), which pools the best three chunks of the first 50 of
-//! `dense`, and so never finds a document whose single vector is not similar: hence our default.
+//! Source: MultiVSS of STaRK (Wu et al. 2024), which pools the best three chunks of the first 50
+//! nodes of `dense`. It misses a document whose single vector is not similar to the query, so our
+//! default finds candidates by chunks.
 
 use std::sync::Arc;
 
@@ -16,17 +17,17 @@ use agent_index::{
 };
 use agent_kb::{NodeId, answer::Explanation, best};
 
-/// Minimum number of chunks whose nodes are candidates.
+/// Minimum number of nearest chunks whose nodes are candidates.
 const CHUNKS: usize = 1_000;
-/// Number of chunks for each requested node.
+/// Minimum number of nearest chunks per requested node.
 const CHUNKS_PER_NODE: usize = 4;
 /// Maximum number of chunks in an explanation.
 const EXPLAINED: usize = 3;
 
-/// How the scores of chunks become the score of a node.
+/// Function from the scores of a node's chunks to its score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooling {
-    /// The best chunk.
+    /// The maximum.
     Max,
     /// The mean of all chunks.
     Mean,
@@ -44,7 +45,7 @@ impl Pooling {
         }
     }
 
-    /// The score of a node; `None` without chunks.
+    /// Pools the scores of a node's chunks; none without chunks.
     fn pool(self, mut scores: Vec<f32>) -> Option<f32> {
         scores.sort_unstable_by(|a, b| b.total_cmp(a));
         let n = match self {
@@ -57,11 +58,11 @@ impl Pooling {
     }
 }
 
-/// The nodes that are ranked by their chunks.
+/// Source of the nodes that are ranked by their chunks.
 pub enum Candidates {
     /// The nodes of the chunks most similar to the query.
     Chunks,
-    /// The first nodes of another system; their number.
+    /// The best nodes of another system, with their maximum number.
     First(Box<dyn Retriever>, usize),
 }
 
@@ -87,7 +88,7 @@ impl Multi {
         Ok(Self { base, index, pooling, candidates })
     }
 
-    /// The nodes to be ranked by their chunks, for `k` wanted ones.
+    /// Finds the nodes to rank by their chunks, for `k` requested nodes.
     fn candidates(
         &self,
         query: &str,
@@ -139,7 +140,7 @@ impl Retriever for Multi {
 }
 
 impl Multi {
-    /// The number of chunks of a node, and its best chunks.
+    /// Explains the number of a node's chunks, the pooling, and its best chunks.
     fn parts(&self, node: NodeId, scores: &[f32]) -> Vec<Explanation> {
         let pooling = match self.pooling {
             Pooling::Max => "the best counts",

@@ -1,4 +1,4 @@
-//! Snippets: the part of a node's fields that matches a query best, with the matching words marked.
+//! Snippets: the part of a node's fields that best matches a query, with matching words marked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,15 +6,15 @@ use agent_ground::words::{Stems, name_words};
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, answer::Explanation};
 
-/// Maximum number of words of a field that are examined.
+/// Number of first words of a field that are examined.
 const MAX_WORDS: usize = 4_096;
-/// Number of words of a snippet.
+/// Maximum number of words of a snippet.
 const PART_WORDS: usize = 16;
-/// Number of words before the first match; more at the end of a text.
+/// Maximum number of words before the first match, unless the snippet ends with the text.
 const BEFORE: usize = 2;
 
-/// The part of a field with the most distinct stems of the query, of equals the first, with
-/// asterisks around matching words. None if nothing matches. O(words of the fields).
+/// Finds the part of a field with the most distinct stems of the query, the first of equals, and
+/// puts asterisks around matching words; none if nothing matches. O(words of the fields).
 pub(super) fn snippet(base: &IndexedBase, query: &str, node: NodeId) -> Option<Explanation> {
     let query_stems: BTreeSet<String> = base.stems.of(query).collect();
     let kb = &base.kb;
@@ -29,14 +29,15 @@ pub(super) fn snippet(base: &IndexedBase, query: &str, node: NodeId) -> Option<E
     best.map(|(_, field, part)| Explanation::new(format!("in {field}"), format!("\"{part}\"")))
 }
 
-/// The first term of a word of which the query has more than half: all of one, some of a compound.
+/// Returns the first term of a word if the query contains more than half of the word's terms; a
+/// compound has several.
 fn matched(stems: &Stems, query_stems: &BTreeSet<String>, word: &str) -> Option<String> {
     let terms = stems.terms(word);
     let n = terms.iter().filter(|term| query_stems.contains(*term)).count();
     (n * 2 > terms.len()).then(|| terms.into_iter().next()).flatten()
 }
 
-/// The best part of a text, with the number of distinct query stems in it.
+/// Returns the number of distinct matches in the best part of a text, and that part with marks.
 fn part(stems: &Stems, query_stems: &BTreeSet<String>, text: &str) -> Option<(usize, String)> {
     let words: Vec<_> = name_words(text).take(MAX_WORDS).collect();
     let matches: BTreeMap<usize, String> = words

@@ -1,7 +1,7 @@
-//! `bm25:stark`: the lexical baseline of the STaRK benchmark. BM25 over documents with the defaults
-//! of bm25s, as in its code; document frequencies and the average length are those of the
-//! candidates. `bm25` gives repeated words less weight ([`Bm25::MFAR`]) and takes both statistics
-//! from all nodes.
+//! `bm25:stark`: the lexical baseline of the STaRK benchmark. It ranks by BM25 over documents with
+//! the defaults of bm25s, as the benchmark's code does. Document frequencies and the average length
+//! come from the candidates. `bm25` gives repeated words less weight ([`Bm25::MFAR`]) and takes
+//! both statistics from all nodes.
 
 use std::sync::Arc;
 
@@ -18,12 +18,12 @@ const NAME: &str = "bm25:stark";
 /// The baseline over one base.
 pub struct Stark {
     base: Arc<IndexedBase>,
-    /// None for a base without candidates.
+    /// Statistics of the candidates; none for a base without candidates.
     candidates: Option<Collection>,
 }
 
 impl Stark {
-    /// Counts the candidates and their words. O(nodes).
+    /// Collects the statistics of the candidates. O(nodes).
     pub fn open(base: Arc<IndexedBase>) -> Self {
         let candidates = base.text.collection(TextPart::Document, base.kb.candidate_types());
         Self { base, candidates }

@@ -14,21 +14,22 @@ use agent_train::{
     dense::{Encoder, Negatives, fuse},
 };
 
-/// Number of fused nodes of each list, for any `k`: longer lists would change ranks.
+/// Maximum number of nodes of each fused list, for any `k`: the length of the lists affects ranks.
 const FUSED: usize = 1_000;
 
 /// A trained encoder over its base.
 pub struct Trained {
     base: Arc<IndexedBase>,
     encoder: Encoder,
-    /// The negatives that it was trained with.
+    /// Kind of negatives in its training.
     negatives: Negatives,
-    /// Its weight relative to `bm25+names`, in `0..=1`; none if it ranks alone.
+    /// Weight of the encoder in the fusion, in `0..=1`; `bm25+names` has the rest. None if it ranks
+    /// alone.
     weight: Option<f32>,
 }
 
 impl Trained {
-    /// Opens the model in a directory; it ranks alone.
+    /// Opens the model in a directory, to rank alone.
     ///
     /// # Errors
     /// [`TrainError`] if the model cannot be read or was trained over another base.
@@ -38,7 +39,7 @@ impl Trained {
         Ok(Self { base: base.clone(), encoder, negatives, weight: None })
     }
 
-    /// The negatives that the encoder was trained with.
+    /// Kind of negatives in the encoder's training.
     pub fn negatives(&self) -> Negatives {
         self.negatives
     }
@@ -51,14 +52,15 @@ impl Trained {
         }
     }
 
-    /// Fuses it with `bm25+names`, by a weight in `0..=1` [default: chosen on validation queries].
+    /// Fuses the encoder with `bm25+names`, by a weight of the encoder in `0..=1`; if none, by the
+    /// weight chosen on validation queries.
     #[must_use]
     pub fn fused(mut self, weight: Option<f32>) -> Self {
         self.weight = Some(weight.unwrap_or_else(|| self.encoder.weight()));
         self
     }
 
-    /// The best [`FUSED`] nodes of `bm25+names` and of the encoder.
+    /// Ranks the best [`FUSED`] nodes of `bm25+names` and of the encoder.
     fn lists(&self, query: &str) -> Result<[Ranking; 2], RetrieveError> {
         let base = &*self.base;
         let (part, types) = (TextPart::DocumentWithNames, candidate_types(base));

@@ -27,7 +27,7 @@ use agent_llm::{
     prompts::{PromptError, Prompts},
 };
 
-/// The role that makes synthetic questions.
+/// Role of the model that makes synthetic questions.
 pub const SYNTHESIZE_ROLE: RoleSpec = RoleSpec {
     name: "synthesize",
     summary: "makes questions with answers for a base without labels",
@@ -102,7 +102,7 @@ pub struct Estimate {
     pub usd: Option<[f64; 2]>,
 }
 
-/// Estimated usage of a synthesis of `queries` questions; zero without a model.
+/// Estimates the usage of a synthesis of `queries` questions; zero without a model.
 pub fn estimate(requester: Option<&Requester>, queries: usize) -> Estimate {
     let Some(requester) = requester else {
         let none = [0; 2];
@@ -181,7 +181,7 @@ struct Verdict {
 }
 
 impl Requester {
-    /// A requester that asks `llm` with the templates of `prompts`.
+    /// Creates a requester that asks `llm` with the templates of `prompts`.
     pub fn new(llm: Arc<Llm>, prompts: Arc<Prompts>) -> Requester {
         Requester { llm, prompts }
     }
@@ -193,7 +193,8 @@ impl Requester {
         Ok(self.llm.request(SYNTHESIZE_ROLE.role(), messages, schema, 0))
     }
 
-    /// Replies to a prompt with each input; none for a reply that is malformed after repair.
+    /// Asks a prompt with each input and returns the replies in order; none for a reply that is
+    /// malformed after repair.
     fn ask<T: serde::de::DeserializeOwned>(
         &self,
         prompt: &str,
@@ -221,7 +222,7 @@ impl Requester {
         reply.ok_or(DrawError::Draw(reason))
     }
 
-    /// Distinct properties of a document.
+    /// Asks for distinct properties of a document, at most [`PROPERTIES`].
     fn properties(&self, kb: &Kb, gold: NodeId) -> Result<Vec<Property>, DrawError> {
         let inputs = json!({
             "type": wording::type_words(kb.type_name(kb.node_type(gold))),
@@ -239,7 +240,7 @@ impl Requester {
         if found.is_empty() { Err(DrawError::Draw(reason)) } else { Ok(found) }
     }
 
-    /// Votes of both filters on every candidate.
+    /// Asks both filters for their votes on every candidate.
     fn votes(
         &self,
         kb: &Kb,
@@ -281,7 +282,7 @@ impl Requester {
         Ok(votes)
     }
 
-    /// A question from a requirement and properties, then reworded.
+    /// Asks for a question from a requirement and properties, and for its rewording.
     fn word(
         &self,
         kind: &str,
@@ -302,7 +303,7 @@ impl Requester {
         if fits { Ok(text) } else { Err(DrawError::Draw(reason)) }
     }
 
-    /// A question from a filled template.
+    /// Makes a question from a filled template.
     fn question(
         &self,
         maker: &mut QuestionMaker<'_>,
@@ -341,7 +342,8 @@ impl Requester {
     }
 }
 
-/// At most `wanted` questions about a base, by the steps of the benchmark.
+/// Makes at most `wanted` questions about a base, by the steps of the benchmark. Also returns the
+/// rejected draws, and the interruption if the model gave no more replies.
 pub(super) fn construct(
     base: &IndexedBase,
     templates: &[Template],

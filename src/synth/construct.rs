@@ -18,18 +18,19 @@ use agent_dataset::sample::random::Stream;
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, metapath::Step};
 
-/// Maximum number of candidates of a grounding; a question about more would hardly need its
-/// relation.
+/// Maximum number of candidates of a grounding; with more, the relation would hardly narrow the
+/// answers.
 pub(super) const MAX_CANDIDATES: usize = 2_000;
 /// Maximum number of groundings per requested question.
 const ATTEMPTS: usize = 60;
-/// Groundings of one kind before another kind is drawn; bases without texts have only relations.
+/// Draws for one kind before a kind is drawn anew; a base without texts has relational questions
+/// only.
 const DRAWS: usize = 15;
 /// Share of relational questions, per cent.
 const RELATIONAL: usize = 15;
 /// Share of textual questions, per cent.
 const TEXTUAL: usize = 15;
-/// Usual maximum number of answers of a question with words: people ask for a few things.
+/// Usual maximum number of answers of a question with words, as people ask for a few nodes.
 const FEW_ANSWERS: usize = 5;
 /// Share of groundings that start at any slot node instead of at an answer, per cent.
 const ANY_SLOT: usize = 40;
@@ -55,9 +56,9 @@ pub(super) struct QuestionMaker<'a> {
     starts: BTreeMap<usize, Vec<NodeId>>,
     pub(super) mentions: Mentions<'a>,
     pub(super) properties: Properties<'a>,
-    /// Folded texts of the questions so far.
+    /// Folded texts of the accepted questions.
     texts: HashSet<String>,
-    /// Templates, slots and answers of the questions so far, to detect rewordings.
+    /// Templates, slots and answers of the accepted questions, to detect rewordings.
     asked: HashSet<(String, Vec<NodeId>, Vec<NodeId>)>,
     pub(super) dropped: DropCounts,
 }
@@ -82,13 +83,14 @@ impl<'a> QuestionMaker<'a> {
         }
     }
 
-    /// The index of a random template, by weight.
+    /// Draws the index of a template, by weight.
     pub(super) fn draw(&self, stream: &mut Stream) -> Option<usize> {
         let point = stream.unit() * self.cumulated.last()?;
         Some(self.cumulated.partition_point(|&sum| sum <= point).min(self.templates.len() - 1))
     }
 
-    /// Fills the slots of a template, from any slot node or back from any answer.
+    /// Fills the slots of a template, from any slot node or back from any answer. None if the draw
+    /// has no slots, no candidates or more than [`MAX_CANDIDATES`].
     pub(super) fn ground(&mut self, template: usize, stream: &mut Stream) -> Option<Grounding> {
         let kb = &self.base.kb;
         let index = template;
@@ -109,12 +111,12 @@ impl<'a> QuestionMaker<'a> {
         fits.then_some(Grounding { slots, candidates })
     }
 
-    /// Mentions of slot nodes; none if one is ambiguous.
+    /// Returns mentions of slot nodes; none if one cannot be mentioned.
     pub(super) fn mention(&mut self, slots: &[NodeId], stream: &mut Stream) -> Option<Vec<String>> {
         slots.iter().map(|&slot| self.mentions.mention(slot, stream)).collect()
     }
 
-    /// Counts a rejected draw.
+    /// Counts a rejected draw, and returns `None`.
     pub(super) fn reject<T>(&mut self, reason: &'static str) -> Option<T> {
         *self.dropped.entry(reason).or_default() += 1;
         None
@@ -139,7 +141,7 @@ impl<'a> QuestionMaker<'a> {
         Some(question)
     }
 
-    /// A question of a kind, if the draw gives one.
+    /// Makes a question of a kind, if the draw gives one.
     fn try_question(&mut self, kind: Kind, stream: &mut Stream) -> Option<Question> {
         let template = self.draw(stream)?;
         match kind {
@@ -214,7 +216,7 @@ impl<'a> QuestionMaker<'a> {
     }
 }
 
-/// The template of a textual question.
+/// Returns the template of a textual question.
 pub(super) fn textual(target: agent_kb::TypeId) -> Template {
     Template {
         id: String::new(),
@@ -227,7 +229,7 @@ pub(super) fn textual(target: agent_kb::TypeId) -> Template {
     }
 }
 
-/// The kind of the next question.
+/// Draws the kind of the next question.
 pub(super) fn kind(stream: &mut Stream) -> Kind {
     match stream.below(100) {
         draw if draw < RELATIONAL => Kind::Relational,
@@ -236,8 +238,8 @@ pub(super) fn kind(stream: &mut Stream) -> Kind {
     }
 }
 
-/// At most `wanted` questions about a base, in the order drawn, with the rejected draws. The same
-/// base, templates and seed give the same questions.
+/// Makes at most `wanted` questions about a base, in the order drawn, and returns them with the
+/// rejected draws. The same base, templates and seed give the same questions.
 pub(super) fn construct(
     base: &IndexedBase,
     templates: &[Template],
@@ -253,7 +255,7 @@ pub(super) fn construct(
             break;
         }
         watch.report("questions", questions.len(), wanted)?;
-        // The kind is drawn first, so that kinds that are hard to make do not get rare.
+        // The kind is drawn first, so that kinds that are hard to make do not become rare.
         let kind = kind(&mut stream);
         questions.extend((0..DRAWS).find_map(|_| maker.try_question(kind, &mut stream)));
     }

@@ -1,5 +1,5 @@
-//! Discovers templates from the schema of a base: metapaths, alone, in pairs and with one negation,
-//! whose questions have a few answers.
+//! Discovers templates from the schema of a base: single metapaths, pairs, and metapaths with a
+//! negation, whose questions have a few answers.
 //!
 //! ```text
 //! all metapaths of 1 and 2 steps from any type to a type of answers   kb::schema
@@ -23,8 +23,8 @@ use agent_kb::{
     schema::{self, Schema},
 };
 
-/// Range of the minimum number of groundings with answers of a template, which is a tenth of the
-/// nodes.
+/// Range of the minimum number of groundings with answers that a template needs; within it, the
+/// minimum is a tenth of the nodes.
 const MIN_GROUNDINGS: [f64; 2] = [5.0, 30.0];
 /// Maximum number of answers of the median grounding.
 pub(super) const MAX_MEDIAN: usize = 20;
@@ -81,7 +81,8 @@ struct Path {
     median: usize,
 }
 
-/// At most `max_templates` templates for a base, the most frequent ones of each type of answers.
+/// Returns at most `max_templates` templates for a base, heaviest first, ties by id; from the most
+/// frequent ones of each type of answers.
 pub(super) fn templates(kb: &Kb, max_templates: usize, seed: u64) -> Vec<Template> {
     let mut steps = schema::steps(kb);
     steps.sort_by_cached_key(|step| (Reverse(edges(kb, step) as u64), *step));
@@ -105,13 +106,13 @@ pub(super) fn templates(kb: &Kb, max_templates: usize, seed: u64) -> Vec<Templat
     found
 }
 
-/// Minimum number of groundings with answers; see [`MIN_GROUNDINGS`].
+/// Returns the minimum number of groundings with answers; see [`MIN_GROUNDINGS`].
 fn min_groundings(kb: &Kb) -> f64 {
     let [min, max] = MIN_GROUNDINGS;
     (f64::from(kb.n_nodes()) / 10.0).clamp(min, max)
 }
 
-/// Weight of a type of answers; types with texts count more.
+/// Returns the weight of a type of answers; types with texts count more.
 fn worth(kb: &Kb, kind: TypeId) -> f64 {
     let nodes = kb.nodes_of_type(kind);
     let relations = kb.tuples().iter().filter(|t| t.source == kind || t.target == kind).count();
@@ -119,7 +120,7 @@ fn worth(kb: &Kb, kind: TypeId) -> f64 {
     (nodes.len() as f64).sqrt() * (relations as f64).powf(FLATTENED) * text
 }
 
-/// Whether at least half of a type's nodes have a document of some words.
+/// Whether at least half of a type's sampled nodes have a document of [`TEXT_WORDS`] words or more.
 fn has_texts(kb: &Kb, kind: TypeId) -> bool {
     let nodes = kb.nodes_of_type(kind);
     let read = || nodes.iter().step_by(nodes.len().div_ceil(READ).max(1));
@@ -127,7 +128,7 @@ fn has_texts(kb: &Kb, kind: TypeId) -> bool {
     2 * read().filter(|node| words(node) >= TEXT_WORDS).count() >= read().count()
 }
 
-/// Number of edges of a step.
+/// Returns the number of edges of a step.
 fn edges(kb: &Kb, step: &Step) -> f64 {
     let matches_types = |source, target| match step.direction {
         Direction::Out => (source, target) == (step.from, step.to),
@@ -140,14 +141,14 @@ fn edges(kb: &Kb, step: &Step) -> f64 {
     kb.tuples().iter().filter(matches).map(|tuple| tuple.edges as f64).sum()
 }
 
-/// Weight of a metapath: the geometric mean over its steps, less if it is longer.
+/// Returns the weight of a metapath: the geometric mean over its steps, less if it is longer.
 fn frequency(kb: &Kb, steps: &[Step]) -> f64 {
     let each = steps.iter().map(|step| edges(kb, step).powf(FLATTENED));
     let mean = each.product::<f64>().powf(1.0 / steps.len().max(1) as f64);
     mean * LONGER.powi(steps.len() as i32 - 1)
 }
 
-/// Metapaths to a type of answers with enough groundings, heaviest first.
+/// Returns metapaths to a type of answers with enough groundings, heaviest first, ties by steps.
 fn measure_paths(kb: &Kb, schema: &Schema, target: TypeId, seed: u64) -> Vec<Path> {
     let slots = (0..kb.types().len()).map(|kind| TypeId(kind as u16));
     let mut paths: Vec<(f64, Vec<Step>)> = slots
@@ -169,7 +170,8 @@ fn measure_paths(kb: &Kb, schema: &Schema, target: TypeId, seed: u64) -> Vec<Pat
     paths
 }
 
-/// Number of ends of the median grounding of a metapath; none if too few groundings have ends.
+/// Returns the number of ends of the median grounding of a metapath; none if too few groundings
+/// have ends.
 fn path_median(kb: &Kb, steps: &[Step], seed: u64) -> Option<usize> {
     let starts = starts(kb, steps.first()?);
     let mut stream = Stream::new(seed, &agent_kb::metapath::in_words(kb, steps), 0);
@@ -177,7 +179,7 @@ fn path_median(kb: &Kb, steps: &[Step], seed: u64) -> Option<usize> {
     let mut sizes = Vec::new();
     for _ in 0..SAMPLED {
         let start = stream.pick(&starts);
-        // Too many ends count as all.
+        // A grounding with too many edges counts as the largest.
         let Some(mut ends) = ends(kb, steps, start, MAX_EDGES) else {
             sizes.push(usize::MAX);
             continue;
@@ -192,7 +194,7 @@ fn path_median(kb: &Kb, steps: &[Step], seed: u64) -> Option<usize> {
     median(sizes).filter(|_| groundings >= min_groundings(kb))
 }
 
-/// Nodes with at least one edge along a step, ascending.
+/// Returns the nodes with at least one edge along a step, ascending.
 pub(super) fn starts(kb: &Kb, step: &Step) -> Vec<NodeId> {
     let nodes = kb.nodes_of_type(step.from).iter().copied();
     nodes.filter(|&node| kb.degree(node, step.relation, step.direction) > 0).collect()
@@ -203,7 +205,7 @@ fn median(mut sizes: Vec<usize>) -> Option<usize> {
     sizes.get(sizes.len() / 2).copied()
 }
 
-/// About `room` templates of all forms for a type of answers, each form within its share.
+/// Chooses about `room` templates of all forms for a type of answers, each form within its share.
 fn choose(kb: &Kb, target: TypeId, paths: &[Path], room: usize, seed: u64) -> Vec<Template> {
     let max_median = if has_texts(kb, target) { MAX_NARROWED } else { MAX_MEDIAN };
     let alone = |hops: usize| {
@@ -231,8 +233,8 @@ fn choose(kb: &Kb, target: TypeId, paths: &[Path], room: usize, seed: u64) -> Ve
     found
 }
 
-/// The heaviest templates. Every use of a relation lowers its weight, so that one large relation
-/// does not displace the others.
+/// Chooses the heaviest templates, at most `max_templates`. Every use of a relation lowers its
+/// weight, so that one large relation does not displace the others.
 fn diversify(mut templates: Vec<Template>, max_templates: usize) -> Vec<Template> {
     let mut taken: BTreeMap<RelationId, i32> = BTreeMap::new();
     let mut chosen = Vec::new();
@@ -272,13 +274,13 @@ fn template(
     template
 }
 
-/// Pairs of metapaths with fewer answers than either.
+/// Returns pairs of metapaths whose median grounding has fewer answers than its narrower part.
 fn pairs(kb: &Kb, target: TypeId, paths: &[Path], max_median: usize, seed: u64) -> Vec<Template> {
     let parts: Vec<&Path> = paths.iter().filter(|path| path.median <= MAX_PART).collect();
     let mut pairs: Vec<(f64, &Path, &Path)> = Vec::new();
     for (index, first) in parts.iter().enumerate() {
         for second in parts.iter().skip(index) {
-            // Nobody asks with two long metapaths.
+            // A question with two long metapaths is unnatural.
             if first.steps.len() + second.steps.len() <= HOPS + 1 {
                 pairs.push(((first.weight * second.weight).sqrt(), first, second));
             }
@@ -300,8 +302,9 @@ fn pairs(kb: &Kb, target: TypeId, paths: &[Path], max_median: usize, seed: u64) 
     pairs.into_par_iter().filter_map(measure).collect()
 }
 
-/// Numbers of answers of the median grounding of a pair, and of its narrower part; slots are found
-/// by following the branches back from random answers.
+/// Returns the numbers of answers of the median grounding of a pair, and of its narrower part; none
+/// if too few groundings have answers. Slots are found by following the branches back from random
+/// answers.
 fn pair_medians(kb: &Kb, template: &Template, seed: u64) -> Option<[usize; 2]> {
     let nodes = kb.nodes_of_type(template.target);
     let mut stream = Stream::new(seed, &template.id, 0);
@@ -326,7 +329,8 @@ fn pair_medians(kb: &Kb, template: &Template, seed: u64) -> Option<[usize; 2]> {
     (groundings >= min_groundings(kb)).then_some(medians)
 }
 
-/// Random slots that lead to an answer; none if one cannot be found, or two coincide.
+/// Draws slots that lead to an answer; none if one cannot be found, is an excluded answer, or two
+/// coincide.
 pub(super) fn slots_of(
     kb: &Kb,
     template: &Template,
@@ -349,8 +353,8 @@ pub(super) fn slots_of(
     (slots.len() == template.slots.len()).then_some(slots)
 }
 
-/// The heaviest one-step metapaths without the answers that have a further step, for steps that
-/// between a third and nine tenths of the nodes have.
+/// Returns at most [`NEGATIONS`] templates that exclude answers with a further step from a one-step
+/// metapath, heaviest first. The step must exist at between a third and nine tenths of the nodes.
 fn negations(
     kb: &Kb,
     target: TypeId,

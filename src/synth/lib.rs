@@ -17,8 +17,8 @@
 //! | --- | --- |
 //! | questions | 1 to 10,000 |
 //! | answers of a question | 1 to 20 |
-//! | groundings tried | 60 for each question |
-//! | templates | one for each 10 questions, 8 to 64, from the schema; 1,000 from a file |
+//! | groundings tried | 60 per question |
+//! | templates | one per 10 questions, 8 to 64, from the schema; 1,000 from a file |
 //!
 //! The same base, options and (stored) replies of a model give the same bytes. Independent of
 //! programs and of how questions are answered.
@@ -73,7 +73,7 @@ pub struct Options {
     pub queries: usize,
     /// Seed of every draw.
     pub seed: u64,
-    /// Templates; none takes them from the schema of the base.
+    /// Templates; `None` discovers them from the schema of the base.
     pub templates: Option<Vec<Template>>,
 }
 
@@ -82,7 +82,7 @@ pub struct Options {
 pub struct Question {
     /// The question in words.
     pub text: String,
-    /// Whether the question asks by relations, words or both.
+    /// Kind of the question: by relations, words or both.
     pub kind: Kind,
     /// Style of its wording.
     pub style: Style,
@@ -103,7 +103,7 @@ pub struct Question {
 /// Result of a synthesis.
 #[derive(Debug)]
 pub struct Synthesis {
-    /// The questions, in arbitrary order.
+    /// The questions, in the order drawn.
     pub questions: Vec<Question>,
     /// Number of templates drawn from.
     pub n_templates: usize,
@@ -191,7 +191,7 @@ impl Watch<'_> {
     }
 }
 
-/// Makes questions about a base; with a model as the benchmark does, else from words and patterns.
+/// Makes questions about a base: with a model as the benchmark does, else from words and patterns.
 ///
 /// # Errors
 /// [`SynthError`]. A model that gives no more replies, or would exceed a ceiling, ends the
@@ -239,7 +239,7 @@ fn wanted_templates(queries: usize) -> usize {
 }
 
 impl Synthesis {
-    /// Numbers of questions in train, val and test.
+    /// Returns the numbers of questions in train, val and test.
     pub fn splits(&self) -> [usize; 3] {
         split_sizes(&splits(self.questions.iter().map(|question| question.template.as_str())))
     }

@@ -1,5 +1,5 @@
-//! Mentions of nodes in questions: the name as written, in lower case, in part, or with a typo,
-//! such that it identifies the node within its type.
+//! Mentions of nodes in questions: the name as written, in lower case, in part, or with a typo. The
+//! name or part identifies the node within its type.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use agent_kb::{NodeId, TypeId};
 const LONG_NAME: usize = 6;
 /// Maximum number of words of a mentioned name.
 const MAX_WORDS: usize = 40;
-/// Words of the mentioned part of a long name.
+/// Numbers of rare words that may stand for a long name.
 const PART: [usize; 3] = [3, 4, 5];
 
 /// Index of the names of one type's nodes.
@@ -29,7 +29,7 @@ pub(super) struct Mentions<'a> {
     indexes: HashMap<TypeId, NameIndex>,
 }
 
-/// Folded words of a name, joined by spaces.
+/// Returns the folded words of a text, joined by spaces.
 pub(super) fn folded(text: &str) -> String {
     name_words(text).map(|(_, word)| word.into_owned()).collect::<Vec<_>>().join(" ")
 }
@@ -57,7 +57,7 @@ impl<'a> Mentions<'a> {
         })
     }
 
-    /// A mention of a node; none if its name is ambiguous or unsuitable.
+    /// Returns a random mention of a node; none if its name is ambiguous or unsuitable.
     pub(super) fn mention(&mut self, node: NodeId, stream: &mut Stream) -> Option<String> {
         let base = self.base;
         let name = base.kb.name(node).trim();
@@ -100,7 +100,8 @@ fn identifies(base: &IndexedBase, index: &NameIndex, words: &[String], node: Nod
     first.iter().filter(in_all).eq([&node])
 }
 
-/// The first words of a name, as written.
+/// Returns the first 4 to 6 words of a name, as written, in lower case or in quotes; none if they
+/// do not identify the node.
 fn name_prefix(
     base: &IndexedBase,
     index: &NameIndex,
@@ -121,7 +122,7 @@ fn name_prefix(
     })
 }
 
-/// A few rare words of a name, in its order.
+/// Returns a few rare words of a name, in its order; none if they do not identify the node.
 fn rare_words(
     base: &IndexedBase,
     index: &NameIndex,
@@ -143,7 +144,7 @@ fn rare_words(
     identifies(base, index, &words, node).then(|| words.join(" "))
 }
 
-/// A name without one random word.
+/// Returns a name without one random word; none if the rest does not identify the node.
 fn shortened(
     base: &IndexedBase,
     index: &NameIndex,
@@ -158,7 +159,7 @@ fn shortened(
     identifies(base, index, &words, node).then_some(text)
 }
 
-/// A name with two neighbouring letters of a longer word swapped.
+/// Swaps two neighbouring lower-case letters inside a word of a name, if there are such.
 fn with_typo(name: &str, stream: &mut Stream) -> String {
     let mut letters: Vec<char> = name.chars().collect();
     let is_inside = |index: usize| {

@@ -4,7 +4,7 @@
 //! A word occurs in at most half of the candidates and in at least 5 nodes of the type: a rarer
 //! word would identify the answer without any relation. A property is one such word, or two
 //! adjacent ones in a field. Answers are the candidates whose documents have every stem, so they
-//! are correct by construction, as far as a word means the same everywhere.
+//! are correct by construction, provided that a word has the same meaning in all documents.
 
 use std::collections::HashMap;
 
@@ -13,9 +13,10 @@ use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, TypeId};
 
-/// Minimum number of nodes of the type with a word.
+/// Minimum number of nodes of the type that have a word of a property.
 const MIN_SHARING: usize = 5;
-/// Maximum share of the nodes of a type with a word: commoner ones narrow too little.
+/// Maximum share of the nodes of a type that have a word of a property; commoner words narrow too
+/// little.
 const MAX_SHARING: f64 = 0.15;
 /// Minimum number of letters of a word.
 const MIN_LETTERS: usize = 4;
@@ -29,11 +30,11 @@ const COMPARED: usize = 3;
 /// Words of a gold answer's document.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Property {
-    /// As worded in a question.
+    /// The words, as written in a question.
     pub words: String,
     /// The field of the words.
     pub source: String,
-    /// Their stems, which every answer has.
+    /// Stems of the words; every answer has them. Empty for properties of a model.
     #[serde(skip)]
     pub stems: Vec<u32>,
 }
@@ -82,8 +83,8 @@ impl<'a> Properties<'a> {
         });
     }
 
-    /// Properties of the gold answer, with the candidates that have them: 1 to `max_answers`, and
-    /// fewer than all; none if no draw of words gives that.
+    /// Returns properties of the gold answer, with the candidates that have them: 1 to
+    /// `max_answers`, and fewer than all. None if no draw of words gives such a result.
     pub(super) fn narrow(
         &mut self,
         candidates: &[NodeId],
@@ -139,7 +140,8 @@ impl<'a> Properties<'a> {
         None
     }
 
-    /// Words of a document that may be properties, in order.
+    /// Returns the words of a document that may be properties, in order; words of the name only if
+    /// there are fewer than four others.
     fn words(&mut self, node: NodeId) -> Vec<Word> {
         let base = self.base;
         let kind = base.kb.node_type(node);
@@ -177,7 +179,8 @@ impl<'a> Properties<'a> {
         if others.len() >= 4 { others } else { others.into_iter().chain(named).collect() }
     }
 
-    /// Random properties with two or three stems; adjacent words form one property.
+    /// Draws properties with two or three stems in total; adjacent words may form one property.
+    /// Empty if there are too few words.
     fn draw(&self, words: &[Word], stream: &mut Stream) -> Vec<Property> {
         let wanted = if stream.percent(60) { 2 } else { 3 };
         let mut properties: Vec<Property> = Vec::new();
@@ -219,7 +222,7 @@ impl<'a> Properties<'a> {
     }
 }
 
-/// The word in lower case, unless it is all upper case.
+/// Returns the word in lower case, unless it is all upper case.
 fn spelled(word: &str) -> String {
     match word.chars().all(char::is_uppercase) {
         true => word.to_owned(),

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::{DropCounts, Question};
 use agent_ground::words::name_words;
 
-/// Reason for dropping a question whose gold answer fails the filter of a model; lowers the gold
+/// Reason for dropping a question whose gold answer fails the filter of a model; it lowers the gold
 /// pass rate.
 pub const GOLD_FAILED: &str = "has a gold answer that fails the filter";
 
@@ -51,7 +51,7 @@ pub struct Answers {
 }
 
 impl Quality {
-    /// The report of questions and rejected draws.
+    /// Computes the report of questions and rejected draws.
     pub fn new(questions: &[Question], dropped: &DropCounts) -> Quality {
         let n = questions.len();
         let (mut kinds, mut styles) = (BTreeMap::new(), BTreeMap::new());

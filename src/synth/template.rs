@@ -29,7 +29,7 @@ pub(super) const MAX_TEMPLATES: usize = 1_000;
 /// Maximum number of edges that one branch follows; larger groundings are dropped.
 pub(super) const MAX_EDGES: usize = 50_000;
 
-/// A template over one base.
+/// A template of questions over one base.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template {
     /// Id, shared by the choices of relations of one entry.
@@ -40,16 +40,17 @@ pub struct Template {
     pub slots: Vec<TypeId>,
     /// Branches from the slots to the answers.
     pub branches: Vec<Branch<Step>>,
-    /// Exclude slot nodes from the answers.
+    /// Whether slot nodes are excluded from the answers.
     pub exclude_slots: bool,
     /// Own wording, with `{0}`, `{1}` for the names of the slots.
     pub text: Option<String>,
-    /// Relative frequency.
+    /// Relative frequency with which the template is drawn.
     pub weight: f64,
 }
 
 impl Template {
-    /// Answers for filled slots, ascending; none if a branch would follow more than 50,000 edges.
+    /// Returns the answers for filled slots, ascending; none if a branch would follow more than
+    /// 50,000 edges.
     pub fn answers(&self, kb: &Kb, slots: &[NodeId]) -> Option<Vec<NodeId>> {
         let mut nodes = metapath::execute(kb, &self.branches, slots, MAX_EDGES)?;
         if self.exclude_slots {
@@ -58,7 +59,7 @@ impl Template {
         Some(nodes)
     }
 
-    /// The branches in words, joined by `&`.
+    /// Describes the branches in words, joined by `&`.
     pub fn in_words(&self, kb: &Kb) -> String {
         let branch = |branch: &Branch<Step>| {
             let not = if branch.slot.is_none() { "NOT " } else { "" };
@@ -76,7 +77,7 @@ pub enum TemplateError {
     Form {
         /// The file.
         file: String,
-        /// What is wrong, with its line.
+        /// The problem, with its line.
         message: String,
     },
     /// An entry is invalid.
@@ -84,9 +85,9 @@ pub enum TemplateError {
     Entry {
         /// The file.
         file: String,
-        /// Its id.
+        /// Id of the entry.
         id: String,
-        /// What is wrong, and how to fix it.
+        /// The problem, and how to fix it.
         message: String,
     },
     /// No entry fits this base.
@@ -157,14 +158,14 @@ struct BranchEntry {
     quantifier: Option<String>,
 }
 
-/// Templates of one entry.
+/// Result of reading one entry.
 enum EntryTemplates {
     Templates(Vec<Template>),
     /// The base lacks a type or relation.
     Missing(String),
 }
 
-/// Templates of a file that fit a base, and the number of other entries.
+/// Templates of a file that fit a base, with the number of entries that do not.
 #[derive(Debug, PartialEq)]
 pub struct LoadedTemplates {
     /// Templates that fit the base.
@@ -206,7 +207,10 @@ pub fn read(kb: &Kb, text: &str, file: &str) -> Result<LoadedTemplates, Template
     }
 }
 
-/// The templates of one entry, one for each choice of relations.
+/// Reads the templates of one entry, one for each choice of relations.
+///
+/// # Errors
+/// A description of the problem in the entry, and how to fix it.
 fn read_entry(kb: &Kb, entry: &Entry) -> Result<EntryTemplates, String> {
     let Some(target) = kb.type_id(&entry.target_type) else {
         return Ok(EntryTemplates::Missing(format!("type {:?}", entry.target_type)));
@@ -286,14 +290,18 @@ fn read_entry(kb: &Kb, entry: &Entry) -> Result<EntryTemplates, String> {
     Ok(EntryTemplates::Templates(choices.into_iter().map(template).collect()))
 }
 
-/// Number of choices of relations of an entry.
+/// Returns the number of choices of relations of an entry.
 fn n_choices(entry: &Entry) -> f64 {
     let relations =
         entry.branches.iter().flat_map(|branch| branch.metapath.iter().skip(1).step_by(3));
     relations.map(|relation| relation.split('|').count() as f64).product()
 }
 
-/// The steps of a metapath for each choice of relations, or the name that the base lacks.
+/// Returns the steps of a metapath for each choice of relations, or the type or relation that the
+/// base lacks.
+///
+/// # Errors
+/// A description of a malformed metapath.
 fn paths(kb: &Kb, words: &[String]) -> Result<Result<Vec<Vec<Step>>, String>, String> {
     let Some((first, rest)) =
         words.split_first().filter(|(_, rest)| !rest.is_empty() && rest.len().is_multiple_of(3))

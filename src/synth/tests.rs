@@ -215,7 +215,7 @@ fn one_seed_gives_one_file_and_every_answer_has_relation_and_words() {
         let text = format!(" {} ", folded(&question.text));
         let named = |&node: &NodeId| text.contains(&format!(" {} ", folded(base.kb.name(node))));
         assert!(!question.answers.iter().any(named), "{}", question.text);
-        // The relation and the words, found again one node at a time.
+        // Recomputes the answers from the relation and the words, one node at a time.
         let template = templates.iter().find(|one| one.id == question.template);
         let reached = template.map(|one| one.answers(&base.kb, &question.slots).unwrap());
         let all = base.kb.nodes_of_type(base.kb.node_type(question.gold)).to_vec();
@@ -273,7 +273,7 @@ fn questions_become_those_of_a_base_and_own_labels_stay() {
     assert_eq!(sample.home.get("base").unwrap(), own);
 }
 
-/// The step of a request, by the form of its reply.
+/// Returns the step of a request, by the form of its reply.
 fn step(request: &Request) -> &str {
     request.json.as_ref().map_or("", |schema| schema.name.as_str())
 }
@@ -329,7 +329,7 @@ fn a_model_makes_questions_in_the_steps_of_the_benchmark() {
 fn na_disagreement_and_malformed_replies_are_no_answers() {
     let (_, base) = indexed();
     let gate = |request: &Request, vary: fn(u8) -> Option<&'static str>| {
-        // A repair comes behind what was asked first.
+        // A repair appends its messages to those of the first request.
         let asked = &request.messages[1].text;
         let draw = blake3::hash(asked.split("# Document").last().unwrap().as_bytes());
         match vary(draw.as_bytes()[0] % 4) {

@@ -88,7 +88,7 @@ static STYLES: LazyLock<Styles> = LazyLock::new(|| {
     toml::from_str(include_str!("data/wording.toml")).expect("the patterns have their form")
 });
 
-/// Patterns of a style and kind.
+/// Returns the patterns of a style and kind.
 fn patterns(style: Style, kind: Kind) -> &'static [String] {
     let patterns = match style {
         Style::Question => &STYLES.question,
@@ -103,7 +103,8 @@ fn patterns(style: Style, kind: Kind) -> &'static [String] {
     }
 }
 
-/// Words of a schema name: `author___writes___paper` has three, `hasBrand` and `gene/protein` two.
+/// Splits a schema name into words: `author___writes___paper` has three, `hasBrand` and
+/// `gene/protein` two.
 fn parts(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut before = ' ';
@@ -121,12 +122,12 @@ fn parts(name: &str) -> Vec<String> {
     words
 }
 
-/// A type in words: `gene/protein` is "gene or protein".
+/// Returns a type in words: `gene/protein` is "gene or protein".
 pub(super) fn type_words(name: &str) -> String {
     name.split('/').map(|part| parts(part).join(" ")).collect::<Vec<_>>().join(" or ")
 }
 
-/// The plural of a noun phrase.
+/// Returns the plural of a noun phrase.
 fn plural(words: &str) -> String {
     let word_plural = |word: &str| {
         let ends = |end: &str| word.ends_with(end);
@@ -165,7 +166,7 @@ const KIND_WORDS: [&str; 7] =
 const PREPOSITIONS: [&str; 13] =
     ["in", "of", "by", "with", "to", "from", "at", "on", "for", "during", "as", "into", "under"];
 
-/// The form of a relation, without the words of its types.
+/// Returns the grammatical form of a relation, without the words of its types.
 fn relation_phrase(kb: &Kb, step: &Step) -> RelationPhrase {
     let type_parts = |kind: TypeId| parts(kb.type_name(kind));
     let types: Vec<String> = type_parts(step.from).into_iter().chain(type_parts(step.to)).collect();
@@ -210,7 +211,7 @@ fn relation_phrase(kb: &Kb, step: &Step) -> RelationPhrase {
     RelationPhrase::Noun(text)
 }
 
-/// The gerund of a verb: `participates` becomes "participating".
+/// Returns the gerund of a verb: `participates` becomes "participating".
 fn gerund(verb: &str) -> String {
     let stem = verb.strip_suffix('s').unwrap_or(verb);
     let stem = match stem {
@@ -224,13 +225,13 @@ fn gerund(verb: &str) -> String {
     format!("{stem}ing")
 }
 
-/// The text with a leading space, unless it is empty.
+/// Returns the text with a leading space, unless it is empty.
 fn spaced(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(" {text}") }
 }
 
-/// A clause that links the end of a step, which precedes it, to the noun at its start: "published
-/// in X", "that X writes". Drawn from several wordings.
+/// Draws a clause that follows the end of a step and links it to the noun at the start of the step:
+/// "published in X", "that X writes".
 fn clause(kb: &Kb, step: &Step, noun: &str, stream: &mut Stream) -> String {
     // Whether the end of the step is the relation's subject.
     let acts = step.direction == Direction::In;
@@ -294,7 +295,7 @@ fn clause(kb: &Kb, step: &Step, noun: &str, stream: &mut Stream) -> String {
     text.trim().to_owned()
 }
 
-/// The phrase of a branch, which follows the type of the answers.
+/// Draws the phrase of a branch, which follows the type of the answers.
 fn branch_phrase(kb: &Kb, steps: &[Step], name: &str, stream: &mut Stream) -> String {
     let Some((first, rest)) = steps.split_first() else { return String::new() };
     let from = type_words(kb.type_name(first.from));
@@ -309,7 +310,7 @@ fn branch_phrase(kb: &Kb, steps: &[Step], name: &str, stream: &mut Stream) -> St
         && second.to == first.from
         && stream.percent(75)
     {
-        // A step and its inverse.
+        // The branch is a step and its inverse.
         return match stream.below(4) {
             0 => format!("with the same {middle} as {noun}"),
             1 => format!("sharing a {middle} with {noun}"),
@@ -329,7 +330,7 @@ fn branch_phrase(kb: &Kb, steps: &[Step], name: &str, stream: &mut Stream) -> St
     noun
 }
 
-/// The phrase of a negated branch.
+/// Draws the phrase of a negated branch.
 fn negation_phrase(kb: &Kb, steps: &[Step], stream: &mut Stream) -> String {
     let Some(step) = steps.first() else { return String::new() };
     let end = type_words(kb.type_name(step.to));
@@ -346,7 +347,7 @@ fn negation_phrase(kb: &Kb, steps: &[Step], stream: &mut Stream) -> String {
     }
 }
 
-/// The relational part of a question.
+/// Draws the relational part of a question: the phrases of all branches.
 pub(super) fn requirement(
     kb: &Kb,
     template: &Template,
@@ -366,7 +367,7 @@ pub(super) fn requirement(
     phrases.join(stream.pick(&[" and ", " and also ", ", ", " and "]))
 }
 
-/// A question with its style.
+/// Draws the wording of a question, and returns it with its style.
 pub(super) fn question(
     kb: &Kb,
     template: &Template,

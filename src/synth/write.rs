@@ -1,4 +1,4 @@
-//! Questions as files: `qa.csv` with their provenance, and the splits.
+//! Writes questions as files: `qa.csv` with their provenance, and the splits.
 
 use std::{
     collections::BTreeMap,
@@ -26,13 +26,13 @@ const COLUMNS: [&str; 12] = [
     "votes",
     "seed",
 ];
-/// Splits of five successive questions of one template: train 0, val 1, test 2.
+/// Splits of five successive questions of one template: 0 is train, 1 val, 2 test.
 const TURNS: [usize; 5] = [0, 1, 0, 2, 0];
 const SPLITS: [&str; 3] = ["train", "val", "test"];
 
-/// The split of each question by its template (train 0, val 1, test 2), with shares of 60, 20 and
-/// 20 per cent of each template. Templates start at different turns, so that rare ones are not all
-/// in one split.
+/// Assigns each question a split (0 is train, 1 val, 2 test) by its template, with shares of 60, 20
+/// and 20 per cent of each template. Templates start at different turns, so that rare ones are not
+/// all in one split.
 pub fn splits<'a>(templates: impl IntoIterator<Item = &'a str>) -> Vec<usize> {
     let mut turns: BTreeMap<&str, usize> = BTreeMap::new();
     let mut found = Vec::new();
@@ -45,17 +45,17 @@ pub fn splits<'a>(templates: impl IntoIterator<Item = &'a str>) -> Vec<usize> {
     found
 }
 
-/// Numbers of questions in the training, validation and test split.
+/// Returns the numbers of questions in the training, validation and test split.
 pub fn split_sizes(assigned: &[usize]) -> [usize; 3] {
     [0, 1, 2].map(|split| assigned.iter().filter(|assigned| **assigned == split).count())
 }
 
-/// Ids of nodes in a file of questions.
+/// Form of the node ids in a file of questions.
 #[derive(Clone, Copy)]
 pub enum Ids<'a> {
     /// Node numbers, as an installed base keeps them.
     Numbers,
-    /// Ids of this base's data, for people and for an import.
+    /// Ids from the data of this base, for people and for an import.
     Own(&'a Kb),
 }
 
@@ -81,7 +81,7 @@ impl Ids<'_> {
     }
 }
 
-/// The rows of questions.
+/// Returns one row per question, in the order of [`COLUMNS`].
 fn rows(questions: &[Question], seed: u64, ids: Ids<'_>) -> io::Result<Vec<Vec<String>>> {
     let row = |(id, question): (usize, &Question)| {
         let votes = match question.votes.is_empty() {

@@ -1,5 +1,5 @@
-//! `answer[=check][:SYSTEM]`: ranks the nodes that a language model cites in an answer from the first
-//! nodes of another system.
+//! `answer[=check][:SYSTEM]`: a language model writes a short answer from the first nodes of
+//! another system; the nodes that it cites are ranked.
 
 use crate::{Need, Opener, SystemError, SystemSpec};
 use agent_infer::rag::CitedRetriever;
@@ -14,7 +14,7 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
     open,
 };
 
-/// Splits arguments into a flag, true if the answer is checked, and the inner system.
+/// Splits arguments into whether the answer is checked, and the inner system.
 ///
 /// # Errors
 /// If the arguments are invalid.

@@ -1,4 +1,4 @@
-//! `ask`: answers questions over many nodes with numbers, names, tables and statistical tests.
+//! `ask`: answers questions about many nodes with numbers, names, tables and statistical tests.
 
 use crate::{SystemSpec, bundle::Effort};
 use agent_ask::{Analyst, AskError, Helps};
@@ -20,7 +20,7 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
     },
 };
 
-/// An analyst as a system.
+/// Adapts an [`Analyst`] to [`Retriever`]; returns a value and no ranking.
 struct Tables(Analyst);
 
 impl Retriever for Tables {

@@ -1,4 +1,4 @@
-//! Bounds of the requests that a system makes to a language model for one query.
+//! Bounds on the number of requests that a system makes to a language model for one query.
 
 use crate::{
     SystemError, answer, ask,
@@ -12,10 +12,11 @@ use agent_infer::{
     rag::{CHECK_REQUESTS, WRITE_REQUESTS},
 };
 
-/// Bounds of the requests of a system for one query, without requests of programs.
+/// Returns bounds on the requests of a system for one query, inner systems included. Requests that
+/// programs make are not counted.
 ///
 /// # Errors
-/// Those of [`find`].
+/// As [`find`]; if the arguments of a system are invalid.
 pub fn request_bounds(name: &str, effort: Effort) -> Result<Vec<RequestBounds>, SystemError> {
     let (spec, arguments) = find(name)?;
     if let Some(InnerUse { method, inner, times }) = inner_use(spec, arguments)? {

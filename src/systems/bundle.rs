@@ -1,4 +1,4 @@
-//! `bundle:FILE`: frozen programs with their router. Opens bundles for all commands.
+//! `bundle:FILE`: frozen programs with their router. All commands open bundles here.
 
 use std::sync::Arc;
 
@@ -19,20 +19,20 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
     },
 };
 
-/// How much a bundle uses a language model.
+/// How much a bundle or `ask` uses a language model, in ascending order of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
-    /// Only in programs that ask a model.
+    /// Only programs that ask a model use it.
     #[default]
     None,
-    /// It reads the query: category, linked entities, target type, constraints.
+    /// The model reads the query: category, linked entities, target type, constraints.
     Reads,
-    /// It also scores the first 20 answers, or the first 50 if none of these scores high.
+    /// The model also scores the first 20 answers, or the first 50 if none of these scores high.
     Judges,
 }
 
 impl Effort {
-    /// The effort with a number from 0 to 2.
+    /// Returns the effort with a number from 0 to 2; `None` for a larger number.
     pub fn from_number(number: u8) -> Option<Effort> {
         [Self::None, Self::Reads, Self::Judges].get(usize::from(number)).copied()
     }
@@ -40,18 +40,18 @@ impl Effort {
 
 /// A bundle opened on a base.
 pub struct OpenedBundle {
-    /// Its programs and router.
+    /// The bundle's programs and router.
     pub routed: Arc<BundleRetriever>,
     /// The retriever that answers: `routed`, or a reranker over it.
     pub answers: Box<dyn Retriever>,
 }
 
-/// Whether a name is `bundle:FILE`.
+/// Whether `name` names a bundle, as `bundle:FILE` does.
 pub fn is_named(name: &str) -> bool {
     SPEC.arguments_of(name).is_some()
 }
 
-/// Whether a name is `bundle:FILE` or contains it, as `rerank:bundle:FILE`.
+/// Whether `name` is `bundle:FILE` or contains it as an inner system, as `rerank:bundle:FILE` does.
 pub fn is_within(name: &str) -> bool {
     let inner = name.split_once(CANDIDATES).or_else(|| name.split_once(':'));
     is_named(name) || inner.is_some_and(|(_, inner)| is_within(inner))

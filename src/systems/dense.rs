@@ -46,7 +46,10 @@ pub(super) const TRAINED: SystemSpec = SystemSpec {
     open: |arguments, opener| Ok(Box::new(Trained::open(opener.base, file_of(arguments))?)),
 };
 
-/// Opens a bag-of-words encoder that was trained with these negatives.
+/// Opens a bag-of-words encoder.
+///
+/// # Errors
+/// If the model cannot be used, or was trained with other negatives.
 fn bag(
     spec: &SystemSpec,
     negatives: Negatives,

@@ -1,5 +1,5 @@
-//! `expand:METHOD[=..][:SYSTEM]`: query expansion for another system; and `kar:graph`, which uses the
-//! graph without a language model.
+//! `expand:METHOD[=..][:SYSTEM]`: query expansion for another system. `kar:graph`: higher scores
+//! near linked entities, without a language model.
 
 use crate::{Need, Opener, SystemError, SystemSpec};
 use agent_infer::Expander;
@@ -75,7 +75,7 @@ pub(super) const GRAPH: SystemSpec = SystemSpec {
     },
 };
 
-/// The methods that ask a model.
+/// Systems that expand with a language model.
 const BY_MODEL: [&SystemSpec; 4] = [&HYDE, &RAR, &AGR, &KAR];
 /// The default inner system.
 const INNER: &str = "bm25+names";
@@ -86,19 +86,19 @@ const NEIGHBORS: usize = 10;
 /// Maximum number of neighbours of an entity.
 const MAX_NEIGHBORS: usize = 40;
 
-/// Parsed arguments of a system that expands.
+/// Parsed arguments of a system that expands queries.
 struct ParsedArguments<'a, const N: usize> {
     /// The numbers, given or default.
     numbers: [usize; N],
-    /// The word after the numbers.
+    /// The word after the numbers, if there is one.
     word: Option<&'a str>,
     /// The inner system.
     inner: &'a str,
 }
 
 impl<'a, const N: usize> ParsedArguments<'a, N> {
-    /// Parses at most `N` numbers from 1 to their maximum, and at most one word after them.
-    /// `bounds` are pairs of default and maximum.
+    /// Parses up to `N` numbers, then a word that only follows all `N`. Each of `bounds` holds the
+    /// default and the maximum of a number; the minimum is 1. `None` if invalid.
     fn read(arguments: &'a str, bounds: [(usize, usize); N]) -> Option<Self> {
         let (own, inner) = arguments.split_once(':').unwrap_or((arguments, INNER));
         let mut parsed = Self { numbers: bounds.map(|bound| bound.0), word: None, inner };
@@ -116,13 +116,13 @@ impl<'a, const N: usize> ParsedArguments<'a, N> {
     }
 }
 
-/// The filter with a name.
+/// Returns the filter with a name.
 fn filter_of(name: &str) -> Option<Filter> {
     Filter::ALL.into_iter().find(|filter| filter.name() == name)
 }
 
 /// Parses the arguments of [`PRF`] into the number of documents, the share of the query, and the
-/// inner system.
+/// inner system; `None` if they are invalid.
 fn feedback_of(arguments: &str) -> Option<(usize, QueryShare, &str)> {
     let ParsedArguments { numbers: [documents], word, inner } =
         ParsedArguments::read(arguments, [(TEXTS, MAX_TEXTS)])?;
@@ -134,7 +134,7 @@ fn feedback_of(arguments: &str) -> Option<(usize, QueryShare, &str)> {
     Some((documents, share, inner))
 }
 
-/// Parses the arguments of [`GRAPH`].
+/// Parses the arguments of [`GRAPH`]; `None` if they are invalid.
 fn boost_of(arguments: &str) -> Option<Boost> {
     let mut boost = Boost::default();
     let Some(own) = arguments.strip_prefix('=') else { return Some(boost) };
@@ -190,17 +190,17 @@ fn by_model(
     Ok(Box::new(Expander::new(opener.base.clone(), inner, assistant, method, n)))
 }
 
-/// The use of an inner system by a system that expands.
+/// How a system that expands queries uses its inner system.
 pub(super) struct InnerUse<'a> {
-    /// The method by which it asks a model, if any.
+    /// The method, if it asks a language model.
     pub(super) method: Option<Method>,
     /// The inner system.
     pub(super) inner: &'a str,
-    /// Number of calls of the inner system.
+    /// Number of calls of the inner system for one query.
     pub(super) times: usize,
 }
 
-/// The use of an inner system; `None` if the system does not expand.
+/// Returns how a system uses its inner system; `None` if the system does not expand queries.
 ///
 /// # Errors
 /// If its arguments are invalid.

@@ -1,4 +1,4 @@
-//! `graph:FILE`: a network over the graph around the query, with a model of `agent train`.
+//! `graph:FILE`: ranks with a network over the subgraph of the query, trained by `agent train`.
 
 use crate::{Need, SystemSpec, file_of};
 use agent_retrieve::Graph;

@@ -5,9 +5,10 @@ use crate::{Need, Opener, SystemError, SystemSpec, file_of, lexical::baseline};
 use agent_index::EmbedderChoice;
 use agent_retrieve::{Retriever, System, Trained};
 
-/// Default weight of `dense` in hundredths, with the built-in embedder and with any other. Chosen on
-/// training and validation queries: docs/lab/2026-11-22-encoders.md.
+/// Default weight of `dense` with the built-in embedder, hundredths. Chosen on training and
+/// validation queries: docs/lab/2026-11-22-encoders.md.
 const BUILTIN_WEIGHT: u8 = 10;
+/// Default weight of `dense` with any other embedder, hundredths. Chosen as [`BUILTIN_WEIGHT`] was.
 const ENCODER_WEIGHT: u8 = 30;
 
 pub(super) const BY_RANK: SystemSpec = SystemSpec {
@@ -63,7 +64,7 @@ fn weighted(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, 
     baseline(System::Weighted(weight), opener)
 }
 
-/// A weight in `0..=1`, rounded to hundredths.
+/// Parses a weight in `0..=1` and rounds it to hundredths; `None` if it is invalid.
 fn hundredths(weight: &str) -> Option<u8> {
     let weight: f32 = weight.parse().ok()?;
     (0.0..=1.0).contains(&weight).then(|| (weight * 100.0).round() as u8)

@@ -1,4 +1,4 @@
-//! `late`: late interaction over tokens.
+//! `late`: late interaction over token vectors (MaxSim).
 
 use crate::{Need, SystemSpec};
 use agent_index::Part;

@@ -91,28 +91,28 @@ const SEPARATORS: [char; 2] = [':', '='];
 /// Specification of a system.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemSpec {
-    /// Its unique name, without arguments.
+    /// Unique name, without arguments.
     pub name: &'static str,
-    /// Syntax of its arguments, such as `:FILE`, or `[:SYSTEM]` if optional; empty without arguments.
+    /// Syntax of the arguments, such as `:FILE`, or `[:SYSTEM]` if optional; empty if none.
     pub arguments: &'static str,
     /// One-line description.
     pub summary: &'static str,
-    /// Its requirements.
+    /// Requirements beyond the indexes that every base has.
     pub needs: &'static [Need],
-    /// Opens it with its arguments, including the separator; empty without arguments.
+    /// Opens the system; see [`Open`].
     open: Open,
 }
 
-/// Opens a system with its arguments.
+/// Opens a system. The first argument is the rest of its name from the separator on, or empty.
 type Open = fn(&str, &Opener<'_>) -> Result<Box<dyn Retriever>, SystemError>;
 
 impl SystemSpec {
-    /// The name with the syntax of its arguments, as in `rerank[:SYSTEM]`.
+    /// Returns the name with the syntax of its arguments, such as `rerank[:SYSTEM]`.
     pub fn written(&self) -> String {
         format!("{}{}", self.name, self.arguments)
     }
 
-    /// The arguments in `name`; `None` if it is the name of another system.
+    /// Returns the rest of `name` after this system's name; `None` if it cannot be arguments.
     fn arguments_of<'a>(&self, name: &'a str) -> Option<&'a str> {
         let arguments = name.strip_prefix(self.name)?;
         let first = arguments.chars().next();
@@ -120,28 +120,28 @@ impl SystemSpec {
         fits.then_some(arguments)
     }
 
-    /// Whether arguments may begin with a separator.
+    /// Whether this system's arguments may begin with `separator`.
     fn may_begin(&self, separator: char) -> bool {
         self.arguments.starts_with(separator) || self.arguments.contains(&format!("[{separator}"))
     }
 
-    /// The error for wrong arguments.
+    /// Builds the error for invalid arguments.
     fn wrong(&self, arguments: &str, why: &str) -> SystemError {
         let (name, written) = (format!("{}{arguments}", self.name), self.written());
         SystemError::Arguments { name, written, why: why.to_owned() }
     }
 }
 
-/// A requirement of a system beside the indexes that every base has.
+/// A requirement of a system beyond the indexes that every base has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// An optional part of the index.
     Part(Part),
     /// A language model.
     Model,
-    /// The file in its name.
+    /// The file that the system's name contains.
     File,
-    /// Labelled queries, known in advance.
+    /// Labelled queries, known before the system is opened.
     Queries,
 }
 
@@ -163,26 +163,26 @@ pub struct Opener<'a> {
     pub base: &'a Arc<IndexedBase>,
     /// The language model, if one is configured.
     pub assistant: Option<&'a Arc<Assistant>>,
-    /// How much a bundle uses the model.
+    /// How much a bundle or `ask` uses the model.
     pub effort: Effort,
-    /// Whether answers that the model knows from memory are ignored where it reads a query.
+    /// Whether to ignore answers that the model knows from memory when it reads a query.
     pub no_known_answers: bool,
     /// Number of threads for programs.
     pub threads: usize,
     /// Sandbox options of programs by origin.
     pub sandbox: &'a dyn Fn(Origin<'_>) -> SandboxOptions,
-    /// Queries by id, if they are known in advance.
+    /// Ids and texts of the queries; empty if they are not known in advance.
     pub queries: &'a [(i64, String)],
     /// Shows the user a notice.
     pub notice: &'a dyn Fn(&str),
-    /// Set to end programs.
+    /// Stop flag; programs end when it is set.
     pub stop: &'a Arc<AtomicBool>,
     /// Nesting level; 0 for the outermost system.
     pub level: usize,
 }
 
 impl Opener<'_> {
-    /// A runtime for programs of one origin, with a cache.
+    /// Creates a runtime for programs of one origin, with a tool cache of its own.
     ///
     /// # Errors
     /// If threads cannot be started.
@@ -195,12 +195,12 @@ impl Opener<'_> {
         Ok(Arc::new(runtime.with_assistant(self.assistant.cloned()).stoppable(self.stop.clone())))
     }
 
-    /// The language model that the system `name` requires.
+    /// Returns the language model; the error says that the system `name` needs one.
     fn model(&self, name: &str) -> Result<Arc<Assistant>, SystemError> {
         self.assistant.cloned().ok_or_else(|| SystemError::NoModel(name.to_owned()))
     }
 
-    /// Opens a nested system.
+    /// Opens a nested system, one level deeper.
     fn inner(&self, name: &str) -> Result<Box<dyn Retriever>, SystemError> {
         let level = self.level + 1;
         if level >= MAX_LEVELS {
@@ -210,7 +210,7 @@ impl Opener<'_> {
     }
 }
 
-/// Opens the system with a name.
+/// Opens the system `name`, with its arguments.
 ///
 /// # Errors
 /// [`SystemError`].
@@ -219,13 +219,13 @@ pub fn open(name: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, Syste
     (spec.open)(arguments, opener)
 }
 
-/// The system with a name, and its arguments.
+/// Finds the system of `name`; returns it with its arguments, including the separator.
 ///
 /// # Errors
 /// [`SystemError::Unknown`]; [`SystemError::Arguments`] if required arguments are missing.
 pub fn find(name: &str) -> Result<(&'static SystemSpec, &str), SystemError> {
     let fitting = |spec: &'static SystemSpec| Some((spec, spec.arguments_of(name)?));
-    // The longest name: `multi:mean` begins as `multi` with arguments does.
+    // The longest name wins: `multi:mean` also looks like `multi` with arguments.
     let longest = SYSTEMS.iter().filter_map(fitting).max_by_key(|(spec, _)| spec.name.len());
     let Some((spec, arguments)) = longest else {
         return Err(SystemError::Unknown { name: name.to_owned(), nearest: nearest(name) });
@@ -248,22 +248,23 @@ pub fn uses_effort(name: &str) -> bool {
     name == ask::SPEC.name || bundle::is_within(name)
 }
 
-/// The file in arguments of the form `:FILE`.
+/// Returns the path in arguments of the form `:FILE`.
 fn file_of(arguments: &str) -> &Path {
     Path::new(arguments.strip_prefix(':').unwrap_or_default())
 }
 
-/// All systems with the syntax of their arguments, separated by commas.
+/// Lists all systems with the syntax of their arguments, separated by commas.
 pub fn names() -> String {
     SYSTEMS.iter().map(SystemSpec::written).collect::<Vec<_>>().join(", ")
 }
 
-/// [`names`] for a sentence of help.
+/// Formats [`names`] for the help text of an option.
 pub fn choices() -> String {
     format!("one of {} (`agent systems` says what each is)", names())
 }
 
-/// The nearest known name, with or without arguments.
+/// Returns the system whose name is most similar to `name` without its arguments, else to all of
+/// `name`; `None` if more than [`MAX_DISTANCE`] edits are needed.
 fn nearest(name: &str) -> Option<&'static str> {
     let plain = name.split(SEPARATORS).next().unwrap_or_default();
     let near = |name| words::nearest(name, SYSTEMS.iter().map(|spec| spec.name), MAX_DISTANCE);
@@ -279,7 +280,7 @@ pub enum SystemError {
     Unknown {
         /// The given name.
         name: String,
-        /// The nearest known name, if it is similar.
+        /// The most similar known name, if there is one.
         nearest: Option<&'static str>,
     },
     /// The arguments are invalid.
@@ -346,7 +347,7 @@ impl SystemError {
         matches!(self, Self::Unknown { .. } | Self::Arguments { .. } | Self::Nested)
     }
 
-    /// A remedy, if the message has none.
+    /// Returns a remedy to show below the message, if there is one.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Unknown { nearest, .. } => format!("did you mean {:?}?", (*nearest)?),

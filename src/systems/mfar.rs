@@ -1,4 +1,5 @@
-//! `mfar:FILE[:mask=FIELDS]`: fields weighted by the query, with a model of `agent train`.
+//! `mfar:FILE[:mask=FIELDS]`: ranks by fields with query-dependent weights (mFAR), with a model of
+//! `agent train`.
 
 use crate::{Need, SystemSpec, file_of};
 use agent_retrieve::Mfar;
@@ -18,7 +19,7 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
     },
 };
 
-/// The name with further masked fields; `None` if the system is not mFAR.
+/// Adds the masked fields `mask`, separated by commas, to a name; `None` if it is not mFAR.
 pub fn masked(name: &str, mask: &str) -> Option<String> {
     SPEC.arguments_of(name)?;
     Some(match name.contains(MASK) {

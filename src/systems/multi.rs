@@ -1,5 +1,5 @@
-//! `multi`, `multi:mean` and `multi:top3`, each with `[:candidates=SYSTEM:K]`: embeddings of the chunks
-//! of documents, pooled.
+//! `multi`, `multi:mean` and `multi:top3`, each with `[:candidates=SYSTEM:K]`: rank documents by
+//! the pooled similarities of their chunks.
 
 use crate::{Need, Opener, SystemError, SystemSpec};
 use agent_index::Part;
@@ -33,12 +33,12 @@ pub(super) const TOP3: SystemSpec = SystemSpec {
 
 /// Syntax of the arguments.
 const ARGUMENTS: &str = "[:candidates=SYSTEM:K]";
-/// Precedes the system whose first nodes are ranked.
+/// Precedes the system whose first nodes are the candidates.
 pub(super) const CANDIDATES: &str = ":candidates=";
 /// Maximum number of candidates.
 const MAX_CANDIDATES: usize = 10_000;
 
-/// Parses arguments into a system and the number of its first nodes; `None` without arguments.
+/// Parses arguments into a system and the number of its first nodes; `None` if there are none.
 ///
 /// # Errors
 /// If the arguments are invalid.

@@ -25,7 +25,7 @@ model. All systems rank at most the requested number of nodes, best first; equal
 by ascending node id.
 ";
 
-/// The page, in Markdown.
+/// Renders the page in Markdown.
 pub fn reference_page() -> String {
     let mut page = HEAD.to_owned();
     for spec in SYSTEMS {

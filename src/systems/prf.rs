@@ -2,13 +2,13 @@
 //! another system are assumed to be relevant, and their characteristic words are added to the
 //! search.
 //!
-//! Sources: Rocchio (1971), as the mean of the documents' vectors of tf x idf, without negative
-//! documents; Lavrenko & Croft (2001) and their successors, who weigh the query separately.
+//! Sources: Rocchio (1971), with the documents' tf-idf vectors and without negative documents;
+//! Lavrenko & Croft (2001) and their successors, who weight the query separately.
 //!
-//! 1. Each document gives each of its words `tf / length x idf`, except words of the query. The words
-//!    with the largest sums are searched; ties by word.
-//! 2. BM25 over documents ranks by the query, and by these words; both lists are divided by their
-//!    best score and summed with their weights. A missing node counts 0.
+//! 1. In each document, each word that is not in the query weighs `tf / length x idf`. The words
+//!    with the largest sums over the documents are searched; ties by word.
+//! 2. BM25 over documents ranks by the query, and by these words. The scores of each list are
+//!    divided by its best score, then summed with the lists' weights; a missing node scores 0.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -37,17 +37,17 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
 const MAX_COUNT: usize = 100;
 /// Maximum length of a word, bytes, so that all words fit into a query.
 const MAX_WORD_BYTES: usize = 64;
-/// Minimum length of the summed lists.
+/// Minimum number of nodes to search for each of the two lists.
 const MIN_SUMMED: usize = 1_000;
 
 /// Parameters of the feedback.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct FeedbackSettings {
-    /// Number of documents.
+    /// Number of documents that are assumed to be relevant.
     documents: usize,
-    /// Number of words.
+    /// Maximum number of added words.
     terms: usize,
-    /// Weight of the words, in `0..=1`; the query has the rest.
+    /// Weight of the added words, in `0..=1`; the query has the rest.
     weight: f32,
 }
 
@@ -58,7 +58,7 @@ impl Default for FeedbackSettings {
 }
 
 impl FeedbackSettings {
-    /// Parses the numbers; `None` if they are invalid.
+    /// Parses `DOCUMENTS,TERMS,WEIGHT`; `None` if invalid.
     fn read(text: &str) -> Option<Self> {
         let mut numbers = text.split(',');
         let count = |text: &str| text.parse().ok().filter(|n| (1..=MAX_COUNT).contains(n));
@@ -73,7 +73,7 @@ fn parts(arguments: &str) -> (&str, &str) {
     arguments.split_once(':').unwrap_or((arguments, "bm25+names"))
 }
 
-/// The inner system in `arguments`.
+/// Returns the inner system in `arguments`.
 pub(super) fn first(arguments: &str) -> &str {
     parts(arguments).1
 }
@@ -91,7 +91,7 @@ fn open(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, Syst
     Ok(Box::new(Feedback { base, first: opener.inner(first)?, lexical, settings }))
 }
 
-/// Feedback from the first documents of a ranking.
+/// BM25 with words of the first documents of another system.
 struct Feedback {
     base: Arc<IndexedBase>,
     first: Box<dyn Retriever>,
@@ -100,7 +100,7 @@ struct Feedback {
 }
 
 impl Feedback {
-    /// The words that are searched in addition to the query, best first.
+    /// Returns the words to add to the query, largest weight first, ties by word.
     fn words(&self, query: &str) -> Result<Vec<String>, RetrieveError> {
         let mut own = HashSet::new();
         for_each_reference_word(query, |word| {
@@ -127,14 +127,14 @@ impl Feedback {
         Ok(words.into_iter().map(|word| word.0).collect())
     }
 
-    /// The idf of a word's stem; 0 if it is not indexed.
+    /// Returns the idf of a word's stem; 0 if the stem is not indexed.
     fn idf(&self, word: &str) -> f32 {
         let folded = fold(word);
         let stem = self.base.stems.stem(&folded);
         self.base.terms.stem_id(&stem).map_or(0.0, |stem| self.base.terms.idf(stem))
     }
 
-    /// Searches a text, with scores divided by the best one; empty without words.
+    /// Searches a text with BM25; scores are divided by the best score. Empty for an empty text.
     fn search(&self, text: &str, k: usize) -> Result<Scores, RetrieveError> {
         if text.is_empty() {
             return Ok(Scores::default());

@@ -1,4 +1,4 @@
-//! `program:FILE`: one program. Reads program files for all commands.
+//! `program:FILE`: one program. All commands read program files here.
 
 use std::{io, path::Path};
 
@@ -8,7 +8,7 @@ use agent_infer::{ParamValues, ProgramRetriever};
 use agent_retrieve::Retriever;
 use agent_sandbox::{Limits, Origin, program::Program};
 
-/// Extension of files with a module.
+/// Extension of WebAssembly modules; any other file is Rhai source.
 const WASM_SUFFIX: &str = "wasm";
 
 pub(super) const SPEC: SystemSpec = SystemSpec {
@@ -33,21 +33,21 @@ fn open(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, Syst
 /// Error of reading a program file.
 #[derive(Debug, thiserror::Error)]
 pub enum ProgramFileError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read {0}: {1}")]
     Unreadable(String, io::Error),
-    /// It is longer than the sandbox accepts; the limit in bytes.
+    /// The file is longer than the sandbox accepts; the limit in bytes.
     #[error("{0} has more than {1} bytes; shorten the program")]
     TooLong(String, usize),
-    /// It is not UTF-8.
+    /// The file is not UTF-8.
     #[error("{0} is not UTF-8 text; save it as UTF-8")]
     NotUtf8(String),
-    /// It is empty.
+    /// The file is empty or only white space.
     #[error("{0} is empty; define fn retrieve in it")]
     Empty(String),
 }
 
-/// Reads a program, at most as many bytes as the sandbox accepts.
+/// Reads a program file: a module if its extension is `wasm`, else Rhai source.
 ///
 /// # Errors
 /// [`ProgramFileError`].

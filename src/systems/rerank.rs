@@ -1,4 +1,4 @@
-//! `rerank[:SYSTEM][:k=K]`: a language model scores the first answers of another system.
+//! `rerank[:SYSTEM][:k=K]`: a language model scores the first nodes of another system.
 
 use crate::{Need, Opener, SystemError, SystemSpec};
 use agent_infer::{Depth, Rerank};
@@ -14,12 +14,12 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
     open,
 };
 
-/// Precedes the number of nodes that are shown to the model.
+/// Precedes the number of nodes that the model sees.
 const K: &str = "k=";
-/// Maximum number of nodes that are shown to the model.
+/// Maximum number of nodes that the model sees.
 const MAX_K: usize = 100;
 
-/// Splits a last part `:k=K` from arguments.
+/// Splits a final `:k=K` from arguments; `None` if there is none.
 ///
 /// # Errors
 /// If K is not a number from 1 to 100.
@@ -36,7 +36,7 @@ pub(super) fn split_k<'a>(
     Ok((rest, Some(k.ok_or_else(wrong)?)))
 }
 
-/// Splits arguments into the inner system and the number of its nodes that are scored.
+/// Splits arguments into the inner system and the number of its nodes to score.
 ///
 /// # Errors
 /// As [`split_k`].

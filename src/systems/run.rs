@@ -1,8 +1,8 @@
 //! `run:FILE.trec`: the rankings of a TREC run file, to compare external systems.
 //!
 //! A run file has query ids, but a system receives only query texts, so it is opened with the
-//! queries. Scores in a file of `agent eval` are strictly decreasing, so that nDCG, which averages
-//! over equal scores, may differ from that of the original system; other metrics do not.
+//! queries. `agent eval` writes strictly decreasing scores. nDCG averages over equal scores, so it
+//! may differ from the original system's; other metrics do not.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -28,7 +28,7 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
 /// The rankings of a run file.
 struct Run {
     name: String,
-    /// By trimmed text of the query.
+    /// Rankings by trimmed query text.
     rankings: HashMap<String, Ranking>,
 }
 
@@ -56,7 +56,7 @@ fn open(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, Syst
     Ok(Box::new(Run { name, rankings }))
 }
 
-/// The rankings by text of their queries.
+/// Converts rankings by query id into rankings by query text; queries without one get an empty one.
 ///
 /// # Errors
 /// If two queries have the same text and different rankings.

@@ -1,5 +1,4 @@
-//! Tests of the registry: names are distinct and parsed, and every system opens or reports what it
-//! needs.
+//! Tests of the registry: names are distinct and parsed; every system opens or names its needs.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -49,7 +48,7 @@ fn opened_with(
     )
 }
 
-/// The error of opening a name.
+/// Opens a name, which must fail, and returns the error.
 #[track_caller]
 fn refused(name: &str) -> SystemError {
     match opened(name) {
@@ -64,7 +63,7 @@ fn names_are_distinct_and_every_system_says_what_it_does() {
     assert_eq!(names.len(), SYSTEMS.len());
     for spec in SYSTEMS {
         assert!(!spec.summary.is_empty() && !spec.summary.contains(['\n', '|']), "{}", spec.name);
-        // What is written is understood as that system.
+        // The written name is parsed as the same system.
         let filled = spec.written().replace(['[', ']'], "");
         assert_eq!(find(&filled).unwrap().0.name, spec.name);
     }
@@ -123,7 +122,7 @@ fn unknown_names_get_a_suggestion() {
     }
 }
 
-/// The systems that expand, boost or write, and the number of requests to a model for one query.
+/// Systems that expand, boost or write, with their number of model requests for one query.
 const ASKING: [(&str, usize); 14] = [
     ("kar:graph", 0),
     ("kar:graph=20,0.3,names", 0),
@@ -155,7 +154,7 @@ fn every_system_makes_the_stated_number_of_requests() {
     }
 }
 
-/// The cassette of [`ASKING`], as the scripted model answers; `UPDATE=1` records it.
+/// Recorded replies of the scripted model to [`ASKING`]; `UPDATE=1` records them.
 const CASSETTE: &str = "tests/data/cassettes/expand.jsonl";
 
 #[test]

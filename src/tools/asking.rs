@@ -41,24 +41,24 @@ impl Requester {
         self.waited
     }
 
-    /// Maximum total wait: the last request starts within the time of one attempt and has its own
-    /// bound.
+    /// Maximum total wait: the last requests start within the time limit of one attempt, and may
+    /// take the time limit of a whole request.
     pub(super) fn patience(&self) -> Duration {
         let limits = self.assistant.as_ref().map(|assistant| assistant.llm().limits());
         limits.map_or(Duration::ZERO, |limits| limits.attempt + limits.total)
     }
 
-    /// The failure that every further request would meet, if any.
+    /// Returns the failure with which every further request would fail, if any.
     pub(super) fn outage(&self) -> Option<LlmError> {
         self.outage.clone()
     }
 
-    /// Takes the usage, and the number of items without usable reply, since the last call.
+    /// Returns and resets the usage and the number of items without a usable reply.
     pub(super) fn take_notes(&mut self) -> (AskUsage, usize) {
         (std::mem::take(&mut self.asked), std::mem::take(&mut self.unparsed))
     }
 
-    /// Notes `n` items without usable reply.
+    /// Counts `n` more items without a usable reply.
     pub(super) fn note_unparsed(&mut self, n: usize) {
         self.unparsed += n;
     }
@@ -71,13 +71,15 @@ impl Requester {
         self.assistant.is_some().then_some(()).ok_or(ToolError::NoLlm)
     }
 
-    /// The JSON replies to a prompt with each of several inputs, in their order; none if a reply
-    /// remained unusable after the repairs. `items`: total number of nodes or texts. Refuses once
-    /// the total wait has reached the time of one attempt, which depends on the model's settings.
+    /// Sends a prompt once per input and returns the JSON replies in the order of the inputs; a
+    /// reply that stays unusable after the repairs is `None`. `items`: total number of nodes or
+    /// texts.
     ///
     /// # Errors
-    /// [`ToolError::NoLlm`]; [`ToolError::Budget`] before any request is sent; [`ToolError::Llm`]
-    /// if no further request would be answered.
+    /// [`ToolError::NoLlm`] without a model; [`ToolError::Budget`], before any request is sent, if
+    /// the total wait has reached the time limit of one attempt or the meter refuses;
+    /// [`ToolError::BadArgs`] if the prompt is too long; [`ToolError::Llm`] if every further
+    /// request would fail.
     pub(super) fn json(
         &mut self,
         meter: &mut Meter,

@@ -11,7 +11,7 @@ use agent_llm::{
     replies::{Answer, AskUsage},
 };
 
-/// Why a prompt got no reply.
+/// Errors of a prompt.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AssistantError {
     /// The prompt cannot be rendered.
@@ -23,7 +23,7 @@ pub enum AssistantError {
 }
 
 impl AssistantError {
-    /// The model error, if every further request would fail with it.
+    /// Returns the model error, if every further request would fail with it.
     pub fn ends_run(&self) -> Option<&LlmError> {
         match self {
             Self::Llm(error) if error.ends_run() => Some(error),
@@ -39,25 +39,25 @@ pub struct Assistant {
 }
 
 impl Assistant {
-    /// A model with its prompts.
+    /// Creates an assistant.
     pub fn new(llm: Arc<Llm>, prompts: Arc<Prompts>) -> Assistant {
         Assistant { llm, prompts }
     }
 
-    /// The model.
+    /// Returns the model.
     pub fn llm(&self) -> &Arc<Llm> {
         &self.llm
     }
 
-    /// The prompts.
+    /// Returns the prompts.
     pub fn prompts(&self) -> &Arc<Prompts> {
         &self.prompts
     }
 
-    /// The request of a prompt with its inputs.
+    /// Renders a prompt with its inputs into a request.
     ///
     /// # Errors
-    /// Those of [`Prompts::render`].
+    /// Errors of [`Prompts::render`].
     pub fn request(
         &self,
         role: Role,
@@ -71,7 +71,7 @@ impl Assistant {
         Ok(self.llm.request(role, messages, schema, sample))
     }
 
-    /// The reply to a prompt, as text.
+    /// Sends a prompt and returns the reply as text.
     ///
     /// # Errors
     /// [`AssistantError`].
@@ -85,7 +85,8 @@ impl Assistant {
         Ok(self.llm.ask(&self.request(role, prompt, inputs, sample)?)?)
     }
 
-    /// The replies to a prompt with each of several inputs, in their order, sent concurrently.
+    /// Sends a prompt once per input, concurrently, and returns the replies as text in the order of
+    /// the inputs.
     ///
     /// # Errors
     /// [`AssistantError`], one per input.
@@ -104,7 +105,8 @@ impl Assistant {
             .collect()
     }
 
-    /// The JSON reply to a prompt, valid by its schema; an invalid reply is repaired once.
+    /// Sends a prompt and returns the reply as JSON that fits the prompt's schema. An invalid reply
+/// is repaired once.
     ///
     /// # Errors
     /// [`AssistantError`]; with [`LlmError::Reply`] if the repair is invalid as well.
@@ -113,7 +115,8 @@ impl Assistant {
         Ok(self.llm.ask_json(&request)?)
     }
 
-    /// As [`Assistant::json`] with each of several inputs, in their order, sent concurrently.
+    /// Sends a prompt as [`Assistant::json`] does, once per input and concurrently; the values are
+/// in the order of the inputs.
     ///
     /// # Errors
     /// [`AssistantError`], one per input.
@@ -128,7 +131,8 @@ impl Assistant {
         self.ask_json(requests, 1).into_iter().map(|(value, _)| value).collect()
     }
 
-    /// The JSON replies to requests of [`Assistant::request`], each with its usage.
+    /// Sends requests of [`Assistant::request`] concurrently and returns the JSON replies in their
+/// order, each with its usage. An invalid reply is repaired at most `repairs` times.
     ///
     /// # Errors
     /// [`AssistantError`], one per request.
@@ -147,7 +151,8 @@ impl Assistant {
     }
 }
 
-/// Sends the valid requests; the others keep their positions with their errors.
+/// Sends the valid requests and returns one result per request, in order; a request that failed to
+/// render keeps its error.
 fn ask_valid<T>(
     requests: Vec<Result<Request, PromptError>>,
     ask: impl FnOnce(&[Request]) -> Vec<T>,

@@ -1,7 +1,7 @@
 //! The functions of the AvaTaR tool API under their own names, with defects fixed.
 //!
-//! Source: Wu et al. 2024 (AvaTaR) and its tool list for STaRK. Empty lists give empty results, an
-//! unknown id or name is an error that lists the known ones, and long texts are cut with a marker.
+//! Source: Wu et al. 2024 (AvaTaR) and its tool list for STaRK. Empty lists give empty results.
+//! Unknown ids and names are errors that describe the known ones. Long texts are cut with a marker.
 //! The tools that ask a language model are in `llm.rs`.
 
 use std::{
@@ -24,11 +24,11 @@ const MAX_TEXT_CHARS: usize = 20_000;
 const MAX_NAMED: usize = 200;
 /// Maximum number of texts or nodes embedded in one call.
 const MAX_EMBEDDED: usize = 1_000;
-/// Maximum number of pairs of vectors compared in one call; the engine accepts no longer list.
+/// Maximum number of pairs of vectors compared in one call; the engine rejects longer lists.
 const MAX_PAIRS: usize = 100_000;
 /// Minimum charge for an embedded text.
 const EMBEDDED_TEXT: usize = 100;
-/// Products of vector numbers per unit.
+/// Multiplications of vector components per unit.
 const NUMBERS_PER_UNIT: usize = 64;
 /// Maximum number of chunks of one document.
 const MAX_CHUNKS: usize = 500;
@@ -292,7 +292,7 @@ fn check_limit(n: usize, limit: usize, items: &str) -> Result<(), ToolError> {
     Ok(())
 }
 
-/// The node ids of an argument in the given order, all known to the base.
+/// Returns the node ids of an argument in the given order; fails if the base lacks any of them.
 fn known_list(
     ctx: &mut ToolCtx<'_>,
     args: &Args<'_>,
@@ -303,7 +303,7 @@ fn known_list(
     nodes.into_iter().map(|node| lookup::node(ctx.base, node)).collect()
 }
 
-/// One number for each node of argument 1, in the order given.
+/// Returns one number for each node of the second argument, in the given order.
 fn per_node(
     ctx: &mut ToolCtx<'_>,
     args: &Args<'_>,
@@ -343,7 +343,7 @@ fn neighbors(
     Ok(neighbors.iter().copied().collect())
 }
 
-/// The relations of a node in words; charges the work.
+/// Describes the relations of a node as [`relations_in_words`] does; charges the work.
 fn relation_text(ctx: &mut ToolCtx<'_>, node: NodeId) -> Result<String, ToolError> {
     charge_relations(ctx, node)?;
     Ok(relations_in_words(ctx.base, node))
@@ -356,7 +356,8 @@ pub(super) fn charge_relations(ctx: &mut ToolCtx<'_>, node: NodeId) -> Result<()
     })
 }
 
-/// `- relations:`, then a line for each relation with neighbours: its name and their names.
+/// Describes the relations of a node: `- relations:`, then a line per relation with its name and
+/// the names of the neighbours. Empty if the node has no neighbours.
 pub(super) fn relations_in_words(base: &IndexedBase, node: NodeId) -> String {
     let mut text = String::new();
     for (index, relation) in base.kb.relations().iter().enumerate() {
@@ -397,8 +398,8 @@ fn relevant_chunk(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolE
     cut(ctx, texts.join(";\n"))
 }
 
-/// The words of a text in at most [`MAX_CHUNKS`] pieces of fewer than `size` characters, or one
-/// longer word.
+/// Splits a text at whitespace into pieces of at most `size` characters; a longer word is a piece
+/// of its own. Text after [`MAX_CHUNKS`] pieces is dropped.
 fn pieces(text: &str, size: usize) -> Vec<String> {
     let mut pieces: Vec<String> = Vec::new();
     let mut n_chars = 0;

@@ -25,7 +25,7 @@ pub struct ToolCache {
 }
 
 impl ToolCache {
-    /// An empty cache of about `max_bytes` at most.
+    /// Creates an empty cache of at most about `max_bytes`.
     pub fn new(max_bytes: usize) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -35,13 +35,13 @@ impl ToolCache {
         }
     }
 
-    /// Numbers of cache hits and misses.
+    /// Returns the numbers of cache hits and misses.
     pub fn hits_and_misses(&self) -> (u64, u64) {
         (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
     }
 
-    /// The key of a call. Scores in an argument of kind nodes count by their nodes alone, because
-    /// the tool sees no scores.
+    /// Hashes a call to its key. For an argument of kind nodes, scores count by their nodes alone,
+    /// because the tool does not see the scores.
     pub(super) fn key(tool: usize, specs: &[ArgSpec], args: &[Value]) -> Key {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&tool.to_le_bytes());
@@ -56,7 +56,7 @@ impl ToolCache {
         *hasher.finalize().as_bytes()
     }
 
-    /// The result of a call, with its work.
+    /// Looks up the result of a call and its work, and counts the hit or miss.
     pub(super) fn get(&self, key: &Key) -> Option<(Value, Work)> {
         let shard = self.shard(key)?;
         let found = shard.lock().unwrap_or_else(PoisonError::into_inner).0.get(key).cloned();

@@ -1,14 +1,14 @@
-//! Cost of work on texts and nodes in units of the meter, and a loop over nodes that polls it. A
-//! unit is the time of touching a node or a posting, about 50 ns, so that the budget of a program
-//! is about one second of work.
+//! Cost of work on texts and nodes in units of the meter, and a loop over nodes that polls the
+//! meter. A unit is the time to touch a node or a posting, about 50 ns; the budget of a program
+//! call is about one second of work.
 
 use crate::{ToolCtx, ToolError};
 use agent_ground::words::{MAX_WORD_LETTERS, name_words};
 use agent_kb::{NodeId, TypeId};
 
-/// Units of a searched or linked word, of any frequency.
+/// Units per searched or linked word, whatever its frequency.
 const WORD: usize = 1_000;
-/// Units of a node whose text is scored.
+/// Minimum units per node whose text is scored.
 const SCORED_NODE: usize = 10;
 /// Words compared with a node per unit.
 const WORDS_PER_UNIT: usize = 4;
@@ -22,7 +22,7 @@ pub(super) const CHUNK_NODES: usize = 256;
 /// Charges the words of a searched or linked text; overlong words count as several.
 ///
 /// # Errors
-/// Those of the meter.
+/// Errors of [`Meter::touch`](crate::Meter::touch).
 pub(super) fn charge_words(ctx: &mut ToolCtx<'_>, text: &str) -> Result<(), ToolError> {
     let n: usize = name_words(text).map(|(range, _)| range.len().div_ceil(MAX_WORD_LETTERS)).sum();
     ctx.meter.touch(n.saturating_mul(WORD))
@@ -31,7 +31,7 @@ pub(super) fn charge_words(ctx: &mut ToolCtx<'_>, text: &str) -> Result<(), Tool
 /// Charges an analysed or embedded text: a unit per byte.
 ///
 /// # Errors
-/// Those of the meter.
+/// Errors of [`Meter::touch`](crate::Meter::touch).
 pub(super) fn charge_text(ctx: &mut ToolCtx<'_>, text: &str) -> Result<(), ToolError> {
     ctx.meter.touch(text.len())
 }
@@ -40,7 +40,7 @@ pub(super) fn charge_text(ctx: &mut ToolCtx<'_>, text: &str) -> Result<(), ToolE
 /// row of 256 numbers takes about 15 ns, so that a base of 80 million nodes can be scanned once.
 ///
 /// # Errors
-/// Those of the meter.
+/// Errors of [`Meter::touch`](crate::Meter::touch).
 pub(super) fn charge_rows(ctx: &mut ToolCtx<'_>, types: &[TypeId]) -> Result<(), ToolError> {
     let kb = &ctx.base.kb;
     let n = match types {
@@ -53,15 +53,15 @@ pub(super) fn charge_rows(ctx: &mut ToolCtx<'_>, types: &[TypeId]) -> Result<(),
 /// Charges reading a document or field.
 ///
 /// # Errors
-/// Those of the meter.
+/// Errors of [`Meter::touch`](crate::Meter::touch).
 pub(super) fn charge_read(ctx: &mut ToolCtx<'_>, text: &str) -> Result<(), ToolError> {
     ctx.meter.touch(text.len() / BYTES_PER_UNIT)
 }
 
-/// Charges comparing the texts of nodes with a number of words.
+/// Charges the comparison of the texts of `n_nodes` nodes with `n_words` words.
 ///
 /// # Errors
-/// Those of the meter.
+/// Errors of [`Meter::touch`](crate::Meter::touch).
 pub(super) fn charge_scored(
     ctx: &mut ToolCtx<'_>,
     n_nodes: usize,
@@ -70,10 +70,10 @@ pub(super) fn charge_scored(
     ctx.meter.touch(n_nodes.saturating_mul(SCORED_NODE.max(n_words / WORDS_PER_UNIT)))
 }
 
-/// Maps nodes in their order, polling the meter.
+/// Maps nodes in order, polling the meter before every [`CHUNK_NODES`] nodes.
 ///
 /// # Errors
-/// Those of `map` and of the meter.
+/// Errors of `map` and of [`Meter::poll`](crate::Meter::poll).
 pub(super) fn map_nodes<T>(
     ctx: &mut ToolCtx<'_>,
     nodes: &[NodeId],

@@ -1,13 +1,13 @@
-//! Examples of tools in the names of a given base: types, relations and fields of the example base
-//! are replaced by corresponding ones. Independent of what the tools do.
+//! Adapts the examples of tools to a given base: replaces types, relations and fields of the
+//! example base by corresponding ones. Independent of the tools' behaviour.
 
 use crate::source::literal;
 use agent_kb::{FieldId, Kb, Tuple};
 
-/// Nodes that are sampled for fields.
+/// Maximum number of nodes sampled for fields, approximately.
 const SAMPLED_NODES: usize = 200;
 
-/// Names of the example base with their replacements.
+/// Names of the example base with their replacements; `None` if the given base has no counterpart.
 pub(super) struct BaseNames(Vec<(&'static str, Option<String>)>);
 
 impl BaseNames {
@@ -45,10 +45,10 @@ impl BaseNames {
         ])
     }
 
-    /// An example in the names of the base; none if a name has no replacement.
+    /// Rewrites an example with the names of the base; `None` if a name has no replacement.
     pub(super) fn example(&self, example: &str) -> Option<String> {
         let mut out = String::new();
-        // Quoted text has odd positions, as no name contains a quotation mark.
+        // Examples have no escaped quotation marks, so quoted text has odd positions.
         for (index, part) in example.split('"').enumerate() {
             let (name, rest) = part.split_once(':').map_or((part, ""), |(name, rest)| (name, rest));
             match self.0.iter().find(|pair| index % 2 == 1 && pair.0 == name) {
@@ -65,8 +65,8 @@ impl BaseNames {
     }
 }
 
-/// The field with the most letters of suitable text in sampled nodes of an edge's source type; ties
-/// go to the earlier.
+/// Returns the field with the most bytes of suitable text in sampled nodes of the edge's source
+/// type; ties go to the earlier field. `None` if no field has suitable text.
 fn field(kb: &Kb, edge: &Tuple, suits: impl Fn(&str) -> bool) -> Option<String> {
     let nodes = kb.nodes_of_type(edge.source);
     let mut letters = vec![0_usize; kb.field_names().len()];

@@ -14,7 +14,7 @@ use agent_retrieve::{
     rank,
 };
 
-/// Pseudo-relevance feedback: asks no model.
+/// Name of pseudo-relevance feedback, the expansion that works without a model.
 pub const FEEDBACK: &str = "prf";
 
 pub(super) const TOOLS: &[ToolSpec] = &[ToolSpec {
@@ -77,8 +77,7 @@ fn expand(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     }
 }
 
-/// The language model and the indexes within the bounds of the program call; the expanded system is
-/// `bm25+names`.
+/// Charges every model request and search to the program call; searches use `bm25+names`.
 impl Sources for ToolCtx<'_> {
     type Error = ToolError;
 

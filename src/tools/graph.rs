@@ -8,7 +8,7 @@ use crate::{
 use agent_index::IndexedBase;
 use agent_kb::{Direction, NodeId, NodeSet, Path, PathBounds, RelationId, Scores, shortest_paths};
 
-/// Cost of steps.
+/// Cost of following relations, as the reference shows it.
 const FOLLOWED: &str = "1 per edge followed and per node started from";
 /// Maximum number of steps of one metapath or path.
 const MAX_STEPS: usize = 6;
@@ -16,7 +16,7 @@ const MAX_STEPS: usize = 6;
 const MAX_ENDS: usize = 100;
 /// Maximum number of edges visited by one call of `paths`.
 const MAX_EDGES: usize = 1_000_000;
-/// Nodes of the base marked as unseen per unit.
+/// Nodes of the base that `paths` marks as unseen per unit.
 const NODES_PER_UNIT: usize = 64;
 
 const ANY_DIRECTION: ArgSpec =
@@ -192,14 +192,14 @@ fn combine(
     Ok(Value::nodes(operation(&a, &b)))
 }
 
-/// How the scores that reach a node are combined.
+/// Combination of the scores that reach one node.
 #[derive(Clone, Copy, PartialEq)]
 enum Merge {
     Sum,
     Max,
 }
 
-/// The scores of argument 1; 1 for each node of a set.
+/// Returns the scores of the first argument; nodes without scores get 1 each.
 fn start_scores(base: &IndexedBase, args: &Args<'_>) -> Result<Arc<Scores>, ToolError> {
     let scores = match args.value(0) {
         Value::Scores(scores) => scores.clone(),
@@ -211,14 +211,14 @@ fn start_scores(base: &IndexedBase, args: &Args<'_>) -> Result<Arc<Scores>, Tool
     Ok(scores)
 }
 
-/// Sums over all nodes of the base, reused between calls; all zero between calls.
+/// Buffers of [`step`] over all nodes of the base, reused and reset between calls.
 struct Sums {
     scores: Vec<f32>,
     reached: Vec<NodeId>,
     seen: Vec<bool>,
 }
 
-/// One step along several relations.
+/// Follows one step along several relations and merges the scores that reach each node.
 fn step(
     ctx: &mut ToolCtx<'_>,
     from: &Scores,

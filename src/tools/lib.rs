@@ -44,7 +44,7 @@ pub use value::{Args, Kind, Value, node_id};
 use agent_index::IndexedBase;
 use agent_llm::LlmError;
 
-/// Resources of a tool.
+/// Resources of a tool call.
 pub struct ToolCtx<'a> {
     /// The indexed knowledge base.
     pub base: &'a IndexedBase,
@@ -65,7 +65,7 @@ pub trait ToolHost: Send {
     /// [`ToolError::Budget`] ends the program; all others may be shown to its author.
     fn call(&mut self, tool: usize, args: Vec<Value>) -> Result<Value, ToolError>;
 
-    /// Time that tools have waited for language models; not charged to the program.
+    /// Returns the time that tools have waited for language models; not charged to the program.
     fn waited(&self) -> Duration {
         Duration::ZERO
     }
@@ -73,12 +73,12 @@ pub trait ToolHost: Send {
     /// Starts the call on the current thread; tools end by the deadline.
     fn begin(&mut self, _deadline: Duration) {}
 
-    /// Maximum time that all tools of the call together may wait for language models.
+    /// Returns the maximum time that all tools of the call together may wait for language models.
     fn patience(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// The language model failure or stop of the process that makes the program's result invalid,
+    /// Returns the model failure or the stop of the process that invalidates the program's result,
     /// if any.
     fn outage(&self) -> Option<LlmError> {
         None
@@ -88,7 +88,7 @@ pub trait ToolHost: Send {
     fn place(&mut self, _line: usize) {}
 }
 
-/// All tools, in the order of the reference.
+/// Returns all tools, in the order of the reference.
 pub fn registry() -> &'static [ToolSpec] {
     static REGISTRY: LazyLock<Vec<ToolSpec>> = LazyLock::new(|| {
         let groups = [

@@ -1,9 +1,9 @@
 //! The functions of the AvaTaR tool API that ask a language model, with defects fixed.
 //!
 //! Source: Wu et al. 2024 (AvaTaR) and its tool list for STaRK. Several nodes or texts share a
-//! request, equal ones are sent once, and documents are cut to the part about the question. Items
-//! without a usable reply in three requests become "NA", `false` or 0, and are noted in the trace.
-//! The sampling temperature is that of the role `tools`.
+//! request, equal items are sent once, and documents are cut to the chunks about the question.
+//! Items without a usable reply in three requests become "NA", `false` or 0, and are counted in the
+//! trace. Requests use the sampling temperature of the role `tools`.
 
 #[cfg(test)]
 mod tests;
@@ -36,7 +36,7 @@ const TEXT_CHARS: usize = 6_000;
 const MAX_NAMES: usize = 100;
 /// Maximum number of words of a summary.
 const MAX_WORDS: usize = 500;
-/// Value if nothing was found or there is no usable reply.
+/// Result where nothing was found or the model gave no usable reply.
 const NOTHING: &str = "NA";
 
 const NODES: ArgSpec = ArgSpec { name: "node_ids", kind: Kind::Nodes, default: None };
@@ -122,7 +122,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     .with_cost("1 LLM call per 10 different nodes"),
 ];
 
-/// A question about several items: its prompt, and where the replies are.
+/// A question about several items: its prompt, and the keys of its input and reply.
 struct Question<'a> {
     prompt: &'static str,
     /// Inputs shared by all items.
@@ -137,8 +137,8 @@ struct Question<'a> {
     read: &'a dyn Fn(&Json) -> Option<Value>,
 }
 
-/// The value of each item, in order; none without a usable reply. Items that a reply omits are
-/// requested once more.
+/// Asks the question about all items, in batches, and returns their values in order; `None` without
+/// a usable reply. Items without a value after the first round are requested once more.
 fn ask(
     ctx: &mut ToolCtx<'_>,
     question: &Question<'_>,
@@ -169,7 +169,7 @@ fn ask(
             for entry in entries.into_iter().flatten() {
                 let n = entry["n"].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
                 let index = n.checked_sub(1).and_then(|n| batch.get(n));
-                // Of several entries for one item the first counts.
+                // The first usable entry of an item counts.
                 if let Some(slot) = index.and_then(|&index| values.get_mut(index))
                     && slot.is_none()
                 {
@@ -182,7 +182,7 @@ fn ask(
     Ok(values)
 }
 
-/// The distinct keys in the order of their first occurrence, and the index of each key among them.
+/// Returns the distinct keys in order of first occurrence, and for each key its index among them.
 fn distinct<K: Clone + Eq + std::hash::Hash>(keys: &[K]) -> (Vec<K>, Vec<usize>) {
     let mut first: HashMap<&K, usize> = HashMap::new();
     let mut all = Vec::new();
@@ -198,14 +198,14 @@ fn distinct<K: Clone + Eq + std::hash::Hash>(keys: &[K]) -> (Vec<K>, Vec<usize>)
     (all, indexes)
 }
 
-/// The values at the indexes, with a default for missing ones.
+/// Returns the list of the values at the indexes; missing values become `default`.
 fn values_at(values: &[Option<Value>], indexes: &[usize], default: &Value) -> Value {
     let value =
         |&index: &usize| values.get(index).cloned().flatten().unwrap_or_else(|| default.clone());
     Value::List(indexes.iter().map(value).collect())
 }
 
-/// Asks about the nodes of argument 1, in their order.
+/// Asks about the nodes of the first argument; returns one value per node, in their order.
 fn ask_nodes(
     ctx: &mut ToolCtx<'_>,
     args: &Args<'_>,
@@ -225,7 +225,7 @@ fn ask_nodes(
     Ok(values_at(&values, &indexes, default))
 }
 
-/// Type and text of a node: its document with relations, cut to the part about the topic.
+/// Returns the type of a node and its text by [`document_about`], for a request; charges the work.
 fn node_item(ctx: &mut ToolCtx<'_>, node: NodeId, topic: &str) -> Result<Json, ToolError> {
     let node = lookup::node(ctx.base, node)?;
     ctx.meter.touch(ctx.base.kb.text(node).len() / 100)?;
@@ -234,14 +234,15 @@ fn node_item(ctx: &mut ToolCtx<'_>, node: NodeId, topic: &str) -> Result<Json, T
     Ok(json!({"type": ctx.base.kb.type_name(ctx.base.kb.node_type(node)), "text": text}))
 }
 
-/// The document of a node with its relations, cut to the part about the topic.
+/// Returns the document of a node with its relations, cut to the chunks about the topic.
 fn document_about(base: &IndexedBase, node: NodeId, topic: &str, max_chars: usize) -> String {
     let mut text = base.kb.text(node).to_owned();
     text.push_str(&relations_in_words(base, node));
     relevant(base, &text, topic, max_chars)
 }
 
-/// Asks about the texts of argument 1, in their order; skips blank texts.
+/// Asks about the texts of the first argument, each shortened by `cut`; returns one value per text,
+/// in their order. Blank texts get "NA" and are not sent.
 fn ask_texts(
     ctx: &mut ToolCtx<'_>,
     args: &Args<'_>,
@@ -266,7 +267,7 @@ fn ask_texts(
     Ok(values_at(&values, &indexes, &Value::text(NOTHING)))
 }
 
-/// The text of a JSON value; none for blank text, lists and objects.
+/// Returns a JSON value as text: `null` is "NA"; `None` for blank text, lists and objects.
 fn text_of(value: &Json) -> Option<String> {
     let text = match value {
         Json::String(text) => text.trim().to_owned(),
@@ -371,7 +372,8 @@ fn classify(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> 
     Ok(Value::text(NOTHING))
 }
 
-/// The class that a reply names by its number or its text.
+/// Returns the class that a reply names by its number or its text; "NA" if the reply says so,
+/// `None` if the reply is unusable.
 fn class_of(reply: &Json, classes: &[&str]) -> Option<String> {
     let by_number = |n: u64| {
         let index = usize::try_from(n).ok()?.checked_sub(1)?;
@@ -405,7 +407,7 @@ fn check(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     ask_nodes(ctx, args, &question, requirement, &Value::Bool(false))
 }
 
-/// A truth value, also as text.
+/// Reads a truth value, also from "true", "yes", "false" or "no" in any case.
 fn truth_of(value: &Json) -> Option<bool> {
     match value {
         Json::Bool(truth) => Some(*truth),
@@ -433,7 +435,7 @@ fn score(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     ask_nodes(ctx, args, &question, query, &Value::Float(0.0))
 }
 
-/// A score in 0..=1, also as text; none for any other number.
+/// Reads a score in 0..=1, also from text; `None` for other numbers and values.
 pub fn unit_score(value: &Json) -> Option<f64> {
     let score = match value {
         Json::Number(number) => number.as_f64()?,

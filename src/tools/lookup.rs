@@ -29,7 +29,7 @@ pub(super) fn node_type(base: &IndexedBase, name: &str) -> Result<TypeId, ToolEr
     base.kb.type_id(name).ok_or_else(|| not_found("node type", name, base.kb.types()))
 }
 
-/// The types with these names, ascending, each once.
+/// Returns the distinct types with these names, ascending.
 pub(super) fn node_types(base: &IndexedBase, names: &[&str]) -> Result<Vec<TypeId>, ToolError> {
     let types: Result<BTreeSet<TypeId>, ToolError> =
         names.iter().map(|name| node_type(base, name)).collect();
@@ -55,7 +55,7 @@ pub(super) fn direction(name: &str) -> Result<Direction, ToolError> {
     }
 }
 
-/// The node, if the base has it.
+/// Returns the node; fails with [`ToolError::NotFound`] if the base does not have it.
 pub(super) fn node(base: &IndexedBase, node: NodeId) -> Result<NodeId, ToolError> {
     if base.kb.contains(node) {
         return Ok(node);
@@ -66,7 +66,7 @@ pub(super) fn node(base: &IndexedBase, node: NodeId) -> Result<NodeId, ToolError
     )))
 }
 
-/// The nodes, if the base has them all.
+/// Returns the nodes; fails with [`ToolError::NotFound`] if the base lacks any of them.
 pub(super) fn nodes<'a>(base: &IndexedBase, nodes: &'a NodeSet) -> Result<&'a [NodeId], ToolError> {
     if let Some(&last) = nodes.as_slice().last() {
         node(base, last)?;

@@ -10,7 +10,7 @@ const ARGUMENTS: [&str; 3] = ["relation", "relations", "steps"];
 /// Suffixes of a step.
 const DIRECTIONS: [&str; 3] = [":in", ":out", ":any"];
 
-/// The relations that a program names, sorted.
+/// Returns the relations that a program names, sorted.
 pub fn named_relations(source: &str) -> BTreeSet<String> {
     let mut named = BTreeSet::new();
     for spec in registry() {
@@ -32,7 +32,8 @@ pub fn named_relations(source: &str) -> BTreeSet<String> {
     named
 }
 
-/// The texts in one argument of a call, which starts behind its opening bracket.
+/// Returns the string literals in argument `wanted` (from 0) of a call, without direction suffixes.
+/// `call` starts after the opening parenthesis.
 fn argument_texts(call: &str, wanted: usize) -> Vec<String> {
     let (mut depth, mut argument) = (0usize, 0usize);
     let mut texts = Vec::new();
@@ -59,7 +60,7 @@ fn argument_texts(call: &str, wanted: usize) -> Vec<String> {
     texts.into_iter().map(step).collect()
 }
 
-/// The string literal behind its opening quote; numeric escapes are not decoded.
+/// Reads a string literal whose opening quote has been consumed; numeric escapes are not decoded.
 fn text(chars: &mut std::str::Chars<'_>) -> String {
     let mut text = String::new();
     while let Some(c) = chars.next() {

@@ -25,7 +25,7 @@ const fn rank_tool(
     ToolSpec { name, group, args, result, flow, cost, doc, example, cached: false, run }
 }
 
-/// A tool that reads a field of nodes.
+/// Declares a tool that filters nodes by a field.
 const fn field_tool(
     name: &'static str,
     args: &'static [ArgSpec],
@@ -323,7 +323,7 @@ fn fuse(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     Ok(Value::scores(fused))
 }
 
-/// Nodes whose text of a field satisfies the predicate.
+/// Returns the nodes of the first argument whose field, named by the second, satisfies `keep`.
 fn by_field(
     ctx: &mut ToolCtx<'_>,
     args: &Args<'_>,
@@ -345,7 +345,7 @@ fn with_field(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError
     let needle = args.text(2)?.to_lowercase();
     by_field(ctx, args, |text| {
         let text = text.to_lowercase();
-        // The search first takes time linear in the needle.
+        // Substring search preprocesses the needle in linear time: skip needles that are too long.
         needle.len() <= text.len() && text.contains(&needle)
     })
 }

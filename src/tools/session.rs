@@ -37,12 +37,13 @@ const MAX_TRACED: usize = 200;
 /// Maximum number of analysed texts cached in one program call; a full cache is emptied.
 const MAX_CACHED_TERMS: usize = 8;
 
-/// Analysed texts, so that a program that scores candidates one by one analyses its query once.
+/// Cache of analysed texts: a program that scores candidates one by one analyses its query once.
 #[derive(Default)]
 pub struct QueryTermsCache(Vec<(bool, String, Arc<QueryTerms>)>);
 
 impl QueryTermsCache {
-    /// The terms of a text in the documents' index, or in that of neighbours' names.
+    /// Returns the terms of a text in the index of documents or, with `in_names`, in the index of
+/// neighbours' names.
     pub(super) fn terms(
         &mut self,
         base: &IndexedBase,
@@ -62,7 +63,7 @@ impl QueryTermsCache {
     }
 }
 
-/// Work of tools; the same for a call answered from the cache.
+/// Work of tools. A call answered from the cache is charged the work of the original call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Nodes, edges and postings touched.
@@ -76,7 +77,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// The work since an earlier state.
+    /// Returns the work done since an earlier state.
     fn since(self, earlier: Work) -> Work {
         Work {
             touched: self.touched - earlier.touched,
@@ -106,7 +107,7 @@ impl Meter {
     /// Charges work in advance: nodes, edges or postings touched, or work of equal time.
     ///
     /// # Errors
-    /// [`ToolError::Budget`] above 20 million, and those of [`poll`](Self::poll).
+    /// [`ToolError::Budget`] above 20 million, and errors of [`poll`](Self::poll).
     pub fn touch(&mut self, n: usize) -> Result<(), ToolError> {
         self.charge(Work { touched: n as u64, ..Work::default() })?;
         self.poll()
@@ -150,7 +151,8 @@ impl Meter {
     /// Charges requests to a language model in advance.
     ///
     /// # Errors
-    /// [`ToolError::Budget`] above 40 requests, 400 nodes or texts, or 400,000 tokens.
+    /// [`ToolError::Budget`] above 40 requests, 400 nodes and texts, or 400,000 tokens, or above
+/// the lower limits of the session.
     pub fn charge_llm(&mut self, requests: u64, items: u64, tokens: u64) -> Result<(), ToolError> {
         self.charge(Work {
             touched: 0,
@@ -186,7 +188,7 @@ impl Meter {
         Ok(())
     }
 
-    /// Work charged so far.
+    /// Returns the work charged so far.
     pub fn work(&self) -> Work {
         self.work
     }
@@ -244,8 +246,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// A session over a base. With a cache, equal calls of other sessions are answered from it and
-    /// charged alike.
+    /// Creates a session over a base. Calls that are in the cache are answered from it and charged
+    /// as if they had run.
     pub fn new(base: Arc<IndexedBase>, cache: Option<Arc<ToolCache>>) -> Self {
         Self {
             base,
@@ -259,13 +261,13 @@ impl Session {
         }
     }
 
-    /// Sets the language model of the tools that ask one.
+    /// Sets the language model for the tools that need it.
     pub fn with_assistant(mut self, assistant: Arc<Assistant>) -> Self {
         self.requester = Requester::new(assistant);
         self
     }
 
-    /// The work charged so far.
+    /// Returns the work charged so far.
     pub fn work(&self) -> Work {
         self.meter.work()
     }
@@ -369,7 +371,7 @@ impl ToolHost for Session {
     }
 }
 
-/// The default value of an argument.
+/// Parses the default value of an argument.
 fn default_value(arg: &ArgSpec) -> Value {
     let text = arg.default.unwrap_or("");
     match arg.kind {
@@ -387,12 +389,13 @@ const DESCRIBED_NODES: usize = 3;
 const DESCRIBED_CHARS: usize = 60;
 
 impl ToolCall {
-    /// The arguments, abbreviated.
+    /// Formats the arguments, abbreviated.
     pub fn arguments(&self, kb: &Kb) -> Vec<String> {
         self.args.iter().map(|arg| describe(kb, arg)).collect()
     }
 
-    /// The abbreviated result, with the names of its best nodes and the usage of a language model.
+    /// Formats the result, abbreviated, with the names of its best nodes and the usage of the
+/// language model.
     pub fn outcome(&self, kb: &Kb) -> String {
         format!("{}{}", self.result_in_words(kb), self.llm_usage())
     }
@@ -404,7 +407,7 @@ impl ToolCall {
         }
     }
 
-    /// Usage of a language model and unparsed items, in words.
+    /// Formats the usage of the language model and the number of unparsed items.
     fn llm_usage(&self) -> String {
         let asked = match self.asked.requests {
             0 => String::new(),
@@ -420,7 +423,8 @@ impl ToolCall {
         format!("{asked}{unparsed}")
     }
 
-    /// The node's score, or whether it is in the set; empty for other results.
+    /// Returns the node's score, or for a set whether it contains the node; otherwise an empty
+/// cell.
     pub fn value_of(&self, node: NodeId) -> Cell {
         match &self.result {
             Ok(Value::Scores(scores)) => scores.get(node).map_or(Cell::Empty, Cell::from),
@@ -429,7 +433,7 @@ impl ToolCall {
         }
     }
 
-    /// The call in one line for models and people, with the value of a node.
+    /// Formats the call in one line, with the value of `node` in the result.
     pub fn describe(&self, kb: &Kb, node: Option<NodeId>) -> String {
         let of_node = match (&self.result, node.map(|node| self.value_of(node))) {
             (Ok(Value::Scores(_)), Some(Cell::Number(score))) => format!("; this node {score:.4}"),
@@ -443,7 +447,7 @@ impl ToolCall {
     }
 }
 
-/// The value, abbreviated.
+/// Formats a value, abbreviated.
 fn describe(kb: &Kb, value: &Value) -> String {
     let named = |n: usize, nodes: Vec<NodeId>, kind: &str| {
         let names: Vec<String> = nodes.iter().map(|&node| cut(kb.name(node))).collect();

@@ -6,8 +6,9 @@ use std::fmt::Write;
 
 use agent_ground::words::is_control;
 
-/// The text as a string literal of Rhai, quotes included. Escapes quotes, backslashes and [control
-/// characters](is_control) only; letters of all scripts, combining marks and joiners stay. O(text).
+/// Formats a text as a string literal of Rhai, quotes included. Escapes quotes, backslashes and
+/// [control characters](is_control) only; letters of all scripts, combining marks and joiners stay.
+/// O(text).
 ///
 /// Rust's `{:?}` also escapes marks and joiners, as `\u{301}`, which Rhai does not read.
 pub fn literal(text: &str) -> String {
@@ -23,13 +24,13 @@ pub fn literal(text: &str) -> String {
     out
 }
 
-/// The texts as an array literal of Rhai.
+/// Formats texts as an array literal of Rhai.
 pub fn literals<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     let texts: Vec<String> = texts.into_iter().map(literal).collect();
     format!("[{}]", texts.join(", "))
 }
 
-/// The text as part of a line comment: [control characters](is_control) are escaped as in a
+/// Formats a text as part of a line comment: [control characters](is_control) are escaped as in a
 /// literal, so that they cannot end the line.
 pub fn comment(text: &str) -> String {
     let mut out = String::with_capacity(text.len());

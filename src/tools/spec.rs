@@ -34,7 +34,7 @@ pub enum NodeFlow {
     Remove,
     /// Adds scores, node by node.
     Sum,
-    /// Subtracts the scores of argument 2 from those of argument 1, node by node.
+    /// Subtracts the scores of argument 2 from the scores of argument 1, node by node.
     Difference,
     /// Multiplies all scores by the argument that is a number.
     Multiply,
@@ -95,17 +95,17 @@ pub struct ToolSpec {
 }
 
 impl ToolSpec {
-    /// The tool with another effect on nodes.
+    /// Replaces the effect on nodes.
     pub const fn with_flow(self, flow: NodeFlow) -> Self {
         Self { flow, ..self }
     }
 
-    /// The tool with another cost.
+    /// Replaces the cost.
     pub const fn with_cost(self, cost: &'static str) -> Self {
         Self { cost, ..self }
     }
 
-    /// Minimum number of arguments of a call.
+    /// Returns the minimum number of arguments of a call.
     pub fn min_args(&self) -> usize {
         self.args.iter().take_while(|arg| arg.default.is_none()).count()
     }
@@ -115,7 +115,7 @@ impl ToolSpec {
         !self.name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
     }
 
-    /// The signature, such as `link(query: text, types: list of text = []) -> scores`.
+    /// Formats the signature, such as `link(query: text, types: list of text = []) -> scores`.
     pub fn signature(&self) -> String {
         if self.is_operator() {
             let kinds: Vec<String> = self.args.iter().map(|arg| arg.kind.to_string()).collect();

@@ -18,11 +18,11 @@ const MAX_ROWS: usize = 1_000;
 const MAX_COLUMNS: usize = 16;
 /// Maximum number of names in one cell of a table; further ones are dropped.
 const MAX_NAMES: usize = 20;
-/// Maximum number of steps from a node to the names of its cell.
+/// Maximum number of steps of a column.
 const MAX_STEPS: usize = 3;
-/// Maximum number of groups of one call; it fails beyond them.
+/// Maximum number of groups of one call; the call fails beyond it.
 const MAX_GROUPS: usize = 10_000;
-/// Cost of determining the kind of a field from its values.
+/// Units charged to determine the kind of a field from its values.
 const FIELD: usize = 1_000;
 
 const NODES: ArgSpec = ArgSpec { name: "nodes", kind: Kind::Nodes, default: None };
@@ -71,7 +71,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
 enum Source {
     Name,
     Field(FieldId),
-    /// Nodes at the end of steps; true for their number alone.
+    /// Nodes at the end of these steps; with `true`, only their number.
     Steps(Vec<(RelationId, Direction)>, bool),
 }
 
@@ -92,7 +92,7 @@ fn source(ctx: &ToolCtx<'_>, written: &str) -> Result<Source, ToolError> {
             Some((name, direction @ ("in" | "out" | "any"))) => (name, direction),
             _ => (step, "any"),
         };
-        // The names of relations may have blanks in them: then the column is one step.
+        // A relation name may contain blanks; then the column is one step.
         match lookup::relation(ctx.base, name) {
             Ok(relation) => steps.push((relation, lookup::direction(direction)?)),
             Err(error) => {
@@ -118,7 +118,7 @@ fn unknown_column(written: &str, error: &ToolError) -> ToolError {
     ToolError::NotFound(format!("column {written:?} is no field, and {error}"))
 }
 
-/// The common type of nodes; none if there are no nodes.
+/// Returns the common type of the nodes, `None` without nodes; fails if the types differ.
 fn type_of(ctx: &ToolCtx<'_>, nodes: &[NodeId]) -> Result<Option<TypeId>, ToolError> {
     let kb = &ctx.base.kb;
     let Some(&first) = nodes.first() else { return Ok(None) };
@@ -133,7 +133,7 @@ fn type_of(ctx: &ToolCtx<'_>, nodes: &[NodeId]) -> Result<Option<TypeId>, ToolEr
     }
 }
 
-/// The nodes at the end of steps from a node, ascending, without the node itself.
+/// Returns the nodes that the steps reach from a node, ascending, without the node itself.
 fn follow(
     ctx: &mut ToolCtx<'_>,
     node: NodeId,
@@ -155,7 +155,7 @@ fn follow(
     Ok(nodes)
 }
 
-/// Typed cells of a field, one per node.
+/// Reads a field as typed cells, one per node.
 fn cells(
     ctx: &mut ToolCtx<'_>,
     kind: TypeId,
@@ -167,7 +167,7 @@ fn cells(
         .map_err(|error| ToolError::BadArgs(error.to_string()))
 }
 
-/// Values of a column, one per node, with at most `max_names` names.
+/// Reads a column: one value per node, with at most `max_names` names each.
 fn values(
     ctx: &mut ToolCtx<'_>,
     kind: TypeId,
@@ -238,7 +238,7 @@ fn table(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     Ok(Value::List(table.into_iter().map(Value::Map).collect()))
 }
 
-/// Aggregate of numbers.
+/// Aggregate function; `None` if the numbers have no such aggregate.
 type Aggregate = fn(&[f64]) -> Option<f64>;
 
 fn aggregate_function(name: &str) -> Result<Aggregate, ToolError> {
@@ -259,7 +259,7 @@ fn aggregate_function(name: &str) -> Result<Aggregate, ToolError> {
     })
 }
 
-/// Group names of a node with this value.
+/// Returns the names of the groups to which a value belongs.
 fn groups(value: Value) -> Vec<String> {
     match value {
         Value::Unit => Vec::new(),

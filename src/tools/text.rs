@@ -7,13 +7,13 @@ use agent_ground::words::{name_words, quoted};
 use agent_index::{IndexError, TextPart, query::QueryError, terms::QueryTerms};
 use agent_kb::{NodeId, Scores};
 
-/// Most nodes of one search.
+/// Maximum number of nodes that one search returns.
 const MAX_FOUND: usize = 5_000;
-/// Rows of vectors that are scored between two polls of the meter.
+/// Vectors scored between two polls of the meter.
 const CHUNK_ROWS: usize = 16_384;
-/// Cost of a linked or searched text.
+/// Cost of linking or searching a text, as the reference shows it.
 const PER_WORD: &str = "1,000 per word (per 64 bytes of a longer one)";
-/// Cost of comparing nodes with a text.
+/// Cost of comparing nodes with a text, as the reference shows it.
 const PER_SCORED: &str = "1 per byte of the text; per node 10, or 1 per 4 different words of the \
                           text if that is more";
 
@@ -296,7 +296,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
 /// The tool that needs an index of the query language.
 pub(super) const FIND: &str = "find";
 
-/// The error of a failed index, which is not the program's fault.
+/// Wraps the error of a failed index, which the program did not cause.
 pub(super) fn internal(error: impl std::fmt::Display) -> ToolError {
     ToolError::Internal(error.to_string())
 }
@@ -379,7 +379,8 @@ fn similarity(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError
     Ok(Value::scores(Scores::new(nodes.iter().copied().zip(cosines).collect())))
 }
 
-/// Cosines of the embeddings of a text and of each node, in their order; charges the work.
+/// Computes the cosine of the text's embedding with each node's, in the order of the nodes; charges
+/// the work.
 pub(super) fn cosines(
     ctx: &mut ToolCtx<'_>,
     text: &str,
@@ -396,7 +397,8 @@ pub(super) fn cosines(
     Ok(cosines)
 }
 
-/// Scores the nodes of argument 1 by the words of argument 0 in documents or names of neighbours.
+/// Scores the nodes of the second argument by the words of the first, with `score_node`.
+/// `in_names`: match the names of neighbours instead of documents.
 fn score(
     ctx: &mut ToolCtx<'_>,
     args: &Args<'_>,

@@ -41,7 +41,7 @@ pub const GROUPS: [(&str, &str); 6] = [
     ),
 ];
 
-/// Nodes of a type that are sampled for its fields.
+/// Number of nodes sampled to find the fields of a type, approximately.
 pub(super) const SAMPLED_NODES: usize = 200;
 /// Maximum number of fields named for a type.
 const MAX_FIELDS: usize = 16;
@@ -49,7 +49,7 @@ const MAX_FIELDS: usize = 16;
 const MAX_TUPLES: usize = 240;
 /// An outline omits relations between two types with at most this number of edges.
 const RARE: u64 = 10_000;
-/// Names given as examples for a type.
+/// Number of example names per type.
 const EXAMPLE_NAMES: usize = 3;
 /// Maximum number of characters of an example name.
 const NAME_CHARS: usize = 60;
@@ -71,11 +71,11 @@ struct Function<'a> {
     example: &'a str,
 }
 
-/// The text of `toolkits/stark/toolkit.toml`: one `[[function]]` per tool, in the order of the
+/// Renders `toolkits/stark/toolkit.toml`: one `[[function]]` per tool, in the order of the
 /// registry, with the parts shown to a language model.
 ///
 /// # Errors
-/// Those of the TOML writer; none for the texts of the registry.
+/// Fails if TOML cannot represent a text; the texts of the registry never fail.
 pub fn toolkit_toml() -> Result<String, toml::ser::Error> {
     let function = |spec: &'static ToolSpec| Function {
         name: spec.name,
@@ -199,7 +199,8 @@ pub fn schema_outline(kb: &Kb) -> String {
     schema(kb, 0, kb.tuples().iter().map(|tuple| tuple.edges).sum::<u64>() / RARE)
 }
 
-/// The schema with a number of example names per type, and relations with more than `rare` edges.
+/// Describes the schema with `examples` names per type; relations with at most `rare` edges are
+/// only counted.
 fn schema(kb: &Kb, examples: usize, rare: u64) -> String {
     let all = kb.candidate_types().len() == kb.types().len();
     let may_answer = if all { ", all of which may be answers" } else { "" };
@@ -256,7 +257,7 @@ fn schema(kb: &Kb, examples: usize, rare: u64) -> String {
     text
 }
 
-/// The text of `docs/tools.md`: tools by group, with signature, doc, cost and example.
+/// Renders `docs/tools.md`: tools by group, with signature, doc, cost and example.
 pub fn reference_page() -> String {
     let mut page = format!(
         "# Tools\n\n\

@@ -89,7 +89,7 @@ impl fmt::Display for Kind {
 }
 
 impl Value {
-    /// Name of the value's type, for messages.
+    /// Returns the name of the value's type, for messages.
     pub fn describe(&self) -> &'static str {
         match self {
             Self::Unit => "nothing",
@@ -105,17 +105,17 @@ impl Value {
         }
     }
 
-    /// A text.
+    /// Creates a text.
     pub fn text(text: &str) -> Self {
         Self::Text(text.into())
     }
 
-    /// A set of nodes.
+    /// Wraps a set of nodes.
     pub fn nodes(nodes: NodeSet) -> Self {
         Self::Nodes(Arc::new(nodes))
     }
 
-    /// Scores by node.
+    /// Wraps scores.
     pub fn scores(scores: Scores) -> Self {
         Self::Scores(Arc::new(scores))
     }
@@ -127,12 +127,12 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// The arguments in order.
+    /// Wraps the arguments, in order.
     pub fn new(values: &'a [Value]) -> Self {
         Self { values }
     }
 
-    /// Argument `index` as given.
+    /// Returns argument `index`, from 0, as given.
     pub fn value(&self, index: usize) -> &'a Value {
         const ABSENT: &Value = &Value::Unit;
         self.values.get(index).unwrap_or(ABSENT)
@@ -146,7 +146,7 @@ impl<'a> Args<'a> {
         )))
     }
 
-    /// Argument `index` as text.
+    /// Returns argument `index` as text.
     pub fn text(&self, index: usize) -> Result<&'a str, ToolError> {
         match self.value(index) {
             Value::Text(text) => Ok(text),
@@ -154,7 +154,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Argument `index` as a list of text.
+    /// Returns argument `index` as a list of text.
     pub fn texts(&self, index: usize) -> Result<Vec<&'a str>, ToolError> {
         match self.value(index) {
             Value::Text(text) => Ok(vec![text]),
@@ -169,7 +169,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Argument `index` as a finite number.
+    /// Returns argument `index` as a finite number.
     pub fn number(&self, index: usize) -> Result<f64, ToolError> {
         match self.value(index) {
             Value::Int(number) => Ok(*number as f64),
@@ -181,7 +181,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Argument `index` as a count: a nonnegative number, rounded down.
+    /// Returns argument `index` as a count: a nonnegative number, rounded down.
     pub fn count(&self, index: usize) -> Result<usize, ToolError> {
         let number = self.number(index)?;
         if number < 0.0 {
@@ -190,7 +190,7 @@ impl<'a> Args<'a> {
         Ok(number as usize)
     }
 
-    /// Argument `index` as a truth value.
+    /// Returns argument `index` as a truth value.
     pub fn bool(&self, index: usize) -> Result<bool, ToolError> {
         match self.value(index) {
             Value::Bool(truth) => Ok(*truth),
@@ -198,12 +198,12 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Argument `index` as a node id, which may be unknown to the base.
+    /// Returns argument `index` as a node id, which may be unknown to the base.
     pub fn node(&self, index: usize) -> Result<NodeId, ToolError> {
         node_id(self.value(index)).map_or_else(|| self.wrong(index, Kind::Node), Ok)
     }
 
-    /// Argument `index` as a set of nodes.
+    /// Returns argument `index` as a set of nodes.
     pub fn nodes(&self, index: usize) -> Result<Arc<NodeSet>, ToolError> {
         match self.value(index) {
             Value::Nodes(nodes) => Ok(nodes.clone()),
@@ -212,7 +212,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Argument `index` as node ids in the given order, repeats kept.
+    /// Returns argument `index` as node ids in the given order, repeats kept.
     pub fn node_list(&self, index: usize) -> Result<Vec<NodeId>, ToolError> {
         match self.value(index) {
             Value::Nodes(nodes) => Ok(nodes.as_slice().to_vec()),
@@ -234,7 +234,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Argument `index` as scores.
+    /// Returns argument `index` as scores.
     pub fn scores(&self, index: usize) -> Result<&'a Arc<Scores>, ToolError> {
         match self.value(index) {
             Value::Scores(scores) => Ok(scores),
@@ -242,7 +242,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Argument `index` as one or several vectors.
+    /// Returns argument `index` as one or several vectors.
     pub fn vectors(&self, index: usize) -> Result<Vec<&'a [f32]>, ToolError> {
         match self.value(index) {
             Value::Vector(vector) => Ok(vec![vector]),
@@ -258,7 +258,7 @@ impl<'a> Args<'a> {
     }
 }
 
-/// The node id a value stands for: an integer in range, or text of digits.
+/// Reads a node id: an integer in range, or text of digits.
 pub fn node_id(value: &Value) -> Option<NodeId> {
     match value {
         Value::Int(id) => NodeId::try_from(*id).ok(),

@@ -1,5 +1,5 @@
-//! Adam (Kingma & Ba 2015). The order of summation is fixed, so that equal gradients give equal
-//! weights.
+//! The optimizer Adam (Kingma & Ba 2015). The order of operations is fixed, so that equal gradients
+//! give equal weights.
 
 use rayon::prelude::*;
 
@@ -11,26 +11,26 @@ const NEW_MEAN: f64 = 0.1;
 const KEPT_SQUARE: f64 = 0.999;
 /// Weight of a new squared gradient in its mean.
 const NEW_SQUARE: f64 = 0.001;
-/// Added to the root of the mean square; a weight whose gradient was always 0 stays unchanged.
+/// Term added to the root of the mean square; a weight whose gradient was always 0 stays unchanged.
 const EPSILON: f64 = 1e-9;
 
-/// Adam's moments, one of each for every weight.
+/// State of Adam over `f64` weights.
 pub struct Adam {
     pub(super) rate: f64,
     pub(super) steps: i32,
-    /// Running means of gradients.
+    /// Running mean of each weight's gradients.
     pub mean: Vec<f64>,
-    /// Running means of squared gradients.
+    /// Running mean of each weight's squared gradients.
     pub square: Vec<f64>,
 }
 
 impl Adam {
-    /// Initial state for `n` weights; a step moves a weight by about `rate`.
+    /// Returns the initial state for `n` weights; a step moves a weight by about `rate`.
     pub fn new(n: usize, rate: f64) -> Self {
         Self { rate, steps: 0, mean: vec![0.0; n], square: vec![0.0; n] }
     }
 
-    /// Moves every weight along its gradient.
+    /// Moves every weight along its gradient, to increase the objective.
     pub fn ascend(&mut self, weights: &mut [f64], gradient: &[f64]) {
         self.steps += 1;
         let [bias_mean, bias_square] = biases(self.steps);
@@ -43,12 +43,12 @@ impl Adam {
     }
 }
 
-/// Bias corrections of the moments after a number of steps.
+/// Returns the bias corrections of the two moments after a number of steps.
 fn biases(steps: i32) -> [f64; 2] {
     [KEPT_MEAN, KEPT_SQUARE].map(|kept| 1.0 - kept.powi(steps))
 }
 
-/// Adam over `f32`. Rows without a gradient in a step keep their numbers and moments.
+/// State of Adam over `f32` numbers.
 pub(super) struct RowAdam {
     pub(super) rate: f64,
     pub(super) steps: i32,
@@ -57,12 +57,13 @@ pub(super) struct RowAdam {
 }
 
 impl RowAdam {
-    /// Initial state for `n` numbers; a step moves a number by about `rate`.
+    /// Returns the initial state for `n` numbers; a step moves a number by about `rate`.
     pub(super) fn new(n: usize, rate: f64) -> Self {
         Self { rate, steps: 0, mean: vec![0.0; n], square: vec![0.0; n] }
     }
 
-    /// Moves rows against their gradients; rows ascend.
+    /// Moves rows against their gradients; `rows` are distinct and ascend. Rows without a gradient
+    /// keep their numbers and moments.
     pub(super) fn descend(&mut self, numbers: &mut [f32], rows: &[(u32, Vec<f64>)]) {
         self.steps += 1;
         let [bias_mean, bias_square] = biases(self.steps);
@@ -95,9 +96,9 @@ impl RowAdam {
 const BLOCK: usize = 1 << 16;
 
 impl RowAdam {
-    /// Moves all numbers against their gradients by about `rate`, and shrinks each by `rate` times
-    /// its decay (AdamW, Loshchilov & Hutter 2019). `parts` divides the numbers into runs, each
-    /// with its length and decay.
+    /// Moves all numbers against their gradients by about `rate`, and shrinks each by the factor
+    /// `1 - rate * decay` (AdamW, Loshchilov & Hutter 2019). `parts` divides the numbers into runs,
+    /// each with its length and decay.
     pub(super) fn descend_all(
         &mut self,
         numbers: &mut [f32],
@@ -131,7 +132,7 @@ impl RowAdam {
     }
 }
 
-/// Takes the next `n` numbers of `slice` after dropping `skipped` ones.
+/// Drops `skipped` numbers from the front of `slice`, then takes the next `n` from it.
 fn take_part<'a>(slice: &mut &'a mut [f32], skipped: usize, n: usize) -> &'a mut [f32] {
     let rest = std::mem::take(slice).split_at_mut(skipped).1;
     let (part, rest) = rest.split_at_mut(n);

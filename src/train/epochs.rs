@@ -1,4 +1,4 @@
-//! The training loop in batches: epochs, validation, early stopping, and resuming from a
+//! The training loop: epochs of batches, validation, early stopping, and resuming from a
 //! checkpoint.
 
 use std::path::Path;
@@ -11,7 +11,7 @@ use agent_index::IndexedBase;
 
 /// A training task with settings `S`.
 pub struct Task<'a, S> {
-    /// The base with its indexes.
+    /// Knowledge base with its indexes.
     pub base: &'a IndexedBase,
     /// Source of the model, for the record.
     pub source: &'a Source,
@@ -25,7 +25,7 @@ pub struct Task<'a, S> {
     pub dir: &'a Path,
     /// Directory of the checkpoint, written when training is stopped.
     pub checkpoint: &'a Path,
-    /// Resume from the checkpoint.
+    /// Whether to resume from the checkpoint.
     pub resume: bool,
 }
 
@@ -35,20 +35,21 @@ pub struct Task<'a, S> {
 pub(super) struct CheckpointInfo<S> {
     pub(super) settings: S,
     pub(super) position: Position,
-    /// Steps of Adam.
+    /// Number of steps of Adam.
     pub(super) steps: i32,
 }
 
 impl<S: Clone + PartialEq + Serialize + DeserializeOwned> Task<'_, S> {
-    /// The error of an unusable checkpoint.
+    /// Returns the error of an unusable checkpoint.
     pub(super) fn no_checkpoint(&self, reason: &'static str) -> TrainError {
         TrainError::NoCheckpoint { path: self.checkpoint.display().to_string(), reason }
     }
 
-    /// Reads the record of the checkpoint, which must belong to this training.
+    /// Reads the record of the checkpoint and checks that it belongs to this task.
     ///
     /// # Errors
-    /// [`TrainError::NoCheckpoint`]; [`TrainError::Io`]; [`TrainError::Damaged`].
+    /// [`TrainError::NoCheckpoint`] if the checkpoint does not exist or belongs to another task;
+    /// the errors of [`Record::read`].
     pub(super) fn read_checkpoint(
         &self,
         system: &str,
@@ -66,10 +67,10 @@ impl<S: Clone + PartialEq + Serialize + DeserializeOwned> Task<'_, S> {
         Ok(record)
     }
 
-    /// Removes the checkpoint after training.
+    /// Removes the checkpoint, if it exists.
     ///
     /// # Errors
-    /// [`TrainError::Io`].
+    /// [`TrainError::Io`] if it cannot be removed.
     pub(super) fn remove_checkpoint(&self) -> Result<(), TrainError> {
         match std::fs::remove_dir_all(self.checkpoint) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -86,35 +87,36 @@ impl<S: Clone + PartialEq + Serialize + DeserializeOwned> Task<'_, S> {
 pub(super) struct Position {
     /// Number of complete epochs.
     pub(super) epoch: usize,
-    /// Number of finished batches of the next epoch, and their summed loss.
+    /// Number of finished batches of the current epoch.
     pub(super) batch: usize,
+    /// Sum of the losses of these batches.
     pub(super) loss: f64,
 }
 
-/// Progress of training in batches.
+/// Progress of training.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Progress {
-    /// Preparation.
+    /// Preparation before the first batch.
     Preparing {
-        /// The prepared part.
+        /// Part that is being prepared.
         stage: &'static str,
         /// Finished units.
         done: usize,
-        /// Total units.
+        /// Total number of units.
         total: usize,
     },
-    /// Batches of all epochs.
+    /// Training on batches.
     Learning {
-        /// Finished batches.
+        /// Finished batches of all epochs.
         done: usize,
-        /// Total batches of all epochs.
+        /// Total number of batches of all epochs.
         total: usize,
         /// Mean loss of the current epoch's batches.
         loss: f64,
     },
-    /// Validation after an epoch, with the number of epochs.
+    /// Validation before training or after an epoch, with the maximum number of epochs.
     Validated(ValidationPoint, usize),
-    /// Completing and writing the model.
+    /// Completion and writing of the model.
     Completing,
 }
 
@@ -125,26 +127,26 @@ pub(super) struct Limits {
     pub(super) epochs: usize,
     /// Maximum number of epochs without improvement.
     pub(super) patience: usize,
-    /// Batches per epoch.
+    /// Number of batches per epoch.
     pub(super) batches: usize,
 }
 
 /// A model in training.
 pub(super) trait Learner {
-    /// Called before the first batch of an epoch; again if training resumes there.
+    /// Prepares an epoch; called before its first batch, and again if training resumes there.
     fn begin(&mut self, epoch: usize) -> Result<(), TrainError>;
 
-    /// Learns from a batch; returns its loss.
+    /// Updates the weights by a batch; returns its loss.
     fn step(&mut self, epoch: usize, batch: usize) -> Result<f64, TrainError>;
 
-    /// Mean reciprocal rank of validation queries with the current weights.
+    /// Returns the mean reciprocal rank of validation queries with the current weights.
     fn validate(&mut self) -> Result<f64, TrainError>;
 
     /// Saves the current weights as the best so far.
     fn keep(&mut self);
 }
 
-/// Validates, and stores the weights if they are the best so far.
+/// Validates, adds the point to the curve, and saves the weights if they are the best so far.
 pub(super) fn validate(
     learner: &mut dyn Learner,
     curve: &mut Vec<ValidationPoint>,
@@ -159,10 +161,10 @@ pub(super) fn validate(
     Ok(point)
 }
 
-/// Writes a checkpoint if training was stopped, and returns its result.
+/// Calls `write` if training was stopped, and returns `result`.
 ///
 /// # Errors
-/// Those of training and of `write`.
+/// The error in `result`, and errors of `write`.
 pub(super) fn checkpoint_if_stopped(
     result: Result<(), TrainError>,
     write: impl FnOnce() -> Result<(), TrainError>,
@@ -176,8 +178,8 @@ pub(super) fn checkpoint_if_stopped(
 /// Trains until all epochs are finished or validation stops improving.
 ///
 /// # Errors
-/// [`TrainError::Stopped`] from `check_stop`; `position` and the learner hold the state to resume
-/// from.
+/// [`TrainError::Stopped`] from `check_stop`, after which `position` and the learner hold the state
+/// to resume from; errors of the learner.
 pub(super) fn learn(
     learner: &mut dyn Learner,
     position: &mut Position,

@@ -1,9 +1,9 @@
-//! Trained retrievers: labelled queries in, weights out, stored in a directory with a record of
+//! Trains retrievers on labelled queries, and stores the weights in a directory with a record of
 //! their source.
 //!
-//! Training uses only training queries; validation queries decide when to stop. The same base,
-//! queries, seed and settings give the same bytes on any number of threads. Independent of
-//! programs, command lines and the test split.
+//! Weights are trained on training queries; validation queries decide when to stop. The same
+//! knowledge base, queries, seed and settings give the same bytes on any number of threads. The
+//! crate does not depend on programs or command lines, and never reads the test split.
 
 mod adam;
 pub mod dense;
@@ -26,15 +26,15 @@ use agent_dataset::LabelledQuery;
 use agent_index::IndexError;
 use agent_kb::KbError;
 
-/// Why training failed, or a model cannot be used.
+/// Why training failed, or why a model cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
-    /// A file of a model could not be read or written.
+    /// A file of a model cannot be read or written.
     #[error("cannot use {path}: {source}")]
     Io {
         /// The file.
         path: String,
-        /// Error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// A file of a model is invalid.
@@ -45,10 +45,10 @@ pub enum TrainError {
         /// What is wrong.
         reason: String,
     },
-    /// The model was trained over another base.
+    /// The model was trained over another knowledge base.
     #[error("the model in {path} was trained over another version of the dataset; train it again")]
     OtherBase {
-        /// Its directory.
+        /// Directory of the model.
         path: String,
     },
     /// The model was trained with another embedder.
@@ -57,17 +57,17 @@ pub enum TrainError {
          that one or train again"
     )]
     OtherEmbedder {
-        /// Its directory.
+        /// Directory of the model.
         path: String,
     },
     /// The model belongs to another system.
     #[error("the model in {path} is of the system {found}, not {wanted}")]
     OtherSystem {
-        /// Its directory.
+        /// Directory of the model.
         path: String,
-        /// The system of the model.
+        /// System of the model.
         found: String,
-        /// The requested system.
+        /// Requested system.
         wanted: String,
     },
     /// The model is a sentence encoder, which has no node vectors.
@@ -76,13 +76,13 @@ pub enum TrainError {
          candle:{path}`, and use dense or hybrid"
     )]
     SentenceEncoder {
-        /// Its directory.
+        /// Directory of the model.
         path: String,
     },
-    /// Stopped training cannot be resumed.
+    /// Training cannot be resumed from the checkpoint.
     #[error("{path} is not a checkpoint of this training: {reason}; start again without --resume")]
     NoCheckpoint {
-        /// The directory of the checkpoint.
+        /// Directory of the checkpoint.
         path: String,
         /// The mismatch.
         reason: &'static str,
@@ -101,22 +101,22 @@ pub enum TrainError {
          {known}"
     )]
     NoField {
-        /// The name as given.
+        /// Name in the mask.
         name: String,
-        /// The fields of the model.
+        /// Fields of the model.
         known: String,
     },
     /// A mask names an unknown scorer.
     #[error("{field} has no scorer {scorer:?}; use {known}")]
     NoScorer {
-        /// The field.
+        /// Field in the mask.
         field: String,
-        /// The scorer as given.
+        /// Scorer in the mask.
         scorer: String,
-        /// What it has.
+        /// Scorers of the field.
         known: String,
     },
-    /// Computing a network failed.
+    /// The computation of a network failed; holds the message.
     #[error("the network cannot be computed: {0}")]
     Network(String),
     /// The caller stopped training; no model was written.
@@ -150,13 +150,13 @@ impl<P> Watch<'_, P> {
     /// Checks the stop flag, at negligible cost.
     ///
     /// # Errors
-    /// [`TrainError::Stopped`] once it is set.
+    /// [`TrainError::Stopped`] once the flag is set.
     fn check_stop(&self) -> Result<(), TrainError> {
         if self.stop.load(Ordering::Relaxed) { Err(TrainError::Stopped) } else { Ok(()) }
     }
 }
 
-/// Digest of queries with their answers, hex.
+/// Returns the blake3 digest of queries with their answers, hex.
 pub fn digest(queries: &[LabelledQuery]) -> String {
     let mut hasher = blake3::Hasher::new();
     for query in queries {

@@ -1,4 +1,4 @@
-//! Trained models in files: a directory with the weights, and `record.json` with their source and
+//! Trained models on disk: a directory with the weights, and `record.json` with their source and
 //! digests. Checkpoints of training are directories of the same form.
 
 use std::{
@@ -23,7 +23,7 @@ const FORMAT: u32 = 2;
 /// Maximum size of a record, bytes.
 const MAX_RECORD_BYTES: u64 = 4 << 20;
 
-/// Validation at one point of training.
+/// Validation result at one point of training.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ValidationPoint {
     /// Number of finished steps or epochs.
@@ -34,7 +34,7 @@ pub struct ValidationPoint {
     pub mrr: f64,
 }
 
-/// The best point; of equals, the first.
+/// Returns the point with the highest mean reciprocal rank; of equal points, the first.
 pub(super) fn best_of(curve: &[ValidationPoint]) -> Option<&ValidationPoint> {
     curve.iter().reduce(|best, point| if point.mrr > best.mrr { point } else { best })
 }
@@ -43,20 +43,20 @@ pub(super) fn best_of(curve: &[ValidationPoint]) -> Option<&ValidationPoint> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
-    /// The dataset, by its name at the time.
+    /// Name of the dataset when the model was trained.
     pub dataset: String,
     /// Fingerprint of the knowledge base.
     pub base: String,
-    /// Digests of the training and the validation queries with their answers.
+    /// Digest of the training queries with their answers.
     pub train: String,
-    /// See `train`.
+    /// Digest of the validation queries with their answers.
     pub val: String,
     /// Numbers of training and validation queries.
     pub queries: [usize; 2],
 }
 
 impl Source {
-    /// The source of a model trained on these queries over a base.
+    /// Returns the source of a model trained on these queries over a knowledge base.
     pub fn new(dataset: &str, base: &str, train: &[LabelledQuery], val: &[LabelledQuery]) -> Self {
         Self {
             dataset: dataset.to_owned(),
@@ -68,7 +68,7 @@ impl Source {
     }
 }
 
-/// Record of a model: its source and validation; `M` describes models of its kind.
+/// Record of a model: its source and validation; `M` is the description of its kind of model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record<M> {
@@ -79,16 +79,16 @@ pub struct Record<M> {
     pub source: Source,
     /// Settings and size of the model.
     pub model: M,
-    /// Validation curve; the weights are those of the best point, of equals the first.
+    /// Validation curve; the weights are those of the best point, or the first of equal points.
     pub curve: Vec<ValidationPoint>,
-    /// blake3 of its files, hex.
+    /// blake3 of the model's files, hex, by name.
     files: BTreeMap<String, String>,
     /// blake3 of this object with an empty `checksum`, hex.
     checksum: String,
 }
 
 impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
-    /// The record of an unwritten model.
+    /// Returns the record of a model that is not yet written.
     pub(super) fn new(
         system: &str,
         source: &Source,
@@ -106,16 +106,16 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
         }
     }
 
-    /// The best point of the validation curve.
+    /// Returns the best point of the validation curve; of equal points, the first.
     pub fn best(&self) -> Option<&ValidationPoint> {
         best_of(&self.curve)
     }
 
-    /// Writes a model's files, and the record with the digests of the named ones; replaces an
-    /// existing directory atomically.
+    /// Writes a model: `write` creates its files, then the record with digests of the files `names`
+    /// is added. Replaces an existing directory atomically.
     ///
     /// # Errors
-    /// Those of `write`; [`TrainError::Io`] with the path. The directory is then unchanged.
+    /// Errors of `write`; [`TrainError::Io`] with the path. The directory is then unchanged.
     pub(super) fn save(
         self,
         dir: &Path,
@@ -128,7 +128,8 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
         })
     }
 
-    /// As [`save`](Self::save); `write` returns the files to be digested.
+    /// Writes a model as [`save`](Self::save) does; `write` returns the names of the files to
+    /// digest.
     ///
     /// # Errors
     /// As [`save`](Self::save).
@@ -157,7 +158,7 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
         Ok(self)
     }
 
-    /// Reads the record of a model, and checks its files by their digests.
+    /// Reads the record of a model of a system, and checks the digests of its files.
     ///
     /// # Errors
     /// [`TrainError::Io`], [`TrainError::Damaged`], [`TrainError::OtherSystem`].
@@ -165,7 +166,7 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
         Self::read_as(dir, Some(system))
     }
 
-    /// As [`read`](Self::read), for one system or any.
+    /// Reads a record as [`read`](Self::read) does; `None` accepts any system.
     fn read_as(dir: &Path, system: Option<&str>) -> Result<Self, TrainError> {
         let path = dir.join(RECORD);
         let bytes =
@@ -192,10 +193,10 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
         Ok(record)
     }
 
-    /// Checks that the model was trained over this base.
+    /// Checks that the model was trained over the knowledge base with the fingerprint `base`.
     ///
     /// # Errors
-    /// [`TrainError::OtherBase`].
+    /// [`TrainError::OtherBase`] if it was not.
     pub(super) fn check_base(&self, base: &str, dir: &Path) -> Result<(), TrainError> {
         if self.source.base == base {
             return Ok(());
@@ -203,7 +204,7 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
         Err(TrainError::OtherBase { path: dir.display().to_string() })
     }
 
-    /// The value of `checksum`.
+    /// Computes the value of `checksum`.
     fn own_digest(&self) -> serde_json::Result<String> {
         let unsigned = Self { checksum: String::new(), ..self.clone() };
         Ok(blake3::hash(&serde_json::to_vec(&unsigned)?).to_hex().to_string())
@@ -211,7 +212,7 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
 }
 
 impl Record<serde_json::Value> {
-    /// The record of a model of any system, with checked files.
+    /// Reads the record of a model of any system, and checks the digests of its files.
     ///
     /// # Errors
     /// [`TrainError::Io`], [`TrainError::Damaged`].
@@ -228,7 +229,7 @@ struct Format {
     system: String,
 }
 
-/// blake3 of a file, hex.
+/// Returns the blake3 digest of a file, hex.
 fn digest_of(path: &Path) -> std::io::Result<String> {
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(File::open(path)?)?;

@@ -22,24 +22,24 @@ use agent_kb::Kb;
 /// Notice after a dry run.
 pub(super) const DRY_RUN: &str = "nothing was installed: this was a dry run";
 
-/// Data to be installed under a name.
+/// Data to install under a name.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
     /// Install it under this name: a-z, 0-9, - and _
     #[arg(long, value_name = "N")]
     pub name: String,
-    /// Where data are and how they are read.
+    /// Location and reading options of the data.
     #[command(flatten)]
     #[schema(inline)]
     pub source: Source,
-    /// Read everything, say what would become what and what is wrong, and install nothing
+    /// Read everything, report the result and its problems, and install nothing
     #[arg(long)]
     #[serde(default)]
     pub dry_run: bool,
 }
 
-/// Where data are and how they are read.
+/// Location and reading options of the data.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
@@ -47,12 +47,12 @@ pub struct Source {
     #[arg(long, value_name = "PATH")]
     #[schema(value_type = String)]
     pub from: PathBuf,
-    /// Read files of this format [default: what they look like]
+    /// Read files of this format [default: detected]
     #[arg(long, value_enum)]
     #[serde(default)]
     #[schema(inline)]
     pub format: Option<Format>,
-    /// Which edges a base of the STaRK benchmark gets [default: exact]
+    /// Read these edges of a STaRK benchmark base [default: exact]
     #[arg(long, value_enum)]
     #[serde(default)]
     #[schema(inline)]
@@ -62,8 +62,8 @@ pub struct Source {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub mapping: Option<PathBuf>,
-    /// Read nodes from this table and those of other --nodes only, as
-    /// FILE:TYPE:id=COLUMN,name=COLUMN,COLUMN->TYPE; what is left out is guessed
+    /// Read nodes only from the tables of --nodes options, as
+    /// FILE:TYPE:id=COLUMN,name=COLUMN,COLUMN->TYPE; omitted parts are guessed
     #[arg(long, value_name = "TABLE")]
     #[serde(default, deserialize_with = "parsed")]
     #[schema(value_type = Vec<String>)]
@@ -73,14 +73,14 @@ pub struct Source {
     #[serde(default, deserialize_with = "parsed")]
     #[schema(value_type = Vec<String>)]
     pub edges: Vec<EdgesTable>,
-    /// Read text files of tables in this encoding: utf-8, utf-16le, utf-16be, cp1252 or latin-1 [default: what
-    /// their bytes look like]
+    /// Read text files of tables in this encoding: utf-8, utf-16le, utf-16be, cp1252 or latin-1
+    /// [default: detected]
     #[arg(long, value_name = "ENCODING")]
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub encoding: Option<Encoding>,
-    /// Keep columns of tables with few values, such as a department or tags, as texts only; without this
-    /// their values are nodes too
+    /// Keep columns with few values, such as a department or tags, as text only, without making
+    /// nodes of their values
     #[arg(long)]
     #[serde(default)]
     pub no_values: bool,
@@ -89,9 +89,9 @@ pub struct Source {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub questions: Option<PathBuf>,
-    /// Leave wrong lines out and count them, instead of failing of them
+    /// Skip and count invalid lines instead of failing
     ///
-    /// With --format stark this is about queries and splits.
+    /// With --format stark, this applies to queries and splits.
     #[arg(long)]
     #[serde(default)]
     pub lenient: bool,
@@ -111,17 +111,17 @@ pub enum Format {
     Triples,
 }
 
-/// Which edges a base of the STaRK benchmark gets.
+/// Edges of a STaRK benchmark base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
     /// The stored edges
     Exact,
-    /// The stored edges, with the relations that the reference merges them to
+    /// The stored edges, with relations merged as in the reference implementation
     Faithful,
 }
 
-/// Tables in the form of the command line.
+/// Deserializes tables from their command-line form.
 fn parsed<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(
     from: D,
 ) -> std::result::Result<Vec<T>, D::Error> {
@@ -131,10 +131,10 @@ fn parsed<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(
 }
 
 impl Source {
-    /// The input and the options of its import.
+    /// Returns the input and the import options.
     ///
     /// # Errors
-    /// That options do not go together.
+    /// If options contradict one another, or the file of questions does not exist.
     pub(super) fn resolve(&self) -> Result<(Input, ImportOptions)> {
         let tables = TablesInput {
             mapping: self.mapping.clone(),
@@ -193,7 +193,7 @@ impl Perform for Request {
         app.refuse_paths("data import")?;
         let (input, options) = self.source.resolve()?;
         let installed = app.home.get(&self.name).ok();
-        // A sample answers nobody's questions; it makes room at once for what is meant by its name.
+        // Samples hold no user data: an import of the same name replaces one at once.
         let as_next_version =
             installed.as_ref().is_some_and(|base| dataset::sample_kind(base).is_none());
         let options = ImportOptions { as_next_version, dry_run: self.dry_run, ..options };
@@ -207,22 +207,23 @@ impl Perform for Request {
     }
 }
 
-/// A dataset that was imported, or only read.
+/// An imported dataset, or the result of a dry run.
 pub struct Reply {
-    /// The dataset, and what of the input it leaves out.
+    /// The dataset, with counts of the omitted input.
     pub report: ImportReport,
     /// Time that the import took, seconds.
     pub seconds: f64,
-    /// Whether it answers from now on. Else nothing was installed, or the version before answers until
-    /// this one is indexed.
+    /// Whether the imported version is the current one. If not, nothing was installed, or the
+    /// previous version stays current until this one is indexed.
     pub is_current: bool,
 }
 
 impl Reply {
-    /// An import that is installed, perhaps in the place of another one; reports which of them answers.
+    /// Returns the reply for an installed import, and reports which version is current. `replaces`:
+    /// a dataset of this name was installed before.
     ///
     /// # Errors
-    /// That the home directory cannot be read.
+    /// If the home directory or the new base cannot be read.
     pub fn installed(
         report: ImportReport,
         seconds: f64,
@@ -259,7 +260,7 @@ impl Serialize for Reply {
             filler_nodes: u32,
             repeated_rows: u64,
             repairs: &'a [Repair],
-            /// Values kept as their text, if there are any.
+            /// Number of values kept as printed text; absent if 0.
             #[serde(skip_serializing_if = "Option::is_none")]
             printed_values: Option<u64>,
             left_out: BTreeMap<&'static str, u64>,

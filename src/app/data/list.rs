@@ -7,15 +7,15 @@ use crate::{App, Result, dataset, operation::Perform};
 use agent_dataset::Base;
 use agent_index::IndexError;
 
-/// A list of the installed datasets.
+/// A request for the list of installed datasets.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {}
 
-/// The installed datasets, by name.
+/// The installed datasets.
 #[derive(Debug, Serialize)]
 pub struct Reply {
-    /// A dataset each.
+    /// The installed datasets, by ascending name.
     pub datasets: Vec<Listed>,
 }
 
@@ -24,7 +24,7 @@ pub struct Reply {
 pub struct Listed {
     /// Its name.
     pub name: String,
-    /// Its title, for people.
+    /// Its title for display.
     pub title: String,
     /// Number of nodes.
     pub nodes: u32,
@@ -32,7 +32,7 @@ pub struct Listed {
     pub edges: u64,
     /// Number of labelled questions.
     pub queries: u64,
-    /// Whether it can be searched: `ready`, `none`, `outdated` or `damaged`.
+    /// State of its index: `ready`, `none`, `outdated` or `damaged`.
     pub index: &'static str,
 }
 
@@ -54,7 +54,7 @@ impl Perform for Request {
     }
 }
 
-/// In a word, whether the base can be searched.
+/// Returns the state of the base's index: `ready`, `none`, `outdated` or `damaged`.
 pub(super) fn index_state(base: &Base, app: &App) -> &'static str {
     match dataset::open_index(base, app) {
         Ok(_) => "ready",

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use crate::{App, Result, operation::Perform};
 
-/// A dataset to be removed.
+/// A dataset to remove.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -14,7 +14,7 @@ pub struct Request {
     pub name: String,
 }
 
-/// A dataset that was removed.
+/// A removed dataset.
 #[derive(Debug, Serialize)]
 pub struct Reply {
     /// Its name.

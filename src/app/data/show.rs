@@ -1,4 +1,4 @@
-//! Shows what is in a dataset, what looks like a mistake in it, or one of its nodes.
+//! Shows an overview of a dataset, its probable mistakes, or one of its nodes.
 
 use std::collections::BTreeMap;
 
@@ -11,17 +11,17 @@ use agent_dataset::{Base, Summary, nodes_of_id, stark::Origin};
 use agent_index::languages;
 use agent_kb::{Direction, Kb, NodeId, RelationId};
 
-/// Neighbours over one relation that are shown.
+/// Maximum number of neighbours shown per relation and direction.
 const MAX_NEIGHBORS: usize = 10;
 
-/// A dataset to be shown.
+/// A dataset to show.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
     /// Installed dataset
     #[arg(value_name = "N")]
     pub name: String,
-    /// Show fields, coverage and edges per node, and list what looks like a mistake
+    /// Show fields, coverage and edges per node, and list probable mistakes
     #[arg(long, conflicts_with = "node")]
     #[serde(default)]
     pub issues: bool,
@@ -31,14 +31,14 @@ pub struct Request {
     pub node: Option<String>,
 }
 
-/// What is in a dataset.
+/// The requested view of a dataset.
 #[expect(clippy::large_enum_variant, reason = "there is one of them")]
 pub enum Reply {
     /// The dataset as a whole.
     Dataset(Overview),
-    /// Fields, coverage and edges per node, and what looks like a mistake.
+    /// Fields, coverage, edges per node and probable mistakes.
     Issues(Summary),
-    /// The nodes of an id.
+    /// The nodes with the requested id.
     Nodes(Nodes),
 }
 
@@ -94,13 +94,13 @@ pub struct Overview {
 pub struct OverviewRecord<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Its title, for people.
+    /// Its title for display.
     pub title: &'a str,
     /// Its licence.
     pub licence: &'a str,
     /// Languages in which its words are searched.
     pub languages: String,
-    /// The place that it was imported from.
+    /// Path of the imported file or directory.
     pub source: &'a str,
     /// The directory of its files.
     pub path: String,
@@ -124,15 +124,15 @@ pub struct OverviewRecord<'a> {
     pub relations: BTreeMap<&'a str, u64>,
     /// Fields of nodes.
     pub fields: &'a [String],
-    /// For a dataset of the STaRK benchmark, which one and how it was read.
+    /// For a STaRK benchmark dataset: its base and import mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stark: Option<Origin>,
-    /// Whether it can be searched: `ready`, `none`, `outdated` or `damaged`.
+    /// State of its index: `ready`, `none`, `outdated` or `damaged`.
     pub index: &'static str,
 }
 
 impl Overview {
-    /// The dataset as JSON has it.
+    /// Returns the dataset as JSON.
     pub fn record(&self) -> OverviewRecord<'_> {
         let Overview { base, kb, index } = self;
         let manifest = kb.manifest();
@@ -166,7 +166,7 @@ impl Overview {
     }
 }
 
-/// The nodes of an id; several types may have it.
+/// The nodes with one id; nodes of several types may share an id.
 pub struct Nodes {
     kb: Kb,
     nodes: Vec<NodeId>,
@@ -174,7 +174,7 @@ pub struct Nodes {
 
 impl Nodes {
     /// # Errors
-    /// That no node has it.
+    /// If no node has the id.
     fn of_id(kb: Kb, id: &str) -> Result<Nodes> {
         let nodes = nodes_of_id(&kb, id);
         if nodes.is_empty() {
@@ -184,7 +184,7 @@ impl Nodes {
         Ok(Nodes { kb, nodes })
     }
 
-    /// The nodes as JSON has them.
+    /// Returns the nodes as JSON.
     pub fn records(&self) -> Vec<NodeRecord<'_>> {
         self.nodes.iter().map(|&node| node_of(&self.kb, node)).collect()
     }
@@ -195,7 +195,7 @@ impl Nodes {
 pub struct NodeRecord<'a> {
     /// Its id in the base, from 0.
     pub id: NodeId,
-    /// The id that the user's data call it by.
+    /// Its id in the user's data.
     pub key: String,
     /// Its type.
     #[serde(rename = "type")]
@@ -210,7 +210,7 @@ pub struct NodeRecord<'a> {
     pub edges: Vec<Edges<'a>>,
 }
 
-/// Its edges over one relation, one way.
+/// Edges of a node over one relation in one direction.
 #[derive(Serialize)]
 pub struct Edges<'a> {
     /// The relation.

@@ -1,4 +1,4 @@
-//! Makes labelled questions for a dataset that has none. Must not know how questions are made.
+//! Makes labelled questions for a dataset that has none. Must not know how they are generated.
 
 use std::{
     collections::BTreeMap,
@@ -26,14 +26,14 @@ use agent_synth::{
     Template, read_templates,
 };
 
-/// What stands for the templates of the STaRK benchmark where a file of templates is asked for.
+/// Value of `--templates` that selects the templates of the STaRK benchmark.
 const BENCHMARK_NAME: &str = "benchmark";
-/// Longest file of templates, bytes.
+/// Maximum size of a file of templates, bytes.
 const MAX_TEMPLATE_BYTES: u64 = 4 << 20;
-/// The only part of the making of questions over many nodes.
+/// Stages of making questions over many nodes.
 const TABLE_STAGES: Plan = &[("questions", 1.0)];
 
-/// A dataset that questions are made for.
+/// A dataset to make questions for.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -44,12 +44,12 @@ pub struct Request {
     #[arg(long, value_name = "K", default_value_t = QUERIES)]
     #[serde(default = "queries")]
     pub queries: usize,
-    /// What answers the questions: nodes, or numbers, names and tables over many nodes
+    /// Make questions with answers of this kind
     #[arg(long, value_enum, value_name = "KIND", default_value_t)]
     #[serde(default)]
     #[schema(inline)]
     pub kind: Kind,
-    /// Who finds properties and words: words and patterns, or a language model
+    /// Find properties and wordings with patterns or with a language model
     #[arg(long, value_enum, value_name = "ACTOR", default_value_t)]
     #[serde(default)]
     #[schema(inline)]
@@ -59,20 +59,21 @@ pub struct Request {
     #[serde(default)]
     #[schema(inline)]
     pub llm: LlmArgs,
-    /// Take templates from this file, or `benchmark` for those of STaRK [default: from the relations]
+    /// Read templates from this file, or use the STaRK templates with `benchmark` [default: derive
+    /// templates from the relations]
     #[arg(long, value_name = "FILE")]
     #[serde(default)]
     pub templates: Option<String>,
-    /// Seed of every random draw
+    /// Use this random seed
     #[arg(long, value_name = "S", default_value_t = SEED)]
     #[serde(default = "seed")]
     pub seed: u64,
-    /// Write qa.csv and split/ to this new directory and leave the dataset as it is
+    /// Write qa.csv and split/ to this new directory and leave the dataset unchanged
     #[arg(long, value_name = "DIR")]
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub to: Option<PathBuf>,
-    /// Say what would be asked and what it would cost, and do nothing
+    /// Print the number of questions and the expected model usage, and make nothing
     #[arg(long)]
     #[serde(default)]
     pub dry_run: bool,
@@ -86,7 +87,7 @@ fn seed() -> u64 {
     SEED
 }
 
-/// Who finds properties and words.
+/// Method that finds properties and wordings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Actor {
@@ -97,7 +98,7 @@ pub enum Actor {
     Llm,
 }
 
-/// What answers the questions.
+/// Kind of answer of the questions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -108,7 +109,7 @@ pub enum Kind {
     Table,
 }
 
-/// Questions that were made, or would be.
+/// Made questions, or the forecast of a dry run.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum Reply {
@@ -116,7 +117,7 @@ pub enum Reply {
     Nodes(NodeQuestions),
     /// Questions over many nodes.
     Table(TableQuestions),
-    /// After a dry run.
+    /// The cost of the questions, after a dry run.
     Forecast(Forecast),
 }
 
@@ -125,22 +126,22 @@ pub enum Reply {
 pub struct NodeQuestions {
     /// Name of the dataset.
     pub dataset: String,
-    /// Seed of every random draw.
+    /// Random seed.
     pub seed: u64,
     /// Number of templates that questions were drawn from.
     pub templates: usize,
-    /// Questions of train, val and test.
+    /// Number of questions in train, val and test.
     pub splits: [usize; 3],
-    /// Time it took, seconds.
+    /// Time that the questions took, seconds.
     pub seconds: f64,
-    /// Why there are fewer than requested, if a model gave no more replies.
+    /// Why there are fewer questions than requested, if a model gave no more replies.
     pub stopped: Option<String>,
-    /// How good they are, as far as numbers tell.
+    /// Quality measures of the questions.
     pub quality: Quality,
-    /// How many of which kind.
+    /// Summary in words, with the number of questions of each kind.
     #[serde(skip)]
     pub summary: String,
-    /// The place of the questions, in words.
+    /// Location of the questions in words: `in DIR` or `of "NAME"`.
     #[serde(skip)]
     pub place: String,
 }
@@ -150,25 +151,25 @@ pub struct NodeQuestions {
 pub struct TableQuestions {
     /// The dataset, as the request names it.
     pub dataset: String,
-    /// Seed of every random draw.
+    /// Random seed.
     pub seed: u64,
-    /// Questions of train, val and test.
+    /// Number of questions in train, val and test.
     pub splits: [usize; 3],
-    /// Time it took, seconds.
+    /// Time that the questions took, seconds.
     pub seconds: f64,
-    /// Questions by kind.
+    /// Number of questions by kind.
     pub kinds: BTreeMap<&'static str, usize>,
-    /// The place of the questions, in words.
+    /// Location of the questions in words: `in DIR` or `of "NAME"`.
     #[serde(skip)]
     pub place: String,
 }
 
-/// The cost of questions.
+/// The cost of a synthesis.
 pub struct Forecast {
     dataset: String,
     /// Number of questions.
     pub queries: usize,
-    /// Usage of the language model.
+    /// Expected usage of the language model.
     pub llm: Estimate,
 }
 
@@ -221,7 +222,7 @@ impl Request {
         let options =
             Options { queries: self.queries, seed: self.seed, templates: templates.transpose()? };
         let made = make(&base, &options, requester.as_ref(), app)?;
-        // People read and edit what is written elsewhere.
+        // Users read and edit the files outside the dataset.
         let ids = if self.to.is_some() { Ids::Own(&base.kb) } else { Ids::Numbers };
         let place = self.write(&dataset.base, app, |dir| made.write(ids, dir))?;
         if let Some(opened) = &opened {
@@ -273,7 +274,7 @@ impl Request {
         Ok(Reply::Table(TableQuestions { dataset, seed, splits, seconds, kinds, place }))
     }
 
-    /// The cost of the questions.
+    /// Returns the cost of the questions. Fails if they would replace the user's own labels.
     fn forecast(&self, requester: Option<&Requester>, app: &App) -> Result<Reply> {
         if let Ok(ResolvedDataset::Installed(base)) = app.home.resolve(&self.dataset) {
             self.refuse_labelled(&base)?;
@@ -283,7 +284,7 @@ impl Request {
         Ok(Reply::Forecast(Forecast { dataset, queries, llm }))
     }
 
-    /// Fails if the questions would replace labels of the user's own, before anything is made.
+    /// Fails if the questions would replace the user's own labels.
     fn refuse_labelled(&self, base: &Base) -> Result<()> {
         if self.to.is_none() && has_own_labels(base)? {
             let (name, n) = (base.name.clone(), base.record.n_queries);
@@ -292,7 +293,8 @@ impl Request {
         Ok(())
     }
 
-    /// Writes questions where they were asked for, or makes them those of the base; the place in words.
+    /// Writes the questions to the requested directory, or else installs them in the base. Returns
+    /// their location in words.
     fn write(
         &self,
         base: &Base,
@@ -312,7 +314,8 @@ impl Request {
     }
 }
 
-/// The templates of a file, or those of the benchmark.
+/// Returns the templates of a file, or those of the STaRK benchmark. Templates with types or
+/// relations that the base lacks are left out.
 fn templates(kb: &Kb, file: &str, app: &App) -> Result<Vec<Template>> {
     let text = match file {
         BENCHMARK_NAME => BENCHMARK.to_owned(),

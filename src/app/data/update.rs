@@ -22,31 +22,31 @@ pub struct Request {
     /// Installed dataset
     #[arg(value_name = "N")]
     pub name: String,
-    /// Where data are and how they are read.
+    /// Location and reading options of the data.
     #[command(flatten)]
     #[schema(inline)]
     pub source: Source,
-    /// Read everything, say what would change and what is wrong, and install nothing
+    /// Read everything, report changes and problems, and install nothing
     #[arg(long)]
     #[serde(default)]
     pub dry_run: bool,
-    /// Update even if more than half of the nodes, or all questions, would be gone
+    /// Update even if more than half of the nodes, or all questions, would be lost
     #[arg(long)]
     #[serde(default)]
     pub force: bool,
 }
 
-/// A dataset that was updated, or would be.
+/// An updated dataset, or the result of a dry run.
 pub struct Reply {
-    /// The new version, and what of the input it leaves out.
+    /// The new version, with counts of the omitted input.
     pub report: ImportReport,
-    /// Changes since the version before.
+    /// Changes since the previous version.
     pub changes: Changes,
-    /// Time that import and index took, seconds.
+    /// Time that import and indexing took, seconds.
     pub seconds: f64,
-    /// Whether the version before was indexed; then the new one is too.
+    /// Whether the previous version was indexed; if so, the new one is indexed too.
     pub was_indexed: bool,
-    /// Whether nothing was installed.
+    /// Whether this was a dry run, which installs nothing.
     pub dry_run: bool,
 }
 
@@ -79,8 +79,8 @@ impl Perform for Request {
     }
 }
 
-/// Indexes the new version as the one before, and makes it answer. An index of the same nodes and
-/// edges is taken over.
+/// Indexes the new version like the previous one, and makes it current. Reuses the index if nodes
+/// and edges are the same.
 fn index(served: &Base, base: &Base, app: &App) -> Result<()> {
     if served.record.fingerprint == base.record.fingerprint && served.version != base.version {
         adopt(&served.index_dir(), &base.index_dir())?;
@@ -98,12 +98,12 @@ impl Serialize for Reply {
             seconds: f64,
             changes: &'a Changes,
             questions: u64,
-            /// Questions of before that were kept, and those that were lost.
+            /// Number of questions kept from the previous version, and number of lost ones.
             kept_questions: Option<(u64, u64)>,
-            /// What is lost, if it is so much that only --force takes it.
+            /// Lost content, if so much is lost that the update needs --force.
             #[serde(skip_serializing_if = "Option::is_none")]
             loss: Option<&'a str>,
-            /// Whether it answers from now on; false after a dry run.
+            /// Whether the new version is current; false after a dry run.
             current: bool,
             summary: &'a Summary,
         }

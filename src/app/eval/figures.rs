@@ -1,4 +1,4 @@
-//! Figures of one system, as they are printed as JSON. Must not know how they were measured.
+//! The results of one system as JSON. Must not know how they were measured.
 
 use std::collections::BTreeMap;
 
@@ -8,68 +8,69 @@ use super::Metrics;
 use agent_llm::ledger::Spending;
 use agent_retrieve::eval::{Comparison, Latency, Metric, SetEvaluation, ValueEvaluation};
 
-/// What the figures of all systems have in common.
+/// Data that the results of all systems have in common.
 #[derive(Clone, Debug, Serialize)]
 pub struct About {
-    /// The dataset, as it was named.
+    /// The dataset, as the request names it.
     pub dataset: String,
     /// The splits, joined by commas.
     pub split: String,
-    /// Whether the questions were made, not labelled.
+    /// Whether any question is synthetic; always false for values.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub synthetic: bool,
-    /// How often the test split was opened, of figures on it.
+    /// Number of openings of the test split so far, for results on it.
     #[serde(skip)]
     pub openings: Option<u64>,
 }
 
-/// Figures of one system: `E` over all queries, `G` over each group.
+/// Results of one system: `E` over all queries, `G` over each group.
 #[derive(Clone, Debug, Serialize)]
 pub struct SystemFigures<E, G = E> {
-    /// On which queries.
+    /// Dataset and queries.
     #[serde(flatten)]
     pub about: About,
-    /// What the system is called.
+    /// Label of the system.
     pub system: String,
-    /// Over all queries.
+    /// Results over all queries.
     #[serde(flatten)]
     pub evaluation: E,
-    /// What it spent on language models; not of values.
+    /// Spending on language models; absent for values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub llm: Option<LlmUse>,
-    /// What its replies took, those that had been kept among them; only if there are any.
+    /// Cost of all replies used, cached ones included; only for rankings, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked: Option<LlmUse>,
-    /// Queries that a model was to help with and did not; only if there are any.
+    /// Number of queries that a language model should have helped with but did not; only for
+    /// rankings and values, if above 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unassisted: Option<usize>,
-    /// Nodes ranked, where that is not the usual number.
+    /// Number of nodes ranked, if not the default; only for rankings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depth: Option<usize>,
-    /// Definitions of the metrics, where they are not the usual ones.
+    /// Definitions of the metrics, if not the default; only for rankings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub definitions: Option<Metrics>,
-    /// Why the means say nothing, if that is so.
+    /// Why the means are invalid, if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invalid: Option<String>,
-    /// How often the test split was opened, of figures on it.
+    /// Number of openings of the test split so far, for results on it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_openings: Option<u64>,
-    /// By group, if groups were asked for.
+    /// Results by group, if the request has groups.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<BTreeMap<String, G>>,
-    /// Against other systems, if there are any.
+    /// Comparisons with other systems.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub versus: Vec<Versus>,
 }
 
-/// Figures of answers as sets.
+/// Results of one system as answer sets.
 pub type SetFigures = SystemFigures<SetSummary, SetEvaluation>;
-/// Figures of answers that are no nodes.
+/// Results of one system as values.
 pub type ValueFigures = SystemFigures<ValueSummary>;
 
 impl<E, G> SystemFigures<E, G> {
-    /// Figures over all queries alone.
+    /// Returns results over all queries, without any optional part but the openings.
     pub(super) fn new(about: &About, system: &str, evaluation: E) -> Self {
         SystemFigures {
             about: about.clone(),
@@ -88,35 +89,35 @@ impl<E, G> SystemFigures<E, G> {
     }
 }
 
-/// How good the answers to some queries are as sets.
+/// Set metrics over some queries.
 #[derive(Clone, Debug, Serialize)]
 pub struct SetSummary {
-    /// Queries that count with the baseline ranking.
+    /// Number of failed queries, which count with the baseline ranking.
     pub failed: usize,
     /// Means and intervals.
     #[serde(flatten)]
     pub evaluation: SetEvaluation,
-    /// Milliseconds of an answer.
+    /// Time per answer, milliseconds.
     #[serde(rename = "latency_ms")]
     pub latency: Latency,
 }
 
-/// How good the answers to some queries are that are no nodes.
+/// Value metrics over some queries.
 #[derive(Clone, Debug, Serialize)]
 pub struct ValueSummary {
-    /// Queries.
+    /// Number of queries.
     pub n: usize,
-    /// Queries that got no answer.
+    /// Number of queries without an answer.
     pub failed: usize,
     /// Means and intervals.
     #[serde(flatten)]
     pub evaluation: ValueEvaluation,
-    /// Milliseconds of an answer.
+    /// Time per answer, milliseconds.
     #[serde(rename = "latency_ms")]
     pub latency: Latency,
 }
 
-/// A system against another one, in one metric.
+/// Comparison of a system with another one in one metric.
 #[derive(Clone, Debug, Serialize)]
 pub struct Versus {
     /// The other system.
@@ -124,10 +125,10 @@ pub struct Versus {
     /// The metric.
     #[serde(serialize_with = "metric_name")]
     pub metric: Metric,
-    /// The system less the other one.
+    /// The system minus the other one.
     #[serde(flatten)]
     pub comparison: Comparison,
-    /// `p`, corrected for all comparisons of this evaluation (Holm 1979).
+    /// The p-value, corrected for all comparisons of this evaluation (Holm 1979).
     pub p_holm: f64,
 }
 
@@ -135,10 +136,10 @@ fn metric_name<S: Serializer>(metric: &Metric, out: S) -> Result<S::Ok, S::Error
     out.serialize_str(metric.name())
 }
 
-/// What a system took of language models.
+/// Usage of language models by a system.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct LlmUse {
-    /// Requests.
+    /// Number of requests.
     pub calls: u64,
     /// Tokens sent.
     pub tokens_in: u64,

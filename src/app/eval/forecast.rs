@@ -1,5 +1,5 @@
-//! How often systems would ask a language model, and how many tokens that may take. Nothing is asked.
-//! Must not know how systems are measured.
+//! Forecasts the requests and tokens that systems would need from a language model, without sending
+//! any. Must not know how systems are measured.
 
 use anyhow::anyhow;
 use serde::Serialize;
@@ -14,36 +14,36 @@ use agent_llm::ledger::Price;
 use agent_systems as systems;
 use agent_tools::Assistant;
 
-/// What one system would ask.
+/// Forecast of one system's use of a language model.
 #[derive(Debug, Serialize)]
 pub struct Forecast {
-    /// What the system is called.
+    /// Label of the system.
     pub system: String,
-    /// Least and most requests.
+    /// Minimum and maximum number of requests.
     pub calls: [usize; 2],
-    /// Most tokens sent.
+    /// Maximum number of tokens sent.
     pub tokens_in: u64,
-    /// Most tokens received.
+    /// Maximum number of tokens received.
     pub tokens_out: u64,
-    /// Most USD; none without the price of a model.
+    /// Maximum cost, USD; `None` if a model has no price.
     pub usd: Option<f64>,
 }
 
-/// What one system would ask for one question.
+/// Forecasts one system for one question.
 ///
 /// # Errors
-/// That a system is not known, or that no model is configured where one is asked.
+/// If the system is unknown, or no model is configured.
 pub fn of_one(system: &str, args: &LlmArgs, app: &App) -> Result<Vec<Forecast>> {
     let (label, system) = (system.to_owned(), system.to_owned());
     let effort = Effort::default();
     all(&[Chosen { label, system, effort, no_known_answers: false }], 1, args, app)
 }
 
-/// What each system would ask for `n` queries: least and most requests, most tokens, most USD. What
-/// programs ask by themselves is not counted; ceilings hold for all.
+/// Forecasts each system for `n` queries. Requests by programs are not counted, although ceilings
+/// apply to them.
 ///
 /// # Errors
-/// That no model is configured, or a name is wrong.
+/// If no model is configured, or a system is unknown.
 pub(super) fn all(chosen: &[Chosen], n: usize, args: &LlmArgs, app: &App) -> Result<Vec<Forecast>> {
     let Some(opened) = llm::open_if_configured(args, false, app)? else {
         return Err(anyhow!("without a language model nothing is asked"))
@@ -60,7 +60,7 @@ fn forecast(one: &Chosen, n: usize, assistant: &Assistant) -> Result<Forecast> {
         let received = u64::from(role.map_or(asks.role.max_tokens, |role| role.max_tokens));
         let longest =
             |name: &str| assistant.prompts().describe(name).map_or(0, |p| p.budget_tokens);
-        // What goes on from a reply sends that again, and all before it.
+        // Follow-up requests resend the reply and everything before it.
         let later = asks.later.map_or(0, |(name, n)| n as u64 * (longest(name) + received));
         let most = (n * asks.max) as u64;
         let sent = most * (longest(asks.prompt) + received + later);

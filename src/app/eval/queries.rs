@@ -1,4 +1,4 @@
-//! Labelled queries of splits: which are loaded, which are kept, and into which groups they fall.
+//! Loads, filters and groups the labelled queries of splits.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -14,10 +14,10 @@ use agent_dataset::{Base, DatasetError, LabelledQuery, Split, load_split};
 use agent_retrieve::Retriever;
 use agent_systems::bundle;
 
-/// The grouping that a bundle knows.
+/// Name of the grouping by a bundle's categories.
 const CATEGORY: &str = "category";
 
-/// Keeps queries with a value in a column; as text `COLUMN=VALUE`.
+/// A filter that keeps queries with a value in a column; as text `COLUMN=VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Filter {
@@ -42,7 +42,7 @@ impl TryFrom<String> for Filter {
     }
 }
 
-/// Splits by their names, or files.
+/// Deserializes splits from names or file paths.
 pub(super) fn splits<'de, D: Deserializer<'de>>(
     from: D,
 ) -> std::result::Result<Vec<Split>, D::Error> {
@@ -50,10 +50,10 @@ pub(super) fn splits<'de, D: Deserializer<'de>>(
     names.iter().map(|name| name.parse().map_err(|never| match never {})).collect()
 }
 
-/// Refuses what a request over a network must not open: files, and the test split.
+/// Refuses files and the test split in requests over a network.
 ///
 /// # Errors
-/// That one of the splits is either.
+/// If the request comes over a network and a split is a file or a test split.
 pub fn check_splits(splits: &[Split], app: &App) -> Result<()> {
     if app.network.is_none() {
         return Ok(());
@@ -68,10 +68,11 @@ pub fn check_splits(splits: &[Split], app: &App) -> Result<()> {
     }
 }
 
-/// The queries of all splits that pass the filters, in order of splits and files; at least one.
+/// Loads the queries of all splits that pass the filters, in order of splits and files; at least
+/// one.
 ///
 /// # Errors
-/// That a split or a column is not there, that a query is in two splits, or that none is left.
+/// If a split or column does not exist, a query is in two splits, or no query is left.
 pub fn load(splits: &[Split], filters: &[Filter], base: &Base) -> Result<Vec<LabelledQuery>> {
     let load = |split: &Split| match test_split::part(split) {
         Some(part) => test_split::load(part, base),
@@ -93,10 +94,10 @@ pub fn load(splits: &[Split], filters: &[Filter], base: &Base) -> Result<Vec<Lab
     Ok(queries)
 }
 
-/// The queries of all splits, in order of splits and files.
+/// Loads the queries of all splits, in order of splits and files.
 ///
 /// # Errors
-/// That a split is not there, or that a query is in two of them.
+/// If a split cannot be loaded, or a query is in two splits.
 pub(super) fn of_splits<Q>(
     splits: &[Split],
     load: impl Fn(&Split) -> Result<Vec<Q>>,
@@ -115,10 +116,10 @@ pub(super) fn of_splits<Q>(
     Ok(queries)
 }
 
-/// Figures of each group of results; `labels[i]` is the group of `results[i]`.
+/// Sums up each group of results; `labels[i]` is the group of `results[i]`.
 ///
 /// # Errors
-/// Those of `sum_up`.
+/// As `sum_up`.
 pub(super) fn grouped<'a, R, E>(
     results: &'a [R],
     labels: &[impl AsRef<str>],
@@ -132,16 +133,16 @@ pub(super) fn grouped<'a, R, E>(
     groups.map(|(label, results)| Ok((label.to_owned(), sum_up(&results)?))).collect()
 }
 
-/// The names of splits, joined by commas.
+/// Joins the names of splits by commas.
 pub(super) fn joined(splits: &[Split]) -> String {
     splits.iter().map(Split::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// The group of each query: its value in a column, or the category that the first bundle among the
-/// systems puts it in.
+/// Returns the group of each query: its value in a column or, for `category` without such a column,
+/// its category by the first bundle among the systems. Queries without one have an empty group.
 ///
 /// # Errors
-/// That the queries lack the column.
+/// If the queries lack the column.
 pub(super) fn labels(
     by: &str,
     queries: &[LabelledQuery],
@@ -155,12 +156,12 @@ pub(super) fn labels(
     let Some((_, bundle)) = bundle.filter(|_| by == CATEGORY) else {
         return no_column(by, queries);
     };
-    // A query that cannot be read is in no category.
+    // A query without a category, or whose reading fails, has an empty label.
     let label = |query: &LabelledQuery| bundle.category(&query.text).ok().flatten();
     Ok(queries.par_iter().map(|query| label(query).unwrap_or_default()).collect())
 }
 
-/// That the queries lack a column; names those they have.
+/// Fails: the queries lack a column. The hint lists their columns.
 fn no_column<T>(column: &str, queries: &[LabelledQuery]) -> Result<T> {
     let known: BTreeSet<&str> =
         queries.iter().flat_map(|query| query.metadata.keys().map(String::as_str)).collect();

@@ -1,4 +1,4 @@
-//! How good answers are as sets. Must not know how anything was ranked.
+//! Set metrics of answers. Must not know how nodes were ranked.
 
 use super::{
     figures::{About, SetFigures, SetSummary, SystemFigures},
@@ -8,10 +8,10 @@ use crate::{Result, measured::Measured};
 use agent_dataset::LabelledQuery;
 use agent_retrieve::eval::{SEED, SetEvaluation, SetResult};
 
-/// The set metrics of every system, of all queries and of those with each label.
+/// Returns the set metrics of every system, over all queries and for each label.
 ///
 /// # Errors
-/// That a statistic cannot be computed.
+/// If a statistic cannot be computed.
 pub(super) fn figures(
     about: &About,
     measured: &[Measured],

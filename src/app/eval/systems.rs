@@ -1,4 +1,4 @@
-//! Opens several systems, each with an effort, side by side. Must not know what they are asked.
+//! Opens several systems, each with an effort. Must not know how they are used.
 
 use std::sync::Arc;
 
@@ -14,27 +14,27 @@ use agent_tools::Assistant;
 
 /// A system with an effort.
 pub struct Chosen {
-    /// What it is called in figures.
+    /// Its name in results.
     pub label: String,
-    /// Its name.
+    /// Its name, for opening it.
     pub system: String,
-    /// How far it leans on a language model.
+    /// How much it uses a language model.
     pub effort: Effort,
-    /// Whether answers that the model knows from memory are ignored where it reads a query.
+    /// Whether to ignore answers that the model names from memory when it reads a query.
     pub no_known_answers: bool,
 }
 
-/// The systems, and the language model that they may ask.
+/// Opened systems, with the language model that they may use.
 pub(crate) struct Opened {
-    /// With their labels.
+    /// The systems, each with its label.
     pub(crate) systems: Vec<(String, Box<dyn Retriever>)>,
     pub(crate) assistant: Option<Arc<Assistant>>,
 }
 
-/// Opens all systems on a base before one is asked one of the queries, so that a wrong name costs nothing.
+/// Opens all systems on a base. `queries`: all queries to be answered later, by id.
 ///
 /// # Errors
-/// That a system cannot be opened, or that one needs a language model and none is configured.
+/// If a system cannot be opened, or needs a language model that is not configured.
 pub(crate) fn open(
     chosen: &[Chosen],
     base: &Arc<IndexedBase>,

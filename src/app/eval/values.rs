@@ -1,4 +1,4 @@
-//! How good answers are that are no nodes. Must not know how an answer came about.
+//! Metrics of answers that are values. Must not know how answers are computed.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -27,32 +27,32 @@ use agent_retrieve::{
     eval::{Latency, SEED, ValueEvaluation, ValueResult, statistics},
 };
 
-/// Nodes that a system may give beside its value.
+/// Number of nodes requested beside a value.
 const DEPTH: usize = 20;
-/// Failed queries that warnings name, at most.
+/// Maximum number of failed queries in warnings.
 const MAX_FAILED: usize = 5;
-/// Queries that are not answered right of which details are reported, at most.
+/// Maximum number of wrong answers in details.
 const MAX_WRONG: usize = 50;
-/// Characters of a value in a detail.
+/// Maximum length of a value in a detail, characters.
 const MAX_SHOWN: usize = 200;
 
-/// What one query came to.
+/// The result of one query.
 struct Answered {
     result: ValueResult,
     failure: Option<String>,
-    /// Whether a language model was to help and did not.
+    /// Whether a language model should have helped but did not.
     unassisted: bool,
-    /// Whether a service gave no answer.
+    /// Whether a service gave no reply.
     outage: bool,
     ms: f64,
-    /// What was given where it is not right.
+    /// The given answer as text, if it is wrong.
     wrong: Option<String>,
 }
 
 /// Measures every system on the queries whose answers are values.
 ///
 /// # Errors
-/// That a split or a column is not there, that a system cannot be opened, or that it was stopped.
+/// If a split or column does not exist, a system cannot be opened, or the operation was stopped.
 pub(super) fn measure(
     request: &Request,
     chosen: &[Chosen],
@@ -95,10 +95,10 @@ pub(super) fn measure(
     Ok(Reply { base, queries, measured, figures: Figures::Values(figures) })
 }
 
-/// The queries of all splits whose answers are values; at least one.
+/// Loads the queries of all splits whose answers are values; at least one.
 ///
 /// # Errors
-/// That they are filtered, that a split is not there, that a query is in two splits, or that no query has
+/// If the request has filters, a split cannot be loaded, a query is in two splits, or no query has
 /// a value.
 pub(super) fn queries(request: &Request, base: &Base, app: &App) -> Result<Vec<ValuedQuery>> {
     if !request.filters.is_empty() {
@@ -119,12 +119,12 @@ pub(super) fn queries(request: &Request, base: &Base, app: &App) -> Result<Vec<V
     Ok(queries)
 }
 
-/// That a request has what measuring values does not take.
+/// Returns the error for options that do not apply to values.
 pub fn not_of_values() -> AppError {
     AppError::usage(anyhow!("--metrics value takes no --where and no files to write"))
 }
 
-/// The value of each query in a column.
+/// Returns the value of each query in a column; empty for queries without it.
 fn groups<'a>(by: &str, queries: &'a [ValuedQuery]) -> Result<Vec<&'a str>> {
     let known = queries.first().map(|query| query.metadata.keys().cloned().collect::<Vec<_>>());
     if !queries.iter().any(|query| query.metadata.contains_key(by)) {
@@ -146,7 +146,8 @@ fn summary(answered: &[&Answered]) -> Result<ValueSummary> {
     })
 }
 
-/// What a system answers, in the order of the queries.
+/// Runs a system on all queries, in parallel, and reports failures and wrong answers. Results are
+/// in the order of the queries.
 fn answered(
     name: &str,
     system: &dyn Retriever,

@@ -1,5 +1,5 @@
-//! What a run learns from: a base with its index, its training and validation queries. A dataset
-//! without questions gets some if that is wanted; labels of the user's own stay.
+//! The data of a run: a base with its index, training and validation queries. Makes questions on
+//! request for a dataset without any; the user's own labels stay.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -10,10 +10,10 @@ use agent_dataset::{Base, LabelledQuery, Split, is_synthetic, load_split};
 use agent_index::IndexedBase;
 use agent_optimize::check_queries;
 
-/// Labelled questions of a split below which hardly anything can be learnt or told from chance.
+/// Number of questions in a split below which little can be learned or proven.
 const FEW_QUERIES: usize = 30;
 
-/// A base, and the queries that are learnt from.
+/// A base with training and validation queries.
 pub(super) struct Data {
     pub(super) base: Base,
     pub(super) indexed: Arc<IndexedBase>,
@@ -24,7 +24,8 @@ pub(super) struct Data {
 }
 
 impl Data {
-    /// The base that a request names; it is imported, labelled and indexed where that is missing.
+    /// Opens the dataset of a request; imports and indexes it as needed, and makes questions if the
+    /// request says so.
     pub(super) fn open(request: &Request, app: &App) -> Result<Data> {
         let mut dataset = dataset::find(&request.dataset, app)?;
         let has_questions = dataset.base.record.n_queries > 0;
@@ -37,21 +38,20 @@ impl Data {
             let name = &dataset.base.name;
             app.watch.notice(&format!("\"{name}\" has questions already, which are used"));
         }
-        // Queries that are missing must not cost an index.
+        // Fail on missing queries before building an index.
         let (train, validation) = queries(&dataset.base)?;
         let indexed = dataset::open(&dataset, app)?;
         let is_tested = request.test || dataset.is_sample();
         Ok(Data { base: dataset.base, indexed, train, validation, is_tested })
     }
 
-    /// A base that is open.
+    /// Returns the data of an open base.
     pub(super) fn new(base: Base, indexed: Arc<IndexedBase>, is_tested: bool) -> Result<Data> {
         let (train, validation) = queries(&base)?;
         Ok(Data { base, indexed, train, validation, is_tested })
     }
 
-    /// Says of questions whether they were generated, and warns where they are few or shared by both
-    /// splits.
+    /// Reports synthetic questions, and warns if questions are few or in both splits.
     pub(super) fn warn(&self, app: &App) {
         let (n_train, n_validation) = (self.train.len(), self.validation.len());
         if is_synthetic(&self.train) || is_synthetic(&self.validation) {
@@ -77,10 +77,10 @@ impl Data {
     }
 }
 
-/// The training and validation queries of a base, at least one of each.
+/// Loads the training and validation queries of a base, at least one of each.
 ///
 /// # Errors
-/// That there are none.
+/// If a split cannot be loaded or is empty.
 pub(super) fn queries(base: &Base) -> Result<(Vec<LabelledQuery>, Vec<LabelledQuery>)> {
     let train = load_split(base, &Split::Train)?;
     let validation = load_split(base, &Split::Val)?;
@@ -88,7 +88,7 @@ pub(super) fn queries(base: &Base) -> Result<(Vec<LabelledQuery>, Vec<LabelledQu
     Ok((train, validation))
 }
 
-/// A dataset has no questions to learn from.
+/// Fails: the dataset has no labelled questions.
 pub(super) fn no_questions<T>(name: &str) -> Result<T> {
     Err(anyhow!("\"{name}\" has no labelled questions")).hint(format!(
         "make some with `agent data synthesize {name}`, or at once with --synthesize; or label your \

@@ -1,5 +1,5 @@
-//! Runs the loop, reports its events, and takes the times of its parts. Must not know how programs are
-//! found.
+//! Runs the loop, reports its events, and measures the times of its parts. Must not know how
+//! programs are found.
 
 use crate::{
     App, Plan,
@@ -13,8 +13,8 @@ use agent_optimize::{
     record::timing::Timing, trial::Evaluators,
 };
 
-/// The parts of a run in their order, with about what share of its time each takes; those that a run
-/// does not have count as done once a later one begins.
+/// Stages of a run in order, each with its approximate share of the time. Stages that a run lacks
+/// count as done once a later one begins.
 const STAGES: Plan = &[
     ("asking the model", 0.5),
     ("reading queries", 2.0),
@@ -31,7 +31,7 @@ const STAGES: Plan = &[
     ("measuring and freezing", 8.0),
 ];
 
-/// Runs the loop of a session, which freezes a bundle.
+/// Runs the loop of a session, which freezes a bundle, and measures its times.
 pub(super) fn learn(session: &mut Session, app: &App) -> (Result<Outcome, OptimizeError>, Timing) {
     let Session { data, run, model, pool } = session;
     let mut stopwatch = Stopwatch::start(&run.dir);
@@ -66,14 +66,14 @@ pub(super) fn learn(session: &mut Session, app: &App) -> (Result<Outcome, Optimi
         stop: &app.stop,
     });
     drop(progress);
-    // Another run may use the pool from now on.
+    // Report the pool's use, then release it for other runs.
     pool.take().iter().for_each(Pool::tell);
     let timing = stopwatch.stop();
     report_times(&timing, app);
     (outcome, timing)
 }
 
-/// An event in words.
+/// Describes an event in words; `None` for progress and repeated milestones.
 fn notice(event: Event<'_>, stopwatch: &mut Stopwatch) -> Option<String> {
     Some(match event {
         Event::Progress { .. } => return None,
@@ -106,12 +106,12 @@ fn notice(event: Event<'_>, stopwatch: &mut Stopwatch) -> Option<String> {
     })
 }
 
-/// A difference in percent. It is rounded first, so that next to nothing is not shown as -0.
+/// Returns a difference in points (1/100), rounded to one digit so that it never prints as -0.
 fn points(difference: f64) -> f64 {
     (1_000.0 * difference).round() / 10.0 + 0.0
 }
 
-/// When programs were first better than every baseline, in words.
+/// Describes when programs were first better than every baseline.
 pub fn first_better(better: &Milestone) -> String {
     let (what, queries) = match better.scope {
         Scope::Program => ("first program", " it was tried on"),
@@ -129,7 +129,7 @@ pub fn first_better(better: &Milestone) -> String {
     )
 }
 
-/// How a sequential test ended, with its statistics.
+/// Describes the result of a sequential test, with its statistics.
 pub fn tested(proof: &Proof) -> String {
     let (verdict, more) = match (proof.proven, proof.needed) {
         (true, _) => ("proven", String::new()),
@@ -162,7 +162,7 @@ pub fn tested(proof: &Proof) -> String {
     words
 }
 
-/// How long the parts of a run took.
+/// Reports the times of the parts of a run.
 fn report_times(timing: &Timing, app: &App) {
     for part in timing.summaries() {
         let steps = match part.steps {
@@ -173,7 +173,7 @@ fn report_times(timing: &Timing, app: &App) {
     }
 }
 
-/// How many tool calls the cache answered.
+/// Reports how many tool calls the cache answered.
 pub(super) fn report_cache(outcome: &Outcome, app: &App) {
     let (hits, misses) = outcome.cache;
     app.watch.detail(&format!("{hits} of {} tool calls came from the cache", hits + misses));

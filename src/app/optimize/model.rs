@@ -1,5 +1,5 @@
-//! The language model of a run: whether one takes part, which one, and what it cost. Over a network it
-//! is that of the server. Must not know what it is asked.
+//! The language model of a run: whether it takes part, its name and its cost. Over a network, it is
+//! the server's. Must not know the requests.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,39 +15,39 @@ use agent_llm::{
 use agent_optimize::{ACTOR_ROLE, Actors};
 use agent_tools::Assistant;
 
-/// What a new run begins with.
+/// Actors and model of a new run.
 pub(super) struct Start {
     pub(super) actors: Actors,
     /// The model of the llm actor, if it takes part.
     pub(super) model: Option<Described>,
 }
 
-/// A model as a run's configuration names it.
+/// A model as recorded in a run's configuration.
 #[derive(Default)]
 pub(super) struct Described {
     pub(super) name: Option<String>,
     pub(super) prices: BTreeMap<String, Price>,
 }
 
-/// An opened model of a run.
+/// The opened model of a run.
 pub(super) struct Model {
     pub(super) opened: llm::Opened,
-    /// What was spent on it before.
+    /// Spending before this run: 0, or the server's.
     before: Spending,
 }
 
 impl Model {
-    /// What asks it.
+    /// Returns the model with its prompts.
     pub(super) fn assistant(&self) -> &Arc<Assistant> {
         &self.opened.assistant
     }
 
-    /// The name of the model that the llm actor asks.
+    /// Returns the name of the llm actor's model; empty if unknown.
     pub(super) fn name(&self) -> &str {
         name_in(self.assistant()).unwrap_or_default()
     }
 
-    /// What the run spent.
+    /// Returns the run's spending; except over a network, with that of earlier processes.
     pub(super) fn spent(&self) -> Spending {
         self.assistant().llm().ledger().total().since(self.before)
     }
@@ -61,16 +61,16 @@ fn role() -> Role {
     ACTOR_ROLE.role()
 }
 
-/// The actors that a request names; none if it names none.
+/// Returns the actors of a request; `None` if it names none.
 pub(super) fn named_actors(request: &Request) -> Option<Actors> {
     let has = |actor| request.actor.contains(&actor);
     (!request.actor.is_empty()).then(|| Actors { search: has(Actor::Search), llm: has(Actor::Llm) })
 }
 
-/// The actors of a new run.
+/// Returns the actors of a new run.
 ///
 /// # Errors
-/// Wrong settings of a language model.
+/// If the settings of the language model are invalid.
 pub(super) fn new_actors(request: &Request, app: &App) -> Result<Actors> {
     if let Some(named) = named_actors(request) {
         return Ok(named);
@@ -82,10 +82,10 @@ pub(super) fn new_actors(request: &Request, app: &App) -> Result<Actors> {
     Ok(Actors { search: true, llm: !request.resume && is_configured })
 }
 
-/// What a new run begins with; a model that takes part can be asked.
+/// Returns actors and model of a new run, and checks that a model that takes part is usable.
 ///
 /// # Errors
-/// That it cannot.
+/// If it is not usable.
 pub(super) fn check(request: &Request, app: &App) -> Result<Start> {
     let actors = new_actors(request, app)?;
     let is_needed = !request.resume && actors.llm || request.actor.contains(&Actor::Llm);
@@ -105,11 +105,11 @@ fn described(request: &Request, app: &App) -> Result<Described> {
     Ok(Described { name, prices: configured.settings.prices })
 }
 
-/// The model of a run that asks one, with the run's journal before it; what the run paid before counts
-/// again.
+/// Opens the model of a run with the llm actor; `None` without this actor. Replies in the run's
+/// journal are reused, and earlier payments count against the budget, but not over a network.
 ///
 /// # Errors
-/// As [`llm::open`].
+/// As [`llm::open`]; if the journal cannot be read.
 pub(super) fn open(request: &Request, run: &Run, app: &App) -> Result<Option<Model>> {
     if !run.options.actors.llm {
         return Ok(None);
@@ -120,7 +120,7 @@ pub(super) fn open(request: &Request, run: &Run, app: &App) -> Result<Option<Mod
         return Ok(Some(Model { opened, before }));
     }
     let replies = run.journal.replies()?;
-    // A run goes on with the model that it was begun with, unless another one is named.
+    // A run resumes with its first model, unless the request names another one.
     let begun = || run.journal.config().get("model")?.as_str().map(str::to_owned);
     let model = request.llm.model.clone().or_else(begun);
     let choice = LlmArgs { model, ..request.llm.clone() };
@@ -134,10 +134,10 @@ pub(super) fn open(request: &Request, run: &Run, app: &App) -> Result<Option<Mod
     Ok(Some(Model { opened, before: Spending::default() }))
 }
 
-/// The model to look at and not to be asked, for an estimate.
+/// Opens the model for an estimate, which sends no requests.
 ///
 /// # Errors
-/// As [`llm::open_unasked`].
+/// As [`llm::open_unasked`]; over a network, as [`llm::open`].
 pub(super) fn unasked(request: &Request, app: &App) -> Result<Arc<Assistant>> {
     let opened = match app.network {
         Some(_) => llm::open(&request.llm, None, app)?,

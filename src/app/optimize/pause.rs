@@ -1,5 +1,5 @@
-//! A run that waits for its service: it is paused, nothing is frozen, and it says why beside its
-//! journal until a process goes on with it. Must not know what a run does.
+//! Paused runs: if a service does not reply, nothing is frozen, and a file beside the journal holds
+//! the reason until a process resumes the run. Must not know what a run does.
 
 use std::{fs, path::Path};
 
@@ -13,18 +13,18 @@ use agent_optimize::{
     record::pause::{PAUSE_FILE, Pause},
 };
 
-/// Notes that a run is paused, as its service gives no answer.
+/// Writes that a run is paused because its service does not reply.
 ///
 /// # Errors
-/// That the file cannot be written.
+/// If the file cannot be written.
 pub(super) fn note(run: &Run, outage: &OptimizeError) -> Result<Paused> {
     let pause = Pause { why: outage.to_string() };
     write(&run.dir.join(PAUSE_FILE), |file| Ok(serde_json::to_writer(file, &pause)?))?;
     Ok(Paused { dataset: run.dataset.clone(), run: run.dir.clone(), why: pause.why })
 }
 
-/// Notes that somebody goes on with the run in a directory.
+/// Removes the note of a pause when a run is resumed.
 pub(super) fn lift(dir: &Path) {
-    // A file that cannot be removed is in a directory that cannot be written, as the run finds out.
+    // If the directory is not writable, the run itself fails.
     let _ = fs::remove_file(dir.join(PAUSE_FILE));
 }

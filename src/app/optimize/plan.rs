@@ -1,5 +1,5 @@
-//! A dry run: what a run would do and cost. It leaves nothing in the home directory: a dataset that is
-//! not installed is read into one that vanishes. Must not know how a run learns.
+//! A dry run: forecasts the work and cost of a run. Leaves the home directory unchanged: imports go
+//! to a temporary home directory. Must not know how a run learns.
 
 use std::sync::Arc;
 
@@ -21,18 +21,18 @@ use agent_kb::Kb;
 use agent_optimize::{Estimate, estimate};
 use agent_sandbox::SandboxOptions;
 
-/// What a run would do.
+/// Forecast of a run.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Forecast {
-    /// It would make questions first, which asks no model, and then learn from them.
+    /// The run would make questions first, without a language model, and then learn from them.
     Questions {
         /// The dataset, as the request names it.
         dataset: String,
         /// Number of questions.
         synthetic_questions: usize,
     },
-    /// It would learn from the questions that are there.
+    /// The run would learn from the existing questions.
     Run {
         /// The dataset, as the request names it.
         dataset: String,
@@ -40,17 +40,17 @@ pub enum Forecast {
         n_train: usize,
         /// Number of validation queries.
         n_validation: usize,
-        /// Steps of the search actor.
+        /// Number of steps of the search actor.
         steps: usize,
-        /// Cost of the language model; nothing where none takes part.
+        /// Cost of the language model; zero if none takes part.
         llm: Estimate,
     },
 }
 
-/// What a request would do.
+/// Forecasts a request.
 ///
 /// # Errors
-/// That it could not begin.
+/// If the run could not begin.
 pub(super) fn forecast(request: &Request, app: &App) -> Result<Forecast> {
     let temporary = tempfile::tempdir().context("cannot make a temporary directory")?;
     let elsewhere = App {
@@ -84,7 +84,7 @@ pub(super) fn forecast(request: &Request, app: &App) -> Result<Forecast> {
     Ok(Forecast::Run { dataset, n_train, n_validation, steps, llm })
 }
 
-/// Whether looking for a dataset imports and generates nothing.
+/// Whether finding the dataset imports or generates nothing.
 fn is_installed(dataset: &str, app: &App) -> bool {
     app.network.is_some()
         || match app.home.resolve(dataset) {

@@ -1,5 +1,5 @@
-//! `agent optimize --program`: reads the user's programs, checks them, and keeps a run with those
-//! that it was begun with.
+//! `agent optimize --program`: reads and checks the user's programs, and ensures that a resumed run
+//! keeps its programs.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,14 +20,14 @@ use agent_optimize::{
 };
 use agent_sandbox::{ChosenSandbox, Limits, Origin, Sandbox, Workers, program::Program};
 
-/// Where a run's configuration has the digest of the user's programs.
+/// Key of the digest of the user's programs in a run's configuration.
 pub const PROGRAMS: &str = "programs";
 
-/// Checks that a run goes on with the user's programs that it was begun with, and keeps them where
-/// they are not kept yet; without any it goes on with those that are kept.
+/// Checks that the given programs are those of the resumed run, and stores them in its journal.
+/// Without given programs, the stored ones are used.
 ///
 /// # Errors
-/// That they are others, that they are not kept, and those of the journal.
+/// If the programs differ, if none are given and the run stored none, or if the journal fails.
 pub(super) fn go_on_with(
     programs: &[UserProgram],
     dir: &Path,
@@ -49,12 +49,11 @@ pub(super) fn go_on_with(
     Ok(())
 }
 
-/// The user's programs, each once, in the order given. Each is compiled, and its parameters are
-/// read, so that none fails for its form within a run. A dry run leaves nothing in the home
-/// directory.
+/// Reads the user's distinct programs, in the given order. Compiles each and reads its parameters,
+/// so that malformed programs fail before a run. A dry run caches no compiled code.
 ///
 /// # Errors
-/// That there are too many, that one cannot be read, or why it cannot be run.
+/// If there are too many programs or bytes, or a program cannot be read or compiled.
 pub(super) fn read_programs(
     files: &[PathBuf],
     sandbox: SandboxArgs,
@@ -96,7 +95,7 @@ pub(super) fn read_programs(
 /// Compiles a program and reads its parameters.
 ///
 /// # Errors
-/// Why it cannot be run, with the file and, where it is known, the line.
+/// If the program is invalid, with the file and, if known, the position.
 fn check_program(program: &Program, path: &Path, sandbox: &ChosenSandbox) -> Result<()> {
     let limits = Limits::default();
     let checked = sandbox

@@ -1,5 +1,5 @@
-//! What an optimization gives: as JSON, what `agent optimize --json` prints. Must not know how it came
-//! about.
+//! The result of an optimization; its JSON is the output of `agent optimize --json`. Must not know
+//! how it was computed.
 
 use std::path::PathBuf;
 
@@ -16,30 +16,30 @@ use agent_llm::ledger::Spending;
 use agent_optimize::{BUNDLE_FILE, Outcome, Scope, record::timing::Timing};
 use agent_retrieve::eval::Calibration;
 
-/// What came of a request.
+/// Result of a request.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum Reply {
-    /// Of a dry run: what would be done.
+    /// The forecast of a dry run.
     Planned(Forecast),
-    /// The run waits for the service of its model; nothing is frozen.
+    /// The run is paused, since the service of its model does not reply; nothing is frozen.
     Paused(Paused),
     /// The run has frozen a bundle.
     Ended(Box<Ended>),
 }
 
-/// A run that waits for the service of its model.
+/// A run that is paused, since the service of its model does not reply.
 pub struct Paused {
     /// The dataset, as the request names it.
     pub dataset: String,
     /// The directory of the run.
     pub run: PathBuf,
-    /// Why it waits.
+    /// Why it is paused.
     pub why: String,
 }
 
 impl Paused {
-    /// The same as an error, for those who wanted a bundle.
+    /// Returns the pause as an error, for callers that need a bundle.
     ///
     /// # Errors
     /// Always.
@@ -64,20 +64,20 @@ pub struct Ended {
     pub run: PathBuf,
     /// The bundle, and why the run ended.
     pub outcome: Outcome,
-    /// Figures on the test split, if it was opened.
+    /// Results on the test split, if it was opened.
     pub test: Option<OnTest>,
-    /// Wall time of the loop in this process.
+    /// Wall time of the loop in this process, seconds.
     pub seconds: f64,
     /// Times of the parts, over all processes.
     pub timing: Timing,
-    /// How well the router knows which program answers best.
+    /// Calibration of the router on validation queries.
     pub router: Option<Calibration>,
     /// Spending on language models.
     pub spent: Spending,
 }
 
 impl Ended {
-    /// The file of the bundle.
+    /// Returns the file of the bundle.
     pub fn bundle_file(&self) -> PathBuf {
         self.run.join(BUNDLE_FILE)
     }
@@ -115,7 +115,7 @@ impl Serialize for Ended {
     }
 }
 
-/// One category, with its score on validation queries.
+/// Returns a category with its score on validation queries as JSON.
 fn category(category: &Category) -> Value {
     let score = category.validation.as_ref();
     json!({

@@ -1,5 +1,5 @@
-//! The directory of a run with its journal: begins a run or goes on with one, with options as the
-//! request gives them, or as the run was begun with.
+//! Begins or resumes a run in its directory with a journal. Options come from the request, or else
+//! from the run's configuration.
 
 use std::{
     fs,
@@ -34,34 +34,34 @@ use agent_optimize::{
 };
 use agent_sandbox::{Origin, Place, SandboxOptions};
 
-/// Seed when none is given.
+/// Default random seed.
 const SEED: u64 = 1;
-/// Steps of the search actor when none are given.
+/// Default number of steps of the search actor.
 pub(super) const STEPS: usize = 24;
-/// Steps of the model in every category when none are given, unless those of the search actor are
-/// fewer.
+/// Default number of the model's steps in every category; fewer if the search actor has fewer.
 const LLM_STEPS: usize = 3;
-/// Default run directories of one dataset.
+/// Maximum number of default run directories of one dataset.
 const MAX_RUNS: usize = 9_999;
-/// The actors of runs that name none.
+/// Actors of runs whose configuration names none.
 const SEARCH_ONLY: Actors = Actors { search: true, llm: false };
 
-/// A run that can begin or go on.
+/// An open run.
 pub(super) struct Run {
     pub(super) dir: PathBuf,
     pub(super) journal: Journal,
     pub(super) options: Options,
-    /// Programs that run in parallel.
+    /// Number of threads that run programs.
     pub(super) threads: usize,
     /// The dataset as the request names it.
     pub(super) dataset: String,
 }
 
 impl Run {
-    /// Begins the run of a request in a new directory, or goes on with the one that it names.
+    /// Begins a run in a new directory, or resumes the requested one.
     ///
     /// # Errors
-    /// That there is none, or one where a new one was to be; that it was begun with other programs.
+    /// If there is no run to resume, if a new run's directory already has one, or if a resumed run
+    /// has other programs.
     pub(super) fn open(
         request: &Request,
         start: &Start,
@@ -85,7 +85,7 @@ impl Run {
         Ok(Run { dir, journal, options, threads, dataset: request.dataset.clone() })
     }
 
-    /// Says what begins.
+    /// Reports the dataset, actors, seed, number of queries and directory of the run.
     pub(super) fn announce(&self, data: &Data, model: Option<&Model>, app: &App) {
         let (options, n_validation) = (&self.options, data.validation.len());
         let name = model.map_or("", Model::name);
@@ -114,13 +114,13 @@ impl Run {
         ));
     }
 
-    /// What is said of a run that is interrupted: that nothing is lost, and how to go on.
+    /// Returns the message of an interrupted run: nothing is lost, and how to resume.
     pub(super) fn kept(&self) -> String {
         let command = resume_command(&self.dataset, &self.dir);
         format!("everything done so far is kept; {command}")
     }
 
-    /// Notes that a bundle was made here, if all programs of the run were.
+    /// Notes that a bundle is trusted, if the run is.
     pub(super) fn keep_trust(&self, bundle: &Bundle, app: &App) {
         let trust = app.private.trust();
         if trust.place(Origin::Run(&self.dir.join(DATABASE_FILE))) == Place::Process {
@@ -129,7 +129,8 @@ impl Run {
     }
 }
 
-/// The directory that a request names, or else the latest one of the base, or a new one.
+/// Returns the directory of a request. By default, a resumed run has the last numbered directory of
+/// the base, a new run the first free one.
 fn directory(request: &Request, base: &str, app: &App) -> Result<PathBuf> {
     if let Some(dir) = &request.run {
         return Ok(dir.clone());
@@ -164,7 +165,7 @@ fn begun(dir: &Path, config: &Value, programs: &[UserProgram]) -> Result<Journal
     Ok(journal)
 }
 
-/// What the journal of a new run says of its options.
+/// Returns the configuration that the journal of a new run records.
 pub(super) fn config(
     request: &Request,
     start: &Start,
@@ -193,7 +194,8 @@ pub(super) fn config(
     config
 }
 
-/// Options as given, or as the configuration of the run has them.
+/// Returns the options of a request; missing ones come from the run's configuration, then from the
+/// defaults.
 pub(super) fn options(
     request: &Request,
     base: &str,
@@ -233,8 +235,8 @@ pub(super) fn options(
     }
 }
 
-/// Whether the search actor alone writes programs in a run; once somebody else does, it is forgotten
-/// that the run was begun here.
+/// Whether the search actor is the run's only author of programs. If not, removes the note of trust
+/// in the run.
 fn forget_unless_alone(new: Actors, dir: &Path, journal: &Journal, app: &App) -> Result<bool> {
     let begun = journal.config().get("actor").and_then(Value::as_str);
     let asks = new.llm || begun.and_then(Actors::named).is_some_and(|actors| actors.llm);

@@ -1,4 +1,5 @@
-//! Measures a frozen bundle and all baselines on the test split. Must not know how programs were found.
+//! Measures a frozen bundle and all baselines on the test split. Must not know how programs were
+//! found.
 
 use std::sync::Arc;
 
@@ -19,37 +20,37 @@ use agent_retrieve::{
 };
 use agent_sandbox::Workers;
 
-/// Figures on the test split.
+/// Results on the test split.
 pub struct OnTest {
     /// All baselines.
     pub baselines: Vec<SystemOnTest>,
     /// The bundle.
     pub bundle: SystemOnTest,
-    /// How often the split was opened, this time included.
+    /// Number of openings of the split so far.
     pub openings: u64,
 }
 
-/// Figures of one system on the test split.
+/// Results of one system on the test split.
 #[derive(Serialize)]
 pub struct SystemOnTest {
     /// Its name.
     pub system: String,
-    /// Over all queries.
+    /// Results over all queries.
     #[serde(flatten)]
     pub evaluation: Evaluation,
-    /// Of baselines: the bundle less the baseline, in mean reciprocal rank.
+    /// For baselines: the bundle minus the baseline, in mean reciprocal rank.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bundle_better_by: Option<Comparison>,
-    /// The p of that, corrected for the number of baselines (Holm 1979).
+    /// The p-value of this difference, corrected for the number of baselines (Holm 1979).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p_holm: Option<f64>,
-    /// Why the means say nothing, if that is so.
+    /// Why the means are invalid, if they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invalid: Option<String>,
 }
 
 impl OnTest {
-    /// All systems, baselines first.
+    /// Returns all systems, baselines first.
     pub fn systems(&self) -> Vec<&SystemOnTest> {
         self.baselines.iter().chain([&self.bundle]).collect()
     }
@@ -63,12 +64,12 @@ impl SystemOnTest {
     }
 }
 
-/// Measures the bundle of a session, whose programs may ask the language model, and all baselines, and
-/// warns of queries that failed; nothing where the test split is to stay closed, or has no query that
-/// nodes answer.
+/// Measures the bundle of a session and all baselines on the test split, and warns of failed
+/// queries. The bundle's programs may ask the language model. `None` if the test split stays closed
+/// or has no queries with nodes as answers.
 ///
 /// # Errors
-/// That the split is damaged, or that it was stopped.
+/// If the split is damaged, or the operation was stopped.
 pub(super) fn measure(bundle: &Bundle, session: &Session, app: &App) -> Result<Option<OnTest>> {
     let Session { data, run, model, .. } = session;
     if !data.is_tested || data.base.record.splits.get("test").is_none_or(|&n| n == 0) {

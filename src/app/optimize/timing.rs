@@ -1,5 +1,5 @@
-//! Takes the times of the parts of a run while it goes on, and keeps them beside its journal; times
-//! that cannot be written end no run. Must not know what the parts do.
+//! Measures the times of a run's parts and writes them beside its journal. Write errors are
+//! ignored. Must not know what the parts do.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,27 +17,27 @@ use agent_optimize::{
     record::timing::{TIMES_FILE, Timing},
 };
 
-/// The part that waiting for the language model is.
+/// Name of the part that counts waiting for the language model.
 const WAITING: &str = "waiting for the language model";
-/// Least time between two writes of the times while steps go on.
+/// Minimum time between two writes of the times during a step.
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
 
-/// Takes the times of a run while it goes on.
+/// Measures the times of a run.
 pub(super) struct Stopwatch {
     dir: PathBuf,
     earlier: Timing,
     now: Timing,
     began: Instant,
-    /// The part and its step that go on, since when, and how long the model had been waited for then.
+    /// The current part and step, their start, and the total time of waiting at the start.
     present: Option<(&'static str, usize, Instant, Duration)>,
-    /// Milliseconds that the model was waited for so far.
+    /// Total time of waiting for the model, milliseconds.
     waited: Arc<AtomicU64>,
     /// When the times were last written.
     kept: Instant,
 }
 
 impl Stopwatch {
-    /// Begins to take the times of the run in a directory.
+    /// Starts to measure the run in a directory.
     pub(super) fn start(dir: &Path) -> Stopwatch {
         Stopwatch {
             dir: dir.to_owned(),
@@ -50,20 +50,20 @@ impl Stopwatch {
         }
     }
 
-    /// A step of a part goes on.
+    /// Records that a step of a part is running; ends the previous step if it differs.
     pub(super) fn at(&mut self, phase: &'static str, step: usize) {
         if self.present.is_none_or(|(name, at, ..)| (name, at) != (phase, step)) {
             self.close();
             self.present = Some((phase, step, Instant::now(), self.waited()));
-            // So that a run that is killed has times too.
+            // A killed run has times too.
             if self.kept.elapsed() >= BETWEEN_WRITES {
                 self.keep();
             }
         }
     }
 
-    /// Programs were better than every baseline. Gives the moment as counted over all processes,
-    /// if no earlier one is known.
+    /// Records that programs were better than every baseline. Returns the milestone with the time
+    /// over all processes; `None` if an earlier process recorded one of this scope.
     pub(super) fn better(&mut self, better: &Milestone) -> Option<Milestone> {
         if self.earlier.seconds_to(better.scope).is_some() {
             return None;
@@ -74,14 +74,14 @@ impl Stopwatch {
         Some(Milestone { seconds, ..better.clone() })
     }
 
-    /// The times of all processes, kept.
+    /// Ends the current step, writes the times, and returns those of all processes.
     pub(super) fn stop(mut self) -> Timing {
         self.close();
         self.keep();
         self.earlier.and(&self.now)
     }
 
-    /// Ends the step that goes on.
+    /// Ends the current step.
     fn close(&mut self) {
         if let Some((phase, step, since, waited_before)) = self.present.take() {
             let waited = self.waited().saturating_sub(waited_before);
@@ -92,23 +92,23 @@ impl Stopwatch {
         }
     }
 
-    /// How long the model was waited for so far.
+    /// Returns the total time of waiting for the model.
     fn waited(&self) -> Duration {
         Duration::from_millis(self.waited.load(Ordering::Relaxed))
     }
 
-    /// Counts milliseconds that the model is waited for, which count as a part of their own.
+    /// Returns the counter of milliseconds of waiting for the model, which are a separate part.
     pub(super) fn waiting(&self) -> Arc<AtomicU64> {
         self.waited.clone()
     }
 
-    /// Writes the times beside the journal, if it is there.
+    /// Writes the times beside the journal, if the journal exists.
     fn keep(&mut self) {
         self.kept = Instant::now();
         self.now.seconds = self.began.elapsed().as_secs_f64();
         if self.dir.join(DATABASE_FILE).exists() {
             let timing = self.earlier.and(&self.now);
-            // Times are not worth a failure.
+            // Lost times must not fail a run.
             let _ =
                 write(&self.dir.join(TIMES_FILE), |file| Ok(serde_json::to_writer(file, &timing)?));
         }

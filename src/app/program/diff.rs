@@ -26,33 +26,32 @@ use agent_optimize::{
 use agent_retrieve::eval::{Comparison, Interval};
 use agent_sandbox::{SandboxOptions, program::Program};
 
-/// Lines around a change.
+/// Number of context lines around a change.
 const CONTEXT_LINES: usize = 3;
-/// Changes whose effects are measured, the first ones.
+/// Maximum number of changes whose effects are measured; later ones are left out.
 const MAX_HUNKS: usize = 50;
-/// Maximum number of queries that programs run on, taken evenly from a larger split.
+/// Maximum number of queries, taken evenly from a larger split.
 const MAX_QUERIES: usize = 1_000;
 
 /// Two programs of a run or a bundle.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// At least six digits of the first one's id, or its category
+    /// First program: at least six digits of its id, or its category
     #[arg(value_name = "A")]
     pub from: String,
-    /// At least six digits of the second one's id, or its category
+    /// Second program: at least six digits of its id, or its category
     #[arg(value_name = "B")]
     pub to: String,
-    /// Where programs are: a run or a bundle.
+    /// Location of the programs: a run or a bundle.
     #[command(flatten)]
     #[schema(inline)]
     pub place: Place,
-    /// Run both programs, also if the journal knows how they answer
+    /// Run both programs, even if the journal has their results
     #[arg(long)]
     #[serde(default)]
     pub measure: bool,
-    /// Tell the effect of each change of the source and of the parameters, made alone and one after
-    /// another
+    /// Measure the effect of each change of source and parameters, alone and after earlier changes
     #[arg(long)]
     #[serde(default)]
     pub ablate: bool,
@@ -61,15 +60,15 @@ pub struct Request {
     #[serde(default = "validation")]
     #[schema(inline)]
     pub on: On,
-    /// Run on all queries of the split, not only on those that the router sends to the program
+    /// Run on all queries of the split, not only those that the router sends to the program
     #[arg(long)]
     #[serde(default)]
     pub all: bool,
-    /// Run on this dataset [default: the one of the run or bundle]
+    /// Run on this dataset [default: the dataset of the run or bundle]
     #[arg(long, value_name = "N")]
     #[serde(default)]
     pub dataset: Option<String>,
-    /// Where programs run.
+    /// Sandbox for programs.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
@@ -80,20 +79,21 @@ fn validation() -> On {
     On::Val
 }
 
-/// The differences of two programs.
+/// The differences between two programs.
 #[derive(Serialize)]
 pub struct Reply {
-    /// Id of the first.
+    /// Id of the first program.
     pub from: String,
-    /// Id of the second.
+    /// Id of the second program.
     pub to: String,
     /// A unified diff of their sources; empty if they are equal.
     pub diff: String,
     /// The parameters that differ, by name.
     pub params: Vec<Changed>,
-    /// Their answers on labelled queries; none where they are not known and were not asked for.
+    /// Comparison of their answers on labelled queries; absent if the journal has none and the
+    /// programs were not run.
     pub answers: Option<Answers>,
-    /// The effect of each change, where it was asked for.
+    /// The effect of each change, if requested.
     pub effects: Vec<Effect>,
 }
 
@@ -102,74 +102,76 @@ pub struct Reply {
 pub struct Changed {
     /// Its name.
     pub name: String,
-    /// `null` where the program has no such number.
+    /// Its value in the first program; `null` if this has no such parameter.
     pub from: Option<f64>,
-    /// As `from`.
+    /// Its value in the second program, likewise.
     pub to: Option<f64>,
 }
 
-/// A query that one program answers better.
+/// A query that one program answers better than the other.
 #[derive(Clone, Serialize)]
 pub struct Differs {
-    /// Its id; none if the dataset is not there.
+    /// Its id; absent if the dataset is not installed or has other queries.
     pub id: Option<i64>,
-    /// Its place in the split.
+    /// Its position among the compared queries or, from the journal, in the split; from 0.
     pub at: usize,
-    /// Its text; none if the dataset is not there.
+    /// Its text; absent if the id is.
     pub query: Option<String>,
     /// Reciprocal rank with the first program.
     pub from: f32,
-    /// With the second.
+    /// Reciprocal rank with the second program.
     pub to: f32,
 }
 
-/// How the two answer.
+/// Comparison of the answers of two programs.
 #[derive(Serialize)]
 pub struct Answers {
     /// `train` or `val`.
     pub on: String,
-    /// Whether the ranks are those of the journal.
+    /// Whether the ranks come from the journal.
     pub from_journal: bool,
-    /// Whether the queries were made, not labelled.
+    /// Whether any query is synthetic; false if the queries are unknown.
     pub synthetic: bool,
-    /// The second against the first, in reciprocal ranks.
+    /// The second program compared with the first, in reciprocal ranks.
     #[serde(flatten)]
     pub comparison: Comparison,
-    /// Largest differences first.
+    /// Queries that the second program answers better, largest differences first.
     pub won: Vec<Differs>,
-    /// As `won`, of queries that the second answers worse.
+    /// Queries that the second program answers worse, largest differences first.
     pub lost: Vec<Differs>,
-    /// What each costs; none from the journal.
+    /// Cost of each program; absent if the ranks come from the journal.
     pub cost: Option<[Cost; 2]>,
 }
 
-/// What a change does, in reciprocal ranks.
+/// Effect of a change on reciprocal ranks.
 #[derive(Serialize)]
 pub struct Gain {
     /// Mean difference of reciprocal ranks.
     pub difference: f64,
     /// Its 95 % interval.
     pub ci95: Interval,
-    /// Probability of such a difference by chance.
+    /// The p-value of the difference.
     pub p: f64,
 }
 
-/// One change of the source, or that of the parameters.
+/// Effect of one change of the source, or of the change of parameters.
 #[derive(Default, Serialize)]
 pub struct Effect {
-    /// Line of the first source; none for the parameters.
+    /// Line in the first source, from 1; absent for the parameters.
     pub line: Option<usize>,
-    /// Lines taken away, with `-`, and those put there, with `+`.
+    /// Removed lines with `-`, then added lines with `+`.
     pub change: String,
-    /// Of the first program with this change against the first program; none if it does not run.
+    /// The first program with only this change, compared with the first program; absent if it does
+    /// not run.
     pub alone: Option<Gain>,
-    /// Of the program with this change and all before it against that without this one.
+    /// The program with this and all earlier changes, compared with the last one that runs without
+    /// this change.
     pub after_others: Option<Gain>,
-    /// Lines of earlier changes whose effect `after_others` holds as well: with them and without
-    /// this one the program does not run.
+    /// Lines of earlier changes whose effect `after_others` includes, because the program does not
+    /// run with them but without this change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub together: Vec<usize>,
-    /// Why there is no number.
+    /// Why there is no `alone`.
     pub failure: Option<String>,
 }
 
@@ -199,7 +201,8 @@ impl Perform for Request {
     }
 }
 
-/// How the programs answer, from the journal or by running them, and the effects of the changes.
+/// Compares the answers of the programs, from the journal or by running them, and measures the
+/// effects of the changes.
 fn answers(
     request: &Request,
     sources: &Sources,
@@ -217,7 +220,7 @@ fn answers(
         let name = request.dataset.as_deref().unwrap_or(made_for);
         return Ok((Some(of_journal(a, b, &queries_of(name, sources, app))?), Vec::new()));
     }
-    // Nobody asked for a run, and it may not be possible.
+    // The request does not ask to run programs, and it may be impossible.
     if !request.measure && !request.ablate && request.dataset.is_none() {
         app.watch.notice(
             "the journal does not know how both answer the same queries: --measure runs them",
@@ -250,7 +253,7 @@ fn answers(
     Ok((Some(answers), effects))
 }
 
-/// The validation queries by place, if the dataset is there and has those of the run.
+/// Returns the validation queries in order, if the dataset is installed and has those of the run.
 fn queries_of(name: &str, sources: &Sources, app: &App) -> Option<Vec<LabelledQuery>> {
     let base = app.home.get(name).ok()?;
     let pool = Pool::new("validation", load_split(&base, &On::Val.split()).ok()?);
@@ -267,8 +270,8 @@ fn of_journal(from: &Trial, to: &Trial, queries: &Option<Vec<LabelledQuery>>) ->
     Ok(Answers { on, from_journal: true, synthetic, comparison, won, lost, cost: None })
 }
 
-/// The queries that the second answers better, and those it answers worse; `places` are those of
-/// the queries in the split, if not all in order.
+/// Returns the queries that the second program answers better, and those it answers worse; ties by
+/// position. `places`: positions of the queries in the split, unless they are 0, 1, 2 and so on.
 fn differing(
     from: &[f32],
     to: &[f32],
@@ -289,7 +292,7 @@ fn differing(
     (won, lost)
 }
 
-/// The first program with each change alone, and with one after another. The change of the
+/// Measures the first program with each change alone, and with all changes up to it. The change of
 /// parameters comes last.
 fn effects(
     ground: &Ground,
@@ -305,7 +308,7 @@ fn effects(
     }
     let mut effects = Vec::new();
     let mut so_far = before.to_vec();
-    // Changes after which the program did not run.
+    // Lines of changes after which the program did not run.
     let mut waiting: Vec<usize> = Vec::new();
     for hunk in all.iter().take(MAX_HUNKS) {
         let (line, change) = (Some(hunk.line), hunk.text.clone());
@@ -343,7 +346,7 @@ fn effects(
     Ok(effects)
 }
 
-/// The ranks of a changed program, or why it has none.
+/// Returns the reciprocal ranks of a changed program, or why it does not run.
 fn changed_ranks(
     ground: &Ground,
     program: &Program,
@@ -354,7 +357,7 @@ fn changed_ranks(
         Ok(declared) => declared,
         Err(failure) => return Ok(Err(failure)),
     };
-    // A number that only another change declares cannot be given.
+    // Omit parameters that only another change declares.
     let known = |name: &String, value: f64| {
         declared.iter().any(|of| of.name == *name && (of.min..=of.max).contains(&value))
     };
@@ -372,7 +375,7 @@ fn gain(before: &[f32], after: &[f32]) -> Result<Gain> {
     Ok(Gain { difference, ci95, p })
 }
 
-/// The parameters a program runs with.
+/// Returns all parameters of a program, declared defaults included.
 fn parameters(entry: &Entry, options: &SandboxOptions) -> BTreeMap<String, f64> {
     let declared = declared(&entry.program, options).into_iter();
     let declared = declared.map(|param| (param.name, param.value));
@@ -381,7 +384,7 @@ fn parameters(entry: &Entry, options: &SandboxOptions) -> BTreeMap<String, f64> 
     parameters
 }
 
-/// Parameters that differ, by name.
+/// Returns the parameters that differ, sorted by name.
 fn changed(from: &BTreeMap<String, f64>, to: &BTreeMap<String, f64>) -> Vec<Changed> {
     let gone = from.keys().filter(|name| !to.contains_key(*name));
     let mut names: Vec<&String> = gone.chain(to.keys()).collect();

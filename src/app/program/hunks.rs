@@ -1,24 +1,23 @@
-//! The single changes between two sources, and the first source with one of them. Must not know
-//! what the sources mean.
+//! Splits the difference of two sources into single changes, and applies each to the first source.
+//! Must not know the language of the sources.
 
 use similar::{DiffOp, TextDiff};
 
 /// One change.
 pub(super) struct Hunk {
-    /// First line of the change in the first source, from 1; of an insertion the line it comes
-    /// before.
+    /// First line of the change in the first source, from 1; for an insertion, the line after it.
     pub(super) line: usize,
-    /// The lines taken away, with `-`, and those put there, with `+`.
+    /// Removed lines with `-`, then added lines with `+`.
     pub(super) text: String,
-    /// The first source with this change alone.
+    /// The first source with only this change.
     pub(super) alone: String,
-    /// The first source with this change and all before it.
+    /// The first source with this change and all earlier ones.
     pub(super) so_far: String,
-    /// Whether only lines of comments differ.
+    /// Whether only comment lines differ.
     pub(super) comments: bool,
 }
 
-/// All changes from one source to another, in the order of their lines.
+/// Returns all changes from one source to another, in the order of lines.
 pub(super) fn hunks(from: &str, to: &str) -> Vec<Hunk> {
     let diff = TextDiff::from_lines(from, to);
     let old: Vec<&str> = from.split_inclusive('\n').collect();

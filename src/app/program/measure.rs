@@ -1,5 +1,5 @@
-//! Runs programs on labelled queries to compare them: ranks, tool calls, times. Must not know why
-//! they are compared.
+//! Runs programs on labelled queries to compare ranks, tool calls and times. Must not know why they
+//! are compared.
 
 use std::{
     fmt,
@@ -34,7 +34,7 @@ use agent_retrieve::{
 use agent_sandbox::{SandboxOptions, Workers, program::Program};
 use agent_tools::ToolCache;
 
-/// The queries that programs are compared on; those of the test split never are.
+/// Queries on which programs are compared; never the test split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum On {
@@ -45,7 +45,7 @@ pub enum On {
 }
 
 impl On {
-    /// The split.
+    /// Returns the split.
     pub fn split(self) -> Split {
         match self {
             Self::Train => Split::Train,
@@ -60,44 +60,44 @@ impl fmt::Display for On {
     }
 }
 
-/// Memory for answers of tool calls, bytes.
+/// Size of the cache of tool calls, bytes.
 const CACHE_BYTES: usize = 512 << 20;
 
-/// A base with queries.
+/// A base with queries, on which programs run.
 pub struct Ground {
-    /// Without a cache, so that costs are those of a program alone.
+    /// Runtime without a cache, for measuring the cost of one program.
     runtime: Arc<Runtime>,
-    /// With a cache that all programs share.
+    /// Runtime with a cache that all programs share.
     cached: Arc<Runtime>,
     /// The queries, in the order of the split.
     pub queries: Vec<LabelledQuery>,
 }
 
-/// What a program did on one query.
+/// Result of a program on one query.
 pub struct Answer {
-    /// Reciprocal rank of the first answer; with the default candidates where the program failed.
+    /// Reciprocal rank of the first answer; in the default candidates if the program failed.
     pub rank: f32,
     tool_calls: u64,
     ms: f64,
     failed: bool,
 }
 
-/// What a program costs, mean over queries.
+/// Cost of a program over some queries.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Cost {
-    /// Calls of tools.
+    /// Mean number of tool calls.
     pub tool_calls: f64,
-    /// Wall time while all cores are busy, without a cache, ms.
+    /// Mean wall time while all cores are busy, milliseconds.
     pub ms: f64,
-    /// Queries on which the program failed.
+    /// Number of queries on which the program failed.
     pub failed: usize,
 }
 
 impl Ground {
-    /// Opens a dataset with at most `most` of a split's queries, spread evenly over it.
+    /// Opens a dataset with at most `most` queries (at least 1), evenly spread over the split.
     ///
     /// # Errors
-    /// That there is no such dataset, that it has no index, or no queries.
+    /// If the split is missing or empty, the dataset cannot be opened, or threads cannot start.
     pub fn open(
         found: &Dataset,
         on: On,
@@ -124,7 +124,7 @@ impl Ground {
         Ok(Ground { runtime, cached, queries })
     }
 
-    /// Keeps the queries that a bundle's router sends to one of its categories first; all, with a
+    /// Keeps the queries for which a bundle's router ranks `category` first; keeps all, with a
     /// notice, if there are none.
     pub fn keep_routed(&mut self, bundle: &Bundle, category: usize, app: &App) {
         let base = self.runtime.base();
@@ -145,10 +145,10 @@ impl Ground {
         ));
     }
 
-    /// What the runtime's sandbox says of a program's parameters.
+    /// Returns the parameters that a program declares.
     ///
     /// # Errors
-    /// That it does not compile, in words.
+    /// If it does not compile, or declares invalid parameters; in words.
     pub fn declared(
         &self,
         program: &Program,
@@ -157,11 +157,11 @@ impl Ground {
         self.runtime.declared_params(&compiled).map_err(|failure| failure.to_string())
     }
 
-    /// Runs a program on all queries, in parallel; answers are in their order, and their cost is
-    /// that of the program alone.
+    /// Runs a program on all queries, in parallel and without a cache. Answers are in the order of
+    /// the queries.
     ///
     /// # Errors
-    /// That it does not compile, that a query cannot be searched, or that it was stopped.
+    /// If the program does not compile, a query cannot be searched, or the operation was stopped.
     pub fn answers(
         &self,
         program: &Program,
@@ -171,8 +171,8 @@ impl Ground {
         self.answers_on(&self.runtime, program, params, app)
     }
 
-    /// The same, faster for many programs that differ little: equal tool calls are made once, so
-    /// times say nothing.
+    /// Runs a program like [`Ground::answers`], but with the shared cache: faster for many similar
+    /// programs, with meaningless times.
     ///
     /// # Errors
     /// As [`Ground::answers`].
@@ -221,12 +221,12 @@ impl Ground {
     }
 }
 
-/// The ranks of answers, in their order.
+/// Returns the reciprocal ranks of answers, in order.
 pub fn ranks(answers: &[Answer]) -> Vec<f32> {
     answers.iter().map(|answer| answer.rank).collect()
 }
 
-/// What the answers cost.
+/// Returns the cost of answers.
 pub fn cost(answers: &[Answer]) -> Cost {
     let n = answers.len().max(1) as f64;
     Cost {
@@ -236,10 +236,10 @@ pub fn cost(answers: &[Answer]) -> Cost {
     }
 }
 
-/// How the second does against the first, in reciprocal ranks of the same queries.
+/// Compares `to` with `from`, in reciprocal ranks of the same queries.
 ///
 /// # Errors
-/// That there is no query.
+/// If there is no query.
 pub fn compare(from: &[f32], to: &[f32]) -> Result<Comparison> {
     let differences: Vec<f64> =
         from.iter().zip(to).map(|(from, to)| f64::from(*to) - f64::from(*from)).collect();

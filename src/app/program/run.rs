@@ -1,8 +1,7 @@
 //! Runs one program on one query, in the sandbox.
 //!
-//! The program is hostile until shown otherwise. It runs on a worker, which is not waited for longer
-//! than its time allows. Every end of the program is a reply, which keeps what the program may have left
-//! behind: a process that ends need not free it.
+//! The program is treated as hostile. It runs on a worker thread with a deadline. Every end of the
+//! program is a reply, which also holds the program's memory: a process that ends need not free it.
 
 use std::{
     path::PathBuf,
@@ -29,31 +28,31 @@ use agent_sandbox::{
 };
 use agent_tools::ToolCache;
 
-/// Memory for answers of tool calls, bytes: one program repeats few, and its memory is bounded.
+/// Size of the cache of tool calls, bytes; one program repeats few calls.
 const CACHE_BYTES: usize = 16 << 20;
-/// Compiling that takes longer is reported.
+/// Compile time above which a notice reports it.
 const LONG_COMPILING: Duration = Duration::from_secs(1);
 
 /// A program and a query.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Program
+    /// Run the program in this file
     #[arg(value_name = "FILE.rhai|FILE.wasm", required = true)]
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub file: Option<PathBuf>,
-    /// Source of the program in Rhai, instead of a file
+    /// Source of a Rhai program, instead of a file
     #[arg(skip)]
     #[serde(default)]
     pub source: Option<String>,
     /// Installed dataset, directory in neutral format, or built-in sample
     #[arg(long, value_name = "N")]
     pub dataset: String,
-    /// What to look for
+    /// Run on this query
     #[arg(long, value_name = "TEXT")]
     pub query: String,
-    /// Values of declared parameters, such as {"w_text": 0.5}
+    /// Set declared parameters, such as {"w_text": 0.5}
     #[arg(long, value_name = "JSON", value_parser = parse_params, default_value = "{}",
         hide_default_value = true)]
     #[serde(default)]
@@ -64,7 +63,7 @@ pub struct Request {
     #[serde(default)]
     #[schema(inline)]
     pub k: Option<Top>,
-    /// Where programs run.
+    /// Sandbox for programs.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
@@ -80,9 +79,9 @@ fn parse_params(text: &str) -> std::result::Result<ParamValues, String> {
     serde_json::from_str(text).map_err(|error| format!("{error}; give a JSON object of numbers"))
 }
 
-/// The end of a program.
+/// The result of a program.
 pub struct Reply {
-    /// The ranking and the usage, or why there is no ranking.
+    /// The ranking with its usage, or the failure.
     pub outcome: std::result::Result<Outcome, Failure>,
     run: Option<Run>,
 }
@@ -90,12 +89,12 @@ pub struct Reply {
 /// A program on its base.
 struct Run {
     runtime: Arc<Runtime>,
-    /// Dropped with the reply: freeing a program may take long.
+    /// The compiled program; kept because freeing it may take long.
     _compiled: Option<CompiledProgram>,
 }
 
 impl Reply {
-    /// The base; none if the program could not be read.
+    /// Returns the base; `None` if the program could not be read.
     pub fn base(&self) -> Option<&Arc<IndexedBase>> {
         self.run.as_ref().map(|run| run.runtime.base())
     }
@@ -160,7 +159,7 @@ impl Perform for Request {
             Err(failure) => return Ok(Reply { outcome: Err(failure), run: None }),
         };
         let (runtime, place) = self.runtime(app)?;
-        // Searched before the clock starts: the first search also loads the index.
+        // The first search also loads the index, which is not part of the program's time.
         runtime.candidates(query)?;
         if let Err(failure) = warm_up(&runtime, &program, place, app) {
             let run = Some(Run { runtime, _compiled: None });
@@ -175,7 +174,7 @@ impl Perform for Request {
 }
 
 impl Request {
-    /// Reads the program; one that cannot be read is a failure of it.
+    /// Reads the program. A file that cannot be read is a failure of the program, not an error.
     fn program(&self, app: &App) -> Result<std::result::Result<Program, Failure>> {
         match (&self.file, &self.source) {
             (None, Some(source)) => Ok(Ok(Program::new(source))),
@@ -189,7 +188,7 @@ impl Request {
         }
     }
 
-    /// What the program runs on: one worker, a small cache, and the language model that is configured.
+    /// Opens a runtime with one worker, a small cache and the configured language model, if any.
     fn runtime(&self, app: &App) -> Result<(Arc<Runtime>, Place)> {
         let base = dataset::open(&dataset::find(&self.dataset, app)?, app)?;
         let llm = llm::open_if_configured(&self.llm, false, app)?;
@@ -202,8 +201,7 @@ impl Request {
         Ok((Arc::new(runtime), options.place))
     }
 
-    /// Compiles and runs the program. The pool of workers bounds both, and says so when one does not
-    /// end.
+    /// Compiles and runs the program; both have a deadline.
     fn attempt(
         &self,
         runtime: &Runtime,
@@ -225,10 +223,11 @@ impl Request {
     }
 }
 
-/// Compiles what WebAssembly needs before the clock starts; each has a deadline of its own.
+/// Compiles the WebAssembly module, or the engine for Rhai, before the program's time starts. Has
+/// its own deadline.
 ///
 /// # Errors
-/// Why the module, or the engine for Rhai, cannot be compiled.
+/// If it cannot be compiled.
 fn warm_up(
     runtime: &Runtime,
     program: &Program,

@@ -1,5 +1,4 @@
-//! The programs of a run or a bundle, found by id or category.
-//! Must not know how they are shown.
+//! Finds the programs of a run or a bundle by id or category. Must not know how they are shown.
 
 use std::path::{Path, PathBuf};
 
@@ -21,20 +20,20 @@ use agent_sandbox::{
     ChosenSandbox, Limits, Param, Sandbox, SandboxOptions, Workers, program::Program,
 };
 
-/// Programs that an error lists at most.
+/// Maximum number of programs in an error's hint.
 const MAX_LISTED: usize = 8;
 
-/// Where programs are.
+/// Location of programs: a run or a bundle.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema, clap::Args)]
 #[group(required = true, multiple = false)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
-    /// Run: its directory, its name, or latest
+    /// Use the programs of this run: its directory, its name, or latest
     #[arg(long, value_name = "RUN")]
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     run: Option<PathBuf>,
-    /// Frozen bundle: its file, or the run that it is of
+    /// Use the programs of this frozen bundle: its file, or its run
     #[arg(long, value_name = "BUNDLE")]
     #[serde(default)]
     #[schema(value_type = Option<String>)]
@@ -42,7 +41,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The directory of the run, if the place is one.
+    /// Returns the run argument, if the place is a run.
     pub fn run_dir(&self) -> Option<&Path> {
         self.run.as_deref()
     }
@@ -50,7 +49,7 @@ impl Place {
     /// Reads the programs.
     ///
     /// # Errors
-    /// That the run or the bundle cannot be read.
+    /// If there is not exactly one of run and bundle, or it cannot be read.
     pub fn read(&self, app: &App) -> Result<Sources> {
         match (&self.run, &self.bundle) {
             (Some(given), None) => {
@@ -66,12 +65,12 @@ impl Place {
     }
 }
 
-/// The program that an id, the beginning of one, the [`variant`] of one, or a category names. Of
-/// one program with
-/// several sets of parameters: the frozen one, else the one accepted last, else the first.
+/// Finds a program by its [`variant`], the start of its id, its category, or a part of the
+/// category's name. If a program has several sets of parameters, returns the frozen set, else the
+/// last accepted one, else the first.
 ///
 /// # Errors
-/// That there is none, or that there are several.
+/// If no program matches, or several do.
 pub fn find<'a>(sources: &'a Sources, name: &str) -> Result<&'a Entry> {
     let name_of = |entry: &&Entry| variant(&entry.program, &entry.params);
     if let Some(entry) =
@@ -93,7 +92,7 @@ pub fn find<'a>(sources: &'a Sources, name: &str) -> Result<&'a Entry> {
     if found.is_empty() && !category.is_empty() {
         found = sources.entries.iter().filter(|entry| lower(entry).contains(&category)).collect();
     }
-    // Of the programs of a category the frozen one is meant.
+    // A category's name selects its frozen programs.
     if !by_id && found.iter().any(|entry| entry.frozen) {
         found.retain(|entry| entry.frozen);
     }
@@ -127,7 +126,7 @@ pub fn find<'a>(sources: &'a Sources, name: &str) -> Result<&'a Entry> {
     Ok(frozen.or(accepted).copied().unwrap_or(first))
 }
 
-/// The parameters a program declares; none when it does not run.
+/// Returns the parameters that a program declares; empty if it does not run.
 pub fn declared(program: &Program, options: &SandboxOptions) -> Vec<Param> {
     let limits = Limits::default();
     let Ok(workers) = Workers::new(1) else { return Vec::new() };

@@ -1,6 +1,5 @@
-//! What the page of a run shows beside the run itself: the bundle and the baselines on validation
-//! queries, where answers are lost, and the commands that come to the same. Must not know how the page
-//! looks.
+//! The findings on the page of a run: the bundle and the baselines on validation queries, causes of
+//! lost answers, and commands that reproduce the run. Must not know the layout of the page.
 
 use std::{
     collections::BTreeMap,
@@ -47,12 +46,12 @@ use agent_retrieve::{
 };
 use agent_sandbox::Origin;
 
-/// Bundle and baselines on the validation queries.
+/// Measurements of the bundle and the baselines on the validation queries.
 pub(super) struct Measured {
     systems: Vec<System>,
     explainer: Explainer,
     explained: Vec<ExplainedQuery>,
-    /// Whether the router knows which program answers best.
+    /// Calibration of the router.
     router: Option<Calibration>,
 }
 
@@ -60,7 +59,8 @@ impl Measured {
     /// Answers all queries with the bundle and every baseline.
     ///
     /// # Errors
-    /// That a program does not compile, a query cannot be searched, or that it was stopped.
+    /// If a program does not compile, a query cannot be searched, a service gives no reply to the
+    /// bundle, or the operation was stopped.
     pub(super) fn of(
         bundle: &Bundle,
         trials: &[Trial],
@@ -93,20 +93,20 @@ impl Measured {
     }
 }
 
-/// All of it, as `web/src/record.ts` takes it.
+/// The findings, as `web/src/record.ts` expects them.
 #[derive(Serialize)]
 pub(super) struct Findings {
-    /// Title of the dataset, and version.
+    /// Title of the dataset, the run, and the program's version.
     about: String,
-    /// A sentence where the questions were made, not labelled; else empty.
+    /// A note if the questions are synthetic; else empty.
     synthetic: String,
-    /// Values with what they are.
+    /// Key figures, each with its label.
     figures: Vec<(String, String)>,
     systems: Vec<SystemRow>,
     losses: Option<Losses>,
-    /// By program with its parameters: what its lines lose.
+    /// Losses at the lines of each program, by [`variant`].
     marks: BTreeMap<String, Vec<(usize, String)>>,
-    /// By category: its best baseline, and how far the bundle is from it.
+    /// By category: its best baseline, and the bundle's difference from it.
     against: BTreeMap<String, String>,
     router: String,
     sequential_test: String,
@@ -121,7 +121,7 @@ struct SystemRow {
     mrr: String,
     hit1: String,
     recall20: String,
-    /// Bundle less this system.
+    /// The bundle minus this system, in mean reciprocal rank.
     difference: String,
     p: String,
 }
@@ -150,10 +150,10 @@ struct CauseRow {
     gain: String,
 }
 
-/// What was found of the run in a directory.
+/// Collects the findings of a run.
 ///
 /// # Errors
-/// That a statistic cannot be computed.
+/// If a statistic cannot be computed.
 pub(super) fn found(
     dir: &Path,
     journal: &Journal,
@@ -163,13 +163,13 @@ pub(super) fn found(
 ) -> Result<Findings> {
     let config = journal.config();
     let bundle = sources.bundle.as_ref();
-    // A run that is not finished does not say it; its dataset does while it is there.
+    // An unfinished run does not record it; its dataset does, if installed.
     let made = |name: &str| load_split(&app.home.get(name).ok()?, &Split::Val).ok();
     let is_synthetic = match bundle {
         Some(bundle) => bundle.provenance.synthetic,
         None => sources.dataset.as_deref().and_then(made).is_some_and(|of| is_synthetic(&of)),
     };
-    // Over a network directories of this machine have no names.
+    // Requests over a network must not see directories of this machine.
     let (run, file) = match app.network {
         None => (dir.to_owned(), dir.join(BUNDLE_FILE)),
         Some(_) => (PathBuf::from(name(dir)), PathBuf::from(name(dir))),
@@ -217,7 +217,7 @@ pub(super) fn found(
     Ok(found)
 }
 
-/// A text as a sentence of the page begins.
+/// Capitalizes the first letter of a text.
 fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
@@ -283,7 +283,7 @@ fn systems(measured: &Measured) -> Result<Vec<SystemRow>> {
     measured.systems.iter().map(row).collect()
 }
 
-/// Queries by kind of loss, and all causes, most to gain first.
+/// Returns the queries by kind of loss, and all causes, largest gain first.
 fn losses(groups: &[Group<'_>], explained: &[ExplainedQuery]) -> Losses {
     let all = || explained.iter().filter_map(|one| one.loss.as_ref());
     let kind = |kind: Kind| KindRow {
@@ -311,7 +311,7 @@ fn losses(groups: &[Group<'_>], explained: &[ExplainedQuery]) -> Losses {
     }
 }
 
-/// How to come to the same result, and to ask it.
+/// Returns commands that repeat the run, and use or resume it.
 fn commands(run: &Path, bundle: Option<&Path>, config: &Value) -> Vec<String> {
     let dataset = config.get("dataset").and_then(Value::as_str).unwrap_or_default();
     let (run, begun) = (run.display(), begun_with(config));
@@ -327,8 +327,8 @@ fn commands(run: &Path, bundle: Option<&Path>, config: &Value) -> Vec<String> {
     commands
 }
 
-/// The options of `agent optimize` that a run with this configuration was begun with. The files of
-/// the user's programs are not known.
+/// Returns the options of `agent optimize` for a run with this configuration. The files of the
+/// user's programs are unknown.
 fn begun_with(config: &Value) -> String {
     let text = |key: &str| config.get(key).and_then(Value::as_str);
     let number = |key: &str| config.get(key).and_then(Value::as_u64);

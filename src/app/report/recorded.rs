@@ -1,5 +1,5 @@
-//! How a run stands, its programs and its latest steps, as one record. Must not know how programs are
-//! found.
+//! The state of a run, its programs and its latest steps as one record. Must not know how programs
+//! are found.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -22,79 +22,77 @@ use agent_optimize::{
     trial::{TRIAL, Trial},
 };
 
-/// Programs and steps of a record: as many as `web/src/run.ts` shows.
+/// Maximum numbers of programs and steps in a record, the same as in `web/src/run.ts`.
 const _PROGRAMS: usize = 500;
 const _STEPS: usize = 200;
-/// Points of a curve at most.
+/// Approximate maximum number of points of a curve.
 const MAX_POINTS: usize = 400;
-/// The pool on which programs are measured.
+/// Query pool on which programs are measured.
 const VALIDATION: &str = "validation";
-/// The kind of steps of improvement, and the part of a run that they are.
+/// Kind of improvement steps in the journal, and their part of a run.
 const IMPROVEMENT: (&str, &str) = ("parent", "improving programs");
 
-/// How a run stands.
+/// State of a run.
 #[derive(Clone, PartialEq, Serialize, ToSchema)]
 pub struct RunNow {
     /// Its name.
     id: String,
     /// Its dataset.
     dataset: String,
-    /// Who proposes programs.
+    /// Actors that propose programs.
     actor: String,
-    /// The language model, if one is asked.
+    /// The language model, if the run uses one.
     model: Option<String>,
-    /// Seed of its draws.
+    /// Random seed.
     seed: Option<u64>,
-    /// Steps of improvement that were asked for.
+    /// Number of planned improvement steps.
     planned: Option<u64>,
-    /// Steps of improvement that are done.
+    /// Number of finished improvement steps.
     done: u64,
     /// `finished`, `running`, `interrupted` or `paused`.
     pub state: &'static str,
-    /// The process that writes it.
+    /// Id of the process that writes the run.
     pid: Option<u32>,
-    /// Why a paused run waits.
+    /// Why the run is paused.
     paused: Option<String>,
-    /// Steps in its journal.
+    /// Number of steps in its journal.
     pub steps: usize,
-    /// The same by kind.
+    /// Number of steps by kind.
     #[schema(value_type = HashMap<String, u64>)]
     kinds: BTreeMap<String, u64>,
-    /// Changes that were tested.
+    /// Number of tested changes.
     tested: usize,
-    /// Changes that were kept.
+    /// Number of accepted changes.
     accepted: usize,
-    /// Programs that were proposed.
+    /// Number of proposed programs.
     programs: usize,
-    /// Programs that answer some validation query best, those that do so most often first.
+    /// Programs that answer some validation query best, the most frequent first.
     archive: Vec<Archived>,
-    /// The program of each category so far, with its figures on validation queries.
+    /// The current program of each category, with its scores on validation queries.
     #[schema(value_type = Vec<serde_json::Value>)]
     categories: Vec<Standing>,
-    /// Whether its bundle is frozen.
+    /// Whether the run is finished and has its bundle.
     bundle: bool,
     /// Mean reciprocal rank of its bundle on validation queries.
     mrr: Option<f64>,
-    /// What was spent on language models.
+    /// Cost of language models.
     #[schema(value_type = serde_json::Value)]
     cost: RoleCost,
-    /// The same by role.
+    /// Cost of language models by role.
     #[schema(value_type = Vec<serde_json::Value>)]
     roles: Vec<RoleCostEntry>,
-    /// When it was begun, seconds since 1970.
+    /// Start of the run, seconds since 1970.
     begun: Option<u64>,
-    /// When its times were last noted, seconds since 1970.
+    /// Last update of its times, seconds since 1970.
     changed: Option<u64>,
-    /// Seconds of work, pauses left out.
+    /// Working time without pauses, seconds.
     seconds: Option<u64>,
-    /// Seconds that its further steps of improvement will take if they are as long as those before;
-    /// of a run that goes on.
+    /// For a running run: estimated time of the remaining improvement steps, seconds.
     eta_seconds: Option<u64>,
-    /// Where the time went.
+    /// Times of the parts of the run.
     #[schema(value_type = Vec<serde_json::Value>)]
     phases: Vec<Summary>,
-    /// Programs on the most validation queries that any was tried on, in the order in which they were
-    /// tried.
+    /// Scores of programs on the largest number of validation queries used, in the order of trials.
     curve: Vec<Point>,
 }
 
@@ -105,18 +103,18 @@ pub struct Archived {
     program: String,
     /// Its category.
     category: String,
-    /// Validation queries that it answers best; of equal ones the one tried first counts.
+    /// Number of validation queries that it answers best; ties go to the first trial.
     best_on: usize,
 }
 
-/// A program on all validation queries.
+/// Score of a program on validation queries.
 #[derive(Clone, PartialEq, Serialize, ToSchema)]
 pub struct Point {
-    /// The step of the journal.
+    /// The step in the journal.
     step: u64,
     /// Its mean reciprocal rank.
     mrr: f64,
-    /// The best so far.
+    /// The highest mean reciprocal rank so far.
     best: f64,
 }
 
@@ -125,42 +123,42 @@ pub struct Point {
 pub struct TriedProgram {
     /// Its id.
     id: String,
-    /// The beginning of its id, and of that of its parameters where they differ from the declared.
+    /// Short id of the program, with that of its parameters if they differ from the declared ones.
     variant: String,
     /// Its category.
     category: String,
-    /// Its description in its header.
+    /// The description in its header.
     description: String,
-    /// Its source; of a module its header.
+    /// Its source; for a module, its header.
     source: String,
     /// Parameters that differ from the declared ones.
     #[schema(value_type = HashMap<String, f64>)]
     params: ParamValues,
-    /// Who proposed it.
+    /// Its author.
     proposed_by: String,
-    /// How it was made, in words.
+    /// The change that made it, in words.
     change: String,
-    /// Id of the program it was made from.
+    /// Id of the program that it was made from.
     parent: Option<String>,
-    /// On the most training queries it ran on.
+    /// Score on the largest set of training queries that it ran on.
     #[schema(value_type = Option<serde_json::Value>)]
     train: Option<Score>,
-    /// On the most validation queries it ran on.
+    /// Score on the largest set of validation queries that it ran on.
     #[schema(value_type = Option<serde_json::Value>)]
     validation: Option<Score>,
     /// Whether it is in the bundle.
     frozen: bool,
-    /// Tests in which it was to take the place of another.
+    /// Tests of it as a replacement for another program.
     #[schema(value_type = Vec<serde_json::Value>)]
     tests: Vec<Decision>,
 }
 
-/// The name of a run.
+/// Returns the name of a run: the last part of its directory's path.
 pub fn name(dir: &Path) -> String {
     dir.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// How the run in a directory stands. Its whole journal is read.
+/// Returns the state of the run in a directory. Reads its whole journal.
 pub fn now(dir: &Path) -> Result<RunNow, JournalError> {
     Ok(standing(dir, Record::read(dir)?))
 }
@@ -210,20 +208,21 @@ fn standing(dir: &Path, record: Record) -> RunNow {
     }
 }
 
-/// A run with its programs and its latest steps, as its view in the explorer takes them.
+/// A run with its programs and latest steps, for the explorer.
 #[derive(Serialize)]
 pub struct RecordedRun {
     run: RunNow,
     programs: Vec<TriedProgram>,
-    /// The latest first.
+    /// Its latest steps, the last one first.
     steps: Vec<Line>,
 }
 
 impl RecordedRun {
-    /// Reads the run in a directory; its first programs and latest steps, as many as the view shows.
+    /// Reads the run in a directory, with as many first programs and latest steps as the explorer
+    /// shows.
     ///
     /// # Errors
-    /// That the journal cannot be read.
+    /// If the journal cannot be read.
     pub fn read(dir: &Path, sources: &Sources) -> Result<RecordedRun, JournalError> {
         let record = Record::read(dir)?;
         let mut steps = Lines::from_record(&record);
@@ -235,22 +234,22 @@ impl RecordedRun {
     }
 }
 
-/// Steps of improvement that a run took. One is kept again, with another end of its key, where a run
-/// that went on changed another program in it.
+/// Returns the number of finished improvement steps. A resumed run that changes another program in
+/// a step records this step again, with another suffix of its key.
 fn done(record: &Record) -> u64 {
     let steps = record.steps.iter().filter(|step| step.kind == IMPROVEMENT.0);
     let numbers: BTreeSet<&str> = steps.filter_map(|step| step.key.split(' ').next()).collect();
     numbers.len() as u64
 }
 
-/// Steps of improvement that a run will take: those of the search, and those of the model for each
-/// category.
+/// Returns the number of improvement steps of a run: those of the search actor, and those of the
+/// model for each category.
 fn planned(record: &Record, categories: u64) -> Option<u64> {
     let of_model = record.planned_model_steps.map(|each| each.saturating_mul(categories));
     record.planned_steps.map(|planned| planned.saturating_add(of_model.unwrap_or(0)))
 }
 
-/// Programs on all validation queries in their order, and those that answer some of them best.
+/// Returns the curve of programs on validation queries, and the archive of best programs.
 fn on_validation(record: &Record) -> (Vec<Point>, Vec<Archived>) {
     let trials: Vec<(u64, Trial)> = record
         .steps
@@ -275,7 +274,7 @@ fn on_validation(record: &Record) -> (Vec<Point>, Vec<Archived>) {
     let last = points.len().saturating_sub(1);
     let curve = points.into_iter().enumerate().filter(|(at, _)| at % every == 0 || *at == last);
 
-    // Of each query the program that answers it best.
+    // By query, the program that answers it best.
     let mut best_of: HashMap<usize, (f32, &str)> = HashMap::new();
     for (_, trial) in &trials {
         for (&query, &rank) in trial.queries.iter().zip(&trial.reciprocal_ranks) {
@@ -303,7 +302,7 @@ fn on_validation(record: &Record) -> (Vec<Point>, Vec<Archived>) {
     (curve.map(|(_, point)| point).collect(), archive)
 }
 
-/// A program of a run, with its scores and the tests of it.
+/// Returns a program of a run, with its scores and tests.
 pub fn tried(sources: &Sources, entry: &Entry) -> TriedProgram {
     let program = &entry.program;
     let origin = sources.origins.get(program.id()).map(|trial| &trial.origin);

@@ -1,4 +1,4 @@
-//! Learns vectors of queries and nodes, so that a query is near to what answers it.
+//! Trains dual encoders: vectors of queries and nodes, with each query near its answers.
 
 use std::{
     path::{Path, PathBuf},
@@ -21,7 +21,7 @@ use agent_train::dense::{
     tune::{self, TunedModelInfo},
 };
 
-/// A dual encoder.
+/// A dual encoder to train.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -29,64 +29,64 @@ pub struct Request {
     #[command(flatten)]
     #[schema(inline)]
     pub model: ModelArgs,
-    /// What turns a text into a vector: bag, a bag of words (the weighted mean of word vectors), or
-    /// candle:DIR, a sentence encoder of the BERT family in a directory
+    /// Encode texts with this: bag (the weighted mean of word vectors) or candle:DIR (a BERT-like
+    /// sentence encoder in a directory)
     #[arg(long, value_name = "ENCODER", default_value = "bag")]
     #[serde(default)]
     #[schema(value_type = String)]
     pub encoder: Encoder,
-    /// Where nodes come from that do not answer, beside the other documents of a batch
+    /// Take negatives from this source, besides the other documents of a batch
     #[arg(long, value_name = "WHERE", value_parser = choice::<Negatives>(), default_value = negatives().name())]
     #[serde(default = "negatives")]
     #[schema(value_type = NegativesName, inline)]
     pub negatives: Negatives,
-    /// With --negatives self: how often the encoder is asked for them anew, at most 100
+    /// With --negatives self, let the encoder choose new negatives N times, at most 100
     #[arg(long, value_name = "N", default_value_t = refresh())]
     #[serde(default = "refresh")]
     #[schema(inline)]
     pub refresh: Bounded<0, 100>,
-    /// Queries that are made of documents, at most 200000 [default: 8000, with candle:DIR none]
+    /// Make N queries from documents, at most 200000 [default: 8000, with candle:DIR 0]
     #[arg(long, value_name = "N")]
     #[serde(default)]
     #[schema(inline)]
     pub made: Option<Bounded<0, 200_000>>,
-    /// Looks at all pairs, at most 1000 [default: 12, with candle:DIR 3]
+    /// Train for N epochs, at most 1000 [default: 12, with candle:DIR 3]
     #[arg(long, value_name = "N")]
     #[serde(default)]
     #[schema(inline)]
     pub epochs: Option<Bounded<0, 1_000>>,
-    /// Pairs of a batch, at most 1000 [default: 64, with candle:DIR 16]
+    /// Train on batches of N pairs, at most 1000 [default: 64, with candle:DIR 16]
     #[arg(long, value_name = "N")]
     #[serde(default)]
     #[schema(inline)]
     pub batch: Option<Bounded<0, 1_000>>,
-    /// Step size, the largest [default: 0.001, with candle:DIR 0.00002]
+    /// Use this maximum learning rate [default: 0.001, with candle:DIR 0.00002]
     #[arg(long, value_name = "R")]
     #[serde(default)]
     #[schema(inline)]
     pub rate: Option<Rate>,
-    /// With bag: numbers of a vector, at most 1024, and at most those of the built-in embedder
+    /// With bag, use vectors of length N, at most 1024 and at most that of the built-in embedder
     /// [default: 256]
     #[arg(long, value_name = "N")]
     #[serde(default)]
     #[schema(inline)]
     pub dim: Option<Bounded<0, 1_024>>,
-    /// With candle:DIR: word pieces read of a text, at most 8192 [default: 128]
+    /// With candle:DIR, read the first N word pieces of a text, at most 8192 [default: 128]
     #[arg(long, value_name = "N")]
     #[serde(default)]
     #[schema(inline)]
     pub max_tokens: Option<Bounded<0, 8_192>>,
-    /// With candle:DIR: nodes that validation queries are ranked among, and of which --negatives self
-    /// chooses, at most 1000000 [default: 1000]
+    /// With candle:DIR, rank validation queries among N nodes, and let --negatives self choose from
+    /// these; at most 1000000 [default: 1000]
     #[arg(long, value_name = "N")]
     #[serde(default)]
     #[schema(inline)]
     pub pool: Option<Bounded<0, 1_000_000>>,
-    /// Seed of made queries, batches and negatives
+    /// Use this seed for made queries, batches and negatives
     #[arg(long, value_name = "S", default_value_t = seed())]
     #[serde(default = "seed")]
     pub seed: u64,
-    /// Go on from where training with the same options was stopped
+    /// Resume stopped training with the same options
     #[arg(long)]
     #[serde(default)]
     pub resume: bool,
@@ -104,7 +104,7 @@ fn seed() -> u64 {
     Settings::default().seed
 }
 
-/// What turns a text into a vector.
+/// A kind of text encoder.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Encoder {
@@ -135,7 +135,7 @@ impl TryFrom<String> for Encoder {
     }
 }
 
-/// A dual encoder that was trained.
+/// A trained dual encoder.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Reply {
@@ -211,7 +211,7 @@ impl Request {
     }
 }
 
-/// Refuses an option that says nothing of an encoder.
+/// Fails if an option of another encoder is given; `encoder` is the one that it belongs to.
 fn refuse<T>(option: &str, given: Option<T>, encoder: &str) -> Result<()> {
     match given {
         Some(_) => {

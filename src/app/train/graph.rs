@@ -1,4 +1,4 @@
-//! Learns to order nodes by the graph around the query.
+//! Trains a graph network that ranks nodes by the graph around the query.
 
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -12,7 +12,7 @@ use crate::{
 };
 use agent_train::graph::{self, Ablation, ModelInfo, Settings};
 
-/// A graph network.
+/// A graph network to train.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -20,26 +20,26 @@ pub struct Request {
     #[command(flatten)]
     #[schema(inline)]
     pub model: ModelArgs,
-    /// Leave a part out, to see what it is worth
+    /// Leave out this part to measure its effect
     #[arg(long, value_name = "PART", value_parser = choice::<Ablation>())]
     #[serde(default)]
     #[schema(value_type = Option<AblationName>, inline)]
     pub without: Option<Ablation>,
-    /// Looks at all queries, at most 1000
+    /// Train for N epochs, at most 1000
     #[arg(long, value_name = "N", default_value_t = epochs())]
     #[serde(default = "epochs")]
     #[schema(inline)]
     pub epochs: Bounded<0, 1_000>,
-    /// Step size
+    /// Use this learning rate
     #[arg(long, value_name = "R", default_value_t = rate())]
     #[serde(default = "rate")]
     #[schema(inline)]
     pub rate: Rate,
-    /// Seed of the first weights and of batches
+    /// Use this seed for initial weights and batches
     #[arg(long, value_name = "S", default_value_t = seed())]
     #[serde(default = "seed")]
     pub seed: u64,
-    /// Go on from where training with the same options was stopped
+    /// Resume stopped training with the same options
     #[arg(long)]
     #[serde(default)]
     pub resume: bool,

@@ -1,4 +1,4 @@
-//! Learns how much each field of a node says, given the query.
+//! Trains weights of node fields that depend on the query (mFAR).
 
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -15,12 +15,12 @@ use agent_train::{
     mfar::{self, Conditioning, ModelInfo, Progress, Scorers, Settings, TrainedModel, Variant},
 };
 
-/// Steps between two notices of how far the weights are.
+/// Number of steps between notices.
 const NOTICE_EVERY: usize = 50;
-/// The parts of the work, with about what share of its time each takes.
+/// Stages of training in order, each with its approximate share of the time.
 const STAGES: Plan = &[("queries", 2.0), ("choosing", 8.0), ("learning", 1.0)];
 
-/// A model of weights of fields.
+/// A model of field weights to train.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -28,22 +28,22 @@ pub struct Request {
     #[command(flatten)]
     #[schema(inline)]
     pub model: ModelArgs,
-    /// What is weighed: fields, the whole document with the names of neighbours, or both. Fields need the part
-    /// `fields` of the index, their vectors the part `field-vectors`
+    /// Weigh fields, the whole document with neighbour names, or both; fields need index part
+    /// `fields`, their vectors `field-vectors`
     #[arg(long, value_name = "VARIANT", value_parser = choice::<Variant>(), default_value = "1+n:lexical")]
     #[serde(default = "variant")]
     #[schema(value_type = VariantName, inline)]
     pub variant: Variant,
-    /// What the weights of a query depend on [default: what cross-validation finds best]
+    /// Let the weights of a query depend on this [default: chosen by cross-validation]
     #[arg(long, value_name = "WHAT", value_parser = choice::<Conditioning>())]
     #[serde(default)]
     #[schema(value_type = Option<ConditioningName>, inline)]
     pub conditioning: Option<Conditioning>,
-    /// Seed of the folds of cross-validation
+    /// Use this seed for the folds of cross-validation
     #[arg(long, value_name = "S", default_value_t = seed())]
     #[serde(default = "seed")]
     pub seed: u64,
-    /// Steps of ascent, at most 10000
+    /// Train for K steps, at most 10000
     #[arg(long, value_name = "K", default_value_t = steps())]
     #[serde(default = "steps")]
     #[schema(inline)]
@@ -97,7 +97,7 @@ impl Perform for Request {
     }
 }
 
-/// The weights after a step, in a line.
+/// Describes the weights after a step in one line.
 pub fn step_line(look: &ValidationPoint) -> String {
     format!("step {}: loss {:.4}, validation mrr {:.1} %", look.step, look.loss, 100.0 * look.mrr)
 }

@@ -1,6 +1,6 @@
-//! Units that run a program on queries for somebody who counts what it ranks: how they are computed
-//! and what their results say. A query on which the program fails, or is ended, has no ranking: who
-//! counts runs it again, so that what failures say never depends on who met them.
+//! Units that run a program on queries: their computation and the encoding of their rankings. A
+//! query on which the program fails or is stopped has no ranking. The optimization reruns such
+//! queries itself, so failures never depend on the worker.
 
 use std::{path::Path, sync::Arc};
 
@@ -11,24 +11,24 @@ use agent_infer::{ParamValues, Runtime};
 use agent_retrieve::Ranking;
 use agent_sandbox::{CompiledProgram, program::Program};
 
-/// The length of a ranking that is not there.
+/// Length that encodes a missing ranking.
 const NONE: u32 = u32::MAX;
-/// Bytes of a length, of a node and of a score.
+/// Size of a length, a node and a score, bytes.
 const WORD: usize = 4;
 
-/// A program that is compiled, with its parameters.
+/// A compiled program with its parameters.
 pub struct Evaluation {
     runtime: Arc<Runtime>,
-    /// None where it could not be compiled in time, which then costs no worker.
+    /// `None` if compiling failed; the worker then gives no rankings.
     compiled: Option<CompiledProgram>,
     params: ParamValues,
 }
 
 impl Evaluation {
-    /// Compiles the program of a file.
+    /// Compiles the program in a file.
     ///
     /// # Errors
-    /// That the file cannot be read.
+    /// If the file cannot be read.
     pub fn open(runtime: Arc<Runtime>, file: &Path, params: &ParamValues) -> Result<Self> {
         let source =
             std::fs::read_to_string(file).context("cannot read the program of the plan")?;
@@ -36,10 +36,10 @@ impl Evaluation {
         Ok(Self { runtime, compiled, params: params.clone() })
     }
 
-    /// The result of an item: what the program ranks for its query.
+    /// Returns the result of an item: the encoded ranking of its query.
     ///
     /// # Errors
-    /// That the item is not a query.
+    /// If the item is not a query.
     pub fn run(&self, item: &str) -> Result<Vec<u8>> {
         let query: String = serde_json::from_str(item).context("a query of the plan")?;
         let run = |compiled| self.runtime.run(compiled, &self.params, &query, None).ok()?.ok();
@@ -48,7 +48,7 @@ impl Evaluation {
     }
 }
 
-/// A count, then that number of nodes with their scores; 4 bytes each, the lowest first.
+/// Encodes a ranking: its length, then each node with its score; 4 bytes each, little-endian.
 fn encoded(ranking: Option<&Ranking>) -> Vec<u8> {
     let length = ranking.map_or(NONE, |ranking| ranking.len() as u32);
     let pairs = ranking.into_iter().flatten();
@@ -56,7 +56,7 @@ fn encoded(ranking: Option<&Ranking>) -> Vec<u8> {
     [length.to_le_bytes()].into_iter().chain(pairs).flatten().collect()
 }
 
-/// The rankings of a result, if it has `n`.
+/// Decodes the rankings of a result; `None` unless there are exactly `n`.
 #[doc(hidden)]
 pub fn decoded(bytes: &[u8], n: usize) -> Option<Vec<Option<Ranking>>> {
     let (words, []) = bytes.as_chunks::<WORD>() else { return None };

@@ -1,15 +1,15 @@
-//! `agent optimize --pool DIR` and `agent unit work DIR`: other processes run the programs that a run
-//! tries. What a run computes does not depend on them: it takes a unit that nobody works on itself, so
-//! that it neither waits for workers nor loses anything with them.
+//! `agent optimize --pool DIR` and `agent unit work DIR`: other processes run the programs of an
+//! optimization. Results do not depend on them: the run computes every unclaimed unit itself, so
+//! it neither waits for idle workers nor loses results with them.
 //!
 //! ```text
-//! DIR/run          locked by the run whose pool it is
+//! DIR/run          locked by the run that owns the pool
 //! DIR/workers/ID   locked by a worker while it lives
 //! DIR/jobs/N       units: a program with its parameters on some queries
 //! ```
 //!
 //! A directory that is neither empty nor marked as a pool is refused, also by workers. Locks end
-//! with the process that holds them. Must not know: what rankings are worth.
+//! with the process that holds them. Must not know how rankings are scored.
 
 use std::{
     fs::{self, File},
@@ -47,16 +47,16 @@ use agent_sandbox::program::Program;
 
 const RUN: &str = "run";
 const WORKERS: &str = "workers";
-/// What the file of a program is called in a job.
+/// File name of the program in a job.
 const PROGRAM: &str = "program.txt";
-/// Queries of a unit.
+/// Maximum number of queries in a unit.
 const UNIT_QUERIES: usize = 8;
-/// Longest time in which no unit of a job gets done before those that others have are done here.
+/// Time without a finished unit after which a run also computes units that workers claimed.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often a run looks for results.
+/// Interval at which a run looks for results.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// A unit of a job that nobody else works on.
+/// A unit of a job, claimed by this process.
 pub struct Taken {
     /// The directory of the job.
     pub job: PathBuf,
@@ -67,14 +67,14 @@ pub struct Taken {
     _claim: Claim,
 }
 
-/// A file that is locked for as long as this process lives, and removed at its end.
+/// The file of a registered worker, locked while the process lives and removed at its end.
 pub struct Registered {
     path: PathBuf,
     _file: File,
 }
 
 impl Registered {
-    /// The name with which the process signs.
+    /// Returns the name with which the process signs units.
     fn name(&self) -> String {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
@@ -82,7 +82,7 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        // One that stays is not locked, and counts as nobody.
+        // A remaining file is not locked, so it does not count as a worker.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -90,13 +90,13 @@ impl Drop for Registered {
 /// Registers this process as a worker of a pool.
 ///
 /// # Errors
-/// That the pool cannot be written.
+/// If the pool is not writable.
 pub fn registered(dir: &Path) -> Result<Registered> {
     let workers = dir.join(WORKERS);
     let register = || -> io::Result<Registered> {
         fs::create_dir_all(&workers)?;
         let file = files::temporary_file(&workers, ".worker-")?;
-        // Where there are no locks, nobody is seen.
+        // On file systems without locks, no worker is seen.
         let _ = file.as_file().try_lock();
         let name = file.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let path = workers.join(name.trim_start_matches('.'));
@@ -105,10 +105,10 @@ pub fn registered(dir: &Path) -> Result<Registered> {
     Ok(register().with_context(|| format!("cannot work in {}", workers.display()))?)
 }
 
-/// The first unit of a pool that has no result and that nobody works on; the worker signs it.
+/// Claims and signs the first unit of a pool that has no result and no other claim.
 pub fn next(pool: &PoolDir, worker: &Registered) -> Option<Taken> {
     for job in pool.jobs() {
-        // One that is done is removed at any time.
+        // A finished job may be removed at any time.
         let Ok(units) = Units::open(&job) else { continue };
         for unit in 0..units.len() {
             if !units.is_done(unit)
@@ -132,9 +132,9 @@ pub struct Pool {
     watch: Arc<dyn Watch>,
     stop: Arc<AtomicBool>,
     jobs: AtomicU64,
-    /// Workers that were told of last; none if nobody was told.
+    /// Number of workers in the last notice; `None` before the first.
     workers: Mutex<Option<usize>>,
-    /// Rankings that came from others, of all.
+    /// Numbers of rankings by workers, and of all.
     theirs: AtomicUsize,
     all: AtomicUsize,
     check: ForeignCheck,
@@ -142,10 +142,10 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Opens a pool for one run; what is left in it of an earlier one is removed.
+    /// Opens a pool for one run, and removes jobs of earlier runs.
     ///
     /// # Errors
-    /// That it cannot be used, or that another run uses it.
+    /// If the directory is not usable, or another run uses it.
     pub fn open(dir: &Path, (dataset, base): (&str, &IndexedBase), app: &App) -> Result<Self> {
         let shown = dir.display();
         let pool = PoolDir::take(dir)?;
@@ -181,7 +181,7 @@ impl Pool {
         self.watch.notice(&format!("{theirs} of {all} rankings came from workers of {dir}"));
     }
 
-    /// The workers that live; says so when their number changes.
+    /// Returns the number of live workers, and reports changes.
     fn workers(&self) -> usize {
         let entries = fs::read_dir(self.dir.path().join(WORKERS)).into_iter().flatten().flatten();
         let lives = |path: &Path| {
@@ -204,7 +204,7 @@ impl Pool {
         n
     }
 
-    /// Plans a job.
+    /// Plans a job: one program with its parameters on some queries.
     fn plan(&self, program: &Program, params: &ParamValues, queries: &[&str]) -> Result<Units> {
         let job = self.jobs.fetch_add(1, Ordering::Relaxed);
         let task = Task {
@@ -219,8 +219,8 @@ impl Pool {
         Ok(Units::plan(&self.dir.job(job), &task, &lines, n, file)?)
     }
 
-    /// The rankings of a job: units that nobody works on are given to `here`, from the last one, as
-    /// workers begin with the first. Those are kept in `own`, since they have no result.
+    /// Returns the rankings of a job. `here` computes unclaimed units, the last one first, since
+    /// workers start with the first. `own` keeps their claims, since these units have no result.
     fn shared(
         &self,
         units: &Units,
@@ -244,7 +244,7 @@ impl Pool {
                 }
                 let (places, worker) = (places(unit), units.signed_by(unit));
                 let bytes = units.read(unit, self.check.max_bytes(places.len()));
-                // What is not a result of rankings counts as one without any, which drops its worker.
+                // An invalid result counts as one without rankings, which drops its worker.
                 let rankings = bytes.and_then(|bytes| decoded(&bytes, places.len()));
                 let rankings = rankings.unwrap_or_default();
                 foreign.push(ForeignUnit { worker, places, rankings });
@@ -256,7 +256,7 @@ impl Pool {
                 claim => Some((unit, claim)),
             });
             match free {
-                // It was done in between.
+                // A worker finished it in the meantime.
                 Some((unit, Some(_))) if units.is_done(unit) => {}
                 Some((unit, claim)) => {
                     own.extend(claim);
@@ -266,7 +266,7 @@ impl Pool {
                     }
                     left.retain(|&other| other != unit);
                 }
-                // It is told by whoever runs a program that the run is to stop.
+                // Running a program reports the stop.
                 None if self.stop.load(Ordering::Relaxed) => return here(&[0]),
                 None if left.len() == before => thread::sleep(LOOK),
                 None => {}
@@ -314,8 +314,7 @@ impl Evaluators for Pool {
             Ok(units) => {
                 let mut own = Vec::new();
                 let ranked = self.shared(&units, n, here, &mut own);
-                // Nobody begins anything in it while it is removed; what cannot be removed now is
-                // removed by the next run.
+                // No worker begins a unit while the job is removed; the next run removes the rest.
                 let _ = self.dir.remove(units.dir());
                 ranked
             }

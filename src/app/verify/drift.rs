@@ -1,10 +1,10 @@
-//! Whether a bundle may be carried over to a later version of its base: the validation queries are
-//! answered on what the base is now, and the scores compared with those that the bundle states.
+//! Checks whether a bundle still fits an updated version of its base: answers the validation
+//! queries on the current base, and compares the scores with those in the bundle.
 //!
-//! It may if no relation that its programs name is gone, no program fails, neither the whole nor a
-//! category lost, and it is not below the best baseline. Something lost if what the bundle states
-//! lies above the 95 % interval of what is found, of few queries above a bound that holds for any
-//! number: so few queries prove no loss, and say so.
+//! The bundle fits if the base has all relations that its programs name, no program fails, there is
+//! no loss overall or in a category, and no baseline is better. A loss is a recorded score above
+//! the 95 % interval of the current one. With few queries, the limit is a wider bound that holds
+//! for any number of queries.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -29,65 +29,65 @@ use agent_optimize::trial::mean;
 use agent_retrieve::eval::{Interval, statistics::bootstrap_interval};
 use agent_sandbox::{Origin, Place};
 
-/// Characters of a category.
+/// Maximum length of a name in a reason, characters.
 const MAX_SHOWN: usize = 60;
-/// Queries below which a category proves little.
+/// Number of queries below which the wider bound applies.
 pub const FEW: usize = 10;
 
-/// How a bundle does on the base of now.
+/// Performance of a bundle on its current base.
 #[derive(Debug, Serialize)]
 pub struct DriftReport {
-    /// Whether the bundle may be carried over.
+    /// Whether the bundle fits the current base.
     pub fits: bool,
-    /// Why not, each in a line.
+    /// Why it does not fit, one line per reason.
     pub reasons: Vec<String>,
-    /// Validation queries.
+    /// Number of validation queries.
     pub n: usize,
-    /// Whether the queries were made, not labelled.
+    /// Whether any query is synthetic.
     pub synthetic: bool,
-    /// Mean reciprocal rank that the bundle states.
+    /// Mean reciprocal rank recorded in the bundle.
     pub stated_mrr: f64,
-    /// That on the base of now.
+    /// Mean reciprocal rank on the current base.
     pub mrr: f64,
-    /// Its 95 % interval.
+    /// The 95 % interval of `mrr`.
     pub ci95: Interval,
-    /// The best baseline on the base of now.
+    /// The best baseline on the current base.
     pub baseline: String,
     /// Its mean reciprocal rank.
     pub baseline_mrr: f64,
-    /// By category, in the order of the bundle.
+    /// Results by category, in the order of the bundle.
     pub categories: Vec<CategoryDrift>,
-    /// Relations that programs name and the base lacks.
+    /// Relations that programs name and the current base lacks.
     pub relations_gone: BTreeSet<String>,
-    /// Whether the bundle was written for the base of now.
+    /// Whether the bundle was rewritten for the current base.
     pub accepted: bool,
 }
 
-/// A category then and now.
+/// Recorded and current score of a category.
 #[derive(Debug, Serialize)]
 pub struct CategoryDrift {
     /// Its name.
     pub name: String,
-    /// Validation queries that are most probably of it.
+    /// Number of validation queries whose most probable category is this one.
     pub n: usize,
-    /// None where no query of validation was of it.
+    /// Recorded mean reciprocal rank; absent if the category had no validation queries.
     pub stated_mrr: Option<f64>,
-    /// None where none is now.
+    /// Current mean reciprocal rank; absent if it has none now.
     pub mrr: Option<f64>,
     /// The 95 % interval of `mrr`.
     pub ci95: Option<Interval>,
-    /// Whether it lost.
+    /// Whether the current score is a loss.
     pub lost: bool,
 }
 
-/// A bundle with its base as it is now.
+/// A bundle with its current base.
 pub struct Session {
     bundle: Bundle,
     dataset: Dataset,
     base: Arc<IndexedBase>,
     /// Name of the base.
     pub name: String,
-    /// Whether it still is the base that the bundle was made for.
+    /// Whether the bundle was made for this version of the base.
     pub is_same: bool,
 }
 
@@ -95,7 +95,7 @@ impl Session {
     /// Opens the bundle and its base.
     ///
     /// # Errors
-    /// That one of them cannot be opened.
+    /// If one of them cannot be opened.
     pub fn open(request: &Request, app: &App) -> Result<Session> {
         let bundle = read_bundle(&request.bundle, app)?;
         let name = request.dataset.as_ref().unwrap_or(&bundle.dataset.name).clone();
@@ -105,11 +105,12 @@ impl Session {
         Ok(Session { bundle, dataset, base, name, is_same })
     }
 
-    /// Answers the validation queries, and carries the bundle over where that is asked for and it fits.
+    /// Answers the validation queries. If the request says so and the bundle fits a changed base,
+    /// rewrites the bundle for it.
     ///
     /// # Errors
-    /// That there are no validation queries, that a program does not compile, that a language model is
-    /// asked and cannot be, that it was stopped, or that the bundle cannot be written.
+    /// If there are no validation queries, a program does not compile, a needed language model is
+    /// not usable, the operation was stopped, or the bundle cannot be written.
     pub fn measure(self, request: &Request, app: &App) -> Result<DriftReport> {
         let Session { bundle, dataset, base, name, is_same } = self;
         let queries = load_split(&dataset.base, &Split::Val)?;
@@ -167,7 +168,7 @@ fn interval(ranks: &[f32], seed: u64) -> Result<Interval> {
     Ok(bootstrap_interval(&ranks, seed)?)
 }
 
-/// Relations that programs name and the base does not have.
+/// Returns the relations that programs name and the base lacks.
 fn gone(bundle: &Bundle, base: &IndexedBase) -> BTreeSet<String> {
     let named = bundle.relations().into_iter();
     named.filter(|name| base.kb.relation_id(name).is_none()).collect()
@@ -196,15 +197,15 @@ fn categories(bundle: &Bundle, replayed: &Replay, seed: u64) -> Result<Vec<Categ
     drifts.collect()
 }
 
-/// Whether a mean of reciprocal ranks is above what some ranks may be the mean of: their bootstrap
-/// interval, which few ranks make too narrow, or for these a bound that holds for any number
-/// (Hoeffding 1963, one-sided, 97.5 %).
+/// Whether the recorded mean of reciprocal ranks is significantly above the current one: above the
+/// bootstrap interval `now`. With fewer than [`FEW`] ranks, this interval is too narrow; then a
+/// bound for any number of ranks applies (Hoeffding 1963, one-sided, 97.5 %).
 fn is_lost(stated: f64, ranks: &[f32], now: Interval) -> bool {
     let bound = mean(ranks) + (40f64.ln() / (2.0 * ranks.len().max(1) as f64)).sqrt();
     stated > if ranks.len() < FEW { bound } else { now.high }
 }
 
-/// Why the bundle may not be carried over.
+/// Returns why the bundle does not fit; empty if it does.
 fn reasons(report: &DriftReport, replayed: &Replay) -> Vec<String> {
     let mut reasons = Vec::new();
     if !report.relations_gone.is_empty() {
@@ -232,7 +233,8 @@ fn reasons(report: &DriftReport, replayed: &Replay) -> Vec<String> {
     reasons
 }
 
-/// Writes the bundle with fingerprints and scores of the base of now.
+/// Rewrites the bundle with fingerprints and scores of the current base. A trusted bundle stays
+/// trusted.
 fn accept(
     request: &Request,
     mut bundle: Bundle,
@@ -257,13 +259,13 @@ fn accept(
     bundle.validation.n = replayed.ranks.len();
     bundle.validation.mrr = mean(&replayed.ranks);
     bundle.validation.baselines = replayed.baseline_mrr();
-    // These were found on the base of before, and are found by optimizing alone.
+    // Only an optimization measures these; the values of the previous base are obsolete.
     bundle.validation.held_out = None;
     bundle.validation.best_program = None;
     bundle.validation.proof = None;
     let bundle = bundle.sealed();
     bundle.write(&bundle_file(&request.bundle, app)?)?;
-    // Its programs are those of before, by the same authors.
+    // The programs are unchanged.
     if was_trusted {
         app.private.trust().keep(Origin::Bundle(&bundle.digest));
     }

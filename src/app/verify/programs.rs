@@ -1,8 +1,8 @@
-//! Checks of a bundle's programs that need no base: that they compile, that their parameters lie
-//! within the declared bounds, and that they call functions that exist.
+//! Checks a bundle's programs without a base: they compile, their parameters are within the
+//! declared bounds, and they call only existing functions.
 //!
-//! Functions are looked up when they are called, so each program is run once with tools that
-//! answer nothing. What it calls only when something was found is seen by the replay alone.
+//! Functions are looked up when called, so each program runs once with tools that find nothing.
+//! Only the replay checks calls that depend on found nodes.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use agent_sandbox::{
 };
 use agent_tools::{Kind, ToolError, ToolHost, Value, registry};
 
-/// The query of the dry call.
+/// Query of the dry call.
 const DRY_QUERY: &str = "dry call";
-/// How the engine begins to say that no function takes the arguments of a call.
+/// Start of the engine's message for a call that fits no function.
 const NO_FUNCTION: &str = "no function takes these arguments: ";
 
 pub(super) fn check(bundle: &Bundle, places: &Places) -> Result<Vec<Check>> {
@@ -61,7 +61,7 @@ fn check_one(sandbox: &ChosenSandbox, category: &Category) -> std::result::Resul
     }
 }
 
-/// The call of a function that does not exist, if the dry call makes one.
+/// Returns a call to a missing function, if the dry call makes one.
 fn missing_function(
     sandbox: &ChosenSandbox,
     compiled: &CompiledProgram,
@@ -72,7 +72,7 @@ fn missing_function(
     let failure = ran.err().filter(|failure| failure.kind == FailureKind::Runtime)?;
     let call = failure.message.strip_prefix(NO_FUNCTION)?;
     let name = call.split([' ', '(']).next().unwrap_or_default();
-    // Nothing stands in for what tools find, so a call with nothing in it proves nothing.
+    // Tools return () for missing results, so a call with () as an argument proves nothing.
     let of_nothing = call.contains("(()") || call.contains(", ()");
     let known = registry().iter().any(|spec| spec.name == name);
     (!known && !of_nothing).then(|| call.to_owned())

@@ -1,8 +1,8 @@
-//! Replays the validation split: the scores of bundle, categories and baselines must come out
-//! exactly as the bundle states them.
+//! Replays the validation split: the scores of bundle, categories and baselines must be exactly
+//! those recorded in the bundle.
 //!
-//! As when it was frozen, a query on which a program fails counts with that program's default
-//! candidates.
+//! If a program fails on a query, the default candidates replace its ranking, as when the bundle
+//! was frozen.
 
 use std::{
     collections::BTreeMap,
@@ -31,10 +31,10 @@ use agent_optimize::trial::{mean, reciprocal_rank};
 use agent_retrieve::{Baseline, Ranking, Retriever, System, eval::statistics::bootstrap_interval};
 use agent_sandbox::{CompiledProgram, FailureKind, Origin};
 
-/// Nodes a baseline ranks.
+/// Number of nodes that a baseline ranks.
 const BASELINE_DEPTH: usize = 1_000;
 
-/// What the bundle did on one query.
+/// Result of the bundle on one query.
 struct Answered {
     /// Reciprocal rank of the first answer.
     rank: f32,
@@ -50,37 +50,37 @@ struct Failures {
     first: Option<String>,
 }
 
-/// What a bundle did on all validation queries of a base.
+/// Results of a bundle on all validation queries of a base.
 pub(super) struct Replay {
-    /// Reciprocal ranks of the bundle.
+    /// Reciprocal ranks of the bundle, by query.
     pub(super) ranks: Vec<f32>,
     /// The most probable category of each query.
     categories: Vec<usize>,
     /// Reciprocal ranks of every baseline, by name.
     baselines: BTreeMap<&'static str, Vec<f32>>,
-    /// How often programs failed, and the first time in words.
+    /// Number of failures, with the first one in words; `None` without failures.
     pub(super) failed: Option<(u64, String)>,
 }
 
 impl Replay {
-    /// Means of the baselines, by name.
+    /// Returns the mean reciprocal rank of every baseline, by name.
     pub(super) fn baseline_mrr(&self) -> BTreeMap<String, f64> {
         let named = self.baselines.iter();
         named.map(|(name, ranks)| ((*name).to_owned(), mean(ranks))).collect()
     }
 
-    /// The queries whose most probable category this is.
+    /// Returns the positions of the queries whose most probable category is `at`.
     pub(super) fn of_category(&self, at: usize) -> Vec<usize> {
         (0..self.categories.len()).filter(|&query| self.categories[query] == at).collect()
     }
 
-    /// The bundle against the best baseline on some queries; none without queries.
+    /// Compares the bundle with the best baseline on some queries; `None` without queries.
     pub(super) fn score(&self, queries: &[usize], seed: u64) -> Result<Option<CategoryScore>> {
         category_score(queries, &self.ranks, &self.baselines, seed)
     }
 }
 
-/// Answers all validation queries of a base; none if a program does not compile.
+/// Answers all validation queries of a base; `None` if a program does not compile.
 pub(super) fn replay(
     bundle: &Bundle,
     queries: &[LabelledQuery],
@@ -170,7 +170,7 @@ pub(super) fn check(
     }])
 }
 
-/// The bundle, which has these members, on one query.
+/// Answers one query with a bundle, which has these members.
 fn answer(
     (bundle, members): (&Bundle, &[Member]),
     runtime: &Runtime,
@@ -204,7 +204,7 @@ fn answer(
     Ok(Answered { rank, category: chosen.first().map_or(0, |pair| pair.0) })
 }
 
-/// Reciprocal ranks of every baseline, by name.
+/// Returns the reciprocal ranks of every baseline, by name.
 fn baselines(
     runtime: &Runtime,
     queries: &[LabelledQuery],
@@ -224,7 +224,7 @@ fn baselines(
     Ok(ranks)
 }
 
-/// The first score that is not as the bundle states it.
+/// Returns the first score that differs from the bundle's, in words.
 fn first_difference(bundle: &Bundle, replay: &Replay) -> Result<Option<String>> {
     let differs = |what: &str, stated: f64, found: f64| {
         (stated != found).then(|| format!("{what}: the bundle says {stated}, replayed {found}"))
@@ -257,7 +257,7 @@ fn first_difference(bundle: &Bundle, replay: &Replay) -> Result<Option<String>> 
     Ok(None)
 }
 
-/// The bundle against the best baseline on some queries; none without queries.
+/// Compares the bundle with the best baseline on some queries; `None` without queries.
 fn category_score(
     queries: &[usize],
     ranks: &[f32],

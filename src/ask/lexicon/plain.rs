@@ -254,13 +254,13 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("cited", CITED),
 ];
 
-/// The words of field names for which a folded word is a synonym; usually none.
+/// Returns the words in field names that a folded word is a synonym of; usually empty.
 pub(crate) fn synonyms(word: &str) -> &'static [&'static str] {
     SYNONYMS.iter().find(|(own, _)| *own == word).map_or(&[], |(_, names)| names)
 }
 
-/// Synonyms for common node types in bases of many subjects; each list begins with the words that
-/// types are usually named by.
+/// Synonyms for common node types in bases on many subjects; each list begins with the words that
+/// usually name the type.
 const SORTS: &[&[&str]] = &[
     &["author", "writer", "researcher", "scientist", "scholar"],
     &["institution", "organization", "organisation", "university", "affiliation"],
@@ -277,7 +277,7 @@ const SORTS: &[&[&str]] = &[
     &["person", "people"],
 ];
 
-/// Synonyms of a folded word for a node type.
+/// Returns the synonyms of a folded word that names nodes of a type, the word included.
 pub(crate) fn same_sort(word: &str) -> impl Iterator<Item = &'static str> {
     let is_own = move |own: &&str| {
         *own == word
@@ -295,7 +295,7 @@ pub(crate) fn is_anything(word: &str) -> bool {
     ANYTHING.contains(&word)
 }
 
-/// Words in names of types that `who` can refer to.
+/// Words in the names of types that `who` can refer to.
 const PEOPLE: [&str; 16] = [
     "author",
     "person",
@@ -330,7 +330,7 @@ pub(crate) fn is_filler(word: &str) -> bool {
     FILLERS.contains(&word) || agent_ground::words::is_question_word(word)
 }
 
-/// The value of a small number word.
+/// Returns the value of a number word: `zero` to `twenty`, the tens, or `hundred`.
 pub(crate) fn number_word(word: &str) -> Option<f64> {
     const WORDS: [&str; 21] = [
         "zero",

@@ -1,4 +1,4 @@
-//! Settles mentions that may mean several things, by the words and mentions around them.
+//! Resolves ambiguous mentions by the words and mentions around them.
 
 use crate::{
     lexicon::{Cue, is_anything, is_person},
@@ -8,10 +8,10 @@ use crate::{
 use agent_index::IndexedBase;
 use agent_kb::TypeId;
 
-/// Resolves ambiguous words by their context.
+/// Replaces the meaning of ambiguous mentions by their meaning in context.
 pub(super) fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Mention]) {
     let word = |at: usize| word(tokens, at);
-    // `the most genes are associated with`: here it is what links.
+    // In `the most genes are associated with`, the word is a relation, not a test.
     let counts =
         |mention: &Mention| matches!(cue(mention), Some(Cue::HowMany | Cue::Most | Cue::Fewest));
     let first = all.iter().position(counts).unwrap_or(all.len());
@@ -22,7 +22,7 @@ pub(super) fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all:
             mention.what = What::Relation;
         }
     }
-    // `related to how many genes there are`
+    // In a test, `how many` is a number: `related to how many genes there are`.
     let test = all.iter().position(is_test).unwrap_or(all.len());
     for mention in all.iter_mut().skip(test) {
         if cue(mention) == Some(Cue::HowMany) {
@@ -43,7 +43,7 @@ pub(super) fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all:
     }
 }
 
-/// The phrase of a mention, if it is one.
+/// Returns the phrase of the lexicon that a mention is, if any.
 fn cue(mention: &Mention) -> Option<Cue> {
     match mention.what {
         What::Cue(cue) => Some(cue),
@@ -55,13 +55,13 @@ fn cue(mention: &Mention) -> Option<Cue> {
 struct Around<'a> {
     base: &'a IndexedBase,
     tokens: &'a [Token],
-    /// Whether it has an assumption.
+    /// Whether the question makes an assumption.
     supposes: bool,
-    /// Whether it compares things.
+    /// Whether the question compares values.
     differs: bool,
-    /// Whether it asks for a statistical test.
+    /// Whether the question asks for a statistical test.
     tests: bool,
-    /// Whether it contains `would`.
+    /// Whether the question contains `would`.
     would: bool,
     /// The type that `who` refers to.
     people: Option<TypeId>,
@@ -84,7 +84,7 @@ impl<'a> Around<'a> {
         word(self.tokens, at)
     }
 
-    /// The meaning of a mention in its context, if it differs from its own.
+    /// Returns the meaning of a mention in its context; `None` if it does not change.
     fn settled(&self, all: &[Mention], at: usize) -> Option<What> {
         let mention = all.get(at)?;
         let (start, end) = (mention.at.start, mention.at.end);
@@ -95,12 +95,12 @@ impl<'a> Around<'a> {
         let next = behind.first().map(|next| &next.what);
         let named = behind.iter().map(|own| &own.what).find(|own| !matches!(own, What::Filler));
         match &mention.what {
-            // `drugs without any indication`
+            // `drugs without any indication` negates if there is no assumption.
             What::Cue(Cue::LeaveOut) if self.word(start) == "without" && !self.supposes => {
                 let open = matches!(named, Some(What::Type(_) | What::Field(_) | What::Links(_)));
                 open.then_some(What::Cue(Cue::Not))
             }
-            // `the number of targets`, `a target`, `target counts`; else it is how things are linked.
+            // Counted: `the number of targets`, `a target`, `target counts`. Otherwise a link.
             What::Links(_) => {
                 let article =
                     start.checked_sub(1).is_some_and(|at| ARTICLES.contains(&self.word(at)));
@@ -110,7 +110,7 @@ impl<'a> Around<'a> {
                 let counted = before.is_some_and(counts) || (article || listed) && !of_thing;
                 (!counted).then_some(What::Relation)
             }
-            // `used papers`, `are significant`: some of them, but which is not known.
+            // `used papers`, `are significant`: a condition that the base cannot decide.
             What::Filler
                 if self.word(start) == "used" && matches!(next, Some(What::Type(_)))
                     || self.word(start).starts_with("significant")
@@ -119,7 +119,7 @@ impl<'a> Around<'a> {
             {
                 Some(What::Unknown(self.word(start).to_owned()))
             }
-            // What is said to have stopped is supposed to be gone only where it would be.
+            // `stopped` removes rows only in an assumption.
             What::Cue(Cue::LeaveOut)
                 if self.word(start).starts_with("stop")
                     && !self.would
@@ -127,7 +127,7 @@ impl<'a> Around<'a> {
             {
                 Some(What::Unknown(self.word(start).to_owned()))
             }
-            // `how many things`: those that questions are about, where they are of one type.
+            // `how many things`: nodes of the candidate type, if there is only one.
             What::Filler | What::Unknown(_) if is_anything(self.word(start)) => {
                 let counted = matches!(
                     before,
@@ -153,7 +153,7 @@ impl<'a> Around<'a> {
     }
 }
 
-/// Whether links after this are counted.
+/// Whether a relation after this mention is counted.
 fn counts(what: &What) -> bool {
     matches!(
         what,
@@ -188,8 +188,8 @@ fn says(tokens: &[Token], words: &[&str]) -> bool {
     tokens.iter().any(|token| words.contains(&token.word.as_str()))
 }
 
-/// The type that `who` refers to: the only type of people, if the question asks for a first or last
-/// and mentions no person otherwise.
+/// Returns the type that `who` refers to: the only type of people, if the question asks for a first
+/// or last, names at most one thing and does not mention the type.
 fn people(schema: &Schema, all: &[Mention]) -> Option<TypeId> {
     let things = all.iter().filter(|own| matches!(own.what, What::Thing(_))).count();
     let extreme = all.iter().any(|own| {

@@ -1,6 +1,7 @@
-//! Reads columns of a table from the documents of its rows with a language model.
+//! Reads the text columns of a plan from the documents of its rows with a language model.
 //!
-//! Cells that no document states, or that no usable reply contains, are empty and reported.
+//! Cells that no document states, or that no usable reply contains, are empty; their number is
+//! reported.
 
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
@@ -18,15 +19,15 @@ use agent_kb::{
     table::{Column, of_texts},
 };
 
-/// The prompt that cells are read with.
+/// The prompt that asks for cells.
 const CELLS: &str = "ask/cells";
-/// Maximum number of rows whose cells are read from texts.
+/// Maximum number of rows whose cells are read from documents.
 const MAX_READ: usize = 500;
-/// Number of rows whose texts are in one request.
+/// Maximum number of rows whose documents are in one request.
 const ROWS_A_REQUEST: usize = 10;
 /// Maximum number of requests for the cells of one plan.
 pub(super) const MAX_READ_REQUESTS: usize = MAX_READ / ROWS_A_REQUEST;
-/// Maximum length of a document whose cells are read, characters.
+/// Maximum length of the excerpt of a document, characters.
 const DOCUMENT_CHARS: usize = 1_500;
 
 #[derive(Deserialize)]
@@ -40,7 +41,7 @@ struct CellsOfRow {
     values: Vec<Option<String>>,
 }
 
-/// Columns of texts.
+/// The text columns of a plan, as they were read.
 pub(super) struct TextsRead {
     /// The columns, with a cell for each row of the plan.
     pub(super) columns: Vec<Column>,
@@ -49,7 +50,8 @@ pub(super) struct TextsRead {
 }
 
 impl Model<'_> {
-    /// The columns of texts of a plan, read for the first rows that its other columns leave.
+    /// Reads the text columns of a plan for the first [`MAX_READ`] rows that satisfy the filters on
+    /// its other columns.
     pub(super) fn read_texts(self, plan: &Plan) -> Result<TextsRead, AskError> {
         let rows = run::rows(&self.base.kb, plan)?;
         let left = self.without_texts(plan, &rows)?;
@@ -76,7 +78,7 @@ impl Model<'_> {
         Ok(TextsRead { columns, left_out })
     }
 
-    /// The rows that satisfy the filters which read no texts.
+    /// Returns the rows that satisfy the filters on other than text columns, ascending.
     fn without_texts(self, plan: &Plan, rows: &[NodeId]) -> Result<Vec<NodeId>, AskError> {
         let is_known = |at: usize| at < plan.columns.len();
         let mut known = plan.clone();
@@ -89,8 +91,8 @@ impl Model<'_> {
         Ok(counted.map_or_else(|| rows.to_vec(), |all| all.into_iter().filter(own).collect()))
     }
 
-    /// The cells of some rows, a list for each column, and the number of rows without a usable
-    /// reply.
+    /// Reads the cells of rows. Returns a list of cells for each column, and the number of rows
+    /// without a usable reply.
     fn read_cells(
         self,
         columns: &[TextColumn],

@@ -1,7 +1,7 @@
 //! A plan as a JSON document: types, relations and fields by name, nodes by id or by name.
 //!
-//! The form is that of [`Plan`], described by `docs/plan.schema.json`. A document may come from
-//! anywhere: everything in it is checked against the base before it is run.
+//! The form is that of [`Plan`], described by `docs/plan.schema.json`. Documents are not trusted:
+//! everything in them is checked against the base before a plan runs.
 //!
 //! Independent of how plans are run.
 
@@ -21,8 +21,9 @@ use agent_kb::{
     },
 };
 
-/// Maximum number of conditions, of tests, and of nodes of one of them.
+/// Maximum number of conditions, of subjects, of tests, and of tests in one `any`.
 const MAX_PARTS: usize = 100;
+/// Maximum number of nodes in one condition or test.
 const MAX_NODES: usize = 1_000_000;
 /// Maximum depth of tests within tests.
 const MAX_DEPTH: usize = 4;
@@ -36,17 +37,17 @@ const MAX_TEXT: usize = 1_000;
 const MAX_STATEMENT: usize = 10_000;
 
 impl Plan {
-    /// The plan as a document.
+    /// Converts the plan to a document.
     pub(crate) fn document(&self, kb: &Kb) -> Json {
         let mut document = serde_json::to_value(self).unwrap_or_default();
         put_names(kb, &mut document);
         document
     }
 
-    /// The plan of a document.
+    /// Parses and checks a document.
     ///
     /// # Errors
-    /// What is wrong with the document, or what the base does not have.
+    /// If the document is not a plan, or names something that the base does not have.
     pub(crate) fn from_document(
         base: &IndexedBase,
         schema: &Schema,
@@ -59,10 +60,10 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Checks that the columns of texts hold what is computed from them, once they are read.
+    /// Checks the plan again after its text columns are read, when their kinds are known.
     ///
     /// # Errors
-    /// What is wrong.
+    /// If the kind of a text column does not fit the tests or the computation.
     pub(crate) fn check_texts(
         &self,
         base: &IndexedBase,
@@ -73,7 +74,7 @@ impl Plan {
     }
 }
 
-/// Replaces the ids of types, relations and fields by their names.
+/// Replaces the ids of types, relations and fields with their names.
 fn put_names(kb: &Kb, document: &mut Json) {
     match document {
         Json::Array(items) => items.iter_mut().for_each(|item| put_names(kb, item)),
@@ -92,7 +93,7 @@ fn put_names(kb: &Kb, document: &mut Json) {
     }
 }
 
-/// Replaces the names of types, relations, fields and nodes by their ids.
+/// Replaces the names of types, relations, fields and nodes with their ids, and normalises values.
 fn put_ids(base: &IndexedBase, document: &mut Json) -> Result<(), String> {
     let kb = &base.kb;
     match document {
@@ -126,7 +127,7 @@ fn put_ids(base: &IndexedBase, document: &mut Json) -> Result<(), String> {
     }
 }
 
-/// Replaces the names in a list of nodes by the ids of all nodes with that name.
+/// Replaces each name in a list of nodes with the ids of all nodes of that name, ignoring case.
 fn put_nodes(base: &IndexedBase, nodes: &mut Json) -> Result<(), String> {
     let Json::Array(items) = nodes else { return Err("nodes are a list".to_owned()) };
     let mut ids = Vec::new();
@@ -159,12 +160,12 @@ fn bound(n: usize, most: usize, what: &str) -> Result<(), String> {
     }
 }
 
-/// A plan whose parts are checked.
+/// Checks the parts of a plan.
 struct Checked<'a> {
     base: &'a IndexedBase,
     schema: &'a Schema,
     plan: &'a Plan,
-    /// The columns of texts; none before they are read.
+    /// The text columns; empty before they are read.
     texts: &'a [Column],
 }
 
@@ -193,7 +194,7 @@ impl Checked<'_> {
         self.operation()
     }
 
-    /// Checks conditions on nodes of a type.
+    /// Checks conditions on nodes of type `of`.
     fn conditions(&self, conditions: &[Condition], of: TypeId) -> Result<(), String> {
         bound(conditions.len(), MAX_PARTS, "conditions")?;
         for Condition { nodes, steps, name } in conditions {
@@ -210,7 +211,7 @@ impl Checked<'_> {
         Ok(())
     }
 
-    /// Checks a metapath; the type at its end.
+    /// Checks a metapath from a type; returns the type at its end.
     fn path(&self, from: TypeId, steps: &[MetapathStep]) -> Result<TypeId, String> {
         if steps.len() > MAX_STEPS {
             return Err(format!("{} steps are more than {MAX_STEPS}", steps.len()));
@@ -263,7 +264,7 @@ impl Checked<'_> {
         has.then_some(()).ok_or_else(none)
     }
 
-    /// The field that a column holds, and the type of the nodes that have it.
+    /// Returns the field that a column holds, and the type of the nodes that have it.
     fn field_of(&self, column: &ColumnSpec) -> Option<(TypeId, FieldId)> {
         match column {
             ColumnSpec::Field(field) => Some((self.plan.rows, *field)),
@@ -309,7 +310,7 @@ impl Checked<'_> {
         }
     }
 
-    /// Checks that a field has a value.
+    /// Checks that a column holds categories, and that some node has this value.
     fn value(&self, at: usize, key: &str) -> Result<(), String> {
         let kind = self.kind(at)?;
         let Some(spec) = self.plan.columns.get(at) else { return Ok(()) };

@@ -207,7 +207,7 @@ fn fields_and_numbers_of_linked_nodes_are_columns() {
     let grouped = answered(plan("country", json!([]), groups)).unwrap();
     assert_eq!(grouped.result.rows.len(), 2, "{}", grouped.told);
 
-    // A year is a number and a part of a date; of two authors there is no one year.
+    // A year is a number and a part of a date; two authors have no single year.
     let before = json!([{"date": {"column": 0, "bound": "below", "date": "1955"}}]);
     let error = answered(plan("born", before.clone(), json!({"number": "rows"}))).unwrap_err();
     assert!(
@@ -218,7 +218,7 @@ fn fields_and_numbers_of_linked_nodes_are_columns() {
     single["conditions"] = json!([{"name": "rest", "nodes": ["One", "Two", "Three"], "steps": []}]);
     assert!(answered(single).unwrap().told.starts_with("One"));
 
-    // Books of an author that are by another one too.
+    // Books of an author that another author wrote too.
     let back = json!([{"relation": "by", "direction": "in", "type": "book"}]);
     let among = |name: &str| json!([{"name": name, "nodes": [name], "steps": back}]);
     let counted = |among: Value| {

@@ -1,5 +1,5 @@
-//! Decides from a question's phrases whether it asks for many nodes together, or whether nodes may
-//! answer it.
+//! Decides from the phrases of a question whether many nodes together answer it, or whether a list
+//! of nodes may.
 //!
 //! Independent of the content of the base.
 
@@ -10,7 +10,7 @@ use crate::{
 };
 use agent_kb::TypeId;
 
-/// Whether a phrase occurs that no question for nodes has.
+/// Whether the question has a phrase that never asks for nodes.
 pub(super) fn asks_surely(mentions: &Mentions) -> bool {
     mentions.all.iter().any(|mention| match mention.what {
         What::Cue(cue) => asks(cue) && cue != Cue::Relate && !is_together(mentions, mention),
@@ -18,7 +18,7 @@ pub(super) fn asks_surely(mentions: &Mentions) -> bool {
     })
 }
 
-/// Whether the question asks, yes or no, for more than another name has: `do A cost more than B`.
+/// Whether a yes-or-no question compares names: `does A cost more than B`.
 pub(super) fn compares_names(mentions: &Mentions) -> bool {
     let begins = mentions.tokens.first().is_some_and(|token| YES_NO.contains(&token.word.as_str()));
     let than = |mention: &Mention| {
@@ -33,7 +33,7 @@ pub(super) fn compares_names(mentions: &Mentions) -> bool {
         })
 }
 
-/// The type that a question counts by group without asking for a number: `papers per venue`.
+/// Returns the type that is counted by group without a word for counting: `papers per venue`.
 pub(super) fn counted_by_each(mentions: &Mentions) -> Option<TypeId> {
     let said = |mention: &&Mention| !matches!(mention.what, What::Filler | What::Relation);
     let mut said = mentions.all.iter().filter(said).map(|mention| &mention.what);
@@ -43,7 +43,7 @@ pub(super) fn counted_by_each(mentions: &Mentions) -> Option<TypeId> {
     }
 }
 
-/// Whether a word for a total may mean a manner: `together`.
+/// Whether a phrase for a total may mean a manner instead: `together`.
 fn is_together(mentions: &Mentions, mention: &Mention) -> bool {
     let said = mentions.tokens.get(mention.at.clone()).unwrap_or_default();
     said.last().is_some_and(|token| ["together", "combined"].contains(&token.word.as_str()))
@@ -74,7 +74,7 @@ fn asks(cue: Cue) -> bool {
     )
 }
 
-/// Whether any phrase asks for a result that no node can give: a number, a test, an assumption.
+/// Whether any phrase asks for a number or a test, so that no list of nodes answers the question.
 pub(super) fn counts(mentions: &Mentions) -> bool {
     mentions.all.iter().any(|mention| match mention.what {
         What::Cue(Cue::Of(_)) => !is_together(mentions, mention),

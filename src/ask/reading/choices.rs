@@ -1,7 +1,7 @@
-//! What a question leaves open, such as which of two relations it means: each reading takes one
-//! option of each, and all readings are made.
+//! Ambiguities of a question, such as which of two relations it mentions. Each reading takes one
+//! option of each ambiguity, and all combinations are read.
 //!
-//! Independent of what the options are.
+//! Independent of the meaning of the options.
 
 use std::collections::BTreeMap;
 
@@ -11,14 +11,14 @@ const MAX_COMBINATIONS: usize = 24;
 /// The options that one reading takes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Choices {
-    /// The option by what is open; the first where none is given.
+    /// The option for each ambiguity; the first option if it is missing.
     given: BTreeMap<String, usize>,
-    /// What was open in this reading, in order, with the number of options.
+    /// The ambiguities of this reading, in order, with their numbers of options.
     met: Vec<(String, usize)>,
 }
 
 impl Choices {
-    /// The option to take of several that the question means equally.
+    /// Returns the index of the option to take; the options identify the ambiguity.
     pub(crate) fn take(&mut self, options: &[String]) -> usize {
         if options.len() < 2 {
             return 0;
@@ -31,9 +31,8 @@ impl Choices {
     }
 }
 
-/// The results of `read` with every combination of options, in their order: those with the first
-/// option of each first. No more than a fixed number of combinations is read; the last result
-/// tells whether all were.
+/// Calls `read` with every combination of options, first options first, and returns its results.
+/// Stops after [`MAX_COMBINATIONS`]; the second value is whether all combinations were read.
 pub(crate) fn every<T>(mut read: impl FnMut(&mut Choices) -> T) -> (Vec<T>, bool) {
     let (mut open, mut found) = (vec![BTreeMap::new()], Vec::new());
     while let Some(given) = open.pop() {
@@ -42,7 +41,7 @@ pub(crate) fn every<T>(mut read: impl FnMut(&mut Choices) -> T) -> (Vec<T>, bool
         }
         let mut choices = Choices { given: given.clone(), met: Vec::new() };
         found.push(read(&mut choices));
-        // Each thing that was open forks with the ones before it as they were taken here.
+        // Forks at each new ambiguity; the ones before it stay as this reading took them.
         let mut taken = given;
         let mut forks = Vec::new();
         for (what, n) in choices.met {
@@ -74,7 +73,7 @@ mod tests {
         let (found, all) = every(|choices| {
             let one = choices.take(&names(&["a", "b"]));
             let none = choices.take(&names(&["only"]));
-            // The third is open only where the first is not taken.
+            // The third choice depends on the first one.
             let other = if one == 1 { choices.take(&names(&["x", "y", "z"])) } else { 0 };
             let again = choices.take(&names(&["a", "b"]));
             (one, none, other, again)

@@ -1,4 +1,4 @@
-//! Reads questions for correlations: the two numbers, and the direction.
+//! Reads questions about a correlation: the two numbers, and the direction.
 
 use crate::{
     AskError,
@@ -12,7 +12,7 @@ use crate::{
 use agent_kb::table::ColumnSpec;
 
 impl Reading<'_> {
-    /// The correlation of two numbers of the rows.
+    /// Reads a correlation of two columns of numbers.
     ///
     /// # Errors
     /// If the question does not ask for a correlation, or does not mention two numbers.
@@ -23,7 +23,7 @@ impl Reading<'_> {
         if !says && (ways.len() < 2 || !parts.subjects.is_empty() || !self.begins_yes_no()) {
             return Err(AskError::NoTable);
         }
-        // `pricier products`: a value that the word itself names.
+        // `pricier products`: the word implies the field.
         let mut columns: Vec<(usize, usize)> = parts.measures.clone();
         for (at, names) in ways.iter().filter_map(|(at, _, names)| Some((*at, (*names)?))) {
             if let Some(field) = self.implied(self.rows, names) {
@@ -59,7 +59,8 @@ impl Reading<'_> {
         }
     }
 
-    /// The words for directions of numbers, with the property that they name, if any.
+    /// Returns the words for a direction: position, up (true) or down, and names of the field that
+    /// the word implies, if any.
     fn ways(&self) -> Vec<(usize, bool, Option<&'static [&'static str]>)> {
         let way = |(at, cue)| match cue {
             Cue::More(high) => Some((at, high, None)),

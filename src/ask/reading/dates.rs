@@ -1,4 +1,4 @@
-//! Determines what the dates in a question bound: a field of dates, by the words around them.
+//! Determines the field of dates that each date in a question bounds, by the words around it.
 
 use crate::{
     AskError,
@@ -17,9 +17,9 @@ use agent_kb::{
 pub(super) struct DateUse {
     /// The mention of the date.
     pub(super) at: usize,
-    /// The mention of the field, if there is one.
+    /// The mention of the field, if the question has one.
     field: Option<usize>,
-    /// All of these hold.
+    /// The bounds, which all hold.
     bounds: Vec<(Bound, String)>,
     pub(super) changed: bool,
 }
@@ -28,7 +28,7 @@ impl Reading<'_> {
     /// Finds the field that each date bounds.
     ///
     /// # Errors
-    /// If what is said of a date is not a bound.
+    /// If a date has a comparison that dates do not support.
     pub(super) fn use_dates(&mut self) -> Result<(), AskError> {
         let mut at = 0;
         while at < self.mentions.all.len() {
@@ -79,11 +79,11 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// The bound in the words before a date.
+    /// Returns the bound in the words before a date.
     fn bound_before(&self, before: Option<usize>) -> Option<Bound> {
         match self.cue(before?)? {
             Cue::Bound(bound, _) => Some(bound),
-            // A newer thing has a later date.
+            // `newer than` a date is above it.
             Cue::Versus => match self.cue(self.beside(before?, -1)?)? {
                 Cue::Comparative(true, _) => Some(Bound::Above),
                 Cue::Comparative(false, _) => Some(Bound::Below),
@@ -93,7 +93,7 @@ impl Reading<'_> {
         }
     }
 
-    /// The tests of a date.
+    /// Builds the tests of a date.
     pub(super) fn date_tests(&mut self, date: &DateUse) -> Result<Vec<Test>, AskError> {
         let said = date.field.and_then(|at| match self.what(at) {
             Some(What::Field(fields)) => self.field(fields, false),
@@ -116,7 +116,7 @@ impl Reading<'_> {
         Ok(date.bounds.iter().map(test).collect())
     }
 
-    /// The fields of years of a type, or else those of dates.
+    /// Returns the field of years of a type with the most values; without one, all fields of dates.
     pub(super) fn time_fields(&self, kind: TypeId) -> Vec<FieldId> {
         let samples = self.schema.samples(self.base, kind);
         let of = |wanted: ColumnKind| {
@@ -129,11 +129,11 @@ impl Reading<'_> {
         }
     }
 
-    /// The field that a year or a date without a field bounds: of several, those whose names are
-    /// mentioned; which of these is open.
+    /// Returns the field that a year or a date without a field bounds. Chooses among several, or
+    /// among those whose names are mentioned.
     ///
     /// # Errors
-    /// If the rows have none.
+    /// If the rows have no field of years or dates.
     pub(super) fn time_field(&self) -> Result<FieldId, AskError> {
         let mut fields = self.time_fields(self.rows);
         let is_said = |field: &FieldId| {
@@ -154,12 +154,12 @@ impl Reading<'_> {
         fields.get(self.choose(&told)).copied().ok_or_else(none)
     }
 
-    /// The mention of a part of dates that groups the rows: `per month`, `which year`.
+    /// Returns the mention of a part of dates that groups the rows: `per month`, `which year`.
     pub(super) fn part_mention(&self) -> Option<usize> {
         (0..self.mentions.all.len()).find(|at| self.part_at(*at).is_some() && self.is_parting(*at))
     }
 
-    /// The part of dates by which a column of dates groups the rows.
+    /// Returns the part of dates by which a column of dates groups the rows, if any.
     pub(super) fn date_part(&self, group: usize) -> Option<DatePart> {
         let &ColumnSpec::Field(field) = self.columns.get(group)? else { return None };
         let is_date = self.kind_of(field) == Some(ColumnKind::Date);
@@ -186,7 +186,8 @@ impl Reading<'_> {
     }
 }
 
-/// A bound of a span of dates as bounds of single dates; none for what a span cannot be.
+/// Converts a bound on a span of dates to bounds on single dates; empty for [`Bound::Not`] and
+/// [`Bound::Between`].
 fn bounded(bound: Bound, span: DateSpan) -> Vec<(Bound, String)> {
     let DateSpan { from, to } = span;
     match bound {

@@ -51,7 +51,7 @@ impl Reading<'_> {
         false
     }
 
-    /// The preceding thing that a thing is joined to, and whether by `or`.
+    /// Returns the preceding thing that a thing is joined to, and whether by `or`.
     pub(super) fn joined(&self, at: usize) -> Option<(usize, bool)> {
         let is_own = |place: usize| {
             self.bound.contains_key(&place)
@@ -77,7 +77,7 @@ impl Reading<'_> {
         self.between(one, other).is_some_and(|between| between.contains(','))
     }
 
-    /// The text between two mentions.
+    /// Returns the text between two mentions.
     fn between(&self, one: usize, other: usize) -> Option<&str> {
         let mention = |at: usize| self.mentions.all.get(at).map(|mention| mention.at.clone());
         let token = |at: usize| self.mentions.tokens.get(at).map(|token| token.range.clone());
@@ -86,7 +86,7 @@ impl Reading<'_> {
         self.text.get(end.end..start.start)
     }
 
-    /// The negated things, fields and types.
+    /// Finds the negated things, fields, types and relations.
     ///
     /// # Errors
     /// If the negation applies to anything else.
@@ -128,7 +128,7 @@ impl Reading<'_> {
     /// Also negates the things listed after a negated one: `not by A, B and C`.
     ///
     /// # Errors
-    /// If it is unclear whether another thing is negated.
+    /// If it is unclear whether a following thing is negated.
     fn deny_list(&self, first: usize, denied: &mut BTreeSet<usize>) -> Result<(), AskError> {
         let mut last = first;
         for (at, thing) in self.things().filter(|(at, _)| *at > first) {
@@ -153,7 +153,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Whether only joining words, and words that describe the things, stand between two things.
+    /// Whether only `and`, `or`, `the` and descriptions of things stand between two mentions.
     pub(super) fn is_listed(&self, one: usize, other: usize) -> bool {
         let tokens = |at: usize| self.mentions.all.get(at).map(|mention| mention.at.clone());
         (one + 1..other).all(|at| {
@@ -173,7 +173,8 @@ impl Reading<'_> {
         one.nodes.iter().any(is_type) || !fields(one).is_disjoint(&fields(other))
     }
 
-    /// The mention on one side of a word, skipping words that only belong to it.
+    /// Returns the name or number on one side of a word, else the nearest field, type or relation;
+    /// skips bounds and negations.
     fn beside_or(&self, at: usize, step: isize) -> Option<&What> {
         let mut place = self.beside(at, step)?;
         let mut field = None;
@@ -193,7 +194,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Refuses `or` between conditions on different columns, which is not supported.
+    /// Refuses `or` between a name and a number or before a negation, and `or more` without a
+    /// number.
     pub(super) fn check_alternatives(&self) -> Result<(), AskError> {
         for (at, cue) in self.cues(false) {
             if let Cue::OrMore(_) = cue
@@ -222,7 +224,8 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Refuses a bound that is itself computed, such as `above the average`.
+    /// Refuses a bound that is itself computed, such as `above the average`, `exactly` without a
+    /// number, and `only` if it is unclear what it keeps.
     pub(super) fn check_bounds(&self) -> Result<(), AskError> {
         for (at, cue) in self.cues(false) {
             let bounds = match cue {
@@ -237,7 +240,7 @@ impl Reading<'_> {
                 let said = self.said_at(at);
                 return Err(AskError::Missing(format!("it does not say {said:?} how many")));
             }
-            // `only wrote one paper` says something of the writing.
+            // In `only wrote one paper`, `only` belongs to the verb.
             let all = &self.mentions.all;
             let is_next = beside.and_then(|next| all.get(next)).map(|next| next.at.start)
                 == all.get(at).map(|own| own.at.end);

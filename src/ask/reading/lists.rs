@@ -1,5 +1,5 @@
-//! Reads questions for the nodes that satisfy conditions, `which products cost over 50 dollars`, and
-//! for whether there is one.
+//! Reads questions that list the nodes that satisfy conditions, `which products cost over 50
+//! dollars`, or that ask whether there are any.
 
 use super::operation::YES_NO;
 use crate::{
@@ -12,21 +12,21 @@ use crate::{
 };
 use agent_kb::{MetapathStep, TypeId};
 
-/// Words before a type whose nodes are to be listed.
+/// First words of a question that lists the nodes of a type.
 const LISTS: [&str; 5] = ["list", "name", "show", "give", "find"];
-/// Words before a type of which it is asked whether there is one.
+/// Words before a type in a question whether it has any such node.
 const ANY: [&str; 2] = ["there", "any"];
 
-/// What a question without a number, a comparison or a test asks for.
+/// Request of a question without a number, a comparison or a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Listed {
     /// The nodes of a type.
     Nodes(TypeId),
-    /// Whether there is one of a type.
+    /// Whether there is a node of a type.
     Any(TypeId),
 }
 
-/// What a question lists, if it begins so.
+/// Returns what a question requests by its first words; `None` if it does not begin so.
 pub(super) fn listed(mentions: &Mentions) -> Option<Listed> {
     let word = |at: usize| mentions.tokens.get(at).map_or("", |token| token.word.as_str());
     let is_said =
@@ -36,7 +36,7 @@ pub(super) fn listed(mentions: &Mentions) -> Option<Listed> {
         let begins = |mention: &&Mention| matches!(mention.what, What::Type(_));
         let first = said.find(begins)?;
         let any = (1..first.at.start).rev().find(|at| ANY.contains(&word(*at)))?;
-        // Only names and values may describe it: `any Swedish maker`.
+        // Only names and values may stand before the type: `any Swedish maker`.
         let between =
             mentions.all.iter().filter(|own| own.at.start > any && own.at.end <= first.at.start);
         let describes = |own: &Mention| {
@@ -60,10 +60,10 @@ pub(super) fn listed(mentions: &Mentions) -> Option<Listed> {
 }
 
 impl Reading<'_> {
-    /// The plan of a question that lists nodes, or asks whether there is one.
+    /// Plans a question that lists nodes, or asks whether there are any.
     ///
     /// # Errors
-    /// [`AskError::NoTable`] if it asks for more, or sets no condition.
+    /// [`AskError::NoTable`] if the question asks for more, or sets no condition.
     pub(super) fn list(&mut self, listed: Listed) -> Result<Plan, AskError> {
         let operation;
         (self.rows, operation) = match listed {
@@ -90,8 +90,8 @@ impl Reading<'_> {
         Ok(self.planned(Kind::Aggregation, parts, operation, None))
     }
 
-    /// Whether texts may say what a condition says of a topic: `papers about "learning"`, where no
-    /// relation is called so.
+    /// Whether texts may satisfy a condition: it follows `about`, and no relation on its metapath
+    /// has this name, as in `papers about "learning"`.
     fn is_of_texts(&self, at: usize, condition: &Condition) -> bool {
         const ABOUT: &str = "about";
         let start = self.mentions.all.get(at).map_or(0, |own| own.at.start);

@@ -1,5 +1,5 @@
-//! Determines the use of the numbers in a question: the bounded value, or the number of first
-//! results.
+//! Determines the use of each number in a question: it bounds a value, or is the number of
+//! requested results.
 
 use crate::{
     AskError,
@@ -9,10 +9,10 @@ use crate::{
     reading::Reading,
 };
 
-/// Range of years that a bare number after `in` may be.
+/// Range of numbers that may be years.
 const YEARS: std::ops::RangeInclusive<i64> = 1500..=2100;
 
-/// Maximum number of first results.
+/// Maximum number of requested results.
 const MAX_TOP: usize = 10_000;
 
 /// The value bounded by a number.
@@ -22,7 +22,7 @@ pub(super) enum Bounded {
     Mention(usize),
     /// A field with one of these names.
     Implied(&'static [&'static str]),
-    /// The field of years.
+    /// The field of years or dates.
     Year,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct NumberUse {
     pub(super) to: Option<f64>,
     pub(super) unit: Option<String>,
     pub(super) changed: bool,
-    /// Whether it is an alternative to the preceding number.
+    /// Whether the number is an alternative to the preceding one.
     pub(super) or: bool,
 }
 
@@ -52,7 +52,7 @@ struct Limit {
     unit: Option<String>,
     /// The last mention of the number.
     end: usize,
-    /// Whether it may be a year.
+    /// Whether the number may be a year.
     by_time: bool,
 }
 
@@ -77,7 +77,7 @@ pub(super) fn push_number(tests: &mut Vec<(usize, Test)>, at: usize, test: Test,
 }
 
 impl Reading<'_> {
-    /// Whether a mention is a field or a count, which a number may bound.
+    /// Whether a mention is a field or a count, so that a number may bound it.
     pub(super) fn is_value(&self, at: usize) -> bool {
         match self.what(at) {
             Some(What::Field(_)) => !self.bound.contains_key(&at),
@@ -86,7 +86,10 @@ impl Reading<'_> {
         }
     }
 
-    /// Finds the value bounded by each number.
+    /// Determines the use of each number.
+    ///
+    /// # Errors
+    /// If a number is approximate or too large, or if nothing in the question is bounded by it.
     pub(super) fn use_numbers(&mut self) -> Result<(), AskError> {
         let mut uses: Vec<NumberUse> = Vec::new();
         let mut at = 0;
@@ -111,7 +114,7 @@ impl Reading<'_> {
                 at += 1;
                 continue;
             }
-            // What is supposed of values themselves is read apart.
+            // The amount of a change is read with the assumption.
             if changed && (unit.as_deref() == Some("%") || self.scales(at)) {
                 at += 1;
                 continue;
@@ -145,7 +148,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Whether a number is the requested number of first results: `top 5`, `the 5 cheapest`.
+    /// Whether a number is the number of requested results: `top 5`, `the 5 cheapest`.
     fn is_top(&self, at: usize) -> bool {
         let cue_beside = |step| self.beside(at, step).and_then(|place| self.cue(place));
         let first = matches!(
@@ -155,7 +158,7 @@ impl Reading<'_> {
         cue_beside(-1) == Some(Cue::Top) || first || self.leads(at)
     }
 
-    /// The bound or range of a number, from the words around it.
+    /// Returns the bound or range of a number, from the words around it.
     fn limit(&self, at: usize, mut unit: Option<String>) -> Result<Limit, AskError> {
         let (before, next) = (self.beside(at, -1), self.beside(at, 1));
         let cue = before.and_then(|before| self.cue(before));
@@ -203,7 +206,7 @@ impl Reading<'_> {
         Ok(Limit { bound, implied, to, unit, end, by_time })
     }
 
-    /// The bound in the words before a number, and the bounded value that they imply.
+    /// Returns the bound in the words before a number, and the bounded value that they imply.
     fn compared(&self, before: Option<usize>) -> (Option<Bound>, Option<Bounded>) {
         let than = |high| Some(if high { Bound::Above } else { Bound::Below });
         match before.and_then(|before| self.cue(before)) {
@@ -211,7 +214,7 @@ impl Reading<'_> {
             Some(Cue::Versus) => {
                 let place = before.and_then(|before| self.beside(before, -1));
                 match place.and_then(|place| self.cue(place)) {
-                    // A newer thing has a larger year, and so on.
+                    // `newer than 2010` bounds the year from below.
                     Some(Cue::Comparative(high, names)) => {
                         (than(high), Some(Bounded::Implied(names)))
                     }
@@ -223,19 +226,19 @@ impl Reading<'_> {
         }
     }
 
-    /// The value bounded by a number.
+    /// Returns the value that a number bounds, if there is one.
     fn bounded(&self, at: usize, number: f64, limit: &Limit, changed: bool) -> Option<Bounded> {
         let behind = self.beside(limit.end, 1).filter(|place| {
             let value = self.is_value(*place) && limit.to.is_none();
             (value || self.counted.contains_key(place)) && !self.is_apart(limit.end, *place)
         });
-        // What is counted as the rows is bounded by nothing behind it: `how many have one over 20`.
+        // A number does not bound the requested count: `how many have one over 20`.
         let is_rows = |place: usize| self.counted.contains_key(&place) && self.is_how_many(place);
         let values = || (0..at).rev().filter(|place| self.is_value(*place) && !is_rows(*place));
         let ahead = values()
             .find(|place| self.changed.get(*place) == Some(&changed))
             .or_else(|| values().next());
-        // `products over 100 dollars` have a price, and are not so many.
+        // Money bounds a field, not a count: `products over 100 dollars`.
         let is_money = matches!(limit.unit.as_deref(), Some("USD" | "GBP" | "EUR" | "JPY"));
         let counts = |place: &usize| is_money && !matches!(self.what(*place), Some(What::Field(_)));
         let (behind, ahead) = (behind.filter(|at| !counts(at)), ahead.filter(|at| !counts(at)));
@@ -254,7 +257,7 @@ impl Reading<'_> {
         }
     }
 
-    /// The word that makes a number approximate.
+    /// Returns the word that makes a number approximate, if there is one.
     fn is_rough(&self, at: usize) -> Option<&str> {
         const ROUGH: [&str; 7] =
             ["about", "around", "roughly", "approximately", "nearly", "almost", "circa"];
@@ -263,7 +266,8 @@ impl Reading<'_> {
         ROUGH.contains(&before.word.as_str()).then_some(before.word.as_str())
     }
 
-    /// Whether a number is the number of first results: `which three of them are the cheapest`.
+    /// Whether a number near the beginning is the number of requested results: `which three of
+    /// them are the cheapest`.
     pub(super) fn leads(&self, at: usize) -> bool {
         let cue = self.beside(at, -1).and_then(|before| self.cue(before));
         let next = self.beside(at, 1).and_then(|next| self.what(next));
@@ -276,7 +280,7 @@ impl Reading<'_> {
             })
     }
 
-    /// Whether no name and no count precedes a mention.
+    /// Whether only question words, fillers and relations precede a mention.
     fn begins(&self, at: usize) -> bool {
         self.mentions.all.iter().take(at).all(|own| {
             matches!(own.what, What::Filler | What::Relation | What::Cue(Cue::Which | Cue::Filler))

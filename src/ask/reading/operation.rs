@@ -1,4 +1,4 @@
-//! Builds the operation of a kind from a question's mentions, if they suffice.
+//! Builds the operation of a kind of question from its mentions, if they suffice.
 
 use crate::{
     AskError,
@@ -22,12 +22,12 @@ pub(super) const YES_NO: [&str; 14] = [
     "could",
 ];
 
-/// Words for the whole base, which may be fields too.
+/// Words for the whole base, which may also be names of fields.
 const BASE: [&str; 6] = ["catalogue", "catalog", "collection", "database", "dataset", "data"];
-/// Number of nodes searched for a zero.
+/// Maximum number of nodes sampled to find a zero.
 const LOOKED_AT: usize = 1_000;
 
-/// Remaining parts of a question for its operation.
+/// The parts of a question outside of the assumption.
 pub(super) struct Parts {
     /// Columns of numbers without a bound, with the mention of each.
     pub(super) measures: Vec<(usize, usize)>,
@@ -43,7 +43,7 @@ pub(super) struct Parts {
 }
 
 impl Reading<'_> {
-    /// The plan of one kind.
+    /// Plans the question as one kind.
     pub(super) fn of_kind(&mut self, kind: Kind) -> Result<Plan, AskError> {
         let supposed = self.change()?;
         if supposed.is_some() != (kind == Kind::Hypothetical) {
@@ -93,7 +93,7 @@ impl Reading<'_> {
         Ok(self.planned(kind, parts, operation, supposed))
     }
 
-    /// A plan of what is read.
+    /// Builds a plan from the parts of the question.
     pub(super) fn planned(
         &self,
         kind: Kind,
@@ -116,7 +116,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Sorts the mentions outside of the assumption.
+    /// Sorts the mentions outside of the assumption into parts.
     pub(super) fn parts(&mut self, kind: Kind) -> Result<Parts, AskError> {
         let mut parts = Parts {
             measures: Vec::new(),
@@ -144,7 +144,7 @@ impl Reading<'_> {
             } else if !self.bounded.contains(&at)
                 && let Some(column) = self.number_column(at)?
             {
-                // `the prices of A vary more than the prices of B`: the same number twice is one.
+                // Two mentions are one number: `the prices of A vary more than the prices of B`.
                 if !parts.measures.iter().any(|(_, known)| *known == column) {
                     parts.measures.push((at, column));
                 }
@@ -164,7 +164,7 @@ impl Reading<'_> {
             parts.groups.push((at, column));
         }
         self.put_linked(&mut parts)?;
-        // What is counted of each row does not group the rows: `how many did each of them request`.
+        // Counted links do not group the rows: `how many did each of them request`.
         let counted = |steps: &[MetapathStep]| {
             let mut counts = parts.measures.iter().filter_map(|(_, at)| self.columns.get(*at));
             counts.any(|spec| matches!(spec, ColumnSpec::Count(own) if own == steps))
@@ -209,7 +209,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Whether the name behind a mention is that of rows, so that nothing is linked by it.
+    /// Whether the name after a mention is a row itself, so that the mention links nothing.
     fn is_row_behind(&self, at: usize, parts: &Parts) -> bool {
         let is_next = |place: usize| self.beside(at, 1) == Some(place);
         parts.conditions.iter().any(|(place, one)| one.steps.is_empty() && is_next(*place))
@@ -245,7 +245,8 @@ impl Reading<'_> {
         is_end && !self.is_said_between(at, next, &["and", "but"])
     }
 
-    /// Adds a field of texts or dates: rows may be required to have one, but texts are not searched.
+    /// Requires rows to have a value of a field of texts or dates, if they are counted or a share
+    /// is requested. Refuses to search texts.
     fn put_text(&mut self, at: usize, field: FieldId, parts: &mut Parts) -> Result<(), AskError> {
         let next = self.beside(at, 1).and_then(|next| self.what(next));
         let is_text = self.kind_of(field) == Some(ColumnKind::Text);
@@ -262,7 +263,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// The test for rows without a value of a field, or without a link to a type.
+    /// Builds the test for rows without a value of a field, or without a link to a type.
     fn without(&mut self, at: usize) -> Result<Option<Test>, AskError> {
         Ok(match self.what(at).cloned() {
             Some(What::Field(fields)) => match self.field(&fields, false) {
@@ -327,7 +328,7 @@ impl Reading<'_> {
                 parts.subjects.push(Subject { name: format!("{}", number.number), test });
                 continue;
             }
-            // A number cannot be two.
+            // A value cannot equal two numbers, so either is meant.
             let again = |known: &&NumberUse| {
                 known.what == number.what
                     && known.bound == Bound::Equal
@@ -381,7 +382,7 @@ impl Reading<'_> {
             Some(What::Type(kind)) if self.group_of(at, kind).is_some() => {
                 ColumnSpec::Names(self.group_of(at, kind).unwrap_or_default())
             }
-            // A type on the metapath to a named thing does not group rows.
+            // A type that is not linked to the rows does not group them.
             Some(What::Type(kind)) => match self.path_to(kind) {
                 Ok(steps) => ColumnSpec::Names(steps),
                 Err(_) => return Ok(None),
@@ -395,8 +396,8 @@ impl Reading<'_> {
         Ok(Some(self.column(spec)))
     }
 
-    /// The metapath of `per category of the product`: by way of the type behind `of`, if one leads
-    /// there.
+    /// Returns the metapath of `per category of the product`, through the type after `of`, if there
+    /// is one.
     fn group_of(&self, at: usize, kind: TypeId) -> Option<Vec<MetapathStep>> {
         let next = (at + 1..self.mentions.all.len())
             .find(|next| matches!(self.what(*next), Some(What::Type(_))))?;
@@ -411,7 +412,7 @@ impl Reading<'_> {
         (steps.len() <= MAX_STEPS).then_some(steps)
     }
 
-    /// The maximum (true) or minimum, with the words of the field that it implies, if any.
+    /// Returns the maximum (true) or minimum, with names of the field that it implies, if any.
     pub(super) fn extreme(&self) -> Option<(bool, &'static [&'static str])> {
         self.cues(false).find_map(|(_, cue)| match cue {
             Cue::High | Cue::Most | Cue::Top => Some((true, &[][..])),
@@ -421,8 +422,8 @@ impl Reading<'_> {
         })
     }
 
-    /// A comparative: its mention, more (true) or less, and the words of the field that it implies,
-    /// if any.
+    /// Returns the first comparative: its position, more (true) or less, and names of the field
+    /// that it implies, if any.
     fn comparative(&self) -> Option<(usize, bool, &'static [&'static str])> {
         self.cues(false).find_map(|(at, cue)| match cue {
             Cue::More(high) => Some((at, high, &[][..])),
@@ -433,14 +434,14 @@ impl Reading<'_> {
         })
     }
 
-    /// Whether any phrase asks for more than a number.
+    /// Whether any phrase asks for a statistical test.
     pub(super) fn asks_for_test(&self) -> bool {
         [Cue::Normal, Cue::Correlate, Cue::Ranks, Cue::Spread, Cue::Relate]
             .into_iter()
             .any(|cue| self.has(cue))
     }
 
-    /// True for "are they the same?", false for "do they differ?".
+    /// Whether the question asks if values are the same, not if they differ.
     fn asks_same(&self) -> bool {
         const SAME: [&str; 12] = [
             "equal",
@@ -469,7 +470,7 @@ impl Reading<'_> {
         })
     }
 
-    /// Whether the question asks if the first varies more (true) or less.
+    /// Whether the question asks if the first sample varies more (true) or less; `None` if neither.
     fn asks_more(&self) -> Option<bool> {
         self.cues(false).find_map(|(at, cue)| match cue {
             Cue::More(high) | Cue::Comparative(high, _) => Some(high),
@@ -490,7 +491,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Refuses a count of what differs from something of its own: `at another site than their manager`.
+    /// Refuses a comparison with a property of each row: `at another site than their manager`.
     fn is_no_comparison(&self) -> Result<(), AskError> {
         let open = self.cues(false).find(|(at, cue)| {
             let next = self.beside(*at, 1).and_then(|next| self.what(next));
@@ -510,7 +511,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether it has a comparison without a number.
+    /// Whether the question has a comparative and no number.
     fn compares(&self) -> bool {
         let more = |cue: Cue| matches!(cue, Cue::More(_) | Cue::Comparative(..));
         self.numbers.is_empty() && self.cues(false).any(|(_, cue)| more(cue))
@@ -532,8 +533,7 @@ impl Reading<'_> {
         ))
     }
 
-    /// Requires counted rows to have a value, or a link, that is mentioned but not computed with:
-    /// `how many products have a price`.
+    /// Requires counted rows to have mentioned values and links: `how many products have a price`.
     pub(super) fn put_filled(&mut self, parts: &mut Parts, each: bool) -> Result<(), AskError> {
         let computes = self.function().is_some() || self.extreme().is_some();
         if !parts.counts_rows || computes || self.has(Cue::Share) || !self.has(Cue::HowMany) {
@@ -569,7 +569,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// The test for rows with a value in a column; for links, with at least one.
+    /// Builds the test for rows with a value in a column; for links, with at least one.
     pub(super) fn has_some(&mut self, column: usize) -> Test {
         match self.columns.get(column) {
             Some(ColumnSpec::Count(_)) => some_of(column),
@@ -618,7 +618,7 @@ impl Reading<'_> {
             return Ok(Operation::Number(Measure::Of(Function::Distinct, column)));
         }
         let measure = match parts.measures.first() {
-            // The most of what is counted are not all of it.
+            // `most` and `fewest` do not ask for the number of all rows.
             None if parts.counts_rows && self.extreme().is_none() => match self.function() {
                 None | Some(Function::Sum) => Measure::Rows,
                 Some(function) => {
@@ -650,14 +650,14 @@ impl Reading<'_> {
         }
     }
 
-    /// The refusal of a total of what several rows may lead to.
+    /// Returns the error for a total over nodes that several rows may link to.
     pub(super) fn counted_twice(&self) -> AskError {
         let why = "what several rows lead to would be counted more than once; ask for the total or \
                    the mean of what is linked directly";
         AskError::Missing(why.to_owned())
     }
 
-    /// The function of a measure: the mentioned one, or the one that its name and position imply.
+    /// Returns the function of a measure: the mentioned one, or one that the question implies.
     fn aggregating(&mut self, at: usize, parts: &Parts) -> Result<Function, AskError> {
         if let Some(function) = self.function() {
             return Ok(function);
@@ -694,7 +694,7 @@ impl Reading<'_> {
         )))
     }
 
-    /// The category whose number of distinct values is requested.
+    /// Returns the column of the category whose number of distinct values is requested.
     fn different(&self, parts: &Parts) -> Option<usize> {
         let counts = |at: usize| {
             let before = self.beside(at, -1).and_then(|before| self.cue(before));
@@ -731,7 +731,7 @@ impl Reading<'_> {
         let (at, high, names) = match (self.comparative(), self.extreme()) {
             (Some(found), _) => found,
             (None, Some((high, names))) => (usize::MAX, high, names),
-            // `how many by A or B` are of either, and not compared.
+            // `how many by A or B` counts either, and compares nothing.
             (None, None) if self.has(Cue::HowMany) || self.has(Cue::NumberOf) => {
                 return Err(AskError::NoTable);
             }
@@ -741,7 +741,7 @@ impl Reading<'_> {
         let own = parts.subjects.iter().all(|subject| matches!(subject.test, Test::Is(_)));
         let measure = match (implied, parts.measures.first().copied()) {
             (None, None) if parts.counts_rows => Measure::Rows,
-            // `published more`, of venues
+            // `published more` compares the rows of venues by number.
             (None, None) if !own && self.publishes() => Measure::Rows,
             (None, None) => return Err(self.no_number()),
             (implied, said) => {
@@ -750,7 +750,7 @@ impl Reading<'_> {
                     (None, Some(said)) => said,
                     (None, None) => return Err(self.no_number()),
                 };
-                // `more citations` of groups are more in all.
+                // `more citations` compares totals of groups.
                 let more = self.beside(place, -1) == Some(at)
                     && matches!(self.cue(at), Some(Cue::More(_)));
                 let number = ["more", "fewer", "less"].contains(&self.said_at(at).as_str());
@@ -872,7 +872,7 @@ impl Reading<'_> {
         self.fields_are_of_rows()
     }
 
-    /// Refuses a mentioned field that the rows do not have, unless it says which one is meant.
+    /// Refuses a field that the rows do not have, unless it describes a name or is bounded.
     fn fields_are_of_rows(&self) -> Result<(), AskError> {
         for at in 0..self.mentions.all.len() {
             let Some(What::Field(fields)) = self.what(at) else { continue };
@@ -891,7 +891,7 @@ impl Reading<'_> {
     }
 }
 
-/// The test that a column of counts is not 0.
+/// Builds the test that a column of counts is above 0.
 fn some_of(column: usize) -> Test {
     Test::Number { column, bound: Bound::Above, number: 0.0, to: None }
 }

@@ -1,5 +1,5 @@
-//! Determines what named things and types are to the rows: linked to them, a value of them, or some of
-//! them; of several that the question means equally, which one is open.
+//! Determines the role of named things and types: linked to the rows, a value of the rows, or rows
+//! themselves. Chooses among roles that fit the question equally.
 
 use std::collections::BTreeSet;
 
@@ -25,7 +25,7 @@ pub(super) enum Role {
 }
 
 impl Role {
-    /// The steps of a link; none of anything else.
+    /// Returns the steps of a link; empty for other roles.
     pub(super) fn steps(&self) -> &[MetapathStep] {
         match self {
             Self::Linked { steps, .. } => steps,
@@ -35,7 +35,8 @@ impl Role {
 }
 
 impl Reading<'_> {
-    /// The metapath from the rows to a type that the question means; open if there are several.
+    /// Returns the metapath from the rows to a type that the question mentions most. Chooses among
+    /// several.
     pub(super) fn path_to(&self, kind: TypeId) -> Result<Vec<MetapathStep>, AskError> {
         let mut paths = self.schema.best_paths(self.rows, kind, &self.said);
         let kb = &self.base.kb;
@@ -53,7 +54,7 @@ impl Reading<'_> {
         Ok(paths.swap_remove(self.choose(&told)))
     }
 
-    /// The relation of a named thing to the rows.
+    /// Returns the role of a named thing. Chooses among equal ones.
     pub(super) fn role(&mut self, at: usize, thing: &Thing) -> Result<Role, AskError> {
         let kb = &self.base.kb;
         let binder = self.bound.iter().find(|(_, own)| **own == at).map(|(place, _)| *place);
@@ -85,7 +86,7 @@ impl Reading<'_> {
         if is_row {
             linked.extend(within.iter().map(|step| (self.rows, vec![*step])));
         }
-        // Of links, the shortest; of these, those that the question mentions most.
+        // Keeps the shortest links, then those that the question mentions most.
         let shortest = linked.iter().map(|(_, steps)| steps.len()).min();
         linked.retain(|(_, steps)| Some(steps.len()) == shortest);
         let (before, behind) = self.said_beside(at);
@@ -100,7 +101,7 @@ impl Reading<'_> {
         let is_near = shortest == Some(1);
         for value in thing.values.iter().filter(|value| value.kind == self.rows) {
             let name = kb.field_name(value.field);
-            // A field that is called as the type of the node says the same.
+            // A field with the name of the node's type repeats the link.
             let again = |(kind, _): &(TypeId, Vec<MetapathStep>)| kb.type_name(*kind) == name;
             let role = Role::Value { field: value.field, key: value.key.clone() };
             let told = format!("{name} of {}", kb.type_name(self.rows));
@@ -120,7 +121,7 @@ impl Reading<'_> {
         if roles.is_empty() && is_row {
             let nodes = nodes_of(self.rows);
             match self.is_counted_by(at, &nodes) {
-                // What is counted is linked to the name, and not that name itself.
+                // The counted rows link to the named row.
                 true => {
                     let mut steps = self.schema.steps(self.rows);
                     steps.retain(|step| step.to == self.rows);
@@ -144,7 +145,7 @@ impl Reading<'_> {
         Ok(roles.swap_remove(self.choose(&told)).1)
     }
 
-    /// The stems before and behind a mention, up to the next name.
+    /// Returns the stems before and after a mention, up to the next name or date.
     fn said_beside(&self, at: usize) -> (BTreeSet<String>, BTreeSet<String>) {
         let is_name = |at: &usize| {
             matches!(self.what(*at), Some(What::Thing(_) | What::NoThing(_) | What::Date(_)))
@@ -160,8 +161,8 @@ impl Reading<'_> {
         (stems(&mut (0..at).rev()), stems(&mut (at + 1..end)))
     }
 
-    /// Whether rows are counted by the name of one of them: `how many papers cite X`, but not `how
-    /// many papers are called X`.
+    /// Whether the question counts or lists rows by their link to a named row: `how many papers
+    /// cite X`, but not `how many papers are called X`.
     fn is_counted_by(&self, at: usize, nodes: &[NodeId]) -> bool {
         const NAMES: [&str; 5] = ["called", "named", "name", "title", "titled"];
         let counts = self.lists
@@ -170,7 +171,7 @@ impl Reading<'_> {
         counts && own && nodes.len() == 1 && !self.own_words().iter().any(|own| NAMES.contains(own))
     }
 
-    /// A role as a test of a row.
+    /// Converts a role to a test of a row.
     pub(super) fn test(&mut self, role: Role) -> Test {
         match role {
             Role::Linked { nodes, steps, .. } => {

@@ -1,4 +1,4 @@
-//! Determines the type of the rows: what is counted, or what has the mentioned fields.
+//! Determines the type of the rows: the counted type, or the type with the mentioned fields.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,14 @@ use agent_kb::{Direction, FieldId, TypeId};
 
 /// Score of a row type for a mentioned field that it has.
 const HAS_FIELD: f32 = 3.0;
-/// Share of that score that depends on how many of its nodes have the field.
+/// Part of [`HAS_FIELD`] that depends on the share of the type's nodes that have the field.
 const FILLED_SHARE: f32 = 0.1;
 /// Score of a row type for being counted.
 const IS_COUNTED: f32 = 4.0;
 /// Score of a row type for links to the counted nodes.
 const HAS_COUNTED: f32 = 2.0;
-/// Score of a row type for a mentioned value of its fields.
+/// Score of a row type for a bounded number that its fields may hold; half of it for a named
+/// thing.
 const HAS_VALUE: f32 = 1.0;
 /// Score of a row type for a mention of its name.
 const IS_SAID: f32 = 1.0;
@@ -35,8 +36,9 @@ impl Reading<'_> {
         })
     }
 
-    /// The type whose nodes are counted if the question asks how often something occurs but names
-    /// no type: the main candidate type, if the mentioned type links to it most.
+    /// Returns the type whose nodes are counted if the question asks how often something occurs:
+    /// the only candidate type, if every mentioned type links to it most. `None` if the question
+    /// counts a type or mentions a field.
     pub(super) fn occurs_in(&self) -> Option<TypeId> {
         let &[wanted] = self.base.kb.candidate_types() else { return None };
         let counts = |mention: &Mention| matches!(mention.what, What::Field(_) | What::Links(_));
@@ -60,8 +62,9 @@ impl Reading<'_> {
         (all && !types.is_empty()).then_some(wanted)
     }
 
-    /// The type that is counted without a word for it: `papers per venue`; or by a name alone: `how
-    /// many analysts`, where that is a value of one type, or of which the only candidates are.
+    /// Returns the type that is counted without a word for counting (`papers per venue`), or
+    /// without a word for the type (`how many analysts`): the only type with that value, or the
+    /// only candidate type if the name is a node.
     pub(super) fn counted_by_name(&self) -> Option<TypeId> {
         if let Some(kind) = asks::counted_by_each(self.mentions) {
             return Some(kind);
@@ -79,7 +82,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether the question asks who published or wrote more, or most, without naming the type.
+    /// Whether the question uses a word for publishing or writing, but counts no type.
     pub(super) fn publishes(&self) -> bool {
         const PUBLISH: [&str; 7] =
             ["publish", "published", "publishes", "wrote", "write", "writes", "written"];
@@ -92,7 +95,8 @@ impl Reading<'_> {
                 || self.cues(false).any(fruitful))
     }
 
-    /// The row type.
+    /// Returns the type with the highest score. If no type is mentioned, chooses among nearly equal
+    /// scores.
     pub(super) fn choose_rows(&self) -> Result<TypeId, AskError> {
         let kb = &self.base.kb;
         let kinds = (0..kb.types().len()).map(|kind| TypeId(kind as u16));
@@ -101,7 +105,7 @@ impl Reading<'_> {
             .filter(|(points, _)| *points > 0.0)
             .collect();
         found.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
-        // A field that several types have, where none is mentioned, is open.
+        // If no type is mentioned, any type with the field may be meant.
         let says_type = self.mentions.all.iter().any(|own| matches!(own.what, What::Type(_)));
         let most = found.first().map_or(0.0, |best| best.0);
         let nearly = if says_type { 0.0 } else { FILLED_SHARE * HAS_FIELD };
@@ -118,7 +122,7 @@ impl Reading<'_> {
         best.map(|(_, kind)| *kind).ok_or_else(unsaid)
     }
 
-    /// Score of a type as the row type.
+    /// Returns the score of a type as the row type.
     fn points(&self, kind: TypeId) -> f32 {
         let mut points = 0.0;
         let mut said_before = false;
@@ -129,7 +133,7 @@ impl Reading<'_> {
                         |field: &FieldId| self.schema.sample(self.base, kind, *field).is_some();
                     let share =
                         fields.iter().filter(|(field, _)| own(field)).map(|(_, share)| *share);
-                    // Which of several types has a field is told by how many of its nodes do.
+                    // The type with more nodes that have the field is preferred.
                     let filled = fields.iter().filter_map(|(field, _)| {
                         let sample = self.schema.sample(self.base, kind, *field)?;
                         Some(sample.filled as f32 / sample.seen.max(1) as f32)
@@ -143,7 +147,7 @@ impl Reading<'_> {
                     if *own == kind {
                         points += match how_many {
                             true => IS_COUNTED,
-                            // What is counted of nothing else are the rows.
+                            // Counted nodes are the rows if no other type is mentioned.
                             false if !self.says_other(kind) => IS_SAID,
                             false => 0.1,
                         };
@@ -152,7 +156,7 @@ impl Reading<'_> {
                     }
                 }
                 What::Type(own) if *own == kind && !self.bound.contains_key(&at) => {
-                    // Of equals, the first mentioned.
+                    // The first mentioned of equal types is preferred.
                     points += if said_before { 0.0 } else { IS_SAID } + 0.1 / (at + 1) as f32;
                     points += if self.is_plural(at, kind) { IS_PLURAL } else { 0.0 };
                     points += if self.is_among(mention) { IS_AMONG } else { 0.0 };
@@ -194,7 +198,8 @@ impl Reading<'_> {
         points
     }
 
-    /// Whether a counted type follows `how many`, but not `how many on average`.
+    /// Whether a counted type follows `how many` or `number of`, and no function other than a sum
+    /// is computed.
     pub(super) fn is_how_many(&self, at: usize) -> bool {
         let of_each = self.function().is_some_and(|function| function != Function::Sum);
         let mut before = self.beside(at, -1);
@@ -209,7 +214,7 @@ impl Reading<'_> {
         !of_each && counts(before.and_then(|before| self.cue(before)))
     }
 
-    /// Whether `the number of X` is what the question asks for, and not computed with or bounded.
+    /// Whether the question asks for `the number of X` itself, and does not compute with it.
     fn computes_nothing(&self) -> bool {
         self.cues(false).all(|(_, cue)| {
             matches!(
@@ -243,7 +248,7 @@ impl Reading<'_> {
         before.is_some_and(|token| token.word == "among")
     }
 
-    /// Whether the mention of a type is plural: another form than its name.
+    /// Whether the mention of a type is plural, that is, differs from the type's name.
     fn is_plural(&self, at: usize, kind: TypeId) -> bool {
         let own = self.schema.types.get(kind.0 as usize).map(|own| own.words.join(" "));
         own.is_some_and(|own| own != self.said_at(at))
@@ -253,7 +258,8 @@ impl Reading<'_> {
         !self.schema.paths(from, to, &self.said).is_empty()
     }
 
-    /// The types other than the rows' that have a mentioned field of numbers, best filled first.
+    /// Returns the types other than the row type that have a mentioned field of numbers, the field
+    /// with the most values first, ties by id.
     pub(super) fn types_with_numbers(&self) -> Vec<TypeId> {
         let mentioned = self.mentions.all.iter().filter_map(|own| match &own.what {
             What::Field(fields) => Some(fields),

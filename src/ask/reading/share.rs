@@ -1,4 +1,4 @@
-//! Reads questions for shares: the whole, and the part.
+//! Reads questions about a share: the whole, and the part.
 
 use crate::{
     AskError,
@@ -17,14 +17,14 @@ const RELATIVES: [&str; 4] = ["that", "which", "who", "whose"];
 /// Words before the whole.
 const WHOLES: [&str; 3] = ["among", "amongst", "amid"];
 
-/// A test of a row, of the whole or of the part.
+/// A requirement for the rows of the whole or of the part.
 enum Said {
     Condition(Condition),
     Test(Test),
 }
 
 impl Reading<'_> {
-    /// The share of the whole's rows that are also in the part.
+    /// Reads the share of the whole's rows that are also in the part.
     ///
     /// # Errors
     /// If no part is mentioned, or if it is unclear which of several is the whole.
@@ -58,13 +58,13 @@ impl Reading<'_> {
         Ok(Operation::Share(tests.collect()))
     }
 
-    /// The first token of a mention.
+    /// Returns the position of the first token of a mention.
     fn begin_of(&self, at: usize) -> usize {
         self.mentions.all.get(at).map_or(0, |mention| mention.at.start)
     }
 
-    /// The token between the whole and the part, and whether the part follows it; none if all
-    /// mentions belong to the part.
+    /// Returns the token between the whole and the part, and whether the part follows it; `None` if
+    /// all mentions belong to the part.
     fn parting_place(
         &self,
         cue: usize,
@@ -92,7 +92,7 @@ impl Reading<'_> {
             return Ok(Some((begin, false)));
         }
         if let Some(relative) = find(end, &RELATIVES) {
-            // A verb after the clause belongs to the question.
+            // A verb after the relative clause begins the part.
             let verb = (relative..tokens.len())
                 .find(|&at| VERBS.contains(&word(at)) && between(relative, at));
             return Ok(Some((verb.unwrap_or(relative), true)));
@@ -109,7 +109,7 @@ impl Reading<'_> {
         }
     }
 
-    /// A condition as a test of a row.
+    /// Converts a condition to a test of a row.
     fn test_of(&mut self, condition: Condition) -> Test {
         if condition.steps.is_empty() {
             return Test::Is(condition.nodes);

@@ -1,4 +1,4 @@
-//! Reads questions for a maximum or minimum: what is ranked, and by which number.
+//! Reads questions for a maximum or minimum: the ranked items, and the number that ranks them.
 
 use crate::{
     AskError,
@@ -10,7 +10,7 @@ use crate::{
 };
 use agent_kb::{Direction, metapath_in_words, table::ColumnSpec};
 
-/// The ranked items of a superlative.
+/// The result that a superlative asks for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Asked {
     /// The rows.
@@ -22,7 +22,7 @@ enum Asked {
 }
 
 impl Reading<'_> {
-    /// The first rows, the first groups of rows, or the number itself.
+    /// Reads a request for the first rows, the first groups of rows, or the extreme number.
     ///
     /// # Errors
     /// If no superlative is mentioned, or no known number.
@@ -52,7 +52,7 @@ impl Reading<'_> {
             (Asked::Group(group), Some(column)) => {
                 let function = match self.function() {
                     Some(function) => function,
-                    // Of nodes that several rows lead to, each would be counted more than once.
+                    // A node that several rows of a group link to would be counted more than once.
                     None if matches!(self.columns.get(column), Some(ColumnSpec::Count(_))) => {
                         return Err(self.counted_twice());
                     }
@@ -104,7 +104,7 @@ impl Reading<'_> {
         implied.is_some() && said == implied
     }
 
-    /// The ranked items.
+    /// Returns the result that the question asks for, if it is not the extreme value.
     fn asked(&self, parts: &Parts) -> Asked {
         let which = self.cues(false).find(|(_, cue)| *cue == Cue::Which).map(|(at, _)| at);
         let group_of =
@@ -158,7 +158,7 @@ impl Reading<'_> {
         }
     }
 
-    /// The number of linked nodes of the most linked type: `who published the most`.
+    /// Returns the count of linked nodes of the most linked type: `who published the most`.
     fn published(&mut self, parts: &Parts) -> Option<ColumnSpec> {
         let most = self.has(Cue::Most) || self.has(Cue::Fewest);
         if !most || !parts.measures.is_empty() || !self.publishes() {
@@ -171,8 +171,8 @@ impl Reading<'_> {
         Some(ColumnSpec::Count(steps))
     }
 
-    /// The number of nodes that link to each row: `the most common side effect`. Of which type they
-    /// are is open.
+    /// Returns the count of links of each row: `the most common side effect`. Chooses among the
+    /// frequent steps.
     fn most_linked_to(&self, parts: &Parts) -> Option<ColumnSpec> {
         let counts = parts.counts_rows || !parts.measures.is_empty() || !parts.groups.is_empty();
         if counts || !self.is_frequency() {
@@ -184,8 +184,8 @@ impl Reading<'_> {
         Some(ColumnSpec::Count(vec![*steps.get(self.choose(&told))?]))
     }
 
-    /// The number of links from other rows, by the relation in the word for the maximum: `the most
-    /// cited`.
+    /// Returns the count of links from other rows, by the relation that the word for the maximum
+    /// names: `the most cited`.
     fn linked_to(&self) -> Option<ColumnSpec> {
         let best = self.cues(false).find(|(_, cue)| matches!(cue, Cue::Best(..)))?.0;
         let own = self.mentions.all.get(best)?.at.clone();

@@ -12,10 +12,10 @@ use crate::{
 };
 use agent_kb::table::ColumnSpec;
 
-/// Characters allowed between the comma of a list and its names.
+/// Characters allowed between the names of a list and the comma.
 const BESIDE_NAMES: [char; 6] = [' ', '"', '\u{201c}', '\u{201d}', '\u{ab}', '\u{bb}'];
 
-/// Marks the mentions of the assumption: from the word that introduces it to the end of its clause.
+/// Marks the mentions of the assumption, from its first word to the end of its clause.
 pub(super) fn supposed(mentions: &Mentions, text: &str) -> Vec<bool> {
     let all = &mentions.all;
     let is = |at: usize, wanted: Cue| all.get(at).is_some_and(|one| one.what == What::Cue(wanted));
@@ -50,7 +50,7 @@ pub(super) fn supposed(mentions: &Mentions, text: &str) -> Vec<bool> {
             return true;
         };
         let between = text.get(own.range.end..next.range.start).unwrap_or_default();
-        // A list of names goes on behind a comma.
+        // A list of names continues after a comma.
         let is_thing =
             |at: usize| all.get(at).is_some_and(|one| matches!(one.what, What::Thing(_)));
         let lists = is_thing(at) && is_thing(at + 1) && between.trim_matches(BESIDE_NAMES) == ",";
@@ -74,7 +74,7 @@ fn two_at_once() -> AskError {
     AskError::Missing("it supposes two things at once; suppose one at a time".to_owned())
 }
 
-/// Whether two tests require other values of the same column.
+/// Whether two tests are alternatives: values or links in the same column, or rows.
 fn is_of_one_sort(one: &Test, other: &Test) -> bool {
     match (one, other) {
         (Test::Linked { column: one, .. }, Test::Linked { column: other, .. })
@@ -84,7 +84,7 @@ fn is_of_one_sort(one: &Test, other: &Test) -> bool {
     }
 }
 
-/// Whether two tests bound one number from both sides: `more than 20 and less than 50`.
+/// Whether two tests bound one column from both sides: `more than 20 and less than 50`.
 fn is_interval(one: &Test, other: &Test) -> bool {
     let side = |test: &Test| match test {
         Test::Number { column, bound: Bound::Above | Bound::AtLeast, number, .. } => {
@@ -103,8 +103,8 @@ fn is_interval(one: &Test, other: &Test) -> bool {
 }
 
 impl Reading<'_> {
-    /// The named things in the assumption as tests, each with its last mention; several of one sort
-    /// become alternatives.
+    /// Converts the named things in the assumption to tests, each with its last mention; several of
+    /// one sort become alternatives.
     fn changed_things(&mut self) -> Result<Vec<(usize, Test)>, AskError> {
         let things: Vec<(usize, Thing)> = self
             .things()
@@ -140,7 +140,7 @@ impl Reading<'_> {
         Ok(all)
     }
 
-    /// The assumption, if there is one.
+    /// Reads the assumption, if there is one.
     pub(super) fn change(&mut self) -> Result<Option<Change>, AskError> {
         if !self.changed.contains(&true) {
             return Ok(None);
@@ -205,7 +205,7 @@ impl Reading<'_> {
         let up = cues.iter().find_map(|cue| match cue {
             Cue::Raise | Cue::More(true) => Some(true),
             Cue::Lower | Cue::More(false) => Some(false),
-            // A cheaper thing has a smaller price; an older one a smaller year.
+            // A cheaper product has a lower price; an older one has an earlier year.
             Cue::Comparative(high, _) => Some(*high),
             _ => None,
         });

@@ -1,5 +1,4 @@
-//! Questions that can be read in several ways are asked back; names in any letters, links within a
-//! type, and groups.
+//! Tests of ambiguous questions, names in upper or lower case, links within a type, and groups.
 
 use std::sync::{Arc, LazyLock};
 
@@ -83,7 +82,7 @@ fn number(question: &str) -> f64 {
     }
 }
 
-/// The readings of a question that is asked back.
+/// Returns the readings of an ambiguous question.
 fn readings(question: &str) -> Vec<AskReading> {
     match ask(question) {
         Err(AskError::Ambiguous(readings)) => readings,
@@ -108,7 +107,7 @@ fn of_two_relations_that_lead_there_neither_is_taken_in_silence() {
     assert_eq!(readings("How many tickets are there per department?").len(), 2);
     let known = AskError::NoReading { reading: 3, known: 2 };
     assert_eq!(analyst.ask_as(question, Some(3)).unwrap_err(), known);
-    // A word of the relation, or a synonym of it, tells which, for each name its own.
+    // A word of the relation, or a synonym, selects the link of the name beside it.
     assert_eq!(number("How many tickets were opened by Ada Lind and handled by Bo Quist?"), 1.0);
     assert_eq!(number("How many tickets did Ada Lind handle?"), 4.0);
     assert_eq!(number("How many tickets were opened by people in Sales?"), 6.0);
@@ -138,7 +137,7 @@ fn names_are_spelled_in_any_letters_and_signs_count() {
     assert_eq!(number("How many tickets are about C#?"), 4.0);
     assert_eq!(number("How many tickets about C are there?"), 4.0);
     assert_eq!(number("how many tickets did bo quist open"), 3.0);
-    // Neither capital nor small letters choose between nodes of one name.
+    // Upper or lower case does not select one of two nodes with the same name.
     for name in ["mercury", "Mercury"] {
         assert_eq!(number(&format!("How many tickets are about {name}?")), 5.0, "{name}");
         let both = format!("How many tickets are there on {name}?");
@@ -223,7 +222,7 @@ fn nodes_that_satisfy_conditions_are_listed() {
         let Outcome::Names { names: own, .. } = answered.outcome else { panic!("{question}") };
         assert_eq!(own, names, "{question}");
     }
-    // Nobody reports to themselves; which direction is meant is asked back.
+    // Nobody reports to themselves; the direction is ambiguous.
     let found = readings("Which employees report to Ada Lind?");
     assert!(found.iter().any(|one| one.told.starts_with("Bo Quist, Cy Rahn, Di Sand")));
     assert!(!found.iter().any(|one| one.told.starts_with("Ada Lind ")));

@@ -33,13 +33,13 @@ impl Reading<'_> {
         }
         let own = |thing: &Thing| own_nodes(self.base, self.rows, thing);
         let is_bound = |at: usize| self.bound.values().any(|thing| *thing == at);
-        // Several that all are rows are meant as rows.
+        // If all compared things may be rows, they are.
         let of_rows = compares
             && things.len() > 1
             && things.iter().all(|(at, thing)| !is_bound(*at) && !own(thing).is_empty());
         let mut roles = Vec::new();
         for (at, mut thing) in things {
-            // As the base spells it, with the signs that the question omits.
+            // The base's spelling has signs that the question may omit.
             if let [node] = thing.nodes.as_slice() {
                 thing.text = self.base.kb.name(*node).to_owned();
             }
@@ -82,7 +82,7 @@ impl Reading<'_> {
                 let last = alternatives.last().and_then(|last| last.all.last());
                 or || !denied
                     && last.is_some_and(|last| {
-                        // One value of a field cannot be two.
+                        // A row has at most one such value, so either is meant.
                         !self.denied.contains(&before)
                             && alike(&last.2, &role)
                             && last.2.steps() == role.steps()
@@ -106,14 +106,14 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Whether `both` stands before a thing: `both A and B` are not any of them.
+    /// Whether `both` stands before a thing: `both A and B` are not alternatives.
     fn says_both(&self, at: usize) -> bool {
         let start = self.mentions.all.get(at).map_or(0, |mention| mention.at.start);
         let before = self.mentions.tokens.get(start.saturating_sub(2)..start).unwrap_or_default();
         before.iter().any(|token| token.word == "both")
     }
 
-    /// Compared things must be of one sort: if one can only be a value of a field, the others that
+    /// Makes compared things of one sort: if one can only be a value of a field, the others that
     /// are also values of that field become values.
     fn take_as_values(&self, things: &mut [(usize, Thing)]) {
         let fields = |thing: &Thing| -> BTreeSet<FieldId> {
@@ -172,7 +172,7 @@ impl Reading<'_> {
     }
 }
 
-/// The nodes of a name that are rows.
+/// Returns the nodes of a thing that are rows.
 fn own_nodes(base: &IndexedBase, rows: TypeId, thing: &Thing) -> Vec<NodeId> {
     thing.nodes.iter().copied().filter(|&node| base.kb.node_type(node) == rows).collect()
 }

@@ -1,4 +1,4 @@
-//! Lists the rows of a plan, and says whether there is one.
+//! Lists the rows of a plan, or states whether there are any.
 
 use super::{
     MAX_GROUPS, ROWS, Run,
@@ -15,7 +15,7 @@ use agent_kb::{
 };
 
 impl Run<'_> {
-    /// The names of the rows, in alphabetical order.
+    /// Lists the names of the rows in alphabetical order, ties by id.
     pub(super) fn list(&mut self) -> Result<(Outcome, String), AskError> {
         let rows = self.ask(self.writer.satisfying(&self.plan.filters), &ROWS)?;
         let node = |row: &Vec<SqlValue>| NodeId::try_from(row.first()?.number()? as i64).ok();
@@ -42,7 +42,7 @@ impl Run<'_> {
         Ok((Outcome::Names { names, value: SqlValue::Null, unit: None }, told))
     }
 
-    /// Whether there is a row.
+    /// Answers whether there is a row.
     pub(super) fn exists(&mut self) -> Result<(Outcome, String), AskError> {
         let (found, told) = self.number(Measure::Rows)?;
         let yes = matches!(found, Outcome::Number { value, .. } if value > 0.0);

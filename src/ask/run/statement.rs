@@ -1,5 +1,4 @@
-//! Runs a statement that somebody else wrote over the table of a plan, and reads its result in the
-//! stated form.
+//! Runs the SQL statement of a plan over the plan's table, and reads the result in the stated form.
 
 use super::{
     Run,
@@ -16,7 +15,10 @@ use agent_kb::{
 };
 
 impl Run<'_> {
-    /// The result of a statement. A failed one is told with the columns that there are.
+    /// Runs a statement and reads its result.
+    ///
+    /// # Errors
+    /// If the statement fails, with the available tables and columns; if the form does not fit.
     pub(super) fn by_sql(
         &mut self,
         statement: &str,
@@ -37,7 +39,7 @@ impl Run<'_> {
         self.read_as(form)
     }
 
-    /// The result in a form.
+    /// Reads the result in a form.
     fn read_as(&self, form: Form) -> Result<(Outcome, String), AskError> {
         let (rows, table) = (&self.result, self.writer.table);
         let missing = |what: &str| AskError::Plan(format!("the statement gives no {what}"));
@@ -79,7 +81,7 @@ impl Run<'_> {
     }
 }
 
-/// The tables of a statement with their columns.
+/// Lists the tables that a statement can read, with their columns.
 fn tables(table: &Table) -> String {
     let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
     let mut told = format!("t(id, {})", names.join(", "));

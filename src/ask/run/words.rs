@@ -6,8 +6,8 @@ use agent_kb::table::{Cell, Rows, SqlValue, Table, statistics::TestResult};
 /// Maximum number of names in one line.
 const MAX_LISTED: usize = 10;
 
-/// Names with their values: one value for names that tie, otherwise each with its own. Of many, the
-/// first are listed.
+/// Lists names with their values: one value if all are equal, otherwise each name with its own. Of
+/// many names, only the first are listed.
 pub(super) fn names_in_words(names: &[String], values: &[String], unit: Option<&str>) -> String {
     let unit = spaced(unit);
     match values.windows(2).all(|two| matches!(two, [one, other] if one == other)) {
@@ -19,7 +19,7 @@ pub(super) fn names_in_words(names: &[String], values: &[String], unit: Option<&
     }
 }
 
-/// The first of many names.
+/// Lists the first names, and the number of the others.
 pub(super) fn listed(names: &[String]) -> String {
     let first = names.get(..MAX_LISTED).unwrap_or(names);
     let rest = names.len() - first.len();
@@ -39,7 +39,7 @@ pub(super) fn spaced(unit: Option<&str>) -> String {
     unit.map_or(String::new(), |unit| format!(" {unit}"))
 }
 
-/// A test as a row, and in words.
+/// Converts a test result to a table of one row, and to words.
 pub(crate) fn test_in_words(tested: TestResult) -> (Rows, String) {
     let columns = ["test", "n", "statistic", "p", "level"].map(str::to_owned).to_vec();
     let row = vec![
@@ -59,12 +59,12 @@ pub(crate) fn test_in_words(tested: TestResult) -> (Rows, String) {
     (Rows { columns, rows: vec![row] }, told)
 }
 
-/// A probability for people.
+/// Formats a probability for people.
 fn shown_p(p: f64) -> String {
     if p < 1e-4 { "< 0.0001".to_owned() } else { shown(p) }
 }
 
-/// The cells of a row as JSON, in the order of the columns; none after the last row.
+/// Converts the cells of a row to JSON, in the order of the columns; empty after the last row.
 pub fn row_json(table: &Table, at: usize) -> impl Iterator<Item = serde_json::Value> + '_ {
     table.columns.iter().filter_map(move |column| column.cells.get(at)).map(cell_json)
 }

@@ -10,21 +10,21 @@ use agent_kb::{
     table::{Cell, Column, ColumnKind, ColumnSpec, Key, MAX_VALUES, read, sample},
 };
 
-/// Minimum number of nodes of a type.
+/// Minimum number of nodes of a row type.
 const MIN_NODES: usize = 50;
 /// Minimum number of nodes with a number in a column.
 const MIN_FILLED: usize = 100;
 /// Minimum number of distinct numbers of a column.
 const MIN_DIFFERENT: usize = 5;
-/// Maximum number of values of a complete group.
+/// Maximum number of values of a group that keeps all of them.
 const MAX_WHOLE: usize = 2_000;
-/// Maximum number of values kept of a group, those with the most rows.
+/// Maximum number of values that are kept of a larger group, those with the most rows.
 const KEPT: usize = 400;
-/// Minimum number of rows of a value.
+/// Minimum number of rows of a value that a question can name.
 const MIN_OF_VALUE: usize = 5;
 /// Maximum length of a name in a question, bytes.
 const MAX_NAME: usize = 60;
-/// Maximum number of columns of link counts.
+/// Maximum number of steps to other types that become columns.
 const MAX_COUNTS: usize = 4;
 /// Maximum number of row types.
 const MAX_TYPES: usize = 6;
@@ -33,7 +33,7 @@ const MAX_TYPES: usize = 6;
 pub(super) struct Numbers {
     /// Name in words.
     pub(super) word: String,
-    /// Its name in SQL.
+    /// Name in SQL.
     pub(super) column: String,
     /// Numbers by row.
     pub(super) values: Vec<Option<f64>>,
@@ -43,13 +43,13 @@ pub(super) struct Numbers {
 pub(super) struct Group {
     /// Name in words.
     pub(super) word: String,
-    /// Its name in SQL.
+    /// Name in SQL.
     pub(super) column: String,
-    /// Values with their rows, ascending.
+    /// Values with their rows (ascending); values with the most rows first, ties by name.
     pub(super) values: Vec<(String, Vec<usize>)>,
-    /// Indexes of the values that a question can name: with enough rows, of a single node or value.
+    /// Indexes of the values that a question can name: with enough rows and an unambiguous name.
     pub(super) named: Vec<usize>,
-    /// Whether these are all of its values, each with a distinct name.
+    /// Whether `values` holds all values of the group, each with a distinct name.
     pub(super) is_whole: bool,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Rows {
     pub(super) names: Vec<String>,
     pub(super) numbers: Vec<Numbers>,
     pub(super) groups: Vec<Group>,
-    /// Number of rows with each name, by its words.
+    /// Number of rows by the words of their name.
     same: HashMap<String, usize>,
 }
 
@@ -79,7 +79,8 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Candidate types first, then types with most nodes.
+    /// Reads the first [`MAX_TYPES`] types with enough nodes, and keeps those with numbers.
+    /// Candidate types come first, then the types with the most nodes.
     pub(super) fn of(base: &IndexedBase) -> Self {
         let kb = &base.kb;
         let mut kinds: Vec<TypeId> =
@@ -118,7 +119,7 @@ fn rows_of(kb: &Kb, kind: TypeId) -> Rows {
         *same.entry(in_words(name)).or_default() += 1;
     }
     let (mut numbers, mut groups) = (Vec::new(), Vec::new());
-    // What is too large to be held is nothing to ask about.
+    // A column that is too large to read is skipped.
     let column = |spec: &ColumnSpec| read(kb, kind, nodes, spec).ok();
     for sample in sample(kb, kind) {
         let spec = ColumnSpec::Field(sample.field);
@@ -130,12 +131,12 @@ fn rows_of(kb: &Kb, kind: TypeId) -> Rows {
         }
     }
     for (step, alone) in links(kb, kind).into_iter().take(MAX_COUNTS) {
-        // Which of several relations is meant, the type alone does not say.
+        // The name of the type does not tell several relations apart.
         if !alone {
             continue;
         }
         let word = kb.type_name(step.to).replace('_', " ");
-        // A field of the same name is another way to the same.
+        // A field of the same name would make the question ambiguous.
         groups.retain(|group: &Group| group.word != word);
         let counted = format!("number of {}", plural(&word));
         let counts = column(&ColumnSpec::Count(vec![step]));
@@ -147,8 +148,8 @@ fn rows_of(kb: &Kb, kind: TypeId) -> Rows {
     Rows { words, n: nodes.len(), names, numbers, groups, same }
 }
 
-/// The steps from a type to other types, most edges first, and whether each is the only one to its
-/// type.
+/// Returns the steps from a type to other types, most edges first, and whether each is the only
+/// step to its type.
 fn links(kb: &Kb, kind: TypeId) -> Vec<(MetapathStep, bool)> {
     let mut steps: Vec<(u64, MetapathStep)> = Vec::new();
     for tuple in kb.tuples().iter().filter(|tuple| tuple.source != tuple.target) {
@@ -199,7 +200,7 @@ fn of_groups(kb: &Kb, word: String, column: &Column) -> Option<Group> {
         }
     }
     let n = rows.len();
-    // A name that two nodes have, here or among nodes that no row is linked to, names neither.
+    // A name that two nodes of the type share is ambiguous, even if no row links to one of them.
     let mut same: HashMap<String, usize> = HashMap::new();
     let kind = rows.keys().find_map(|key| match key {
         Key::Node(node) => Some(kb.node_type(*node)),
@@ -233,7 +234,7 @@ fn of_groups(kb: &Kb, word: String, column: &Column) -> Option<Group> {
     (named.len() > 1).then_some(Group { word, column, values, named, is_whole })
 }
 
-/// The plural of a type in words: inflects the word before `of`, otherwise the last one.
+/// Returns the plural of words: inflects the word before `of`, otherwise the last one.
 fn plural(word: &str) -> String {
     let (head, tail) = match word.split_once(" of ") {
         Some((head, tail)) => (head, format!(" of {tail}")),

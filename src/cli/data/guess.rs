@@ -1,4 +1,4 @@
-//! `agent data guess`: what the tables of a directory likely hold, as a mapping to be edited.
+//! `agent data guess`: writes a guessed mapping of tables to nodes and edges, to be edited.
 
 use std::{
     fs::File,
@@ -14,13 +14,13 @@ use agent_dataset::tables::{self, Guess, GuessOptions, MAPPING_FILE};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Directory of tables, or one table or database
+    /// Read this directory of tables, or this table or database
     #[arg(value_name = "DIR")]
     source: PathBuf,
-    /// Write the mapping to this file [default: mapping.toml in the directory; of a file: stdout]
+    /// Write the mapping to this file [default: mapping.toml in the directory; stdout for a file]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Replace a mapping that is there
+    /// Replace an existing mapping
     #[arg(long)]
     force: bool,
 }

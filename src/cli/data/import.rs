@@ -1,4 +1,4 @@
-//! `agent data import`: prints what an import made of a file or directory.
+//! `agent data import`: imports a file or directory and prints a summary of the dataset.
 
 use agent_app::{
     Result,
@@ -12,7 +12,7 @@ use crate::{Context, Exit, data::summary};
 pub(crate) struct Args {
     #[command(flatten)]
     request: Request,
-    /// Print what was imported as one JSON object
+    /// Print a summary of the import as one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -24,7 +24,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 /// Imports a file or directory, and prints the summary of the dataset.
 ///
 /// # Errors
-/// Those of the operation; that stdout cannot be written to.
+/// If the import fails, or stdout cannot be written to.
 pub(crate) fn install(request: &Request, json: bool, ctx: &Context) -> Result<Exit> {
     let reply = request.perform(ctx)?;
     if !json {
@@ -35,7 +35,7 @@ pub(crate) fn install(request: &Request, json: bool, ctx: &Context) -> Result<Ex
     print_end(&reply, json, ctx)
 }
 
-/// Prints the reply as JSON, or the next step.
+/// Prints the reply as JSON, or else the next step if the import is in effect.
 pub(super) fn print_end(reply: &Reply, json: bool, ctx: &Context) -> Result<Exit> {
     if json {
         ctx.printer.json(reply)?;

@@ -1,15 +1,15 @@
-//! `agent data show N --node ID`: prints all that the base holds of one node.
+//! `agent data show N --node ID`: prints the id, type, name, fields and edges of a node.
 
 use crate::{Context, Exit, data::MAX_SHOWN, printer::plain};
 use agent_app::{data::show::NodeRecord, error::Result, text::count};
 
-/// Characters of a field that are shown.
+/// Most characters shown of a field.
 const MAX_FIELD: usize = 2_000;
 
-/// Prints the nodes of an id.
+/// Prints the nodes that have an id.
 ///
 /// # Errors
-/// That stdout cannot be written to.
+/// If stdout cannot be written to.
 pub(super) fn show(nodes: &[NodeRecord<'_>], json: bool, ctx: &Context) -> Result<Exit> {
     if json {
         ctx.printer.json_lines(nodes)?;

@@ -1,5 +1,5 @@
-//! What is in a dataset, as people read it after an import or ask for it. Must not know how it was
-//! counted.
+//! Prints the summary of a dataset and its likely mistakes, after an import or for `agent data
+//! show`. The counts come from the dataset crate; nothing is counted here.
 
 use crate::{
     Context, Exit,
@@ -12,16 +12,18 @@ use agent_app::{
 };
 use agent_dataset::{Examples, ImportReport, Summary, TypeSummary};
 
-/// Fields of a type that are named, and types and relations that are listed, after an import.
+/// Most fields named per type after an import.
 const MAX_FIELDS: usize = 3;
+/// Most types, and most relations, listed after an import.
 const MAX_ROWS: usize = 20;
-/// Characters of a name in a table.
+/// Most characters of a name in a table.
 const MAX_NAME: usize = 40;
 
-/// Prints head and summary of an import; only one that was installed can be shown.
+/// Prints the heading, tables and likely mistakes of an import. For an installed dataset it also
+/// names the command that lists all mistakes.
 ///
 /// # Errors
-/// That stdout cannot be written to.
+/// If stdout cannot be written to.
 pub(super) fn print(
     report: &ImportReport,
     done: &str,
@@ -48,10 +50,10 @@ pub(super) fn print(
     Ok(())
 }
 
-/// Prints the summary with all that looks like a mistake.
+/// Prints the whole summary with all likely mistakes.
 ///
 /// # Errors
-/// That stdout cannot be written to.
+/// If stdout cannot be written to.
 pub(super) fn issues(name: &str, summary: &Summary, json: bool, ctx: &Context) -> Result<Exit> {
     if json {
         ctx.printer.json(summary)?;
@@ -93,7 +95,8 @@ fn told(examples: &Examples, noun: &str, what: &str) -> Option<String> {
     (examples.count > 0).then(|| format!("{} {what}: {first}{more}", counted(examples.count, noun)))
 }
 
-/// Prints the tables of types and relations, at most `rows` rows and `fields` fields.
+/// Prints the tables of types and relations: at most `rows` rows each, and `fields` fields per
+/// type.
 fn tables(summary: &Summary, rows: usize, fields: usize, ctx: &Context) -> Result<()> {
     let headings = ["type", "nodes", "fields (coverage)", "names that repeat"];
     let mut types = table(headings, &[1, 3]);
@@ -155,7 +158,7 @@ fn share(n: u64, of: u64) -> String {
     }
 }
 
-/// What looks like a mistake, each in a few words.
+/// Returns the likely mistakes, one line each.
 fn found(summary: &Summary) -> Vec<String> {
     let mut found = Vec::new();
     for typo in &summary.typos {

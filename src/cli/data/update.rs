@@ -1,19 +1,19 @@
-//! `agent data update`: prints what changed in a dataset that was imported again.
+//! `agent data update`: imports a dataset again and prints the changes.
 
 use crate::{Context, Exit, data::summary, printer::plain};
 use agent_app::{Result, data::update::Request, operation::Perform as _, text::count};
 use agent_dataset::Changes;
 
-/// Relations whose changes are told one by one.
+/// Most relations whose changes are listed one by one.
 const MAX_RELATIONS: usize = 10;
-/// Characters of a relation.
+/// Most characters shown of a relation.
 const MAX_SHOWN: usize = 60;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     request: Request,
-    /// Print what changed as one JSON object
+    /// Print the changes as one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -39,7 +39,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// What changed, in lines.
+/// Describes the changes, one per line; `kept` counts the old questions that were kept and lost.
 fn told(changes: &Changes, kept: Option<(u64, u64)>) -> String {
     let mut lines = Vec::new();
     match changes.is_empty() {

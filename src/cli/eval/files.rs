@@ -1,4 +1,4 @@
-//! Files that an evaluation leaves for other tools: rankings, answers, results by query. Each
+//! Files that an evaluation writes for other tools: rankings, answers, results by query. Each
 //! appears when it is complete. Must not know how anything was measured.
 
 use std::{
@@ -21,10 +21,10 @@ use agent_retrieve::eval::{
     trec::{self, DocIds},
 };
 
-/// Stands for a system's name in the name of a run file.
+/// Placeholder for the system's name in the name of a run file.
 const SYSTEM: &str = "{system}";
 
-/// The files of an evaluation, each with its path.
+/// Output files of an evaluation, each with its path.
 pub(super) struct Files {
     runs: Vec<(PathBuf, Output)>,
     qrels: Option<(PathBuf, Output)>,
@@ -32,11 +32,11 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Begins them before anything is measured, which one that cannot be written would lose.
+    /// Opens the files before the evaluation, so that an unwritable file costs no measurements.
     ///
     /// # Errors
-    /// That several systems would share a run file, that one cannot be written, or that values are
-    /// measured, which give no files.
+    /// If several systems would share a run file, a file cannot be written, or values are measured,
+    /// for which no files exist.
     pub(super) fn begin(args: &Args) -> Result<Files> {
         let given = [&args.run_file, &args.qrels_file, &args.results_file];
         if given.iter().any(|file| file.is_some()) && args.request.measures_values() {
@@ -54,10 +54,10 @@ impl Files {
         })
     }
 
-    /// Writes them.
+    /// Writes the files.
     ///
     /// # Errors
-    /// That one cannot be written.
+    /// If a file cannot be written.
     pub(super) fn finish(self, reply: &Reply, ctx: &Context) -> Result<()> {
         let (queries, ids) = (&reply.queries, DocIds::of_base(&reply.base.kb));
         for ((path, file), one) in self.runs.into_iter().zip(&reply.measured) {
@@ -76,10 +76,10 @@ impl Files {
     }
 }
 
-/// The run file of each system.
+/// Returns the path of each system's run file.
 ///
 /// # Errors
-/// That several systems would share one file.
+/// If several systems would share one file.
 fn run_files(path: &Path, systems: &[Chosen]) -> Result<Vec<PathBuf>> {
     let name = path.to_string_lossy();
     if systems.len() > 1 && !name.contains(SYSTEM) {
@@ -87,7 +87,7 @@ fn run_files(path: &Path, systems: &[Chosen]) -> Result<Vec<PathBuf>> {
         return Err(AppError::usage(error))
             .hint(format!("put {SYSTEM} into its name, as in run-{SYSTEM}.trec"));
     }
-    // Names of files hold no separators.
+    // Names of files contain no separators.
     let plain = |system: &Chosen| system.label.replace(['/', '\\', ':', ' '], "_");
     let files: Vec<PathBuf> = systems
         .iter()
@@ -105,14 +105,15 @@ fn run_files(path: &Path, systems: &[Chosen]) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// What a system is called in its run file.
+/// Returns the tag of a system in its run file: its name with `_` for whitespace, cut to the
+/// longest tag.
 pub(crate) fn tag(system: &str) -> String {
     let mut tag: String = system.chars().map(|c| if c.is_whitespace() { '_' } else { c }).collect();
     tag.truncate(tag.floor_char_boundary(trec::MAX_TAG_BYTES));
     tag
 }
 
-/// The rankings of a system in TREC's format.
+/// Writes the rankings of a system in TREC run format.
 fn run(
     out: &mut dyn Write,
     measured: &Measured,
@@ -126,7 +127,7 @@ fn run(
     Ok(())
 }
 
-/// The answers in TREC's qrels format.
+/// Writes the answers in TREC qrels format.
 fn qrels(out: &mut dyn Write, queries: &[LabelledQuery], ids: DocIds<'_>) -> anyhow::Result<()> {
     for query in queries {
         trec::write_qrels(out, ids, query.id, &query.answers)?;
@@ -134,8 +135,8 @@ fn qrels(out: &mut dyn Write, queries: &[LabelledQuery], ids: DocIds<'_>) -> any
     Ok(())
 }
 
-/// One line for each system and query, in the order measured: `system`, `query_id`, the failure if
-/// there was one, milliseconds, and all metrics.
+/// Writes one CSV line per system and query, in the order measured: `system`, `query_id`, `failure`
+/// (empty if there was none), `latency_ms`, and all metrics.
 fn results(out: &mut dyn Write, measured: &[Measured]) -> anyhow::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
     let names = Metric::ALL.map(Metric::name);
@@ -152,7 +153,8 @@ fn results(out: &mut dyn Write, measured: &[Measured]) -> anyhow::Result<()> {
     Ok(csv.flush()?)
 }
 
-/// The shortest digits that read back as the same number, in single precision if that holds it.
+/// Returns the shortest digits that read back as the same number: as `f32` if that represents it
+/// exactly, else as `f64`.
 fn shortest(value: f64) -> String {
     let single = value as f32;
     if f64::from(single) == value { single.to_string() } else { value.to_string() }

@@ -1,13 +1,12 @@
-//! `agent eval --dry-run`: how often systems would ask a language model, and how many tokens that may
-//! take.
+//! `agent eval --dry-run`: prints the requests, tokens and costs that systems would need at most.
 
 use crate::{Context, Exit, printer::table};
 use agent_app::{Result, eval::forecast::Forecast, text::count};
 
-/// Prints what systems would ask for `n` queries.
+/// Prints the requests, tokens and costs of each system for `n` queries.
 ///
 /// # Errors
-/// That stdout cannot be written to.
+/// If stdout cannot be written to.
 pub(crate) fn print(forecasts: &[Forecast], n: usize, json: bool, ctx: &Context) -> Result<Exit> {
     if json {
         ctx.printer.json_lines(forecasts)?;

@@ -1,5 +1,5 @@
-//! What an evaluation prints: tables for people, Markdown and CSV for documents, JSON for programs.
-//! Must not know how anything was measured.
+//! Prints an evaluation on ranks: tables for people, Markdown and CSV for documents. Must not know
+//! how anything was measured.
 
 use crate::{Context, printer::table};
 use agent_app::{
@@ -15,24 +15,24 @@ use agent_app::{
 use agent_llm::ledger::Spending;
 use agent_retrieve::eval::{Evaluation, Interval, Metric};
 
-/// The recall of the shortlist: shares of queries with an answer up to there.
+/// Metrics of the shortlist: share of queries with an answer in the first 20, 50 and 100 nodes.
 const DEPTHS: [Metric; 3] = [Metric::Hit20, Metric::Hit50, Metric::Hit100];
-/// What the row of all queries is called where there are groups.
+/// Label of the row of all queries, beside rows of groups.
 pub(super) const ALL: &str = "all";
 
-/// How means are printed.
+/// Format of the printed means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Format {
-    /// Columns for the eye.
+    /// Aligned columns.
     #[default]
     Table,
-    /// Tables of a Markdown page.
+    /// Markdown tables.
     Markdown,
-    /// One line for each metric, group and system.
+    /// One line per metric, group and system.
     Csv,
 }
 
-/// Says below figures on the test split how often it was opened; CSV holds figures alone.
+/// Prints how often the test split was opened, below figures on it; CSV has no such line.
 pub(super) fn tell_openings(openings: Option<u64>, format: Format, ctx: &Context) -> Result<()> {
     match openings.filter(|_| format != Format::Csv) {
         Some(openings) => ctx.printer.data(&format!("\n{}\n", test_split::told(openings))),
@@ -40,10 +40,10 @@ pub(super) fn tell_openings(openings: Option<u64>, format: Format, ctx: &Context
     }
 }
 
-/// Rows of text under headings.
+/// A table of text.
 pub(super) struct Rows {
     pub(super) headings: Vec<&'static str>,
-    /// Columns of numbers begin here.
+    /// Index of the first column of numbers.
     pub(super) numbers: usize,
     pub(super) rows: Vec<Vec<String>>,
 }
@@ -81,13 +81,13 @@ impl Rows {
     }
 }
 
-/// Figures of one system on ranks.
+/// Metrics of one system's rankings.
 type Figures = SystemFigures<Evaluation>;
 
-/// Prints tables; as CSV, the means alone.
+/// Prints the means, then the comparisons with the first system; CSV has the means alone.
 ///
 /// # Errors
-/// That stdout cannot be written to.
+/// If stdout cannot be written to.
 pub(super) fn print(
     systems: &[Figures],
     measured: &[Measured],
@@ -113,7 +113,8 @@ pub(super) fn print(
     differences(systems).print(format, ctx)
 }
 
-/// Every evaluation with its group and system: all queries, then group by group, systems in their order.
+/// Returns every evaluation with its group and system: first all queries, then each group. Within a
+/// group, systems keep their order.
 pub(super) fn evaluations<'a, E, G>(
     systems: &'a [SystemFigures<E, G>],
     all: impl Fn(&'a E) -> &'a G,
@@ -148,7 +149,7 @@ fn means(systems: &[Figures], measured: &[Measured]) -> Rows {
     let mut rows: Vec<Vec<String>> = evaluations(systems, |all| all).into_iter().map(row).collect();
     if measured.iter().any(|one| one.used.calls > 0) {
         headings.extend(COSTS);
-        // Rows of groups follow those of all queries; their costs are not known apart.
+        // Only the rows of all queries, which come first, have costs.
         let costs = measured.iter().map(costs).map(Some).chain(std::iter::repeat(None));
         for (row, costs) in rows.iter_mut().zip(costs) {
             row.extend(costs.unwrap_or_default());
@@ -209,10 +210,10 @@ fn differences(systems: &[Figures]) -> Rows {
     Rows { headings, numbers: 2, rows: pairs.map(row).collect() }
 }
 
-/// What a query costs with a language model, on average.
+/// Headings of the mean costs of a query with a language model.
 const COSTS: [&str; 4] = ["requests", "tokens", "s", "USD"];
 
-/// These for one system: replies that had been kept count as well.
+/// Returns the mean costs per query of one system; cached replies count too.
 fn costs(one: &Measured) -> [String; COSTS.len()] {
     let n = one.evaluation.n.max(1) as f64;
     let Spending { calls, tokens_in, tokens_out, usd, unpriced } = one.used;
@@ -225,9 +226,9 @@ fn costs(one: &Measured) -> [String; COSTS.len()] {
     ]
 }
 
-/// A difference with its interval, both in percentage points.
+/// Formats a difference with its interval, both in percentage points.
 pub(crate) fn signed(difference: f64, interval: Interval) -> String {
-    // Rounded first, so that next to nothing is not shown as -0.
+    // Rounded first, so that a tiny negative value is not shown as -0.
     let points = |share: f64| (1_000.0 * share).round() / 10.0 + 0.0;
     let [low, high] = [interval.low, interval.high].map(points);
     format!("{:+.1} [{low:.1}, {high:.1}]", points(difference))

@@ -1,5 +1,5 @@
-//! `agent eval --metrics set`: how good the answers are as sets. Must not know how anything was
-//! measured.
+//! `agent eval --metrics set`: prints metrics of the answers as sets. Must not know how anything
+//! was measured.
 
 use crate::{
     Context,
@@ -8,16 +8,16 @@ use crate::{
 use agent_app::{Result, eval::figures::SetFigures, synthetic, text::percent};
 use agent_retrieve::eval::{SetEvaluation, sets::SET_METRICS};
 
-/// Stands for numbers of a system that does not say where its answers end.
+/// Placeholder for set metrics of a system that does not end its answers.
 const NONE: &str = "-";
-/// What is printed beside the set metrics, in order.
+/// Headings of the columns after the set metrics, in order.
 const BESIDE: [&str; 3] = ["best k", "f1 at best k", "f1 at best end"];
 
-/// Prints the set metrics of every system, of all queries and of those with each label; of figures
-/// on the test split with the number of its openings.
+/// Prints the set metrics of every system, for all queries and for each group. For the test split,
+/// also prints how often it was opened.
 ///
 /// # Errors
-/// That stdout cannot be written to.
+/// If stdout cannot be written to.
 pub(super) fn print(systems: &[SetFigures], format: Format, ctx: &Context) -> Result<()> {
     let Some(SetFigures { about, .. }) = systems.first() else { return Ok(()) };
     if format != Format::Csv {
@@ -44,7 +44,7 @@ pub(super) fn print(systems: &[SetFigures], format: Format, ctx: &Context) -> Re
     Ok(())
 }
 
-/// One row for each group and system, group by group, systems in the order given.
+/// Returns one row per group and system, group by group; systems keep their order.
 fn rows(systems: &[SetFigures]) -> Rows {
     let grouped = systems.iter().any(|one| one.groups.is_some());
     let mut headings = if grouped { vec!["queries"] } else { Vec::new() };

@@ -1,5 +1,5 @@
-//! `agent eval --metrics value`: how good answers are that are no nodes. Must not know how an answer
-//! came about.
+//! `agent eval --metrics value`: prints metrics of answers that are values, not nodes. Must not
+//! know how an answer was computed.
 
 use crate::{
     Context,
@@ -12,13 +12,14 @@ use agent_app::{
 };
 use agent_retrieve::eval::{ValueEvaluation, values::ValueMean};
 
-/// Stands for a metric that no label has.
+/// Placeholder for a metric that applies to no query.
 const NONE: &str = "-";
 
-/// Prints what the values of every system are worth.
+/// Prints the metrics of every system's values. For the test split, also prints how often it was
+/// opened.
 ///
 /// # Errors
-/// That stdout cannot be written to.
+/// If stdout cannot be written to.
 pub(super) fn print(systems: &[ValueFigures], format: Format, ctx: &Context) -> Result<()> {
     let Some(ValueFigures { about, .. }) = systems.first() else { return Ok(()) };
     if format != Format::Csv {

@@ -1,5 +1,5 @@
-//! How explanations are told: causes by category, the program with its losses marked, one query
-//! with its calls; or one JSON object. Must not know how the causes were found.
+//! Prints explanations: causes by category, then the programs with losses marked at their lines, or
+//! one query with its calls; or one JSON object. Must not know how the causes were found.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -20,25 +20,25 @@ use agent_index::IndexedBase;
 use agent_infer::explain::{Cause, ExplainedQuery, Explainer, Kind, Loss};
 use agent_optimize::trial::mean;
 
-/// Characters of a call or a reason that are shown.
+/// Most characters shown of a call or a reason.
 const MAX_CALL: usize = 200;
 
-/// Everything that was explained.
+/// Explained queries, with what the report needs to name them.
 pub(super) struct Report<'a> {
     pub(super) dataset: &'a str,
-    /// None for a query of the command line.
+    /// None for a query given on the command line.
     pub(super) split: Option<String>,
     pub(super) system: String,
     pub(super) explainer: &'a Explainer,
     pub(super) queries: &'a [LabelledQuery],
-    /// By query.
+    /// One per query, in the order of `queries`.
     pub(super) explained: &'a [ExplainedQuery],
     pub(super) base: &'a IndexedBase,
-    /// Whether the calls are told too: of one query.
+    /// Whether to print the calls too; set if one query is explained.
     pub(super) with_calls: bool,
 }
 
-/// One query as in JSON.
+/// JSON of a query.
 #[derive(Serialize)]
 struct PrintedQuery<'a> {
     id: i64,
@@ -46,14 +46,14 @@ struct PrintedQuery<'a> {
     category: &'a str,
     reciprocal_rank: f32,
     loss: Option<&'a Loss>,
-    /// Where the category's own program lost the answer, of a query that was not routed.
+    /// Where the category's own program lost the answer of a query that was not routed to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     within: Option<&'a Loss>,
     #[serde(skip_serializing_if = "Option::is_none")]
     calls: Option<Vec<PrintedCall>>,
 }
 
-/// One call as in JSON.
+/// JSON of a call.
 #[derive(Serialize)]
 struct PrintedCall {
     line: Option<usize>,
@@ -62,7 +62,7 @@ struct PrintedCall {
     result: String,
 }
 
-/// One category as in JSON.
+/// JSON of a category.
 #[derive(Serialize)]
 struct PrintedCategory<'a> {
     name: &'a str,
@@ -70,7 +70,7 @@ struct PrintedCategory<'a> {
     n: usize,
     mrr: f64,
     causes: &'a [Cause],
-    /// Causes within the program of queries that were not routed.
+    /// Causes within the category's program, for queries that were not routed to it.
     within: &'a [Cause],
 }
 
@@ -80,7 +80,7 @@ impl Report<'_> {
         mean(&ranks)
     }
 
-    /// Queries by kind of loss; only kinds that occur.
+    /// Returns the number of queries by kind of loss; only kinds that occur.
     fn kinds(&self) -> BTreeMap<Kind, usize> {
         let mut kinds = BTreeMap::new();
         for loss in self.explained.iter().filter_map(|explained| explained.loss.as_ref()) {
@@ -100,7 +100,7 @@ impl Report<'_> {
         explained.calls.iter().map(call).collect()
     }
 
-    /// One JSON object.
+    /// Prints one JSON object.
     pub(super) fn print_json(&self, ctx: &Context) -> Result<()> {
         let groups = Group::all(self.explainer, self.explained);
         let categories: Vec<PrintedCategory<'_>> = groups
@@ -144,7 +144,7 @@ impl Report<'_> {
         }))
     }
 
-    /// Tables and marked programs.
+    /// Prints the table of causes, then the calls of one query, or the programs with losses marked.
     pub(super) fn print(&self, ctx: &Context) -> Result<()> {
         let n = self.explained.len();
         let lost = self.explained.iter().filter(|explained| explained.loss.is_some()).count();
@@ -164,7 +164,7 @@ impl Report<'_> {
             ];
             let routed = group.causes.iter().map(|cause| (cause, ""));
             let within = group.within.iter().map(|cause| (cause, "of these "));
-            // What the own programs of queries that were not routed lost follows that kind.
+            // Losses within the programs of queries that were not routed follow that kind.
             let order = |pair: &(&Cause, &str)| {
                 (!pair.1.is_empty() || pair.0.kind == Kind::NotRouted, !pair.1.is_empty())
             };
@@ -195,7 +195,7 @@ impl Report<'_> {
         Ok(())
     }
 
-    /// The reason and what every call gave.
+    /// Prints the loss of each query, and every call with its result.
     fn print_calls(&self, ctx: &Context) -> Result<()> {
         for explained in self.explained {
             if let Some(loss) = &explained.loss {
@@ -218,7 +218,7 @@ impl Report<'_> {
         Ok(())
     }
 
-    /// The program with its lines numbered and what was lost at them.
+    /// Returns the program with numbered lines, each marked with its losses.
     fn marked(&self, group: &Group<'_>) -> String {
         let id: String = group.id.chars().take(12).collect();
         let mut text = format!("{id}  {}\n", plain(group.name, MAX_SHOWN));

@@ -1,4 +1,4 @@
-//! `agent home export`: writes datasets, models and runs as one file.
+//! `agent home export`: writes datasets, models and runs to one file.
 
 use std::{
     fs,
@@ -24,61 +24,62 @@ use agent_optimize::{
     journal::{self, DATABASE_FILE},
 };
 
-/// Files of a run that only serve the process that writes it.
+/// Files of a run that serve only the process that writes it; they are not exported.
 const OF_WRITER: [&str; 3] = ["lock", "reserve", "run.sqlite-shm"];
 
-/// Write datasets, models and runs as one file
+/// Write datasets, models and runs to one file
 ///
-/// Without names, that is all datasets and all models; with --dataset, --model or --run, what they
-/// name and no more. Indexes are left out unless asked for, as `agent index` builds them anew. Of runs
-/// there are none, all, some, or the bundle of each. The file has the digest of everything in it, and
-/// how often test splits were opened; it has no keys, no settings, and no kept replies and embeddings.
-/// Equal contents give equal bytes.
+/// Exports all datasets and all models, or only those named by --dataset, --model or --run. Runs
+/// are included only with --run, --with-runs or --with-bundles, and indexes only with
+/// --with-indexes: `agent index` can rebuild them. The file has the digests of its contents and the
+/// number of times each test split was opened. It has no keys, settings, cached replies or cached
+/// embeddings. Equal contents give equal bytes.
 ///
-/// Datasets can be asked, and replaced, meanwhile; a run that is being written is refused. The file is
-/// a tar file compressed by Zstandard, and appears when it is whole.
+/// Datasets can be queried and replaced meanwhile; a run that is being written is refused. The file
+/// is a Zstandard-compressed tar file, and appears when it is complete.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// File to write, such as home.tar.zst
+    /// Write this file, such as home.tar.zst
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// This dataset; may be repeated
+    /// Export this dataset; may be repeated
     #[arg(long, value_name = "N")]
     dataset: Vec<String>,
-    /// This trained model; may be repeated
+    /// Export this trained model; may be repeated
     #[arg(long, value_name = "MODEL")]
     model: Vec<String>,
-    /// This run: its name, or latest; may be repeated
+    /// Export this run (its name, or latest); may be repeated
     #[arg(long, value_name = "RUN")]
     run: Vec<PathBuf>,
-    /// The indexes of the datasets too
+    /// Include the indexes of the datasets
     #[arg(long)]
     with_indexes: bool,
-    /// All runs too
+    /// Include all runs
     #[arg(long)]
     with_runs: bool,
-    /// The bundles of all runs too, without what else the runs hold
+    /// Include the bundles of all runs, without the rest of the runs
     #[arg(long, conflicts_with = "with_runs")]
     with_bundles: bool,
-    /// Replace the file if it is there
+    /// Replace an existing file
     #[arg(long)]
     force: bool,
-    /// Print what was written as JSON lines
+    /// Print the exported datasets, models and runs as JSON lines
     #[arg(long)]
     json: bool,
 }
 
-/// Files with their paths in a tarball, and the bytes of all.
+/// Files to export, each with its path in the tarball, and their total size in bytes.
 #[derive(Default)]
 struct Packed {
     files: Vec<(String, PathBuf)>,
     bytes: u64,
-    /// Keeps the files of datasets that are replaced meanwhile.
+    /// Open datasets, whose files stay on disk even if the datasets are replaced meanwhile.
     held: Vec<Base>,
 }
 
 impl Packed {
-    /// Adds a file, or all below a directory but hidden ones and those of these names.
+    /// Adds a file, or all files below a directory. Skips hidden entries, and the entries of the
+    /// directory itself that are named in `without`.
     fn add(&mut self, path: String, place: &Path, without: &[&str]) -> Result<()> {
         let failed = || format!("cannot read {}", place.display());
         let found = fs::symlink_metadata(place).with_context(failed)?;
@@ -135,12 +136,12 @@ impl Packed {
     }
 }
 
-/// Whether a directory holds a run, or the bundle of one.
+/// Whether a directory holds a run or the bundle of a run.
 fn is_run(dir: &Path) -> bool {
     [DATABASE_FILE, BUNDLE_FILE].iter().any(|file| dir.join(file).exists())
 }
 
-/// The path of a run in a tarball.
+/// Returns the path of a run in a tarball.
 fn of_run(dir: &Path) -> String {
     format!("{RUNS}/{}", dir.file_name().unwrap_or_default().to_string_lossy())
 }
@@ -157,7 +158,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             .hint("--home DIR names another home directory");
     }
     let (progress, mut done) = (ctx.printer.progress(), 0);
-    // Everything is read twice.
+    // Packing reads every file twice.
     let total = packed.bytes.saturating_mul(2);
     let mut on_bytes = |n| {
         done += n;
@@ -172,7 +173,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// All that is asked for.
+/// Collects the files of everything that the options select.
 fn collect(args: &Args, ctx: &Context) -> Result<Packed> {
     let mut packed = Packed::default();
     let are_named = !(args.dataset.is_empty() && args.model.is_empty() && args.run.is_empty());
@@ -217,7 +218,7 @@ fn collect(args: &Args, ctx: &Context) -> Result<Packed> {
     Ok(packed)
 }
 
-/// In order, each once.
+/// Returns the items in ascending order without duplicates.
 fn once_each<T: Ord>(given: impl Iterator<Item = T>) -> Vec<T> {
     let mut once: Vec<T> = given.collect();
     once.sort_unstable();

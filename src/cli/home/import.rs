@@ -1,4 +1,4 @@
-//! `agent home import`: takes in what another home wrote as one file.
+//! `agent home import`: imports datasets, models and runs from a file that another home exported.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -24,38 +24,38 @@ use agent_ground::{
 use agent_kb::{publish, sync_dir};
 use agent_optimize::journal::{self, DATABASE_FILE};
 
-/// What the names of imports under way begin with.
+/// Prefix of the staging directories of imports.
 const STAGING_PREFIX: &str = ".import-";
-/// The kind of a directory of one.
+/// Owner kind of a staging directory.
 const STAGING: &str = "import";
 
-/// Take in what another home wrote as one file
+/// Import a file that `agent home export` wrote
 ///
-/// Everything is unpacked beside its place and compared with its digests before anything is seen;
-/// then each dataset, model and run appears in one step. If one of them is there already, nothing is
-/// taken in, unless --replace says so. A file that is cut short, changed, or holds what has no place
-/// in a home is refused. What was interrupted leaves nothing that answers, and is cleared away by the
-/// next import.
+/// All contents are unpacked into a temporary directory and compared with their digests; then each
+/// dataset, model and run appears in one step. If one of them already exists, nothing is imported,
+/// unless --replace is given. A file is refused if it is truncated or changed, or has contents with
+/// no place in a home. An interrupted import leaves only its temporary directory, which the next
+/// import removes.
 ///
-/// Programs of runs that were made elsewhere run inside WebAssembly, as those of any stranger.
+/// Programs of runs that were made elsewhere are untrusted, and run inside WebAssembly.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// File that `agent home export` wrote
+    /// Import this file, written by `agent home export`
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Replace datasets, models and runs of the same names
+    /// Replace existing datasets, models and runs of the same names
     #[arg(long)]
     replace: bool,
-    /// Compare everything with its digests and say what is in the file; write nothing
+    /// Check all digests and list the contents of the file; write nothing
     #[arg(long)]
     dry_run: bool,
-    /// Print what was taken in as JSON lines
+    /// Print the imported datasets, models and runs as JSON lines
     #[arg(long)]
     json: bool,
 }
 
 impl Thing {
-    /// Where it belongs, below a home or where it was unpacked.
+    /// Returns its path below `root`, a home or a staging directory.
     fn place(&self, root: &Path) -> PathBuf {
         let folder = match self.kind {
             Kind::Dataset => BASES,
@@ -100,7 +100,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     for thing in things.iter().filter(|thing| thing.kind == Kind::Dataset) {
         BaseRecord::read(&thing.place(staging.path()))?;
     }
-    // Some may have come meanwhile.
+    // Another process may have created some of them meanwhile.
     may_be_placed(&things, args.replace, &ctx.home)?;
     for thing in &things {
         place(thing, staging.path(), args.replace, &ctx.home)?;
@@ -114,11 +114,15 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Held by the only import into a home; what killed ones left behind is removed.
+/// Locks a home for one import, where the system can lock directories, and removes the staging
+/// directories of killed imports. The caller keeps the returned file during the import.
+///
+/// # Errors
+/// If another import is running, or the home cannot be written to.
 fn turn(home: &Path) -> Result<Option<File>> {
     let failed = || format!("cannot write into {}", home.display());
     fs::create_dir_all(home).with_context(failed)?;
-    // Not every system opens and locks directories.
+    // Not every system can open and lock directories.
     let turn = File::open(home).ok();
     if let Some(Err(TryLockError::WouldBlock)) = turn.as_ref().map(File::try_lock) {
         return Err(anyhow!("another import into {} is under way", home.display()))
@@ -135,7 +139,11 @@ fn turn(home: &Path) -> Result<Option<File>> {
     Ok(turn)
 }
 
-/// That nothing is in the place of these things, or that it may be replaced.
+/// Checks that none of these exists in the home, or that each may be replaced.
+///
+/// # Errors
+/// If one exists without `replace`, is a run that is being written, or is a whole run that a bundle
+/// would replace.
 fn may_be_placed(things: &[Thing], replace: bool, home: &Home) -> Result<()> {
     let there = |thing: &&Thing| fs::symlink_metadata(thing.place(home.path())).is_ok();
     let there: Vec<&Thing> = things.iter().filter(there).collect();
@@ -162,11 +170,11 @@ fn may_be_placed(things: &[Thing], replace: bool, home: &Home) -> Result<()> {
     Ok(())
 }
 
-/// Puts a thing that was unpacked into its place in a home, in one step.
+/// Moves an unpacked dataset, model, run or bundle into its place in a home, in one step.
 fn place(thing: &Thing, unpacked: &Path, replace: bool, home: &Home) -> Result<()> {
     let (from, to) = (thing.place(unpacked), thing.place(home.path()));
     if thing.kind == Kind::Dataset {
-        // A count belongs to the home.
+        // The count of test openings is kept by the home, not in the directory of the base.
         let openings = unpacked.join(OPENINGS);
         let counted = fs::rename(from.join(OPENINGS), &openings).is_ok();
         let base = home.adopt(&thing.name, &from, replace)?;

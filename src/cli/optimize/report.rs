@@ -1,6 +1,6 @@
-//! What came of a run: first how its bundle stands against the best baseline, then by kind of
-//! question, on the test split if that was opened, what lacks proof, and where to go on.
-//! Must not know how programs were found.
+//! Prints the result of a run: its bundle against the best baseline, the same by question type, the
+//! test split if it was opened, missing proof, and the next command. Must not know how programs
+//! were found.
 
 use crate::{
     Context,
@@ -21,10 +21,10 @@ use agent_retrieve::{
     eval::{Interval, Metric},
 };
 
-/// Prints how a run ended, for people; the verdict is the first line.
+/// Prints the result of a run; the verdict is the first line.
 ///
 /// # Errors
-/// That it cannot be written.
+/// If stdout cannot be written to.
 pub(super) fn print(ended: &Ended, ctx: &Context) -> Result<()> {
     let (bundle, test) = (&ended.outcome.bundle, ended.test.as_ref());
     ctx.printer.data(&verdict(&ended.outcome.verdict, test, &bundle.provenance))?;
@@ -63,7 +63,7 @@ pub(super) fn print(ended: &Ended, ctx: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Estimates beside the verdict, for those who ask for details.
+/// Prints estimates beside the verdict, at the level of details.
 fn statistics(ended: &Ended, ctx: &Context) {
     let validation = &ended.outcome.bundle.validation;
     if let Some(held_out) = &validation.held_out {
@@ -82,7 +82,8 @@ fn statistics(ended: &Ended, ctx: &Context) {
     }
 }
 
-/// What would prove what is not proven.
+/// Returns the number of further validation questions that would settle an unproven bundle and
+/// unproven changes, one line each.
 fn lacking(outcome: &Outcome) -> Vec<String> {
     let verdict = &outcome.verdict;
     let mut lines = Vec::new();
@@ -104,7 +105,8 @@ fn lacking(outcome: &Outcome) -> Vec<String> {
     lines
 }
 
-/// How the bundle stands, in two lines; the first says the main thing.
+/// Describes the verdict in two lines: the gain over the best baseline, then both mean reciprocal
+/// ranks with p.
 fn verdict(verdict: &Verdict, test: Option<&OnTest>, made: &Provenance) -> String {
     let Verdict {
         standing,
@@ -146,8 +148,8 @@ fn verdict(verdict: &Verdict, test: Option<&OnTest>, made: &Provenance) -> Strin
     )
 }
 
-/// What the bundle gains on the test split over the best baseline, in the words of [`verdict`]; the first
-/// of several that are equal. None where its figures say nothing.
+/// Returns the gain on the test split over the best baseline (the first of equal ones), as
+/// [`verdict`] prints it. None if the bundle's figures are invalid or there is no comparison.
 fn gain_on(test: &OnTest) -> Option<String> {
     let OnTest { baselines, bundle, .. } = test;
     if bundle.invalid.is_some() {
@@ -161,7 +163,7 @@ fn gain_on(test: &OnTest) -> Option<String> {
     Some(gain("test: ", versus.difference, versus.ci95, against, n))
 }
 
-/// `test: +18.4 MRR over bm25+names [13.4, 23.6], n 150`.
+/// Formats a gain: `test: +18.4 MRR over bm25+names [13.4, 23.6], n 150`.
 fn gain(
     head: &str,
     difference: f64,
@@ -174,17 +176,17 @@ fn gain(
     format!("{head}{points} MRR {versus} {baseline} {interval}, n {n}")
 }
 
-/// Words that are said where the questions are synthetic.
+/// Returns `words` if the questions are synthetic, else nothing.
 fn synthetic<'a>(made: &Provenance, words: &'a str) -> &'a str {
     if made.synthetic { words } else { "" }
 }
 
-/// A share in percent.
+/// Formats a share in percent.
 fn hundred(share: f64) -> String {
     format!("{:.1}", 100.0 * share)
 }
 
-/// A number of questions that is an estimate.
+/// Formats an estimated number of questions.
 fn about(n: usize) -> String {
     format!("about {}", count(n as u64))
 }

@@ -1,5 +1,5 @@
-//! `agent program diff`: prints what differs between two programs, in source, parameters, answers and
-//! cost.
+//! `agent program diff`: prints the differences between two programs in source, parameters, answers
+//! and cost.
 
 use std::fmt::Write;
 
@@ -11,16 +11,16 @@ use agent_app::{
     text::{MAX_SHOWN, p_value, percent},
 };
 
-/// Queries won and lost that a table lists, each; JSON lists all.
+/// Most better, and most worse, queries listed; JSON lists all.
 const MAX_LISTED: usize = 10;
 
 /// Compare two programs: source, parameters, and how they answer
 ///
-/// Prints a unified diff of the sources, then the parameters that differ, then queries that the
-/// second answers better and worse with the paired difference of the mean reciprocal ranks, its 95
-/// % interval and p. Validation results come from the run's journal if it has them for both;
-/// otherwise, and with --measure, the programs are run on the dataset, which tells their cost too;
-/// if one is in the bundle, on the queries that the router sends there.
+/// Prints a unified diff of the sources and the parameters that differ. Then prints the queries
+/// that the second program answers better and worse, with the paired difference of the mean
+/// reciprocal ranks, its 95 % interval and p. Validation results come from the run's journal if it
+/// has both. Otherwise, and with --measure, the programs run on the dataset, which also measures
+/// their cost; if one is in the bundle, on the queries that the router sends to it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -56,7 +56,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The answers, in lines.
+/// Writes the comparison of the answers.
 fn write_answers(answers: &Answers, text: &mut String) {
     let Answers { on, comparison, .. } = answers;
     let origin = if answers.from_journal { ", from the journal" } else { "" };
@@ -92,7 +92,7 @@ fn write_answers(answers: &Answers, text: &mut String) {
     }
 }
 
-/// The effects of changes, in lines.
+/// Writes the effect of each change.
 fn write_effects(effects: &[Effect], text: &mut String) {
     if !effects.is_empty() {
         text.push_str("\neach change, mrr in points:\n");

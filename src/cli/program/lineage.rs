@@ -1,4 +1,4 @@
-//! `agent program lineage`: from which programs a program was made, and how each step was tested.
+//! `agent program lineage`: prints the ancestors of a program, and the tests of their changes.
 
 use anyhow::anyhow;
 use serde::Serialize;
@@ -14,14 +14,14 @@ use agent_app::{
 };
 use agent_optimize::{Decision, record::programs::Sources};
 
-/// Show from which programs a program was made, and how each step was tested
+/// Show the ancestors of a program, and the test of each change
 ///
-/// Prints the oldest ancestor first; below each program the tests on training queries of its
+/// Prints the oldest ancestor first. Below each program come its tests on training queries of its
 /// category: the difference of the mean reciprocal ranks, its p, and whether the change was kept.
-/// Whether all kept changes together are proven, the bundle says.
+/// The bundle records whether all kept changes together are proven.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// At least six digits of its id, or its category
+    /// Show the program with this id (at least six digits) or category
     #[arg(value_name = "ID|CATEGORY")]
     program: String,
     #[command(flatten)]
@@ -31,7 +31,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// A program of the chain.
+/// JSON of a program in the chain of ancestors.
 #[derive(Serialize)]
 struct Ancestor<'a> {
     id: &'a str,
@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             if row.len() == 2 {
                 row.push(plain(&test.change, MAX_SHOWN));
             } else if row.get(2) != Some(&plain(&test.change, MAX_SHOWN)) {
-                // The program's own origin first, then what its parameters were tested for.
+                // The origin of the program has a row of its own before a test of another change.
                 rows.add_row(row);
                 row = vec![String::new(), String::new(), plain(&test.change, MAX_SHOWN)];
             }
@@ -83,12 +83,12 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The program's ancestors and itself, oldest first.
+/// Returns the ancestors of a program and the program itself, oldest first.
 fn chain<'a>(sources: &'a Sources, id: &'a str) -> Vec<Ancestor<'a>> {
     let mut chain: Vec<Ancestor<'a>> = Vec::new();
     let mut next = Some(id);
     while let Some(id) = next {
-        // Mutations may come back to a source that was there before.
+        // A mutation may restore the source of an ancestor.
         if chain.iter().any(|ancestor| ancestor.id == id) {
             break;
         }

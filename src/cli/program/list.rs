@@ -1,4 +1,4 @@
-//! `agent program list`: the programs of a run or a bundle.
+//! `agent program list`: lists the programs of a run or a bundle.
 
 use serde::Serialize;
 
@@ -15,10 +15,10 @@ use agent_optimize::record::programs::{Score, variant};
 
 /// List the programs of a run or a bundle
 ///
-/// Prints the id (with ~ and four digits where parameters were tuned, so that one id is one program
-/// with one set of parameters), the category, who proposed it, how many parameters were tuned, and
-/// the mean reciprocal rank in percent on the training and validation queries it ran on. Those of a
-/// bundle are the bundle's on the validation queries that the router sends there.
+/// Prints the id, the category, the proposer and the number of tuned parameters. Then prints the
+/// mean reciprocal rank in percent on the training and validation queries that the program ran on.
+/// The id of a tuned program ends with ~ and four digits of its parameters. For a bundle, the
+/// validation score is the bundle's on the queries that the router sends to the program.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -31,7 +31,7 @@ pub(crate) struct Args {
 #[derive(Serialize)]
 struct Listed<'a> {
     id: &'a str,
-    /// The program with its parameters, in short; differs where either does.
+    /// Short id of the program and its parameters; differs if either differs.
     variant: String,
     category: &'a str,
     proposed_by: &'a str,

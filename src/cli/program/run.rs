@@ -1,6 +1,6 @@
-//! `agent program run`: prints how a program ended on a query.
+//! `agent program run`: runs a program on a query and prints its ranking or failure.
 //!
-//! The process ends by itself at once, without freeing what the program may have left behind.
+//! The process then exits at once, without freeing memory that the program may have left behind.
 
 use crate::{Context, Exit, hits};
 use agent_app::{
@@ -15,7 +15,7 @@ use agent_sandbox::{Failure, Outcome, Usage};
 
 /// Run one program on one query, in the sandbox
 ///
-/// Prints rank, id, type, name and score, best first; what the program used goes to stderr.
+/// Prints rank, id, type, name and score, best first; resource usage goes to stderr.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -38,8 +38,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     end(if reply.outcome.is_ok() { Exit::Done } else { Exit::Failed })
 }
 
-/// Ends the process without freeing anything: what a program left behind may take long to free, or
-/// more stack than this thread has.
+/// Exits without freeing memory: freeing what a program left behind may take long, or need more
+/// stack than this thread has.
 fn end(exit: Exit) -> ! {
     std::process::exit(exit.status().into())
 }

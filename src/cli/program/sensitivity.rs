@@ -1,4 +1,4 @@
-//! `agent program sensitivity`: what each number of a program does to its answers.
+//! `agent program sensitivity`: measures the effect of each parameter of a program on its answers.
 
 use anyhow::anyhow;
 use serde::Serialize;
@@ -23,32 +23,31 @@ use agent_optimize::trial::mean;
 use agent_retrieve::eval::Interval;
 use agent_sandbox::Param;
 
-/// Most values of one number.
+/// Most values tried per parameter.
 const MAX_VALUES: u64 = 21;
 /// Maximum number of queries, taken evenly from a larger split.
 const MAX_QUERIES: usize = 300;
-/// Queries below which it is said that they tell little.
+/// Number of queries below which a warning is printed.
 const FEW_QUERIES: usize = 20;
 
-/// Show what each number of a program does to its answers
+/// Show the effect of each parameter of a program on its answers
 ///
-/// Moves one declared parameter at a time over values spread evenly within its bounds, all others as
-/// they are, and prints the mean reciprocal rank on at most 300 queries with its paired difference
-/// to the program as it is, and how many queries are answered better and worse. Parameters that
-/// change no rank are named once. Of a program in a bundle, the queries are those that the router
-/// sends to it.
+/// Varies one declared parameter at a time over values spread evenly within its bounds. Prints the
+/// mean reciprocal rank on at most 300 queries, its paired difference from the unchanged program,
+/// and the number of queries answered better and worse. Parameters that change no rank are only
+/// named. For a program in a bundle, uses the queries that the router sends to it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// At least six digits of its id, or its category
+    /// Measure the program with this id (at least six digits) or category
     #[arg(value_name = "ID|CATEGORY")]
     program: String,
     #[command(flatten)]
     place: Place,
-    /// Values of each number, 2 to 21
+    /// Try this many values per parameter, 2 to 21
     #[arg(long, value_name = "N", default_value_t = 5,
         value_parser = clap::value_parser!(u64).range(2..=MAX_VALUES))]
     values: u64,
-    /// Move this parameter only; may be repeated
+    /// Vary only this parameter; may be repeated
     #[arg(long = "number", value_name = "NAME")]
     parameters: Vec<String>,
     /// Run on these queries
@@ -67,22 +66,22 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// A number at one value.
+/// Result of a parameter at one value.
 #[derive(Serialize)]
 struct At<'a> {
     name: &'a str,
-    /// As the program is.
+    /// Value in the unchanged program.
     now: f64,
     value: f64,
     n: usize,
     mrr: f64,
-    /// To the program as it is.
+    /// Paired difference of the mean reciprocal rank from the unchanged program.
     difference: f64,
     ci95: Interval,
     p: f64,
-    /// Queries answered better than by the program as it is.
+    /// Number of queries answered better than by the unchanged program.
     wins: usize,
-    /// Queries answered worse.
+    /// Number of queries answered worse.
     losses: usize,
 }
 
@@ -148,7 +147,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// The table of parameters that change a rank; those that change none are named.
+/// Prints the table of parameters that change a rank, then the names of those that change none.
 fn print_rows(rows: &[At<'_>], ctx: &Context) -> Result<()> {
     let headings = ["number", "now", "value", "mrr", "difference", "p", "better", "worse"];
     let mut shown = table(headings, &[1, 2, 3, 4, 5, 6, 7]);
@@ -161,7 +160,7 @@ fn print_rows(rows: &[At<'_>], ctx: &Context) -> Result<()> {
         }
         any = true;
         for (at, row) in same.iter().enumerate() {
-            // A name stands once, above its values.
+            // Name and current value appear only in the first row of a parameter.
             let first = at == 0;
             shown.add_row([
                 if first { name.clone() } else { String::new() },
@@ -184,7 +183,8 @@ fn print_rows(rows: &[At<'_>], ctx: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Values spread evenly within the bounds, both included; of an integer each once.
+/// Returns `n` values spread evenly over the bounds, inclusive; of an integer, rounded and without
+/// duplicates.
 fn values(param: &Param, n: u64) -> Vec<f64> {
     let (steps, width) = (n.saturating_sub(1).max(1) as f64, param.max - param.min);
     let at = |step: u64| param.min + width * step as f64 / steps;

@@ -1,4 +1,4 @@
-//! `agent program show`: the source of a program, with its tuned parameters.
+//! `agent program show`: prints the source of a program with its tuned parameters.
 
 use std::fmt::Write;
 
@@ -16,12 +16,12 @@ use agent_sandbox::{Param, SandboxOptions};
 
 /// Print the source of a program
 ///
-/// Tuned parameters follow as comments, so that what is printed is a program. Of a module its
-/// header and size are printed; with --json its bytes are there, in base64. A file or a pipe gets
-/// every byte of the source; on a terminal, characters that could steer it are left out.
+/// Tuned parameters follow as comments, so that the output is a valid program. For a module, prints
+/// its header and size; --json includes its bytes in base64. A file or a pipe gets every byte of
+/// the source; on a terminal, control characters are replaced by spaces.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// At least six digits of its id, or its category
+    /// Print the program with this id (at least six digits) or category
     #[arg(value_name = "ID|CATEGORY")]
     program: String,
     #[command(flatten)]
@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Tuned parameters as comments; empty when there are none.
+/// Returns the tuned parameters as comments; empty if there are none.
 fn tuned(entry: &Entry, options: &SandboxOptions) -> String {
     let mut text = String::new();
     if entry.params.is_empty() {

@@ -1,5 +1,5 @@
-//! `agent query --batch`: JSON lines in, JSON lines out, in order. Holds a few lines at a time, so
-//! that files of any length are answered; must not know how one question is.
+//! `agent query --batch`: answers JSON lines with JSON lines, in order. Holds only a few lines at a
+//! time, so that files may have any length. Must not know how a question is answered.
 
 use std::{
     fs::File,
@@ -22,39 +22,39 @@ use agent_systems::bundle::OpenedBundle;
 
 /// Longest line of the input, bytes.
 pub(crate) const MAX_LINE_BYTES: u64 = 1 << 20;
-/// Questions per thread that are answered before their answers are printed.
+/// Questions per thread in one block; its answers are printed when all are known.
 const PER_THREAD: usize = 8;
 
-/// A bundle that was opened on its base, for any number of questions.
+/// A bundle opened on its base, for any number of questions.
 pub(crate) struct Session {
-    /// What the bundle is called.
+    /// Name of the bundle in the output.
     pub(crate) bundle: String,
-    /// Whether answers say how long they took.
+    /// Whether answers include their timings.
     pub(crate) timed: bool,
-    /// Nodes of an answer.
+    /// Number of nodes in an answer.
     pub(crate) k: usize,
     pub(crate) base: Arc<IndexedBase>,
     pub(crate) opened: OpenedBundle,
 }
 
-/// What became of a line.
+/// Result of an input line.
 pub(crate) struct Answered {
-    /// The line of the output.
+    /// Output line, JSON without a line break.
     pub(crate) json: String,
-    /// Why it is no answer of the bundle.
+    /// Why the bundle did not answer; none if it did.
     pub(crate) failure: Option<Failure>,
-    /// Whether a language model was to help and did not.
+    /// Whether a language model should have helped but did not.
     pub(crate) unassisted: bool,
 }
 
-/// Why a question has no answer of the bundle.
+/// Reason why the bundle did not answer a question.
 pub(crate) struct Failure {
     pub(crate) why: String,
-    /// Whether it may well be answered if it is asked again: a time limit, an outage.
+    /// Whether a retry may succeed: the cause was a time limit or an outage.
     pub(crate) passes: bool,
 }
 
-/// A line of the input; other keys are not read.
+/// An input line; other keys are ignored.
 #[derive(Deserialize)]
 struct Asked {
     query: String,
@@ -62,10 +62,10 @@ struct Asked {
     id: Option<Value>,
 }
 
-/// A line of the output.
+/// An output line.
 #[derive(Serialize)]
 struct Line<'a> {
-    /// The line of the input, from 1.
+    /// Number of the input line, from 1.
     line: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     id: Option<Value>,
@@ -75,10 +75,11 @@ struct Line<'a> {
     error: Option<String>,
 }
 
-/// Answers all lines of a file, or of stdin.
+/// Answers all lines of a file, or of stdin, from line `from` on.
 ///
 /// # Errors
-/// That the input cannot be read, or that it was interrupted: then how to go on.
+/// If the input cannot be read, stdout cannot be written to, or the command was interrupted; the
+/// message then names the line to continue from.
 pub(super) fn run(session: &Session, questions: &Path, from: u64, ctx: &Context) -> Result<Exit> {
     let mut input: Box<dyn BufRead> = match questions == Path::new("-") {
         true => Box::new(BufReader::new(io::stdin())),
@@ -107,7 +108,7 @@ pub(super) fn run(session: &Session, questions: &Path, from: u64, ctx: &Context)
                 None => failed(*number, None, too_long(), false),
             })
             .collect::<Result<_>>()?;
-        // A program that was ended is no answer.
+        // Interrupted programs give no valid answers.
         if ctx.stop.load(Ordering::Relaxed) {
             let first = lines.first().map_or(1, |(number, _)| *number);
             return Err(anyhow!("interrupted; go on with --from-line {first}").into());
@@ -121,8 +122,8 @@ pub(super) fn run(session: &Session, questions: &Path, from: u64, ctx: &Context)
     }
 }
 
-/// The next few lines from `from` on, with their numbers; those that are empty are left out, and one
-/// that is too long has no text.
+/// Reads the next block of lines from `from` on, with their numbers. Empty lines are skipped, and a
+/// line over [`MAX_LINE_BYTES`] has no text.
 fn next_lines(
     input: &mut dyn BufRead,
     line: &mut u64,
@@ -156,16 +157,16 @@ fn too_long() -> String {
     format!("it has more than {MAX_LINE_BYTES} bytes; a question is a line of its own")
 }
 
-/// What becomes of a line without an answer of the bundle.
+/// Returns the result of a line that could not be answered.
 fn failed(line: u64, id: Option<Value>, why: String, passes: bool) -> Result<Answered> {
     let json = told(&Line { line, id, answer: None, error: Some(why.clone()) })?;
     Ok(Answered { json, failure: Some(Failure { why, passes }), unassisted: false })
 }
 
-/// The answer to a line, which is numbered from 1.
+/// Answers the input line with this number (from 1).
 ///
 /// # Errors
-/// That it cannot be written as JSON.
+/// If the result cannot be written as JSON.
 pub(crate) fn answer(session: &Session, line: u64, text: &str) -> Result<Answered> {
     let asked: Asked = match serde_json::from_str(text) {
         Ok(asked) => asked,
@@ -206,7 +207,7 @@ mod tests {
     #[test]
     fn a_line_that_is_too_long_is_told_and_the_others_are_read() {
         let most = usize::try_from(MAX_LINE_BYTES).unwrap();
-        // The second one is too long by its end alone.
+        // The second line exceeds the limit only with its line break.
         let texts = ["x".repeat(most + 1), "y".repeat(most), "z".repeat(most - 1)];
         let input = format!("first\n{}\n{}\n{}\n\nlast", texts[0], texts[1], texts[2]);
         let (mut input, mut line, mut found) = (input.as_bytes(), 0, Vec::new());

@@ -1,4 +1,4 @@
-//! `agent run cost`: what a run spent on language models, by role.
+//! `agent run cost`: prints the costs of language models in a run, by role.
 
 use std::path::PathBuf;
 
@@ -10,13 +10,13 @@ use agent_app::{error::Result, named, text::count};
 use agent_llm::ledger::Spending;
 use agent_optimize::record::{Record, RoleCost, RoleCostEntry, Times};
 
-/// Show what a run spent on language models, by role
+/// Show the costs of language models in a run, by role
 ///
-/// Prints calls that were paid for, replies that came from the shared cache, tokens, and dollars as
-/// far as the run was begun with prices.
+/// Prints paid calls, replies from the shared cache, tokens, and US dollars for models with known
+/// prices.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Run: its directory, its name, or latest
+    /// Show this run: its directory, its name, or latest
     #[arg(value_name = "RUN")]
     dir: PathBuf,
     /// Print one JSON object
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// A line for each role and one for all.
+/// Returns a table with one row per role and a row for the total.
 pub(super) fn role_table(roles: &[RoleCostEntry], total: &RoleCost) -> Table {
     let headings = ["role", "calls", "from cache", "tokens in", "tokens out", "USD"];
     let mut rows = table(headings, &[1, 2, 3, 4, 5]);
@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Dollars, as far as they are known.
+/// Formats the cost in US dollars, with the number of calls of unknown price.
 pub(crate) fn dollars(spent: &Spending) -> String {
     match (spent.unpriced, spent.calls) {
         (0, _) => format!("{:.4} USD", spent.usd),

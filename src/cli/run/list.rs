@@ -1,4 +1,4 @@
-//! `agent run list`: the runs in the home directory.
+//! `agent run list`: lists the runs in the home directory.
 
 use std::path::PathBuf;
 
@@ -17,11 +17,11 @@ use agent_optimize::{BUNDLE_FILE, journal::DATABASE_FILE, record::Record};
 
 /// List the runs in the home directory
 ///
-/// Prints directory, dataset, who proposed programs, seed, state, steps in the journal, and how
-/// many changes were tested and accepted.
+/// Prints directory, dataset, actor, seed, state, steps in the journal, and the numbers of tested
+/// and accepted changes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Only runs on this dataset
+    /// List only runs on this dataset
     #[arg(long, value_name = "N")]
     dataset: Option<String>,
     /// Print JSON lines
@@ -106,7 +106,7 @@ fn entry(dir: PathBuf) -> Listed {
             }
         }
         Err(error) => {
-            // As `agent home import` takes it from a home whose runs stayed there.
+            // `agent home import` of a file with bundles alone leaves such a directory.
             let is_bundle = !dir.join(DATABASE_FILE).exists() && dir.join(BUNDLE_FILE).exists();
             Listed {
                 run: dir,

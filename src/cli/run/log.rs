@@ -1,4 +1,4 @@
-//! `agent run log`: what a run did, one line per step.
+//! `agent run log`: prints the steps of a run, one per line.
 
 use std::path::PathBuf;
 
@@ -16,14 +16,15 @@ use agent_optimize::record::{
     line::{Line, Lines},
 };
 
-/// Print what a run did, one line per step
+/// Print the steps of a run, one per line
 ///
-/// In the order of the journal: the number and kind of the step, the category, who proposed what,
-/// on how many queries of which pool; of a trial its mean reciprocal rank in percent; of a test of a
-/// change the difference of the mean reciprocal ranks in points, its p, and whether the change was kept.
+/// Prints, in the order of the journal: number and kind of the step, category, proposer, change,
+/// and the pool and number of queries. A trial also has its mean reciprocal rank in percent. A test
+/// of a change has the difference of the mean reciprocal ranks in points, its p, and whether the
+/// change was kept.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Run: its directory, its name, or latest
+    /// Show this run: its directory, its name, or latest
     #[arg(value_name = "RUN")]
     dir: PathBuf,
     /// Print JSON lines
@@ -66,7 +67,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// What was done, for people.
+/// Describes the change or key of a step, with failed queries and the number of replies.
 fn what(line: &Line) -> String {
     let what = match (&line.change, line.failed) {
         (Some(change), Some(failed @ 1..)) => format!("{change}; failed on {failed}"),

@@ -1,4 +1,4 @@
-//! `agent run prompts`: what a run asked language models, and what they answered.
+//! `agent run prompts`: prints the prompts and replies of language models in a run.
 
 use std::path::PathBuf;
 
@@ -15,24 +15,24 @@ use agent_app::{
 use agent_llm::{Exchange, Message, Reply, Role, Speaker};
 use agent_optimize::{record::Record, roles::ROLES};
 
-/// Digits of a key that are shown.
+/// Digits shown of a key.
 const SHOWN_DIGITS: usize = 12;
 
-/// Print what a run asked language models, and what they answered
+/// Print the prompts and replies of language models in a run
 ///
-/// All exchanges, by role and key, whole and readable. The key of a service is never among them.
+/// Prints each exchange in full, with its role and key. API keys of services are never included.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Run: its directory, its name, or latest
+    /// Show this run: its directory, its name, or latest
     #[arg(value_name = "RUN")]
     dir: PathBuf,
-    /// Only those that this step used
+    /// Print only exchanges that this step used
     #[arg(long, value_name = "N", group = "which")]
     step: Option<u64>,
-    /// Only those of this role
+    /// Print only exchanges of this role
     #[arg(long, value_name = "R", group = "which", value_parser = roles())]
     role: Option<Role>,
-    /// Only those whose key begins so
+    /// Print only exchanges whose key has this prefix
     #[arg(long, value_name = "PREFIX", group = "which")]
     key: Option<String>,
     /// Print JSON lines
@@ -50,7 +50,7 @@ struct Shown<'a> {
     role: &'a Role,
     model: &'a str,
     paid: bool,
-    /// Steps that used it.
+    /// Numbers of the steps that used the exchange.
     steps: Vec<u64>,
     temperature: Option<f64>,
     max_tokens: u32,
@@ -112,7 +112,7 @@ fn chosen<'a>(args: &Args, record: &'a Record) -> Result<Vec<&'a (String, Exchan
         .collect())
 }
 
-/// An exchange, readable.
+/// Formats an exchange.
 fn text(shown: &Shown<'_>) -> String {
     let usage = shown.reply.usage;
     let paid = if shown.paid { "paid" } else { "from the cache" };
@@ -141,7 +141,7 @@ fn text(shown: &Shown<'_>) -> String {
     text
 }
 
-/// Text of several lines, without other control characters.
+/// Replaces control characters by spaces, except line breaks and tabs; trailing whitespace goes.
 fn lines(text: &str) -> String {
     let safe = |c: char| if c.is_control() && c != '\n' && c != '\t' { ' ' } else { c };
     text.trim_end().chars().map(safe).collect()

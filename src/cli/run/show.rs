@@ -1,4 +1,4 @@
-//! `agent run show`: how a run stands.
+//! `agent run show`: prints the state of a run.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -24,14 +24,13 @@ use agent_optimize::{
     },
 };
 
-/// Show how a run stands
+/// Show the state of a run
 ///
-/// Prints what it was begun with, whether it is finished, paused, interrupted or running, what is in its
-/// journal, the best program of every category so far, what was spent by role, and where the time
-/// went.
+/// Prints its settings, its state (finished, paused, interrupted or running) and its journal. Then
+/// prints the costs by role, the time by part, and the best program of every category so far.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Run: its directory, its name, or latest
+    /// Show this run: its directory, its name, or latest
     #[arg(value_name = "RUN")]
     dir: PathBuf,
     /// Print one JSON object
@@ -49,7 +48,7 @@ struct Shown<'a> {
     planned: Option<u64>,
     state: State,
     pid: Option<u32>,
-    /// Why a paused run waits.
+    /// Reason for the pause of a paused run.
     paused: Option<&'a str>,
     steps: usize,
     kinds: BTreeMap<&'a str, u64>,
@@ -163,7 +162,7 @@ fn print(shown: &Shown<'_>, ctx: &Context) -> Result<()> {
     ctx.printer.table(&rows)
 }
 
-/// Where the time went.
+/// Returns a table of the time by part of the run.
 fn phase_table(phases: &[Summary]) -> Table {
     let headings = ["part", "seconds", "steps", "median of a step", "longest"];
     let mut rows = table(headings, &[1, 2, 3, 4]);
@@ -179,7 +178,7 @@ fn phase_table(phases: &[Summary]) -> Table {
     rows
 }
 
-/// How long a run took.
+/// Formats the duration of a run without pauses.
 pub(super) fn time(times: &Times) -> String {
     match times.seconds {
         Some(seconds) => {

@@ -1,6 +1,6 @@
-//! Units that embed the documents of a base, and the index that is made of them: the bytes of the one
-//! that `agent index` builds with the same embedder. The built-in embedder is trained on the whole
-//! base, so that it stays on one machine.
+//! Units that embed the documents of a base. The index built from them has the same bytes as that
+//! of `agent index` with the same embedder. The built-in embedder is trained on the whole base, so
+//! that it cannot be cut into units.
 
 use std::{
     io::Write as _,
@@ -27,7 +27,7 @@ use agent_index::{
 };
 use agent_kb::Kb;
 
-/// Plans the vectors of an index.
+/// Plans units that embed the vectors of an index.
 pub(super) fn plan(args: &PlanArgs, dataset: &str, ctx: &Context) -> Result<Units> {
     let Target { base, kb, choice, candidates_only, .. } =
         Target::new(dataset, args.embedder.as_ref(), args.candidates_only, ctx)?;
@@ -47,7 +47,7 @@ pub(super) fn plan(args: &PlanArgs, dataset: &str, ctx: &Context) -> Result<Unit
     plan_nodes(args, &task, &index::split_nodes(&kb, candidates_only, args.units))
 }
 
-/// What embeds on this machine.
+/// Base and embedder of a plan, opened.
 pub(super) struct Embedding {
     kb: Kb,
     of: VectorsSpec,
@@ -55,7 +55,10 @@ pub(super) struct Embedding {
 }
 
 impl Embedding {
-    /// Opens the base and the embedder of a task, if they are those of the plan.
+    /// Opens the base and the embedder of a task.
+    ///
+    /// # Errors
+    /// If either cannot be opened or differs from the plan.
     pub(super) fn open(task: &Task, of: &VectorsSpec, ctx: &Context) -> Result<Self> {
         let (_, kb) = planned(task, ctx)?;
         let other = || {
@@ -75,7 +78,7 @@ impl Embedding {
         Ok(Self { kb, of: of.clone(), embedder })
     }
 
-    /// Embeds the nodes of a unit, and publishes their vectors.
+    /// Embeds the nodes of a unit and publishes their vectors; returns a summary.
     pub(super) fn run(&self, units: &Units, unit: u64, ctx: &Context) -> Result<String> {
         let range = nodes_of(units, unit, &self.kb)?;
         let (from, length) = (range.start, range.len() as u64);
@@ -119,7 +122,8 @@ pub(super) fn collect(
     Ok(Exit::Done)
 }
 
-/// A unit keeps its vectors itself: a cache of all of them would be read for each.
+/// Returns access without a cache: units store their vectors themselves, and each would read the
+/// whole cache.
 fn access(ctx: &Context) -> Access {
     Access { cache: None, ..ctx.access() }
 }

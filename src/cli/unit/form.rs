@@ -1,4 +1,4 @@
-//! Checks the form of collected results: a seal shows that they are whole, not that a unit of this
+//! Checks the format of collected results: their seal proves that they are complete, not that this
 //! program wrote them.
 
 use std::collections::HashSet;
@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::unit::{Kind, Query};
 
-/// Checks a result against the items of its unit, of which the first has this number.
+/// Checks a result against the items of its unit; `first` is the number of its first item, from 0.
 ///
 /// # Errors
-/// What does not fit.
+/// A description of the first mismatch.
 pub(super) fn check(kind: &Kind, first: u64, items: &[String], bytes: &[u8]) -> Result<(), String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?;
     if !text.is_empty() && !text.ends_with('\n') {
@@ -23,7 +23,7 @@ pub(super) fn check(kind: &Kind, first: u64, items: &[String], bytes: &[u8]) -> 
     }
 }
 
-/// One JSON object for each question, with the number of its line.
+/// Checks for one JSON object per question, in order, with the number of its line.
 fn answers(first: u64, items: &[String], text: &str) -> Result<(), String> {
     let asked = (first + 1..).zip(items).filter(|(_, item)| !item.trim().is_empty());
     let mut lines = text.lines();
@@ -37,7 +37,8 @@ fn answers(first: u64, items: &[String], text: &str) -> Result<(), String> {
     lines.next().map_or(Ok(()), |_| Err("it has more lines than questions".to_owned()))
 }
 
-/// Lines of a run file, query by query: ranks from 1, scores that descend, no document twice.
+/// Checks lines of a run file, query by query: ranks from 1 to at most `depth`, descending scores,
+/// no duplicate documents.
 fn rankings(tag: &str, depth: usize, items: &[String], text: &str) -> Result<(), String> {
     let mut lines = text.lines().peekable();
     for item in items {

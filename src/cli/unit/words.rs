@@ -1,5 +1,5 @@
-//! Units that read the words of a base, and the index that is made of them: the bytes of the one that
-//! `agent index` builds. Names of entities are indexed where units are collected.
+//! Units that read the words of a base. The index built from them has the same bytes as that of
+//! `agent index`. Names of entities are indexed when the units are collected.
 
 use std::{path::Path, sync::Mutex};
 
@@ -20,7 +20,7 @@ use agent_ground::units::Units;
 use agent_index::{self as index, WORDS_FORMAT, Watch, WordSource};
 use agent_kb::Kb;
 
-/// Plans the words of an index.
+/// Plans units that read the words of an index.
 pub(super) fn plan(args: &PlanArgs, dataset: &str, ctx: &Context) -> Result<Units> {
     let Target { base, kb, .. } = Target::new(dataset, None, false, ctx)?;
     let fingerprint = kb.fingerprint().to_owned();
@@ -29,7 +29,10 @@ pub(super) fn plan(args: &PlanArgs, dataset: &str, ctx: &Context) -> Result<Unit
     plan_nodes(args, &task, &index::split_nodes(&kb, false, args.units))
 }
 
-/// The base of a task, if this program reads words as was planned.
+/// Opens the base of a task.
+///
+/// # Errors
+/// If the plan has another format of words, or the base differs from the plan.
 pub(super) fn open(task: &Task, format: u32, ctx: &Context) -> Result<(Base, Kb)> {
     if format == WORDS_FORMAT {
         return planned(task, ctx);
@@ -38,7 +41,7 @@ pub(super) fn open(task: &Task, format: u32, ctx: &Context) -> Result<(Base, Kb)
         .hint("run one version on every machine, and plan again")
 }
 
-/// Reads the words of the nodes of a unit, and publishes them.
+/// Reads the words of the nodes of a unit and publishes them; returns a summary.
 pub(super) fn run(kb: &Kb, units: &Units, unit: u64, ctx: &Context) -> Result<String> {
     let nodes = nodes_of(units, unit, kb)?;
     let told = format!("words of {} nodes", count(nodes.len() as u64));
@@ -51,7 +54,7 @@ pub(super) fn run(kb: &Kb, units: &Units, unit: u64, ctx: &Context) -> Result<St
     Ok(told)
 }
 
-/// Builds the words of the base from what all units read.
+/// Builds the words of the base from the results of all units.
 pub(super) fn collect(
     dir: &Path,
     units: &Units,

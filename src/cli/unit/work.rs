@@ -1,4 +1,4 @@
-//! `agent unit run`: what one unit does. Must not know how units are cut or collected.
+//! `agent unit run`: runs units. Must not know how units are cut or collected.
 
 use std::{
     path::Path,
@@ -32,10 +32,10 @@ use agent_retrieve::{
 };
 use agent_sandbox::Origin;
 
-/// Hex digits of a digest that are shown.
+/// Hex digits shown of a digest.
 const SHOWN: usize = 12;
 
-/// What is opened for the units of a plan.
+/// Resources opened for the units of a plan.
 enum Opened {
     Answer(Box<Session>),
     Rank {
@@ -50,18 +50,18 @@ enum Opened {
     Evaluate(Evaluation),
 }
 
-/// What a process has opened: for units of one plan once, and a base that programs run on as long as
-/// plans ask for it.
+/// Runner of units. It keeps the resources of the latest plan open, and the runtime of programs as
+/// long as plans use the same base.
 pub(super) struct Bench<'a> {
     sandbox: SandboxArgs,
     ctx: &'a Context,
-    /// By digest of the plan.
+    /// Resources of the latest plan, with its digest.
     opened: Option<(blake3::Hash, Opened)>,
-    /// By fingerprint of the index.
+    /// Runtime of the latest evaluation, with the fingerprint of its index.
     runtime: Option<(String, Arc<Runtime>)>,
 }
 
-/// What became of one item: its part of the result, and why it failed.
+/// Result of one item: its bytes, and why it failed, if it did.
 pub(super) struct Done {
     pub(super) bytes: Vec<u8>,
     pub(super) failure: Option<String>,
@@ -70,7 +70,7 @@ pub(super) struct Done {
 pub(super) fn run(args: &RunArgs, ctx: &Context) -> Result<Exit> {
     let units = Units::open(&args.dir)?;
     for &unit in &args.units {
-        // A wrong number costs nothing.
+        // Refuses a wrong number before any unit runs.
         units.items(unit)?;
     }
     let mut bench = Bench::new(args.sandbox, ctx);
@@ -84,7 +84,11 @@ pub(super) fn run(args: &RunArgs, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Runs a unit whose items each give bytes of their own; `one` gets an item and its number.
+/// Runs `one` on each item of a unit, in parallel, and publishes the results in order. `one` gets
+/// the number of the item, from 0, and its text.
+///
+/// # Errors
+/// If an item fails with an error, or the command is interrupted: the unit then has no result.
 fn each(
     units: &Units,
     unit: u64,
@@ -101,7 +105,7 @@ fn each(
             false => one(first + at as u64, item),
         })
         .collect::<Result<_>>()?;
-    // A program that was ended is no answer.
+    // Interrupted programs give no valid results.
     if stopped() {
         return Err(anyhow!("unit {unit} has no result; run it again").into());
     }
@@ -112,12 +116,12 @@ fn each(
 }
 
 impl<'a> Bench<'a> {
-    /// Nothing is opened yet.
+    /// Creates a runner without open resources.
     pub(super) fn new(sandbox: SandboxArgs, ctx: &'a Context) -> Self {
         Self { sandbox, ctx, opened: None, runtime: None }
     }
 
-    /// Runs a unit and publishes its result; what it did.
+    /// Runs a unit, publishes its result, and returns a summary.
     pub(super) fn run(&mut self, units: &Units, unit: u64) -> Result<String> {
         let ctx = self.ctx;
         match self.opened(units)? {
@@ -136,7 +140,10 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// What the units of a plan need on this machine, if that is what was planned.
+    /// Returns the resources of a plan; opens them unless they are open already.
+    ///
+    /// # Errors
+    /// If they cannot be opened, or differ from the plan.
     fn opened(&mut self, units: &Units) -> Result<&Opened> {
         let is_there = self.opened.as_ref().is_some_and(|(digest, _)| *digest == units.digest());
         let opened = match self.opened.take().filter(|_| is_there) {
@@ -187,7 +194,7 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// The base of a task with its index, and what its bundle needs beside that.
+    /// Opens the base of a task with its index, and the further resources of its bundle.
     fn indexed(
         &self,
         task: &Task,
@@ -204,7 +211,8 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// The name of a planned system, with the file of the plan if it has one; a plan names no other file.
+/// Returns the name of a planned system, with the path of the file in the plan, if it has one. A
+/// plan may name no other file.
 fn planned_system(system: &str, file: Option<&Path>) -> Result<String> {
     match file {
         Some(file) if [BUNDLE, PROGRAM].contains(&system) => {
@@ -225,7 +233,7 @@ fn same_base(task: &Task, base: &Arc<IndexedBase>) -> Result<()> {
         .hint("import and index the same data on every machine, with the same embedder")
 }
 
-/// The answer to a line of questions; an empty one has none.
+/// Answers a line of questions; an empty line gives an empty result.
 fn answer(session: &Session, line: u64, text: &str) -> Result<Done> {
     if text.is_empty() {
         return Ok(Done { bytes: Vec::new(), failure: None });
@@ -241,8 +249,8 @@ fn answer(session: &Session, line: u64, text: &str) -> Result<Done> {
     Ok(Done { bytes: json.into_bytes(), failure })
 }
 
-/// The lines of a run file for a query. One that the system fails on has the ranking of the baseline
-/// that `agent eval` counts it with.
+/// Ranks a query and returns its lines of the run file. If the system fails, ranks with the
+/// baseline that `agent eval` uses then.
 fn rank(
     system: &dyn Retriever,
     stand_in: &dyn Retriever,
@@ -267,7 +275,7 @@ fn rank(
     Ok(Done { bytes, failure })
 }
 
-/// That an item may well be answered another time, so that its unit has no result now.
+/// Returns the error for an item that a retry may answer, which leaves its unit without a result.
 fn again(item: &str, why: &str) -> agent_app::error::AppError {
     let error = anyhow!("{item}: {why}");
     error.context("the unit has no result; run it again").into()
@@ -278,7 +286,7 @@ mod tests {
     use super::*;
     use agent_retrieve::{Answer, RetrieveError};
 
-    /// Fails as it says, or ranks node 3.
+    /// Fails with the scripted error, or ranks node 3.
     struct Scripted(fn() -> Option<RetrieveError>);
 
     impl Retriever for Scripted {

@@ -1,4 +1,5 @@
-//! `agent unit work DIR`: runs what a run with that pool tries. Must not know how a pool is kept.
+//! `agent unit work DIR`: runs trials of an optimization that uses that pool. Must not know how a
+//! pool is stored.
 
 use std::{
     path::PathBuf,
@@ -16,15 +17,16 @@ use agent_app::{
 };
 use agent_ground::pool_dir::PoolDir;
 
-/// How often an idle worker looks for work, at first and at last.
+/// Pause of an idle worker before it looks for work again: the first, and the longest; it doubles
+/// each time.
 const LOOK_FOR_WORK: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(200)];
 
-/// Run what `agent optimize --pool DIR` tries, until it is interrupted or there is nothing to do
+/// Run trials of `agent optimize --pool DIR` until interrupted or idle
 ///
-/// As many of these as there are machines, or more; they may come and go at any time.
+/// Start one or more of these on each host; they may start and end at any time.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WorkArgs {
-    /// Directory of the pool, on a file system with locks that all machines share
+    /// Work on the pool in this directory, on a file system with locks that all hosts share
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// End after this many seconds without work
@@ -46,7 +48,7 @@ pub(super) fn work(args: &WorkArgs, ctx: &Context) -> Result<Exit> {
             Some(taken) => {
                 match bench.run(&taken.units, taken.unit) {
                     Ok(_) => n += 1,
-                    // The run went on without it.
+                    // The optimization has already dropped this job.
                     Err(_) if !taken.job.exists() => {}
                     Err(error) => return Err(error),
                 }

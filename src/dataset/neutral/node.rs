@@ -1,4 +1,4 @@
-//! Parses a line of `nodes.jsonl`.
+//! Parses the lines of `nodes.jsonl`.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-/// Identification of a node in a line.
+/// Id of a node in `nodes.jsonl`. A negative integer is a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NodeKey {
     Number(u64),
@@ -16,7 +16,7 @@ pub(super) enum NodeKey {
 }
 
 impl NodeKey {
-    /// The key as text.
+    /// Returns the id as text.
     pub(super) fn into_text(self) -> String {
         match self {
             NodeKey::Number(number) => number.to_string(),
@@ -97,7 +97,7 @@ impl<'de> Visitor<'de> for NodeLineVisitor {
     }
 }
 
-/// The parser's message without its line, which is relative to the one given line.
+/// Returns the parser's message with the column but without the line number, which is always 1.
 pub(super) fn json_message(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let message = text.split(" at line ").next().unwrap_or_default();

@@ -1,9 +1,8 @@
-//! Hidden facts of nodes: which property values a node has, known exactly before any sentence is
-//! written.
+//! Hidden facts of nodes: draws the property values of each node before any sentence is written.
 //!
-//! An [`Aspect`] is one kind of property (material, method, mechanism) with its values; a value is a set
-//! of synonyms. Documents state the facts in one wording, questions often in another, and answers follow
-//! from the facts alone.
+//! An [`Aspect`] is one kind of property (material, method, mechanism) with its values; a value is
+//! a set of synonyms. Documents state a fact in one wording, questions often in another. Answers
+//! depend on the facts only.
 
 use serde::Deserialize;
 
@@ -40,8 +39,8 @@ pub(super) struct Aspect {
 }
 
 impl Aspect {
-    /// Returns one frame with one synonym of the value in it. The first synonym is the most usual
-    /// one, so that a question and a document agree in about half of the cases.
+    /// Returns a random frame with a synonym of the value. The first synonym is the most frequent,
+    /// so that a question and a document agree in about half of the cases.
     pub(super) fn say(&self, frames: &[impl AsRef<str>], value: u8, stream: &mut Stream) -> String {
         let synonyms = self.values.get(value as usize).map_or(&[][..], Vec::as_slice);
         let frame = stream.pick_text(frames);
@@ -51,8 +50,8 @@ impl Aspect {
         frame.replace("{}", synonym)
     }
 
-    /// Returns one sentence that states the value or, with the given probability in per cent, two
-    /// different ones.
+    /// Returns a sentence that states the value or, with probability `twice` in per cent, two
+    /// different sentences.
     pub(super) fn state(&self, value: u8, twice: usize, stream: &mut Stream) -> Vec<String> {
         let mut sentences = vec![self.say(&self.sentences, value, stream)];
         if stream.percent(twice) {
@@ -80,7 +79,7 @@ pub(super) fn aspects(kind: SampleKind, node_type: &str) -> &'static [Aspect] {
 
 /// Facts of all nodes of one type: one byte per node and aspect.
 pub(super) struct Facts {
-    /// The aspects, in column order.
+    /// Aspects, in column order.
     pub(super) aspects: &'static [Aspect],
     values: Vec<u8>,
 }
@@ -110,7 +109,7 @@ impl Facts {
         Facts { aspects, values }
     }
 
-    /// Returns the facts of one node, one value or [`NO_FACT`] per aspect.
+    /// Returns the facts of a node: one value or [`NO_FACT`] per aspect.
     pub(super) fn of(&self, index: u32) -> &[u8] {
         let from = index as usize * self.aspects.len();
         self.values.get(from..from + self.aspects.len()).unwrap_or_default()

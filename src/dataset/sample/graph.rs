@@ -1,8 +1,8 @@
-//! The generated graph: sizes of the types, edges per tuple, neighbours.
+//! The generated graph: draws sizes and edges, and returns neighbours.
 //!
 //! Nodes are local indices within their type; [`World::id`] converts them to ids of the base.
-//! Memory: 16 bytes per stored edge plus 8 bytes per node and tuple; at most 200 million edges (4
-//! GB).
+//! Memory: 16 bytes per stored edge plus 8 bytes per node and tuple; at most 200 million edges
+//! (4 GB).
 //!
 //! Each node belongs to a theme. Most edges stay within the theme and prefer its popular nodes, so
 //! that the graph has the hubs, communities and triangles that two-branch questions need.
@@ -38,7 +38,7 @@ pub(super) struct World {
     pub(super) seed: u64,
     /// Scale in (0, [`MAX_SCALE`](super::MAX_SCALE)].
     pub(super) scale: f64,
-    /// Nodes per type.
+    /// Number of nodes per type.
     pub(super) counts: Vec<u32>,
     /// Id of the first node of each type.
     pub(super) offsets: Vec<u32>,
@@ -106,7 +106,7 @@ struct Adjacency {
 }
 
 impl Adjacency {
-    /// Builds it from pairs sorted by source, then target.
+    /// Builds the adjacency from pairs sorted by source, then target.
     fn new(n_sources: u32, pairs: &[(u32, u32)]) -> Adjacency {
         let mut starts = vec![0u32; n_sources as usize + 1];
         for &(source, _) in pairs {
@@ -239,8 +239,9 @@ pub(super) fn draw_edges(world: &World, plan: &EdgePlan) -> Vec<(u32, u32)> {
     pairs
 }
 
-/// Adds edges to nodes that have some until the wanted number is reached. Dense relations lose
-/// edges because popular nodes, and pairs without orientation, are drawn twice.
+/// Adds edges to nodes that already have edges, until the wanted number or the maximum number of
+/// rounds is reached. Dense relations lack edges because popular nodes, and pairs without
+/// orientation, are drawn twice.
 fn top_up(world: &World, plan: &EdgePlan, wanted: usize, pairs: &mut Vec<(u32, u32)>) {
     let turned = plan.degree == Degree::Target;
     let (source, target) = (world.type_of(plan.source), world.type_of(plan.target));

@@ -1,4 +1,4 @@
-//! Wording of papers: the aspects of a paper and the composition of its fields.
+//! Composes the titles and fields of papers from their facts.
 
 use serde_json::{Map, Value, json};
 
@@ -7,15 +7,15 @@ use crate::sample::names;
 use crate::sample::random::Stream;
 use crate::sample::wording::MAG;
 
-/// Column of the problem; it also occurs in the title.
+/// Column of the problem, which also occurs in the title.
 pub(super) const PROBLEM: usize = 0;
-/// Column of the method; it often occurs in the title.
+/// Column of the method, which often occurs in the title.
 pub(super) const METHOD: usize = 1;
 const YEAR: usize = 6;
 const VENUE: usize = 7;
 
-/// Returns the details of a paper: abstract, date, year, venue and counts. Every fact is stated
-/// once or twice.
+/// Returns the details of a paper: abstract, date, year, venue and number of references. The
+/// abstract states every fact once or twice, except year and venue.
 pub(super) fn details(
     facts: &[u8],
     n_references: usize,

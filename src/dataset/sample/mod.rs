@@ -1,8 +1,8 @@
 //! Generates sample knowledge bases with the schemas of the three STaRK benchmarks.
 //!
 //! Kind, seed and scale determine a directory in the neutral dataset format: nodes, edges,
-//! questions with exact answers, splits. All names and sentences are invented; from the benchmarks
-//! come only schemas, sizes and question templates (Wu et al. 2024, "STaRK: Benchmarking LLM
+//! questions with exact answers, splits. All names and sentences are invented. Only schemas, sizes
+//! and question templates are taken from the benchmarks (Wu et al. 2024, "STaRK: Benchmarking LLM
 //! Retrieval on Textual and Relational Knowledge Bases").
 //!
 //! A node has hidden facts (`facts`), which its document states in varying words. A question asks
@@ -48,7 +48,7 @@ use crate::sample::facts::Facts;
 use crate::sample::graph::World;
 use crate::sample::queries::Source;
 
-/// Schema of a sample.
+/// Kind of a sample: the benchmark whose schema it has.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SampleKind {
@@ -158,7 +158,7 @@ pub enum SampleError {
     Write {
         /// The file or folder.
         path: PathBuf,
-        /// Error of the system.
+        /// The cause.
         source: io::Error,
     },
 }
@@ -192,13 +192,13 @@ pub fn generate(
     Ok(SampleReport { n_nodes: world.n_nodes(), n_edges, n_queries })
 }
 
-/// A number without hundreds of zeros.
+/// Formats a number; very small and very large numbers get an exponent.
 fn in_few_digits(number: f64) -> String {
     let is_short = number == 0.0 || (1e-6..1e12).contains(&number.abs());
     if is_short { number.to_string() } else { format!("{number:e}") }
 }
 
-/// Checks the options and returns the sizes of the base.
+/// Checks the scale and returns the sizes of the base.
 fn world(kind: SampleKind, options: SampleOptions) -> Result<World, SampleError> {
     let scale = options.scale.unwrap_or(kind.default_scale());
     if scale > 0.0 && scale <= MAX_SCALE {

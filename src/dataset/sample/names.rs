@@ -1,9 +1,8 @@
-//! Names of nodes by word lists and syllable grammars: millions of distinct, pronounceable,
-//! invented names.
+//! Invents names of nodes from word lists and syllables.
 //!
-//! A name depends only on the seed, the type and the index, so names are recomputed instead of
-//! stored. Words of relations (brands, colours, categories, fields, institutions) avoid the
-//! vocabulary of the documents.
+//! A name depends only on the seed, the type, the index and the facts of the node, so names are
+//! recomputed instead of stored. Names of brands, colours, categories, fields and institutions
+//! avoid the vocabulary of the documents.
 
 use crate::sample::facts::NO_FACT;
 use crate::sample::graph::World;
@@ -11,13 +10,13 @@ use crate::sample::random::{Spread, Stream};
 use crate::sample::wording::{AMAZON, WORDS};
 use crate::sample::{SampleKind, amazon_text, mag_text};
 
-/// A node's name and its other names.
+/// Name of a node, with its other names.
 pub(super) struct Name {
-    /// The name in the base.
+    /// Name in the base.
     pub(super) name: String,
     /// Other names, stated in a field of the node: gene aliases, brand names of drugs.
     pub(super) aliases: Vec<String>,
-    /// A shorter form, used in questions but in no field, if there is one.
+    /// Shorter form, used in questions but in no field.
     pub(super) short: Option<String>,
 }
 
@@ -68,8 +67,7 @@ pub(super) fn product_code(stream: &mut Stream) -> String {
     format!("B0Z{tail}")
 }
 
-/// Returns the name of a node. `facts` are those of the node; they shape the titles of products and
-/// papers.
+/// Returns the name of a node. The node's `facts` shape the titles of products and papers.
 pub(super) fn name(world: &World, node_type: &str, index: u32, facts: &[u8]) -> Name {
     let mut stream = Stream::new(world.seed, &["name ", node_type].concat(), u64::from(index));
     let stream = &mut stream;
@@ -90,8 +88,8 @@ pub(super) fn name(world: &World, node_type: &str, index: u32, facts: &[u8]) -> 
     }
 }
 
-/// Chooses one word from each list, without repeating a combination within a type while unused ones
-/// remain; terms of catalogues and ontologies are distinct.
+/// Chooses one word from each list, without repeating a combination within a type while unused
+/// combinations remain, because terms of catalogues and ontologies are distinct.
 struct Parts<'a> {
     seed: u64,
     node_type: &'a str,

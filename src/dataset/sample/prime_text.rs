@@ -1,5 +1,4 @@
-//! Wording of the biomedical base: aspects of diseases, drugs, genes and pathways, and their
-//! fields.
+//! Composes the fields of diseases, drugs, genes and pathways from their facts.
 //!
 //! All statements are invented. The other six types have only a name and a source.
 
@@ -10,8 +9,7 @@ use crate::sample::names;
 use crate::sample::random::Stream;
 use crate::sample::wording::PRIME;
 
-/// Returns all facts as sentences in random order, each stated once or twice, with one or two
-/// fillers.
+/// Returns all facts as sentences in random order, each stated once or twice, with one filler.
 fn sentences(aspects: &[Aspect], facts: &[u8], stream: &mut Stream) -> Vec<String> {
     let mut sentences = vec![stream.pick_text(&PRIME.fillers).to_owned()];
     for (aspect, &value) in aspects.iter().zip(facts) {
@@ -24,7 +22,7 @@ fn sentences(aspects: &[Aspect], facts: &[u8], stream: &mut Stream) -> Vec<Strin
     sentences
 }
 
-/// Distributes sentences over `n` text fields, in order, as evenly as possible.
+/// Distributes sentences over text fields, in order; the last fields get fewer, or are omitted.
 fn fields(details: &mut Map<String, Value>, keys: &[&str], sentences: &[String]) {
     let per_field = sentences.len().div_ceil(keys.len().max(1)).max(1);
     for (key, chunk) in keys.iter().zip(sentences.chunks(per_field)) {

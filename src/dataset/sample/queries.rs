@@ -1,9 +1,9 @@
-//! Questions with exact answers, constructed as in STaRK: fill a template, follow its metapaths,
-//! pick a gold answer, take one or two of its hidden facts as textual properties, keep the
-//! candidates that have them, phrase the question.
+//! Constructs questions with exact answers, as in STaRK: fills a template, follows its metapaths
+//! and picks a gold answer. Takes one or two of its hidden facts as textual properties, keeps the
+//! candidates that have them, and phrases the question.
 //!
-//! Source: Wu et al. 2024 (STaRK), section 2.4; facts that are known exactly replace the language
-//! models that extract and check properties there.
+//! Source: Wu et al. 2024 (STaRK), section 2.4. There, language models extract and check
+//! properties; here, the facts are known exactly.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -21,12 +21,12 @@ pub(super) const MAX_ANSWERS: usize = 20;
 /// Minimum number of nodes of the answer type that share the properties: fewer would identify the
 /// answers without any relation.
 pub(super) const MIN_SHARING: usize = 5;
-/// Maximum number of candidates of a metapath; a question about more would hardly need its
+/// Maximum number of candidates of a metapath; with more, a question would hardly need the
 /// relation.
 const MAX_CANDIDATES: usize = 2_000;
 /// Maximum number of attempts per wanted question of a template.
 const ATTEMPTS: usize = 300;
-/// Draws of properties per filled template.
+/// Maximum number of property draws per filled template.
 const PROPERTY_DRAWS: usize = 6;
 /// Number of questions at the default scale.
 const BASE_QUESTIONS: f64 = 600.0;
@@ -119,8 +119,8 @@ impl Source<'_> {
         nodes
     }
 
-    /// Fills the slots: the first from `starts`, further ones by following a random end of its
-    /// metapath back.
+    /// Fills the slots: draws the first from `starts`, and further slots by following metapaths
+    /// back from a random end; `None` if that fails.
     fn ground(
         &self,
         template: &'static Template,
@@ -144,8 +144,8 @@ impl Source<'_> {
         sharing.take(MIN_SHARING).count() == MIN_SHARING
     }
 
-    /// Draws properties of a gold answer that few enough candidates have; returns them with those
-    /// candidates.
+    /// Draws one or two properties of a gold answer that at most [`MAX_ANSWERS`] candidates have;
+    /// returns the properties and these candidates.
     fn narrow(
         &self,
         node_type: usize,
@@ -175,7 +175,7 @@ impl Source<'_> {
             }
             let mut answers = candidates.to_vec();
             answers.retain(|&node| facts.has(node, &known));
-            // A property that all of several candidates share would decide nothing.
+            // Properties that all candidates share would be useless.
             let idle = candidates.len() > 1 && answers.len() == candidates.len();
             if answers.len() <= MAX_ANSWERS && !idle && self.is_shared(node_type, &known) {
                 return Some((known, answers));
@@ -193,8 +193,8 @@ fn n_questions(n_nodes: u64, default_nodes: u64) -> usize {
     (BASE_QUESTIONS + 150.0 * doublings).min(MAX_QUESTIONS) as usize
 }
 
-/// Number of occurrences of each name and short form in a type: questions use only unambiguous
-/// mentions.
+/// Number of nodes with each name, alias or short form in a type, because questions use only
+/// unambiguous mentions.
 #[derive(Default)]
 struct Mentions {
     per_type: BTreeMap<usize, HashMap<u64, u32>>,
@@ -221,7 +221,7 @@ impl Mentions {
     }
 }
 
-/// Swaps two neighbouring letters in one of the longer words; short texts stay unchanged.
+/// Swaps two adjacent, different letters within a word; returns short texts unchanged.
 fn with_typo(text: &str, stream: &mut Stream) -> String {
     let mut letters: Vec<char> = text.chars().collect();
     let places: Vec<usize> = (1..letters.len().saturating_sub(2))
@@ -235,8 +235,8 @@ fn with_typo(text: &str, stream: &mut Stream) -> String {
     letters.into_iter().collect()
 }
 
-/// Writes a slot node as a person would: usually by name, sometimes in lower case, by another name,
-/// or with a typo.
+/// Mentions a slot node as a person would: usually by name, sometimes in lower case, by another
+/// name, or with a typo. `None` if the name is ambiguous.
 fn mention(
     source: &Source<'_>,
     node_type: usize,
@@ -313,9 +313,9 @@ fn phrase(
 
 /// Constructs the questions of a base, in random order.
 ///
-/// Every text is distinct, every answer set has 1 to [`MAX_ANSWERS`] nodes. A template for which
-/// the graph offers too few questions gets fewer. `progress` is called with (finished templates,
-/// templates).
+/// All texts are distinct, and every answer set has 1 to [`MAX_ANSWERS`] nodes. A template gets
+/// fewer questions if the graph does not offer enough. `progress` receives the numbers of finished
+/// and of all templates.
 pub(super) fn construct(
     source: &Source<'_>,
     default_nodes: u64,
@@ -354,7 +354,7 @@ pub(super) fn construct(
             if candidates.is_empty() || candidates.len() > MAX_CANDIDATES {
                 continue;
             }
-            // A metapath with a single end needs no text; a few are kept.
+            // With a single candidate, properties are not needed; a few such questions are kept.
             if candidates.len() == 1 && !stream.percent(15) {
                 continue;
             }

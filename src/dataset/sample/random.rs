@@ -62,8 +62,8 @@ impl Stream {
         ((unit * unit * unit * n as f64) as usize).min(n.saturating_sub(1))
     }
 
-    /// Returns a count with the given mean and a cubic tail: at least half the mean before
-    /// rounding, at most `limit`.
+    /// Returns a random count with about the given mean and a cubic tail: at least half the mean
+    /// before rounding, at most `limit`.
     pub fn heavy_count(&mut self, mean: f64, limit: usize) -> usize {
         let unit = self.unit().max(1e-6);
         let wanted = mean * 0.5 / unit.sqrt();
@@ -83,8 +83,8 @@ impl Stream {
 
 /// A permutation of `0..n`, `rank -> (a * rank + b) mod n`.
 ///
-/// Popularity is drawn over ranks; the permutation spreads hubs over the ids, so that an id is not
-/// informative.
+/// Popularity depends on the rank; the permutation spreads popular nodes over the ids, so that ids
+/// are not informative.
 #[derive(Clone, Copy)]
 pub(super) struct Spread {
     n: u64,

@@ -1,4 +1,4 @@
-//! Question templates: slots, metapaths and phrasings. The templates themselves are in
+//! Types of question templates: slots, metapaths and phrasings. The templates are stored in
 //! `data/templates.toml`.
 
 use serde::Deserialize;
@@ -11,30 +11,31 @@ use crate::sample::SampleKind;
 pub(super) struct Branch {
     /// Position of the slot that starts the metapath; unused if negated.
     pub(super) slot: usize,
-    /// (relation, type at its end) per step.
+    /// Relation and end type of each step.
     pub(super) hops: Vec<(String, String)>,
     /// Keeps only targets without a path along this metapath.
     #[serde(default)]
     pub(super) negated: bool,
 }
 
-/// One template.
+/// A question template.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Template {
     /// Identifier such as `prime-14`.
     pub(super) id: String,
-    /// The base it is for.
+    /// Kind of base to which the template applies.
     pub(super) kind: SampleKind,
     /// Type of the answers.
     pub(super) target: String,
     /// Types of the slots.
     pub(super) slots: Vec<String>,
-    /// Metapaths; the answers are the intersection of the plain ones minus the negated ones.
+    /// Metapaths. The answers are the intersection of the plain metapaths' targets, without the
+    /// targets that have a path along a negated metapath.
     pub(super) branches: Vec<Branch>,
     /// Whether slot nodes are removed from the answers.
     #[serde(default)]
     pub(super) exclude_slots: bool,
-    /// Phrasings.
+    /// Phrasings with placeholders.
     pub(super) patterns: Vec<String>,
 }

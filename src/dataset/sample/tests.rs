@@ -220,7 +220,7 @@ fn questions_are_distinct_answered_and_spread_over_the_splits() {
 
 /// Recomputes the answers from the written edges by nested loops over hash sets, target by target.
 struct NaiveExecutor {
-    /// (relation, one end, its type's relation partner type) to the other ends.
+    /// Neighbours by relation, node and neighbour type.
     links: HashMap<(String, u32, String), HashSet<u32>>,
     types: Vec<String>,
 }

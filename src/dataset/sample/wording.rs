@@ -1,5 +1,5 @@
-//! The wording of samples: word lists, statements about nodes, question templates. Read from
-//! `data/*.toml`, which are compiled in.
+//! The wording of samples: word lists, statements about nodes, question templates. They are read
+//! from `data/*.toml`, which are compiled in.
 
 use std::sync::LazyLock;
 
@@ -92,7 +92,7 @@ pub(super) static AMAZON: LazyLock<Amazon> =
     LazyLock::new(|| read(include_str!("data/amazon.toml")));
 pub(super) static MAG: LazyLock<Mag> = LazyLock::new(|| read(include_str!("data/mag.toml")));
 pub(super) static PRIME: LazyLock<Prime> = LazyLock::new(|| read(include_str!("data/prime.toml")));
-/// All templates, by id.
+/// All templates, in file order; several may have the same id.
 pub(super) static TEMPLATES: LazyLock<Vec<Template>> =
     LazyLock::new(|| read::<Templates>(include_str!("data/templates.toml")).template);
 

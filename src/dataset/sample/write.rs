@@ -1,4 +1,4 @@
-//! Writes a generated base in the neutral dataset format, node by node and edge by edge.
+//! Writes a generated base in the neutral dataset format.
 //!
 //! ```text
 //! nodes.jsonl    {"id": 0, "type": "product", "name": "...", "details": {...}}   ids 0..n in order
@@ -25,7 +25,7 @@ use crate::sample::schema;
 use crate::sample::wording::TEMPLATES;
 use crate::sample::{amazon_text, mag_text, prime_text};
 
-/// Bytes buffered before a write to disk.
+/// Size of the write buffer, bytes.
 const BUFFER_BYTES: usize = 1 << 20;
 /// Nodes or edges between two progress reports.
 const REPORT_EVERY: u64 = 50_000;
@@ -189,7 +189,7 @@ pub(super) fn description(world: &World, out_dir: &Path) -> Result<(), SampleErr
         title: format!("{} sample", world.kind.name()),
         licence: "MIT OR Apache-2.0",
         candidate_types: schema::candidate_types(world.kind),
-        // A string: TOML integers end at 2^63 - 1, seeds do not.
+        // The seed is a string, because TOML integers end at 2^63 - 1.
         sample: Provenance {
             kind: world.kind.name(),
             seed: world.seed.to_string(),
@@ -201,7 +201,7 @@ pub(super) fn description(world: &World, out_dir: &Path) -> Result<(), SampleErr
     fs::write(&path, text).map_err(failed(&path))
 }
 
-/// Creates the folder and checks that it is empty.
+/// Creates the folder if it is missing, and checks that it is empty.
 pub(super) fn prepare(out_dir: &Path) -> Result<(), SampleError> {
     fs::create_dir_all(out_dir).map_err(failed(out_dir))?;
     let mut entries = fs::read_dir(out_dir).map_err(failed(out_dir))?;

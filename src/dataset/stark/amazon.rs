@@ -1,4 +1,4 @@
-//! Documents and fields of products, brands, categories and colours.
+//! Reads products, brands, categories and colours with their documents and fields.
 
 use std::cmp::Reverse;
 
@@ -9,9 +9,9 @@ use crate::stark::{
 };
 
 /// Maximum number of reviews, and of questions, in a document. The reference intends 25, but
-/// includes two more.
+/// includes 27.
 const MAX_ENTRIES: usize = 27;
-/// Fields of a product that are kept unchanged, in this order; reviews and questions follow.
+/// Keys of a product that become fields, in this order; reviews and questions follow.
 const FIELDS: [&str; 10] = [
     "asin",
     "brand",
@@ -25,10 +25,10 @@ const FIELDS: [&str; 10] = [
     "feature",
 ];
 
-/// The node that `info` describes.
+/// Reads the node that `info` describes.
 ///
 /// # Errors
-/// An error in `info`.
+/// The first defect of `info`.
 pub(super) fn read(node_type: &str, info: &Value) -> Result<Node, String> {
     if node_type == "product" {
         return product(info);
@@ -89,14 +89,15 @@ fn product(info: &Value) -> Result<Node, String> {
     Ok(Node { name, text, fields })
 }
 
-/// Size and weight, if the details give both on one line.
+/// Returns dimensions and weight, if the details give exactly these two, separated by `" ; "`.
 fn dimensions(info: &Value) -> Option<(&str, &str)> {
     let (dimensions, weight) =
         info.get("details")?.get("product_dimensions")?.as_str()?.split_once(" ; ")?;
     (!weight.contains(" ; ")).then_some((dimensions, weight))
 }
 
-/// The parts joined by a space. A text is treated as a list of its characters, as Python does.
+/// Joins the parts of a description with spaces. A text is treated as a list of its characters, as
+/// in Python.
 fn description(value: &Value) -> Result<String, String> {
     let joined = match value {
         value if !python::is_true(value) => String::new(),
@@ -119,7 +120,7 @@ fn push_features(text: &mut String, features: &Value) -> Result<(), String> {
         return Ok(());
     }
     *text += "- features: \n";
-    // A text counts as its characters.
+    // A text is treated as a list of its characters, as in Python.
     if let Some(characters) = features.as_str() {
         let lines = (1..).zip(characters.chars()).map(|(number, c)| format!("#{number}: {c}\n"));
         text.extend(lines);
@@ -137,13 +138,13 @@ fn push_features(text: &mut String, features: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// The elements of a list; empty if it is missing.
+/// Returns the elements of a list; empty if the value is false in Python.
 fn entries<'a>(value: &'a Value, key: &str) -> Result<&'a [Value], String> {
     if python::is_true(value) { list(value, key) } else { Ok(&[]) }
 }
 
-/// The first reviews by descending votes, each with its number in the file from 1. Equal votes keep
-/// their order; in the reference it depends on the processor.
+/// Returns the first [`MAX_ENTRIES`] reviews by descending votes, each with its number in the file
+/// (from 1). Ties keep the order of the file; in the reference, it depends on the processor.
 fn reviews(value: &Value) -> Result<Vec<(usize, &Value)>, String> {
     let mut reviews = Vec::new();
     for (number, review) in (1..).zip(entries(value, "review")?) {
@@ -165,7 +166,7 @@ fn votes(value: &Value) -> Result<i64, String> {
     }
 }
 
-/// Adds a field with two lines per entry; skips missing lines.
+/// Adds a field with a line for each of two keys of each entry; skips missing keys.
 fn push_pairs<'a>(
     fields: &mut Vec<(String, String)>,
     name: &str,

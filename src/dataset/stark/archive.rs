@@ -1,9 +1,9 @@
-//! A folder or a zip file as one source of named files: lists them, opens one as a reader.
+//! Lists and reads the files of a folder or a zip file.
 //!
-//! Names in an archive are never used as paths to write to. Only stored and deflated members of a
-//! zip file are read. Opening refuses names that lead outside, links, encryption, members that
-//! overlap or occur twice, and implausible sizes. A member that unpacks to another length or to
-//! other bytes than declared ends in an error.
+//! Names in an archive are never used as paths for writing. Only stored and deflated members of a
+//! zip file are supported. Opening refuses names that lead outside, links, encryption, overlapping
+//! or repeated members, and implausible sizes. Reading a member fails if its length or checksum
+//! differs from its entry.
 
 use std::{
     fs::{self, File},
@@ -16,13 +16,13 @@ use zip::{CompressionMethod, read::Config, result::ZipError, unstable::read::Zip
 
 use agent_ground::files;
 
-/// Maximum nesting of folders.
+/// Maximum depth of nested folders; deeper files are not listed.
 const MAX_FOLDER_DEPTH: usize = 8;
 /// Maximum length of a member's name, bytes.
 const MAX_NAME_BYTES: usize = 1024;
-/// Bytes of a local header without name and extra field.
+/// Size of a local header without name and extra field, bytes.
 const LOCAL_HEADER_BYTES: u64 = 30;
-/// Minimum unpacked size of a member that the ratio limit applies to, bytes.
+/// The ratio limit applies to members with a larger unpacked size, bytes.
 const MIN_BOMB_BYTES: u64 = 1 << 20;
 
 /// Limits of an archive.
@@ -54,7 +54,7 @@ impl Default for ArchiveLimits {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {
-    /// A file or folder could not be read or written; a full disk ends here too.
+    /// A file or folder could not be read or written, for example because the disk is full.
     #[error("cannot read {path}: {source}")]
     Io {
         /// The file or folder.
@@ -115,9 +115,9 @@ fn shortened(name: &str) -> String {
 #[derive(Debug)]
 pub struct Archive {
     path: PathBuf,
-    /// Names and sizes, sorted by name, of a folder.
+    /// Names and sizes of a folder's files, sorted by name; empty for a zip file.
     files: Vec<(String, u64)>,
-    /// The members of a zip file.
+    /// Members of a zip file; `None` for a folder.
     zip: Option<Members>,
 }
 
@@ -137,20 +137,21 @@ impl Archive {
         Ok(archive)
     }
 
-    /// Names, with `/` between folders, and sizes in bytes; sorted by name.
+    /// Returns the names of all files, with `/` between folders, and their unpacked sizes in bytes;
+    /// sorted by name.
     pub fn files(&self) -> impl Iterator<Item = (&str, u64)> {
         let of_folder = self.files.iter().map(|(name, size)| (name.as_str(), *size));
         let of_zip = self.zip.iter().flat_map(Members::iter);
         of_folder.chain(of_zip.map(|member| (&*member.name, member.size)))
     }
 
-    /// Size of a file in bytes; `None` if there is no file with that name. Linear in the number of
-    /// files.
+    /// Unpacked size of a file in bytes; `None` if there is no file with that name. Linear in the
+    /// number of files.
     pub fn size(&self, name: &str) -> Option<u64> {
         self.files().find(|(file, _)| *file == name).map(|(_, size)| size)
     }
 
-    /// The bytes of a file, in order. Readers are independent; their errors name the file.
+    /// Opens a file for reading from its beginning. Readers are independent.
     ///
     /// # Errors
     /// [`ArchiveError::Missing`], [`ArchiveError::Io`] or [`ArchiveError::Damaged`].
@@ -164,8 +165,8 @@ impl Archive {
         }
     }
 
-    /// A seekable file: the file itself, or an unpacked temporary copy in `scratch`, which is
-    /// removed when its handle is closed.
+    /// Opens a file for seeking: the file itself, or an unpacked temporary copy in `scratch` that
+    /// is removed when its handle is closed.
     ///
     /// # Errors
     /// As [`Archive::read`].
@@ -179,7 +180,7 @@ impl Archive {
         Ok(copy)
     }
 
-    /// A listed file of a folder.
+    /// Opens a listed file of a folder.
     fn open_file(&self, name: &str) -> Result<File, ArchiveError> {
         let missing = || ArchiveError::Missing { name: shortened(name) };
         self.size(name).ok_or_else(missing)?;
@@ -188,7 +189,7 @@ impl Archive {
     }
 }
 
-/// Names and sizes of the files of a folder, sorted by name.
+/// Lists the names and sizes of a folder's files, sorted by name.
 fn list(root: &Path, limits: &ArchiveLimits) -> Result<Vec<(String, u64)>, ArchiveError> {
     let mut files = Vec::new();
     let mut folders = vec![(root.to_path_buf(), String::new(), 0)];
@@ -212,7 +213,7 @@ fn list(root: &Path, limits: &ArchiveLimits) -> Result<Vec<(String, u64)>, Archi
     Ok(files)
 }
 
-/// The members of a zip file, sorted by name, without folders.
+/// Members of a zip file, sorted by name, without folders.
 #[derive(Debug)]
 pub(super) struct Members {
     members: Vec<Member>,
@@ -222,7 +223,7 @@ pub(super) struct Members {
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) name: Box<str>,
-    /// Length of the stored name, bytes.
+    /// Length of the name in the archive, bytes.
     stored_bytes: u64,
     /// Unpacked size, bytes.
     pub(super) size: u64,
@@ -233,7 +234,7 @@ pub(super) struct Member {
 }
 
 impl Members {
-    /// Reads the list of members and checks everything that does not require reading the members.
+    /// Reads the list of members and checks it, without reading the members.
     pub(super) fn read<R: Read + Seek>(
         reader: &mut R,
         limits: &ArchiveLimits,
@@ -250,7 +251,7 @@ impl Members {
             let entry = entry.map_err(directory)?;
             let name = entry.name().map_err(directory)?;
             let refuse = |reason| Err(ArchiveError::Member { name: shortened(&name), reason });
-            // Some packers write every name below the folder they stand in.
+            // Some packers prefix every name with `./`.
             let stored_bytes = name.len() as u64;
             let name = match name.strip_prefix("./") {
                 Some("") => continue,
@@ -300,7 +301,7 @@ impl Members {
                 crc,
             });
         }
-        // Members that share bytes let a small file unpack to anything.
+        // With overlapping members, a small file could unpack to any size.
         members.sort_unstable_by_key(|member| member.header);
         let ends = members.iter().map(|member| member.header).skip(1).chain([file_bytes]);
         for (member, end) in members.iter().zip(ends) {
@@ -333,7 +334,7 @@ impl Members {
     }
 }
 
-/// Whether a name is a relative path of plain parts.
+/// Whether a name is a relative path without empty parts, `.` and `..`.
 fn is_plain(name: &str) -> bool {
     let plain = |part: &str| !["", ".", ".."].contains(&part);
     name.len() <= MAX_NAME_BYTES && !name.contains(['\\', ':', '\0']) && name.split('/').all(plain)
@@ -344,7 +345,7 @@ impl Member {
         ArchiveError::Damaged { name: shortened(&self.name), reason }
     }
 
-    /// Offset of the member's data in the file.
+    /// Reads the offset of the member's data in the file.
     pub(super) fn start<R: Read + Seek>(&self, reader: &mut R) -> Result<u64, ArchiveError> {
         let cut = |_| self.damaged("its header is cut off");
         let mut header = [0u8; LOCAL_HEADER_BYTES as usize];
@@ -358,7 +359,7 @@ impl Member {
         Ok(self.header + LOCAL_HEADER_BYTES + u64::from(name) + u64::from(extra))
     }
 
-    /// The unpacked data; size and checksum are compared while reading.
+    /// Returns a reader of the unpacked data, which checks size and checksum while reading.
     pub(super) fn open<R: Read + Seek>(
         &self,
         mut reader: R,
@@ -382,10 +383,10 @@ enum Bytes<R> {
     Deflated(DeflateDecoder<io::Take<R>>),
 }
 
-/// The unpacked bytes of a member.
+/// Reader of a member's unpacked bytes.
 pub(super) struct MemberReader<R> {
     bytes: Bytes<R>,
-    /// Remaining bytes.
+    /// Number of unpacked bytes not read yet.
     left: u64,
     crc: u32,
     seen: Crc,

@@ -1,29 +1,28 @@
-//! Documents of an installed base of the benchmark in the four variants of the reference: with or
-//! without relations, plain or compact. All data come from the base.
+//! Renders documents of an installed base of the benchmark in the four variants of the reference:
+//! with or without relations, plain or compact. Reads only the base.
 //!
-//! The reference is `get_doc_info` and `get_rel_info` of `stark_qa` 1.1.0 with their defaults.
-//! Relations are followed both ways, because its graph is undirected, unless
-//! [`crate::stark::Origin`] says otherwise. On a base imported in mode
-//! [`crate::stark::Mode::Exact`] the products "also viewed" are those of the stored edges, most of
-//! which the reference hides.
+//! The reference is `get_doc_info` and `get_rel_info` of `stark_qa` 1.1.0 with their defaults. Its
+//! graph is undirected, so relations are followed in both directions, except if
+//! [`Origin::one_way`]. On a base imported in mode [`crate::stark::Mode::Exact`], documents list
+//! all stored "also viewed" products, most of which the reference hides.
 
 use crate::stark::{Kind, Origin, python};
 use agent_kb::{Direction, Kb, Neighbors, NodeId, RelationId};
 
-/// Renders documents of one base.
+/// Renderer of the documents of one base.
 #[derive(Clone, Debug)]
 pub struct Documents<'a> {
     kb: &'a Kb,
     kind: Kind,
     direction: Direction,
-    /// The relations of the base, in the order of the reference.
+    /// Relations of the base, in the order of the reference.
     relations: Vec<(&'static str, RelationId)>,
-    /// The reference's number of each type of the base, which determines orders.
+    /// Type number in the reference of each type of the base; determines the order of types.
     type_numbers: Vec<usize>,
 }
 
 impl<'a> Documents<'a> {
-    /// For a base with this origin.
+    /// Creates a renderer for a base with the given origin.
     pub fn new(kb: &'a Kb, origin: &Origin) -> Documents<'a> {
         let (kind, direction) = (origin.kind, origin.direction());
         let relations = kind.relations().iter();
@@ -33,8 +32,8 @@ impl<'a> Documents<'a> {
         Documents { kb, kind, direction, relations, type_numbers: type_numbers.collect() }
     }
 
-    /// The document of a node; empty if the node does not exist. Linear in the text, the neighbors
-    /// and, for a paper, their neighbors.
+    /// Renders the document of a node; empty if the node does not exist. Linear in the text, the
+    /// neighbors and, for a paper, the neighbors' neighbors.
     pub fn document(&self, node: NodeId, with_relations: bool, compact: bool) -> String {
         let mut text = self.kb.text(node).to_string();
         let has_more = match self.kind {
@@ -42,7 +41,7 @@ impl<'a> Documents<'a> {
             Kind::Mag => with_relations && self.type_name(node) == "paper",
             Kind::Prime => with_relations,
         };
-        // Brands, categories and colours are never compacted either.
+        // The reference never compacts brands, categories and colours.
         if self.kind == Kind::Amazon && !has_more {
             return text;
         }
@@ -52,8 +51,8 @@ impl<'a> Documents<'a> {
         if compact { self::compact(&text) } else { text }
     }
 
-    /// The relations of a node as text; empty if none is shown. The reference fails on brands; here
-    /// they have no relations.
+    /// Renders the relations of a node; empty if it has none. The reference fails on brands; here
+    /// brands have no relations.
     pub fn relations(&self, node: NodeId) -> String {
         let text = match self.kind {
             Kind::Amazon => self.products(node),
@@ -77,8 +76,8 @@ impl<'a> Documents<'a> {
         self.kb.neighbors(node, id, self.direction)
     }
 
-    /// Whether the name of an author, institution or field of study is missing. The store then has
-    /// an empty name; the text has the printed form of a missing value.
+    /// Whether the name of an author, institution or field of study is missing: the stored name is
+    /// empty, and the text has the name `Unknown`.
     fn is_nameless(&self, node: NodeId) -> bool {
         let first = || self.kb.text(node).lines().next().unwrap_or_default();
         self.kb.name(node).is_empty() && first().ends_with(": Unknown")
@@ -115,7 +114,7 @@ impl<'a> Documents<'a> {
                 let name = self.kb.name(other);
                 match self.type_name(other) {
                     "paper" => Some(format!("\"{name}\"")),
-                    // Without a name, it is left out with its institutions.
+                    // A nameless node is omitted, an author together with the institutions.
                     _ if self.is_nameless(other) => None,
                     "author" => Some(self.affiliated(other, name)),
                     _ => Some(name.to_string()),
@@ -127,7 +126,7 @@ impl<'a> Documents<'a> {
         text
     }
 
-    /// The name of an author, with the institutions that have names.
+    /// Renders the name of an author, with the institutions that have names.
     fn affiliated(&self, author: NodeId, name: &str) -> String {
         let institutions = self.neighbors(author, "author___affiliated_with___institution");
         let named = institutions.iter().filter(|&&institution| !self.is_nameless(institution));
@@ -159,9 +158,9 @@ impl<'a> Documents<'a> {
     }
 }
 
-/// The distinct numbers in the iteration order of a Python set: by place in its hash table. The
-/// table has 8 places for up to 4 numbers, so that 8 comes before 1, and 32 for more, where all
-/// types of a base are in order.
+/// Returns the distinct numbers in the iteration order of a Python set: by slot in its hash table.
+/// The table has 8 slots for up to 4 numbers, so that 8 comes before 1. For more numbers it has 32
+/// slots, so that all type numbers ascend.
 fn set_order(numbers: impl Iterator<Item = usize>) -> Vec<usize> {
     let mut distinct: Vec<usize> = Vec::new();
     for number in numbers {
@@ -176,7 +175,7 @@ fn set_order(numbers: impl Iterator<Item = usize>) -> Vec<usize> {
     let mut places = [None; 8];
     for number in distinct {
         let mut place = number % 8;
-        // Four numbers always leave a place free, and the steps reach every place.
+        // Four numbers never fill the table, and the probing reaches every slot.
         while places[place].is_some() {
             place = (place * 5 + 1) % 8;
         }

@@ -1,16 +1,15 @@
-//! Makes a graph undirected like the reference, which merges relations.
+//! Merges the relations between two nodes, as the reference does to make its graph undirected.
 
-/// The type number of each stored edge after the reference has made the graph undirected; `None` if
-/// the reference leaves the graph unchanged.
+/// Returns the type number of each stored edge after the reference has made the graph undirected;
+/// `None` if the reference leaves the graph unchanged.
 ///
 /// The graph is unchanged if every pair of nodes is stored equally often in both directions,
-/// independent of the types. Its neighbors are then those of the stored direction. Otherwise each
-/// edge gets a twin in the other direction, and all edges from one node to another become one, with
-/// the mean of their type numbers, rounded down. The mean covers all edges between the two nodes in
-/// both directions, so it is the same for both orders (`to_undirected(reduce="mean")` of PyG, as
-/// called by `stark_qa`).
+/// whatever the types. The reference then follows edges in their stored direction only. Otherwise
+/// each edge gets a twin in the other direction, and all edges between two nodes get the mean of
+/// their type numbers, rounded down. The mean covers both directions
+/// (`to_undirected(reduce="mean")` of PyG, as called by `stark_qa`).
 ///
-/// The three slices have equal length. `O(e log e)` time, 16 bytes per edge.
+/// The three slices must have equal length. `O(e log e)` time, 16 bytes per edge.
 pub(super) fn merged_types(sources: &[u32], targets: &[u32], types: &[u16]) -> Option<Vec<u16>> {
     let ends = sources.iter().zip(targets);
     let pair = |(&source, &target): (&u32, &u32)| {
@@ -35,7 +34,7 @@ pub(super) fn merged_types(sources: &[u32], targets: &[u32], types: &[u16]) -> O
     for group in groups() {
         let members = || group.iter().map(|(_, edge)| *edge as usize);
         let sum: u64 = members().filter_map(|edge| types.get(edge)).map(|t| u64::from(*t)).sum();
-        // Not above the largest of them.
+        // Fits u16: the mean is at most the largest of the type numbers.
         let mean = (sum / group.len() as u64) as u16;
         for edge in members() {
             if let Some(slot) = merged.get_mut(edge) {

@@ -1,4 +1,4 @@
-//! Finds the files of one base of the benchmark and reads them as numbers and values.
+//! Finds the files of one base of the benchmark, and reads names and tensors from them.
 
 use std::{
     collections::BTreeMap,
@@ -18,37 +18,37 @@ use crate::{
 };
 use agent_ground::words::is_control;
 
-/// Maximum size of the pickle of type names, bytes.
+/// Maximum size of a pickle of type or relation names, bytes.
 const MAX_NAMES_BYTES: u64 = 1 << 20;
-/// Maximum number of characters of a refused name in a message.
+/// Maximum number of characters of an invalid name in a message.
 const SHOWN_CHARS: usize = 60;
-/// Maximum compression ratio of these archives: types and relations repeat, so deflate reaches its
-/// own limit of 1032 to 1.
+/// Maximum compression ratio of a member: types and relations are so repetitive that deflate
+/// reaches its maximum of 1032 to 1.
 const MAX_RATIO: u64 = 1100;
-/// A file that every base has.
+/// File of the nodes; every base has it.
 pub(super) const NODES_FILE: &str = "node_info.pkl";
-/// Folder of the Amazon base with all its types.
+/// Folder of the Amazon base, named after its node types besides products.
 const AMAZON_FOLDER: &str = "cache/brand-category-color/";
 
-/// An error about a file, with its remedy.
+/// Returns an error about a file or directory; the message must include the remedy.
 pub(super) fn wrong(path: impl Into<PathBuf>, message: impl Into<String>) -> DatasetError {
     DatasetError::BadStark { path: path.into(), message: message.into() }
 }
 
-/// The directories of one base and of its queries.
+/// Directories of one base and of its queries.
 #[derive(Debug, PartialEq)]
 pub(super) struct Places {
     base: PathBuf,
-    /// The directory of `stark_qa` and `split`.
+    /// Directory that holds `stark_qa` and `split`.
     pub(super) queries: PathBuf,
 }
 
-/// Finds the base in `dir`; of several, the one with the name `name`.
+/// Finds the base in `dir`. If there are several, finds the base called `name`.
 pub(super) fn find(dir: &Path, name: &str) -> Result<Places, DatasetError> {
     let has_base =
         |dir: &Path| dir.join("processed.zip").is_file() || dir.join("processed").is_dir();
     if has_base(dir) {
-        // In the repository of the benchmark the queries are beside the bases.
+        // In the benchmark's repository, the queries are in the directory `qa` beside `skb`.
         let beside = dir.join("../../qa").join(dir.file_name().unwrap_or_default());
         let has_own = dir.join("stark_qa").is_dir() || !beside.is_dir();
         let queries = if has_own { dir.to_path_buf() } else { beside };
@@ -85,7 +85,7 @@ pub(super) fn find(dir: &Path, name: &str) -> Result<Places, DatasetError> {
     }
 }
 
-/// The query files of a base in the layout of the benchmark.
+/// Returns the paths of the query files in the layout of the benchmark.
 pub(super) fn query_sources(dir: &Path) -> QuerySources {
     let queries = dir.join("stark_qa");
     QuerySources {
@@ -97,9 +97,8 @@ pub(super) fn query_sources(dir: &Path) -> QuerySources {
 }
 
 impl Places {
-    /// Opens the folder or the archive, whichever holds a base.
-    ///
-    /// Some files are unpacked temporarily in the directory `scratch`.
+    /// Opens the folder `processed` or, if that holds no base, the archive. Some files are unpacked
+    /// temporarily in the directory `scratch`.
     pub(super) fn open(&self, scratch: &Path) -> Result<Files, DatasetError> {
         let folder = self.base.join("processed");
         let packed = self.base.join("processed.zip");
@@ -123,7 +122,7 @@ fn incomplete(path: &Path) -> DatasetError {
     )
 }
 
-/// The files of one base.
+/// Files of one base.
 pub(super) struct Files {
     pub(super) kind: Kind,
     archive: Archive,
@@ -142,7 +141,7 @@ impl Files {
             Archive::open(&path, &limits).map_err(|error| wrong(&path, error.to_string()))?;
         let has = |folder: &str, file: &str| archive.size(&format!("{folder}{file}")).is_some();
         let mut found = None;
-        // An archive holds the folder `processed`, an unpacked one is that folder.
+        // An archive holds the files in the folder `processed`; an unpacked one is that folder.
         for folder in ["processed/", ""] {
             let amazon = format!("{folder}{AMAZON_FOLDER}");
             if has(&amazon, NODES_FILE) {
@@ -159,27 +158,27 @@ impl Files {
         }))
     }
 
-    /// A file's path for messages.
+    /// Path of a file, for messages.
     pub(super) fn path(&self, file: &str) -> PathBuf {
         self.path.join(&self.folder).join(file)
     }
 
-    /// A file's name in the archive.
+    /// Name of a file in the archive.
     fn name(&self, file: &str) -> String {
         format!("{}{file}", self.folder)
     }
 
-    /// A file's size in bytes, unpacked.
+    /// Unpacked size of a file, bytes; 0 if it is missing.
     pub(super) fn size(&self, file: &str) -> u64 {
         self.archive.size(&self.name(file)).unwrap_or_default()
     }
 
-    /// Reads a file from its beginning.
+    /// Opens a file for reading from its beginning.
     pub(super) fn read(&self, file: &str) -> io::Result<impl Read> {
         self.archive.read(&self.name(file)).map_err(io::Error::other)
     }
 
-    /// A pickled dict from numbers to names.
+    /// Reads a pickled dict of number to name.
     pub(super) fn names(&self, file: &str) -> Result<BTreeMap<i64, String>, DatasetError> {
         let mut bytes = Vec::new();
         let read =
@@ -207,9 +206,9 @@ impl Files {
         }
     }
 
-    /// The elements of a tensor of whole numbers with the given number of rows, row by row.
-    ///
-    /// An element that `convert` rejects is an error; `what` names the element in the message.
+    /// Reads a tensor of integers with `n_rows` rows and fewer than `limit` elements, row by row.
+    /// An element that `convert` rejects is an error; `expected` names a valid element in the
+    /// message.
     pub(super) fn numbers<T>(
         &self,
         file: &str,

@@ -1,4 +1,4 @@
-//! Imports the files of one base of the benchmark by streaming.
+//! Imports one base of the benchmark by streaming its files.
 
 use std::{
     cell::{Cell, RefCell},
@@ -29,40 +29,41 @@ use agent_kb::{Direction, KbMeta, KbWriter, MAX_EDGES, MAX_NODES};
 
 /// Licence of the benchmark's data.
 const LICENCE: &str = "CC-BY-4.0";
-/// Memory limit for a batch of nodes, bytes. Python writes items of a dict in batches of 1,000, and
-/// a batch is held until its end.
+/// Memory limit for a batch of nodes, bytes. Python writes the items of a dict in batches of 1,000,
+/// and the reader holds a whole batch.
 const MAX_BATCH_BYTES: u64 = 512 << 20;
 /// Bytes of a file between two progress reports.
 const BYTES_PER_REPORT: u64 = 4 << 20;
 /// Edges between two progress reports.
 const EDGES_PER_REPORT: usize = 1 << 20;
 
-/// The edges of a base.
+/// Which relations the edges of a base get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// The stored edges.
+    /// The relations as stored.
     #[default]
     Exact,
-    /// The stored edges with the relations of the reference. The reference makes its graph
-    /// undirected and averages the numbers of the relations between two nodes, so that most of
-    /// Amazon's "also viewed" becomes "also bought". MAG and Prime are the same in both modes.
+    /// The relations of the reference. It makes its graph undirected and averages the relation
+    /// numbers between two nodes, so that most of Amazon's "also viewed" becomes "also bought". MAG
+    /// and Prime are the same in both modes.
     Faithful,
 }
 
-/// Provenance of a base of the benchmark.
+/// How a base of the benchmark was imported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Origin {
-    /// The base of the benchmark.
+    /// The imported base.
     pub kind: Kind,
-    /// Its edges.
+    /// The mode of its edges.
     pub mode: Mode,
-    /// Whether the split `test-0.1` is the start of the test split, because it has no file.
+    /// Whether the split `test-0.1` was derived from the start of the test split, because it has no
+    /// file.
     pub derived_tenth: bool,
-    /// Whether the reference's neighbors are those of the stored direction alone, with unchanged
-    /// edges: in mode [`Mode::Faithful`], if every pair of nodes is stored in both directions, so
-    /// that the reference has nothing to make undirected.
+    /// Whether the reference follows edges in their stored direction only. This holds in mode
+    /// [`Mode::Faithful`] if every pair of nodes is stored in both directions: the reference then
+    /// leaves the graph unchanged.
     #[serde(default, skip_serializing_if = "is_false")]
     pub one_way: bool,
 }
@@ -72,20 +73,21 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl Origin {
-    /// Direction of the reference's neighbors.
+    /// Direction in which the reference follows edges.
     pub fn direction(&self) -> Direction {
         if self.one_way { Direction::Out } else { Direction::Any }
     }
 }
 
-/// Imports a base of the benchmark and its queries from `source` as base `name` of `home`,
-/// replacing a base with that name. [`crate::stark`] describes the layout of `source`.
+/// Imports a base of the benchmark and its queries from `source` as base `name` of `home`. Replaces
+/// a base with that name, or adds its next version, see [`ImportOptions::as_next_version`].
+/// [`crate::stark`] describes the layout of `source`.
 ///
-/// Nodes get the ids, types and documents of the reference; see [`crate::stark::Documents`]
-/// for the variants with relations. `options.lenient` applies to queries and splits.
+/// Nodes get the ids, types and documents of the reference; [`crate::stark::Documents`] renders the
+/// variants with relations. `options.lenient` applies to queries and splits only.
 ///
-/// `on_progress` is called and `stop` checked several times per second. Memory: about 40 bytes per
-/// edge and per node plus the size of one node, independent of the length of the texts.
+/// Calls `on_progress` and checks `stop` several times per second. Memory: about 40 bytes per edge
+/// and per node, plus one batch of nodes.
 ///
 /// # Errors
 /// Any [`DatasetError`]; then nothing is left behind and a base with that name is unchanged.
@@ -121,7 +123,7 @@ pub fn import_stark(
     install.finish_with(meta, query_sources(&places.queries), &origin, &mut watch)
 }
 
-/// Names of the numbers of types or relations.
+/// Returns the names of types or relations by number.
 fn names(
     files: &Files,
     file: &str,
@@ -133,7 +135,7 @@ fn names(
     }
 }
 
-/// Counts the bytes read of a file, and fails when the import must stop.
+/// Reader that reports its progress, and fails if the import must stop.
 struct ProgressReader<'a, 'w, R> {
     reader: R,
     done: &'a Cell<u64>,
@@ -155,15 +157,15 @@ impl<R: Read> Read for ProgressReader<'_, '_, R> {
     }
 }
 
-/// Writes nodes in order of their ids; accepts them in any order.
+/// Accepts nodes in any order and writes them in order of their ids.
 struct OrderedNodeWriter<'a> {
     files: &'a Files,
     types: BTreeMap<i64, String>,
-    /// The type number of each node.
+    /// Type number of each node.
     type_of: Vec<u16>,
     writer: &'a mut KbWriter,
     spool: Spool,
-    /// Values kept as text.
+    /// Number of values stored as the text that Python prints.
     n_printed: u64,
 }
 
@@ -180,10 +182,10 @@ impl OrderedNodeWriter<'_> {
         })
     }
 
-    /// Adds the next item of the file.
+    /// Adds the next node of the file.
     fn add(&mut self, id: &Value, info: &Value) -> Result<(), DatasetError> {
         let n_nodes = self.type_of.len();
-        // Python finds a node by any number that equals its id.
+        // In Python, `True` and `1.0` equal the key `1`.
         let whole = |number: f64| (number.fract() == 0.0).then_some(number as i64);
         let number = match id {
             Value::Bool(id) => Some((*id).into()),
@@ -216,7 +218,7 @@ impl OrderedNodeWriter<'_> {
         Ok(())
     }
 
-    /// Writes the waiting nodes whose turn has come.
+    /// Writes the spooled nodes that follow the last written node.
     fn drain(&mut self) -> Result<(), DatasetError> {
         loop {
             let id = self.writer.n_nodes();
@@ -232,7 +234,7 @@ impl OrderedNodeWriter<'_> {
     }
 }
 
-/// Reads and writes all nodes; returns the number of values kept as text.
+/// Reads and writes all nodes; returns the number of values stored as the text that Python prints.
 fn read_nodes(
     files: &Files,
     spool: std::fs::File,
@@ -241,7 +243,7 @@ fn read_nodes(
 ) -> Result<u64, DatasetError> {
     let to_type = ("type", |number| u16::try_from(number).ok());
     let type_of = files.numbers("node_types.pt", 1, MAX_NODES.into(), to_type)?;
-    // Not above the limit.
+    // At most MAX_NODES.
     let n_nodes = type_of.len() as u32;
     let mut nodes = OrderedNodeWriter {
         files,
@@ -273,7 +275,7 @@ fn read_nodes(
     if let Some(error) = failed {
         return Err(error);
     }
-    // Comes first, since it also shows as a file that cannot be read.
+    // Checked first, because a stop also ends the reader with an error.
     watch.borrow_mut().report(Phase::Nodes, total, total)?;
     read.map_err(|error| nodes.wrong(error.to_string()))?;
     match nodes.writer.n_nodes() {
@@ -284,8 +286,8 @@ fn read_nodes(
     }
 }
 
-/// Reads all edges; returns the number pushed, duplicates included, and whether the reference
-/// follows them in one direction.
+/// Reads and writes all edges; returns their number, including duplicates, and whether the
+/// reference follows them in one direction only.
 fn read_edges(
     files: &Files,
     mode: Mode,
@@ -319,7 +321,7 @@ fn read_edges(
         if at.is_multiple_of(EDGES_PER_REPORT) {
             watch.report(Phase::Edges, at as u64, total)?;
         }
-        // A mean of numbers that have names may have none.
+        // The mean of relation numbers may be a number without a name.
         let relation = relations.get(&i64::from(*number)).ok_or_else(|| {
             wrong(&path, format!("merged relation {number} has no name; use --mode exact"))
         })?;

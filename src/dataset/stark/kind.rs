@@ -1,4 +1,4 @@
-//! The three bases of the benchmark: their names and the numbering of their types and relations.
+//! The three bases of the benchmark: their names, and the numbers of their types and relations.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ impl Kind {
         }
     }
 
-    /// Title for people.
+    /// Title, for display.
     pub(super) fn title(self) -> &'static str {
         match self {
             Kind::Amazon => "STaRK Amazon",
@@ -38,7 +38,7 @@ impl Kind {
         }
     }
 
-    /// The node types by number.
+    /// Names of the node types; the position is the type number.
     pub(super) fn types(self) -> &'static [&'static str] {
         match self {
             Kind::Amazon => &["product", "brand", "category", "color"],
@@ -58,7 +58,7 @@ impl Kind {
         }
     }
 
-    /// The relations by number.
+    /// Names of the relations; the position is the relation number.
     pub(super) fn relations(self) -> &'static [&'static str] {
         match self {
             Kind::Amazon => &["also_buy", "also_view", "has_brand", "has_category", "has_color"],
@@ -91,7 +91,7 @@ impl Kind {
         }
     }
 
-    /// The types whose nodes may be answers; none means all.
+    /// Types whose nodes may be answers; empty means all types.
     pub(super) fn candidate_types(self) -> &'static [&'static str] {
         match self {
             Kind::Amazon => &["product"],

@@ -1,4 +1,4 @@
-//! Documents and fields of papers, authors, institutions and fields of study.
+//! Reads papers, authors, institutions and fields of study with their documents and fields.
 
 use crate::stark::{
     node::{Node, push_field, required},
@@ -6,7 +6,7 @@ use crate::stark::{
     python,
 };
 
-/// Fields of all types, in this order.
+/// Keys that become fields, for all types, in this order.
 const FIELDS: [&str; 15] = [
     "abstract",
     "Date",
@@ -25,10 +25,10 @@ const FIELDS: [&str; 15] = [
     "Level",
 ];
 
-/// The node that `info` describes; its name is empty if missing.
+/// Reads the node that `info` describes; a missing name is empty.
 ///
 /// # Errors
-/// An error in `info`.
+/// The first defect of `info`.
 pub(super) fn read(info: &Value) -> Result<Node, String> {
     let node_type = required(info, "type")?;
     let (name, text) = match node_type.as_str().unwrap_or_default() {
@@ -74,7 +74,8 @@ fn paper(info: &Value) -> Result<(String, String), String> {
     Ok((title, text))
 }
 
-/// Name and counts. The reference replaces every "-1", even within a name such as HIV-1.
+/// Returns the name and the document of a node with counts. Like the reference, replaces every "-1"
+/// in the document, even within a name such as HIV-1.
 fn counted(info: &Value, label: &str, prefix: &str) -> Result<(String, String), String> {
     let name = python::text(required(info, "DisplayName")?);
     let mut text = format!("{label}: {name}\n");

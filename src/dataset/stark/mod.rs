@@ -1,10 +1,10 @@
-//! The official files of the STaRK benchmark (`snap-stanford/stark`): reads them safely, imports
-//! them, and renders its documents. Code in a file is never run.
+//! Reads and imports the official files of the STaRK benchmark (`snap-stanford/stark`), and renders
+//! its documents. Code in a file is never run.
 //!
 //! # Input
 //!
 //! ```text
-//! DIR/processed.zip or DIR/processed/     the base; DIR is also found as ROOT/skb/KIND, ROOT/KIND
+//! DIR/processed.zip or DIR/processed/     the base; DIR may be ROOT/skb/KIND or ROOT/KIND
 //! DIR/stark_qa/stark_qa.csv               queries; for ROOT/skb/KIND, below ROOT/qa/KIND
 //! DIR/stark_qa/stark_qa_human_generated_eval.csv
 //! DIR/split/{train,val,test,test-0.1}.index
@@ -12,7 +12,7 @@
 //! base := node_info.pkl                   dict of node id to dict
 //!         edge_index.pt edge_types.pt     int64 [2, edges] and [edges]
 //!         node_types.pt                   int64 [nodes]
-//!         node_type_dict.pkl edge_type_dict.pkl  names of numbers; MAG has constants instead
+//!         node_type_dict.pkl edge_type_dict.pkl  dict of number to name; constants for MAG
 //! ```
 //!
 //! The base of Amazon is in the folder `cache/brand-category-color` of the archive.

@@ -1,8 +1,7 @@
-//! A node in the form of the installed base, and helpers with which the three kinds of base make
-//! one from a value of `node_info.pkl`.
+//! Converts values of `node_info.pkl` to nodes of the installed base, for all three kinds of base.
 //!
-//! The text equals that of the reference's `get_doc_info` without relations and not compact, byte
-//! for byte. A node on which the reference fails is an error here.
+//! The text of a node equals the output of the reference's `get_doc_info` without relations and not
+//! compact, byte for byte. A node on which the reference fails is an error here.
 
 use serde_json::{Map, Number};
 
@@ -11,7 +10,7 @@ use crate::{
     stark::{Kind, amazon, mag, pickle::Value, prime, python},
 };
 
-/// A node to be installed.
+/// A node of the installed base.
 #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Node {
     pub(super) name: String,
@@ -19,10 +18,10 @@ pub(super) struct Node {
     pub(super) fields: Vec<(String, String)>,
 }
 
-/// The node that `info` describes.
+/// Reads the node that `info` describes.
 ///
 /// # Errors
-/// An error in `info`, in a few words.
+/// The first defect of `info`.
 pub(super) fn read(kind: Kind, node_type: &str, info: &Value) -> Result<Node, String> {
     match kind {
         Kind::Amazon => amazon::read(node_type, info),
@@ -31,12 +30,12 @@ pub(super) fn read(kind: Kind, node_type: &str, info: &Value) -> Result<Node, St
     }
 }
 
-/// The value under a key that the reference requires.
+/// Returns the value of a key that the reference requires.
 pub(super) fn required<'a>(info: &'a Value, key: &str) -> Result<&'a Value, String> {
     info.get(key).ok_or_else(|| format!("it has no \"{key}\""))
 }
 
-/// The elements of a list under a key.
+/// Returns the elements of a list; `key` names it in the error.
 pub(super) fn list<'a>(value: &'a Value, key: &str) -> Result<&'a [Value], String> {
     value.as_slice().ok_or_else(|| format!("\"{key}\" is not a list"))
 }
@@ -49,7 +48,7 @@ pub(super) fn push_field(fields: &mut Vec<(String, String)>, name: &str, value: 
     }
 }
 
-/// The value for readers of fields: missing values are null, whole numbers have no fraction.
+/// Converts a field value to JSON: missing values become null, whole floats become integers.
 fn json(value: &Value) -> serde_json::Value {
     let list = |items: &[Value]| serde_json::Value::Array(items.iter().map(json).collect());
     match value {
@@ -60,7 +59,8 @@ fn json(value: &Value) -> serde_json::Value {
             (*number as i64).into()
         }
         Value::Float(number) => Number::from_f64(*number).into(),
-        // By the digits that tell it from its neighbors, which are those that people wrote.
+        // The shortest digits that identify the number, as in the original data: 0.1, not
+        // 0.10000000149011612.
         Value::Single(number) => {
             json(&Value::Float(number.to_string().parse().unwrap_or(f64::NAN)))
         }

@@ -1,13 +1,13 @@
-//! Reads Python pickles, protocols 0 to 5, as plain values. Only the globals listed here are
-//! supported, and nothing is ever run.
+//! Reads Python pickles, protocols 0 to 5, as plain values. Only listed globals are supported, and
+//! no code is ever run.
 //!
-//! The source is the list of opcodes of Python's `pickletools`. Files are read twice: the first
-//! pass counts the fetches of each memo slot, the second keeps a slot until its last fetch. So
+//! The opcodes are those of Python's `pickletools`. A file is read twice: the first pass counts the
+//! fetches of each memo slot, and the second pass keeps a slot until its last fetch. So
 //! [`read_dict`] needs memory for one batch of items (Python writes 1,000 at a time) and for shared
 //! values, independent of the length of the file.
 //!
-//! A container is complete when another value takes it; taking a container into its own contents is
-//! a cycle, and an error. In text that is not UTF-8 each lone surrogate becomes a U+FFFD.
+//! A container is complete once it is put into another value. Putting a container into itself is a
+//! cycle, and an error. In text that is not UTF-8, each lone surrogate becomes U+FFFD.
 
 mod input;
 mod machine;
@@ -18,7 +18,7 @@ pub use printed::Printed;
 
 use std::{io, io::Read, ops::ControlFlow, sync::Arc};
 
-/// A value of a pickle. Cloning shares; there are no cycles, and nesting is at most
+/// A value of a pickle. Clones share contents; there are no cycles, and nesting is at most
 /// [`Limits::depth`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
@@ -30,7 +30,7 @@ pub enum Value {
     Int(i64),
     /// `float`, NaN included, and numpy's floats except `numpy.float32`.
     Float(f64),
-    /// `numpy.float32`, which prints fewer digits within a list.
+    /// `numpy.float32`, which Python prints with fewer digits within a list.
     Single(f32),
     /// `str` and `numpy.str_`.
     Str(Arc<str>),
@@ -40,47 +40,47 @@ pub enum Value {
     List(Arc<[Value]>),
     /// `tuple`.
     Tuple(Arc<[Value]>),
-    /// `dict`, `OrderedDict` and `defaultdict`, in order of insertion. A key that a hostile file
-    /// repeats is kept each time; [`Value::get`] returns the last value.
+    /// `dict`, `OrderedDict` and `defaultdict`, in order of insertion. Repeated keys, as in a
+    /// malicious file, are all kept; [`Value::get`] returns the last value.
     Dict(Arc<[(Value, Value)]>),
     /// `set` and `frozenset`, in the order of the file.
     Set(Arc<[Value]>),
     /// An integer beyond 64 bits, a complex number, a date or a range, as printed by Python.
     Printed(Arc<Printed>),
-    /// A call that the caller of the reader allows; it is not made. Never in the files of a base.
+    /// A supported global or call, described instead of run. Never in the files of a base.
     Call(Arc<Call>),
 }
 
 /// A function with its arguments. A global itself is a call without arguments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
-    /// Module and name, joined by a dot; `persistent` for an object stored outside the pickle.
+    /// Module and name, joined by a dot; `persistent` for an object stored outside of the pickle.
     pub name: Arc<str>,
-    /// The arguments, a tuple; `None` for the global itself.
+    /// The arguments, a tuple; [`Value::None`] for the global itself.
     pub arguments: Value,
-    /// State set on the object; `None` if none was set.
+    /// State set on the object; [`Value::None`] if none was set.
     pub state: Value,
 }
 
 impl Value {
-    /// The value under a text key of a dict.
+    /// Returns the value of a text key of a dict.
     pub fn get(&self, key: &str) -> Option<&Value> {
         let Value::Dict(items) = self else { return None };
         let found = items.iter().rev().find(|(k, _)| matches!(k, Value::Str(k) if **k == *key));
         found.map(|(_, value)| value)
     }
 
-    /// The text of a string.
+    /// Returns the text of a `Str`.
     pub fn as_str(&self) -> Option<&str> {
         if let Value::Str(text) = self { Some(text) } else { None }
     }
 
-    /// The number of an int.
+    /// Returns the number of an `Int`.
     pub fn as_int(&self) -> Option<i64> {
         if let Value::Int(number) = self { Some(*number) } else { None }
     }
 
-    /// The number of a float.
+    /// Returns the number of a `Float` or `Single`.
     pub fn as_float(&self) -> Option<f64> {
         match self {
             Value::Float(number) => Some(*number),
@@ -89,7 +89,7 @@ impl Value {
         }
     }
 
-    /// Number of [`Value::Printed`] in it.
+    /// Counts the [`Value::Printed`] in a value.
     pub(super) fn n_printed(&self) -> u64 {
         let all = |items: &[Value]| items.iter().map(Value::n_printed).sum();
         match self {
@@ -102,7 +102,7 @@ impl Value {
         }
     }
 
-    /// The elements of a list, tuple or set.
+    /// Returns the elements of a list, tuple or set.
     pub fn as_slice(&self) -> Option<&[Value]> {
         match self {
             Value::List(items) | Value::Tuple(items) | Value::Set(items) => Some(items),
@@ -119,7 +119,7 @@ pub struct Limits {
     /// Maximum size of one text or byte string, bytes.
     pub string_bytes: u64,
     /// Maximum memory, bytes: one batch of [`read_dict`] or all of [`read`], and the memo. A shared
-    /// value counts at each use, so that no value is larger when written out.
+    /// value counts at each use, which bounds the size of a value when it is written out.
     pub memory_bytes: u64,
     /// Maximum nesting of values.
     pub depth: u32,
@@ -145,7 +145,7 @@ pub enum PickleError {
         /// Offset of the end, bytes.
         offset: u64,
     },
-    /// The bytes are not a pickle, or a damaged one.
+    /// The bytes are not a pickle, or the pickle is damaged.
     #[error("byte {offset}: {reason}; the file is damaged or not a pickle; fetch it again")]
     Malformed {
         /// Offset at which the error was detected, bytes.
@@ -173,18 +173,18 @@ pub enum PickleError {
         /// Module and name.
         name: String,
     },
-    /// An integer with more digits than Python prints.
+    /// An integer is invalid or has more digits than Python prints.
     #[error("byte {offset}: an integer has more than 4300 digits or is invalid; write it as text")]
     Integer {
         /// Offset at which the error was detected, bytes.
         offset: u64,
     },
-    /// Unsupported elements of numpy.
+    /// An unsupported numpy element type, or a time with a time zone.
     #[error("byte {offset}: numpy's element type {code:?} is not read; write such values as text")]
     Element {
         /// Offset at which the error was detected, bytes.
         offset: u64,
-        /// Numpy's letter and number, with the unit of a date.
+        /// Numpy's code of the type, such as `f16`.
         code: String,
     },
     /// A value that contains itself.
@@ -208,7 +208,7 @@ pub enum PickleError {
     NoDict,
 }
 
-/// Reads one whole pickle. Ignores bytes after its end. Linear in the length.
+/// Reads a whole pickle. Ignores bytes after its end. Linear in the length.
 ///
 /// # Errors
 /// Any [`PickleError`] except [`PickleError::NoDict`].
@@ -216,7 +216,7 @@ pub fn read(bytes: &[u8], limits: &Limits) -> Result<Value, PickleError> {
     read_with(bytes, limits, &[])
 }
 
-/// As [`read`]; `names` are returned as [`Value::Call`].
+/// Like [`read`], but also supports the globals `names`; returns them as [`Value::Call`].
 pub(super) fn read_with(
     bytes: &[u8],
     limits: &Limits,
@@ -226,8 +226,9 @@ pub(super) fn read_with(
 }
 
 /// Passes the items of a pickled dict to `on_item` in file order. `open` is called twice and must
-/// return the same bytes each time; it may count them for progress, or fail to stop. Breaking ends
-/// the reading without an error. After an error, earlier items must not be trusted.
+/// return the same bytes each time; its reader may count bytes for progress, or fail to stop the
+/// reading. If `on_item` breaks, reading ends without an error. After an error, earlier items must
+/// not be trusted.
 ///
 /// # Errors
 /// Any [`PickleError`].
@@ -239,7 +240,7 @@ pub fn read_dict<R: Read>(
     read_dict_with(open, limits, &[], on_item)
 }
 
-/// As [`read_dict`]; `names` are returned as [`Value::Call`].
+/// Like [`read_dict`], but also supports the globals `names`; returns them as [`Value::Call`].
 pub(super) fn read_dict_with<R: Read>(
     open: impl FnMut() -> io::Result<R>,
     limits: &Limits,

@@ -1,4 +1,4 @@
-//! Documents and fields of diseases, genes, drugs and the other biomedical types.
+//! Reads biomedical nodes (diseases, genes, drugs, ...) with their documents and fields.
 
 use crate::stark::{
     node::{Node, list, push_field, required},
@@ -6,15 +6,15 @@ use crate::stark::{
     python,
 };
 
-/// Maximum number of words of a gene's PubMed text, separated by single spaces.
+/// Maximum number of words of a gene's PubMed text; each single space separates two words.
 const MAX_WORDS: usize = 50_000;
 
-/// The node that `info` describes.
+/// Reads the node that `info` describes.
 ///
 /// # Errors
-/// An error in `info`.
+/// The first defect of `info`.
 pub(super) fn read(info: &Value) -> Result<Node, String> {
-    // What is blank is removed on loading, so that it is missing when asked for.
+    // The reference removes blank values while loading, so that they are missing later.
     let filled = |key| match required(info, key)? {
         value if is_blank(value) => Err(format!("its {key} is empty")),
         value => Ok(python::text(value)),
@@ -55,7 +55,7 @@ pub(super) fn read(info: &Value) -> Result<Node, String> {
     Ok(Node { name, text, fields })
 }
 
-/// Whether the value prints as an empty text or as `nan`.
+/// Whether a value prints as an empty text or as `nan`.
 fn is_blank(value: &Value) -> bool {
     match value {
         Value::Str(text) => matches!(text.as_ref(), "" | "nan"),
@@ -63,14 +63,14 @@ fn is_blank(value: &Value) -> bool {
     }
 }
 
-/// The value without the blank values of nested dicts.
+/// Removes the blank values of nested dicts.
 fn cleaned(value: &Value) -> Value {
     let Value::Dict(items) = value else { return value.clone() };
     let filled = items.iter().filter(|(_, value)| !is_blank(value));
     Value::Dict(filled.map(|(key, value)| (key.clone(), cleaned(value))).collect())
 }
 
-/// Meaning of a gene's key, for people.
+/// Returns the display label of a gene's key.
 fn gloss(key: &str) -> Option<&'static str> {
     Some(match key {
         "name" => "gene name",
@@ -85,7 +85,7 @@ fn gloss(key: &str) -> Option<&'static str> {
     })
 }
 
-/// The displayed value of a gene's key; of a structured value, its readable part.
+/// Returns the displayed value of a gene's key; the readable part of a structured value.
 fn of_gene(key: &str, value: Value) -> Result<Value, String> {
     match key {
         "interpro" => {

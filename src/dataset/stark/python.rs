@@ -1,9 +1,9 @@
-//! Writes values as Python's `str` and `repr`, because documents of the benchmark contain such
+//! Formats values like Python's `str` and `repr`, because documents of the benchmark contain such
 //! text.
 //!
-//! Numbers of numpy are written as plain ones, as in numpy before version 2. Whether a character is
-//! printed or escaped depends on the version of Unicode: a character assigned after Python's own
-//! version (14 for Python 3.11) is printed here and escaped there.
+//! Numpy numbers are written as plain numbers, as in numpy before version 2. A character that is
+//! newer than Python's version of Unicode (14 for Python 3.11) is printed here, but escaped by
+//! Python.
 
 use unicode_normalization::UnicodeNormalization;
 
@@ -24,13 +24,13 @@ pub(super) fn push_text(out: &mut String, value: &Value) {
     match value {
         Value::Str(text) => out.push_str(text),
         Value::Printed(printed) => out.push_str(&printed.text),
-        // What prints a value alone first makes a number of double precision of it.
+        // `str` of a numpy.float32 alone first converts it to double precision.
         Value::Single(number) => *out += &float((*number).into()),
         other => push_repr(out, other),
     }
 }
 
-/// Appends `repr(value)`. The order within a set is that of the file.
+/// Appends `repr(value)`. The items of a set keep the order of the file.
 pub(super) fn push_repr(out: &mut String, value: &Value) {
     match value {
         Value::None => out.push_str("None"),
@@ -77,7 +77,8 @@ fn push_string(out: &mut String, text: &str) {
     push_quoted(out, text.chars().map(|c| (c, is_printable(c))));
 }
 
-/// Uses single quotes, unless these need a backslash and double quotes do not.
+/// Appends characters in quotes; each has a flag whether it is printable. Uses double quotes if the
+/// text has single quotes but no double quotes, else single quotes.
 fn push_quoted(out: &mut String, chars: impl Iterator<Item = (char, bool)> + Clone) {
     let has = |sought| chars.clone().any(|(c, _)| c == sought);
     let quote = if has('\'') && !has('"') { '"' } else { '\'' };
@@ -98,8 +99,8 @@ fn push_quoted(out: &mut String, chars: impl Iterator<Item = (char, bool)> + Clo
     out.push(quote);
 }
 
-/// `str.isprintable`: all but controls, formats, separators other than the space, surrogates,
-/// private and unassigned characters. Rust's debug format escapes the same ones within a string.
+/// `str.isprintable`: true except for controls, formats, separators other than the space,
+/// surrogates, private and unassigned characters. Rust's debug format escapes the same characters.
 fn is_printable(c: char) -> bool {
     c.is_ascii() || String::from_iter(['a', c]).escape_debug().count() == 2
 }
@@ -109,7 +110,7 @@ pub(super) fn is_space(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}')
 }
 
-/// `int(text)` of a whole number of at most 64 bits: allows surrounding space, a sign, single
+/// `int(text)` for integers of at most 64 bits: allows surrounding space, a sign, single
 /// underscores between digits, and full-width digits. `None` for any other text.
 pub(super) fn int(text: &str) -> Option<i64> {
     let text: String = text.trim_matches(is_space).nfkc().collect();
@@ -130,7 +131,7 @@ pub(super) fn is_true(value: &Value) -> bool {
         Value::Bytes(bytes) => !bytes.is_empty(),
         Value::List(items) | Value::Tuple(items) | Value::Set(items) => !items.is_empty(),
         Value::Dict(items) => !items.is_empty(),
-        // An empty range and a complex zero are false in Python; no base has them where it matters.
+        // In Python, an empty range and a complex zero are false; no base has them here.
         Value::Printed(_) | Value::Call(_) => true,
     }
 }

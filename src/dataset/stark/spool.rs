@@ -1,5 +1,5 @@
-//! Buffers nodes that arrive out of order on disk: the files of the benchmark hold them in any
-//! order, and a base is written in order of ids.
+//! Buffers nodes on disk that arrive out of order: the files of the benchmark hold them in any
+//! order, but a base is written in order of ids.
 
 use std::{
     fs::File,
@@ -8,7 +8,7 @@ use std::{
 
 use crate::stark::node::Node;
 
-/// Location of a node.
+/// Location of a node in the file.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     offset: u64,
@@ -23,7 +23,7 @@ pub(super) struct Spool {
 }
 
 impl Spool {
-    /// For ids below `n_nodes`; `file` is closed with this value.
+    /// Creates a spool in `file` for ids below `n_nodes`.
     pub(super) fn new(file: File, n_nodes: u32) -> Spool {
         Spool { file, end: 0, places: vec![None; n_nodes as usize] }
     }
@@ -33,7 +33,7 @@ impl Spool {
         self.places.get(id as usize).is_some_and(Option::is_some)
     }
 
-    /// Stores a node; ignores ids that are too large.
+    /// Stores a node; ignores it if the id is too large.
     pub(super) fn put(&mut self, id: u32, node: &Node) -> io::Result<()> {
         let json = serde_json::to_vec(node)?;
         self.file.seek(SeekFrom::Start(self.end))?;
@@ -45,7 +45,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Removes and returns a node.
+    /// Removes and returns a node; `None` if it is not stored.
     pub(super) fn take(&mut self, id: u32) -> io::Result<Option<Node>> {
         let Some(place) = self.places.get_mut(id as usize).and_then(Option::take) else {
             return Ok(None);

@@ -99,11 +99,11 @@ fn tuples(kb: &Kb, both_ways: bool) -> Vec<[String; 3]> {
 fn every_document_is_that_of_the_reference() {
     for kind in Kind::ALL {
         let golden = golden(kind);
-        // Mode `exact` shows more of "also viewed"; elsewhere the modes agree.
+        // Mode `exact` shows more "also viewed" products; otherwise the modes agree.
         for mode in [Mode::Faithful, Mode::Exact] {
             let (_dir, report, kb) = imported(kind, mode);
             let origin = report.base.record.stark.unwrap();
-            // Prime alone is stored both ways.
+            // Only Prime is stored in both directions.
             assert_eq!(origin.one_way, kind == Kind::Prime && mode == Mode::Faithful);
             let documents = Documents::new(&kb, &origin);
             assert_eq!(kb.n_nodes() as usize, golden.types.len());
@@ -143,7 +143,7 @@ fn the_graph_is_that_of_the_reference() {
             }
             assert_eq!(tuples(&kb, mode == Mode::Faithful), graph.tuples, "{kind} {mode:?}");
             assert_eq!(kb.candidates(), golden.candidates);
-            // The reference counts an edge both ways, and what is stored twice unless it merges.
+            // The reference counts an edge in both directions, and duplicates unless it merges.
             let n_edges = if mode == Mode::Faithful && kind != Kind::Prime {
                 let of_node = |node| {
                     graph.neighbors.keys().filter(|name| *name != "*").map(move |name| (node, name))
@@ -196,7 +196,7 @@ fn copy(from: &Path, to: &Path) {
 fn every_layout_of_the_benchmark_gives_the_same_base() {
     let root = tempfile::tempdir().unwrap();
     let root = root.path();
-    // As the repository has them: packed bases below skb, queries below qa.
+    // The layout of the repository: packed bases in skb, queries in qa.
     for kind in [Kind::Amazon, Kind::Prime] {
         let (skb, qa) = (root.join("skb").join(kind.name()), root.join("qa").join(kind.name()));
         fs::create_dir_all(&skb).unwrap();

@@ -1,6 +1,6 @@
-//! Reads tensors of `torch.save`: since torch 1.6, zip files of one pickle and one member for each
-//! storage. Of the pickled calls only storages, and rebuilding a tensor from one, are supported, as
-//! descriptions.
+//! Reads tensors from files of `torch.save`: since torch 1.6, a zip file of a pickle and one member
+//! per storage. The pickle may only call storages and the function that rebuilds a tensor from a
+//! storage; these calls are read as descriptions, never run.
 //!
 //! Memory: the current tensor, which is never larger than the file, and the pickle that describes
 //! all tensors.
@@ -18,9 +18,9 @@ use super::{
     pickle::{self, Limits, PickleError, Value},
 };
 
-/// Rebuilds a tensor from a storage.
+/// Name of the function that rebuilds a tensor from a storage.
 const REBUILD: &str = "torch._utils._rebuild_tensor_v2";
-/// Names that are supported in a file of tensors.
+/// Globals that are supported in a file of tensors.
 const NAMES: [&str; 12] = [
     REBUILD,
     "persistent",
@@ -35,7 +35,7 @@ const NAMES: [&str; 12] = [
     "torch.LongStorage",
     "torch.ShortStorage",
 ];
-/// Maximum number of dimensions.
+/// Maximum number of dimensions of a tensor.
 const MAX_DIMENSIONS: usize = 16;
 /// Bytes read at a time from a tensor that is not held in memory.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -45,7 +45,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 pub struct TorchLimits {
     /// Limits of the pickle.
     pub pickle: Limits,
-    /// Limits of the archive; a tensor takes at most the bytes of its member.
+    /// Limits of the archive; a tensor is at most as large as its member.
     pub archive: ArchiveLimits,
 }
 
@@ -62,44 +62,44 @@ pub enum TorchError {
     /// The bytes of a storage could not be read.
     #[error("cannot read a tensor: {0}")]
     Io(#[from] io::Error),
-    /// The file does not contain tensors.
+    /// The file is not one that `torch.save` wrote.
     #[error("not a file of torch 1.6 or newer: {reason}; save it again with torch.save")]
     NotTorch {
-        /// What is missing.
+        /// What is missing or wrong.
         reason: &'static str,
     },
-    /// A tensor does not fit its storage, or is of an unsupported kind.
+    /// A tensor exceeds its storage or the memory, or is of an unsupported kind.
     #[error("tensor {tensor} {reason}; save it again with torch.save")]
     Tensor {
-        /// Number of the tensor in file order, from 0.
+        /// Index of the tensor in file order (from 0).
         tensor: u64,
         /// What is wrong with it.
         reason: &'static str,
     },
 }
 
-/// The type of a tensor's elements.
+/// Element type of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dtype {
-    /// Truth values, one byte each.
+    /// Booleans, one byte each.
     Bool,
-    /// 8 bits without sign.
+    /// Unsigned, 8 bits.
     U8,
-    /// 8 bits with sign.
+    /// Signed, 8 bits.
     I8,
-    /// 16 bits with sign.
+    /// Signed, 16 bits.
     I16,
-    /// 32 bits with sign.
+    /// Signed, 32 bits.
     I32,
-    /// 64 bits with sign.
+    /// Signed, 64 bits.
     I64,
-    /// Half precision.
+    /// Half precision, 16 bits.
     F16,
-    /// bfloat16: 16 bits with the range of single precision.
+    /// bfloat16, 16 bits with the range of single precision.
     Bf16,
-    /// Single precision.
+    /// Single precision, 32 bits.
     F32,
-    /// Double precision.
+    /// Double precision, 64 bits.
     F64,
 }
 
@@ -120,7 +120,7 @@ impl Dtype {
         })
     }
 
-    /// Bytes of an element.
+    /// Size of an element, bytes.
     pub fn bytes(self) -> usize {
         match self {
             Dtype::Bool | Dtype::U8 | Dtype::I8 => 1,
@@ -130,7 +130,7 @@ impl Dtype {
         }
     }
 
-    /// An integer or truth value from the lowest bytes of `bits`.
+    /// Decodes an integer or boolean from the lowest bytes of `bits`; `None` for floats.
     fn integer(self, bits: u64) -> Option<i64> {
         match self {
             Dtype::Bool => Some(i64::from(bits != 0)),
@@ -143,7 +143,7 @@ impl Dtype {
         }
     }
 
-    /// A float from the lowest bytes of `bits`.
+    /// Decodes a float from the lowest bytes of `bits`, rounding doubles; `None` for other types.
     fn float(self, bits: u64) -> Option<f32> {
         match self {
             Dtype::F16 => Some(f16::from_bits(bits as u16).to_f32()),
@@ -158,21 +158,23 @@ impl Dtype {
 /// A tensor in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
-    /// The type of its elements.
+    /// Element type.
     pub dtype: Dtype,
-    /// The length of each dimension; none for a single number.
+    /// Length of each dimension; empty for a single number.
     pub shape: Vec<usize>,
-    /// The elements in row order, each in little-endian bytes.
+    /// Elements in row-major order, each little-endian.
     pub data: Vec<u8>,
 }
 
 impl Tensor {
-    /// The elements of a tensor of integers or truth values, in row order; otherwise `None`.
+    /// Returns the elements of a tensor of integers or booleans, in row-major order; otherwise
+    /// `None`.
     pub fn to_i64(&self) -> Option<Vec<i64>> {
         self.bits().map(|bits| self.dtype.integer(bits)).collect()
     }
 
-    /// The elements of a tensor of floats, in row order; doubles are rounded. Otherwise `None`.
+    /// Returns the elements of a tensor of floats, in row-major order, with doubles rounded;
+    /// otherwise `None`.
     pub fn to_f32(&self) -> Option<Vec<f32>> {
         self.bits().map(|bits| self.dtype.float(bits)).collect()
     }
@@ -182,12 +184,12 @@ impl Tensor {
     }
 }
 
-/// Up to eight little-endian bytes.
+/// Combines up to eight little-endian bytes into a number.
 fn bits(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte))
 }
 
-/// Reads a file that holds one tensor.
+/// Reads a file with one tensor.
 ///
 /// # Errors
 /// Any [`TorchError`].
@@ -197,8 +199,8 @@ pub fn read_tensor<R: Read + Seek>(reader: R, limits: &TorchLimits) -> Result<Te
     file.tensor(&view)
 }
 
-/// Passes on the elements of a file that holds one tensor of integers or truth values, in row
-/// order, and returns its shape. A tensor stored in row order is not held in memory.
+/// Reads a file with one tensor of integers or booleans: passes its elements to `on_element` in
+/// row-major order, and returns its shape. A tensor stored in that order is not held in memory.
 ///
 /// # Errors
 /// Any [`TorchError`].
@@ -233,8 +235,8 @@ pub fn read_integers<R: Read + Seek>(
     Ok(view.shape)
 }
 
-/// Passes on the items of a file that holds a dict of tensors, in file order. Breaking ends the
-/// reading without an error. After an error, earlier items must not be trusted.
+/// Reads a file with a dict of tensors: passes its items to `on_item` in file order. If `on_item`
+/// breaks, reading ends without an error. After an error, earlier items must not be trusted.
 ///
 /// # Errors
 /// Any [`TorchError`].
@@ -261,12 +263,12 @@ pub fn read_tensors<R: Read + Seek>(
     failed.map_or(Ok(()), Err)
 }
 
-/// A tensor as a part of a storage; bounds are checked.
+/// A tensor as a part of a storage, with checked bounds.
 struct View {
     dtype: Dtype,
     /// Offset of the storage in the file, bytes.
     start: u64,
-    /// The first element.
+    /// Index of the first element in the storage.
     offset: u64,
     shape: Vec<usize>,
     strides: Vec<u64>,
@@ -297,7 +299,7 @@ impl View {
 struct TorchFile<R> {
     reader: BufReader<R>,
     members: Members,
-    /// The only folder of the archive.
+    /// Top-level folder of the archive.
     root: String,
     pickle: Arc<[u8]>,
     big_endian: bool,
@@ -339,7 +341,7 @@ impl<R: Read + Seek> TorchFile<R> {
         Ok(TorchFile { reader, members, root, pickle: bytes.into(), big_endian })
     }
 
-    /// The part of a storage that a value describes.
+    /// Returns the part of a storage that a value describes.
     fn view(&mut self, value: &Value, tensor: u64) -> Result<View, TorchError> {
         let wrong = |reason| TorchError::Tensor { tensor, reason };
         let described = describe(value).ok_or(wrong("is not a plain tensor on the CPU or GPU"))?;
@@ -356,7 +358,7 @@ impl<R: Read + Seek> TorchFile<R> {
             view.shape.iter().zip(&view.strides).try_fold(offset, |last, (length, stride)| {
                 last.checked_add(stride.checked_mul((*length as u64).saturating_sub(1))?)
             });
-        // A storage that is repeated by strides of 0 could be larger than the file.
+        // With strides of 0, a tensor could be larger than its storage.
         if n > n_stored || n > 0 && last.is_none_or(|last| last >= n_stored) {
             return Err(wrong("reaches beyond its storage"));
         }
@@ -390,8 +392,8 @@ impl<R: Read + Seek> TorchFile<R> {
         Ok(())
     }
 
-    /// Collects the elements of a tensor that is not stored in row order, from the part of the
-    /// storage that holds them.
+    /// Reads a tensor that is not stored in row-major order: reads the part of the storage that
+    /// spans it, and copies its elements in row-major order.
     fn gather(&mut self, view: &View, data: &mut [u8]) -> Result<(), TorchError> {
         if data.is_empty() {
             return Ok(());

@@ -1,13 +1,14 @@
-//! Cleans the cells of tables as people export them: missing markers, decimal commas, forms of dates.
+//! Normalizes the cells of exported tables: missing values, decimal commas, dates.
 //!
-//! | found | what becomes of it |
+//! | input | result |
 //! | --- | --- |
-//! | a marker of a missing value in a text file: `NULL`, `n/a`, `-` | an empty cell; ids that are all different keep it |
-//! | a column of numbers of which some have a decimal comma and none a point: `1.234,56` | `1234.56` |
-//! | a column of dates: ISO, `31.12.2025`, `31/12/2025` or `12/31/2025` | `2025-12-31`, with the time behind it |
+//! | a marker of a missing value in a CSV or TSV file: `NULL`, `n/a`, `-` | an empty cell; a marker that is unique in a column of unique ids is kept |
+//! | a column of numbers, some with a decimal comma and none with a decimal point: `1.234,56` | `1234.56` |
+//! | a column of dates: ISO, `31.12.2025`, `31/12/2025` or `12/31/2025` | `2025-12-31`, followed by the time if there is one |
 //!
-//! A column is judged by its first 50,000 rows. Dates with slashes need a day above 12 to be read. Whatever
-//! is changed is counted, and reported as a [`Repair`].
+//! The first 50,000 rows decide the form of a column. Dates with slashes are converted only if a
+//! day above 12 shows the order of day and month. All changes are counted and reported as a
+//! [`Repair`].
 
 use std::{
     cell::RefCell,
@@ -22,66 +23,66 @@ use crate::{
     tables::{guess::name_suggests_ids, rows::Row},
 };
 
-/// Rows by which the columns of a table are judged.
+/// Maximum number of rows that are inspected to decide the form of columns.
 pub(super) const JUDGED_ROWS: u64 = 50_000;
-/// Markers of missing values, as pandas knows them, and dashes.
+/// Default markers of missing values: those of pandas, and dashes.
 const MISSING: [&str; 16] = [
     "NULL", "null", "NaN", "nan", "-nan", "n/a", "N/A", "#N/A", "NA", "<NA>", "None", "none", "-",
     "--", "\\N", "(null)",
 ];
 /// Minimum share of dates among the values of a column of dates.
 const MIN_DATES: f64 = 0.95;
-/// Maximum number of markers in a mapping.
+/// Maximum number of markers used from a mapping.
 const MAX_MARKERS: usize = 100;
 /// Maximum length of a cell that may be a number or date, bytes.
 const MAX_BYTES: usize = 40;
-/// Years that dates may have.
+/// Valid years of dates.
 const YEARS: std::ops::RangeInclusive<u32> = 1000..=2100;
 
 /// How the text of tables is read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// The encoding of text files; none: what their bytes look like.
+    /// Encoding of text files; `None` detects it.
     pub encoding: Option<Encoding>,
-    /// Markers of missing values in text files; none: those that exports commonly have.
+    /// Markers of missing values in CSV and similar files; `None` uses common markers.
     pub missing: Option<Vec<String>>,
 }
 
-/// A change that an import made to a table.
+/// A change that an import made to the cells of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Repair {
-    /// The file, with the table of a database.
+    /// Name of the file, followed by the table of a database.
     pub file: String,
-    /// What was changed: `encoding`, `missing`, `numbers` or `dates`.
+    /// Kind of change: `encoding`, `missing`, `numbers` or `dates`.
     pub kind: &'static str,
-    /// Number of cells that it concerns; 0 for a file.
+    /// Number of affected cells; 0 if the whole file or column is affected.
     pub count: u64,
-    /// The change, for people.
+    /// Description of the change, for display.
     pub message: String,
 }
 
-/// What becomes of the cells of a table.
+/// How the cells of a table are cleaned, with the counts of the last reading.
 #[derive(Debug, Default)]
 pub(super) struct Cleaning {
     markers: BTreeSet<String>,
-    /// Columns of ids, whose markers are values.
+    /// Columns of unique ids, where a marker is a value.
     ids: BTreeSet<String>,
     forms: BTreeMap<String, Form>,
-    /// Columns of dates whose day and month cannot be told apart.
+    /// Columns of dates with an ambiguous order of day and month.
     unclear: BTreeSet<String>,
     counts: RefCell<Counts>,
 }
 
-/// The form of a column.
+/// Form of a column that is converted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// Numbers with a decimal comma.
     Numbers,
-    /// Dates; with slashes the month may stand first.
+    /// Dates; with slashes, the month may be first.
     Dates { month_first: bool, has_slashes: bool },
 }
 
-/// What one reading of the table changed.
+/// Counts of the changes of one reading of a table.
 #[derive(Debug, Default)]
 struct Counts {
     rows: u64,
@@ -99,20 +100,20 @@ struct DateCounts {
     last: String,
 }
 
-/// What the cells of a column look like.
+/// Statistics of the cells of a column.
 #[derive(Default)]
 struct Look {
     filled: u64,
     values: HashSet<String>,
     markers: u64,
-    /// Cells that may be numbers with a decimal comma, those that can be nothing else, and those with a
-    /// decimal point.
+    /// Number of cells that may be numbers with a decimal comma. `sure_commas` counts unambiguous
+    /// ones, `points` counts numbers with a decimal point.
     commas: u64,
     sure_commas: u64,
     points: u64,
     dates: u64,
     slashes: u64,
-    /// Dates with slashes whose first or second number is above 12.
+    /// Number of dates with slashes whose first, or second, number is above 12.
     day_first: u64,
     month_first: u64,
 }
@@ -156,14 +157,14 @@ impl Look {
     }
 }
 
-/// Judges the rows of a table.
+/// Inspects rows of a table to decide how its cells are cleaned.
 pub(super) struct Judge {
     markers: BTreeSet<String>,
     looks: BTreeMap<String, Look>,
 }
 
 impl Judge {
-    /// Judges no row yet; `is_text` says whether cells may have markers.
+    /// Starts without rows; `is_text` is whether cells may have markers.
     pub(super) fn new(reading: &Reading, is_text: bool) -> Judge {
         let markers = match &reading.missing {
             _ if !is_text => BTreeSet::new(),
@@ -173,7 +174,7 @@ impl Judge {
         Judge { markers, looks: BTreeMap::new() }
     }
 
-    /// Adds a row.
+    /// Inspects a row.
     pub(super) fn see(&mut self, row: &Row) {
         for (column, value) in &row.cells {
             if !self.looks.contains_key(column) {
@@ -197,7 +198,7 @@ impl Judge {
         }
     }
 
-    /// What becomes of the cells.
+    /// Decides how the cells are cleaned.
     pub(super) fn cleaning(self) -> Cleaning {
         let mut cleaning = Cleaning { markers: self.markers, ..Cleaning::default() };
         for (column, look) in self.looks {
@@ -218,7 +219,7 @@ impl Judge {
 }
 
 impl Cleaning {
-    /// Begins a reading of the table, which is counted anew.
+    /// Resets the counts before a reading of the table.
     pub(super) fn restart(&self) {
         self.counts.replace(Counts::default());
     }
@@ -228,7 +229,7 @@ impl Cleaning {
         matches!(self.forms.get(column), Some(Form::Dates { .. }))
     }
 
-    /// Cleans the cells of a row.
+    /// Cleans the cells of a row and counts the changes.
     pub(super) fn clean(&self, row: &mut Row) {
         let mut counts = self.counts.borrow_mut();
         counts.rows += 1;
@@ -260,7 +261,7 @@ impl Cleaning {
         });
     }
 
-    /// What the last reading changed.
+    /// Returns the changes of the last reading.
     pub(super) fn repairs(&self, file: &str) -> Vec<Repair> {
         let counts = self.counts.borrow();
         let repair = |kind, count, message| Repair { file: file.to_owned(), kind, count, message };
@@ -319,20 +320,20 @@ impl DateCounts {
     }
 }
 
-/// The numbers of a date as they are written.
+/// Parts of a date, in the written order.
 struct DateParts<'a> {
     first: u32,
     second: u32,
     third: u32,
     separator: char,
-    /// Whether the year stands first.
+    /// Whether the year is first.
     is_iso: bool,
-    /// What follows: nothing, or a time.
+    /// The text after the date: a time, or empty.
     time: &'a str,
 }
 
 impl DateParts<'_> {
-    /// The date with the year first; none if there is no such day.
+    /// Formats the date as year-month-day; `None` if the day does not exist.
     fn written(&self, month_first: bool) -> Option<String> {
         let (year, month, day) = match (self.is_iso, self.separator == '/' && month_first) {
             (true, _) => (self.first, self.second, self.third),
@@ -352,7 +353,7 @@ impl DateParts<'_> {
     }
 }
 
-/// The parts of a date of any form; none for another text.
+/// Parses a date of any supported form; `None` for other texts.
 fn date_parts(text: &str) -> Option<DateParts<'_>> {
     if text.len() > MAX_BYTES {
         return None;
@@ -381,7 +382,7 @@ fn date_parts(text: &str) -> Option<DateParts<'_>> {
     Some(parts)
 }
 
-/// A number without a currency or percent sign before or behind it.
+/// Strips currency and percent signs from a number; `None` for other texts.
 fn without_currency(text: &str) -> Option<&str> {
     let number = text.trim_matches(|c: char| c.is_whitespace() || "€$£%".contains(c));
     let number =
@@ -391,8 +392,8 @@ fn without_currency(text: &str) -> Option<&str> {
         .then_some(number)
 }
 
-/// Whether a number has a decimal comma: surely, or as well as a comma between thousands; none if it has
-/// another form. A number without a comma may stand in such a column.
+/// Whether a number surely has a decimal comma. `Some(false)` if it has no comma, or one that may
+/// also separate thousands; `None` if it cannot be in a column with decimal commas.
 fn has_decimal_comma(number: &str) -> Option<bool> {
     let digits = number.trim_start_matches(['+', '-']);
     let (whole, fraction) = digits.split_once(',').map_or((digits, None), |(a, b)| (a, Some(b)));
@@ -408,12 +409,13 @@ fn has_decimal_comma(number: &str) -> Option<bool> {
     (fits && is_fraction).then(|| fraction.is_some_and(|f| is_grouped || f.len() != 3))
 }
 
-/// Whether the point of a number can only begin its fraction.
+/// Whether a number has a point that is surely a decimal point.
 fn has_sure_point(number: &str) -> bool {
     number.rsplit_once('.').is_some_and(|(_, behind)| behind.len() != 3 && !behind.contains(','))
 }
 
-/// A cell with a decimal point in place of its comma, and without separators of thousands.
+/// Rewrites a number with a decimal point instead of the comma, and without thousands separators;
+/// `None` if nothing changes.
 fn plain_number(text: &str) -> Option<String> {
     let number = without_currency(text)?;
     has_decimal_comma(number)?;

@@ -1,7 +1,8 @@
-//! Tables in Parquet: columns and rows. The only module that depends on the format. Files are untrusted: every defect is returned as an error.
+//! Reads columns and rows of Parquet files; no other module depends on the format. Files are
+//! untrusted: every defect is returned as an error.
 //!
-//! Rows are read one by one; a page of each column is held in memory. A value of an undeclared type
-//! is text if it is UTF-8; other bytes are skipped.
+//! Rows are read one by one; a page of each column is held in memory. Byte arrays are texts if they
+//! are UTF-8, and omitted otherwise.
 
 use std::{
     fs::File,
@@ -31,7 +32,7 @@ fn damaged(path: &Path) -> impl Fn(&str) -> DatasetError + '_ {
     }
 }
 
-/// The engine's result; a panic of the engine becomes an error of the file.
+/// Calls the Parquet engine; converts its errors and panics to errors of the file.
 fn guarded<T>(
     path: &Path,
     read: impl FnOnce() -> Result<T, ParquetError>,
@@ -48,14 +49,14 @@ fn open(path: &Path) -> Result<SerializedFileReader<File>, DatasetError> {
     guarded(path, || SerializedFileReader::new(file))
 }
 
-/// The columns in order.
+/// Returns the columns in order.
 pub(super) fn columns(path: &Path) -> Result<Vec<String>, DatasetError> {
     let reader = open(path)?;
     let fields = reader.metadata().file_metadata().schema().get_fields();
     Ok(fields.iter().map(|field| field.name().to_owned()).collect())
 }
 
-/// Reads all rows in order.
+/// Passes all rows in order to `on_row`.
 pub(super) fn each(
     path: &Path,
     problems: &mut Problems,
@@ -73,7 +74,7 @@ pub(super) fn each(
     Ok(())
 }
 
-/// The values of a record by name, without empty values and bytes that are not text.
+/// Returns the values of a record by name, without empty values and bytes that are not UTF-8.
 fn cells(record: &Record) -> Map<String, Value> {
     let value = |(name, field): (&String, &Field)| Some((name.clone(), value(field)?));
     record.get_column_iter().filter_map(value).filter(|(_, value)| !is_empty(value)).collect()
@@ -93,7 +94,7 @@ fn value(field: &Field) -> Option<Value> {
         Field::UInt(number) => Some((*number).into()),
         Field::ULong(number) => Some((*number).into()),
         Field::Float16(number) => float(number.to_f64()),
-        // By its shortest decimal form, as the other kinds of tables write it.
+        // Via the shortest decimal form, so that 0.1 stays 0.1 in double precision.
         Field::Float(number) => float(number.to_string().parse().ok()?),
         Field::Double(number) => float(*number),
         Field::Str(text) => Some(text.as_str().into()),
@@ -106,12 +107,12 @@ fn value(field: &Field) -> Option<Value> {
             let entry = |(key, of): &(Field, Field)| Some((text(key)?, value(of)?));
             Some(Value::Object(map.entries().iter().filter_map(entry).collect()))
         }
-        // Decimals, dates and times, as they are written.
+        // Decimals, dates and times, as text.
         other => Some(other.to_string().into()),
     }
 }
 
-/// The key of a map as text.
+/// Converts the key of a map to text; `None` unless it is a text or a number.
 fn text(key: &Field) -> Option<String> {
     match value(key)? {
         Value::String(text) => Some(text),

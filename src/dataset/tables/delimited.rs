@@ -1,8 +1,8 @@
-//! Rows of CSV and similar files, read line by line with bounded memory.
+//! Reads rows of CSV and similar files line by line in bounded memory.
 //!
-//! The delimiter is the most frequent of comma, semicolon, tab and bar in the header; in a `.tsv`
-//! or `.tab` file it is a tab if the header has one. A cell that begins with a quote ends with one;
-//! within it, two quotes stand for one, and line ends are allowed.
+//! The delimiter is the most frequent of comma, tab, semicolon and bar in the header; in a `.tsv`
+//! or `.tab` file, it is a tab if the header has one. A cell that begins with a quote ends with a
+//! quote. Within it, two quotes are one, and line ends are allowed.
 
 use std::{borrow::Cow, collections::VecDeque, path::Path};
 
@@ -17,9 +17,9 @@ use crate::{
     tables::rows::{Row, RowHandler, extension},
 };
 
-/// Possible delimiters; of equally frequent ones, the first wins.
+/// Possible delimiters; the first wins ties.
 const DELIMITERS: [char; 4] = [',', '\t', ';', '|'];
-/// Maximum number of lines of one row; a quote open for longer is taken literally.
+/// Maximum number of lines of one row; a quote that is open for longer counts as unclosed.
 const MAX_ROW_LINES: u64 = 10_000;
 /// Maximum number of characters of an unclosed row in a message.
 const SHOWN_CHARS: usize = 200;
@@ -45,7 +45,7 @@ enum FedLine {
     Last,
     /// A quote is open at the end of the line.
     Open,
-    /// A quote opened on an earlier line closes within a text, so it is taken literally.
+    /// A quote from an earlier line closes in the middle of a text, so it counts as unclosed.
     Stray,
 }
 
@@ -54,11 +54,11 @@ impl Splitter {
         Splitter { delimiter, cells: Vec::new(), cell: String::new(), is_open: false, bytes: 0 }
     }
 
-    /// Adds a line without its line end.
+    /// Adds a line without its line end; returns the state of the row.
     fn feed(&mut self, line: &str) -> FedLine {
         self.bytes += line.len();
         let mut chars = line.chars().peekable();
-        // Whether nothing of the cell was seen yet.
+        // Whether the next character is the first of its cell.
         let mut is_start = !self.is_open;
         let mut began_before = self.is_open;
         if self.is_open {
@@ -99,7 +99,7 @@ impl Splitter {
         FedLine::Last
     }
 
-    /// Takes the cells of the row and resets the splitter.
+    /// Returns the cells of the row and resets the splitter.
     fn take(&mut self) -> Vec<String> {
         self.bytes = 0;
         self.is_open = false;
@@ -108,16 +108,16 @@ impl Splitter {
     }
 }
 
-/// A row being read.
+/// A row with an open quote.
 struct PartialRow {
     first: u64,
-    /// Prefix of its first line.
+    /// Prefix of its first line, for messages.
     text: String,
     /// The lines after the first.
     behind: VecDeque<(u64, String)>,
 }
 
-/// Rows of a file with the numbers of their first lines.
+/// Reader of a file's rows with the numbers of their first lines.
 struct Records {
     lines: Lines,
     splitter: Splitter,
@@ -126,7 +126,7 @@ struct Records {
 }
 
 impl Records {
-    /// Opens a file and reads its header; no names if the header cannot be read.
+    /// Opens a file and returns the names in its header; no names if it cannot be read.
     fn open(
         path: &Path,
         encoding: Encoding,
@@ -158,8 +158,8 @@ impl Records {
         Ok((records, names))
     }
 
-    /// The next non-empty row with its line. An unclosed quote is a problem; the lines after the first of such
-    /// a row are read again.
+    /// Returns the next nonempty row with its first line. A row with an unclosed quote is a
+    /// problem, and its lines after the first are read again as rows.
     fn next(
         &mut self,
         path: &Path,
@@ -208,7 +208,7 @@ impl Records {
         }
     }
 
-    /// Reports an unclosed row, and goes back to the line after its first.
+    /// Reports a row with an unclosed quote, and goes back to the line after its first line.
     fn reject_row(&mut self, mut row: PartialRow, path: &Path, problems: &mut Problems) {
         let message = "a quote that opens in this row is never closed";
         let hint = "close it, or write a quote within a text as two";
@@ -220,13 +220,13 @@ impl Records {
     }
 }
 
-/// The names in the header.
+/// Returns the names in the header.
 pub(super) fn columns(path: &Path, encoding: Encoding) -> Result<Vec<String>, DatasetError> {
-    // Errors of the header are reported when rows are read.
+    // Reading the rows reports problems of the header.
     Ok(Records::open(path, encoding, &mut Problems::new(true))?.1)
 }
 
-/// Reads all rows.
+/// Passes all rows in order to `on_row`; adds malformed rows to `problems`.
 pub(super) fn each(
     path: &Path,
     encoding: Encoding,
@@ -248,7 +248,7 @@ pub(super) fn each(
         }
     }
     while let Some((line, cells)) = records.next(path, problems)? {
-        // As spreadsheets write them below a table.
+        // Spreadsheets write empty rows below a table.
         if cells.iter().all(String::is_empty) {
             continue;
         }

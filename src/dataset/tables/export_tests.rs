@@ -1,4 +1,4 @@
-//! Tables as programs export them: encodings, arrays of JSON, missing markers, and columns of few values.
+//! Exported tables: encodings, JSON arrays, missing markers, and columns with few values.
 
 use std::{fs, path::Path, sync::atomic::AtomicBool};
 
@@ -47,7 +47,7 @@ fn columns_of_few_values_become_nodes_and_stay_texts() {
     );
     assert!(found.notes[0].contains("in 60 rows"), "{:?}", found.notes);
     assert!(found.notes[0].contains("site (3 values), tags (2 values)"), "{:?}", found.notes);
-    // What is written is read as the same.
+    // A written mapping is read unchanged.
     let file = dir.path().join("mapping.toml");
     fs::write(&file, found.mapping.to_toml()).unwrap();
     let mut read = Mapping::read(&file).unwrap();
@@ -59,7 +59,7 @@ fn columns_of_few_values_become_nodes_and_stay_texts() {
     let names = |kind: &str| -> Vec<&str> {
         kb.nodes_of_type(kb.type_id(kind).unwrap()).iter().map(|&node| kb.name(node)).collect()
     };
-    // Values that differ in case alone are one, in the first spelling.
+    // Values that differ only in case are one node, with the first spelling.
     assert_eq!((names("site"), names("tag")), (vec!["Graz", "Bonn"], vec!["vip", "remote"]));
     assert_eq!(kb.candidate_types(), [kb.type_id("people").unwrap()]);
     let to = |key: &str, relation: &str| -> Vec<&str> {
@@ -146,7 +146,7 @@ fn a_table_is_the_same_in_every_encoding_and_as_an_array() {
         assert_eq!(said, if (2..4).contains(&at) { vec!["encoding"] } else { vec![] }, "{at}");
     }
     assert!(fingerprints.iter().all(|print| *print == fingerprints[0]), "{fingerprints:#?}");
-    // What is given counts more than what the bytes look like.
+    // A given encoding overrides the detection.
     let reading = Reading { encoding: Some(Encoding::Latin1), missing: None };
     let options = GuessOptions { reading, ..GuessOptions::default() };
     let mapping = guess(&dir.path().join("data0"), &options).unwrap().mapping;

@@ -1,13 +1,13 @@
-//! Guesses the mapping of tables from headers, samples of rows and, in a database, the schema. The result
-//! is a [`Mapping`] that people may edit.
+//! Guesses the mapping of tables from headers, samples of rows and, in a database, the schema. The
+//! result is a [`Mapping`], which users may edit.
 //!
-//! | found | by |
+//! | guess | rule |
 //! | --- | --- |
-//! | ids | the declared key; else a column without repeats, but for a few wrong rows, whose name says so, or the first one |
-//! | links | declared; else a column whose name is a type's (`brand_id`), or whose texts are ids of a type |
-//! | lists | cells split by `;` or <code>&#124;</code>, or JSON lists |
-//! | names | a column `name`, `title`, `label`, or one that ends so |
-//! | edges | a table that links twice, has no ids of its own and no texts |
+//! | id | the declared key; else a column that is unique, except for a few invalid rows, and has an id-like name or is the first column |
+//! | link | a declared foreign key; else a column named after a type (`brand_id`), or whose texts are ids of a type |
+//! | list | a column whose cells are split by `;` or <code>&#124;</code>, or are JSON lists |
+//! | name | a column `name`, `title` or `label`, or whose name ends with one of these |
+//! | edges | a table with two links, without ids of its own and without texts |
 
 mod values;
 
@@ -33,15 +33,15 @@ use crate::{
     },
 };
 
-/// Number of sampled rows of a table; of its id column, all rows are read.
+/// Maximum number of sampled rows of a table; the id column is read completely.
 const SAMPLE_ROWS: u64 = 50_000;
 /// Maximum number of tables of a directory.
 const MAX_TABLES: usize = 1_000;
 /// Maximum number of files of a directory that are inspected.
 const MAX_FILES: usize = 10_000;
-/// Files of questions, which are not tables.
+/// Query files, which are not tables.
 const QUERY_FILES: [&str; 2] = ["qa.csv", "human.csv"];
-/// Names of columns of ids.
+/// Names of id columns.
 const ID_NAMES: [&str; 14] = [
     "key",
     "sku",
@@ -62,17 +62,18 @@ const ID_NAMES: [&str; 14] = [
 const PLAIN_ID_NAMES: [&str; 7] = ["id", "key", "code", "uuid", "guid", "slug", "identifier"];
 /// Score of a column named after its own table.
 const OWN_NAME_SCORE: u32 = 95;
-/// Score of a column with an id name.
+/// Score of a column with a name of [`ID_NAMES`].
 const SURE_NAME_SCORE: u32 = 80;
-/// Penalty on the score for rows with invalid ids.
+/// Penalty on the score of a column with invalid ids.
 const INVALID_ROWS_PENALTY: u32 = 15;
 /// Maximum share of rows with missing or repeated ids.
 const MAX_INVALID_SHARE: f64 = 0.05;
-/// For a column with a certain name: number of rows per allowed invalid row.
+/// In a column with a sure id name: number of rows per tolerated invalid row.
 const ROWS_PER_INVALID: u64 = 5;
-/// For a column with a certain name: maximum number of allowed invalid rows.
+/// In a column with a sure id name: maximum number of tolerated invalid rows.
 const MAX_INVALID_ROWS: u64 = 3;
-/// Names of columns of names, best first: English, then German, Spanish, French, Italian and Portuguese.
+/// Names of columns with node names, best first: English, then German, Spanish, French, Italian and
+/// Portuguese.
 const NAME_NAMES: [&str; 18] = [
     "name",
     "title",
@@ -93,34 +94,34 @@ const NAME_NAMES: [&str; 18] = [
     "nome",
     "titulo",
 ];
-/// Names of columns of relations.
+/// Names of columns with the relations of edges.
 const RELATION_NAMES: [&str; 5] = ["relation", "predicate", "edge_type", "rel", "relationship"];
 /// Separators of list items within a cell.
 const SEPARATORS: [&str; 3] = [";", "|", ","];
-/// Number of separators that part any list; a comma also stands within texts, so it only parts ids and
-/// columns of few values.
+/// Number of leading [`SEPARATORS`] that split any list. The comma also occurs within texts, so it
+/// splits only ids and columns with few values.
 const SURE_SEPARATORS: usize = 2;
-/// Minimum number of rows of a table whose values may be nodes.
+/// Minimum number of rows of a table whose values may become nodes.
 const MIN_VALUE_ROWS: u64 = 20;
-/// Rows per distinct value, at least, of a column whose values are nodes.
+/// Minimum number of rows per distinct value in a column whose values become nodes.
 const ROWS_PER_VALUE: u64 = 20;
-/// Maximum number of values of a column that are nodes.
+/// Maximum number of distinct values in a column whose values become nodes.
 const MAX_VALUES: usize = 500;
-/// Maximum length of a value that is a node, bytes.
+/// Maximum length of a value that becomes a node, bytes.
 const MAX_VALUE_BYTES: usize = 60;
-/// Words of columns that are true or false, in several languages.
+/// Words for true and false, in several languages.
 const TRUTHS: [&str; 16] = [
     "yes", "no", "true", "false", "y", "n", "t", "f", "ja", "nein", "si", "sí", "oui", "non",
     "wahr", "falsch",
 ];
-/// Minimum share of cells with a separator, of a list column.
+/// Minimum share of the cells of a list column that contain the separator.
 const MIN_SPLIT_SHARE: f64 = 0.2;
 /// Maximum mean length of the items of a list column, bytes.
 const MAX_ITEM_BYTES: f64 = 40.0;
-/// Minimum share of a column's values that are ids of the linked table: with the name of that table, with a
-/// name that ends with it, and with another name.
+/// Minimum share of a column's values that are ids of the linked table, if the column has that
+/// table's name, ends with it, or has another name.
 const MIN_KNOWN_SHARE: [f64; 3] = [0.5, 0.7, 0.7];
-/// Minimum number of distinct values of a text column that links without a matching name.
+/// Minimum number of distinct values in a text column that links without a matching name.
 const MIN_DISTINCT: usize = 2;
 
 /// A guessed mapping of tables.
@@ -128,7 +129,7 @@ const MIN_DISTINCT: usize = 2;
 pub struct Guess {
     /// The mapping.
     pub mapping: Mapping,
-    /// Notes for review.
+    /// Notes for the user to review.
     pub notes: Vec<String>,
 }
 
@@ -136,23 +137,23 @@ pub struct Guess {
 #[derive(Default)]
 struct Column {
     filled: u64,
-    /// Digests of its values, or of the items of its values.
+    /// Digests of the values.
     values: HashSet<u64>,
     /// Number of cells that repeat an earlier value.
     repeats: u64,
     has_texts: bool,
     has_spaces: bool,
     bytes: u64,
-    /// For each separator, the cells that contain it and their items.
+    /// For each separator, the number of cells that it splits, and the total number of items.
     split_counts: [(u64, u64); SEPARATORS.len()],
     /// For each separator, the length of the longest item, bytes.
     longest: [usize; SEPARATORS.len()],
-    /// Whether all values are of [`TRUTHS`].
+    /// Whether all values are in [`TRUTHS`].
     is_truth: bool,
     is_date: bool,
     json_lists: u64,
     json_items: HashSet<u64>,
-    /// Digests of the items that each separator gives.
+    /// For each separator, the digests of the items.
     items: [HashSet<u64>; SEPARATORS.len()],
 }
 
@@ -167,25 +168,26 @@ struct TableFacts {
     key: Vec<String>,
     declared: Vec<Reference>,
     hint: Option<TableHint>,
-    /// Whether its ids are those of another table; then no table links to it.
+    /// Whether its ids are a subset of another table's ids; then no table links to it.
     borrows: bool,
 }
 
-/// What is given of a guess.
+/// Options of a guess.
 #[derive(Clone, Debug, Default)]
 pub struct GuessOptions<'a> {
-    /// Tables of nodes; if any, only these are read.
+    /// Tables of nodes; if not empty, only these are read.
     pub hints: &'a [TableHint],
     /// How text files are read.
     pub reading: Reading,
-    /// Leave the values of columns texts, instead of making nodes of few ones.
+    /// Keep the values of columns with few distinct values as texts instead of making them nodes.
     pub no_values: bool,
 }
 
 /// Guesses the mapping of a file or of the tables of a directory.
 ///
 /// # Errors
-/// [`DatasetError::BadInput`] if there is no table; those of reading.
+/// [`DatasetError::BadInput`] if there is no table or no row, [`DatasetError::Problems`] if invalid
+/// lines left no row, and errors of reading.
 pub fn guess(source: &Path, options: &GuessOptions<'_>) -> Result<Guess, DatasetError> {
     let GuessOptions { hints, reading, no_values } = options;
     links::refuse_outside(source)?;
@@ -253,7 +255,7 @@ fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// The files of a directory, by name.
+/// Lists the files of a directory, sorted by path.
 fn files_in(dir: &Path) -> Result<Vec<PathBuf>, DatasetError> {
     let mut files = Vec::new();
     let entries = fs::read_dir(dir).map_err(DatasetError::io("list", dir))?;
@@ -267,7 +269,7 @@ fn files_in(dir: &Path) -> Result<Vec<PathBuf>, DatasetError> {
     Ok(files)
 }
 
-/// Notes on data files of a directory that are not supported, with remedies.
+/// Returns notes on the unsupported data files of a directory, with remedies.
 fn skipped_file_notes(dir: &Path) -> Result<Vec<String>, DatasetError> {
     let files = files_in(dir)?.into_iter().filter(|path| !is_table(path));
     let told = files.filter_map(|path| {
@@ -277,7 +279,7 @@ fn skipped_file_notes(dir: &Path) -> Result<Vec<String>, DatasetError> {
     Ok(told.collect())
 }
 
-/// The tables of a directory, by name.
+/// Lists the names of the table files of a directory, sorted.
 fn tables_in(dir: &Path) -> Result<Vec<String>, DatasetError> {
     let files = files_in(dir)?;
     let tables = files.iter().filter(|path| is_table(path)).map(|path| file_name(path));
@@ -294,13 +296,13 @@ fn tables_in(dir: &Path) -> Result<Vec<String>, DatasetError> {
 }
 
 fn digest(text: &str) -> u64 {
-    // The same in every run: its keys are fixed.
+    // Equal in every run, because the keys of the hasher are fixed.
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);
     hasher.finish()
 }
 
-/// The text of a cell as an id; programs that fill gaps write whole numbers as `7.0`.
+/// Returns the text of a cell as an id, without the `.0` that some programs add to integers.
 fn id_text(row: &Row, column: &str) -> Option<String> {
     let text = row.text(column)?;
     Some(match (text.parse::<f64>(), text.strip_suffix(".0")) {
@@ -352,7 +354,7 @@ impl Column {
         }
     }
 
-    /// The separator of list items; `None` if cells are single values.
+    /// Returns the separator of list items; `None` if cells are single values.
     fn separator(&self) -> Option<&'static str> {
         if self.filled > 0 && self.json_lists == self.filled {
             return Some(JSON_LIST);
@@ -370,7 +372,8 @@ impl Column {
             .map(|(by, _)| *by)
     }
 
-    /// How its cells are read as few repeated values, and the digests of these; none if they are not.
+    /// Reads the column as few repeated values: returns the separator, if cells are lists, and the
+    /// digests of the values. `None` if it has too many values, or other than short texts.
     fn few_values(&self, rows: u64) -> Option<(Option<&'static str>, &HashSet<u64>)> {
         let is_few = |values: &HashSet<u64>| {
             (2..=MAX_VALUES).contains(&values.len()) && values.len() as u64 * ROWS_PER_VALUE <= rows
@@ -393,13 +396,13 @@ impl Column {
         if let Some(((separator, _), (items, _))) = lists.next() {
             return Some((Some(separator), items));
         }
-        // Without a separator in them, all cells have one item.
+        // Cells that are not split are their own single item.
         let longest = self.longest.iter().max().copied().unwrap_or_default();
         let is_whole = self.separator().is_none() && longest <= MAX_VALUE_BYTES;
         (is_whole && is_few(&self.values)).then_some((None, &self.values))
     }
 
-    /// Whether its cells are single words, not numbers.
+    /// Whether its cells are single words, and not all are numbers.
     fn looks_like_ids(&self) -> bool {
         self.has_texts && !self.has_spaces
     }
@@ -412,7 +415,8 @@ impl Column {
         is_single && (is_name || is_long) && self.repeats * 2 < self.filled
     }
 
-    /// Interpretations of its cells as ids, whole or as lists, each with the digests of the ids.
+    /// Returns the interpretations of its cells as ids, whole or as lists: for each, the separator
+    /// and the digests of the ids.
     fn id_readings(&self) -> Vec<(Option<&'static str>, &HashSet<u64>)> {
         if self.separator() == Some(JSON_LIST) {
             return vec![(Some(JSON_LIST), &self.json_items)];
@@ -474,12 +478,12 @@ impl TableFacts {
         self.columns.iter().find(|(entry, _)| entry == name).map(|(_, column)| column)
     }
 
-    /// Whether a column has a value in each row and none twice.
+    /// Whether a column has a value in each row, no value twice, and no lists.
     fn is_unique(&self, column: &Column) -> bool {
         column.filled == self.rows && column.repeats == 0 && column.separator().is_none()
     }
 
-    /// Whether only a few rows, which the import reports, are empty or repeated.
+    /// Whether only a few rows of a column are empty or repeated; the import reports these.
     fn is_nearly_unique(&self, column: &Column, is_sure: bool) -> bool {
         let wrong = column.repeats + (self.rows - column.filled);
         let few = (self.rows / ROWS_PER_INVALID).min(MAX_INVALID_ROWS);
@@ -522,8 +526,8 @@ impl TableFacts {
             if self.is_unique(column) {
                 return Some((score, true, std::cmp::Reverse(at)));
             }
-            // With wrong rows a column has ids if its name says so, or if it stands first and looks
-            // so.
+            // With invalid rows, a column has ids if its name is sure, or if it is the first column
+            // and looks like ids.
             let is_sure = score >= SURE_NAME_SCORE;
             let looks_so = || at == 0 && (name_suggests_ids(name) || column.looks_like_ids());
             let is_id = self.is_nearly_unique(column, is_sure) && (is_sure || looks_so());
@@ -540,7 +544,7 @@ impl TableFacts {
         self.id = best.max_by_key(|(score, _)| *score).map(|(_, name)| name.clone());
     }
 
-    /// Collects the ids of all rows, beyond the sample: links may refer to any row.
+    /// Collects the ids of all rows, not only of the sample, because links may refer to any row.
     fn collect_all_ids(&mut self) -> Result<(), DatasetError> {
         let Some(id) = self.id.clone().filter(|_| self.rows == SAMPLE_ROWS) else { return Ok(()) };
         let mut values = HashSet::new();
@@ -556,7 +560,7 @@ impl TableFacts {
         Ok(())
     }
 
-    /// Whether its ids are the values of a foreign key.
+    /// Whether a foreign key refers to the id of this table.
     fn has_ids_referenced_by(&self, reference: &Reference) -> bool {
         let is_id = |to: &String| self.id.as_ref().is_some_and(|id| id.eq_ignore_ascii_case(to));
         reference.target_column.as_ref().is_none_or(is_id)
@@ -595,7 +599,8 @@ fn has_id_suffix(snake: &str) -> bool {
     ID_NAMES.iter().any(|id| snake.ends_with(&format!("_{id}")))
 }
 
-/// Whether the presumed ids of a table repeat and are ids of another table; then it has no ids of its own.
+/// Whether the guessed ids of a table are not unique and are ids of another table; then it has no
+/// ids of its own.
 fn has_borrowed_ids(facts: &[TableFacts], at: usize) -> bool {
     let Some(current) = facts.get(at) else { return false };
     let Some((id, column)) = current.id.as_ref().and_then(|id| Some((id, current.column(id)?)))
@@ -607,8 +612,8 @@ fn has_borrowed_ids(facts: &[TableFacts], at: usize) -> bool {
     !is_said && !current.is_unique(column) && links(facts, at).iter().any(|link| link.column == *id)
 }
 
-/// Whether the ids of a table are those of another one that has more of them, and that has a column
-/// of the same name or bears the name of the column.
+/// Whether the ids of a table are a proper subset of another table's ids, and the id column is
+/// named after that table or like its id column.
 fn borrows(facts: &[TableFacts], at: usize) -> bool {
     let Some(current) = facts.get(at) else { return false };
     let (Some(id), Some(values), None) = (&current.id, current.id_values(), &current.hint) else {
@@ -628,8 +633,8 @@ fn borrows(facts: &[TableFacts], at: usize) -> bool {
     })
 }
 
-/// The column whose values all foreign keys to a table hold, if it is not the primary key: then it
-/// identifies the nodes.
+/// Returns the unique column to which all foreign keys to a table refer by name; it then identifies
+/// the nodes.
 fn referenced_column(facts: &[TableFacts], at: usize) -> Option<String> {
     let current = facts.get(at)?;
     let references = facts.iter().filter(|entry| entry.table.path() == current.table.path());
@@ -642,16 +647,16 @@ fn referenced_column(facts: &[TableFacts], at: usize) -> Option<String> {
     (is_same && current.is_unique(&column.1)).then(|| column.0.clone())
 }
 
-/// A column with ids of another table.
+/// A column with ids of a table.
 struct LinkColumn {
     column: String,
-    /// Index of the other table.
+    /// Index of the linked table.
     other: usize,
-    /// The separator of ids, if a cell has several.
+    /// Separator of ids, if a cell has several.
     separator: Option<&'static str>,
 }
 
-/// The columns of a table that link to others.
+/// Finds the columns of a table that link to tables.
 fn links(facts: &[TableFacts], at: usize) -> Vec<LinkColumn> {
     let Some(current) = facts.get(at) else { return Vec::new() };
     let mut links = Vec::new();
@@ -659,7 +664,7 @@ fn links(facts: &[TableFacts], at: usize) -> Vec<LinkColumn> {
         let mut declared =
             current.declared.iter().filter(|entry| entry.columns.contains(name)).peekable();
         let is_declared = declared.peek().is_some();
-        // A node has one id.
+        // Only a foreign key of one column can link, because a node has one id.
         let declared = declared.find(|reference| reference.columns.len() == 1);
         if is_declared && declared.is_none() {
             continue;
@@ -690,7 +695,8 @@ fn links(facts: &[TableFacts], at: usize) -> Vec<LinkColumn> {
     links
 }
 
-/// Score of a link from a column to another table, with the separator of ids; `None` if there is no link.
+/// Returns the score of a link from a column to a table, with the separator of ids; `None` if there
+/// is no link.
 fn likelihood(
     (current, at): (&TableFacts, usize),
     (name, column): (&str, &Column),
@@ -705,17 +711,17 @@ fn likelihood(
         let known = values.iter().filter(|value| ids.contains(value)).count();
         known as f64 / values.len().max(1) as f64
     };
-    // An id is read whole.
+    // An id column is not split.
     let id_readings = column.id_readings().into_iter().take(if is_id { 1 } else { usize::MAX });
     let id_readings =
         id_readings.map(|(separator, values)| (share(values), separator, values.len()));
-    // Of equal ones the first, which reads cells whole.
+    // The first wins ties, so that cells are split only if this finds more ids.
     let (share, separator, n_values) =
         id_readings.reduce(|best, next| if next.0 > best.0 { next } else { best })?;
     let stem = without_id(name).unwrap_or_else(|| snake(name));
     let stem = singular(&stem);
     let names = [entry.node_type.clone(), singular(&snake(&entry.table.stem()))];
-    // Of two tables with the same ids, the one with fewer links to the other.
+    // Of two tables with the same ids, the table with fewer ids links to the other.
     let is_lesser = !is_id || column.values.len() < ids.len();
     let same_id = is_lesser && entry.id.as_ref().is_some_and(|id| id == name && snake(id) != "id");
     let is_named = names.contains(&stem) || same_id;
@@ -726,7 +732,7 @@ fn likelihood(
     let bonus = match () {
         () if is_named && share >= named => 3.0,
         () if ends && share >= ending => 2.0,
-        // Numbers are ids of anything; only a name that says so makes them links.
+        // Any number may be an id by chance, so numbers link only if the name suggests it.
         () if is_id && (name_suggests_ids(name) || !is_lesser) => return None,
         () if (is_text || refers) && share >= bare => 1.0,
         () => return None,
@@ -734,12 +740,12 @@ fn likelihood(
     Some((bonus + share + if other == at { 0.5 } else { 0.0 }, separator))
 }
 
-/// The name of a table without directories.
+/// Returns the name of a table without directories.
 fn table_label(table: &Table) -> String {
     file_name(&table.place())
 }
 
-/// A note on a column that would link to the table if fewer rows were invalid.
+/// Returns a note on a column that would be the id of the table if fewer rows were invalid.
 fn missing_id_note(current: &TableFacts, found: &[LinkColumn]) -> Option<String> {
     let is_known =
         |name: &str| current.is_own_id_name(name) || ID_NAMES.contains(&snake(name).as_str());
@@ -756,7 +762,7 @@ fn missing_id_note(current: &TableFacts, found: &[LinkColumn]) -> Option<String>
     ))
 }
 
-/// Notes on foreign keys of a table that give no relation.
+/// Returns notes on the foreign keys of a table that yield no relation.
 fn unusable_key_notes(facts: &[TableFacts], current: &TableFacts) -> Vec<String> {
     let mut notes = Vec::new();
     for reference in current.declared.iter().filter(|reference| reference.columns.len() > 1) {
@@ -798,7 +804,7 @@ fn add_table(facts: &[TableFacts], at: usize, guess: &mut Guess) {
         current.id.as_ref().is_some_and(|id| found.iter().any(|entry| entry.column == *id));
     let single: Vec<&LinkColumn> = found.iter().filter(|link| link.separator.is_none()).collect();
     let links_by = |name: &String| found.iter().any(|link| link.column == *name);
-    // Edges have no fields, so a row with texts is a node, unless its key says that it is none.
+    // Edges have no fields, so a row with texts is a node, unless its key has several columns.
     let has_texts = current.key.len() < 2
         && current.columns.iter().any(|(name, column)| !links_by(name) && column.is_text(name));
     let type_of =
@@ -878,8 +884,8 @@ fn add_table(facts: &[TableFacts], at: usize, guess: &mut Guess) {
     });
 }
 
-/// The relation name of a table of edges: `product_categories` of products and categories gives
-/// `has_category`, `also_bought` stays.
+/// Returns the relation name of a table of edges: `has_category` for `product_categories` between
+/// products and categories, but `also_bought` unchanged.
 fn edge_relation(stem: &str, from: &str, to: &str) -> String {
     let name = snake(stem);
     let is_pair = |a: &str, b: &str| {

@@ -1,5 +1,5 @@
-//! Imports tables by a mapping. Tables of nodes are read twice, for nodes and for their links, and tables
-//! of edges once.
+//! Imports tables by a mapping. Tables of nodes are read twice, for nodes and for their links;
+//! tables of edges are read once.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map::DefaultHasher},
@@ -29,11 +29,11 @@ use agent_kb::{KbWriter, NodeId};
 /// Rows between two progress reports and stop checks.
 const ROWS_PER_REPORT: u64 = 4096;
 
-/// Imports the tables of a mapping as base `name` of `home`. `source` is the directory of the tables, or the
-/// single file with all of them; in a directory, questions and `dataset.toml` are those of the neutral
-/// format.
+/// Imports the tables of a mapping as base `name` of `home`. `source` is the directory of the
+/// tables, or the single file with all of them. In a directory, question files and `dataset.toml`
+/// have the neutral format.
 ///
-/// Progress is counted in tables. Memory as in [`crate::import_neutral`].
+/// The unit of progress is tables. Memory as in [`crate::import_neutral`].
 ///
 /// # Errors
 /// Any [`DatasetError`]; then nothing is left behind and a base with that name is unchanged.
@@ -79,7 +79,7 @@ pub fn import_tables(
     }
     watch.report(Phase::Nodes, nodes.len() as u64, nodes.len() as u64)?;
     if import.writer.n_nodes() == 0 {
-        // Problems of rows explain more than the lack of nodes.
+        // The problems of the rows explain why there are no nodes.
         std::mem::take(problems).finish()?;
         return Err(DatasetError::NoNodes { path: source.to_path_buf() });
     }
@@ -106,7 +106,7 @@ pub fn import_tables(
     install.finish(meta, source, &mut watch)
 }
 
-/// What was changed in the tables, each once.
+/// Returns the changes in the tables, for each table once.
 fn repairs<'a>(tables: impl Iterator<Item = &'a Table>) -> Vec<Repair> {
     let mut seen = HashSet::new();
     let once = tables.filter(|table| seen.insert(table.place()));
@@ -115,7 +115,7 @@ fn repairs<'a>(tables: impl Iterator<Item = &'a Table>) -> Vec<Repair> {
 
 type CheckedTables<'a> = (Vec<(&'a NodesTable, Table)>, Vec<(&'a EdgesTable, Table)>);
 
-/// Opens the tables of a mapping and checks that its columns and types exist.
+/// Opens the tables of a mapping and checks that the mapped columns and types exist.
 fn open_tables<'a>(source: &Path, mapping: &'a Mapping) -> Result<CheckedTables<'a>, DatasetError> {
     let root = if source.is_dir() { source } else { source.parent().unwrap_or(source) };
     let mut problems = Problems::new(false);
@@ -186,7 +186,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Location of a problem: in the mapping file or, without one, in the table.
+    /// Location of a problem: the line in the mapping file or, without a file, the table.
     fn place(&self, table: &Path, line: u64) -> (PathBuf, u64) {
         match line {
             0 => (table.to_path_buf(), 1),
@@ -199,7 +199,7 @@ impl Check<'_> {
         self.problems.add(&path, line, Fault::new(ProblemKind::BadColumn, message, hint));
     }
 
-    /// All tables of a file, which is opened once.
+    /// Returns all tables of a file; opens each file only once.
     fn tables_of(&mut self, path: &Path) -> Result<Rc<[Table]>, String> {
         if let Some(known) = self.files.get(path) {
             return Ok(known.clone());
@@ -260,7 +260,7 @@ impl Check<'_> {
     }
 }
 
-/// The name of a table without directories.
+/// Returns the name of a table without directories.
 fn table_label(table: &Table) -> String {
     table.place().file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
@@ -270,34 +270,35 @@ struct Import<'a> {
     writer: &'a mut KbWriter,
     templates: &'a Templates,
     ids: Ids,
-    /// The nodes of values, by type and folded value.
+    /// Nodes of values, by type and lower-case value.
     values: HashMap<(String, String), NodeId>,
-    /// Types that rows have.
+    /// Types of nodes from rows, not from values.
     row_types: BTreeSet<String>,
-    /// The tables with nodes of a type, for messages.
+    /// The first table with nodes of each type, for messages.
     files: BTreeMap<String, String>,
-    /// Rejected rows, by table and number; they give no edges either.
+    /// Rows without a node of their own, by table index and row number (from 1); they yield no
+    /// edges.
     rejected: HashSet<(usize, u64)>,
-    /// Types with unreadable rows.
+    /// Types of which some rows yielded no node.
     incomplete_types: BTreeSet<String>,
     n_pushed: u64,
     /// Digest of the row of each node.
     rows: Vec<u64>,
-    /// Rows left out since another has the same cells.
+    /// Number of rows dropped because another row has the same cells.
     n_repeated: u64,
 }
 
-/// What became of a row of nodes.
+/// Result of writing a row of a table of nodes.
 enum Pushed {
-    /// It is a node.
+    /// The node was written.
     Node,
-    /// All its cells are those of the row with its id.
+    /// The row equals an earlier row with the same id.
     Repeated,
-    /// It has a problem.
+    /// The row has a problem.
     Rejected(Fault),
 }
 
-/// A digest of the cells of a row, the same in every run.
+/// Returns a digest of the cells of a row, equal in every run.
 fn digest_of(row: &Row) -> u64 {
     let mut hasher = DefaultHasher::new();
     for (column, value) in &row.cells {
@@ -310,7 +311,7 @@ fn digest_of(row: &Row) -> u64 {
 type ReportProgress<'a> = dyn FnMut() -> Result<(), DatasetError> + 'a;
 
 impl Import<'_> {
-    /// Reads the nodes of a table.
+    /// Writes the nodes of a table.
     fn nodes(
         &mut self,
         (at, spec, table): (usize, &NodesTable, &Table),
@@ -323,7 +324,7 @@ impl Import<'_> {
         let linking: HashSet<&str> =
             spec.relations.iter().map(|link| link.column.as_str()).collect();
         let mut n = 0;
-        // Of a row that occurs twice there is a node.
+        // A duplicate id does not make the type incomplete, because its node exists.
         let (before, mut n_twice) = (problems.count(), 0);
         table.each(problems, &mut |problems, row| {
             n += 1;
@@ -350,7 +351,8 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Adds a problem of an edge. An unknown node may be one that could not be read.
+    /// Adds a problem of an edge; as a consequence if the unknown node may be in a row that yielded
+    /// no node.
     fn add_problem(
         &self,
         types: &[&str],
@@ -368,7 +370,7 @@ impl Import<'_> {
         );
     }
 
-    /// Writes the node of a row, unless it repeats another row or has a problem.
+    /// Writes the node of the `n`-th row, unless the row repeats another or has a problem.
     fn node(
         &mut self,
         spec: &NodesTable,
@@ -411,7 +413,7 @@ impl Import<'_> {
         Ok(Pushed::Node)
     }
 
-    /// Reads the links of a table of nodes.
+    /// Writes the edges of a table of nodes, to linked nodes and to nodes of values.
     fn links(
         &mut self,
         (at, spec, table): (usize, &NodesTable, &Table),
@@ -421,7 +423,7 @@ impl Import<'_> {
         report()?;
         let place = table.place();
         let mut n = 0;
-        // Problems of its rows were reported when nodes were read.
+        // The first reading, for nodes, has reported the problems of rows.
         let mut reported_before = Problems::new(true);
         table.each(&mut reported_before, &mut |_, row| {
             n += 1;
@@ -463,7 +465,7 @@ impl Import<'_> {
         })
     }
 
-    /// The node of a value, which is made when it is first met; or its problem.
+    /// Returns the node of a value, or its fault. Writes the node at the first occurrence.
     fn value(&mut self, to: &str, value: &str) -> Result<Result<NodeId, Fault>, DatasetError> {
         let folded = (to.to_owned(), value.to_lowercase());
         if let Some(&known) = self.values.get(&folded) {
@@ -478,7 +480,7 @@ impl Import<'_> {
         Ok(Ok(node))
     }
 
-    /// Reads a table of edges.
+    /// Writes the edges of a table of edges.
     fn edges(
         &mut self,
         spec: &EdgesTable,
@@ -506,7 +508,7 @@ impl Import<'_> {
         })
     }
 
-    /// The edge of a row.
+    /// Reads the source, the relation and the target of an edge from a row.
     fn ends(&self, spec: &EdgesTable, row: &Row) -> Result<(NodeId, String, NodeId), Fault> {
         let cell = |column: &str| {
             row.text(column).ok_or_else(|| {
@@ -522,7 +524,7 @@ impl Import<'_> {
         Ok((end(&spec.source)?, relation, end(&spec.target)?))
     }
 
-    /// Writes an edge; returns the problem if there is one.
+    /// Writes an edge; returns the fault if its relation is invalid.
     fn edge(
         &mut self,
         source: NodeId,
@@ -538,8 +540,8 @@ impl Import<'_> {
         }
     }
 
-    /// The node of a type with this id. An integer may end with `.0`, which some programs write
-    /// into columns with gaps.
+    /// Finds the node of a type with this id. An integer may end with `.0`, because some programs
+    /// write the integers of columns with gaps so.
     fn find(&self, node_type: &str, id: &str) -> Result<NodeId, Fault> {
         let whole = || self.ids.get(node_type, id.strip_suffix(".0")?);
         self.ids.get(node_type, id).or_else(whole).ok_or_else(|| {
@@ -555,7 +557,7 @@ impl Import<'_> {
     }
 }
 
-/// The key of the node in the `n`-th row of a table.
+/// Returns the key of the node in the `n`-th row (from 1); `None` if the id is empty.
 fn key_of(spec: &NodesTable, n: u64, row: &Row) -> Option<String> {
     match &spec.id {
         Some(column) => row.text(column),
@@ -563,7 +565,7 @@ fn key_of(spec: &NodesTable, n: u64, row: &Row) -> Option<String> {
     }
 }
 
-/// The fields of a row.
+/// Returns the fields of a row.
 fn details(spec: &NodesTable, row: &Row, linking: &HashSet<&str>) -> Map<String, Value> {
     let is_free = |column: &str| {
         spec.id.as_deref() != Some(column)

@@ -1,4 +1,4 @@
-//! Rows of JSON: one object a line, or an array of objects over any lines, read with bounded memory.
+//! Reads rows of JSON files in bounded memory: one object per line, or an array of objects.
 
 use std::path::Path;
 
@@ -13,13 +13,13 @@ use crate::{
     tables::rows::{Row, RowHandler, is_empty},
 };
 
-/// Lines that are searched for the beginning of an array.
+/// Maximum number of lines that are searched for the first object of an array.
 const MAX_BLANK_LINES: usize = 100;
-/// The objects of an array.
+/// Remedy for a malformed file.
 const ARRAY: &str =
     "write an array of objects, [{\"column\": value, ...}, ...], or one object a line";
 
-/// Whether a file begins as an array of objects does; an empty one has none.
+/// Whether a file begins like an array of objects; false for an empty array.
 pub(super) fn is_array(path: &Path) -> bool {
     let encoding = Lines::encoding_of(path).unwrap_or_default();
     let Ok(mut lines) = Lines::open_as(path, MAX_LINE_BYTES, encoding) else { return false };
@@ -37,10 +37,10 @@ pub(super) fn is_array(path: &Path) -> bool {
     false
 }
 
-/// Reads all rows in order; malformed ones go to `problems`.
+/// Passes all rows in order to `on_row`; adds malformed rows to `problems`.
 ///
 /// # Errors
-/// Those of reading and of `on_row`.
+/// Errors of reading and of `on_row`.
 pub(super) fn each(
     path: &Path,
     encoding: Encoding,
@@ -66,7 +66,7 @@ pub(super) fn each(
     Ok(())
 }
 
-/// The cells of an object; none if it is a problem.
+/// Parses the cells of an object; adds a problem and returns `None` if it is malformed.
 fn cells(
     text: &str,
     (path, line): (&Path, u64),
@@ -92,7 +92,7 @@ fn cells(
 #[derive(Default)]
 struct Elements {
     element: String,
-    /// The line of the element's first character.
+    /// Line of the element's first character.
     first: u64,
     depth: usize,
     in_text: bool,
@@ -100,7 +100,7 @@ struct Elements {
 }
 
 impl Elements {
-    /// Adds a character within the array; whether an element ends before it.
+    /// Adds a character of the array; returns whether an element ends before it.
     fn ends_before(&mut self, c: char, line: u64) -> bool {
         if self.in_text {
             (self.in_text, self.is_escaped) =

@@ -1,5 +1,5 @@
-//! The mapping from tables to nodes and edges: as a file that people edit, as command-line options, as
-//! lines for people.
+//! The mapping from tables to nodes and edges: reads and writes mapping files, parses table
+//! options, and describes each table in one line.
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 
@@ -9,25 +9,25 @@ use toml::Spanned;
 use crate::{DatasetError, encoding::Encoding, tables::Reading};
 use agent_ground::files;
 
-/// The mapping file of a directory.
+/// Name of the mapping file in a directory.
 pub const MAPPING_FILE: &str = "mapping.toml";
 /// Maximum size of a mapping, bytes.
 const MAX_MAPPING_BYTES: u64 = 1 << 20;
-/// Separator that stands for cells with JSON lists.
+/// Separator that marks a column of JSON lists.
 pub(super) const JSON_LIST: &str = "json";
 
-/// Maps tables to nodes and edges.
+/// A mapping from tables to nodes and edges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
-    /// Title for people; empty leaves it to `dataset.toml`.
+    /// Title, for display; empty uses the title of `dataset.toml`.
     pub title: String,
-    /// Licence for people; empty leaves it to `dataset.toml`.
+    /// Licence, for display; empty uses the licence of `dataset.toml`.
     pub licence: String,
-    /// Candidate types; empty leaves them to `dataset.toml`.
+    /// Candidate types; empty uses those of `dataset.toml`.
     pub candidate_types: Vec<String>,
     /// How text files are read.
     pub reading: Reading,
-    /// Tables with one node per row, in the order in which nodes are numbered.
+    /// Tables with one node per row; nodes are numbered in this order.
     pub nodes: Vec<NodesTable>,
     /// Tables with one edge per row.
     pub edges: Vec<EdgesTable>,
@@ -45,25 +45,25 @@ pub struct NodesTable {
     /// Type of the nodes.
     #[serde(rename = "type")]
     pub node_type: String,
-    /// The column of ids; none numbers the rows.
+    /// Column of ids; `None` numbers the rows.
     #[serde(default)]
     pub id: Option<String>,
-    /// The column of names; none uses the id.
+    /// Column of names; `None` uses the id.
     #[serde(default)]
     pub name: Option<String>,
-    /// The columns of fields; none uses all other columns.
+    /// Columns of fields; `None` uses all columns except id, name and relations.
     #[serde(default)]
     pub fields: Option<Vec<String>>,
-    /// Separators by column, for columns of several values.
+    /// Separators of the columns with several values, by column.
     #[serde(default)]
     pub lists: BTreeMap<String, String>,
     /// Columns with ids of other nodes.
     #[serde(default)]
     pub relations: Vec<Link>,
-    /// Columns whose values are nodes, by the type of these nodes; several columns may share one.
+    /// Types of the columns whose values become nodes, by column; columns may share a type.
     #[serde(default)]
     pub values: BTreeMap<String, String>,
-    /// Its first line in the mapping file; 0 if there is none.
+    /// First line of the table in the mapping file (from 1); 0 without a mapping file.
     #[serde(skip)]
     pub line: u64,
 }
@@ -74,7 +74,7 @@ pub struct NodesTable {
 pub struct Link {
     /// The column.
     pub column: String,
-    /// The relation from the row's node.
+    /// Relation from the row's node to the other nodes.
     pub relation: String,
     /// Type of the other nodes.
     pub to: String,
@@ -93,13 +93,13 @@ pub struct EdgesTable {
     pub source: End,
     /// Target of the edges.
     pub target: End,
-    /// The relation of all edges.
+    /// Relation of all edges; exclusive with `relation_column`.
     #[serde(default)]
     pub relation: Option<String>,
-    /// The column of relations, if they differ.
+    /// Column with the relation of each edge.
     #[serde(default)]
     pub relation_column: Option<String>,
-    /// Its first line in the mapping file; 0 if there is none.
+    /// First line of the table in the mapping file (from 1); 0 without a mapping file.
     #[serde(skip)]
     pub line: u64,
 }
@@ -108,9 +108,9 @@ pub struct EdgesTable {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct End {
-    /// The column of ids.
+    /// Column of ids.
     pub column: String,
-    /// The type of the nodes.
+    /// Type of the nodes.
     #[serde(rename = "type")]
     pub node_type: String,
 }
@@ -128,7 +128,7 @@ struct MappingFile {
 }
 
 impl Mapping {
-    /// Reads a file.
+    /// Reads a mapping file.
     ///
     /// # Errors
     /// [`DatasetError::BadToml`], [`DatasetError::Io`].
@@ -165,7 +165,7 @@ impl Mapping {
         })
     }
 
-    /// The mapping as the text of a mapping file.
+    /// Formats the mapping as a mapping file.
     pub fn to_toml(&self) -> String {
         let mut text = String::from(
             "# What becomes what; edit it, then import the directory. A list of `fields` leaves other\n\
@@ -197,14 +197,14 @@ impl Mapping {
         text
     }
 
-    /// A one-line summary of each table.
+    /// Returns a one-line description of each table.
     pub fn lines(&self) -> Vec<String> {
         let nodes = self.nodes.iter().map(NodesTable::describe);
         nodes.chain(self.edges.iter().map(EdgesTable::describe)).collect()
     }
 }
 
-/// A text in TOML notation.
+/// Quotes a text as a TOML string.
 fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
@@ -213,7 +213,7 @@ fn list<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     format!("[{}]", texts.map(quoted).collect::<Vec<_>>().join(", "))
 }
 
-/// The first lines of every table.
+/// Writes the first lines of a table.
 fn write_head(text: &mut String, kind: &str, file: &str, table: Option<&str>) {
     let _ = write!(text, "\n[[{kind}]]\nfile = {}\n", quoted(file));
     if let Some(table) = table {
@@ -221,7 +221,7 @@ fn write_head(text: &mut String, kind: &str, file: &str, table: Option<&str>) {
     }
 }
 
-/// The name of a table for people.
+/// Returns the name of a table, for display.
 fn table_label(file: &str, table: Option<&str>) -> String {
     table.map_or_else(|| file.to_owned(), |table| format!("{file}:{table}"))
 }
@@ -311,16 +311,16 @@ impl EdgesTable {
     }
 }
 
-/// A table option; omitted parts are guessed.
+/// A table of nodes given as an option; omitted parts are guessed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableHint {
     /// The file.
     pub file: String,
     /// Type of the nodes.
     pub node_type: String,
-    /// The column of ids.
+    /// Column of ids.
     pub id: Option<String>,
-    /// The column of names.
+    /// Column of names.
     pub name: Option<String>,
     /// Columns with ids of other nodes.
     pub relations: Vec<Link>,
@@ -329,8 +329,8 @@ pub struct TableHint {
 impl std::str::FromStr for TableHint {
     type Err = String;
 
-    /// `FILE:TYPE`, or `FILE:TYPE:id=COLUMN,name=COLUMN,COLUMN->TYPE,COLUMN=RELATION->TYPE`; the later parts are
-    /// optional.
+    /// Parses `FILE:TYPE` or `FILE:TYPE:id=COLUMN,name=COLUMN,COLUMN->TYPE,COLUMN=RELATION->TYPE`;
+    /// the parts after the type are optional and in any order.
     fn from_str(text: &str) -> Result<TableHint, String> {
         let form = "write FILE:TYPE:id=COLUMN,name=COLUMN,COLUMN->TYPE";
         let mut parts = text.splitn(3, ':');
@@ -358,7 +358,7 @@ impl std::str::FromStr for TableHint {
     }
 }
 
-/// `COLUMN` or `COLUMN=RELATION` to a type.
+/// Returns the link of `COLUMN` or `COLUMN=RELATION` to a type.
 fn link(column: &str, to: &str) -> Link {
     let (column, relation) = match column.split_once('=') {
         Some((column, relation)) => (column, relation.to_owned()),
@@ -370,7 +370,7 @@ fn link(column: &str, to: &str) -> Link {
 impl std::str::FromStr for EdgesTable {
     type Err = String;
 
-    /// `FILE:RELATION:COLUMN->TYPE,COLUMN->TYPE`, source first.
+    /// Parses `FILE:RELATION:COLUMN->TYPE,COLUMN->TYPE`, source first.
     fn from_str(text: &str) -> Result<EdgesTable, String> {
         let form = "write FILE:RELATION:COLUMN->TYPE,COLUMN->TYPE";
         let end = |text: &str| {
@@ -395,7 +395,7 @@ impl std::str::FromStr for EdgesTable {
     }
 }
 
-/// The relation name of a column: `brand_id` gives `has_brand`, `also_bought` stays.
+/// Returns the relation name of a column: `has_brand` for `brand_id`, but `also_bought` unchanged.
 pub(super) fn relation_of(column: &str) -> String {
     match without_id(column) {
         Some(stem) => format!("has_{stem}"),
@@ -403,12 +403,13 @@ pub(super) fn relation_of(column: &str) -> String {
     }
 }
 
-/// The relation to the values of a column: `site` gives `has_site`.
+/// Returns the relation to the values of a column: `has_site` for `site` or `sites`.
 pub(super) fn value_relation(column: &str) -> String {
     format!("has_{}", singular(&without_id(column).unwrap_or_else(|| snake(column))))
 }
 
-/// `brand` of `brand_id`, `brandId` or `Brand IDs`.
+/// Returns the stem of a column name with an id suffix: `brand` for `brand_id`, `brandId` or
+/// `Brand IDs`; `None` for other names.
 pub(super) fn without_id(column: &str) -> Option<String> {
     let name = snake(column);
     let suffixes = ["_ids", "_id", "_keys", "_key", "_refs", "_ref", "_codes", "_code", "_fk"];
@@ -416,7 +417,7 @@ pub(super) fn without_id(column: &str) -> Option<String> {
     (!stem.is_empty()).then(|| stem.to_owned())
 }
 
-/// A name in lower case with underscores: `brandId` and `Brand Id` give `brand_id`.
+/// Converts a name to lower case with underscores: `brandId` and `Brand Id` become `brand_id`.
 pub(super) fn snake(name: &str) -> String {
     let mut text = String::with_capacity(name.len() + 4);
     let mut before_lower = false;
@@ -434,7 +435,7 @@ pub(super) fn snake(name: &str) -> String {
     text.trim_end_matches('_').to_owned()
 }
 
-/// The singular of an English noun, guessed from its ending.
+/// Guesses the singular of an English noun from its ending.
 pub(super) fn singular(name: &str) -> String {
     let keep = ["ss", "us", "is", "series", "species", "news"];
     if keep.iter().any(|ending| name.ends_with(ending)) {

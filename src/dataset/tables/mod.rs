@@ -1,25 +1,25 @@
-//! Imports user tables: CSV, TSV, JSON and Parquet with one row per node or edge, and
-//! databases of SQLite.
+//! Imports user tables: CSV, TSV, JSON and Parquet files with one row per node or edge, and SQLite
+//! databases.
 //!
 //! A [`Mapping`] assigns tables and columns to nodes, edges and fields. It is read from
 //! `mapping.toml`, made from options, or guessed from headers, samples and the schema of a
-//! database, always in the same form:
+//! database. Its form is always:
 //!
 //! ```toml
-//! encoding = "cp1252"          # missing: what the bytes look like
-//! missing = ["NULL", "n/a"]    # markers of missing values; missing: common ones
+//! encoding = "cp1252"          # missing: detected
+//! missing = ["NULL", "n/a"]    # markers of missing values; missing: common markers
 //!
 //! [[nodes]]
-//! file = "products.csv"        # of a database also: table = "products"
+//! file = "products.csv"        # in a database, also: table = "products"
 //! type = "product"
 //! id = "sku"                   # missing: rows are numbered
 //! name = "title"               # missing: the id
-//! fields = ["description"]     # missing: all columns that are nothing else
-//! lists = { tags = ";" }       # columns of several values, by what parts them; "json": a JSON list
+//! fields = ["description"]     # missing: all columns without another role
+//! lists = { tags = ";" }       # columns with lists, with the separator; "json": a JSON list
 //! relations = [
 //!   { column = "brand_id", relation = "has_brand", to = "brand" },
 //! ]
-//! values = { color = "color" } # columns whose values are nodes, by the type of these nodes
+//! values = { color = "color" } # columns whose values become nodes, with the type of these nodes
 //!
 //! [[edges]]
 //! file = "bought.csv"
@@ -28,18 +28,19 @@
 //! relation = "bought"          # or: relation_column = "kind"
 //! ```
 //!
-//! Ids are unique within their type. Nodes are numbered in the order of the mapping's tables and,
-//! within a table, of the rows; then follow the nodes of values, in the order in which rows have them.
-//! Values that differ in case alone are one. They are no candidates unless the mapping says so. Files must be in the directory of the mapping or below it.
+//! Ids are unique within their type. Nodes are numbered in the order of the mapping's tables and of
+//! their rows; nodes of values follow, in order of first occurrence. Values that differ only in
+//! case are one node. Nodes of values are candidates only if `candidate_types` lists their type.
+//! Files must be in the directory of the mapping or below it.
 //!
-//! | file | question it answers |
+//! | module | does |
 //! | --- | --- |
-//! | `mapping` | which table holds what, as a file, as options, in a line for people? |
-//! | `guess` | here are tables: what is likely in them? |
-//! | `rows` | here is a table of any kind: which columns and rows? |
-//! | `delimited`, `json`, `sqlite`, `columnar` | the same of one kind |
-//! | `cleaning` | here are cells: which are missing, numbers or dates, in another form? |
-//! | `import` | here are a mapping and tables: which nodes and edges? |
+//! | `mapping` | reads and writes mappings: as a file, from options, as one line per table |
+//! | `guess` | guesses the mapping of tables |
+//! | `rows` | reads columns and rows of a table of any kind |
+//! | `delimited`, `json`, `sqlite`, `columnar` | read columns and rows of one kind of table |
+//! | `cleaning` | normalizes cells: missing values, numbers, dates |
+//! | `import` | imports tables by a mapping |
 
 mod cleaning;
 mod columnar;

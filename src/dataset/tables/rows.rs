@@ -1,4 +1,4 @@
-//! Columns and rows of a table of any kind.
+//! Reads columns and rows of a table of any kind.
 
 use std::{
     cell::OnceCell,
@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// Maximum number of columns of JSON lines.
+/// Maximum number of columns of a JSON table.
 const MAX_COLUMNS: usize = 10_000;
 /// Extensions of delimited tables.
 const DELIMITED: [&str; 3] = ["csv", "tsv", "tab"];
@@ -43,7 +43,7 @@ pub(super) struct Table {
     path: PathBuf,
     kind: Kind,
     reading: Reading,
-    /// What becomes of its cells, once its rows were judged.
+    /// How cells are cleaned; set once the columns were inspected.
     cleaning: Rc<OnceCell<Cleaning>>,
 }
 
@@ -52,41 +52,41 @@ enum Kind {
     Delimited(Encoding),
     Json(Encoding),
     Parquet,
-    /// Of a database.
+    /// A table of a database, by name.
     Sqlite(Rc<sqlite::Database>, String),
 }
 
-/// One row.
+/// One row of a table.
 pub(super) struct Row {
-    /// Its first line, or its number in a database.
+    /// First line of the row (from 1); in a database or Parquet file, the number of the row.
     pub(super) line: u64,
-    /// The cells by column, without empty and null values.
+    /// Cells by column, without empty and null values.
     pub(super) cells: Map<String, Value>,
 }
 
-/// Receives rows; returns false to stop reading.
+/// Receives each row; returns false to stop reading.
 pub(super) type RowHandler<'a> = dyn FnMut(&mut Problems, Row) -> Result<bool, DatasetError> + 'a;
 
 impl Row {
-    /// The text of the row for messages.
+    /// Returns the text of the row, for messages.
     pub(super) fn excerpt(&self) -> String {
         let cells = self.cells.values().map(|value| text_of_cell(value).unwrap_or_default());
         cells.collect::<Vec<_>>().join("  ")
     }
 
-    /// The trimmed text of a cell; `None` if it is empty or not a single value.
+    /// Returns the trimmed text of a cell; `None` if it is empty or not a single value.
     pub(super) fn text(&self, column: &str) -> Option<String> {
         text_of_cell(self.cells.get(column)?)
     }
 
-    /// The texts of a cell with several values.
+    /// Returns the texts of a cell with several values.
     pub(super) fn texts(&self, column: &str, separator: Option<&str>) -> Vec<String> {
         let Some(value) = self.cells.get(column) else { return Vec::new() };
         items(value, separator).iter().filter_map(text_of_cell).collect()
     }
 }
 
-/// The items of a cell.
+/// Splits a cell into its items; without a separator, only an array has several.
 pub(super) fn items(value: &Value, separator: Option<&str>) -> Vec<Value> {
     match (value, separator) {
         (Value::Array(items), _) => items.clone(),
@@ -112,14 +112,15 @@ fn text_of_cell(value: &Value) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The lower-case extension without that of the compression.
+/// Returns the lower-case extension of a file, ignoring `.gz` and `.zst`.
 pub(super) fn extension(path: &Path) -> String {
     let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
     name.rsplit_once('.').map_or_else(String::new, |(_, extension)| extension.to_owned())
 }
 
-/// Whether a file is a table by its name, or a database by its first bytes. Hidden files are not.
+/// Whether a file is a supported table or database, by its name or first bytes. Hidden files are
+/// not.
 pub(super) fn is_table(path: &Path) -> bool {
     let extension = extension(path);
     let known = DELIMITED.iter().chain(&JSON_LINES).chain(&DATABASES).chain(&[PARQUET]);
@@ -135,12 +136,13 @@ fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
 }
 
-/// Whether a file holds data, supported or not, by its name or first bytes.
+/// Whether a file is a table, a database or another known data file, supported or not, by its name
+/// or first bytes.
 pub fn holds_data(path: &Path) -> bool {
     is_table(path) || unsupported_hint(path).is_some()
 }
 
-/// A remedy for an unsupported data file; `None` for other files.
+/// Returns the remedy for a known but unsupported data file; `None` for other files.
 pub(super) fn unsupported_hint(path: &Path) -> Option<&'static str> {
     match extension(path).as_str() {
         _ if is_hidden(path) => None,
@@ -155,7 +157,7 @@ pub(super) fn unsupported_hint(path: &Path) -> Option<&'static str> {
     }
 }
 
-/// The error for a file that is not a table, with a remedy.
+/// Returns the error for a file that is not a table, with a remedy.
 fn not_a_table(path: &Path) -> DatasetError {
     let message = unsupported_hint(path)
         .unwrap_or("not a table; tables are .csv, .tsv, .jsonl, .parquet and .sqlite files");
@@ -163,10 +165,11 @@ fn not_a_table(path: &Path) -> DatasetError {
 }
 
 impl Table {
-    /// All tables of a file.
+    /// Returns all tables of a file.
     ///
     /// # Errors
-    /// [`DatasetError::BadInput`] if the file is not a table or the database cannot be read.
+    /// [`DatasetError::BadInput`] if the file is not a table or the database is damaged,
+    /// [`DatasetError::Io`], [`DatasetError::Unreadable`].
     pub(super) fn all(path: &Path, reading: &Reading) -> Result<Vec<Table>, DatasetError> {
         let of = |kind| Table {
             path: path.to_path_buf(),
@@ -193,10 +196,10 @@ impl Table {
         Err(not_a_table(path))
     }
 
-    /// The table with a name among all of a file.
+    /// Returns the table called `name` among all tables of a file; without a name, the only table.
     ///
     /// # Errors
-    /// The existing tables.
+    /// A message that lists the existing tables.
     pub(super) fn find(all: &[Table], name: Option<&str>) -> Result<Table, String> {
         let names = || {
             let names = all.iter().filter_map(Table::name);
@@ -214,7 +217,7 @@ impl Table {
         }
     }
 
-    /// The table name, for a database.
+    /// Name of the table in its database; `None` for other files.
     pub(super) fn name(&self) -> Option<&str> {
         match &self.kind {
             Kind::Sqlite(_, table) => Some(table),
@@ -222,12 +225,12 @@ impl Table {
         }
     }
 
-    /// The file.
+    /// Path of the file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The file, for a database with the table, for messages.
+    /// Path of the file, followed by the table of a database; for messages.
     pub(super) fn place(&self) -> PathBuf {
         match &self.kind {
             Kind::Sqlite(_, table) => PathBuf::from(format!("{}:{table}", self.path.display())),
@@ -235,7 +238,7 @@ impl Table {
         }
     }
 
-    /// The name without directory and extensions.
+    /// Name of the table, or of the file without directory and extensions.
     pub(super) fn stem(&self) -> String {
         if let Some(name) = self.name() {
             return name.to_owned();
@@ -244,7 +247,7 @@ impl Table {
         name.trim_start_matches('.').split('.').next().unwrap_or_default().to_owned()
     }
 
-    /// Its columns in order; for JSON lines, the keys of all rows.
+    /// Returns the columns in order; for JSON, the keys of all rows.
     ///
     /// # Errors
     /// The table cannot be read.
@@ -255,7 +258,7 @@ impl Table {
             Kind::Sqlite(database, table) => database.columns(table),
             Kind::Json(_) => {
                 let (mut columns, mut known) = (Vec::new(), HashSet::new());
-                // Problems of rows are reported when they are imported.
+                // The import reports problems of rows.
                 let mut ignored = Problems::new(true);
                 self.each_raw(&mut ignored, &mut |_, row| {
                     for column in row.cells.keys().filter(|column| !known.contains(*column)) {
@@ -276,7 +279,7 @@ impl Table {
         }
     }
 
-    /// The keys declared by the database.
+    /// Returns the keys that the database declares; none for other files.
     ///
     /// # Errors
     /// The table cannot be read.
@@ -287,10 +290,11 @@ impl Table {
         }
     }
 
-    /// Reads all rows in order, cleaned; malformed rows go to `problems`.
+    /// Reads all rows in order and passes them, cleaned, to `on_row`. Adds malformed rows to
+    /// `problems`.
     ///
     /// # Errors
-    /// Those of reading and of `on_row`.
+    /// Errors of reading and of `on_row`.
     pub(super) fn each(
         &self,
         problems: &mut Problems,
@@ -304,7 +308,7 @@ impl Table {
         })
     }
 
-    /// What becomes of its cells.
+    /// Returns how cells are cleaned; inspects the first rows at the first call.
     ///
     /// # Errors
     /// The table cannot be read.
@@ -314,7 +318,7 @@ impl Table {
         }
         let mut judge = Judge::new(&self.reading, matches!(self.kind, Kind::Delimited(_)));
         let mut n = 0;
-        // Problems of rows are reported when they are imported.
+        // The import reports problems of rows.
         self.each_raw(&mut Problems::new(true), &mut |_, row| {
             judge.see(&row);
             n += 1;
@@ -323,7 +327,7 @@ impl Table {
         Ok(self.cleaning.get_or_init(|| judge.cleaning()))
     }
 
-    /// What the last reading changed; its encoding too, if that is not UTF-8.
+    /// Returns the changes of the last reading; includes the encoding if it is not UTF-8.
     pub(super) fn repairs(&self) -> Vec<Repair> {
         let file = self.place().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let encoding = match self.kind {
@@ -354,7 +358,7 @@ impl Table {
     }
 }
 
-/// Whether a row omits the value.
+/// Whether a value is empty, so that rows omit it.
 pub(super) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,

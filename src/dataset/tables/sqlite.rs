@@ -1,7 +1,7 @@
-//! Tables of an SQLite database: columns, declared keys and rows.
+//! Reads columns, declared keys and rows of the tables of an SQLite database.
 //!
-//! The database is untrusted: it is opened read-only, its views and triggers are never run, and no
-//! value is longer than the maximum line of a file.
+//! The database is untrusted: it is opened read-only, its views and triggers are never run, and
+//! values are limited to the maximum length of a line.
 
 use std::{
     collections::HashSet,
@@ -25,8 +25,8 @@ const MAGIC: &[u8] = b"SQLite format 3\0";
 /// Maximum number of tables of a database.
 const MAX_TABLES: usize = 1_000;
 
-/// What follows the name of a virtual table in the names of tables that hold its data: of full-text
-/// indexes (versions 3 to 5) and of R-trees.
+/// Suffixes of the shadow tables that hold the data of virtual tables: full-text indexes (versions
+/// 3 to 5) and R-trees.
 const SHADOWS: [&str; 11] = [
     "config", "content", "data", "docsize", "idx", "node", "parent", "rowid", "segdir", "segments",
     "stat",
@@ -35,31 +35,31 @@ const SHADOWS: [&str; 11] = [
 /// Keys that the schema declares for a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct DeclaredKeys {
-    /// The columns of the primary key.
+    /// Columns of the primary key, in its order.
     pub(super) key: Vec<String>,
-    /// Columns with keys of other tables.
+    /// Foreign keys.
     pub(super) links: Vec<Reference>,
 }
 
 /// A foreign key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reference {
-    /// Its columns; at least one.
+    /// Columns of the foreign key; at least one.
     pub(super) columns: Vec<String>,
-    /// The other table.
+    /// Referenced table.
     pub(super) table: String,
-    /// The referenced column, or the first of several; `None` for the primary key.
+    /// Referenced column, or the first of several; `None` for the primary key.
     pub(super) target_column: Option<String>,
 }
 
 impl Reference {
-    /// Whether it refers to a table in the same file.
+    /// Whether the foreign key refers to `table`, which must be in the same file.
     pub(super) fn targets(&self, table: &Table) -> bool {
         table.name().is_some_and(|name| name.eq_ignore_ascii_case(&self.table))
     }
 }
 
-/// Whether a file begins like a database.
+/// Whether a file begins like an SQLite database.
 pub(super) fn is_database(path: &Path) -> bool {
     use std::io::Read;
     let mut begin = [0; 16];
@@ -74,7 +74,7 @@ fn damaged(path: &Path) -> impl Fn(rusqlite::Error) -> DatasetError + '_ {
     }
 }
 
-/// A name as SQL writes it.
+/// Quotes a name for SQL.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
@@ -87,7 +87,7 @@ pub(super) struct Database {
 }
 
 impl Database {
-    /// Opens a database to read it.
+    /// Opens a database for reading.
     ///
     /// # Errors
     /// [`DatasetError::BadInput`].
@@ -103,7 +103,7 @@ impl Database {
         Ok(Self { path: path.to_path_buf(), connection: opened.map_err(damaged(path))? })
     }
 
-    /// The tables by name, without virtual ones and the tables in which those keep their data.
+    /// Returns the names of the tables, sorted, without virtual tables and their shadow tables.
     pub(super) fn tables(&self) -> Result<Vec<String>, DatasetError> {
         let read = || -> rusqlite::Result<Vec<String>> {
             let mut statement = self.connection.prepare(
@@ -112,7 +112,7 @@ impl Database {
             )?;
             let all = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
             let all = all.collect::<rusqlite::Result<Vec<(String, bool)>>>()?;
-            // `pragma table_list` knows these, but connects virtual tables of a stranger.
+            // `pragma table_list` marks shadow tables, but loads untrusted virtual tables.
             let shadows: HashSet<String> = all
                 .iter()
                 .filter(|(_, is_virtual)| *is_virtual)
@@ -125,18 +125,18 @@ impl Database {
         read().map_err(damaged(&self.path))
     }
 
-    /// The columns of a table in order.
+    /// Returns the columns of a table in order.
     pub(super) fn columns(&self, table: &str) -> Result<Vec<String>, DatasetError> {
         let columns = columns_of(&self.connection, table).map_err(damaged(&self.path))?;
         Ok(columns.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// What the schema says of a table.
+    /// Returns the keys that the schema declares for a table.
     pub(super) fn declared(&self, table: &str) -> Result<DeclaredKeys, DatasetError> {
         declared(&self.connection, table).map_err(damaged(&self.path))
     }
 
-    /// Reads all rows in the order of their keys.
+    /// Passes all rows to `on_row`, ordered by row id or, if the table has none, by primary key.
     pub(super) fn each(
         &self,
         table: &str,
@@ -149,7 +149,7 @@ impl Database {
         let columns = columns_of(connection, table).map_err(&failed)?;
         let names: Vec<String> = columns.iter().map(|(name, _)| quoted(name)).collect();
         let (names, table) = (names.join(", "), quoted(table));
-        // A table without row numbers is kept in the order of its primary key.
+        // A table without row ids is stored in the order of its primary key.
         let numbered = connection.prepare(&format!("SELECT {names} FROM {table} ORDER BY rowid"));
         let mut statement = match numbered {
             Ok(statement) => statement,
@@ -179,7 +179,7 @@ impl Database {
                         }
                         Err(_) => is_text = false,
                     },
-                    // There is no text in it.
+                    // Binary values are not imported.
                     ValueRef::Null | ValueRef::Blob(_) => {}
                 }
             }
@@ -199,7 +199,8 @@ impl Database {
     }
 }
 
-/// The columns of a table in order, with their positions in the primary key, from 1.
+/// Returns the columns of a table in order, with their positions in the primary key (from 1; 0 for
+/// other columns).
 fn columns_of(connection: &Connection, table: &str) -> rusqlite::Result<Vec<(String, u32)>> {
     let mut statement =
         connection.prepare("SELECT name, pk FROM pragma_table_info(?1) ORDER BY cid")?;

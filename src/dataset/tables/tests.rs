@@ -291,7 +291,7 @@ fn ids_that_types_share_are_told_apart() {
     let lenient = ImportOptions { lenient: true, ..ImportOptions::default() };
     let report = import(dir.path(), &mapping, &home, &lenient).unwrap();
     let kb = Kb::open(&report.base.kb_dir()).unwrap();
-    // Programs that fill gaps write whole numbers so.
+    // Some programs write the integers of columns with gaps so.
     let has_cat = kb.relation_id("has_cat").unwrap();
     assert_eq!(*kb.neighbors(2, has_cat, Direction::Out), [1]);
     let neutral = dir.path().join("neutral");
@@ -308,7 +308,7 @@ fn ids_that_types_share_are_told_apart() {
     assert_eq!(kb.n_edges(), 1);
 }
 
-/// The guessed mapping of the tables of a directory or database, as lines.
+/// Guesses the mapping of a directory or database; returns its lines.
 fn lines(source: &Path) -> Vec<String> {
     guess_of(source).unwrap().mapping.lines()
 }
@@ -322,7 +322,7 @@ fn a_table_with_ids_of_its_own_is_no_table_of_edges() {
     let expected =
         "one item per row: id item_id, name title, fields text, shop_id -has_shop-> shop";
     assert_eq!(lines(dir.path())[0], format!("items.csv: {expected}"));
-    // Texts as ids, under other names, of which all are ids of shops too.
+    // Text ids in differently named columns, all of them also ids of shops.
     for (own, id) in [("id", "id"), ("code", "code"), ("item_id", "id")] {
         let shops = format!("{id},name,city\nx1,A,Oslo\nx2,B,Rome\nx3,C,Oslo\n");
         let items = format!("{own},shop_id,price\nx1,x2,1\nx2,x1,2\n");
@@ -380,13 +380,13 @@ fn a_few_wrong_ids_do_not_change_what_a_table_is_taken_for() {
         assert_eq!((report.base.record.n_nodes, report.base.record.n_edges), (13, 18));
         assert_eq!(report.problems.iter().map(|of| of.count).sum::<u64>(), 1);
     }
-    // A first column without a word for ids, which one of twenty rows repeats.
+    // A first column without an id-like name, with one repeated value in twenty rows.
     let rows: String = (1..20).map(|n| format!("INV/{n},Work {n},NO\n")).collect();
     let works = format!("Inventory No.,title,country\n{rows}INV/1,Again,NL\n");
     let dir = tempfile::tempdir().unwrap();
     write(dir.path(), &[("countries.csv", countries), ("works.csv", &works)]);
     assert!(lines(dir.path())[1].contains("id Inventory No., name title"), "{works}");
-    // If too many are wrong, a note says so.
+    // With too many invalid ids, there is a note.
     write(dir.path(), &[("works.csv", "sku,title\nS1,A\nS1,B\nS2,C\n")]);
     let told = "works.csv: sku is empty or repeated in 1 of 3 rows, so rows are numbered; \
         if it has the ids, correct these rows";
@@ -445,7 +445,7 @@ fn hidden_files_are_left_out_and_other_data_are_told() {
     let [json, sheet] = guessed.notes.as_slice() else { panic!("{:?}", guessed.notes) };
     assert!(json.starts_with("more.json: left out: not an array of objects"), "{json}");
     assert_eq!(sheet, "sheet.xlsx: left out: sheets are not read; save each as CSV");
-    // Nothing but such: the remedy is that of the file, not that something is missing.
+    // With unsupported files only, the error includes their remedies.
     fs::remove_file(dir.path().join("brands.csv")).unwrap();
     assert_eq!(InputFormat::detect(dir.path()).unwrap(), InputFormat::Tables);
     let error = guess_of(dir.path()).unwrap_err().to_string();
@@ -489,7 +489,7 @@ mod parquet_files {
 
     use super::*;
 
-    /// Content of a column.
+    /// Values of a column.
     enum Column<'a> {
         Texts(&'a [&'a str]),
         Numbers(&'a [f64]),
@@ -591,7 +591,7 @@ mod parquet_files {
                     assert_eq!(path, file);
                     refused += 1;
                 }
-                // Values, names or nothing were changed.
+                // The byte changed values or names, or nothing.
                 Err(DatasetError::Problems(_)) | Ok(_) => {}
                 Err(error) => panic!("byte {at}: {error}"),
             }
@@ -607,7 +607,7 @@ mod parquet_files {
 fn a_stray_quote_costs_its_own_row_alone() {
     let (dir, home) = home();
     let row = |n: usize| match n {
-        // The first would hold all rows up to the quote of the second, or to the end.
+        // The first quote would extend the row to the second quote, or to the end of the file.
         10 => "P10,\"5 inch cup,small\n".to_owned(),
         40 => "P40,\"8 inch\" cup,\"large\"\n".to_owned(),
         60 => "P60,\"never closed,small\n".to_owned(),
@@ -670,7 +670,8 @@ fn a_foreign_key_may_be_to_another_unique_column() {
     assert!(error.contains("it has 2 tables, which cannot all be of type \"product\""), "{error}");
     let kb = Kb::open(&report.base.kb_dir()).unwrap();
     assert_eq!(kb.nodes_of_key("NP").len(), 1);
-    // Where others refer to the primary key, nodes keep it, and what cannot link is told.
+    // If another table refers to the primary key, it stays the id, and a note reports the key that
+    // cannot link.
     let more = "CREATE TABLE shops (name TEXT PRIMARY KEY, main INTEGER REFERENCES brands);
         INSERT INTO shops VALUES ('North', 1);";
     connection.execute_batch(more).unwrap();
@@ -685,7 +686,7 @@ fn a_foreign_key_may_be_to_another_unique_column() {
 #[test]
 fn what_spreadsheets_write_is_read_and_what_hides_the_rows_is_told() {
     let (dir, _) = home();
-    // Rows without a cell below the table, a header of two lines, commas in one of tabs.
+    // Empty rows below a table, a header of two lines, commas in a tab-separated file.
     let files = [
         ("brands.csv", "id,name\nB1,Northpeak\nB2,Tidewell\n,\n,\n"),
         ("goods.csv", "sku,\"Product\nname\"\nS1,Mug\n"),
@@ -706,7 +707,7 @@ fn what_spreadsheets_write_is_read_and_what_hides_the_rows_is_told() {
         let error = guess_of(&alone).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
-    // Others than the benchmark call a folder `processed` too.
+    // Other data may also have a folder `processed`.
     fs::create_dir(dir.path().join("processed")).unwrap();
     assert_eq!(InputFormat::detect(dir.path()).unwrap(), InputFormat::Tables);
 }
@@ -720,7 +721,7 @@ fn of_rows_that_are_the_same_one_is_taken() {
     write(dir.path(), &[("products.csv", &format!("{PRODUCTS}{first}\n{first}\n"))]);
     let report = import(dir.path(), &mapping, &home, &ImportOptions::default()).unwrap();
     assert_eq!((report.base.record.n_nodes, report.repeated_rows), (5, 2));
-    // The same key with other cells is a mistake still.
+    // The same key with different cells is still an error.
     let (key, _) = first.split_once(',').unwrap();
     let other = first.replacen(',', ",Other ", 1);
     write(dir.path(), &[("products.csv", &format!("{PRODUCTS}{other}\n"))]);

@@ -1,7 +1,7 @@
 //! Layers of architectures other than BERT, run on the CPU by the crate `candle-transformers`.
 //!
-//! Compiled with the feature `encoders`. Maps word pieces to one row each. Every text has a pass of
-//! its own, so its vector does not depend on other texts; texts run in parallel.
+//! This module is compiled with the feature `encoders`. It maps each word piece to one row. Every
+//! text has its own pass, so its rows do not depend on other texts.
 
 use std::{path::Path, sync::Arc};
 
@@ -46,10 +46,10 @@ impl Layers {
         Ok(model.map(|model| Self { model, path: path.into() }))
     }
 
-    /// One row for each word piece: `[word pieces, hidden]`.
+    /// Runs the model over one text and returns a row for each word piece: `[word pieces, hidden]`.
     ///
     /// # Errors
-    /// [`EmbedError::Model`].
+    /// [`EmbedError::Model`] if the forward pass fails.
     pub(super) fn rows(&self, pieces: &WordPieces) -> Result<Vec<f32>, EmbedError> {
         if pieces.ids.is_empty() {
             return Ok(Vec::new());
@@ -76,8 +76,8 @@ impl Layers {
 fn load(settings: &Settings, bytes: &[u8]) -> CandleResult<Option<Model>> {
     let Settings { architecture, shape, .. } = settings;
     let weights = VarBuilder::from_slice_safetensors(bytes, DType::F32, &Device::Cpu)?;
-    // Some models are kept inside one that was trained with a head; the names of the crate have the
-    // prefix for two architectures and have it not for the third.
+    // Files of models with a task head put a prefix before the names of the encoder's tensors. The
+    // crate expects the prefix for ModernBERT and Qwen3, but not for XLM-RoBERTa.
     let bare = |prefix: &'static str| {
         let inside =
             weights.contains_tensor(&format!("{prefix}.embeddings.word_embeddings.weight"));

@@ -2,23 +2,23 @@
 //!
 //! The layout is that of Hugging Face and sentence-transformers:
 //!
-//! | file | read for | absent |
+//! | file | setting | if absent |
 //! | --- | --- | --- |
-//! | `modules.json` | the steps after the transformer, and their folders | transformer, then mean pooling |
-//! | `config.json` | the shape of the transformer | an error |
-//! | `1_Pooling/config.json` | mean or first token | an error if `modules.json` names it |
-//! | `sentence_bert_config.json` | tokens read of a text, lower case | as `tokenizer_config.json` says |
-//! | `tokenizer_config.json` | tokens read of a text | the number of positions |
+//! | `modules.json` | the modules and their folders | transformer, then mean pooling |
+//! | `config.json` | architecture and shape of the transformer | an error |
+//! | `1_Pooling/config.json` | mean, first or last token | an error if `modules.json` names it |
+//! | `sentence_bert_config.json` | maximum number of tokens; lower case | the next file; no |
+//! | `tokenizer_config.json` | maximum number of tokens | the number of positions |
 //! | `config_sentence_transformers.json` | prompts of queries and documents | none |
 //!
-//! A prompt precedes the text. The prompt of queries is named `query`; that of documents is the
-//! first of `document`, `passage` and `corpus` in the file.
+//! A prompt precedes the text. The prompt of queries is named `query`. The prompt of documents is
+//! the first of `document`, `passage` and `corpus` that the file has.
 //!
 //! | limit | value | reason |
 //! | --- | --- | --- |
-//! | [`MAX_CONFIG_BYTES`] | 1 MiB | a configuration is a page |
-//! | [`MAX_WIDTH`] | 16 384 | numbers in a row of a layer; 1024 and 4096 are the largest in use |
-//! | [`MAX_LAYERS`] | 64 | 24 are the most in use |
+//! | [`MAX_CONFIG_BYTES`] | 1 MiB | a configuration is a page long |
+//! | [`MAX_WIDTH`] | 16 384 | numbers in a row of a layer; BERT-large has 1024, inner rows 4096 |
+//! | [`MAX_LAYERS`] | 64 | BERT-large has 24 |
 //! | [`MAX_VOCABULARY`] | 1 048 576 | word pieces |
 //! | [`MAX_POSITIONS`] | 8192 | tokens of a text; the work of attention grows with the square |
 //! | [`MAX_PROMPT_BYTES`] | 4 KiB | a prompt is put before every text |
@@ -45,17 +45,17 @@ pub const MAX_WIDTH: usize = 16_384;
 pub const MAX_LAYERS: usize = 64;
 /// Maximum number of word pieces.
 pub const MAX_VOCABULARY: usize = 1 << 20;
-/// Maximum number of positions, hence of tokens read of a text.
+/// Maximum number of positions, and thus of tokens read of a text.
 pub const MAX_POSITIONS: usize = 8192;
 /// Maximum length of a prompt, bytes.
 pub const MAX_PROMPT_BYTES: usize = 4 << 10;
 /// Names of document prompts, preferred first.
 const DOCUMENT_PROMPTS: [&str; 3] = ["document", "passage", "corpus"];
 
-/// Pooling: how the rows of a text's tokens become one vector.
+/// Pooling of the rows of a text's tokens into one vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pooling {
-    /// Their mean.
+    /// Mean of all rows.
     Mean,
     /// The row of the first token.
     First,
@@ -78,15 +78,15 @@ pub(super) enum Architecture {
         /// others.
         theta: [f64; 2],
     },
-    /// Conneau et al., "Unsupervised cross-lingual representation learning at scale", ACL 2020: also
-    /// multilingual E5 and BGE-M3.
+    /// Conneau et al., "Unsupervised cross-lingual representation learning at scale", ACL 2020;
+    /// used by multilingual E5 and BGE-M3.
     XlmRoberta {
         /// Id of the padding token; positions start after it.
         padding: u32,
     },
     /// Zhang et al., "Qwen3 Embedding", 2025: a token attends to earlier tokens only.
     Qwen3 {
-        /// Heads of keys and values.
+        /// Number of heads of keys and values.
         key_heads: usize,
         /// Size of a head, numbers.
         head: usize,
@@ -123,28 +123,28 @@ pub struct Shape {
     pub inner: usize,
     /// Number of word pieces.
     pub vocabulary: usize,
-    /// Number of positions, hence the maximum number of tokens of a text.
+    /// Number of positions, which is the maximum number of tokens of a text.
     pub positions: usize,
     /// Number of token types with a row.
     pub types: usize,
-    /// Added to the variance in layer norms.
+    /// Term added to the variance in layer norms.
     pub epsilon: f32,
     /// Activation between the two products of a layer.
     pub activation: Activation,
 }
 
-/// The settings in the configuration files.
+/// Settings from the configuration files.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Settings {
     pub(super) architecture: Architecture,
     pub(super) shape: Shape,
     pub(super) pooling: Pooling,
-    /// Whether a mean is the sum divided by the root of the number of tokens. Same direction as
-    /// the mean.
+    /// Whether mean pooling divides the sum by the root of the number of tokens, which changes only
+    /// the norm of the mean.
     pub(super) by_root: bool,
     /// Whether the model's own modules scale vectors to norm 1.
     pub(super) normalises: bool,
-    /// Maximum number of tokens read of a text, special ones included; at least 3.
+    /// Maximum number of tokens read of a text, including special tokens; at least 3.
     pub(super) max_tokens: usize,
     /// Whether texts are lowercased before tokenization.
     pub(super) lower_case: bool,
@@ -154,8 +154,7 @@ pub(super) struct Settings {
     pub(super) document_prompt: String,
     /// Folder with the transformer's files.
     pub(super) folder: PathBuf,
-    /// Every configuration file with its bytes, in the order of reading; no bytes if the file is
-    /// absent.
+    /// Configuration files and their bytes, in the order of reading; no bytes if a file is absent.
     pub(super) sources: Vec<(PathBuf, Vec<u8>)>,
 }
 
@@ -190,14 +189,14 @@ struct Transformer {
     head_dim: Option<usize>,
     local_attention: Option<usize>,
     global_attn_every_n_layers: Option<usize>,
-    /// The newer spelling of the preceding setting.
+    /// Newer form of `global_attn_every_n_layers`.
     #[serde(default)]
     layer_types: Vec<String>,
     rope_theta: Option<f64>,
     global_rope_theta: Option<f64>,
     local_rope_theta: Option<f64>,
-    /// The newer spelling of the three preceding settings: numbers by name, or an object for each
-    /// kind of layer.
+    /// Newer form of the three preceding settings: numbers by name, or an object for each kind of
+    /// layer.
     #[serde(default)]
     rope_parameters: serde_json::Value,
     #[serde(default)]
@@ -233,7 +232,7 @@ struct Sentences {
 
 #[derive(Deserialize, Default)]
 struct Tokenizer {
-    /// A float if it stands for "no limit".
+    /// Maximum number of tokens; a large float stands for "no limit".
     model_max_length: Option<f64>,
 }
 
@@ -255,7 +254,7 @@ struct PoolingFile {
     pooling_mode: Option<Modes>,
     #[serde(default = "yes")]
     include_prompt: bool,
-    /// The older spelling: one Boolean per mode.
+    /// Other settings; the older form of `pooling_mode` is one Boolean per mode.
     #[serde(flatten)]
     others: HashMap<String, serde_json::Value>,
 }
@@ -329,14 +328,14 @@ pub(super) fn read(dir: &Path) -> Result<Settings, EmbedError> {
     })
 }
 
-/// `dir/path`, unless it lies outside of `dir`.
+/// Returns `dir/path`; `None` if it may lie outside of `dir`.
 fn folder_of(dir: &Path, path: &str) -> Option<PathBuf> {
     let path = Path::new(path);
     let stays = path.components().all(|part| matches!(part, Component::Normal(_)));
     stays.then(|| dir.join(path))
 }
 
-/// The pooling, and whether its mean is divided by the root of the number of tokens.
+/// Reads the pooling, and whether its mean divides by the root of the number of tokens.
 fn read_pooling(reader: &mut Reader, path: &Path) -> Result<(Pooling, bool), EmbedError> {
     let file: PoolingFile = reader.required(path)?;
     let modes = match file.pooling_mode {
@@ -383,7 +382,7 @@ fn read_transformer(reader: &mut Reader, path: &Path) -> Result<(Architecture, S
         "gelu" if !matches!(architecture, Architecture::Qwen3 { .. }) => Activation::Gelu,
         "gelu_new" | "gelu_pytorch_tanh" if bert => Activation::GeluTanh,
         "relu" if bert => Activation::Relu,
-        // The one there is: nothing to choose.
+        // Qwen3 has no other activation, and the value here is not used.
         "silu" if matches!(architecture, Architecture::Qwen3 { .. }) => Activation::Identity,
         other => {
             let reason = format!(
@@ -393,7 +392,7 @@ fn read_transformer(reader: &mut Reader, path: &Path) -> Result<(Architecture, S
             return Err(unusable(path, reason));
         }
     };
-    // Positions that turn the numbers of a row have no row of their own: texts are cut earlier.
+    // Rotary positions have no rows in the weights, so a lower limit is possible.
     let positions = match architecture {
         Architecture::Bert => file.max_position_embeddings,
         Architecture::XlmRoberta { padding } => {
@@ -442,11 +441,11 @@ fn read_transformer(reader: &mut Reader, path: &Path) -> Result<(Architecture, S
     Ok((architecture, shape))
 }
 
-/// The architecture in the file, or the reason why it is not supported.
+/// Returns the architecture in the file, or the reason why it is not supported.
 fn read_architecture(file: &Transformer) -> Result<Architecture, String> {
     let kind = file.model_type.as_deref().unwrap_or("bert");
     let missing = |name: &str| format!("{name} is missing, or no positive number");
-    // A number of the rotary positions, by its older names or in the newer object.
+    // Base of the rotary positions, by its older name or from the newer object.
     let theta = |older: Option<f64>, layers: &str| {
         let newer = file.rope_parameters.get(layers).unwrap_or(&file.rope_parameters);
         let theta = older.or_else(|| newer.get("rope_theta")?.as_f64());
@@ -508,7 +507,7 @@ fn read_architecture(file: &Transformer) -> Result<Architecture, String> {
     Ok(architecture)
 }
 
-/// Distance between ModernBERT layers that attend to the whole text.
+/// Returns the distance between ModernBERT layers that attend to the whole text.
 fn whole_every(file: &Transformer) -> Result<usize, String> {
     let whole: Vec<bool> = file.layer_types.iter().map(|kind| kind == "full_attention").collect();
     let every = match file.global_attn_every_n_layers {
@@ -522,12 +521,12 @@ fn whole_every(file: &Transformer) -> Result<usize, String> {
     })
 }
 
-/// Makes an [`EmbedError::Model`].
+/// Returns an [`EmbedError::Model`] for the file at `path`.
 pub(super) fn unusable(path: &Path, reason: impl Into<String>) -> EmbedError {
     EmbedError::Model { path: path.to_owned(), reason: reason.into() }
 }
 
-/// Reads JSON files and keeps their paths and bytes.
+/// A reader of JSON files that keeps their paths and bytes.
 struct Reader {
     sources: Vec<(PathBuf, Vec<u8>)>,
 }

@@ -1,6 +1,6 @@
-//! A model on a CUDA device, if available: transfer and batching.
+//! A BERT model on a CUDA device, if available: transfer and batching.
 //!
-//! Vectors differ from those of the CPU by rounding to 16 bits (see [`gpu::encoder`]).
+//! Vectors differ from CPU vectors by rounding to 16 bits (see [`gpu::encoder`]).
 
 use std::{sync::mpsc::sync_channel, thread};
 
@@ -15,9 +15,9 @@ use crate::{
     gpu::{self, Device, encoder::Encoder},
 };
 
-/// Texts tokenized at a time.
+/// Number of texts in a portion, which is tokenized at a time.
 const PORTION_TEXTS: usize = 4096;
-/// Maximum number of portions that wait for the device.
+/// Maximum number of tokenized portions that wait for the device.
 const WAITING_PORTIONS: usize = 2;
 
 /// A model on a device.
@@ -33,7 +33,8 @@ impl DeviceModel {
     /// kernels do not support the model's shape.
     ///
     /// # Errors
-    /// [`EmbedError::Model`], [`EmbedError::Gpu`] with `AGENT_GPU=require`.
+    /// [`EmbedError::Model`] if a tensor cannot be read; [`EmbedError::Gpu`] if the device is
+    /// missing or fails with `AGENT_GPU=require`.
     pub(super) fn load(
         tensors: &Tensors<'_>,
         shape: &Shape,
@@ -71,14 +72,14 @@ impl DeviceModel {
         }
     }
 
-    /// The device, for people.
+    /// Name of the device, for people.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// One vector of norm 1 per text, `[texts, hidden]`, in the given order. `cut` returns the word
-    /// pieces of texts; it prepares the next [`PORTION_TEXTS`] while the device works. Up to
-    /// [`PORTION_TEXTS`] texts are cut on the calling thread instead.
+    /// Embeds texts into vectors of norm 1, `[texts, hidden]`, in the given order. `cut` splits
+    /// texts into word pieces. For more than [`PORTION_TEXTS`] texts it runs on its own thread and
+    /// prepares the next portions while the device works.
     pub(super) fn embed_pooled(
         &self,
         texts: &[&str],
@@ -102,9 +103,9 @@ impl DeviceModel {
         })
     }
 
-    /// Runs texts of similar length in one pass.
+    /// Embeds one portion, `[texts, hidden]`; texts of similar length share a pass.
     fn embed_portion(&self, pieces: &[WordPieces]) -> Result<Vec<f32>, EmbedError> {
-        // A text without pieces keeps the zero vector.
+        // A text without word pieces keeps the zero vector.
         let full = |text: &usize| !pieces[*text].ids.is_empty();
         let mut order: Vec<usize> = (0..pieces.len()).filter(full).collect();
         order.sort_by_key(|&text| pieces[text].ids.len());
@@ -128,7 +129,7 @@ impl DeviceModel {
         Ok(vectors)
     }
 
-    /// The last layer's rows of all word pieces of a text, `[word pieces, hidden]`.
+    /// Returns the rows of the last layer for the word pieces of a text, `[word pieces, hidden]`.
     pub(super) fn rows(&self, pieces: &WordPieces) -> Result<Vec<f32>, EmbedError> {
         if pieces.ids.is_empty() {
             return Ok(Vec::new());

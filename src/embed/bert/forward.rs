@@ -1,13 +1,13 @@
-//! The forward pass of a BERT encoder over packed rows: the tokens of several texts, one after the other,
-//! without padding.
+//! The forward pass of a BERT encoder over packed rows: the tokens of several texts, one text after
+//! the other, without padding.
 //!
-//! Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding",
-//! NAACL 2019. A text's rows depend on that text alone, bit for bit:
+//! The model is that of Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for
+//! Language Understanding", NAACL 2019. A text's rows depend on that text alone, bit for bit:
 //! products and norms work row by row, and attention text by text.
 //!
-//! Cost of a layer: `2 n (4 h² + 2 h f) + 4 Σ l² h` operations for `n` tokens in texts of `l` tokens, with
-//! `h` numbers a row and `f` an inner row. [`Scratch`] holds `n (5 h + f)` numbers and the attention of
-//! [`QUERY_ROWS`] rows.
+//! A layer costs `2 n (4 h² + 2 h f) + 4 Σ l² h` operations for `n` tokens in texts of `l` tokens,
+//! with rows of `h` numbers and inner rows of `f` numbers. [`Scratch`] holds `n (5 h + f)` numbers
+//! and the attention of [`QUERY_ROWS`] rows.
 
 use crate::bert::{
     config::Shape,
@@ -16,7 +16,7 @@ use crate::bert::{
     word_pieces::WordPieces,
 };
 
-/// Rows for which attention to all tokens of a text is held at once.
+/// Number of rows whose attention to all tokens of a text is in memory at once.
 const QUERY_ROWS: usize = 32;
 
 /// Buffers that one worker reuses.
@@ -28,18 +28,17 @@ pub(super) struct Scratch {
     attended: Vec<f32>,
     /// `[n, hidden]`: output of attention.
     gathered: Vec<f32>,
-    /// `[n, inner]`.
+    /// `[n, inner]`: inner rows of a layer.
     inner: Vec<f32>,
-    /// `[QUERY_ROWS, tokens of a text]`, and one over the sums of its rows.
+    /// `[QUERY_ROWS, tokens of a text]`: attention. `inverse`: reciprocals of the row sums.
     scores: Vec<f32>,
     inverse: Vec<f32>,
     keys: Packed,
     values: Packed,
 }
 
-/// Runs the model over `texts` and returns the rows of all their tokens, `[n, hidden]`.
-///
-/// `None` if a word piece, type or position has no row.
+/// Runs the model over `texts` and returns the rows of all their tokens, `[n, hidden]`; `None` if a
+/// word piece, type or position has no row.
 pub(super) fn encode<'a>(
     isa: Isa,
     shape: &Shape,
@@ -79,7 +78,7 @@ pub(super) fn encode<'a>(
     Some(&scratch.rows)
 }
 
-/// One layer, over the rows of all texts.
+/// Runs one layer over the rows of all texts.
 fn run(
     isa: Isa,
     shape: &Shape,
@@ -116,7 +115,7 @@ fn run(
     layer_norm(isa, &mut scratch.rows, &layer.norm.weight, &layer.norm.bias, shape.epsilon);
 }
 
-/// Attention among the `len` tokens from row `start`, head by head.
+/// Computes attention among the `len` tokens from row `start`, head by head.
 fn attend(isa: Isa, shape: &Shape, start: usize, len: usize, scratch: &mut Scratch) {
     if len == 0 {
         return;

@@ -1,9 +1,9 @@
-//! The arithmetic of an encoder on rows of numbers: products with packed weights, layer norm, softmax,
-//! activations.
+//! The arithmetic of an encoder on rows of numbers: products with packed weights, layer norm,
+//! softmax and activations.
 //!
-//! A row of a result depends only on the same row of the input. Every element is one chain of fused
-//! multiply-adds in ascending order of the inner dimension, for any number of rows and any [`Isa`],
-//! so the bits are the same everywhere.
+//! A row of a result depends only on the same row of the input. Every element of a product is one
+//! chain of fused multiply-adds in ascending order of the inner dimension, for any number of rows
+//! and any [`Isa`], so results are the same bit for bit.
 
 #[cfg(target_arch = "x86_64")]
 use crate::bert::lanes::{Avx2, Avx512};
@@ -23,7 +23,7 @@ enum Kind {
 }
 
 impl Isa {
-    /// All instruction sets of this processor, fastest first; the last one is always available.
+    /// Returns the instruction sets of this processor, fastest first; the last is always available.
     pub(super) fn all() -> Vec<Isa> {
         let mut all = Vec::new();
         #[cfg(target_arch = "x86_64")]
@@ -40,7 +40,7 @@ impl Isa {
         all
     }
 
-    /// The fastest instruction set of this processor.
+    /// Returns the fastest instruction set of this processor.
     pub(super) fn best() -> Isa {
         Isa::all().first().copied().unwrap_or(Isa(Kind::Plain))
     }
@@ -78,17 +78,18 @@ macro_rules! on_each_isa {
                 // SAFETY: an `Isa` exists only where the processor has its instructions.
                 #[cfg(target_arch = "x86_64")]
                 Kind::Avx512 => unsafe { avx512($($argument),*) },
-                // SAFETY: likewise.
+                // SAFETY: as above.
                 #[cfg(target_arch = "x86_64")]
                 Kind::Avx2 => unsafe { avx2($($argument),*) },
-                // SAFETY: it needs no instructions of its own.
+                // SAFETY: `Plain` needs no special instructions.
                 Kind::Plain => unsafe { $kernel::<Plain>($($argument),*) },
             }
         }
     };
 }
 
-/// A matrix `[inner, columns]` cut into panels of [`WIDTH`] columns, each `[inner, WIDTH]` row after row.
+/// A matrix `[inner, columns]` cut into panels of [`WIDTH`] columns, each `[inner, WIDTH]`,
+/// row-major.
 #[derive(Debug, Default)]
 pub(super) struct Packed {
     inner: usize,
@@ -97,8 +98,9 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// Packs the transpose of `rows`, `[columns, inner]` with `stride` numbers from row to row: the
-    /// layout of a linear layer's weights. Zeros pad the columns to a multiple of [`WIDTH`].
+    /// Packs the transpose of `rows`, `[columns, inner]` with `stride` numbers from row to row,
+    /// which is the layout of a linear layer's weights. Zeros pad the columns to a multiple of
+    /// [`WIDTH`].
     pub(super) fn transposed(&mut self, rows: &[f32], stride: usize, columns: usize, inner: usize) {
         self.reset(columns, inner);
         for first in (0..columns).step_by(WIDTH) {
@@ -126,7 +128,7 @@ impl Packed {
         }
     }
 
-    /// Number of columns, padding included.
+    /// Number of columns, including padding.
     pub(super) fn full_columns(&self) -> usize {
         self.columns.next_multiple_of(WIDTH)
     }
@@ -144,9 +146,9 @@ impl Packed {
 pub(super) enum Addend<'a> {
     /// Nothing.
     Nothing,
-    /// A number per column.
+    /// One number per column.
     Bias(&'a [f32]),
-    /// A number per column, plus the previous output.
+    /// One number per column, plus the previous output.
     BiasAndOutput(&'a [f32]),
 }
 
@@ -159,7 +161,7 @@ pub(super) struct Rows<'a> {
     pub(super) n: usize,
 }
 
-/// As [`Rows`], writable, as many rows as the input.
+/// Writable [`Rows`]; there are as many rows as in the input.
 pub(super) struct RowsMut<'a> {
     pub(super) data: &'a mut [f32],
     pub(super) stride: usize,
@@ -170,16 +172,16 @@ pub(super) struct RowsMut<'a> {
 pub enum Activation {
     /// `x`.
     Identity,
-    /// `x Φ(x)`, by the error function.
+    /// `x Φ(x)`, computed with the error function.
     Gelu,
-    /// Its approximation by the hyperbolic tangent.
+    /// GELU, approximated by tanh.
     GeluTanh,
     /// `max(x, 0)`.
     Relu,
 }
 
 on_each_isa! {
-    /// `out[r] = activation(plus + input[r] · weights)` for the rows of `input`.
+    /// Computes `out[r] = activation(plus + input[r] · weights)` for the rows of `input`.
     ///
     /// # Panics
     /// If a slice is shorter than its shape requires.
@@ -193,18 +195,19 @@ on_each_isa! {
 }
 
 on_each_isa! {
-    /// Scales and shifts each row of `dim` numbers, a multiple of [`WIDTH`], to mean `bias` and standard
-    /// deviation `weight`, column by column: `(x - mean) / sqrt(variance + epsilon) * weight + bias`.
+    /// Normalises each row: `(x - mean) / sqrt(variance + epsilon) * weight + bias`. A row is as
+    /// long as `weight`, a multiple of [`WIDTH`].
     fn layer_norm(rows: &mut [f32], weight: &[f32], bias: &[f32], epsilon: f32) = norm_rows
 }
 
 on_each_isa! {
-    /// Replaces the first `len` of each row of `width` numbers, a multiple of [`WIDTH`], by
-    /// `exp(scale * (x - max))`, and writes the reciprocal of their sum.
+    /// Replaces the first `len` numbers of each row by `exp(scale * (x - max))`, and writes the
+    /// reciprocal of their sum to `inverse`. A row has `width` numbers, a multiple of [`WIDTH`];
+    /// numbers after the first `len` become negligible.
     fn exp_rows(rows: &mut [f32], width: usize, len: usize, scale: f32, inverse: &mut [f32]) = exp_scaled
 }
 
-/// Position of a tile, as numbers and pointers that its caller has checked.
+/// Location of a tile; the caller has checked the pointers and sizes.
 #[derive(Clone, Copy)]
 struct Tile {
     input: *const f32,
@@ -217,7 +220,7 @@ struct Tile {
     out_stride: usize,
 }
 
-/// Computes `R` rows of `P` panels, all sums in registers.
+/// Computes `R` rows of `P` panels, with all sums in registers.
 ///
 /// # Safety
 /// The processor has the instructions of `L`; the pointers of `at` are valid for the stated
@@ -227,7 +230,7 @@ struct Tile {
 unsafe fn tile<L: Lanes, const R: usize, const P: usize>(at: Tile) {
     // SAFETY: as the caller promises.
     unsafe {
-        // Everything that the loop adds up is made here: sums of numbers are checked, of pointers not.
+        // Pointers are computed here because additions of indices in the loop would be checked.
         let mut inputs = [at.input; R];
         let mut outputs = [at.out; R];
         for r in 1..R {
@@ -268,10 +271,10 @@ unsafe fn tile<L: Lanes, const R: usize, const P: usize>(at: Tile) {
     }
 }
 
-/// As [`tile`], with numbers of rows and panels known at run time only.
+/// Calls [`tile`] for numbers of rows and panels that are known only at run time.
 ///
 /// # Safety
-/// As [`tile`]; `1 <= rows <= L::ROWS`, `1 <= panels <= L::PANELS`.
+/// As for [`tile`]; `1 <= rows <= L::ROWS`, `1 <= panels <= L::PANELS`.
 #[inline(always)]
 unsafe fn any_tile<L: Lanes>(at: Tile, rows: usize, panels: usize) {
     macro_rules! pick {
@@ -290,7 +293,7 @@ unsafe fn any_tile<L: Lanes>(at: Tile, rows: usize, panels: usize) {
     pick!(1 2 3 4 5 6 7 8);
 }
 
-/// [`matmul`].
+/// Implements [`matmul`].
 ///
 /// # Safety
 /// The processor has the instructions of `L`.
@@ -317,7 +320,7 @@ unsafe fn product<L: Lanes>(
     };
     assert!(bias.is_none_or(|bias| bias.len() >= columns), "the bias has too few numbers");
     let n_panels = columns / WIDTH;
-    // Every panel meets all rows before the next: weights, which are many, are read from memory once.
+    // Each panel is multiplied with all rows before the next, so that weights are read once.
     for panel in (0..n_panels).step_by(L::PANELS) {
         let panels = L::PANELS.min(n_panels - panel);
         for row in (0..n_rows).step_by(L::ROWS) {
@@ -352,8 +355,8 @@ unsafe fn product<L: Lanes>(
     }
 }
 
-/// `x Φ(x) = x (1 + erf(x / √2)) / 2`, with erf by formula 7.1.26 of Abramowitz and Stegun, "Handbook of
-/// Mathematical Functions", 1964: its error is at most 1.5e-7.
+/// Returns `x Φ(x) = x (1 + erf(x / √2)) / 2`, with erf by formula 7.1.26 of Abramowitz and Stegun,
+/// "Handbook of Mathematical Functions", 1964, whose error is at most 1.5e-7.
 ///
 /// # Safety
 /// The processor has the instructions of `L`.
@@ -370,13 +373,13 @@ unsafe fn gelu<L: Lanes>(x: L) -> L {
         }
         // erfc(z) / 2, which is Φ(-|x|).
         let below = sum.mul(t).mul(L::splat(0.5)).mul(L::splat(0.0).sub(z.mul(z)).exp());
-        // x Φ(x) is |x| Φ(-|x|) below what max(x, 0) is.
+        // x Φ(x) = max(x, 0) - |x| Φ(-|x|).
         x.max(L::splat(0.0)).sub(x.abs().mul(below))
     }
 }
 
-/// `x / (1 + exp(-2 u))` with `u = √(2/π) (x + 0.044715 x³)`: Hendrycks and Gimpel, "Gaussian Error Linear
-/// Units", arXiv 1606.08415.
+/// Returns `x / (1 + exp(-2 u))` with `u = √(2/π) (x + 0.044715 x³)`: Hendrycks and Gimpel,
+/// "Gaussian Error Linear Units", arXiv 1606.08415.
 ///
 /// # Safety
 /// The processor has the instructions of `L`.
@@ -390,7 +393,7 @@ unsafe fn gelu_tanh<L: Lanes>(x: L) -> L {
     }
 }
 
-/// [`layer_norm`].
+/// Implements [`layer_norm`].
 ///
 /// # Safety
 /// The processor has the instructions of `L`.
@@ -422,7 +425,7 @@ unsafe fn norm_rows<L: Lanes>(rows: &mut [f32], weight: &[f32], bias: &[f32], ep
     }
 }
 
-/// [`exp_rows`].
+/// Implements [`exp_rows`].
 ///
 /// # Safety
 /// The processor has the instructions of `L`.

@@ -1,17 +1,17 @@
-//! Sixteen numbers at once, on the registers of the processor.
+//! Arithmetic on sixteen numbers at once, in registers of the processor.
 //!
 //! Every implementation does the same sixteen IEEE operations, lane by lane, with one rounding per
-//! fused multiply-add. So a result is the same bit for bit on AVX-512, on AVX2, and without either
-//! (where each fused operation is a call, and slow on x86-64).
+//! fused multiply-add. So a result is the same bit for bit with AVX-512, with AVX2, and without
+//! either (where each fused operation is a function call, slow on x86-64).
 
 /// Numbers in one [`Lanes`].
 pub(super) const WIDTH: usize = 16;
 
-/// `1.5 * 2^23`: adding it to a small number rounds that to an integer, kept in the low bits.
+/// `1.5 * 2^23`: adding it to a small number rounds that number to an integer, in the low bits.
 const ROUNDER: f32 = 12_582_912.0;
 /// Exponent bits of `1.0`.
 const ONE_BITS: i32 = 127 << 23;
-/// Position of the exponent.
+/// Position of the lowest exponent bit in an `f32`.
 const EXPONENT: u32 = 23;
 
 /// [`WIDTH`] numbers of `f32`.
@@ -22,7 +22,7 @@ const EXPONENT: u32 = 23;
 pub(super) trait Lanes: Copy {
     /// Maximum number of rows of a matrix tile in registers, at most 8.
     const ROWS: usize;
-    /// Maximum number of panels of [`WIDTH`] columns in such a tile, at most 3.
+    /// Maximum number of panels of [`WIDTH`] columns of a matrix tile in registers, at most 3.
     const PANELS: usize;
 
     unsafe fn splat(value: f32) -> Self;
@@ -37,19 +37,20 @@ pub(super) trait Lanes: Copy {
     unsafe fn abs(self) -> Self;
     /// `self * factor + term`, rounded once.
     unsafe fn mul_add(self, factor: Self, term: Self) -> Self;
-    /// `2^n` of lanes that hold `n +` [`ROUNDER`], `-126 <= n <= 127`.
+    /// Returns `2^n` for lanes that hold `n +` [`ROUNDER`], `-126 <= n <= 127`.
     unsafe fn power_of_two(self) -> Self;
 
-    /// The lanes as an array.
+    /// Returns the lanes as an array.
     #[inline(always)]
     unsafe fn array(self) -> [f32; WIDTH] {
         let mut array = [0.0; WIDTH];
-        // SAFETY: the array holds `WIDTH` numbers; the instructions are there, as the caller promises.
+        // SAFETY: the array holds `WIDTH` numbers; the processor has the instructions, as the
+        // caller promises.
         unsafe { self.store(array.as_mut_ptr()) };
         array
     }
 
-    /// Sum of the lanes, by a fixed tree.
+    /// Returns the sum of the lanes, by a fixed tree.
     #[inline(always)]
     unsafe fn sum(self) -> f32 {
         // SAFETY: as the caller promises.
@@ -64,8 +65,9 @@ pub(super) trait Lanes: Copy {
         sums[0]
     }
 
-    /// `e` to the power of each lane, to two units in the last place; arguments are clamped to
-    /// -87..=88. A power of two times the Taylor series of degree 7 on `[-ln 2 / 2, ln 2 / 2]`.
+    /// Returns `e` to the power of each lane, to two units in the last place; arguments are clamped
+    /// to -87..=88. The result is a power of two times the Taylor series of degree 7 on
+    /// `[-ln 2 / 2, ln 2 / 2]`.
     #[inline(always)]
     unsafe fn exp(self) -> Self {
         // SAFETY: as the caller promises; the exponent lies in -126..=127 as the argument is clamped.
@@ -74,7 +76,7 @@ pub(super) trait Lanes: Copy {
             let rounder = Self::splat(ROUNDER);
             let shifted = x.mul_add(Self::splat(std::f32::consts::LOG2_E), rounder);
             let n = shifted.sub(rounder);
-            // ln 2 in two parts, the first with few enough bits that its multiples are exact.
+            // ln 2 in two parts; the first has few enough bits that its multiples are exact.
             let rest = n.mul_add(Self::splat(-355.0 / 512.0), x);
             let rest = n.mul_add(Self::splat(2.121_944_4e-4), rest);
             let mut sum = Self::splat(1.0 / 5040.0);
@@ -86,7 +88,7 @@ pub(super) trait Lanes: Copy {
     }
 }
 
-/// Plain Rust, vectorized by the compiler if at all.
+/// Plain Rust, which the compiler may vectorize.
 #[derive(Clone, Copy)]
 pub(super) struct Plain([f32; WIDTH]);
 
@@ -110,7 +112,8 @@ impl Lanes for Plain {
     }
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Plain {
-        // SAFETY: good for `WIDTH` numbers, as the caller promises; an array of them needs no more.
+        // SAFETY: `from` is valid for `WIDTH` numbers, as the caller promises; no alignment is
+        // required.
         Plain(unsafe { from.cast::<[f32; WIDTH]>().read_unaligned() })
     }
     #[inline(always)]
@@ -178,7 +181,7 @@ mod x86 {
     #[derive(Clone, Copy)]
     pub(in crate::bert) struct Avx2(__m256, __m256);
 
-    /// Methods that are one instruction on one register.
+    /// Defines methods that are one instruction on one register.
     macro_rules! single {
         ($($name:ident = $instruction:ident),*) => {$(
             #[inline(always)]
@@ -189,7 +192,7 @@ mod x86 {
         )*};
     }
 
-    /// Methods that are one instruction on each of two registers.
+    /// Defines methods that are one instruction on each of two registers.
     macro_rules! double {
         ($($name:ident = $instruction:ident),*) => {$(
             #[inline(always)]

@@ -1,36 +1,36 @@
-//! Sentence encoders: the BERT family (MiniLM, BGE, E5, GTE, Contriever and their like), and with the
-//! feature `encoders` ModernBERT, XLM-RoBERTa (multilingual E5, BGE-M3) and Qwen3 Embedding.
+//! Sentence encoders: the BERT family (MiniLM, BGE, E5, GTE, Contriever and similar models). The
+//! feature `encoders` adds ModernBERT, XLM-RoBERTa (multilingual E5, BGE-M3) and Qwen3 Embedding.
 //!
-//! Reimers and Gurevych, "Sentence-BERT", EMNLP 2019; the reference implementation is the Python
-//! package sentence-transformers. A model is a local directory in the layout of Hugging Face;
-//! [`config`] lists the supported settings. Nothing is downloaded.
+//! The method is that of Reimers and Gurevych, "Sentence-BERT", EMNLP 2019; the reference
+//! implementation is the Python package sentence-transformers. A model is a local directory in the
+//! layout of Hugging Face; [`config`] lists the files that are read. Nothing is downloaded.
 //!
 //! # Differences from the reference
 //! - Every vector has norm 1, even if the model's modules do not normalise (Contriever): rankings
-//!   by cosine are unchanged, rankings by dot product are not. [`EmbedderOptions::normalize`] unset
-//!   gives the vectors of the model.
+//!   by cosine are unchanged, rankings by dot product are not. Turn [`EmbedderOptions::normalize`]
+//!   off to get the vectors of the model.
 //! - A document's prompt may be named `passage` or `corpus`, as sentence-transformers documents;
 //!   its release 6.2 ignores both names.
-//! - A text without word pieces, such as an empty one, gets the zero vector.
+//! - A text without word pieces, such as an empty text, gets the zero vector.
 //! - Tokens are never padded, so a vector does not depend on its batch, bit for bit. A CUDA device,
 //!   used if available, adds rounding differences; `CUDA_VISIBLE_DEVICES=` forces the CPU.
 //!
 //! # Cost
 //! Opening reads all files once, for the fingerprint. [`Embedder::prepare`] or the first text loads
-//! the tokenizer and the weights; the rows of word pieces stay in the mapped file. Texts are sorted
-//! by length and cut into batches of about [`BATCH_TOKENS`] tokens; rayon's threads process the
-//! batches, one thread per batch.
+//! the tokenizer and the weights; the rows of word pieces stay in the mapped file. On the CPU,
+//! texts are sorted by length and split into batches of at most [`BATCH_TOKENS`] tokens; rayon's
+//! threads process the batches, one thread per batch.
 //!
-//! | file | question it answers |
+//! | file | content |
 //! | --- | --- |
-//! | [`config`] | here is a directory: which model is it, and is it one we can run? |
-//! | [`word_pieces`] | here is a text: which word pieces? |
-//! | `weights` | here is a file of weights: are they all there? convert and pack them |
-//! | `forward` | here are word pieces: which row for each? |
-//! | `device` | the same on a CUDA device, if there is one |
-//! | `architectures` | the same for other architectures than BERT (feature `encoders`) |
-//! | `parts` | here is the directory of a BERT encoder: take it apart, so that its weights can be learnt |
-//! | `kernels`, `lanes` | products, norms, softmax; sixteen numbers at once |
+//! | [`config`] | configuration files, checked for supported settings |
+//! | [`word_pieces`] | tokenization of a text into word pieces |
+//! | `weights` | the file of weights: checked, converted and packed |
+//! | `forward` | the forward pass of BERT on the CPU: one row per word piece |
+//! | `device` | the forward pass of BERT on a CUDA device |
+//! | `architectures` | the forward pass of other architectures (feature `encoders`) |
+//! | `parts` | the parts of a BERT encoder, for training its weights |
+//! | `kernels`, `lanes` | products, norms and softmax, on sixteen numbers at once |
 
 pub mod config;
 pub mod word_pieces;
@@ -76,13 +76,13 @@ pub use word_pieces::WordPieces;
 
 /// Maximum number of tokens of a batch, unless a single text has more.
 ///
-/// Large enough to read weights from memory seldom, small enough to keep the rows in the cache.
+/// Large enough to read weights from memory seldom, small enough to keep the rows in the CPU cache.
 pub const BATCH_TOKENS: usize = 512;
-/// Texts embedded at a time by an index; bounds the delay after a request to stop.
+/// Number of texts embedded at a time; bounds the delay after a request to stop.
 const BLOCK_TEXTS: usize = 128;
-/// Maximum number of texts whose word pieces are held at once.
+/// Maximum number of texts whose word pieces are in memory at once.
 const GROUP_TEXTS: usize = 4096;
-/// Bytes hashed by one thread at a time for the fingerprint.
+/// Number of bytes that one thread hashes at a time for the fingerprint.
 const HASH_BYTES: usize = 4 << 20;
 
 /// A sentence encoder in a local directory.
@@ -93,18 +93,18 @@ pub struct BertEncoder {
     weights: MappedFile,
     isa: Isa,
     fingerprint: String,
-    /// Tokenizer and weights, loaded with the first text.
+    /// Tokenizer and weights, loaded at first use.
     ready: OnceLock<LoadedModel>,
 }
 
 struct LoadedModel {
     cutter: Cutter,
     device: Option<DeviceModel>,
-    /// Loaded without a device, or when it failed.
+    /// Layers on the CPU, loaded if there is no device or it failed.
     host: OnceLock<Host>,
 }
 
-/// The layers on the CPU.
+/// Layers on the CPU.
 enum Host {
     Own(Weights, Words),
     #[cfg(feature = "encoders")]
@@ -112,7 +112,7 @@ enum Host {
 }
 
 impl LoadedModel {
-    /// The model on the device, unless the device was given up.
+    /// Returns the model on the device; `None` if there is no device or it failed.
     fn device(&self) -> Result<Option<&DeviceModel>, EmbedError> {
         match &self.device {
             Some(model) if Device::first()?.is_some() => Ok(Some(model)),
@@ -141,16 +141,16 @@ impl MappedFile {
             let reason = format!("it has {length} bytes, more than {max_bytes}");
             return Err(unusable(&path, reason));
         }
-        // SAFETY: a model's files are installed once and not written in place afterwards, so the mapped
-        // bytes do not change while they are borrowed.
+        // SAFETY: a model's files are installed once and not written in place afterwards, so the
+        // mapped bytes do not change while they are borrowed.
         let map = unsafe { Mmap::map(&file) }.map_err(failed)?;
         Ok(MappedFile { map, path })
     }
 }
 
 impl BertEncoder {
-    /// Opens the model in `dir`: checks its configuration and the header of its weights, and reads all its
-    /// files for the fingerprint, on all threads.
+    /// Opens the model in `dir`: checks its configuration and, for BERT, the header of its weights.
+    /// Reads all its files for the fingerprint, on all threads.
     ///
     /// # Errors
     /// [`EmbedError::Io`], and [`EmbedError::Model`] if a file is missing, damaged or too large, or
@@ -159,8 +159,8 @@ impl BertEncoder {
         Self::open_with(dir, EmbedderOptions::default())
     }
 
-    /// As [`BertEncoder::open`]; prefixes of the options replace the model's prompts. The length of
-    /// vectors is that of the model.
+    /// Opens a model as [`BertEncoder::open`] does, with options. Prefixes of the options replace
+    /// the model's prompts; their vector length is ignored.
     ///
     /// # Errors
     /// As [`BertEncoder::open`].
@@ -177,25 +177,27 @@ impl BertEncoder {
         Ok(BertEncoder { settings, options, tokenizer, weights, isa, fingerprint, ready })
     }
 
-    /// Maximum number of tokens read of a text, special ones and the prompt's included.
+    /// Maximum number of tokens read of a text, including special tokens and those of the prompt.
     pub fn max_tokens(&self) -> usize {
         self.settings.max_tokens
     }
 
-    /// Number of tokens of each text, special ones included, without a prompt.
+    /// Counts the tokens of each text without a prompt, including special tokens, up to
+    /// [`max_tokens`](Self::max_tokens).
     ///
     /// # Errors
-    /// [`EmbedError::Model`].
+    /// [`EmbedError::Model`] if the model cannot be loaded or the tokenizer fails.
     pub fn count_tokens(&self, texts: &[&str]) -> Result<Vec<usize>, EmbedError> {
         let cutter = &self.ready()?.cutter;
         texts.par_iter().map(|text| Ok(cutter.cut("", text)?.ids.len())).collect()
     }
 
-    /// One vector of norm 1 per token of each text, for late interaction: `[tokens, dim]` in the order of
-    /// the text, special tokens left out, no prompt. A text without tokens gives no rows.
+    /// Embeds the tokens of each text for late interaction: one `[tokens, dim]` matrix per text, in
+    /// the order of its tokens, with rows of norm 1. Special tokens are left out, and no prompt is
+    /// added. A text without tokens gives no rows.
     ///
     /// # Errors
-    /// [`EmbedError::Model`].
+    /// [`EmbedError::Model`] if the model cannot be loaded or gives numbers that are not finite.
     pub fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<Matrix>, EmbedError> {
         let dim = self.dim();
         let of_text = |pieces: &WordPieces, rows: &[f32]| {
@@ -213,7 +215,7 @@ impl BertEncoder {
     fn embed_pooled(&self, prompt: &str, texts: &[&str]) -> Result<Matrix, EmbedError> {
         let dim = self.dim();
         let ready = self.ready()?;
-        // The device scales to norm 1.
+        // The device always scales to norm 1.
         let scales = self.scales();
         if let Some(device) = ready.device()?.filter(|_| scales) {
             let cut = |texts: &[&str]| ready.cutter.cut_all(prompt, texts);
@@ -244,7 +246,8 @@ impl BertEncoder {
         Matrix::new(texts.len(), dim, vectors.concat())
     }
 
-    /// Calls `of_text` for each text with its word pieces and their rows, `[word pieces, dim]`.
+    /// Calls `of_text` for each text with its word pieces and their rows, `[word pieces, dim]`;
+    /// returns the results in the order of the texts.
     fn embed<T: Send>(
         &self,
         prompt: &str,
@@ -275,7 +278,7 @@ impl BertEncoder {
                     continue;
                 }
             };
-            // Long texts first, so that no thread is left with one at the end.
+            // Long texts first, so that no thread gets a long text at the end.
             let mut order: Vec<usize> = (0..pieces.len()).collect();
             order.sort_by_key(|text| std::cmp::Reverse(pieces[*text].ids.len()));
             let batches = batches(&order, |text| pieces[text].ids.len());
@@ -305,12 +308,12 @@ impl BertEncoder {
         Ok(results)
     }
 
-    /// Whether vectors have norm 1.
+    /// Whether pooled vectors are scaled to norm 1.
     fn scales(&self) -> bool {
         self.options.normalize || self.settings.normalises
     }
 
-    /// Makes the pooled vector of a sum of `n` rows.
+    /// Divides a sum of `n` rows by `n`, or by its root if the model says so.
     fn divide(&self, vector: &mut [f32], n: usize) -> Result<(), EmbedError> {
         let divisor = if self.settings.by_root { (n as f32).sqrt() } else { n as f32 };
         vector.iter_mut().for_each(|number| *number /= divisor.max(1.0));
@@ -322,7 +325,7 @@ impl BertEncoder {
         self.check_norm(normalise(vector))
     }
 
-    /// Refuses a vector whose norm is not finite.
+    /// Returns an error if the norm of a vector is not finite.
     fn check_norm(&self, norm: f32) -> Result<(), EmbedError> {
         if norm.is_finite() {
             return Ok(());
@@ -362,7 +365,8 @@ impl BertEncoder {
     }
 }
 
-/// BLAKE3 of configuration, tokenizer and weights.
+/// Returns the fingerprint: `bert1-` and 32 hexadecimal digits of a BLAKE3 hash of configuration,
+/// tokenizer and weights.
 fn fingerprint(settings: &Settings, tokenizer: &MappedFile, weights: &MappedFile) -> String {
     let mut hasher = blake3::Hasher::new();
     let mut add = |bytes: &[u8]| {
@@ -378,8 +382,8 @@ fn fingerprint(settings: &Settings, tokenizer: &MappedFile, weights: &MappedFile
     format!("bert1-{}", &hasher.finalize().to_hex()[..32])
 }
 
-/// Splits `order`, whose items cost `cost`, into batches of at most [`BATCH_TOKENS`], or of one
-/// item.
+/// Splits `order` into batches with a total `cost` of at most [`BATCH_TOKENS`]; an item that costs
+/// more is a batch by itself.
 fn batches(order: &[usize], cost: impl Fn(usize) -> usize) -> Vec<&[usize]> {
     let mut batches = Vec::new();
     let (mut start, mut spent) = (0, 0);
@@ -465,7 +469,7 @@ impl Embedder for BertEncoder {
         BLOCK_TEXTS
     }
 
-    /// Reads the tokenizer and all layers, and embeds a word: a model has no checksum to compare.
+    /// Loads the tokenizer and all layers, and embeds a word; a model has no checksum to compare.
     fn verify(&self) -> Result<(), EmbedError> {
         self.embed_query("word").map(drop)
     }

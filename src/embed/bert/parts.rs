@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// The parts of an encoder in a local directory.
+/// Parts of a BERT encoder in a local directory.
 pub struct Parts {
     dir: PathBuf,
     settings: Settings,
@@ -31,8 +31,8 @@ impl Parts {
     /// is lower.
     ///
     /// # Errors
-    /// Those of [`BertEncoder::open`](super::BertEncoder::open), and [`EmbedError::Model`] for an
-    /// architecture other than BERT.
+    /// The errors of [`BertEncoder::open`](super::BertEncoder::open), and [`EmbedError::Model`] for
+    /// an architecture other than BERT.
     pub fn open(dir: &Path, max_tokens: usize) -> Result<Parts, EmbedError> {
         let mut settings = config::read(dir)?;
         let file = |name: &str| settings.folder.join(name);
@@ -52,17 +52,17 @@ impl Parts {
         Ok(Parts { dir: dir.to_owned(), settings, tokenizer, weights, cutter, fingerprint })
     }
 
-    /// The shape of the transformer.
+    /// Shape of the transformer.
     pub fn shape(&self) -> &Shape {
         &self.settings.shape
     }
 
-    /// Pooling of rows into a vector, which is then scaled to norm 1.
+    /// Pooling of the rows of a text into one vector.
     pub fn pooling(&self) -> Pooling {
         self.settings.pooling
     }
 
-    /// Fingerprint of the model with its weights.
+    /// Fingerprint of the model, including its weights.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
@@ -72,10 +72,11 @@ impl Parts {
         names(&self.settings.shape)
     }
 
-    /// The numbers of all tensors, concatenated. O(numbers).
+    /// Returns the numbers of all tensors, concatenated in the order of
+    /// [`tensors`](Self::tensors). O(numbers).
     ///
     /// # Errors
-    /// [`EmbedError::Model`].
+    /// [`EmbedError::Model`] if a tensor cannot be read.
     pub fn numbers(&self) -> Result<Vec<f32>, EmbedError> {
         let file = Tensors::new(&self.weights.map, &self.weights.path, &self.settings.shape)?;
         let tensors = self.tensors();
@@ -87,15 +88,15 @@ impl Parts {
         Ok(numbers)
     }
 
-    /// Documents as word pieces, after the document prompt.
+    /// Splits documents into word pieces, with the document prompt in front.
     ///
     /// # Errors
-    /// [`EmbedError::Model`] when the tokenizer fails.
+    /// [`EmbedError::Model`] if the tokenizer fails.
     pub fn cut_documents(&self, texts: &[&str]) -> Result<Vec<WordPieces>, EmbedError> {
         self.cutter.cut_all(&self.settings.document_prompt, texts)
     }
 
-    /// Queries as word pieces, after the query prompt.
+    /// Splits queries into word pieces, with the query prompt in front.
     ///
     /// # Errors
     /// As [`cut_documents`](Self::cut_documents).
@@ -103,11 +104,12 @@ impl Parts {
         self.cutter.cut_all(&self.settings.query_prompt, texts)
     }
 
-    /// Writes this model with other numbers into an existing directory and syncs it; returns the
-    /// names of its files.
+    /// Writes a copy of this model with the weights `numbers`, in the order of
+    /// [`tensors`](Self::tensors), into `dir`. Syncs the files and returns their names, relative to
+    /// `dir`.
     ///
     /// # Errors
-    /// [`EmbedError::Io`], [`EmbedError::Model`].
+    /// [`EmbedError::Io`]; [`EmbedError::Model`] if the weights cannot be written.
     pub fn write(&self, dir: &Path, numbers: &[f32]) -> Result<Vec<String>, EmbedError> {
         let mut written = Vec::new();
         let mut place = |path: &Path| -> Result<PathBuf, EmbedError> {
@@ -131,7 +133,7 @@ impl Parts {
         let to = place(&self.weights.path)?;
         let file = Tensors::new(&self.weights.map, &self.weights.path, &self.settings.shape)?;
         file.write_with(&to, numbers)?;
-        // The crate makes a private file; it gets the mode of the others.
+        // `safetensors` creates a private file; it gets the mode of the other files.
         let mode =
             fs::metadata(&paths[0]).and_then(|other| fs::set_permissions(&to, other.permissions()));
         mode.map_err(|source| EmbedError::Io { path: to.clone(), source })?;

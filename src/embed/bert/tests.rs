@@ -45,7 +45,7 @@ fn copy(model: &str) -> tempfile::TempDir {
     to
 }
 
-/// The smallest cosine between vectors of the model in `dir` and those of the reference.
+/// Returns the smallest cosine between a vector of the model in `dir` and the reference vector.
 fn agreement(dir: &Path) -> f32 {
     let encoder = BertEncoder::open(dir).unwrap();
     let golden: Golden =
@@ -313,7 +313,7 @@ proptest! {
         let model = copy("mean");
         let path = model.path().join(file);
         let mut bytes = fs::read(&path).unwrap();
-        // The first bytes of the weights are their header, where changes tell most.
+        // The first bytes of the weights are their header, where damage has the most effects.
         let reach = bytes.len().min(6000);
         for (at, byte) in changes {
             bytes[at.index(reach)] = byte;

@@ -1,10 +1,11 @@
-//! The weights of an encoder: checked in `model.safetensors`, converted and packed at first use.
+//! The weights of a BERT encoder: `model.safetensors` is checked when the model is opened; its
+//! numbers are converted and packed at first use.
 //!
 //! The crate `candle_core` reads the file and converts its numbers. Rows of word pieces stay in the
 //! mapped file, in their stored type; all other weights are packed for [`kernels`](super::kernels)
 //! as `f32`.
 //!
-//! Tensor names are those of `BertModel`, with or without the prefix `bert.`.
+//! Tensor names are those of `BertModel` in transformers, with or without the prefix `bert.`.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -28,22 +29,22 @@ use crate::{
 
 /// Maximum size of the file of weights, bytes.
 pub const MAX_WEIGHTS_BYTES: u64 = 8 << 30;
-/// The rows of word pieces.
+/// Name of the tensor with the rows of word pieces.
 const WORDS: &str = "embeddings.word_embeddings.weight";
 
-/// A linear layer: `input · weight + bias`.
+/// Weights of a linear layer: `input · weight + bias`.
 pub(super) struct Linear {
     pub(super) weight: Packed,
     pub(super) bias: Vec<f32>,
 }
 
-/// A layer norm.
+/// Weights of a layer norm.
 pub(super) struct Norm {
     pub(super) weight: Vec<f32>,
     pub(super) bias: Vec<f32>,
 }
 
-/// One layer of the transformer.
+/// Weights of one layer of the transformer.
 pub(super) struct Layer {
     /// Queries, keys and values, side by side: `[hidden, 3 hidden]`.
     pub(super) attention: Linear,
@@ -73,7 +74,7 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// Writes the row of word piece `id` to `row`; `false` if the file does not have it.
+    /// Writes the row of word piece `id` to `row`; returns `false` if the file does not have it.
     pub(super) fn read(&self, file: &[u8], id: u32, row: &mut [f32]) -> bool {
         let size = self.kind.size_in_bytes() * self.hidden;
         let bytes = file.get(self.bytes.clone()).unwrap_or_default();
@@ -99,7 +100,8 @@ impl Words {
     }
 }
 
-/// Names, without prefix, and shapes of a model's tensors, in the order of the forward pass.
+/// Returns the names, without prefix, and the shapes of a model's tensors, in the order of the
+/// forward pass.
 pub(super) fn names(shape: &Shape) -> Vec<(String, Vec<usize>)> {
     let Shape { hidden, inner, .. } = *shape;
     let mut names = vec![
@@ -107,7 +109,7 @@ pub(super) fn names(shape: &Shape) -> Vec<(String, Vec<usize>)> {
         ("embeddings.position_embeddings.weight".to_owned(), vec![shape.positions, hidden]),
         ("embeddings.token_type_embeddings.weight".to_owned(), vec![shape.types, hidden]),
     ];
-    // A norm has one number an output, a linear layer a row.
+    // The weight of a norm has a number per output; the weight of a linear layer has a row.
     let mut add = |name: &str, outputs: usize, inputs: Option<usize>| {
         let weight = [outputs].into_iter().chain(inputs).collect();
         names.push((format!("{name}.weight"), weight));
@@ -145,7 +147,7 @@ impl<'a> Tensors<'a> {
     /// `shape` is present, with the right shape and a supported type. O(tensors).
     ///
     /// # Errors
-    /// [`EmbedError::Model`], which names file and tensor.
+    /// [`EmbedError::Model`], which names the file and the tensor.
     pub(super) fn new(
         bytes: &'a [u8],
         path: &'a Path,
@@ -161,10 +163,10 @@ impl<'a> Tensors<'a> {
         Ok(tensors)
     }
 
-    /// Location of the rows of word pieces.
+    /// Returns the location of the rows of word pieces.
     ///
     /// # Errors
-    /// [`EmbedError::Model`].
+    /// [`EmbedError::Model`] if the tensor cannot be read.
     pub(super) fn words(&self) -> Result<Words, EmbedError> {
         let view = self.file.get(&self.full(WORDS)).map_err(|error| self.missing(WORDS, &error))?;
         let start = view.data().as_ptr().addr() - self.bytes.as_ptr().addr();
@@ -172,10 +174,10 @@ impl<'a> Tensors<'a> {
         Ok(Words { bytes: start..start + view.data().len(), kind, hidden: self.shape.hidden })
     }
 
-    /// Converts and packs all other weights. O(numbers).
+    /// Converts and packs all weights except the rows of word pieces. O(numbers).
     ///
     /// # Errors
-    /// [`EmbedError::Model`].
+    /// [`EmbedError::Model`] if a tensor cannot be read.
     pub(super) fn load(&self) -> Result<Weights, EmbedError> {
         let layers = (0..self.shape.layers).into_par_iter().map(|layer| self.layer(layer));
         Ok(Weights {
@@ -186,10 +188,10 @@ impl<'a> Tensors<'a> {
         })
     }
 
-    /// Converts all weights for a device, which has another layout. O(numbers).
+    /// Converts all weights to the layout of a device. O(numbers).
     ///
     /// # Errors
-    /// [`EmbedError::Model`].
+    /// [`EmbedError::Model`] if a tensor cannot be read.
     pub(super) fn for_device(&self) -> Result<encoder::Weights, EmbedError> {
         let norm = |name: &str| {
             let Norm { weight, bias } = self.norm(name)?;
@@ -238,7 +240,7 @@ impl<'a> Tensors<'a> {
         })
     }
 
-    /// Joins the linear layers `names` side by side.
+    /// Packs the linear layers `names` side by side, as one layer.
     fn linear(&self, names: &[String], inputs: usize) -> Result<Linear, EmbedError> {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let (rows, bias) = self.side_by_side(&names)?;
@@ -247,7 +249,7 @@ impl<'a> Tensors<'a> {
         Ok(Linear { weight, bias })
     }
 
-    /// The rows of several linear layers, and their biases, concatenated.
+    /// Returns the rows of several linear layers, and their biases, each concatenated.
     fn side_by_side(&self, names: &[&str]) -> Result<(Vec<f32>, Vec<f32>), EmbedError> {
         let (mut rows, mut bias) = (Vec::new(), Vec::new());
         for name in names {
@@ -264,7 +266,7 @@ impl<'a> Tensors<'a> {
         })
     }
 
-    /// All numbers of a tensor, row by row.
+    /// Returns all numbers of a tensor as `f32`, row by row.
     pub(super) fn numbers(&self, name: &str) -> Result<Vec<f32>, EmbedError> {
         self.file
             .load(&self.full(name), &Device::Cpu)
@@ -294,11 +296,11 @@ impl<'a> Tensors<'a> {
         }
     }
 
-    /// Writes this file with other numbers, concatenated in the order of [`names`], as `f32`;
-    /// further tensors stay.
+    /// Writes a copy of this file to `path` with other weights: `numbers`, concatenated in the
+    /// order of [`names`], as `f32`. Tensors that are not in [`names`] are copied.
     ///
     /// # Errors
-    /// [`EmbedError::Io`], [`EmbedError::Model`].
+    /// [`EmbedError::Model`] if the numbers are too few or the file cannot be written.
     pub(super) fn write_with(&self, path: &Path, numbers: &[f32]) -> Result<(), EmbedError> {
         let mut rest = numbers;
         let mut changed = BTreeMap::new();
@@ -317,7 +319,7 @@ impl<'a> Tensors<'a> {
             let view = TensorView::new(Dtype::F32, shape.clone(), bytes);
             views.push((name.clone(), view.map_err(failed)?));
         }
-        // What readers of other languages ask for.
+        // The Python package transformers requires this entry.
         let said = HashMap::from([("format".to_owned(), "pt".to_owned())]);
         safetensors::serialize_to_file(views, Some(said), path).map_err(failed)
     }

@@ -1,12 +1,12 @@
-//! Cuts texts into the word pieces of a model, by its `tokenizer.json`.
+//! Splits texts into the word pieces of a model, by its `tokenizer.json`.
 //!
-//! Padding and truncation settings of the file are overridden: a text is never padded, and cut at the
-//! number of tokens that the model's configuration states.
+//! The padding and truncation settings of the file are overridden: a text is never padded, and is
+//! cut at the number of tokens in the model's configuration.
 //!
 //! | limit | value | reason |
 //! | --- | --- | --- |
 //! | [`MAX_TOKENIZER_BYTES`] | 64 MiB | a vocabulary of a million word pieces |
-//! | [`MAX_TEXT_BYTES`] | 1 MiB | read of one text; the rest lies beyond the last token of any usual text |
+//! | [`MAX_TEXT_BYTES`] | 1 MiB | bytes read of one text; usual texts reach the token limit before |
 
 use std::path::{Path, PathBuf};
 
@@ -24,24 +24,25 @@ use crate::{
 pub const MAX_TOKENIZER_BYTES: u64 = 64 << 20;
 /// Maximum number of bytes read of one text.
 pub const MAX_TEXT_BYTES: usize = 1 << 20;
-/// Bytes of a text per token limit that are tokenized first.
+/// Bytes tokenized first, per token of the model's limit.
 const BYTES_PER_TOKEN: usize = 8;
 
-/// The word pieces of one text.
+/// Word pieces of one text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WordPieces {
     /// Ids, each below the size of the vocabulary.
     pub ids: Vec<u32>,
-    /// Types, each below their number; as long as `ids`.
+    /// Token types, each below their number; as long as `ids`.
     pub types: Vec<u32>,
-    /// Whether the model added a word piece (a special token); as long as `ids`.
+    /// Whether each word piece is a special token, which the tokenizer added; as long as `ids`.
     pub(crate) special: Vec<bool>,
 }
 
-/// Tokenizes texts.
+/// The tokenizer of a model.
 pub(super) struct Cutter {
     tokenizer: Tokenizer,
-    /// Whether words end at white space, so that a prefix of a text gives its first word pieces.
+    /// Whether words end at white space, so that a prefix of whole words gives the first word
+    /// pieces of the text.
     cuts_at_spaces: bool,
     max_tokens: usize,
     lower_case: bool,
@@ -54,8 +55,8 @@ impl Cutter {
     /// Reads a tokenizer from the bytes of the file at `path`.
     ///
     /// # Errors
-    /// [`EmbedError::Model`] if it is not a tokenizer, or if its special
-    /// tokens leave no room for a text.
+    /// [`EmbedError::Model`] if it is not a tokenizer, or if its special tokens leave no room for a
+    /// text.
     pub(super) fn new(
         bytes: &[u8],
         path: &Path,
@@ -93,8 +94,9 @@ impl Cutter {
         })
     }
 
-    /// The word pieces of `prompt` followed by `text`, at most as many as the model reads; empty if
-    /// the text itself has none. O(bytes read), usually the bytes of the returned word pieces.
+    /// Splits `prompt` followed by `text` into word pieces, up to the token limit; empty if `text`
+    /// is blank or all pieces are special. Linear in the bytes read, usually little more than the
+    /// returned word pieces need.
     ///
     /// # Errors
     /// [`EmbedError::Model`] if the tokenizer fails, or returns word pieces that the weights do not
@@ -106,7 +108,7 @@ impl Cutter {
         let text = &text[..text.floor_char_boundary(MAX_TEXT_BYTES)];
         let mut n_bytes = self.max_tokens * BYTES_PER_TOKEN;
         loop {
-            // A word that is cut off would give other pieces, so a part ends between words.
+            // A truncated word would give other pieces, so a part ends between words.
             let part = &text[..text.floor_char_boundary(n_bytes)];
             let end = part.rfind(|c: char| c.is_ascii_whitespace()).filter(|_| self.cuts_at_spaces);
             let part = if part.len() < text.len() { &text[..end.unwrap_or(0)] } else { part };
@@ -120,7 +122,7 @@ impl Cutter {
         }
     }
 
-    /// The word pieces of many texts, in their order.
+    /// Splits texts into word pieces, in parallel; returns them in the order of the texts.
     ///
     /// # Errors
     /// As [`cut`](Cutter::cut).
@@ -132,12 +134,13 @@ impl Cutter {
         texts.par_iter().map(|text| self.cut(prompt, text)).collect()
     }
 
-    /// A word piece as written in the vocabulary.
+    /// Returns a word piece as the vocabulary spells it; empty for an unknown id.
     pub(super) fn name(&self, id: u32) -> String {
         self.tokenizer.id_to_token(id).unwrap_or_default()
     }
 
-    /// As [`cut`](Cutter::cut), for the whole text in one step.
+    /// Splits the whole text in one step, without a prompt; errors are those of
+    /// [`cut`](Cutter::cut).
     pub(super) fn cut_whole(&self, text: &str) -> Result<WordPieces, EmbedError> {
         let lower = self.lower_case.then(|| text.to_lowercase());
         let encoding = self

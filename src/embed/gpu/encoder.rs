@@ -1,9 +1,9 @@
 //! The forward pass of a BERT-family encoder on a device (Devlin et al. 2019, post-norm layers).
 //!
 //! Sequences are packed row by row without padding. Weights and activations are 16-bit floats;
-//! products, norms, softmax and pooling sum in 32 bits. Compared with a 32-bit pass, a pooled
-//! vector's cosine is expected above 0.9995. A vector depends on its text alone only up to that
-//! rounding: products of other shapes may sum in another order.
+//! products, norms, softmax and pooling sum in 32 bits. The cosine between a pooled vector and the
+//! vector of a 32-bit pass is expected above 0.9995. Within this rounding a vector may depend on
+//! its batch, because products of different shapes may sum in different orders.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use half::f16;
 
 use crate::gpu::{Device, DeviceContext, GpuError, MAX_WIDTH, ROW_THREADS, grid};
 
-/// Kernels used here.
+/// Kernels that this module calls.
 #[cfg(test)]
 pub(super) const KERNELS: &[&str] =
     &["embed", "add_norm", "activate", "attend_32", "attend_64", "pool"];
 /// Maximum number of tokens of one pass; bounds the memory of activations.
 pub const MAX_TOKENS: usize = 32_768;
-/// Queries per block of attention, as in the kernels.
+/// Queries per block of attention; must match `kernels.cu`.
 const TILE: usize = 64;
 /// Threads of a block of an element-wise kernel.
 const ELEMENT_THREADS: u32 = 256;
@@ -31,16 +31,16 @@ const ELEMENT_THREADS: u32 = 256;
 pub enum Activation {
     /// GELU by the error function (Hendrycks & Gimpel 2016).
     Gelu,
-    /// Its approximation by tanh.
+    /// GELU, approximated by tanh.
     GeluTanh,
     /// max(x, 0).
     Relu,
 }
 
-/// How the rows of a sequence become one.
+/// Pooling of the rows of a sequence into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooling {
-    /// Their mean.
+    /// Mean of the rows.
     Mean,
     /// The first row.
     First,
@@ -55,7 +55,7 @@ pub struct Shape {
     pub heads: usize,
     /// Size of the inner row between the two products of a layer, numbers.
     pub inner: usize,
-    /// Term added to variances.
+    /// Term added to variances in layer norms.
     pub epsilon: f32,
     /// Activation of every layer.
     pub activation: Activation,
@@ -64,13 +64,13 @@ pub struct Shape {
 /// A product with a bias: `weight` is `[outputs, inputs]`.
 #[derive(Clone, Debug, Default)]
 pub struct Linear {
-    /// Row-major.
+    /// Weights, row-major.
     pub weight: Vec<f32>,
     /// One number per output.
     pub bias: Vec<f32>,
 }
 
-/// Scale and shift of a layer normalisation.
+/// Scale and shift of a layer norm.
 #[derive(Clone, Debug, Default)]
 pub struct Norm {
     /// One number per column.
@@ -79,20 +79,20 @@ pub struct Norm {
     pub shift: Vec<f32>,
 }
 
-/// One layer.
+/// Weights of one layer.
 #[derive(Clone, Debug, Default)]
 pub struct Layer {
     /// Queries, keys and values: `[3 width, width]`.
     pub attention: Linear,
-    /// `[width, width]`.
+    /// Output projection of attention: `[width, width]`.
     pub attention_out: Linear,
-    /// After attention.
+    /// Norm after attention.
     pub attention_norm: Norm,
-    /// `[inner, width]`.
+    /// First product of the feed-forward part: `[inner, width]`.
     pub inner: Linear,
-    /// `[width, inner]`.
+    /// Second product of the feed-forward part: `[width, inner]`.
     pub out: Linear,
-    /// After the second product.
+    /// Norm after the feed-forward part.
     pub norm: Norm,
 }
 
@@ -101,11 +101,11 @@ pub struct Layer {
 pub struct Weights {
     /// Rows of word pieces, `[vocabulary, width]`.
     pub words: Vec<f32>,
-    /// Rows of positions, `[positions, width]`, without rows that no token uses.
+    /// Rows of positions, `[positions, width]`; the position of a token is the row number.
     pub positions: Vec<f32>,
-    /// The row of the only segment: `[width]`.
+    /// Row of segment 0, to which all tokens belong: `[width]`.
     pub segment: Vec<f32>,
-    /// Norm after the sum of word, position and segment.
+    /// Norm after the sum of the word, position and segment rows.
     pub norm: Norm,
     /// Layers, first to last.
     pub layers: Vec<Layer>,
@@ -145,7 +145,7 @@ pub struct Encoder {
     layers: Vec<DeviceLayer>,
 }
 
-/// Rows of a pass, one per token, with the start of each sequence.
+/// Rows of a pass, one per token; `starts` holds the start of each sequence, then the end.
 struct Rows {
     rows: CudaSlice<f16>,
     starts: Vec<i32>,
@@ -156,7 +156,7 @@ impl Encoder {
     ///
     /// # Errors
     /// [`GpuError::Shape`] if heads are not 32 or 64 wide, a row is wider than [`MAX_WIDTH`], or
-    /// the weights do not have the documented shapes; [`GpuError::Device`].
+    /// the weights do not have the documented shapes; [`GpuError::Device`] if the device fails.
     pub fn new(device: Arc<Device>, shape: Shape, weights: &Weights) -> Result<Encoder, GpuError> {
         let width = shape.width;
         if width == 0 || width > MAX_WIDTH {
@@ -213,14 +213,15 @@ impl Encoder {
         })
     }
 
-    /// One pooled vector of length 1 per sequence of word-piece ids, in the given order.
+    /// Embeds sequences of word-piece ids: returns one pooled vector of norm 1 per sequence,
+    /// `[sequences, width]`, in the given order.
     ///
     /// All sequences together must have at most [`MAX_TOKENS`] tokens; fewer, larger passes keep
     /// the device busy.
     ///
     /// # Errors
     /// [`GpuError::Shape`] if a sequence is empty, too long or has an unknown id, or if all
-    /// together are too long; [`GpuError::Device`].
+    /// sequences together are too long; [`GpuError::Device`] if the device fails.
     pub fn embed(&self, sequences: &[&[u32]], pooling: Pooling) -> Result<Vec<f32>, GpuError> {
         if sequences.is_empty() {
             return Ok(Vec::new());
@@ -235,13 +236,13 @@ impl Encoder {
         let (width, first_only) = (self.shape.width as i32, i32::from(pooling == Pooling::First));
         let mut launch = stream.launch_builder(&kernel);
         launch.arg(&rows).arg(&starts).arg(&width).arg(&first_only).arg(&mut pooled);
-        // SAFETY: arguments are those of the kernel; starts are n + 1 rising places of rows[_,
-        // width], and pooled has n rows.
+        // SAFETY: arguments are those of the kernel; starts are n + 1 ascending row numbers of
+        // rows[_, width], and pooled has n rows.
         unsafe { launch.launch(grid(n, 1, ROW_THREADS)?) }.doing("pooling")?;
         stream.clone_dtoh(&pooled).doing("fetching vectors")
     }
 
-    /// The last layer's rows, one per token, sequence by sequence, `[tokens, width]`.
+    /// Returns the rows of the last layer, one per token, sequence by sequence: `[tokens, width]`.
     ///
     /// # Errors
     /// As [`Encoder::embed`].
@@ -302,7 +303,7 @@ impl Encoder {
             let mut launch = stream.launch_builder(&activate);
             launch.arg(&mut wide).arg(&numbers).arg(&kind);
             let blocks = numbers.div_ceil(ELEMENT_THREADS as usize);
-            // SAFETY: arguments are those of the kernel; wide has so many numbers.
+            // SAFETY: arguments are those of the kernel; wide has `numbers` numbers.
             unsafe { launch.launch(grid(blocks, 1, ELEMENT_THREADS)?) }.doing("activating")?;
             self.product(&layer.out, &wide, n, &mut change)?;
             self.add_norm(&add_norm, &mut rows, &change, &layer.norm, n)?;
@@ -310,7 +311,8 @@ impl Encoder {
         Ok(Rows { rows, starts })
     }
 
-    /// Ids and positions of all tokens; starts of sequences, and the end; tiles of attention.
+    /// Packs sequences: returns the ids and positions of all tokens, the starts of the sequences
+    /// followed by the end, and for each attention tile its start and its sequence's start and end.
     #[expect(clippy::type_complexity, reason = "four columns that are used once")]
     fn packed(
         &self,
@@ -342,7 +344,7 @@ impl Encoder {
         Ok((ids, positions, starts, tiles))
     }
 
-    /// `out[n, outputs] = rows[n, inputs] * weight^T + bias`.
+    /// Computes `out[n, outputs] = rows[n, inputs] * weight^T + bias`.
     fn product(
         &self,
         linear: &DeviceLinear,
@@ -369,15 +371,15 @@ impl Encoder {
             stride_bias: None,
             batch_size: None,
         };
-        // SAFETY: cuBLASLt counts columns first: the weight is an inputs by outputs matrix to be
-        // transposed, rows one of inputs by n, out one of outputs by n; the slices are that large.
+        // SAFETY: cuBLASLt is column-major: the weight is an inputs by outputs matrix to be
+        // transposed, rows are inputs by n, and out is outputs by n; the slices are that large.
         unsafe {
             self.device.blas_lt.matmul(config, &linear.weight, rows, out, Some(&linear.bias), None)
         }
         .doing("multiplying rows and weights")
     }
 
-    /// `rows = norm(rows + change)`.
+    /// Computes `rows = norm(rows + change)`.
     fn add_norm(
         &self,
         kernel: &CudaFunction,

@@ -1,18 +1,18 @@
-//! Computation on a CUDA device, found at run time: the forward pass of an encoder, exact top-k.
+//! Computation on a CUDA device: the forward pass of an encoder, and exact top-k.
 //!
-//! Building and starting need no part of CUDA; its libraries are loaded when a device is requested.
-//! A device that fails is given up for the process with one warning, and the CPU takes over;
-//! `AGENT_GPU=require` returns the error instead ([`give_up`]).
+//! CUDA is not needed to build or start; its libraries are loaded when a device is requested. If a
+//! device fails, the process logs one warning and uses the CPU from then on; with
+//! `AGENT_GPU=require` the error is returned instead ([`give_up`]).
 //!
 //! Matrix products use cuBLAS and cuBLASLt; the other kernels are in `kernels.cu`, which NVRTC
 //! compiles for the device.
 //!
 //! | file | content |
 //! | --- | --- |
-//! | `mod.rs` | the device, its stream and its kernels; what happens when it fails |
-//! | `symbols` | the functions of CUDA's libraries that are called |
-//! | [`encoder`] | vectors of tokens by the weights of a model |
-//! | [`topk`] | rows with the highest scores for queries |
+//! | `mod.rs` | the device, its stream and its kernels; the fallback to the CPU |
+//! | `symbols` | check that CUDA's libraries have all functions that are called |
+//! | [`encoder`] | the forward pass of an encoder |
+//! | [`topk`] | rows with the highest scores for each query |
 
 pub mod encoder;
 mod symbols;
@@ -39,14 +39,14 @@ use cudarc::{
     nvrtc::{CompileError, CompileOptions, Ptx, compile_ptx_with_opts},
 };
 
-/// The source of all kernels.
+/// Source of all kernels.
 const KERNELS: &str = include_str!("kernels.cu");
 /// Maximum size of a row that the kernels hold in shared memory, numbers.
 pub const MAX_WIDTH: usize = 4_096;
-/// Threads of a block that works on one row, as in the kernels.
+/// Threads of a block that processes one row; must match `kernels.cu`.
 const ROW_THREADS: u32 = 128;
 
-/// The variable that says whether a device is required.
+/// Environment variable that makes a device required.
 const VARIABLE: &str = "AGENT_GPU";
 
 /// Error of a device.
@@ -68,7 +68,7 @@ pub enum GpuError {
         "the CUDA kernels do not compile for {arch}: {log}; set CUDA_VISIBLE_DEVICES= to use the CPU"
     )]
     Compile {
-        /// The architecture.
+        /// Architecture of the device.
         arch: String,
         /// Message of the compiler.
         log: String,
@@ -84,18 +84,18 @@ pub enum GpuError {
         /// Name of the function.
         symbol: &'static str,
     },
-    /// A device is required, and there is none.
+    /// A device is required, but there is none.
     #[error("AGENT_GPU=require, but there is no CUDA device; unset it to use the CPU")]
     Absent,
-    /// The variable has another value than the known one.
+    /// `AGENT_GPU` has an unknown value, which is held here.
     #[error("AGENT_GPU is {0:?}; set it to require, or unset it")]
     Variable(String),
-    /// The sizes do not match or exceed a limit.
+    /// A size does not match or exceeds a limit.
     #[error("{what} is {got}, expected {expected}")]
     Shape {
         /// Name of the size.
         what: &'static str,
-        /// Its value.
+        /// Value of the size.
         got: usize,
         /// Expected value or range.
         expected: String,
@@ -108,7 +108,7 @@ impl GpuError {
     }
 }
 
-/// Adds the operation to errors of the driver and the libraries.
+/// Converts errors of the driver and the libraries, and adds the attempted operation.
 trait DeviceContext<T> {
     fn doing(self, doing: &'static str) -> Result<T, GpuError>;
 }
@@ -140,14 +140,15 @@ pub struct Device {
     name: String,
 }
 
-/// The first device; the outer level is `None` before it was opened, the inner level if there is
-/// none or it was given up.
+/// The first device: `None` before the first attempt to open it, `Some(None)` if there is no device
+/// or it failed.
 static FIRST: Mutex<Option<Option<Arc<Device>>>> = Mutex::new(None);
 
-/// Uses the CPU from now on, after a device failed: logs one warning for the process.
+/// Makes the process use the CPU from now on, after the device failed; the first call logs a
+/// warning.
 ///
 /// # Errors
-/// `error` itself with `AGENT_GPU=require`; [`GpuError::Variable`].
+/// `error` itself with `AGENT_GPU=require`; [`GpuError::Variable`] for an unknown value.
 pub fn give_up(error: GpuError) -> Result<(), GpuError> {
     if is_required()? {
         return Err(error);
@@ -176,13 +177,14 @@ fn is_required() -> Result<bool, GpuError> {
 }
 
 impl Device {
-    /// The first device; none if there is no driver, no device, a library of CUDA is missing, or the
-    /// device failed before.
+    /// Returns the first device; `None` if the driver, the device or a library of CUDA is missing,
+    /// or if the device failed before.
     ///
-    /// Opened once, which compiles the kernels, and then shared.
+    /// The first call opens the device and compiles the kernels; later calls share it.
     ///
     /// # Errors
-    /// With `AGENT_GPU=require` why there is no device; [`GpuError::Variable`].
+    /// With `AGENT_GPU=require`, the reason why there is no device; [`GpuError::Variable`] for an
+    /// unknown value.
     pub fn first() -> Result<Option<Arc<Device>>, GpuError> {
         let required = is_required()?;
         let mut first = FIRST.lock().unwrap_or_else(PoisonError::into_inner);
@@ -191,7 +193,7 @@ impl Device {
         {
             return Ok(opened.clone());
         }
-        // The wrappers panic where cuBLASLt gets no memory.
+        // `cudarc` panics if cuBLASLt cannot allocate memory.
         let opened = panic::catch_unwind(Device::open).unwrap_or_else(|panic| {
             let what = panic.downcast_ref::<String>().cloned().unwrap_or_default();
             Err(GpuError::Device { doing: "being opened", what })
@@ -242,7 +244,7 @@ impl Device {
         })))
     }
 
-    /// Name of the device from the driver.
+    /// Name of the device, as the driver reports it.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -269,7 +271,7 @@ fn compile(arch: &str) -> Result<Ptx, GpuError> {
     )
 }
 
-/// A launch configuration of blocks and threads.
+/// Returns a launch configuration with `x` times `y` blocks of `threads` threads.
 fn grid(x: usize, y: usize, threads: u32) -> Result<LaunchConfig, GpuError> {
     let side = |n: usize, most: u32| {
         u32::try_from(n)

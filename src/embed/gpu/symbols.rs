@@ -1,7 +1,8 @@
-//! The functions of CUDA's libraries that are called, by the wrappers of `cudarc` too.
+//! Checks that CUDA's libraries have all functions that this crate and the wrappers of `cudarc`
+//! call.
 //!
-//! `cudarc` looks a function up when it is first called and panics if the library lacks it, also in
-//! destructors. So all are looked up before the first call.
+//! `cudarc` looks up a function when it is first called, and panics if the library lacks it, even
+//! in destructors. Therefore all functions are looked up before the first call.
 
 use cudarc::{cublas, cublaslt, driver, nvrtc};
 
@@ -63,10 +64,10 @@ const CUBLAS_LT: &[&str] = &[
     "cublasLtMatrixLayoutSetAttribute",
 ];
 
-/// Looks all functions up; the libraries must be present.
+/// Looks up all functions; the libraries must be present.
 ///
 /// # Errors
-/// [`GpuError::Symbol`] for the first one that is missing.
+/// [`GpuError::Symbol`] for the first missing function.
 pub(super) fn check() -> Result<(), GpuError> {
     // SAFETY: these load shared libraries by their usual names; the initialisers of CUDA's
     // libraries have no conditions. No function that is looked up is called.

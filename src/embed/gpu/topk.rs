@@ -1,11 +1,13 @@
-//! Exact top-k on a device: the rows with the largest dot products for each of many queries.
+//! Exact top-k on a device: the rows with the largest dot products for each query.
 //!
 //! Rows are stored as 16-bit floats. For a few queries, one kernel scores row by row and selects
 //! the best of each 1,024 rows. For many queries, a matrix product scores one block of rows at a
-//! time, so the full table of scores never exists. Short lists are merged until one is left.
+//! time, so that the full table of scores is never stored. Short lists are merged into one list per
+//! query.
 //!
-//! Scores are those of the 16-bit rows, not of the given rows: [`TopK::error_bound`] bounds the
-//! difference, so that a caller who rescores the results can detect whether any may be missing.
+//! Scores are computed from the 16-bit rows. [`TopK::error_bound`] bounds their difference from the
+//! scores of the original rows, so that a caller who rescores the results can detect whether any
+//! row may be missing.
 
 use std::sync::Arc;
 
@@ -22,20 +24,20 @@ use half::f16;
 
 use crate::gpu::{Device, DeviceContext, GpuError, MAX_WIDTH, grid};
 
-/// Kernels used here.
+/// Kernels that this module calls.
 #[cfg(test)]
 pub(super) const KERNELS: &[&str] = &["score_rows", "select_rows", "select_pairs"];
 /// Maximum length of a ranking per query; merging at least halves the number of lists.
 pub const MAX_K: usize = 512;
-/// Rows that a block sorts, as in the kernels.
+/// Rows that one block of threads sorts; must match `kernels.cu`.
 const SORT_ROWS: usize = 1_024;
-/// Threads of such a block, as in the kernels.
+/// Threads of a block that sorts; must match `kernels.cu`.
 const SORT_THREADS: u32 = 256;
 /// Minimum number of queries for which a matrix product is faster.
 const PRODUCT_QUERIES: usize = 8;
-/// Rows of a block of the product: with 256 queries, 64 MiB of scores.
+/// Rows scored by one matrix product: with 256 queries, 64 MiB of scores.
 const PRODUCT_ROWS: usize = 65_536;
-/// Maximum number of queries at a time.
+/// Maximum number of queries processed at a time.
 const MAX_QUERIES: usize = 256;
 /// Rows uploaded at a time.
 const UPLOAD_ROWS: usize = 65_536;
@@ -90,8 +92,8 @@ impl TopK {
         Ok(TopK { device, rows, n, dim, norm: square.sqrt() })
     }
 
-    /// Maximum difference between a score and the score of the given row and query, itself a 32-bit
-    /// sum; infinite if a number is beyond the range of a 16-bit float.
+    /// Returns the maximum difference between a score and the 32-bit score of the original row and
+    /// query; infinite if a norm is beyond the range of a 16-bit float.
     ///
     /// Rounding to 11 significant bits changes a number by at most 2^-11 of itself, so a product of
     /// two such numbers by slightly more than 2^-10, and by Cauchy-Schwarz their sum by the same
@@ -107,12 +109,12 @@ impl TopK {
         relative * norm * self.norm + tiny
     }
 
-    /// For each row of `queries` (`[_, dim]`), its `k` best rows: score descending, then row
-    /// ascending; fewer if there are fewer rows.
+    /// Ranks the rows for each query of `queries` (`[n, dim]`): returns its `k` best rows by score
+    /// descending, then row ascending; fewer if there are fewer rows.
     ///
     /// # Errors
     /// [`GpuError::Shape`] if `k` is above [`MAX_K`] or `queries` is not a whole number of rows;
-    /// [`GpuError::Device`].
+    /// [`GpuError::Device`] if the device fails.
     pub fn search(&self, queries: &[f32], k: usize) -> Result<Vec<Vec<(u32, f32)>>, GpuError> {
         if k > MAX_K {
             return Err(GpuError::shape("k", k, format!("at most {MAX_K}")));
@@ -137,7 +139,7 @@ impl TopK {
         Ok(found)
     }
 
-    /// Scores a few queries row by row.
+    /// Scores a few queries row by row; returns the best `k` of each [`SORT_ROWS`] rows.
     fn score_each(&self, queries: &[f32], n_queries: usize, k: usize) -> Result<Lists, GpuError> {
         let stream = &self.device.stream;
         let queries = stream.clone_htod(queries).doing("copying queries to it")?;
@@ -154,8 +156,7 @@ impl TopK {
         Ok(best)
     }
 
-    /// Scores many queries by products of blocks of rows; returns the concatenated lists of all
-    /// blocks.
+    /// Scores many queries by products with blocks of rows; returns one merged list per query.
     fn score_blocks(&self, queries: &[f32], n_queries: usize, k: usize) -> Result<Lists, GpuError> {
         let stream = &self.device.stream;
         let narrow: Vec<f16> = queries.iter().copied().map(f16::from_f32).collect();
@@ -188,7 +189,7 @@ impl TopK {
         joined.map_or_else(|| self.lists(n_queries, 1, k), Ok)
     }
 
-    /// `scores[q, r] = queries[q] . rows[first + r]`.
+    /// Computes `scores[q, r] = queries[q] . rows[first + r]` for `r < n`.
     fn product(
         &self,
         queries: &CudaSlice<f16>,
@@ -204,8 +205,8 @@ impl TopK {
         let (scores, _scores) = scores.device_ptr_mut(stream);
         let (one, zero) = (1.0f32, 0.0f32);
         let dim = self.dim as i32;
-        // SAFETY: cuBLAS counts columns first: rows are a `dim` by n matrix to be transposed, queries
-        // one of `dim` by n_queries, scores one of n by n_queries; all lie within their slices.
+        // SAFETY: cuBLAS is column-major: rows are a `dim` by n matrix to be transposed, queries
+        // are `dim` by n_queries, and scores n by n_queries; all lie within their slices.
         unsafe {
             cudarc::cublas::result::gemm_ex(
                 *self.device.blas.handle(),
@@ -242,7 +243,7 @@ impl TopK {
         })
     }
 
-    /// Concatenates two sets of lists for each query.
+    /// Puts two lists of each query side by side.
     fn side_by_side(
         &self,
         a: &Lists,
@@ -267,7 +268,7 @@ impl TopK {
         Ok(both)
     }
 
-    /// Merges the lists of each query until one is left.
+    /// Merges the lists of each query into one.
     fn join(&self, mut best: Lists, n_queries: usize, k: usize) -> Result<Lists, GpuError> {
         let stream = &self.device.stream;
         let kernel = self.device.kernel("select_pairs")?;
@@ -287,7 +288,7 @@ impl TopK {
         Ok(best)
     }
 
-    /// The rankings, without places that no row fills.
+    /// Copies the rankings to the host, without unfilled places.
     fn fetch(
         &self,
         best: Lists,

@@ -1,8 +1,8 @@
 //! Navigable graphs: best-first search, and construction by insertion (HNSW: Malkov & Yashunin
 //! 2018).
 //!
-//! Rows are inserted in order, levels come from a seeded generator and ties go to the smaller place,
-//! so the same rows give the same graph.
+//! Rows are inserted in order, levels come from a seeded generator, and the smaller place wins
+//! ties, so the same rows give the same graph.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -15,16 +15,16 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustc_hash::FxHashSet;
 
-/// Number of links of a new row, and maximum number of links in the upper layers.
+/// Maximum number of links of a new row, and of any row in the upper layers.
 const CONNECTIVITY: usize = 16;
 /// Maximum number of links of a row in the lowest layer.
 const CONNECTIVITY_LOWEST: usize = 2 * CONNECTIVITY;
-/// Candidates kept while a row is linked.
+/// Number of candidates kept while a row is linked.
 const EXPANSION_BUILD: usize = 128;
 /// Seed of the random levels.
 const SEED: u64 = 0;
 
-/// A scored place; the larger is the better.
+/// A scored place; larger is better, so the smaller place wins ties.
 pub(super) type Hit = (Score, Reverse<u32>);
 
 /// A score with a total order.
@@ -48,9 +48,9 @@ impl Ord for Score {
     }
 }
 
-/// The best `width` places that a search from `entries` finds, best first (Algorithm 2): expands
-/// the best unexpanded place until it is worse than all kept ones. Ignores places of `n_places` and
-/// above.
+/// Searches from `entries` for the best `width` places; returns them best first (Algorithm 2).
+/// Expands the best unexpanded place until it is worse than all kept places. Ignores places from
+/// `n_places` on.
 pub(super) fn beam_search<E>(
     entries: Vec<u32>,
     n_places: usize,
@@ -88,7 +88,7 @@ pub(super) struct GraphBuilder {
     dim: usize,
     /// Inserted rows, `[inserted, dim]`.
     rows: Vec<f32>,
-    /// The scored links of each place by layer, the lowest first.
+    /// The scored links of each place by layer, lowest layer first.
     links: Vec<Vec<Vec<Hit>>>,
     /// A place in the highest layer.
     entry: u32,
@@ -96,7 +96,7 @@ pub(super) struct GraphBuilder {
 }
 
 impl GraphBuilder {
-    /// An empty graph with room for `capacity` rows of `dim` numbers.
+    /// Creates an empty graph with capacity for `capacity` rows of `dim` numbers.
     pub(super) fn new(dim: usize, capacity: usize) -> Self {
         Self {
             dim,
@@ -110,7 +110,7 @@ impl GraphBuilder {
     /// Appends a row and links it (Algorithm 1).
     pub(super) fn insert(&mut self, row: &[f32]) {
         let place = self.links.len() as u32;
-        // One row of `CONNECTIVITY` reaches the next level.
+        // One in `CONNECTIVITY` rows reaches the next level.
         let level = (self.levels.random::<u64>().trailing_zeros() / CONNECTIVITY.ilog2()) as usize;
         let mut links = vec![Vec::new(); level + 1];
         if place > 0 {

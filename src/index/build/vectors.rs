@@ -1,4 +1,4 @@
-//! Builds `vectors/`: the part that depends on the embedder.
+//! Builds `vectors/`, the part of an index that depends on the embedder.
 
 use std::{
     io,
@@ -17,7 +17,7 @@ use agent_embed::{Corpus, EmbedError, Embedder, LsaEmbedder, LsaParams, Matrix, 
 use agent_ground::words::Languages;
 use agent_kb::{Kb, NodeId};
 
-/// Maximum number of texts embedded at a time, and rows copied at a time.
+/// Maximum number of texts embedded, or rows copied, at a time.
 const BLOCK: usize = 1_024;
 /// Name of the stage in progress reports.
 const STAGE: &str = "vectors";
@@ -69,7 +69,7 @@ fn train(kb: &Kb, languages: Languages, watch: &Watch<'_>) -> Result<LsaEmbedder
     })
 }
 
-/// The nodes of a range with a vector: all, or those of candidate types.
+/// Returns the nodes of a range that have a vector: all, or those of candidate types.
 fn nodes_with_vector(
     kb: &Kb,
     candidates_only: bool,
@@ -96,14 +96,14 @@ pub fn split_nodes(kb: &Kb, candidates_only: bool, n: u64) -> Vec<Range<NodeId>>
     ranges
 }
 
-/// Receives nodes, and a row for each.
+/// Callback for a block of nodes and a matrix with a row for each.
 type BlockHandler<'a> = dyn FnMut(&[NodeId], &Matrix) -> Result<(), IndexError> + 'a;
 
 /// Embeds the nodes among `nodes` that have a vector, in order; `on_block` receives blocks of at
-/// most 1,024 nodes and a row for each.
+/// most 1,024 nodes with a row for each.
 ///
 /// # Errors
-/// Those of the embedder and of `on_block`.
+/// Errors of the embedder and of `on_block`.
 pub fn embed(
     kb: &Kb,
     embedder: &dyn Embedder,
@@ -123,12 +123,12 @@ pub fn embed(
     }
 }
 
-/// Writes a row for every node: its vector, or zeros.
+/// A writer of one row for every node: its vector, or zeros.
 struct Rows<'a> {
     writer: VectorWriter,
     watch: &'a Watch<'a>,
     dim: usize,
-    /// Nodes with a row.
+    /// Number of nodes with a row; the next node to write.
     next: NodeId,
     /// Number of vectors written.
     done: u64,
@@ -163,7 +163,7 @@ impl<'a> Rows<'a> {
         self.watch.progress(STAGE, self.done, self.total)
     }
 
-    /// Appends zeros for the nodes before `end`.
+    /// Appends zeros for the unwritten nodes before `end`.
     fn fill(&mut self, end: NodeId) -> Result<(), IndexError> {
         while self.next < end {
             let n = (end - self.next).min(BLOCK as NodeId);
@@ -181,7 +181,8 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Embeds every node, or only those of candidate types with zeros for the rest.
+/// Writes the vectors of an embedder: of all nodes, or of those of candidate types with zeros for
+/// the rest.
 fn compute(
     kb: &Kb,
     dir: &Path,
@@ -198,7 +199,7 @@ fn compute(
     Ok(VectorsRecord::new(kb.fingerprint(), spec))
 }
 
-/// Reads vectors computed on another machine.
+/// Writes vectors that were computed elsewhere.
 fn take(
     kb: &Kb,
     dir: &Path,
@@ -227,7 +228,7 @@ fn take(
     Ok(VectorsRecord::new(kb.fingerprint(), spec.clone()))
 }
 
-/// Copies imported vectors.
+/// Writes imported vectors of nodes and queries.
 fn copy(
     kb: &Kb,
     dir: &Path,
@@ -248,7 +249,7 @@ fn copy(
     let queries = dir.join(QUERIES);
     QueryTable::save(&import.queries, &queries)?;
     let description = QueryTable::open(&queries, &fingerprint)?.describe();
-    // Others have no vector to be found by.
+    // An import has no vectors of other nodes.
     let candidates_only = true;
     let embedder = choice.clone();
     let spec = VectorsSpec { embedder, fingerprint, description, dim, candidates_only };

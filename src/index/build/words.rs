@@ -1,5 +1,5 @@
-//! Builds `words/`: the indexes that depend on the base alone. Words of ranges of nodes can be read on
-//! several machines, and the index built from all of them on one.
+//! Builds `words/`, the indexes that depend on the base alone. [`read_words`] analyses a range of
+//! nodes anywhere; a build on one computer then combines the results of all ranges.
 
 use std::{
     env, fs,
@@ -22,17 +22,18 @@ use crate::{
 use agent_ground::words::Languages;
 use agent_kb::{Direction, Kb, NodeId, RelationId, TypeId};
 
-/// Neighbours of one relation whose names are indexed with a node.
+/// Maximum number of neighbours by one relation whose names are indexed with a node.
 const MAX_NAMED_NEIGHBORS: usize = 1_000;
-/// Maximum number of nodes that a node refers to by one relation, and of values of one of these by one, that
-/// are indexed with it.
+/// For names at two edges: maximum number of referenced nodes by one relation, and of values of a
+/// referenced node by one relation.
 const MAX_REFERRED: usize = 20;
-/// Nodes between two reports of progress.
+/// Number of nodes between two reports of progress.
 const REPORT_EVERY: u32 = 4_096;
 /// Name of the stage in progress reports.
 const STAGE: &str = "text";
-/// Tags of the output of text builders, and of term builders at the end of a range.
+/// Tag before the output of the text builders, which may come several times in a range.
 const POSTINGS: u8 = 1;
+/// Tag before the output of the term builders, at the end of a range.
 const ENTRIES: u8 = 2;
 
 /// Source of the words of a base.
@@ -46,7 +47,7 @@ pub enum WordSource<'a> {
 
 /// Builders of the indexes of node texts and neighbour names.
 struct Builders {
-    /// The types of values of columns.
+    /// Types whose nodes represent values of a column ([`Kb::value_types`]).
     values: Vec<TypeId>,
     text: TextIndexBuilder,
     terms: TermIndexBuilder,
@@ -88,8 +89,8 @@ pub(super) fn build(
     staging.publish(&index.join(WORDS))
 }
 
-/// Reads the words of some nodes and writes what an index is built from. Memory is bounded as in
-/// building; the bytes depend on the nodes alone.
+/// Analyses the words of a range of nodes and writes the input of [`WordSource::Read`]. Memory is
+/// bounded as in a build; the output depends on the nodes alone.
 ///
 /// # Errors
 /// [`IndexError::Io`] when `out` fails or the temporary directory is full, [`IndexError::Stopped`].
@@ -120,7 +121,7 @@ impl Builders {
         })
     }
 
-    /// Adds a node behind all that there are.
+    /// Adds a node; ids must ascend.
     fn add(&mut self, kb: &Kb, node: NodeId, watch: &Watch<'_>) -> Result<(), IndexError> {
         if node.is_multiple_of(REPORT_EVERY) {
             watch.progress(STAGE, node.into(), kb.n_nodes().into())?;
@@ -144,7 +145,7 @@ impl Builders {
         self.names_terms.give(out)
     }
 
-    /// Takes what was given elsewhere, of all nodes.
+    /// Adds the output of [`read_words`] for all nodes, in order.
     fn take(&mut self, kb: &Kb, input: &mut dyn Read, watch: &Watch<'_>) -> Result<(), IndexError> {
         let mut tag = [0];
         while input.read(&mut tag).map_err(failed)? > 0 {
@@ -175,8 +176,8 @@ impl Builders {
     }
 }
 
-/// The names of a node's neighbours by every relation, one a line; behind a node that it refers to, those of
-/// the values of that node's columns.
+/// Returns the names of a node's neighbours, one per line. In a base with value types, the names of
+/// the column values of each node that this node refers to follow.
 fn neighbor_names(kb: &Kb, node: NodeId, values: &[TypeId]) -> String {
     let mut names = String::new();
     for relation in 0..kb.relations().len() {

@@ -1,10 +1,10 @@
-//! A set of numbers below a bound.
+//! Bit sets.
 
 /// A set of numbers below a bound, one bit each.
 pub(super) struct Bits(Vec<u64>);
 
 impl Bits {
-    /// The empty set of numbers below `bound`. O(bound / 64).
+    /// Creates an empty set of numbers below `bound`. O(bound / 64).
     pub(super) fn new(bound: usize) -> Self {
         Self(vec![0; bound.div_ceil(64)])
     }

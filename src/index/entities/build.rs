@@ -1,4 +1,4 @@
-//! Builds the entity index, with one entry for each name of a node.
+//! Builds the entity index: one entry for each name, alias, identifier and acronym of a node.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -22,7 +22,7 @@ use crate::{
 use agent_ground::words::{Languages, Stems};
 use agent_kb::{FieldId, Kb, NodeId};
 
-/// Substrings of the names of fields that hold other names of a node.
+/// Substrings in the names of fields that hold aliases of a node.
 const ALIAS_FIELDS: [&str; 11] = [
     "synonym",
     "alias",
@@ -36,9 +36,9 @@ const ALIAS_FIELDS: [&str; 11] = [
     "symbol",
     "brand_name",
 ];
-/// Maximum number of aliases of one node; further ones are dropped.
+/// Maximum number of aliases per field of a node; further ones are ignored.
 const MAX_ALIASES: usize = 64;
-/// Numbers of words of names whose initials are an entry.
+/// Number of words of names whose initials are an entry.
 const ACRONYM_WORDS: std::ops::RangeInclusive<usize> = 2..=6;
 /// Minimum share of distinct values of an identifying field.
 const MIN_DISTINCT_SHARE: f64 = 0.98;
@@ -47,7 +47,7 @@ fn is_symbol(name: &str) -> bool {
     name.chars().skip(1).any(|c| c.is_uppercase() || c.is_numeric())
 }
 
-/// Minimum number of digits of an identifying number; shorter ones are ranks, years and amounts.
+/// Minimum number of digits of a numeric identifier; shorter numbers are ranks, years and amounts.
 const MIN_IDENTIFYING_DIGITS: usize = 5;
 
 /// Whether a text is a number too short to be an identifier: digits, possibly with signs and
@@ -58,10 +58,10 @@ fn is_small_number(text: &str) -> bool {
         && text.chars().filter(|c| c.is_numeric()).count() < MIN_IDENTIFYING_DIGITS
 }
 
-/// Checks whether to stop.
+/// Callback that returns an error to stop the build.
 type CheckStop<'a> = dyn FnMut() -> Result<(), IndexError> + 'a;
 
-/// Collects entries in node order.
+/// A builder of the index; takes entries in node order.
 #[derive(Default)]
 struct Builder {
     stems: Stems,
@@ -113,7 +113,7 @@ impl Builder {
         }
     }
 
-    /// The number of a word's stem; none for a stop word.
+    /// Numbers the stem of a word; none for a stop word.
     fn stem(&mut self, word: &str) -> Option<u32> {
         if let Some(&id) = self.words.get(word) {
             return id;
@@ -194,8 +194,7 @@ impl Builder {
     }
 }
 
-/// Fields with one-word values that are almost unique; small numbers among the values do not
-/// identify.
+/// Finds the identifying fields: their values are single words and almost all distinct.
 fn identifying_fields(kb: &Kb, go_on: &mut CheckStop<'_>) -> Result<HashSet<FieldId>, IndexError> {
     let mut values: HashMap<FieldId, (u64, HashSet<u64>)> = HashMap::new();
     for node in 0..kb.n_nodes() {
@@ -214,7 +213,8 @@ fn identifying_fields(kb: &Kb, go_on: &mut CheckStop<'_>) -> Result<HashSet<Fiel
     Ok(identifying.map(|(field, _)| field).collect())
 }
 
-/// Builds the index of all names of a base in these languages and writes it; calls `go_on` at each node and word.
+/// Builds the index of all names of a base in these languages and writes it; calls `go_on` for each
+/// node and word.
 ///
 /// # Errors
 /// [`IndexError::Io`]; the error of `go_on`.

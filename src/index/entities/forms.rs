@@ -8,7 +8,7 @@ use unicode_normalization::UnicodeNormalization as _;
 
 /// Minimum number of letters of a stem whose spelling is unified.
 const MIN_SPELLED_LETTERS: usize = 4;
-/// British spellings inside stems, and the American ones.
+/// British spellings inside stems, with the American ones.
 const SPELLINGS: [(&str, &str); 18] = [
     ("haem", "hem"),
     ("aemi", "emi"),
@@ -29,7 +29,7 @@ const SPELLINGS: [(&str, &str); 18] = [
     ("sulph", "sulf"),
     ("aluminium", "aluminum"),
 ];
-/// British word endings that must be replaced before stemming, and the American ones.
+/// British word endings that must be replaced before stemming, with the American ones.
 const WORD_ENDINGS: [(&str, &str); 6] = [
     ("isation", "ization"),
     ("isations", "izations"),
@@ -38,7 +38,7 @@ const WORD_ENDINGS: [(&str, &str); 6] = [
     ("ises", "izes"),
     ("ising", "izing"),
 ];
-/// British endings of stems, and the American ones.
+/// Endings of stems that are replaced to unify British and American spelling.
 const ENDINGS: [(&str, &str); 10] = [
     ("mour", "mor"),
     ("lour", "lor"),
@@ -74,22 +74,22 @@ const ROMAN: [(&str, &str); 15] = [
 const SHORT_ROMAN: [(&str, &str); 3] = [("i", "1"), ("v", "5"), ("x", "10")];
 
 /// A hash of consecutive words, independent of the boundaries between them, so that "beta-carotene"
-/// and "betacarotene" are the same (FNV-1a of 64 bits; Fowler, Noll & Vo 1991).
+/// equals "betacarotene" (FNV-1a of 64 bits; Fowler, Noll & Vo 1991).
 #[derive(Clone, Copy)]
 pub(super) struct Key(u64);
 
 impl Key {
-    /// The hash of zero words, for unstemmed words.
+    /// The initial hash for unstemmed words.
     pub(super) fn of_words() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
-    /// The hash of zero words, for stems; collides with [`Self::of_words`] only by chance.
+    /// The initial hash for stems; such hashes equal those of words only by chance.
     pub(super) fn of_stems() -> Self {
         Self::of_words().then("\u{1}")
     }
 
-    /// The hash with one more word.
+    /// Extends the hash by one more word.
     pub(super) fn then(self, word: &str) -> Self {
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         Self(word.bytes().fold(self.0, step))
@@ -101,12 +101,13 @@ impl Key {
     }
 }
 
-/// A word of a name or text: a name word, or, where the base has such a language, one character of a script
-/// without spaces.
+/// A word of a name or text. If a language of the base is written without spaces, each character of
+/// such a script is a word.
 pub(super) struct NameWord<'a> {
     pub(super) range: Range<usize>,
     pub(super) folded: Cow<'a, str>,
-    /// What its stem is of: the word, or the character with the next one of its run; none for the last.
+    /// The string to stem: the word, or a character and the next one of its run. The last character
+    /// of a run of several has none.
     pub(super) form: Option<Cow<'a, str>>,
 }
 
@@ -115,7 +116,7 @@ pub(super) fn is_unspaced_word(folded: &str) -> bool {
     folded.chars().next().is_some_and(is_unspaced)
 }
 
-/// The words of a text in order.
+/// Splits a text into words, in order.
 pub(super) fn name_words<'a>(stems: &Stems, text: &'a str) -> Vec<NameWord<'a>> {
     let runs = words::name_words(text);
     if !stems.languages().are_cut() || !text.contains(is_unspaced) {
@@ -147,8 +148,8 @@ pub(super) fn name_words<'a>(stems: &Stems, text: &'a str) -> Vec<NameWord<'a>> 
     found
 }
 
-/// Start position of each prefix of bits in an ascending array of hashes. Hashes are uniform, so
-/// few remain to be searched.
+/// Lookup table for an ascending array of hashes: the start position of each bit prefix. Hashes are
+/// uniform, so few share a prefix.
 #[derive(Default)]
 pub(super) struct KeyPlaces(OnceLock<Vec<u32>>);
 
@@ -156,7 +157,7 @@ impl KeyPlaces {
     /// Number of bits of the prefix.
     const BITS: u32 = 16;
 
-    /// The positions of a hash in the array, which must be the same in every call.
+    /// Finds the positions of a hash in `keys`; every call must pass the same array.
     pub(super) fn find(&self, keys: &[u64], wanted: u64) -> Range<usize> {
         let bucket = |key: u64| (key >> (u64::BITS - Self::BITS)) as usize;
         let starts = self.0.get_or_init(|| {
@@ -177,12 +178,12 @@ impl KeyPlaces {
     }
 }
 
-/// The hash of one word.
+/// Hash of one word.
 pub(super) fn key(word: &str) -> u64 {
     Key::of_words().then(word).number()
 }
 
-/// Every form of a word with one letter deleted; none for an overlong word.
+/// Lists every form of a word with one letter deleted; empty for an overlong word.
 pub(super) fn deletions(word: &str) -> impl Iterator<Item = String> {
     let letters = if is_too_long(word) { "" } else { word };
     letters.char_indices().map(|(at, letter)| {
@@ -193,12 +194,12 @@ pub(super) fn deletions(word: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// The stem of a folded word, in American spelling.
+/// Stems a folded word; unifies British and American spelling if a language of the base is English.
 pub(super) fn stem_of<'a>(stems: &Stems, word: &'a str) -> Cow<'a, str> {
     let english = stems.languages().has(Language::ENGLISH);
     let spelled = english && word.len() > MIN_SPELLED_LETTERS && word.is_ascii();
     let mut endings = WORD_ENDINGS.iter().filter(|_| spelled);
-    // No word has two of them.
+    // A word has at most one of these endings.
     let american = endings.find_map(|(from, to)| Some(format!("{}{to}", word.strip_suffix(from)?)));
     let stem = match american {
         Some(american) => Cow::Owned(stems.stem(&american).into_owned()),
@@ -208,7 +209,7 @@ pub(super) fn stem_of<'a>(stems: &Stems, word: &'a str) -> Cow<'a, str> {
         return stem;
     }
     let mut changed: Option<String> = None;
-    // Every spelling to be changed holds one of these.
+    // Every British spelling in the table contains one of these.
     if ["ae", "oe", "ulph", "umini"].iter().any(|part| stem.contains(part)) {
         for (british, american) in SPELLINGS {
             let now = changed.as_deref().unwrap_or(&stem);
@@ -226,8 +227,8 @@ pub(super) fn stem_of<'a>(stems: &Stems, word: &'a str) -> Cow<'a, str> {
     changed.map_or(stem, Cow::Owned)
 }
 
-/// The parts of a written word: split between letters and digits, and before a capital that follows
-/// a small letter. Folded; the whole word if it is not ASCII or is too long.
+/// Splits a written word between letters and digits, and before a capital after a small letter;
+/// folds each part. A word that is not ASCII or is too long stays whole.
 pub(super) fn pieces(written: &str) -> impl Iterator<Item = Cow<'_, str>> {
     let parted = written.is_ascii() && !is_too_long(written);
     let bytes = if parted { written.as_bytes() } else { &[] };
@@ -250,7 +251,8 @@ pub(super) fn pieces(written: &str) -> impl Iterator<Item = Cow<'_, str>> {
     })
 }
 
-/// A numeral as digits, or the word itself; `follows`: another word precedes it.
+/// Converts a Roman numeral to digits; returns other words unchanged. `follows`: another word
+/// precedes it.
 fn digits(word: &str, follows: bool) -> &str {
     if word.len() > 5 {
         return word;
@@ -260,12 +262,12 @@ fn digits(word: &str, follows: bool) -> &str {
     found.map_or(word, |pair| pair.1)
 }
 
-/// The stems that a written word contributes to the hash of stems.
+/// Returns the stems that a written word adds to the hash of stems.
 pub(super) fn stem_pieces(stems: &Stems, written: &str) -> Vec<String> {
     pieces(written).map(|piece| stem_of(stems, &piece).into_owned()).collect()
 }
 
-/// The hash extended by the stems of one more word; `follows`: other words precede it.
+/// Extends a hash by the stems of one more word; `follows`: other words precede it.
 pub(super) fn then_stems(key: Key, pieces: &[String], mut follows: bool) -> Key {
     pieces.iter().fold(key, |key, piece| {
         let key = key.then(digits(piece, follows));

@@ -1,4 +1,4 @@
-//! Words of a query, and the stems that each may match.
+//! Analysis of a query: its words, and the stems that each may match.
 
 use std::{
     cmp::Reverse,
@@ -12,7 +12,7 @@ use crate::entities::{
 };
 use agent_ground::words::is_too_long;
 
-/// Maximum number of linked words of a query; later ones are dropped.
+/// Maximum number of words of a query; later ones are ignored.
 const MAX_QUERY_WORDS: usize = 256;
 /// Minimum number of letters of each part of a word that is split in two.
 const MIN_PART_LETTERS: usize = 3;
@@ -24,20 +24,21 @@ pub(super) const TYPO_STRENGTH: f32 = 0.9;
 pub(super) struct Word {
     /// Folded text.
     pub(super) text: String,
-    /// Stems of its parts; see [`stem_pieces`].
+    /// Stems of the word's parts; see [`stem_pieces`].
     pieces: Vec<String>,
-    /// Whether it has a capital.
+    /// Whether the word has a capital.
     pub(super) capital: bool,
-    /// Whether it is a question word.
+    /// Whether the word is a question word.
     pub(super) asks: bool,
-    /// Whether it is a character beside others of its script, so that it is no name alone.
+    /// Whether the word is one character in a longer run of a script without spaces, so that it
+    /// does not count as a name alone.
     pub(super) is_inside: bool,
-    /// Its stem, if it occurs in a name.
+    /// Stem of the word, if it occurs in a name.
     pub(super) stem: Option<u32>,
 }
 
 impl Word {
-    /// The hash extended by the stems of this word.
+    /// Extends a hash by the stems of this word.
     pub(super) fn then_stems(&self, key: Key, follows: bool) -> Key {
         then_stems(key, &self.pieces, follows)
     }
@@ -46,24 +47,24 @@ impl Word {
 /// A query's words, prepared for lookup.
 pub(super) struct QueryWords {
     pub(super) words: Vec<Word>,
-    /// The words with typos corrected: words that occur in no name are replaced by the nearest one
-    /// that does. Empty if none is replaced.
+    /// The words with typos corrected: a word that occurs in no name is replaced by the nearest
+    /// word of a name. Empty if none is replaced.
     pub(super) corrected: Vec<Word>,
-    /// Stems of the index that the query has, ascending, with their strength.
+    /// Stems of the index that the query may match, ascending, with their strength.
     pub(super) stems: Vec<(u32, f32)>,
     /// Idf times strength, parallel to `stems`.
     weights: Vec<f32>,
-    /// `stems` as a set: most stems of an entry are not among them.
+    /// `stems` as a set, to reject most lookups quickly.
     has_stem: Bits,
 }
 
 impl QueryWords {
-    /// The strength of a stem; zero if it is not in the query.
+    /// Strength of a stem; zero if it is not in the query.
     pub(super) fn strength(&self, stem: u32) -> f32 {
         self.place(stem).map_or(0.0, |at| self.stems[at].1)
     }
 
-    /// The idf of a stem times its strength; zero if it is not in the query.
+    /// Idf of a stem times its strength; zero if it is not in the query.
     #[inline]
     pub(super) fn weight(&self, stem: u32) -> f32 {
         self.place(stem).map_or(0.0, |at| self.weights[at])
@@ -79,7 +80,8 @@ impl QueryWords {
 }
 
 impl EntityIndex {
-    /// The words of a text and the stems that they may match; calls `go_on` every few milliseconds.
+    /// Analyses the words of a text and the stems that they may match; calls `go_on` every few
+    /// milliseconds.
     ///
     /// # Errors
     /// The error of `go_on`.
@@ -134,8 +136,8 @@ impl EntityIndex {
         Ok(QueryWords { words, corrected, stems, weights, has_stem })
     }
 
-    /// The words with typos corrected: a word that occurs in no name is replaced by the word at one
-    /// edit whose stem most names have, ties by the alphabet. Empty if none is replaced.
+    /// Corrects typos: replaces each word that occurs in no name by the word within one edit whose
+    /// stem occurs in most names, ties by the alphabet. Empty if none is replaced.
     fn corrected<E>(
         &self,
         words: &[Word],
@@ -168,7 +170,7 @@ impl EntityIndex {
         Ok(whole.map(|(near, word)| near.unwrap_or(word.clone())).collect())
     }
 
-    /// The stem of a folded word, if it occurs in a name.
+    /// Finds the stem of a folded word, if it occurs in a name.
     pub(super) fn stem_id(&self, word: &str) -> Option<u32> {
         match self.words.find(word) {
             Some(at) => self.word_stems.as_slice().get(at).copied(),
@@ -176,14 +178,15 @@ impl EntityIndex {
         }
     }
 
-    /// Stems of the words of [`Self::near_words`], ascending, each once.
+    /// Returns the stems of [`Self::near_words`], ascending, each once.
     pub(super) fn near(&self, word: &str) -> Vec<u32> {
         let stems: BTreeSet<u32> = self.near_words(word).into_iter().map(|pair| pair.1).collect();
         stems.into_iter().collect()
     }
 
-    /// Words of names within one edit (insertion, deletion, substitution or swap) of a word of at
-    /// least [`MIN_FUZZY_LETTERS`] letters, with their stems, ascending. None for an overlong word.
+    /// Finds the words of names within one edit (insertion, deletion, substitution or swap) of a
+    /// word, with their stems, ascending. Empty for a word of fewer than [`MIN_FUZZY_LETTERS`]
+    /// letters and for an overlong one.
     fn near_words(&self, word: &str) -> Vec<(u32, u32)> {
         let mut near = BTreeSet::new();
         if word.chars().nth(MIN_FUZZY_LETTERS - 1).is_none() || is_too_long(word) {
@@ -201,8 +204,8 @@ impl EntityIndex {
         near.into_iter().collect()
     }
 
-    /// The pairs of stems that an ASCII word may be the concatenation of, if both occur in one
-    /// name.
+    /// Splits an ASCII word into two words in every possible way; returns the pairs of stems that
+    /// occur together in a name.
     pub(super) fn parted(&self, word: &str) -> Vec<(u32, u32)> {
         if !word.is_ascii() || is_too_long(word) {
             return Vec::new();

@@ -1,7 +1,7 @@
 //! Exact mentions: names whose words all occur in a text, in order and in the same form.
 //!
-//! Linking is generous, so that a program misses nothing; exact mentions are strict: no typos, no
-//! initials, no partial names, and only the longest of overlapping names.
+//! Linking favours recall. Exact mentions favour precision: no typos, no initials, no partial
+//! names, and only the longest of overlapping names.
 
 use std::ops::Range;
 
@@ -9,20 +9,20 @@ use crate::entities::{ACRONYM, EntityIndex, MAX_EXACT_WORDS, SYMBOL, forms::Key}
 use agent_ground::words::{is_question_word, name_words};
 use agent_kb::NodeId;
 
-/// Maximum number of words of a text that are searched for names.
+/// Number of first words of a text that are searched for names.
 const MAX_WORDS: usize = 256;
 
 /// A name that occurs in a text word for word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExactMention {
-    /// Positions of its words among the [`name_words`] of the text.
+    /// Positions of the words among the [`name_words`] of the text.
     pub words: Range<usize>,
     /// The nodes with that name, ascending; at least one.
     pub nodes: Vec<NodeId>,
     /// Whether the mention is conspicuous: quotation marks, a capital, a digit, or several words of
     /// which one is not a question word.
     pub marked: bool,
-    /// Whether it is in quotation marks.
+    /// Whether the mention is in quotation marks.
     pub quoted: bool,
 }
 
@@ -31,13 +31,13 @@ struct Word<'a> {
     range: Range<usize>,
     folded: std::borrow::Cow<'a, str>,
     asks: bool,
-    /// Whether it has a digit, or a capital that its position does not explain.
+    /// Whether the word has a digit, or a capital and is not the first word of the text.
     marked: bool,
 }
 
 impl EntityIndex {
-    /// The exact mentions in a text, in order and without overlap; longer ones win, then earlier
-    /// ones. A single question word counts only in quotation marks.
+    /// Finds the exact mentions in a text, in order and without overlap; longer mentions win, then
+    /// earlier ones. A mention of question words alone counts only in quotation marks.
     pub fn exact_mentions(&self, text: &str) -> Vec<ExactMention> {
         let word = |(at, (range, folded)): (usize, (Range<usize>, std::borrow::Cow<'_, str>))| {
             let written = &text[range.clone()];
@@ -68,7 +68,7 @@ impl EntityIndex {
         kept
     }
 
-    /// The names that start at a word, shortest first.
+    /// Finds the names that start at a word, shortest first.
     fn mentions_from(&self, text: &str, words: &[Word<'_>], start: usize) -> Vec<ExactMention> {
         let mut found = Vec::new();
         let mut key = Key::of_words();
@@ -100,7 +100,8 @@ impl EntityIndex {
         found
     }
 
-    /// Whether words with the hash of an entry have its exact form.
+    /// Whether words with the hash of an entry match it exactly: same number of words, no initials,
+    /// and the case of a symbol.
     fn is_exact(&self, entry: u32, n: usize, words: &[Word<'_>], quoted: bool) -> bool {
         let flags = self.entry_flags.as_slice().get(entry as usize).copied().unwrap_or(0);
         let n_words = self.entry_words.as_slice().get(entry as usize).copied().unwrap_or(0);
@@ -109,7 +110,7 @@ impl EntityIndex {
     }
 }
 
-/// Whether a part of a text is in quotation marks, possibly with punctuation inside them.
+/// Whether quotation marks enclose a part of a text, possibly with punctuation between.
 fn is_quoted(text: &str, start: usize, end: usize) -> bool {
     let is_mark = |c: &char| matches!(c, '"' | '\u{201c}' | '\u{201d}' | '\u{ab}' | '\u{bb}');
     let beside = |c: &char| !c.is_alphanumeric() && !c.is_whitespace();

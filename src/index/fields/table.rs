@@ -1,11 +1,11 @@
 //! The fields of a base and the nodes that have each, in one file:
 //!
-//! | array | holds |
+//! | array | content |
 //! | --- | --- |
 //! | `names`, `name_bounds` | the fields' names, in order |
 //! | `kinds` | for each field, its [`FieldKind`] |
 //! | `bounds`, `nodes` | the nodes of each field, ascending |
-//! | `digests` | 64 bytes for each field: BLAKE3 of its postings, hex; nothing without postings |
+//! | `digests` | 64 bytes for each field: BLAKE3 of its postings, hex; empty without postings |
 
 use std::path::Path;
 
@@ -98,20 +98,20 @@ impl FieldTable {
         self.fields.is_empty()
     }
 
-    /// Number of fields of all nodes together.
+    /// Number of texts: pairs of a field and a node that has it.
     pub(super) fn n_texts(&self) -> usize {
         self.nodes.as_slice().len()
     }
 
-    /// The name of a field: `brand` of details, `has_brand.out` and `has_brand.in` of neighbours; empty for a
-    /// field that does not exist.
+    /// Name of a field: `brand` for a detail, `has_brand.out` and `has_brand.in` for neighbours;
+    /// empty for an unknown field.
     ///
-    /// Details come first, so a detail with the name of a field of another kind has a smaller index.
+    /// Details come first: a detail with the name of a field of another kind has a smaller index.
     pub fn name(&self, field: usize) -> &str {
         self.fields.get(field).map_or("", |field| &field.0)
     }
 
-    /// The kind of a field; [`FieldKind::Detail`] for a field that does not exist.
+    /// Kind of a field; [`FieldKind::Detail`] for an unknown field.
     pub fn kind(&self, field: usize) -> FieldKind {
         self.fields.get(field).map_or(FieldKind::Detail, |field| field.1)
     }
@@ -121,12 +121,12 @@ impl FieldTable {
         self.nodes.part(&self.bounds, field)
     }
 
-    /// Number of nodes of all fields before a field.
+    /// Number of texts of all fields before a field.
     pub(super) fn start(&self, field: usize) -> u64 {
         self.bounds.as_slice().get(field).copied().unwrap_or(0)
     }
 
-    /// The digest of a field's postings.
+    /// The digest of a field's postings, if there is one.
     pub(super) fn digest(&self, field: usize) -> Option<&[u8]> {
         self.digests.as_slice().get(field * DIGEST..(field + 1) * DIGEST)
     }

@@ -1,7 +1,8 @@
-//! A vector of each field of each candidate node (mFAR: Li et al. 2024, section 3).
+//! Vectors of the fields of candidate nodes (mFAR: Li et al. 2024, section 3).
 //!
-//! One matrix in half precision, with the fields in the order of their table and the nodes of a
-//! field ascending. A text is cut after [`MAX_TEXT_BYTES`] bytes, then by the embedder.
+//! The vectors are the rows of one matrix in half precision: the fields in the order of their
+//! table, the nodes of a field ascending. A text is cut to [`MAX_TEXT_BYTES`] bytes, then by the
+//! embedder.
 
 use std::path::Path;
 
@@ -15,16 +16,16 @@ use crate::{
 use agent_embed::Matrix;
 use agent_kb::NodeId;
 
-/// Maximum length of an embedded text, bytes: some 1,000 tokens, more than encoders read.
+/// Maximum length of an embedded text, bytes: about 1,000 tokens, more than encoders read.
 const MAX_TEXT_BYTES: usize = 4_096;
-/// Nodes of which one field is embedded at a time; equal texts among them are embedded once.
+/// Number of nodes whose texts of one field are embedded together; equal texts are embedded once.
 const BLOCK_NODES: usize = 512;
-/// Name of the file beside the table.
+/// Name of the file of vectors, next to the table.
 const FILE: &str = "vectors";
 /// Name of the stage in progress reports.
 const STAGE: &str = "field vectors";
 
-/// The vectors of all fields, opened.
+/// The opened vectors of all fields.
 pub struct FieldVectors {
     table: FieldTable,
     vectors: VectorIndex,
@@ -79,7 +80,8 @@ impl FieldVectors {
     /// Maps the files in a directory; constant time.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`] if they are not files of fields, or not of one build.
+    /// [`IndexError::Damaged`] if their content is not that of fields, or they do not match each
+    /// other.
     pub fn open(dir: &Path) -> Result<Self, IndexError> {
         let table = FieldTable::open(dir)?;
         let vectors = VectorIndex::open(&dir.join(FILE))?;
@@ -99,16 +101,16 @@ impl FieldVectors {
         Ok(self.vectors.verify()?)
     }
 
-    /// The fields, and the nodes that have each.
+    /// The table of the fields and their nodes.
     pub fn table(&self) -> &FieldTable {
         &self.table
     }
 
-    /// Dot products of `query` (`[dim]`) with a field of all nodes that have it, nodes ascending. Exact;
-    /// O(nodes).
+    /// Returns the dot products of `query` (`[dim]`) with a field of all nodes that have it, nodes
+    /// ascending. Exact; O(nodes).
     ///
     /// # Errors
-    /// Those of [`VectorIndex::score`].
+    /// As [`VectorIndex::score`].
     pub fn scores(&self, field: usize, query: &[f32]) -> Result<Vec<(NodeId, f32)>, IndexError> {
         let nodes = self.table.nodes(field);
         let start = self.table.start(field) as u32;

@@ -1,5 +1,5 @@
-//! Short codes for many vectors: the nearest of a few centroids, and a residual of a few bits per
-//! number (the residual compression of ColBERTv2: Santhanam et al. 2022).
+//! Short codes for vectors: the nearest of a few centroids, and a residual of a few bits per number
+//! (the residual compression of ColBERTv2: Santhanam et al. 2022).
 //!
 //! A residual number falls into one of `2^bits` buckets, whose bounds are quantiles of the
 //! residuals of a sample, and decodes to the median of its bucket. A code is the centroid's number
@@ -13,18 +13,18 @@ use agent_embed::matrix::{dot, normalise};
 const MAX_CENTROIDS: usize = 512;
 /// Minimum number of sampled vectors per centroid.
 const PER_CENTROID: usize = 16;
-/// Rounds of Lloyd's algorithm.
+/// Number of rounds of Lloyd's algorithm.
 const ROUNDS: usize = 6;
-/// Vectors assigned by one thread at a time.
+/// Number of vectors assigned by one thread at a time.
 const BLOCK: usize = 256;
 
-/// Encodes and decodes vectors.
+/// An encoder and decoder of vectors.
 pub(super) struct Codec<'a> {
     pub(super) dim: usize,
     pub(super) bits: usize,
-    /// `[n, dim]`, each of length 1 or zero.
+    /// Centroids, `[n, dim]`, each of length 1 or zero.
     pub(super) centroids: &'a [f32],
-    /// The value of each bucket, `[2^bits]`, ascending.
+    /// Decoded value of each bucket, `[2^bits]`, ascending.
     pub(super) weights: &'a [f32],
     /// Bounds between buckets, `[2^bits - 1]`, ascending; used only to encode.
     pub(super) cutoffs: &'a [f32],
@@ -53,7 +53,7 @@ pub(super) fn learn(sample: &[f32], dim: usize, bits: usize) -> (Vec<f32>, Vec<f
             sum.iter_mut().zip(row(at)).for_each(|(sum, number)| *sum += number);
         }
         for (old, new) in centroids.chunks_exact_mut(dim).zip(sums.chunks_exact_mut(dim)) {
-            // A centroid that nothing is near to stays where it is.
+            // A centroid without assigned vectors is kept.
             if normalise(new) > 0.0 {
                 old.copy_from_slice(new);
             }
@@ -76,7 +76,7 @@ pub(super) fn learn(sample: &[f32], dim: usize, bits: usize) -> (Vec<f32>, Vec<f
     (centroids, weights, cutoffs)
 }
 
-/// The nearest centroid of each row; of equals, the first.
+/// Finds the nearest centroid of each row; the first of equals.
 fn assign(centroids: &[f32], rows: &[f32], dim: usize) -> Vec<usize> {
     rows.par_chunks(dim * BLOCK)
         .flat_map_iter(|rows| rows.chunks_exact(dim).map(|row| nearest(centroids, row)))
@@ -95,7 +95,7 @@ fn nearest(centroids: &[f32], row: &[f32]) -> usize {
 }
 
 impl Codec<'_> {
-    /// The code of a vector (`[dim]`, of length 1).
+    /// Encodes a vector (`[dim]`, of length 1).
     pub(super) fn encode(&self, vector: &[f32]) -> Vec<u8> {
         let near = nearest(self.centroids, vector);
         let centroid = &self.centroids[near * self.dim..(near + 1) * self.dim];
@@ -127,7 +127,7 @@ impl Codec<'_> {
         normalise(vector);
     }
 
-    /// Table for [`Codec::decode`]: the residuals of each byte, `[256, 8 / bits]`.
+    /// Computes the table for [`Codec::decode`]: the residuals of each byte, `[256, 8 / bits]`.
     pub(super) fn table(&self) -> Vec<f32> {
         let mask = (1usize << self.bits) - 1;
         let places = (0..256usize).flat_map(|byte| (0..8 / self.bits).map(move |at| (byte, at)));

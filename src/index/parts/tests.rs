@@ -234,7 +234,7 @@ fn damage_is_noticed_and_leads_nowhere() {
                             index.scores(field, &query)?;
                         }
                     }
-                    // Its files are read by tantivy, which trusts them.
+                    // Tantivy reads its files without checks.
                     Part::Query => {}
                 }
                 Ok(())

@@ -1,9 +1,9 @@
-//! Writes an inverted index by streaming.
+//! Builds an inverted index with bounded memory.
 //!
-//! Texts are gathered, cut into chunks and read in parallel; a chunk gives, word by word, the
-//! postings of its nodes. Chunks are held in memory until they pass a limit and are then merged into
-//! a run on disk. At the end the runs are merged once more. Words are numbered in order of first
-//! appearance, so neither chunks nor runs nor threads show in the result.
+//! Texts are buffered, split into chunks and tokenized in parallel; a chunk has the postings of its
+//! nodes by word. Chunks stay in memory up to a limit and are then merged into a run on disk; at
+//! the end all runs are merged. Words are numbered in order of first appearance, so the result does
+//! not depend on chunks, runs or threads.
 
 use std::{
     fs::File,
@@ -30,29 +30,29 @@ use crate::{
 use agent_ground::words::{Analysis, for_each_reference_word};
 use agent_kb::NodeId;
 
-// Unit tests have small limits, so that a few texts make chunks, runs and merged runs.
+// Unit tests have small limits, so that a few texts suffice for several chunks and runs.
 
-/// Text gathered before it is read, bytes.
+/// Size of buffered text at which it is tokenized, bytes.
 const BATCH_BYTES: usize = if cfg!(test) { 256 } else { 16 << 20 };
-/// Text of a chunk, bytes; a longer text is a chunk of its own.
+/// Size of text at which a chunk ends, bytes.
 const CHUNK_BYTES: usize = if cfg!(test) { 64 } else { 4 << 20 };
-/// Postings held in memory before some go to disk, bytes.
+/// Size of postings in memory at which some move to disk, bytes.
 const HELD_BYTES: usize = if cfg!(test) { 2_048 } else { 128 << 20 };
-/// Runs on disk before they are merged into one.
+/// Number of runs on disk at which they are merged into one.
 const MAX_RUNS: usize = if cfg!(test) { 3 } else { 32 };
-/// Buffer of a run that is read or written, bytes.
+/// Buffer size for reading or writing a run, bytes.
 const RUN_BUFFER: usize = 256 << 10;
-/// Distinct words of all texts.
+/// Maximum number of distinct words of all texts.
 const MAX_WORDS: usize = u32::MAX as usize - BATCH_BYTES;
 
-/// Writes the inverted index of one text per node, nodes in ascending order.
+/// A builder of the inverted index of one text per node; takes nodes in ascending order. O(words).
 ///
-/// [`settle`] after each node bounds the memory: the vocabulary, 4 bytes a node, and under
-/// 256 MiB for all builders that are settled together. O(words).
+/// To bound memory, call [`settle`] after each node. Memory then holds the vocabulary, 4 bytes per
+/// node, and under 256 MiB for all builders that are settled together.
 pub struct PostingsBuilder {
     path: PathBuf,
     analysis: Analysis,
-    /// The setting for which bounds are kept.
+    /// The BM25 setting of the stored bounds.
     kept: Bm25,
     hasher: Hasher,
     vocabulary: Vocabulary,
@@ -64,11 +64,12 @@ pub struct PostingsBuilder {
     runs: Vec<File>,
 }
 
-/// Bounds the memory of builders: tokenizes their buffered text once it reaches a limit, then moves
-/// postings to disk as [`make_room`].
+/// Bounds the memory of builders: if their buffered text reached its limit, tokenizes it, then
+/// moves postings to disk by [`make_room`].
 ///
 /// # Errors
-/// [`IndexError::Io`] when the disk is full, [`IndexError::TooLarge`] past 4.2 billion words.
+/// [`IndexError::Io`] if the disk is full; [`IndexError::TooLarge`] above 4.2 billion distinct
+/// words.
 pub fn settle(builders: &mut [PostingsBuilder]) -> Result<(), IndexError> {
     if !is_much(builders) {
         return Ok(());
@@ -82,11 +83,11 @@ pub fn is_much(builders: &[PostingsBuilder]) -> bool {
     builders.iter().map(|builder| builder.text.len()).sum::<usize>() >= BATCH_BYTES
 }
 
-/// Bounds the memory of builders: moves postings to disk, largest builder first, while they exceed
-/// a limit.
+/// Bounds the memory of builders: moves postings to disk, largest builder first, until their total
+/// size is below a limit.
 ///
 /// # Errors
-/// [`IndexError::Io`] when the disk is full.
+/// [`IndexError::Io`] if the disk is full.
 pub fn make_room(builders: &mut [PostingsBuilder]) -> Result<(), IndexError> {
     while builders.iter().map(PostingsBuilder::held).sum::<usize>() >= HELD_BYTES {
         let Some(largest) = builders.iter_mut().max_by_key(|builder| builder.held()) else { break };
@@ -95,7 +96,7 @@ pub fn make_room(builders: &mut [PostingsBuilder]) -> Result<(), IndexError> {
     Ok(())
 }
 
-/// Writes the index of these texts, the first of node 0, to the file `path`.
+/// Writes the index of texts to the file `path`; the `i`-th text belongs to node `i`, from 0.
 ///
 /// # Errors
 /// As [`settle`].
@@ -114,12 +115,13 @@ pub fn build<T: AsRef<str>>(
 }
 
 impl PostingsBuilder {
-    /// Starts the index that will be the file `path`; what memory cannot hold is kept beside it.
+    /// Starts an index in the file `path`; temporary files are in the same directory.
     pub fn create(path: &Path, analysis: Analysis) -> Self {
         Self::weighted(path, analysis, KEPT)
     }
 
-    /// The same with bounds for another setting, with which the index is to be opened.
+    /// As [`create`](Self::create), with bounds for the setting `kept`, which opening must state
+    /// again.
     pub(crate) fn weighted(path: &Path, analysis: Analysis, kept: Bm25) -> Self {
         Self {
             path: path.to_owned(),
@@ -135,8 +137,7 @@ impl PostingsBuilder {
         }
     }
 
-    /// Adds the text of a node, given in parts. Nodes come in ascending order; those left out have
-    /// no text.
+    /// Adds the text of a node, in parts. Nodes must ascend; omitted nodes have no text.
     pub fn add<'a>(&mut self, node: NodeId, parts: impl IntoIterator<Item = &'a str>) {
         for part in parts {
             self.text.push_str(part);
@@ -146,8 +147,8 @@ impl PostingsBuilder {
     }
 
     /// Adds postings of `nodes`, which must follow all added nodes: word number, node and count,
-    /// ascending; `word` gives the text of a word number. Each text counts as one word long. Call
-    /// [`make_room`] afterwards to bound memory.
+    /// ascending. `word` returns the text of a word number. The length of each text is stored as 1.
+    /// To bound memory, call [`make_room`] afterwards.
     ///
     /// # Errors
     /// [`IndexError::TooLarge`] as [`settle`].
@@ -188,19 +189,19 @@ impl PostingsBuilder {
         self.chunks.iter().map(Chunk::held).sum()
     }
 
-    /// Tokenizes the buffered texts and writes their postings, to be [taken](Self::take) by another
-    /// builder.
+    /// Tokenizes the buffered texts and writes their postings, for another builder's
+    /// [`take`](Self::take).
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn give(&mut self, out: &mut dyn Write) -> io::Result<()> {
         let chunks = self.read_chunks();
         stream::write_number(out, chunks.len())?;
         chunks.iter().try_for_each(|(words, chunk)| chunk.write(words.iter().map(|one| one.0), out))
     }
 
-    /// Adds the output of another builder's [`give`](Self::give); its nodes must follow all added
-    /// nodes and be below `end`. Call [`make_room`] afterwards to bound memory.
+    /// Adds the output of another builder's [`give`](Self::give). Its nodes must follow all added
+    /// nodes and be below `end`. To bound memory, call [`make_room`] afterwards.
     ///
     /// # Errors
     /// [`IndexError::Io`] if the input is malformed, [`IndexError::TooLarge`] as [`settle`].
@@ -215,12 +216,12 @@ impl PostingsBuilder {
         Ok(())
     }
 
-    /// Reads what was gathered.
+    /// Tokenizes the buffered texts.
     fn read(&mut self) -> Result<(), IndexError> {
         self.read_chunks().into_iter().try_for_each(|(words, chunk)| self.hold(words.iter(), chunk))
     }
 
-    /// Holds a chunk with these words, hashed; its nodes are behind all that there are.
+    /// Keeps a chunk with these hashed words; its nodes must follow all added nodes.
     fn hold<'a>(
         &mut self,
         words: impl Iterator<Item = (&'a [u8], u64)>,
@@ -238,7 +239,7 @@ impl PostingsBuilder {
         Ok(())
     }
 
-    /// The chunks of what was gathered, in order, each with its words by first appearance.
+    /// Tokenizes the buffered texts into chunks, in order, each with its words by first appearance.
     fn read_chunks(&mut self) -> Vec<(Vocabulary, Chunk)> {
         let cuts = cuts(&self.ends);
         let chunks = cuts.into_par_iter().map(|cut| self.read_chunk(cut)).collect();
@@ -247,15 +248,15 @@ impl PostingsBuilder {
         chunks
     }
 
-    /// Reads some of the texts; the words of the result are yet to be numbered as the vocabulary's
-    /// are.
+    /// Tokenizes a range of the buffered texts into a chunk; its words are numbered in the returned
+    /// vocabulary, not in that of the builder.
     fn read_chunk(&self, cut: Range<usize>) -> (Vocabulary, Chunk) {
         let hash = |word: &str| self.hasher.hash(word.as_bytes());
         let (mut words, mut lengths) = (Vocabulary::new(), Vec::new());
-        // Words as written; where that is not their form, the numbers of each one's forms.
+        // Words as written; unless these are indexed, `forms` has the numbers of their forms.
         let (mut written, stems) = (Vocabulary::new(), self.analysis.stems());
         let (mut forms, mut ends) = (Vec::new(), Vec::new());
-        // By word: the last text with it, counted from 1, and how often it is there.
+        // By word: the last text with it, from 1, and its count there.
         let mut seen: Vec<(u32, u32)> = Vec::new();
         let mut found: Vec<u32> = Vec::new();
         let mut postings: Vec<(u32, NodeId, u32)> = Vec::new();
@@ -295,7 +296,7 @@ impl PostingsBuilder {
         if self.analysis == Analysis::Words {
             words = written;
         }
-        // Sorts by word, nodes staying in order.
+        // A counting sort by word keeps nodes in order.
         let mut places = vec![0usize; words.len() + 1];
         postings.iter().for_each(|posting| places[posting.0 as usize + 1] += 1);
         for word in 1..places.len() {
@@ -316,7 +317,7 @@ impl PostingsBuilder {
         (words, chunk)
     }
 
-    /// Moves what is held to disk.
+    /// Moves all chunks to disk.
     fn spill(&mut self) -> Result<(), IndexError> {
         let dir = self.path.parent().unwrap_or(Path::new("."));
         let mut merged = || -> io::Result<()> {
@@ -385,7 +386,7 @@ impl PostingsBuilder {
     }
 }
 
-/// Cuts texts with these ends into chunks.
+/// Splits texts with these ends into the ranges of chunks.
 fn cuts(ends: &[(NodeId, usize)]) -> Vec<Range<usize>> {
     let (mut cuts, mut first, mut start) = (Vec::new(), 0, 0);
     for (at, &(_, end)) in ends.iter().enumerate() {
@@ -397,18 +398,18 @@ fn cuts(ends: &[(NodeId, usize)]) -> Vec<Range<usize>> {
     cuts
 }
 
-/// Reads the parts of one word back.
+/// Appends the postings in the parts of one word.
 fn read_parts(mut parts: &[u8], postings: &mut Vec<(NodeId, u32)>) {
     while let Some(n) = take(&mut parts) {
         postings.extend(Gaps::new(&mut parts).take(n as usize));
     }
 }
 
-/// What is done with the parts of each word, words ascending.
+/// Callback for the parts of each word, words ascending.
 type WordHandler<'a> = &'a mut dyn FnMut(u32, &[u8]) -> io::Result<()>;
 
 fn for_each_in_chunks(chunks: &[Chunk], n_words: usize, each: WordHandler<'_>) -> io::Result<()> {
-    // Sorts the parts by word, chunks staying in order.
+    // A counting sort of the parts by word keeps chunks in order.
     let mut places = vec![0usize; n_words + 1];
     let words = || chunks.iter().flat_map(|chunk| &chunk.words);
     words().for_each(|&word| places[word as usize + 1] += 1);
@@ -435,7 +436,7 @@ fn for_each_in_chunks(chunks: &[Chunk], n_words: usize, each: WordHandler<'_>) -
     Ok(())
 }
 
-/// Writes a run: for each word with parts its number, their length, themselves.
+/// Writes a run: for each word with parts its number, the length of its parts, and its parts.
 fn write_run(
     dir: &Path,
     for_each: impl FnOnce(WordHandler<'_>) -> io::Result<()>,

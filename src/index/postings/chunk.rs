@@ -1,4 +1,4 @@
-//! Postings of a chunk of texts by word, in memory and as bytes: the unit that threads and machines
+//! Postings of a chunk of texts by word, in memory and as bytes: the unit that threads and builders
 //! exchange during a build.
 
 use std::{
@@ -19,43 +19,43 @@ use agent_kb::NodeId;
 pub(super) struct Chunk {
     /// Numbers of the words.
     pub(super) words: Vec<u32>,
-    /// Words of each text, nodes ascending.
+    /// Number of words of each text, nodes ascending.
     pub(super) lengths: Vec<(NodeId, u32)>,
-    /// Where the parts in `bytes` end.
+    /// End of each part in `bytes`.
     ends: Vec<usize>,
     bytes: Vec<u8>,
 }
 
 impl Chunk {
-    /// A chunk of texts with these lengths, without words yet.
+    /// Creates a chunk of texts with these lengths, without words.
     pub(super) fn new(lengths: Vec<(NodeId, u32)>) -> Self {
         Self { lengths, ..Self::default() }
     }
 
-    /// Appends the part of the next word: nodes ascending, and how often each has the word.
+    /// Appends the part of the next word: nodes ascending, with their counts of the word.
     pub(super) fn push(&mut self, postings: &[(NodeId, u32)]) {
         put(&mut self.bytes, postings.len() as u64);
         put_gaps(&mut self.bytes, postings);
         self.ends.push(self.bytes.len());
     }
 
-    /// Gives back memory that no part needs.
+    /// Frees unused memory.
     pub(super) fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
     }
 
-    /// The part of a word, by its place in the chunk.
+    /// The part of the word at a position in the chunk.
     pub(super) fn part(&self, at: usize) -> &[u8] {
         let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.bytes[start..self.ends[at]]
     }
 
-    /// Bytes that it takes in memory.
+    /// Approximate size in memory, bytes.
     pub(super) fn held(&self) -> usize {
         self.words.len() * 12 + self.bytes.len()
     }
 
-    /// Writes its parts, and the words that they belong to.
+    /// Writes the chunk with its words, in the order of the parts.
     pub(super) fn write<'a>(
         &self,
         words: impl Iterator<Item = &'a [u8]>,
@@ -70,10 +70,11 @@ impl Chunk {
         stream::write(out, &self.bytes)
     }
 
-    /// Reads what [`Self::write`] wrote, of some of `nodes`; its words are yet to be numbered.
+    /// Reads the output of [`Self::write`], whose texts must belong to `nodes`; returns its words
+    /// and the chunk, with `words` empty.
     ///
     /// # Errors
-    /// That it is something else.
+    /// Errors of `input`; `InvalidData` for malformed input.
     pub(super) fn read(input: &mut dyn Read, nodes: Range<NodeId>) -> io::Result<(Words, Self)> {
         let words = stream::read_words(input)?;
         let (ids, lengths) = (stream::read::<NodeId>(input)?, stream::read::<u32>(input)?);
@@ -90,7 +91,7 @@ impl Chunk {
         }
     }
 
-    /// Whether its parts are postings of its nodes, and nothing else.
+    /// Whether every part is complete and has only postings of the chunk's nodes.
     fn is_whole(&self) -> bool {
         let is_cut =
             self.ends.is_sorted() && self.ends.last().map_or(0, |&end| end) == self.bytes.len();

@@ -1,6 +1,6 @@
-//! Byte codes of numbers and bounds.
+//! Byte codes of numbers, postings and bounds.
 //!
-//! Numbers are written seven bits a byte, low bits first, the high bit set on all bytes but the last.
+//! A number takes seven bits per byte, low bits first; the high bit marks all bytes but the last.
 
 use crate::{
     bm25::Bm25,
@@ -8,11 +8,11 @@ use crate::{
 };
 use agent_kb::NodeId;
 
-/// The setting for which bounds of texts are kept; others are derived from them.
+/// The BM25 setting of stored bounds; bounds for other settings are derived from them.
 pub(super) const KEPT: Bm25 = Bm25::STARK;
-/// Greatest value of a bound.
+/// Maximum value of a bound byte.
 pub(super) const STEPS: f32 = 255.0;
-/// Counts from here on are kept beside the others.
+/// Counts from this value on are stored separately.
 pub(super) const BIG_COUNT: u32 = 255;
 
 /// Appends a number.
@@ -24,7 +24,7 @@ pub(super) fn put(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-/// Takes a number off the front; `None` at the end or past 64 bits.
+/// Reads a number from the front of `bytes`; `None` at the end or if it exceeds 64 bits.
 #[inline]
 pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let (&first, rest) = bytes.split_first()?;
@@ -44,28 +44,28 @@ pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// A share `tf / (tf + norm)` of a word's weight, rounded up to a byte.
+/// Rounds a share `tf / (tf + norm)` of a word's weight up to a byte.
 pub(super) fn quantized(share: f32) -> u8 {
     (share * STEPS).ceil().min(STEPS) as u8
 }
 
-/// For each byte, the greatest share that a posting so bounded can have by another setting.
+/// For each bound byte, the maximum share of a posting with this bound by another setting.
 pub(super) struct Shares {
     of: [f32; 256],
     factor: f32,
 }
 
 impl Shares {
-    /// Shares for a setting, from bounds kept for another one. `means` is the mean length of all texts over
-    /// the mean of the searched collection.
+    /// Computes the shares for `setting`, from bounds for the setting `kept`. `means` is the mean
+    /// length of all texts divided by that of the searched collection.
     ///
-    /// With `c = norm / (k1 * tf)` a share is `1 / (1 + k1 * c)`; another `k1` maps bound to bound,
-    /// and another `b` or mean shrinks `c` by `min((1 - b') / (1 - b), b' / b * means)` at most, where
-    /// lengths count at all.
+    /// With `c = norm / (k1 * tf)` a share is `1 / (1 + k1 * c)`. Another `k1` maps bounds exactly;
+    /// another `b` or mean multiplies `c` by at least `min((1 - b') / (1 - b), b' / b * means)`,
+    /// without the second term if `kept.b` is 0.
     pub(super) fn new(setting: Bm25, kept: Bm25, means: f32) -> Self {
         let by_length = if kept.b > 0.0 { setting.b / kept.b * means } else { f32::INFINITY };
         let shrink = ((1.0 - setting.b) / (1.0 - kept.b)).min(by_length);
-        // Above 0, so that no byte is divided by 0.
+        // Above 0, to avoid a division by 0.
         let factor = (setting.k1 / kept.k1 * shrink).max(f32::EPSILON);
         let of = std::array::from_fn(|byte| match byte {
             0 => 0.0,
@@ -74,20 +74,20 @@ impl Shares {
         Self { of, factor }
     }
 
-    /// The share of a byte.
+    /// Maximum share for a bound byte.
     #[inline(always)]
     pub(super) fn of(&self, byte: u8) -> f32 {
         self.of[usize::from(byte)]
     }
 
-    /// The factor by which the share of a byte is `byte / (byte + factor * (STEPS - byte))`, but for
-    /// rounding.
+    /// The factor in the formula of the share, up to rounding:
+    /// `byte / (byte + factor * (STEPS - byte))`.
     pub(super) fn factor(&self) -> f32 {
         self.factor
     }
 }
 
-/// Appends nodes with counts, ascending, as gaps.
+/// Appends postings, nodes ascending, coded as gaps.
 pub(super) fn put_gaps(bytes: &mut Vec<u8>, postings: &[(NodeId, u32)]) {
     let mut next = 0;
     for &(node, count) in postings {
@@ -99,7 +99,7 @@ pub(super) fn put_gaps(bytes: &mut Vec<u8>, postings: &[(NodeId, u32)]) {
     }
 }
 
-/// Reads nodes with counts, ascending, off gaps; ends where they make no sense.
+/// Iterator over postings that are coded as gaps, nodes ascending; stops at malformed bytes.
 pub(super) struct Gaps<'a, 'b> {
     bytes: &'a mut &'b [u8],
     next: u32,
@@ -129,7 +129,7 @@ impl Iterator for Gaps<'_, '_> {
 pub(super) struct Frequent<'a> {
     /// A bound for each block.
     pub(super) bounds: &'a [u8],
-    /// For each range a bit for each node, then how many postings come before.
+    /// For each range a bit for each node, then the number of postings before the range.
     masks: &'a [[u8; 12]],
     counts: &'a [u8],
     /// Nodes with big counts.
@@ -137,7 +137,7 @@ pub(super) struct Frequent<'a> {
 }
 
 impl<'a> Frequent<'a> {
-    /// `None` when there are too few bytes for `n` nodes.
+    /// Reads the part of a word; `None` if it has too few bytes for `n` nodes.
     pub(super) fn new(bytes: &'a [u8], n: usize) -> Option<Self> {
         let n_ranges = n.div_ceil(RANGE);
         let (bounds, bytes) = bytes.split_at_checked(n_ranges * 8)?;
@@ -153,7 +153,7 @@ impl<'a> Frequent<'a> {
         })
     }
 
-    /// How many of the nodes with a bit, 64 a number, have the word.
+    /// Counts the nodes of a bitmap, 64 per number, that have the word.
     pub(super) fn count_in(&self, nodes: &[u64]) -> u32 {
         let pairs = self.masks.iter().zip(nodes);
         let both = |(&[m0, m1, m2, m3, m4, m5, m6, m7, ..], nodes): (&[u8; 12], &u64)| {
@@ -162,13 +162,13 @@ impl<'a> Frequent<'a> {
         pairs.map(|pair| both(pair).count_ones()).sum()
     }
 
-    /// Which nodes of a block have the word.
+    /// Bit mask of the nodes of a block that have the word.
     #[inline(always)]
     pub(super) fn mask(&self, block: usize) -> u8 {
         self.masks[block / 8][block % 8]
     }
 
-    /// How often the word is in a node's text, if it is.
+    /// Number of occurrences of the word in a node's text; none if there are none.
     #[inline(always)]
     pub(super) fn count(&self, node: usize) -> Option<f32> {
         let [m0, m1, m2, m3, m4, m5, m6, m7, before @ ..] = self.masks[node / RANGE];
@@ -189,8 +189,8 @@ impl<'a> Frequent<'a> {
     }
 }
 
-/// Appends the postings of a frequent word of `n` nodes: bounds, masks, ranks, how many counts follow, counts,
-/// and the gaps of nodes with big counts. `share` gives the share of a node.
+/// Appends the postings of a frequent word, in an index of `n` nodes, in the layout of the
+/// [module](crate::postings). `share` computes the share of a posting.
 pub(super) fn put_frequent(
     bytes: &mut Vec<u8>,
     postings: &[(NodeId, u32)],

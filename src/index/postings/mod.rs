@@ -1,29 +1,33 @@
-//! An inverted index: given words, the best of all nodes by BM25, exactly.
+//! An inverted index with exact top-`k` search by BM25.
 //!
-//! Nodes fall into blocks of 8 consecutive ids. A word of many nodes keeps, for each block, a bound
-//! of its score there; a query adds the bounds of its words and reads only blocks that can still
-//! reach the best `k`, most promising first, after Mallia, Suel & Tonellotto 2024 (block-max
-//! pruning). In such a block, a node is scored (exactly, from counts and lengths) only if the
-//! bounds of its words can reach the best `k`. Words of few nodes have no bounds; all their
-//! postings are scored.
+//! Nodes fall into blocks of 8 consecutive ids. A frequent word has, for each block, an upper bound
+//! on its score there. A query adds the bounds of its words and reads only blocks that can still
+//! reach the best `k`, largest bound first (block-max pruning: Mallia, Suel & Tonellotto 2024). In
+//! such a block, a node is scored exactly, from counts and lengths, if the bounds of its words can
+//! reach the best `k`. Rare words have no bounds; all their postings are scored.
 //!
-//! One file of arrays; `n` nodes, `m` words:
+//! The index is one file of arrays, for `n` nodes and `m` words:
 //!
-//! | array | holds |
+//! | array | content |
 //! | --- | --- |
 //! | `analysis` | [`Analysis`] of the words |
-//! | `lengths` `[n]`, `tokens` `[1]` | words of each node's text, and of all |
+//! | `lengths` `[n]`, `tokens` `[1]` | number of words of each node's text, and of all texts |
 //! | `bounds` `[m + 1]`, `words` | the vocabulary, sorted |
-//! | `ids` `[m]` | number of each word, by first appearance |
-//! | `counts` `[m]` | nodes with the word, by number |
-//! | `starts` `[m + 1]` | ends of each word's part of `postings` after a leading zero, by number |
+//! | `ids` `[m]` | number of each word of the vocabulary, by first appearance |
+//! | `counts` `[m]` | number of nodes with the word, by its number |
+//! | `starts` `[m + 1]` | a zero, then the end of each word's part of `postings`, by number |
 //! | `postings` | see below |
 //!
-//! A posting of a rare word, one of fewer than one node in 16, is the gap to the node before, less
-//! one, doubled, plus one if the count follows less two. A frequent word has one byte a block, its
-//! bound; then for each range of 64 nodes a mask of those with the word and a `u32`, how many come
-//! before; then how many there are, a byte each for their counts, and the gaps of those with counts
-//! of 255 or more.
+//! A word is rare if fewer than one node in 16 has it. A posting of a rare word is
+//! `2 * gap + flag`, where `gap` is the id minus the previous id minus 1 (for the first node, the
+//! id). If `flag` is 1, `count - 2` follows, else the count is 1. The part of a frequent word
+//! holds, in this order:
+//!
+//! - for each block a byte: its bound;
+//! - for each range of 64 nodes: the mask of the nodes with the word, then the number of postings
+//!   before the range (`u32`);
+//! - the number of postings (`u32`), then their counts, one byte each, at most 255;
+//! - the postings with counts of 255 or more, coded as those of a rare word.
 
 mod build;
 mod chunk;
@@ -45,13 +49,13 @@ use crate::{
 };
 use agent_ground::words::{Analysis, Stems};
 
-/// Nodes that share a bound.
+/// Number of nodes that share a bound.
 const BLOCK: usize = 8;
-/// Nodes that share a mask.
+/// Number of nodes that share a mask.
 const RANGE: usize = 64;
-/// A word in fewer than one of this many nodes is rare.
+/// A word is rare if fewer than one node in this number has it.
 const RARE: usize = 16;
-/// Maximum number of words of a query, repeated ones included; later ones are dropped.
+/// Maximum number of words of a query, including repetitions; later words are ignored.
 pub const MAX_QUERY_WORDS: usize = 256;
 
 /// The inverted index of one text per node.
@@ -63,14 +67,14 @@ pub struct Postings {
     starts: Array<u64>,
     postings: Array<u8>,
     mean: f32,
-    /// The setting for which bounds are kept.
+    /// The BM25 setting of the stored bounds.
     kept: Bm25,
     analysis: Analysis,
     stems: Stems,
 }
 
 impl Postings {
-    /// Maps an index; costs the same whatever its size.
+    /// Maps an index; constant time.
     ///
     /// # Errors
     /// As [`Arrays::open`] and [`Arrays::get`].
@@ -78,7 +82,7 @@ impl Postings {
         Self::open_weighted(path, coding::KEPT)
     }
 
-    /// The same of an index whose bounds are kept for another setting.
+    /// As [`Postings::open`], for an index whose bounds were stored for the setting `kept`.
     ///
     /// # Errors
     /// As [`Postings::open`].
@@ -106,7 +110,7 @@ impl Postings {
     }
 }
 
-/// Whether a word of `count` nodes is rare among `n`.
+/// Whether a word that `count` of `n` nodes have is rare.
 fn is_rare(count: u32, n: usize) -> bool {
     (count as usize).saturating_mul(RARE) < n
 }

@@ -15,12 +15,12 @@ use agent_kb::NodeId;
 
 /// Maximum relative amount by which rounding may put a bound below the score.
 const SLACK: f32 = 1e-4;
-/// One of this many bounds is sampled to estimate which are among the best.
+/// Distance between the block bounds that are sampled to estimate the largest bounds.
 const SAMPLED: usize = 16;
 /// Blocks are scored in steps of falling bounds: the `n`-th step ends after about `LEVELS[n] * k`
 /// blocks.
 const LEVELS: [usize; 3] = [1, 4, 16];
-/// Blocks per 64-bit mask of allowed nodes.
+/// Number of blocks per 64-bit mask of allowed nodes.
 const MASKED: usize = u64::BITS as usize / BLOCK;
 /// For each byte, its bits as 0.0 or 1.0, lowest first.
 static BITS: [[f32; BLOCK]; 256] = {
@@ -34,7 +34,7 @@ static BITS: [[f32; BLOCK]; 256] = {
 };
 
 thread_local! {
-    /// Scores of nodes by rare words; all zero between queries.
+    /// Buffer for scores of nodes by rare words; all zero between queries.
     static RARE_SCORES: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
 }
 
@@ -67,19 +67,19 @@ impl Collection {
 
 /// A frequent word of the query.
 struct Term<'a> {
-    /// Its idf times its count in the query.
+    /// Idf of the word times its weight in the query.
     weight: f32,
     /// The maximum score in the current block.
     max_score: f32,
     postings: Frequent<'a>,
 }
 
-/// The best nodes so far: more than `k`, truncated periodically.
+/// The best nodes so far; may hold more than `k`, and is truncated periodically.
 struct TopNodes {
     k: usize,
-    /// Bits of the score in the upper half, the inverted id in the lower: the greater, the better.
+    /// Bits of the score in the upper half, inverted id in the lower half; greater is better.
     found: Vec<u64>,
-    /// The `k`-th best score; 0 until there are `k`.
+    /// The `k`-th best score at the last truncation; 0 before there are `k`.
     floor: f32,
 }
 
@@ -88,7 +88,7 @@ impl TopNodes {
         Self { k, found: Vec::new(), floor: 0.0 }
     }
 
-    /// Takes a score above 0.
+    /// Adds a node with a score above 0.
     #[inline]
     fn take(&mut self, node: NodeId, score: f32) {
         self.found.push(u64::from(score.to_bits()) << 32 | u64::from(!node));
@@ -105,7 +105,7 @@ impl TopNodes {
         }
     }
 
-    /// Lower limit of wanted scores, allowing for rounding.
+    /// Lower limit for the bounds of nodes that may be among the best, with slack for rounding.
     fn floor_bound(&self) -> f32 {
         self.floor * (1.0 - SLACK)
     }
@@ -129,7 +129,7 @@ struct Search<'a> {
     shares: Shares,
     /// Frequent words, rarest first.
     frequent: Vec<Term<'a>>,
-    /// The first block with a wanted node.
+    /// The first block with an allowed node.
     first: usize,
     /// Upper bounds on the scores in each block from `first` on.
     bounds: Vec<f32>,
@@ -137,11 +137,12 @@ struct Search<'a> {
 }
 
 impl Postings {
-    /// The `k` best nodes by BM25, best first; ties by ascending id. A word asked for twice counts
-    /// twice; words beyond [`MAX_QUERY_WORDS`] are dropped. `allowed`, if given, has a bit for each
-    /// node, 64 a number, lowest first.
+    /// Returns the `k` best nodes by BM25, best first, ties by ascending id. A repeated word of the
+    /// query counts as often as it occurs; words beyond [`MAX_QUERY_WORDS`] are ignored. `allowed`
+    /// is a bitmap of the allowed nodes, 64 per number, lowest bit first; without it all are
+    /// allowed.
     ///
-    /// O(postings) at worst, far below when few blocks can hold the best.
+    /// O(postings) at worst; less if few blocks can hold a result.
     pub fn search(
         &self,
         text: &str,
@@ -152,7 +153,7 @@ impl Postings {
         self.best(self.words(text, None), setting, self.mean, allowed, k)
     }
 
-    /// [`search`](Self::search) for weighted words that are already in their indexed form.
+    /// As [`search`](Self::search), for weighted words in their indexed form.
     pub(crate) fn search_forms(
         &self,
         forms: &[(String, f32)],
@@ -165,8 +166,8 @@ impl Postings {
         self.best(self.weighted(ids, None), setting, self.mean, allowed, k)
     }
 
-    /// [`search`](Self::search) in each of several sets of nodes, which are bitmaps as `allowed`.
-    /// Words and bounds are read once for all sets.
+    /// As [`search`](Self::search), for each of several sets of allowed nodes. Words and bounds are
+    /// read once for all sets.
     pub fn search_each(
         &self,
         text: &str,
@@ -178,8 +179,8 @@ impl Postings {
         self.best_of_each(self.words(text, None), setting, self.mean, &sets, k)
     }
 
-    /// [`search`](Self::search) in a collection, with the number of texts, document frequencies and
-    /// mean length of the collection. O(postings).
+    /// As [`search`](Self::search), in a collection, with its number of texts, document frequencies
+    /// and mean length. O(postings).
     pub fn search_in(
         &self,
         text: &str,
@@ -191,7 +192,7 @@ impl Postings {
         self.best(words, setting, collection.mean, Some(&collection.nodes), k)
     }
 
-    /// The collection of the nodes with a bit, 64 a number, lowest first. O(nodes).
+    /// Creates the collection of the nodes of a bitmap, 64 per number, lowest bit first. O(nodes).
     pub fn collection(&self, nodes: Arc<[u64]>) -> Collection {
         let mut collection = Collection { nodes, n: 0, mean: 0.0 };
         let mut tokens = 0;
@@ -205,7 +206,8 @@ impl Postings {
         collection
     }
 
-    /// The best of the allowed nodes by words with weights, where texts have `mean` words.
+    /// Finds the best allowed nodes by words as [`Self::weighted`] returns them; texts have `mean`
+    /// words on average.
     fn best(
         &self,
         words: Vec<(u32, u32, f32)>,
@@ -218,7 +220,7 @@ impl Postings {
         each.pop().unwrap_or_default()
     }
 
-    /// The best of each set of allowed nodes; see [`Self::best`].
+    /// Finds the best nodes of each set of allowed nodes; see [`Self::best`].
     fn best_of_each(
         &self,
         words: Vec<(u32, u32, f32)>,
@@ -265,8 +267,8 @@ impl Postings {
         found
     }
 
-    /// The query's words that the index, or the collection, has, rarest first: nodes with it,
-    /// number, weight.
+    /// Analyses a query into the words that the index or collection contains, as
+    /// [`Self::weighted`] returns them.
     fn words(&self, text: &str, collection: Option<&Collection>) -> Vec<(u32, u32, f32)> {
         let (mut ids, mut left) = (Vec::new(), MAX_QUERY_WORDS);
         for_each_reference_word(text, |word| {
@@ -280,18 +282,19 @@ impl Postings {
         self.weighted(ids, collection)
     }
 
-    /// Inverse document frequency of a word in the form in which it is indexed; `None` of others.
+    /// Inverse document frequency of a word in its indexed form; `None` if it is not indexed.
     pub(crate) fn idf(&self, form: &str) -> Option<f32> {
         let count = *self.counts.as_slice().get(self.id(form)? as usize)?;
         Some(idf(self.lengths.as_slice().len(), count))
     }
 
-    /// The number of an indexed word.
+    /// Finds the number of an indexed word.
     fn id(&self, form: &str) -> Option<u32> {
         self.vocabulary.find(form).and_then(|at| self.ids.as_slice().get(at)).copied()
     }
 
-    /// Words by their numbers and weights, rarest first: nodes with it, number, weight.
+    /// Multiplies the weights of words by their idf and merges repeated words. Returns number of
+    /// nodes, word number and weight, rarest word first.
     fn weighted(
         &self,
         mut ids: Vec<(u32, f32)>,
@@ -313,7 +316,7 @@ impl Postings {
         words
     }
 
-    /// How many texts of a collection have a word that `count` of all have.
+    /// Counts the texts of a collection that have a word; `count` is the number among all texts.
     fn count_in(&self, word: u32, count: u32, collection: &Collection) -> u32 {
         let mut bytes = self.postings.part(&self.starts, word as usize);
         let n = self.lengths.as_slice().len();
@@ -356,7 +359,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Scores the most promising blocks first, so that most others need not be read.
+    /// Scores the blocks with the largest bounds first, so that most others need not be read.
     fn run(&mut self, bounds: &[f32], allowed: Option<&[u64]>) {
         let wanted = wanted_blocks(allowed, self.first + bounds.len());
         let first = wanted.start.max(self.first);
@@ -392,7 +395,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Scores those of the blocks whose bound is in the range.
+    /// Scores the blocks whose bound is in the range.
     fn run_blocks(&mut self, blocks: &[(f32, u32)], bounds: Range<f32>, allowed: Option<&[u64]>) {
         #[cfg(target_arch = "x86_64")]
         {
@@ -492,7 +495,8 @@ fn reached(bounds: &[f32; BLOCK], floor: f32) -> u8 {
     bounds.iter().rev().fold(0, |mask, &bound| mask << 1 | u8::from(bound >= floor))
 }
 
-/// The blocks from the first to the last that has an allowed node; all where all are allowed.
+/// Returns the range from the first to the last block with an allowed node; all blocks without
+/// `allowed`.
 fn wanted_blocks(allowed: Option<&[u64]>, n_blocks: usize) -> Range<usize> {
     let Some(allowed) = allowed else { return 0..n_blocks };
     let has_any = |mask: &u64| *mask != 0;
@@ -502,7 +506,7 @@ fn wanted_blocks(allowed: Option<&[u64]>, n_blocks: usize) -> Range<usize> {
     at(first)..at(last)
 }
 
-/// Sets the bounds of blocks without an allowed node to 0; the first mask is that of the first.
+/// Sets the bounds of blocks without an allowed node to 0; `allowed` starts at the first block.
 fn drop_unwanted(bounds: &mut [f32], allowed: &[u64]) {
     for (bounds, mask) in bounds.chunks_mut(MASKED).zip(allowed.iter().chain(std::iter::repeat(&0)))
     {
@@ -514,7 +518,8 @@ fn drop_unwanted(bounds: &mut [f32], allowed: &[u64]) {
     }
 }
 
-/// Lists the blocks whose bound is in the range and above 0, in order; `first` is the first one.
+/// Appends the blocks whose bound is in the range and above 0, in order; `first` is the number of
+/// the block of `bounds[0]`.
 fn collect_blocks(bounds: &[f32], first: usize, range: Range<f32>, blocks: &mut Vec<(f32, u32)>) {
     let (eights, rest) = bounds.as_chunks::<BLOCK>();
     let mut last = [0.0; BLOCK];
@@ -532,7 +537,7 @@ fn collect_blocks(bounds: &[f32], first: usize, range: Range<f32>, blocks: &mut 
     }
 }
 
-/// Whether the processor has what the wide versions of functions are compiled for.
+/// Whether the processor has the instructions of the wide versions of functions.
 #[cfg(target_arch = "x86_64")]
 fn has_wide_registers() -> bool {
     is_x86_feature_detected!("avx2")
@@ -541,7 +546,7 @@ fn has_wide_registers() -> bool {
         && is_x86_feature_detected!("bmi2")
 }
 
-/// Adds a word's bounds to those of the query: what [`Shares`] makes of each byte, times `weight`.
+/// Adds a word's bounds to those of the query: the share of each byte times `weight`.
 fn add_bounds(bounds: &mut [f32], word: &[u8], weight: f32, shares: &Shares) {
     #[cfg(target_arch = "x86_64")]
     if has_wide_registers() {
@@ -554,7 +559,7 @@ fn add_bounds(bounds: &mut [f32], word: &[u8], weight: f32, shares: &Shares) {
     }
 }
 
-/// [`add_bounds`] eight at a time, by the formula instead of the table.
+/// As [`add_bounds`], eight bounds at a time, by the formula instead of the table.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn add_bounds_wide(bounds: &mut [f32], word: &[u8], weight: f32, shares: &Shares) {

@@ -10,7 +10,7 @@ use crate::bm25::{Bm25, idf};
 use agent_ground::words::{Languages, for_each_reference_word};
 use agent_kb::NodeId;
 
-/// What `scripts/bm25_golden.py` wrote; scores by document.
+/// Output of `scripts/bm25_golden.py`: scores by document.
 #[derive(Deserialize)]
 struct Golden {
     documents: Vec<String>,
@@ -146,7 +146,7 @@ proptest! {
         prop_assert_eq!(index.search_in(&query, setting, &collection, k), first);
     }
 
-    /// However texts are parted between builders, the file is that of the one that read them all.
+    /// The file does not depend on the distribution of texts between builders.
     #[test]
     fn what_builders_give_each_other_makes_the_same_file(
         texts in texts(),
@@ -194,7 +194,7 @@ proptest! {
             .collect();
         build(&path, Analysis::Words, &texts).unwrap();
         let mut bytes = fs::read(&path).unwrap();
-        // Beyond the header, whose damage would hide all other.
+        // Damages only bytes after the header, because a damaged header is refused first.
         let header = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
         for (at, byte) in edits {
             let at = header + at.index(bytes.len() - header);

@@ -1,17 +1,17 @@
-//! Words numbered by first appearance, while an index is built.
+//! Words numbered by first appearance, for building an index.
 
 use std::hash::{BuildHasher, RandomState};
 
-/// Distinct words in order of first appearance. O(1) a look-up.
+/// Distinct words in order of first appearance. O(1) per lookup.
 pub(super) struct Vocabulary {
-    /// Upper half of the hash, and the number plus one; 0 when free. A power of two of them.
+    /// Hash table, its size a power of two: upper half of the hash, and number plus one, 0 if free.
     slots: Vec<(u32, u32)>,
     hashes: Vec<u64>,
     bounds: Vec<usize>,
     bytes: Vec<u8>,
 }
 
-/// Hashes words in this process only, so that a text cannot be made to collide.
+/// Hash function with random keys for each process, so that a text cannot be made to collide.
 #[derive(Clone, Copy)]
 pub(super) struct Hasher([u64; 2]);
 
@@ -21,7 +21,7 @@ impl Hasher {
         Self([state.hash_one(0u8), state.hash_one(1u8) | 1])
     }
 
-    /// Folded products of words of eight bytes.
+    /// Hashes a word by folded products of its eight-byte parts.
     #[inline]
     pub(super) fn hash(self, word: &[u8]) -> u64 {
         let mut hash = self.0[0] ^ word.len() as u64;
@@ -62,7 +62,7 @@ impl Vocabulary {
         self.hashes.iter().enumerate().map(|(number, &hash)| (self.get(number), hash))
     }
 
-    /// The number of a word, new or known.
+    /// Returns the number of a word; numbers a new word.
     #[inline]
     pub(super) fn number(&mut self, word: &[u8], hash: u64) -> u32 {
         let mask = self.slots.len() - 1;

@@ -1,5 +1,5 @@
-//! A read-only directory for tantivy, so that an index may be on a read-only file system and no
-//! lock file is created.
+//! A read-only directory for tantivy: it creates no lock file, so an index may be on a read-only
+//! file system.
 
 use std::{io, path::Path, sync::Arc};
 
@@ -9,7 +9,7 @@ use tantivy::directory::{
     error::{DeleteError, LockError, OpenDirectoryError, OpenReadError, OpenWriteError},
 };
 
-/// A directory whose files are mapped.
+/// A read-only directory of memory-mapped files.
 #[derive(Clone, Debug)]
 pub(super) struct ReadOnly(MmapDirectory);
 
@@ -55,7 +55,7 @@ impl Directory for ReadOnly {
         Ok(())
     }
 
-    /// There are no writers, so no lock is needed.
+    /// Locks nothing, because there are no writers.
     fn acquire_lock(&self, _: &Lock) -> Result<DirectoryLock, LockError> {
         Ok(DirectoryLock::from(Box::new(())))
     }

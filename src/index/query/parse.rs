@@ -68,13 +68,13 @@ pub enum QueryError {
     Index(#[from] IndexError),
 }
 
-/// Fields in which words are searched.
+/// Target of words in a query: the fields in which they are searched.
 enum Target {
-    /// Any of several text fields.
+    /// Any of several schema fields.
     Texts(Vec<Field>),
-    /// A field of details, by its id.
+    /// The field of the base with this id.
     Detail(u16),
-    /// A relation, by its id.
+    /// The relation with this id.
     Relation(u16),
 }
 
@@ -83,7 +83,7 @@ pub(super) struct Parser<'a> {
     pub(super) kb: &'a Kb,
     pub(super) at: Fields,
     pub(super) text: &'a str,
-    /// Whether any node has a number under a key of details.
+    /// Whether the field with a key is a number for any node.
     pub(super) has_numbers: &'a dyn Fn(&str) -> Result<bool, QueryError>,
 }
 
@@ -114,7 +114,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The position of a syntax error.
+    /// Creates the error for invalid syntax, at its first position.
     fn syntax(&self) -> QueryError {
         let (_, errors) = parse_query_lenient(self.text);
         let first = errors.into_iter().min_by_key(|error| error.pos);
@@ -125,13 +125,13 @@ impl Parser<'_> {
         self.wrong(self.text.floor_char_boundary(at), format!("{message}; {remedy}"))
     }
 
-    /// An error at a byte of the query.
+    /// Creates an error at a byte of the query.
     fn wrong(&self, byte: usize, reason: impl Into<String>) -> QueryError {
         let at = self.text[..byte.min(self.text.len())].chars().count() + 1;
         QueryError::Wrong { at, reason: reason.into() }
     }
 
-    /// An error at a part of the query.
+    /// Creates an error at the first occurrence of a part of the query.
     fn wrong_at(&self, piece: &str, reason: impl Into<String>) -> QueryError {
         self.wrong(self.text.find(piece).unwrap_or(0), reason)
     }
@@ -220,8 +220,8 @@ impl Parser<'_> {
         })
     }
 
-    /// Splits `*` or `~n` off a word: the word, its number of allowed typos, and whether it is a
-    /// prefix.
+    /// Splits `*` or `~n` off a word; returns the word, its number of allowed typos, and whether it
+    /// is a prefix.
     fn signs<'t>(&self, written: &'t str) -> Result<(&'t str, u8, bool), QueryError> {
         if let Some(text) = written.strip_suffix('*') {
             return Ok((text, 0, true));
@@ -236,7 +236,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Words in order in one field.
+    /// Creates a query for words in order in one field.
     fn phrase(
         &self,
         words: &[String],
@@ -259,7 +259,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A query that matches in any field of a target.
+    /// Creates a query that matches in any field of a target.
     fn everywhere(
         &self,
         target: &Target,
@@ -324,7 +324,7 @@ impl Parser<'_> {
         Ok(Box::new(RangeQuery::new(lower, upper)))
     }
 
-    /// The target of a field name.
+    /// Resolves a field name; without a name, the target is the name and the document.
     fn target(&self, name: Option<&str>) -> Result<Target, QueryError> {
         let Some(name) = name else {
             return Ok(Target::Texts(vec![self.at.name, self.at.body]));
@@ -347,7 +347,7 @@ impl Parser<'_> {
         })
     }
 
-    /// A suggestion for an unknown name.
+    /// Suggests a remedy for an unknown name.
     fn near(&self, name: &str) -> String {
         let own = ["type", "name", "body"].into_iter();
         let known = own.chain(self.kb.field_names().iter().map(String::as_str));
@@ -367,7 +367,7 @@ impl Parser<'_> {
     }
 }
 
-/// A word in a field, or at a key of a JSON field.
+/// Creates the term of a word in a field, or at a key of a JSON field.
 fn term(field: Field, path: Option<&str>, word: &str) -> Term {
     match path {
         None => Term::from_field_text(field, word),

@@ -156,7 +156,7 @@ fn want() -> impl Strategy<Value = Want> {
     prop_oneof![
         (field(), prop::sample::subsequence(VOCABULARY.to_vec(), 1..=3).prop_shuffle())
             .prop_map(|(field, words)| Want::Phrase { field, words, slop: 0 }),
-        // More words move one another: tantivy's slop is a budget of all.
+        // Tantivy's slop is a budget shared by all words of a phrase.
         (field(), prop::sample::subsequence(VOCABULARY.to_vec(), 2).prop_shuffle(), 1u32..4)
             .prop_map(|(field, words, slop)| Want::Phrase { field, words, slop }),
         (field(), word(), 1usize..4).prop_map(|(field, word, n)| Want::Prefix {
@@ -376,7 +376,7 @@ fn a_thousand_updates_answer_as_an_index_that_is_built_anew() {
         let new = Thing::random(key, &things, &mut rng);
         things.push(new);
     }
-    // Some say the same.
+    // Some texts are equal.
     for at in 0..40 {
         things[at * 2] = Thing { key: (at * 2) as u64, near: vec![], ..things[at + 100].clone() };
     }

@@ -1,11 +1,11 @@
-//! Updates the index of one version of a base to the next: deletes and adds changed documents,
+//! Updates the index of one version of a base to the next: deletes and adds changed documents and
 //! keeps the rest.
 //!
-//! Files of tantivy never change, so those of the previous version are linked. A document is
-//! identified by its content, so a renumbered node keeps its document: each document has a *slot*,
-//! its `id` in tantivy, and the file [`SLOTS`] maps slots to nodes. The same file has the number of
-//! words of each field, so that scores equal those of a new index bit for bit: tantivy itself would
-//! still count deleted documents.
+//! Tantivy never changes its segment files, so those of the previous version are hard-linked. A
+//! document is identified by its content, so a renumbered node keeps its document. Each document
+//! has a *slot*, its `id` in tantivy; the file [`SLOTS`] maps slots to nodes. This file also holds
+//! the number of words of each field. With it, scores equal those of a new index bit for bit;
+//! tantivy's own statistics would count deleted documents.
 
 use std::cmp::{Ordering, Reverse};
 
@@ -17,20 +17,21 @@ use tantivy::{
 
 use super::*;
 
-/// Nodes of the documents, and numbers of words of the fields; only in an updated index.
+/// Name of the file with the node of each slot and the number of words of each field; only in an
+/// updated index.
 pub(super) const SLOTS: &str = "slots";
-/// Node of the slot of a deleted document.
+/// Marks the slot of a deleted document, in place of a node.
 const DELETED: u32 = u32::MAX;
 /// Maximum number of segments of an index; each update adds one, and a search visits all.
 const MAX_SEGMENTS: usize = 12;
 /// Length of a digest, bytes.
 const DIGEST_BYTES: usize = 16;
 
-/// The mapping from tantivy's documents to nodes in an updated index.
+/// The map from tantivy's documents to nodes in an updated index.
 pub(super) struct Slots {
     /// The node of each slot.
     nodes: Arc<[u32]>,
-    /// Words of each field of all nodes.
+    /// Number of words of each field over all nodes.
     n_words: [u64; N_TEXTS],
 }
 
@@ -44,14 +45,14 @@ impl Fields {
     }
 }
 
-/// Every text of a node's document: index of its field, key within the field.
+/// Lists every text of a node's document: index of its field, key within the field, text.
 fn texts(kb: &Kb, node: NodeId) -> Vec<(usize, u16, &str)> {
     let mut texts = vec![
         (0, 0, kb.type_name(kb.node_type(node))),
         (1, 0, kb.name(node)),
         (2, 0, kb.text(node)),
     ];
-    // Of a field that a node has twice, the last counts.
+    // If a node has a field twice, the last value counts.
     let fields: BTreeMap<u16, &str> = kb.fields(node).map(|(id, text)| (id.0, text)).collect();
     texts.extend(fields.into_iter().map(|(id, text)| (3, id, text)));
     for relation in (0..).map(RelationId).take(kb.relations().len()) {
@@ -74,7 +75,7 @@ fn digest(kb: &Kb, node: NodeId) -> [u8; DIGEST_BYTES] {
     *hasher.finalize().as_bytes().first_chunk().unwrap_or(&[0; DIGEST_BYTES])
 }
 
-/// The number of words in each field of a node's document.
+/// Counts the words in each field of a node's document.
 fn n_words(kb: &Kb, node: NodeId) -> [u64; N_TEXTS] {
     let mut counts = [0; N_TEXTS];
     for (field, _, text) in texts(kb, node) {
@@ -83,7 +84,7 @@ fn n_words(kb: &Kb, node: NodeId) -> [u64; N_TEXTS] {
     counts
 }
 
-/// The version of a base that an index is updated from.
+/// The previous version of a base, from which an index is updated.
 #[derive(Clone, Copy)]
 pub(crate) struct PreviousIndex<'a> {
     /// The base.
@@ -98,12 +99,12 @@ struct UpdatePlan {
     gone: Vec<u32>,
     /// Nodes without a document, ascending.
     new: Vec<NodeId>,
-    /// The node of each existing slot.
+    /// The new node of each existing slot, or [`DELETED`].
     nodes: Vec<u32>,
 }
 
 impl UpdatePlan {
-    /// Matches documents by digest. O(text of both versions).
+    /// Matches the documents of both versions by digest. O(text of both versions).
     fn new(old: &Kb, nodes: &[u32], kb: &Kb) -> Self {
         let there = (0..).zip(nodes).filter(|(_, node)| old.contains(**node));
         let mut then: Vec<([u8; DIGEST_BYTES], u32)> =
@@ -137,10 +138,10 @@ impl UpdatePlan {
 }
 
 /// Updates the index of the previous version into an empty directory. Returns false and writes
-/// nothing if a new index must be built: the previous version has other fields or relations, is
-/// damaged, was updated often, or has less than half of the documents.
+/// nothing if a new index must be built: fields or relations changed, the previous index is damaged
+/// or has too many segments, or more than half of the nodes need a new document.
 ///
-/// O(text of both versions); only changes are indexed.
+/// O(text of both versions); only changed documents are indexed.
 pub(crate) fn update(
     previous: PreviousIndex<'_>,
     kb: &Kb,
@@ -148,7 +149,7 @@ pub(crate) fn update(
     dir: &Path,
 ) -> Result<bool, IndexError> {
     let old = previous.kb;
-    // Keys are ids.
+    // Stored keys are ids of fields and relations, so the names must be the same.
     if old.field_names() != kb.field_names() || old.relations() != kb.relations() {
         return Ok(false);
     }
@@ -204,12 +205,12 @@ pub(crate) fn update(
     Ok(true)
 }
 
-/// Links tantivy's files, or copies them if the file system has no links.
+/// Hard-links tantivy's files, or copies files that cannot be linked.
 fn link(names: &Strings, from: &Path, to: &Path) -> io::Result<()> {
     for at in 0..names.len() {
         let name = String::from_utf8_lossy(names.get(at));
         let (source, target) = (from.join(&*name), to.join(&*name));
-        // The only file that an update overwrites, so it must not be linked.
+        // An update overwrites only the list of segments, which must not be linked.
         let is_list = name == LIST;
         if name != SLOTS && (is_list || fs::hard_link(&source, &target).is_err()) {
             fs::copy(&source, &target)?;
@@ -218,10 +219,10 @@ fn link(names: &Strings, from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Tantivy's list of segments.
+/// Name of tantivy's list of segments.
 const LIST: &str = "meta.json";
 
-/// Removes files of dropped segments, and outdated lists of deleted documents.
+/// Removes the files of unused segments and outdated lists of deleted documents.
 fn remove_unused(index: &Index, dir: &Path) -> Result<(), IndexError> {
     let failed = |error| IndexError::io(dir, error);
     let segments = index.searchable_segment_metas();
@@ -255,14 +256,14 @@ impl Slots {
         Ok(Self { nodes: arrays.get::<u32>("nodes")?.as_slice().into(), n_words })
     }
 
-    /// The node of a slot.
+    /// Returns the node of a slot; none if the document is deleted.
     pub(super) fn node(&self, slot: u64) -> Option<u64> {
         let node = self.nodes.get(usize::try_from(slot).ok()?).copied()?;
         (node != DELETED).then_some(node.into())
     }
 
-    /// The `k` best documents, ties by ascending node; `is_wanted` marks the nodes that may be
-    /// found, or is empty for all.
+    /// Returns the `k` best documents, ties by ascending node. `is_wanted` marks the allowed nodes;
+    /// empty allows all.
     pub(super) fn search(
         &self,
         searcher: &Searcher,
@@ -288,7 +289,7 @@ impl Slots {
         Ok(found.into_iter().map(|((score, _), at)| (score, at)).collect())
     }
 
-    /// Searches with the statistics of the documents that are not deleted.
+    /// Searches with statistics of live documents only.
     fn scored<C: Collector>(
         &self,
         searcher: &Searcher,
@@ -301,7 +302,7 @@ impl Slots {
     }
 }
 
-/// Statistics of the documents that are not deleted.
+/// BM25 statistics of live documents: those that are not deleted.
 struct LiveStatistics<'a> {
     searcher: &'a Searcher,
     fields: Fields,
@@ -340,7 +341,7 @@ impl Bm25StatisticsProvider for LiveStatistics<'_> {
 }
 
 impl QueryIndex {
-    /// Words of each field of all nodes.
+    /// Counts the words of each field over all nodes.
     fn n_words(&self) -> tantivy::Result<[u64; N_TEXTS]> {
         let mut counts = [0; N_TEXTS];
         match &self.slots {

@@ -1,10 +1,10 @@
-//! Search on a CUDA device, if there is one and enough queries justify copying the rows to it. Results are
-//! identical bit for bit.
+//! Search on a CUDA device, if there is one and enough queries justify copying the rows to it.
+//! Results equal those of the processor bit for bit.
 //!
 //! The device stores rows as 16-bit floats, so it only proposes candidates: twice as many rows as
 //! requested. These are rescored here in full precision. A row outside the candidates scores at
 //! most the last candidate's score plus [`TopK::error_bound`]. If the `k`-th best score is above
-//! that, the result is complete; otherwise the processor searches the rows.
+//! this bound, the result is complete; otherwise the processor searches the rows.
 
 use std::sync::{
     OnceLock,
@@ -24,7 +24,7 @@ const WORTH_QUERIES: u64 = 256;
 /// Rows with their scores, best first.
 pub(super) type Hits = Vec<(NodeId, f32)>;
 
-/// The rows on a device, after they were copied.
+/// The rows on a device, once they are copied.
 #[derive(Default)]
 pub(super) struct DeviceSearch {
     query_count: AtomicU64,
@@ -44,7 +44,7 @@ impl DeviceSearch {
 }
 
 impl VectorIndex {
-    /// The best `k` rows for each query; `None` for a query that the processor must search.
+    /// Finds the best `k` rows for each query; `None` for a query that the processor must search.
     pub(super) fn search_on_device(
         &self,
         queries: &[&[f32]],
@@ -84,7 +84,7 @@ impl VectorIndex {
     }
 }
 
-/// The best `k` of the hits, or `None` if another row may be among them. `rest` is an upper bound
+/// Returns the best `k` hits, or `None` if another row may be among them. `rest` is an upper bound
 /// on the scores of all other rows; `None` if there are no other rows.
 fn settle(mut hits: Vec<Hit>, k: usize, rest: Option<f32>) -> Option<Hits> {
     hits.sort_unstable();

@@ -8,7 +8,7 @@
 
 use std::sync::OnceLock;
 
-/// Rows of a block.
+/// Number of rows of a block.
 pub(super) const BLOCK: usize = 64;
 /// Bytes of a row read at a time: a register of 512 bits, a row of a tile.
 pub(super) const STEP: usize = 64;
@@ -103,7 +103,7 @@ pub(super) enum Kernel {
 }
 
 impl Kernel {
-    /// The kernels of this machine, slowest first.
+    /// The kernels that this processor supports, slowest first.
     pub(super) fn all() -> &'static [Kernel] {
         static ALL: OnceLock<Vec<Kernel>> = OnceLock::new();
         ALL.get_or_init(|| {
@@ -132,7 +132,8 @@ impl Kernel {
         assert_eq!(pair[0].len() % STEP, 0);
         match self {
             Kernel::Plain => pair_plain(rows, pair, out),
-            // SAFETY: a kernel is only made where the processor has its instructions; lengths were checked.
+            // SAFETY: a kernel is only created if the processor has its instructions; lengths were
+            // checked.
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2 => unsafe { pair_avx2(rows, pair, out) },
             // SAFETY: likewise.
@@ -149,7 +150,8 @@ impl Kernel {
         assert_eq!(row.len(), query.len());
         match self {
             Kernel::Plain => product(row, query),
-            // SAFETY: a kernel is only made where the processor has its instructions; lengths were checked.
+            // SAFETY: a kernel is only created if the processor has its instructions; lengths were
+            // checked.
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2 => unsafe { product_avx2(row, query) },
             // SAFETY: likewise.
@@ -168,7 +170,8 @@ impl Kernel {
         assert!(panel.n > 0 && panel.stride > 0 && panel.stride.is_multiple_of(STEP));
         match self {
             Kernel::Plain => panel_plain(rows, panel, out),
-            // SAFETY: a kernel is only made where the processor has its instructions; lengths were checked.
+            // SAFETY: a kernel is only created if the processor has its instructions; lengths were
+            // checked.
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2 => unsafe { panel_avx2(rows, panel, out) },
             // SAFETY: likewise.
@@ -390,7 +393,8 @@ mod vnni {
             for (first, rows) in rows.chunks_exact(PANEL_ROWS * stride).enumerate() {
                 let mut sums = [[_mm512_setzero_si512(); 2]; PANEL_ROWS];
                 for at in (0..stride).step_by(4) {
-                    // SAFETY: `at + 4 <= stride`; a group of the panel has 16 bytes for each byte of a row.
+                    // SAFETY: `at + 4 <= stride`; a group of the panel has 16 bytes for each byte
+                    // of a row.
                     unsafe {
                         let group = |group| packed.as_ptr().add((group * stride + at) * LANES);
                         let query = [0, 1].map(|at| _mm512_loadu_si512(group(at).cast()));
@@ -489,8 +493,8 @@ mod amx {
             let rows = rows[first * stride..].as_ptr();
             let out = out[first * panel.n..].as_mut_ptr();
             // Two tiles of rows (4, 5) by two of queries (6, 7) give four of sums (0 to 3).
-            // SAFETY: tiles 4 and 5 read rows `first..first + 32`, 6 and 7 the two groups of 16 queries of
-            // each 32 of the panel, and 0 to 3 write the same rows and queries of `out`.
+            // SAFETY: tiles 4 and 5 read rows `first..first + 32`, tiles 6 and 7 two groups of 16
+            // queries of the panel; tiles 0 to 3 write the same rows and queries of `out`.
             unsafe {
                 asm!(
                     "ldtilecfg [{shapes}]",

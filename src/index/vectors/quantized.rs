@@ -19,11 +19,12 @@
 //! (2)  x.q <= m.q + s t c.a + s t' c.b + |s c| |r'| + |e| |q|
 //! ```
 //!
-//! `c.a` and `c.b` are exact whole numbers. The score is not `x.q` but a sum of `f32` in a fixed order: each
-//! term goes through one product and at most `d/16 + 20` additions, so with `u = 2^-24` the score is at most
-//! `(d/16 + 22) u |x| |q|` above `x.q` (Higham, Accuracy and Stability, 3.1). Both are tested in `f32`
-//! with at most twelve roundings of terms that are each below `4 (|x| + |z|) |q|`, since `|s c| <= 2 |z|`,
-//! and `|r| <= |q|` since rounding moves no number by more than itself. All of this is below `|q|` times
+//! `c.a` and `c.b` are exact whole numbers. The score is not `x.q` but a sum of `f32` in a fixed
+//! order: each term goes through one product and at most `d/16 + 20` additions, so with `u = 2^-24`
+//! the score is at most `(d/16 + 22) u |x| |q|` above `x.q` (Higham, Accuracy and Stability, 3.1).
+//! Both bounds are tested in `f32` with at most twelve roundings of terms that are each below
+//! `4 (|x| + |z|) |q|`, since `|s c| <= 2 |z|`, and `|r| <= |q|` since rounding moves no number by
+//! more than itself. The sum of these errors is below `|q|` times
 //!
 //! ```text
 //! slack = 2 u (d/16 + 128) (|x| + |z|)
@@ -50,7 +51,7 @@ const ROW_NORMS: RangeInclusive<f64> = 1e-12..=1e15;
 const QUERY_NORMS: RangeInclusive<f64> = 1e-12..=1e12;
 /// Relative error of a sum of products of at most 16,384 terms in `f64`: above `16_384 * 2^-52`.
 const SUM_ERROR: f64 = 4e-12;
-/// Numbers in the notes of a row.
+/// Number of values in the notes of a row.
 const NOTES: usize = 3;
 
 /// Bytes of a coded block: the codes of [`BLOCK`] rows, then all units, all `full`, all `rest`.
@@ -116,7 +117,8 @@ impl Space {
         }
     }
 
-    /// Codes at most [`BLOCK`] rows (`[n, dim]`) as one block of [`block_bytes`]. O(dim log dim) a row.
+    /// Codes at most [`BLOCK`] rows (`[n, dim]`) as one block of [`block_bytes`]. O(dim log dim)
+    /// per row.
     pub(super) fn code_rows(&self, rows: &[f32]) -> Vec<u8> {
         let stride = self.stride();
         let mut block = vec![SHIFT; BLOCK * stride];

@@ -1,11 +1,11 @@
 //! Exact search: codes exclude most rows, scores rank the rest.
 //!
 //! Blocks of rows are compared with all queries of a batch at once. A row whose bound reaches a
-//! query's floor, the `k`-th best score known, is added to the query's waiting rows. When many
-//! wait, they are settled: rows with the largest bounds are scored first, so that the floor rises
-//! and the remaining rows fall below it unscored. Threads share floors, which changes the number of
-//! scored rows, never the result: a dropped row has a bound, hence a score, strictly below `k`
-//! known scores.
+//! query's floor, the `k`-th best score so far, is added to the query's waiting rows. Many waiting
+//! rows are settled together: those with the largest bounds are scored first, so that the floor
+//! rises and the remaining rows fall below it unscored. Threads share floors, which changes the
+//! number of scored rows, never the result: a dropped row has a bound, hence a score, strictly
+//! below `k` known scores.
 
 use std::collections::BinaryHeap;
 use std::ops::Range;
@@ -25,7 +25,7 @@ use agent_kb::NodeId;
 pub(super) const MAX_QUERIES: usize = 256;
 /// Number of rows up to which a search scores all of them.
 const FEW_ROWS: usize = 1_024;
-/// Blocks between two reads of the other threads' floors.
+/// Number of blocks between two reads of the other threads' floors.
 const SPAN: usize = 16;
 /// Maximum number of waiting rows, in addition to twice the number of results.
 const MAX_WAITING: usize = 1_024;
@@ -143,7 +143,8 @@ impl TopK {
         self.waiting.len() >= 2 * self.k + MAX_WAITING
     }
 
-    /// Scores waiting rows, largest bound first, until no bound reaches the floor; raises the floor.
+    /// Scores waiting rows, largest bound first, until no bound reaches the floor; raises the
+    /// floor.
     fn settle(&mut self, index: &VectorIndex, query: &Query<'_>) {
         let mut floor = query.floor();
         self.waiting.retain(|(bound, _)| *bound >= f64::from(floor));

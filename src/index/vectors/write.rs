@@ -22,10 +22,10 @@ pub(super) const ALIGNMENT: usize = 64;
 /// Blocks that are coded in parallel before they are written.
 const CODED_BLOCKS: usize = 64;
 
-/// Writes a vector file by appending blocks of rows.
+/// A writer of a vector file, by blocks of rows.
 ///
-/// Nothing appears at the final path before [`finish`](VectorWriter::finish); dropping the writer
-/// leaves no files. Memory: one block, and at the end 64 blocks of 64 rows with their codes.
+/// Only [`finish`](VectorWriter::finish) creates the file at its path; a dropped writer leaves no
+/// files. Memory: one block, and at the end 64 blocks of 64 rows with their codes.
 pub struct VectorWriter {
     path: PathBuf,
     file: BufWriter<NamedTempFile>,
@@ -166,7 +166,8 @@ impl VectorWriter {
         Ok(n)
     }
 
-    /// Appends the codes of all rows, which are the `len` bytes after the header; returns their checksum.
+    /// Appends the codes of all rows, which are the `len` bytes after the header; returns the
+    /// checksum of the codes.
     fn write_codes(&mut self, space: &Space, len: usize) -> Result<blake3::Hash, VectorError> {
         let mut hasher = blake3::Hasher::new();
         if len == 0 {

@@ -9,10 +9,11 @@
 //! | other than The Silent Harbor | `name!=The Silent Harbor` |
 //! | newest, oldest | answers of a plain question by date |
 //!
-//! Each is a condition of [`agent_kb::filter`], shown to the user in its syntax. A phrase counts only if the base
-//! has what it names: a field whose values are dates or numbers, or a node. The words of a condition are left
-//! out when the rest is read as a plain question. Nodes that fulfil all conditions come first; no node is removed,
-//! since a phrase may be misread. English only; nothing is relative to today.
+//! Each is a condition of [`agent_kb::filter`] and is shown to the user in its syntax. A phrase
+//! counts only if the base has the node that it names, or a field of dates or numbers for it. The
+//! rest of the question, without the words of conditions, may be a plain question. Nodes that
+//! fulfil all conditions come first; no node is removed, since a phrase may be misread. English
+//! only; no date is relative to today.
 
 mod phrases;
 
@@ -38,29 +39,30 @@ use agent_kb::{
 };
 use agent_retrieve::AppliedConditions;
 
-/// Nodes of a type that are looked at to learn what the values of its fields are.
+/// Maximum number of nodes sampled per type to determine the kinds of its fields.
 const SAMPLE: usize = 32;
-/// Minimum share of dates or numbers among the values of a field.
+/// Minimum share of dates or numbers among the sampled values of a field of that kind.
 const MIN_SHARE: f32 = 0.9;
-/// Words before a date, or around a number, that may name a field.
+/// Maximum number of words before a date, or on each side of a number, that may name the field.
 const MAX_FIELD_DISTANCE: usize = 3;
-/// Words between a negation and a name.
+/// Maximum number of words between a negation and a name.
 const MAX_BETWEEN: usize = 4;
-/// Score of nodes that do not fulfil the conditions, as a share of the least score of those that do.
+/// Ratio of the best score of nodes that do not fulfil the conditions to the least score of nodes
+/// that do.
 const OUTSIDE_SHARE: f32 = 0.5;
 
 /// The conditions of a question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions {
-    /// The question without them.
+    /// The question without the words of conditions.
     pub rest: String,
-    /// All of them.
+    /// The conditions, in the order of the question.
     pub all: Vec<Condition>,
-    /// Whether the newest come first, or the oldest.
+    /// Whether the question asks for the newest nodes (true) or the oldest (false), if for either.
     pub newest_first: Option<bool>,
 }
 
-/// What the values of a field are.
+/// Kind of the values of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Date,
@@ -79,7 +81,7 @@ struct Word<'a> {
     range: Range<usize>,
     folded: Cow<'a, str>,
     stem: String,
-    /// Whether it is in quotation marks or in a name of several words.
+    /// Whether the word is in quotation marks or in a name of several words.
     is_in_name: bool,
 }
 
@@ -90,12 +92,12 @@ struct Reader<'a> {
     words: Vec<Word<'a>>,
     mentions: Vec<ExactMention>,
     schema: Schema,
-    /// The types that the question asks for, if it says any.
+    /// The types that the question mentions first, if any.
     wanted: Option<Vec<TypeId>>,
     /// Fields of dates and numbers.
     fields: Vec<Field>,
     found: Vec<Condition>,
-    /// The words of conditions.
+    /// Positions of the words of conditions.
     used: Vec<Range<usize>>,
     newest_first: Option<bool>,
 }
@@ -116,21 +118,21 @@ impl Conditions {
         Self { rest, all: reader.found, newest_first: reader.newest_first }
     }
 
-    /// Whether a node fulfils all conditions.
+    /// Returns the check whether a node fulfils all conditions.
     fn holds<'a>(&'a self, kb: &'a Kb) -> impl Fn(NodeId) -> bool + use<'a> {
         let checks = self.all.iter().filter_map(|condition| Check::new(kb, condition).ok());
         let checks: Vec<Check<'a>> = checks.collect();
         move |node| checks.iter().all(|check| check.holds(node))
     }
 
-    /// The nodes that fulfil all conditions; all nodes if none does.
+    /// Keeps the nodes that fulfil all conditions; all nodes if none does.
     pub fn fulfilled(&self, kb: &Kb, nodes: Vec<NodeId>) -> Vec<NodeId> {
         let holds = self.holds(kb);
         let fulfilled: Vec<NodeId> = nodes.iter().copied().filter(|node| holds(*node)).collect();
         if fulfilled.is_empty() { nodes } else { fulfilled }
     }
 
-    /// The conditions as they were applied to a ranking; none without conditions.
+    /// Describes the conditions as applied to a ranking; `None` without conditions.
     pub fn applied(&self, kb: &Kb, ranking: &[(NodeId, f32)]) -> Option<AppliedConditions> {
         let order =
             self.newest_first.map(|newest| if newest { "newest first" } else { "oldest first" });
@@ -142,7 +144,8 @@ impl Conditions {
         (!texts.is_empty()).then_some(AppliedConditions { texts, rest, n_fulfilled })
     }
 
-    /// The ranking with the nodes that fulfil all conditions first. The others score below them, in their order.
+    /// Moves the nodes that fulfil all conditions to the front; the others score below them, in
+/// their order.
     pub fn apply(&self, kb: &Kb, ranking: Vec<(NodeId, f32)>) -> Vec<(NodeId, f32)> {
         if self.all.is_empty() {
             return ranking;
@@ -163,7 +166,8 @@ impl Conditions {
         first
     }
 
-    /// The nodes by date if the question asks for the newest or oldest, undated ones last; else none.
+    /// Orders the nodes by date, undated nodes last, if the question asks for the newest or oldest;
+/// `None` otherwise, or if the type of the first node has no field of dates.
     pub fn by_date(&self, base: &IndexedBase, nodes: &[NodeId]) -> Option<Vec<NodeId>> {
         let newest_first = self.newest_first?;
         let kind = base.kb.node_type(*nodes.first()?);
@@ -200,7 +204,7 @@ fn date_or_year(text: &str) -> Option<String> {
     date(text).or_else(|| as_year(text.trim()).map(|_| text.trim().to_owned()))
 }
 
-/// The fields of dates and numbers, each with its types, by what the first nodes of each type have.
+/// Finds the fields of dates and numbers, each with its types, by the values of sampled nodes.
 fn fields_of(kb: &Kb) -> Vec<Field> {
     let mut fields: Vec<Field> = Vec::new();
     for at in 0..kb.types().len() {
@@ -234,7 +238,7 @@ fn fields_of(kb: &Kb) -> Vec<Field> {
     fields
 }
 
-/// The field that a date without a field is about.
+/// Returns the field that a date without a named field refers to, by [`GENERAL_DATES`].
 fn most_general(kb: &Kb, fields: &[&Field]) -> Option<FieldId> {
     let name = |field: &Field| kb.field_names().get(usize::from(field.id.0)).map(String::as_str);
     let place = |field: &&&Field| {
@@ -283,7 +287,7 @@ impl<'a> Reader<'a> {
         of.iter().any(|one| self.is(at, &[one]))
     }
 
-    /// Reads a condition that begins at a word; the position after it.
+    /// Reads a condition that begins at a word; returns the position after it.
     fn read_at(&mut self, at: usize) -> Option<usize> {
         if self.words.get(at)?.is_in_name {
             return None;
@@ -318,7 +322,7 @@ impl<'a> Reader<'a> {
         }
         let has_word = self.is_any(at, &IN);
         let (span, end) = self.date_at(at + usize::from(has_word))?;
-        // A number of four digits alone may be anything.
+        // A number of four digits alone need not be a year.
         if !has_word && span.from.len() == 4 {
             return None;
         }
@@ -331,7 +335,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Parses a date that begins at a word; the position after it.
+    /// Parses a date that begins at a word; also returns the position after it.
     fn date_at(&self, at: usize) -> Option<(DateSpan, usize)> {
         let own = self.words.iter();
         let words = own.map(|word| {
@@ -356,8 +360,9 @@ impl<'a> Reader<'a> {
         Some(end)
     }
 
-    /// The field of a kind that words before `at` or from `after` on name, or else the most general one of
-    /// dates; with the first word of the condition.
+    /// Finds the field of a kind that words before `at` or from `after` on name; for dates
+    /// otherwise the most general field. Returns the position of the condition's first word and the
+    /// left side of the condition.
     fn named_field(
         &self,
         at: usize,
@@ -391,7 +396,7 @@ impl<'a> Reader<'a> {
             };
             let mut own = fields.iter().filter(means);
             if let Some(field) = own.next() {
-                // "price" of a product before "sale price" of an offer.
+                // "price" of a product is preferred to "sale price" of an offer.
                 let path = own.chain([field]).find_map(|field| self.path_to(field));
                 return Some((place.min(at), path?));
             }
@@ -407,14 +412,15 @@ impl<'a> Reader<'a> {
         Some((at, self.path_to(field)?))
     }
 
-    /// Whether the wanted type has a field.
+    /// Whether a wanted type has a field.
     fn is_own(&self, field: &Field) -> bool {
         let candidates = self.base.kb.candidate_types();
         let wanted = self.wanted.as_deref().unwrap_or(candidates);
         field.types.iter().any(|of| wanted.contains(of))
     }
 
-    /// The left side of a condition on a field: its name, or the type beside the wanted one that has it.
+    /// Returns the left side of a condition on a field: the field's name or, if only a type beside
+/// the wanted one has it, `type.field`.
     fn path_to(&self, field: &Field) -> Option<String> {
         let kb = &self.base.kb;
         let name = kb.field_names().get(usize::from(field.id.0))?;
@@ -426,7 +432,7 @@ impl<'a> Reader<'a> {
         Some(format!("{}.{name}", kb.type_name(*of)))
     }
 
-    /// The relations that join a wanted type and another.
+    /// Returns the relations between a wanted type and another.
     fn relations_to(&self, wanted: &[TypeId], of: TypeId) -> BTreeSet<RelationId> {
         let joins = |tuple: &&Tuple| {
             (wanted.contains(&tuple.source) && tuple.target == of)
@@ -534,7 +540,7 @@ impl<'a> Reader<'a> {
         Some(end)
     }
 
-    /// Reads what a node lacks at all: a neighbour of a type, or a field.
+    /// Reads the absence of any neighbour of a type, or of a field: "without a product".
     fn read_lack(&mut self, start: usize, mut at: usize) -> Option<usize> {
         while self.is_any(at, &["a", "an", "the", "any", "been", "yet"]) {
             at += 1;
@@ -562,7 +568,8 @@ impl<'a> Reader<'a> {
         Some(at + n)
     }
 
-    /// The mention that begins at a word; of its nodes those with that name, if any, before those with an alias.
+    /// Returns the mention that begins at a word. If any of its nodes have this name, nodes that
+/// only have it as an alias are dropped.
     fn mention_at(&self, at: usize) -> Option<ExactMention> {
         let found = self.mentions.iter().find(|mention| mention.words.start == at)?;
         let (first, last) = (self.words.get(at)?, self.words.get(found.words.end.checked_sub(1)?)?);
@@ -573,8 +580,9 @@ impl<'a> Reader<'a> {
         Some(ExactMention { nodes, ..found.clone() })
     }
 
-    /// The left side of the condition that a named node is absent: a relation that the words between name, or
-    /// the type of the node; through the type between if the wanted type is not beside it.
+    /// Returns the left side of the condition that a named node is absent: the relation that the
+    /// words between negation and name state, else the node's type. If the wanted type is not
+    /// beside that type, `type.field` of a type between them.
     fn absent_side(&self, mention: &ExactMention, between: &[&str]) -> Option<String> {
         let kb = &self.base.kb;
         let kinds: BTreeSet<TypeId> =
@@ -601,12 +609,13 @@ impl<'a> Reader<'a> {
         Some(format!("{}.{field}", kb.type_name(middle)))
     }
 
-    /// Takes words out of the rest, with what joins them to the words before.
+    /// Removes the words of a condition from the rest, with the words that join them to the
+/// question.
     fn use_words(&mut self, mut start: usize, end: usize) {
         while start > 0 && self.is_any(start - 1, &JOINING) {
             start -= 1;
         }
-        // A question that begins with it needs its first word.
+        // A question that begins with a joining word keeps it.
         let start = if start == 0 {
             start + usize::from(self.is_any(0, &["which", "who", "what"]))
         } else {
@@ -615,7 +624,7 @@ impl<'a> Reader<'a> {
         self.used.push(start..end);
     }
 
-    /// The text without the words of conditions.
+    /// Returns the text without the words of conditions.
     fn rest(&self) -> String {
         let is_used = |at: usize| self.used.iter().any(|range| range.contains(&at));
         let mut rest = String::new();
@@ -641,7 +650,8 @@ mod tests {
     use agent_testing::base_of;
     use serde_json::json;
 
-    /// Tickets of two people about two products, with a status, two dates, hours and perhaps no product.
+    /// Tickets of two people about two products, with a status, two dates, hours and perhaps no
+    /// product.
     fn desk() -> Arc<IndexedBase> {
         static BASE: LazyLock<Arc<IndexedBase>> = LazyLock::new(|| {
             let person = |id: u32, name: &str, unit: &str, hired: &str| {

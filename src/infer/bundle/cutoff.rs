@@ -1,13 +1,13 @@
 //! The cut-off: the last rank of a ranking that still answers the query.
 //!
-//! A ranking can be cut after any of its first ranks, but not between nodes of equal score. Each
-//! cut point has features of its rank and of the scores around it; a linear model gives it a
-//! probability by a softmax over all points, and the most probable one is chosen (ranked list
-//! truncation: Bahri et al., *Choppy: Cut Transformer for Ranked List Truncation*, SIGIR 2020, with
-//! six weights instead of a transformer). Features depend on scores alone, so the weights hold for
-//! any category.
+//! A ranking can be cut after any of its first [`MAX_RANK`] ranks, but not between nodes of equal
+//! score. Each cut point has features of its rank and of the scores around it. A linear model with
+//! a softmax over all points gives their probabilities, and the most probable point is chosen.
+//! Source: Bahri et al., *Choppy: Cut Transformer for Ranked List Truncation*, SIGIR 2020, here
+//! with six weights instead of a transformer. Features depend on ranks and scores alone, so the
+//! weights hold for any category.
 //!
-//! Expected precision and recall are those of training queries with a similar probability.
+//! Expected precision and recall are means over training queries with a similar probability.
 
 use std::collections::BTreeMap;
 
@@ -18,28 +18,33 @@ use agent_retrieve::End;
 
 /// Maximum rank of a cut; longer answers have no known cut-off.
 pub const MAX_RANK: usize = 200;
-/// Lower limit of the logarithm of a share.
+/// Lower limit of the features `score` and `share`.
 const MIN_LOG: f32 = -8.0;
-/// Upper limit of a score drop, in logarithms.
+/// Upper limit of the feature `drop`.
 const MAX_DROP: f32 = 4.0;
 
-/// The features of a cut point, in this order: logarithm of the score over the first one; of the score
-/// over the next one; of the rank; its square; whether it is the first rank; logarithm of the share
-/// of the scores up to it.
+/// Features of a cut point, in this order; logarithms are natural:
+///
+/// - `score`: logarithm of its score divided by the first score,
+/// - `drop`: logarithm of its score divided by the next score,
+/// - `rank`: logarithm of its rank,
+/// - `rank squared`: square of that logarithm,
+/// - `first`: 1 at the first rank, else 0,
+/// - `share`: logarithm of the share of the sum of all scores up to its rank.
 pub const FEATURES: [&str; 6] = ["score", "drop", "rank", "rank squared", "first", "share"];
 
 /// Weights of [`FEATURES`], and the expected quality of answers that are cut by them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cutoff {
-    /// Weight by name of the feature; missing ones are 0.
+    /// Weight by feature name; missing weights are 0.
     pub weights: BTreeMap<String, f32>,
-    /// By ascending probability of the cut; the first entry starts at 0.
+    /// Expected quality by ascending probability of the cut; the first entry starts at 0.
     pub expected: Vec<Expected>,
 }
 
-/// Quality of the answers to training queries with a similar probability, cut by weights that were
-/// trained without these queries.
+/// Expected quality: means over training queries with a similar probability of the cut, which were
+/// cut by weights trained without these queries.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
@@ -47,9 +52,9 @@ pub struct Expected {
     pub from: f32,
     /// Number of training queries.
     pub n: usize,
-    /// Their mean precision up to the cut.
+    /// Mean precision up to the cut.
     pub precision: f32,
-    /// Their mean recall up to the cut.
+    /// Mean recall up to the cut.
     pub recall: f32,
 }
 
@@ -62,7 +67,7 @@ pub struct CutPoint {
     pub features: [f32; FEATURES.len()],
 }
 
-/// The cut points of a ranking, by ascending rank up to [`MAX_RANK`]. `O(n)`.
+/// Returns the cut points of a ranking, by ascending rank up to [`MAX_RANK`]. `O(n)`.
 pub fn cut_points(ranking: &[(NodeId, f32)]) -> Vec<CutPoint> {
     let scores: Vec<f32> = ranking.iter().map(|pair| pair.1.max(f32::MIN_POSITIVE)).collect();
     let largest = scores.first().copied().unwrap_or(1.0);
@@ -88,7 +93,8 @@ pub fn cut_points(ranking: &[(NodeId, f32)]) -> Vec<CutPoint> {
 }
 
 impl Cutoff {
-    /// Rank and probability of the most probable cut point, ties to the first; `None` without any.
+    /// Returns the rank and probability of the most probable cut point, ties by smaller rank;
+/// `None` without cut points.
     pub fn chosen(&self, cut_points: &[CutPoint]) -> Option<(usize, f32)> {
         let weights = FEATURES.map(|name| self.weights.get(name).copied().unwrap_or(0.0));
         let log = |place: &CutPoint| -> f32 {
@@ -103,13 +109,13 @@ impl Cutoff {
         Some((best.0.rank, 1.0 / all))
     }
 
-    /// Drops the weights: only plain questions have a cut-off.
+    /// Drops the weights, so that only plain questions have a cut-off.
     pub fn for_plain_questions(self) -> Cutoff {
         Cutoff { weights: BTreeMap::new(), ..self }
     }
 
-    /// The cut-off of a whole ranking; `None` if it is empty, continues after [`MAX_RANK`], or
-    /// there are no weights.
+    /// Returns the cut-off of a whole ranking. `None` without weights, for an empty ranking, or if
+    /// the chosen rank is [`MAX_RANK`] and the ranking is longer.
     pub fn end(&self, ranking: &[(NodeId, f32)]) -> Option<End> {
         if self.weights.is_empty() {
             return None;
@@ -123,8 +129,8 @@ impl Cutoff {
         Some(End { rank, precision: expected.precision, recall: expected.recall })
     }
 
-    /// A known cut-off, with the expected quality of the most probable cuts; `None` if that is
-    /// unknown.
+    /// Returns a cut-off at a known rank, with the expected quality of the most probable cuts;
+    /// `None` if that is unknown.
     pub fn surest_at(&self, rank: usize) -> Option<End> {
         let expected = self.expected.last()?;
         Some(End { rank, precision: expected.precision, recall: expected.recall })

@@ -1,5 +1,5 @@
-//! Decides whether a bundle may answer on a base: the one that it was made for, or a later version of
-//! it with the types and relations that the bundle names.
+//! Decides whether a bundle may answer on a base: on the base that it was made for, or on a later
+//! version with all types and relations that the bundle names.
 
 use std::collections::BTreeSet;
 
@@ -7,17 +7,17 @@ use crate::bundle::{Bundle, BundleError};
 use agent_index::IndexedBase;
 use agent_tools::mentions::named_relations;
 
-/// How a base relates to the one that a bundle was made for.
+/// Relation of a base to the base that a bundle was made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// It is the same.
+    /// The same base.
     Same,
-    /// It has the same name and other data, and all types and relations that the bundle names.
+    /// A base with the same name and other data that has all types and relations of the bundle.
     Updated,
 }
 
 impl Bundle {
-    /// How a base relates to the one that the bundle was made for.
+    /// Compares a base with the base that the bundle was made for.
     ///
     /// # Errors
     /// [`BundleError::OtherBase`] for any other base.
@@ -29,7 +29,7 @@ impl Bundle {
         }
     }
 
-    /// The warning for [`Fit::Updated`].
+    /// Returns the warning for [`Fit::Updated`].
     pub fn updated(&self) -> String {
         let name = &self.dataset.name;
         format!(
@@ -38,13 +38,13 @@ impl Bundle {
         )
     }
 
-    /// The relations that its programs name.
+    /// Returns the relations that the programs name.
     pub fn relations(&self) -> BTreeSet<String> {
         let programs = self.categories.iter().map(|category| category.program.source());
         programs.flat_map(named_relations).collect()
     }
 
-    /// Whether a base has all types that the routers know and relations that programs name.
+    /// Whether a base has all types in the routers' features and all relations in the programs.
     fn knows_only(&self, base: &IndexedBase) -> bool {
         let type_of = |feature: &str| {
             let name = feature.strip_prefix("describes ").or(feature.strip_prefix("finds "));

@@ -8,18 +8,18 @@
 //! categories    name, program, parameters, proposer, scores on validation queries
 //! router        weights by feature, one per category
 //! fusion        number of categories that answer a query, and how their scores are joined
-//! order         weights of the re-ranker of joined answers, if there is one
-//! ensemble      further routers over some of the categories, each with its fusion and order, since
-//!               format 5; all rankings are joined by reciprocal rank fusion
+//! order         weights of the re-ranker of joined answers, if any
+//! ensemble      further routers over some of the categories, each with its fusion and order; all
+//!               rankings are joined by reciprocal rank fusion; since format 5
 //! cutoff        weights of the cut-off and its expected quality, if it was trained
-//! phrasings     phrasings of questions that the graph alone answers, since format 3
+//! phrasings     phrasings of plain questions, which the graph alone answers; since format 3
 //! validation    scores of the whole bundle and of every baseline
 //! provenance    seed, steps, sizes of the pools, digest of the run's configuration
-//! digest        BLAKE3 of all of the above but the program's version
+//! digest        BLAKE3 of all fields above except the version in the provenance
 //! ```
 //!
-//! The same run gives the same bytes. A bundle is only used on the base it was made for, unless the
-//! user forces it.
+//! Equal runs write equal bytes. A bundle answers only on the base that it was made for, unless the
+//! user forces another.
 
 pub mod conditions;
 pub mod cutoff;
@@ -49,19 +49,20 @@ use agent_sandbox::program::Program;
 
 /// Current version of the layout.
 pub const FORMAT: u32 = 5;
-/// Version of bundles without an ensemble, which older versions of the program can read.
+/// Layout version of bundles without an ensemble, which older versions of the program can read.
 pub const FORMAT_OF_ONE: u32 = 4;
 /// Oldest readable version.
 pub const OLDEST_FORMAT: u32 = 1;
 /// `proposed_by` of programs of the search actor, optionally followed by a colon and the operator.
 pub const SEARCH: &str = "search";
-/// First version of the program that froze bundles.
+/// Version of the program in the digest of every bundle: the first version that froze bundles.
 const FIRST_VERSION: &str = "0.1.0";
 /// Maximum number of categories of a bundle; runs freeze one or two dozen.
 pub const MAX_CATEGORIES: usize = 64;
 /// Maximum number of members of a bundle.
 const MAX_MEMBERS: usize = 4;
-/// Largest weight of a router, a re-ranker or a cutoff, so that no sum of them is infinite.
+/// Largest absolute weight of a router, re-ranker or cut-off, so that no sum of weights is
+/// infinite.
 const MAX_WEIGHT: f32 = 1e6;
 /// Maximum size of a bundle, bytes.
 const MAX_BYTES: u64 = 64 << 20;
@@ -72,13 +73,13 @@ const MAX_BYTES: u64 = 64 << 20;
 pub struct Bundle {
     /// Version of this layout.
     pub format: u32,
-    /// The base it was made for.
+    /// The base that the bundle was made for.
     pub dataset: Dataset,
     /// The categories, at least one.
     pub categories: Vec<Category>,
     /// Router from queries to categories.
     pub router: Router,
-    /// How answers of several categories are joined.
+    /// Settings for joining the answers of several categories.
     pub fusion: Fusion,
     /// The learned re-ranker of joined answers; without it they are ordered by joined scores.
     #[serde(default, rename = "order", skip_serializing_if = "Option::is_none")]
@@ -89,26 +90,26 @@ pub struct Bundle {
     /// The cut-off of answers, if it was trained.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cutoff: Option<Cutoff>,
-    /// Phrasings of questions that the graph alone answers; without them no question is read as a
-    /// plain one.
+    /// Phrasings of plain questions, which the graph alone answers; without them no question is
+    /// read as plain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phrasings: Option<Phrasings>,
     /// Scores on the validation split.
     pub validation: Validation,
-    /// Its provenance.
+    /// How the bundle was made.
     pub provenance: Provenance,
     /// BLAKE3 of the bundle without this field, hexadecimal.
     #[serde(default)]
     pub digest: String,
 }
 
-/// The base a bundle was made for.
+/// The base that a bundle was made for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Dataset {
-    /// Its name when the bundle was made.
+    /// Name of the base when the bundle was made.
     pub name: String,
-    /// Its title.
+    /// Title of the base.
     pub title: String,
     /// Fingerprint of the knowledge base.
     pub kb: String,
@@ -126,7 +127,7 @@ pub struct Category {
     pub name: String,
     /// The program.
     pub program: Program,
-    /// Parameters with other values than the declared ones.
+    /// Parameter values that differ from the declared defaults.
     pub params: BTreeMap<String, f64>,
     /// Proposer of the program.
     pub proposed_by: String,
@@ -135,8 +136,8 @@ pub struct Category {
 }
 
 impl Category {
-    /// Whether its name contains its metapaths in brackets, as the search actor writes it: the
-    /// description of its program adds nothing.
+    /// Whether the name already describes the category, so that the program's description adds
+    /// nothing: the search actor writes the metapaths into the name, in brackets.
     pub fn is_described_by_name(&self) -> bool {
         self.proposed_by.starts_with(SEARCH) && self.name.contains('(')
     }
@@ -148,9 +149,9 @@ impl Category {
 pub struct CategoryScore {
     /// Number of queries.
     pub n: usize,
-    /// The best baseline on them.
+    /// The best baseline on these queries.
     pub baseline: String,
-    /// Its mean reciprocal rank.
+    /// Mean reciprocal rank of that baseline.
     pub baseline_mrr: f64,
     /// Mean reciprocal rank of the bundle.
     pub mrr: f64,
@@ -160,7 +161,7 @@ pub struct CategoryScore {
     pub ci95: Interval,
 }
 
-/// How answers of several categories are joined.
+/// Settings for joining the answers of several categories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fusion {
@@ -178,11 +179,11 @@ pub struct Fusion {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Member {
-    /// Its distinct categories by position in the bundle, in the order of its router.
+    /// Distinct positions of its categories in the bundle, in the order of its router.
     pub categories: Vec<usize>,
-    /// Router from queries to its categories.
+    /// Router from queries to these categories.
     pub router: Router,
-    /// How their answers are joined.
+    /// Settings for joining the answers of these categories.
     pub fusion: Fusion,
     /// The learned re-ranker of joined answers; without it they are ordered by joined scores.
     #[serde(default, rename = "order", skip_serializing_if = "Option::is_none")]
@@ -199,11 +200,12 @@ pub struct Validation {
     pub mrr: f64,
     /// Mean reciprocal rank of every baseline, by name.
     pub baselines: BTreeMap<String, f64>,
-    /// Cross-fitted estimate; `mrr` above includes the queries that the bundle was selected on.
+    /// Cross-fitted estimate. In contrast, `mrr` is measured on the queries that also selected the
+/// bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_out: Option<HeldOut>,
-    /// Mean reciprocal rank of an oracle that selects the best program or the joined answer for each
-    /// query; never below `mrr`.
+    /// Mean reciprocal rank of an oracle that selects the best program or the joined answer for
+    /// each query; never below `mrr`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best_program: Option<f64>,
     /// The sequential test of the changed programs; `None` if nothing changed.
@@ -220,7 +222,7 @@ pub struct HeldOut {
     pub folds: usize,
     /// Mean reciprocal rank.
     pub mrr: f64,
-    /// 95 % interval of it, over queries.
+    /// 95 % interval of the mean, over queries.
     pub ci95: Interval,
 }
 
@@ -228,10 +230,10 @@ pub struct HeldOut {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Proof {
-    /// Probability, over the whole run, that any change is wrongly proven.
+    /// Bound, for the whole run, on the probability that any change is wrongly proven.
     pub error_rate: f64,
-    /// The part of the error rate for all changes together: they are proven if `e * level` reaches
-    /// 1.
+    /// Share of the error rate for the test of all changes together, which are proven if
+    /// `e * level` reaches 1.
     pub level: f64,
     /// E-value of an improvement: the capital of a bet against the null hypothesis.
     pub e: f64,
@@ -242,8 +244,8 @@ pub struct Proof {
     pub total: usize,
     /// Mean difference of reciprocal ranks on the `n` queries.
     pub difference: f64,
-    /// Number of further queries with such differences that would prove the changes; 0 if they are
-    /// proven, `None` if the difference is not above 0.
+    /// Estimated number of further queries with the same differences that would prove the changes;
+    /// 0 if they are proven, `None` if the difference is not above 0.
     pub needed: Option<usize>,
     /// Whether all changes together are proven. If not, the bundle contains only the changes of the
     /// categories that are proven individually.
@@ -266,13 +268,13 @@ impl Proof {
 pub struct CategoryProof {
     /// Name of the category.
     pub name: String,
-    /// The part of the error rate for all single categories.
+    /// Share of the error rate for the tests of single categories.
     pub level: f64,
     /// E-value by the closed procedure: the change is proven if `e * level` reaches 1.
     pub e: f64,
     /// Number of tested queries.
     pub n: usize,
-    /// Mean difference of reciprocal ranks on them.
+    /// Mean difference of reciprocal ranks on these queries.
     pub difference: f64,
     /// Whether the change is proven.
     pub proven: bool,
@@ -282,11 +284,11 @@ pub struct CategoryProof {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Provenance {
-    /// Version of the program that made it.
+    /// Version of the program that made the bundle.
     pub version: String,
-    /// Seed.
+    /// Random seed of the run.
     pub seed: u64,
-    /// Steps of the search actor.
+    /// Number of steps of the search actor.
     pub steps: usize,
     /// Number of training queries.
     pub n_train: usize,
@@ -298,13 +300,13 @@ pub struct Provenance {
     /// Disabled parts of the optimizer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<String>,
-    /// Later versions of its base to which it was transferred, in order.
+    /// Transfers of the bundle to later versions of its base, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drift: Vec<Drift>,
-    /// Whether its questions are synthetic.
+    /// Whether the training and validation questions are synthetic.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub synthetic: bool,
-    /// The baseline whose ranking it reproduces, if no better one was found.
+    /// The baseline whose ranking the bundle reproduces, if no better program was found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub baseline: Option<String>,
 }
@@ -329,15 +331,15 @@ pub struct Drift {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LlmProvenance {
-    /// The model of each role that was asked.
+    /// The model by role, for the roles that sent requests.
     pub models: BTreeMap<String, String>,
     /// Fingerprint of the prompts.
     pub prompts: String,
-    /// Whether its programs may call tools that ask a model; answering then needs one.
+    /// Whether the programs may call tools that ask a model; then answering needs a model.
     pub tools: bool,
 }
 
-/// Why a bundle could not be read, written or used.
+/// Errors of reading, writing or using a bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
     /// The file could not be read or written.
@@ -353,7 +355,7 @@ pub enum BundleError {
     Malformed {
         /// The file.
         path: String,
-        /// What is wrong.
+        /// The reason.
         what: String,
     },
     /// The file was written by a newer version.
@@ -363,7 +365,7 @@ pub enum BundleError {
     Newer {
         /// The file.
         path: String,
-        /// Its format.
+        /// Format of the file.
         format: u32,
     },
     /// The file has changed since it was frozen.
@@ -385,9 +387,9 @@ pub enum BundleError {
          it still fits; else optimize on this base"
     )]
     OtherBase {
-        /// Name of the base it was made for.
+        /// Name of the bundle's base.
         made_for: String,
-        /// Fingerprint of the base it was made for.
+        /// Fingerprint of the bundle's base.
         expected: String,
         /// Fingerprint of the given base.
         found: String,
@@ -395,19 +397,19 @@ pub enum BundleError {
 }
 
 impl Bundle {
-    /// Whether its programs may ask a language model, and need one to answer.
+    /// Whether the programs may ask a language model, so that answering needs one.
     pub fn asks(&self) -> bool {
         self.provenance.llm.as_ref().is_some_and(|llm| llm.tools)
     }
 
-    /// The bundle with its digest filled in.
+    /// Fills in the digest.
     pub fn sealed(mut self) -> Self {
         self.digest = self.compute_digest();
         self
     }
 
-    /// BLAKE3 of the bundle without its digest, with the version fixed to the first one, so that
-    /// different versions give equal bundles equal digests.
+    /// Computes the BLAKE3 of the bundle without its digest. The program's version is replaced by a
+    /// constant, so that different versions give equal bundles equal digests.
     pub fn compute_digest(&self) -> String {
         let mut unsealed = Self { digest: String::new(), ..self.clone() };
         unsealed.provenance.version = FIRST_VERSION.to_owned();
@@ -493,7 +495,8 @@ impl Bundle {
         Ok(bundle)
     }
 
-    /// The name of the base that a bundle was made for, without checks; `None` if it cannot be read.
+    /// Reads the name of the base that a bundle was made for, without checking the bundle; `None`
+/// if the file cannot be read.
     pub fn made_for(path: &Path) -> Option<String> {
         #[derive(Deserialize)]
         struct Head {
@@ -507,8 +510,8 @@ impl Bundle {
         Some(head.dataset.name)
     }
 
-    /// The members of the ensemble. The first has the router, fusion and re-ranker of the bundle
-    /// itself, over its first categories.
+    /// Returns the members of the ensemble. The first has the router, fusion and re-ranker of the
+    /// bundle itself, over its first categories.
     pub fn members(&self) -> Vec<Member> {
         let first = Member {
             categories: (0..self.router.n_categories).collect(),

@@ -1,18 +1,18 @@
 //! Plain questions: questions of names and relations only, which the graph alone answers.
 //!
-//! "Other films by the director of The Silent Harbor" contains a name and its relation to the answers.
-//! Such a question is read as one metapath from each name to one type of answers; its answers are the
-//! nodes that all metapaths reach. A question is plain if a reading explains every word that is
-//! neither part of a name nor a question word, or all but one beside a likely metapath of one step; all
-//! other questions are left to programs. A bare name asks for the node with that name, if it may be an
-//! answer.
+//! "Other films by the director of The Silent Harbor" contains a name and its relation to the
+//! answers. Such a question is read as one metapath from each name to one type of answers; the
+//! answers are the nodes that all metapaths reach. A question is plain if a reading explains every
+//! word that is neither part of a name nor a question word. One word may stay unexplained if a
+//! metapath of one step is likely. All other questions are left to programs. A bare name asks for
+//! the node with that name, if that node may be an answer.
 //!
 //! | file | content |
 //! | --- | --- |
 //! | `reading.rs` | names and words of a question, metapaths, the reading and its answers |
 //! | `model` | the likelihood of the words under a reading |
-//! | `direction` | the direction along a relation within a type, from the order of words |
-//! | `soft` | likely metapaths where no reading explains every word |
+//! | `direction` | the direction along a relation within a type, by the order of words |
+//! | `soft` | likely metapaths if no reading explains every word |
 
 mod direction;
 mod model;
@@ -34,28 +34,30 @@ use agent_kb::{
 
 /// Maximum number of names of a plain question.
 const MAX_NAMES: usize = 3;
-/// Maximum number of nodes of one name; those with the smallest ids are kept.
+/// Maximum number of nodes per name; the smallest ids are kept.
 const MAX_SAME: usize = 64;
-/// Maximum number of words of a plain question, without its names.
+/// Maximum number of words of a plain question outside its names.
 const MAX_WORDS: usize = 48;
 /// Maximum number of steps of a metapath.
 const MAX_STEPS: usize = 2;
 /// Maximum number of readings whose answers are computed, most likely first.
 const TRIED: usize = 24;
-/// Maximum number of edges that a metapath follows; a reading that needs more is not answered.
+/// Maximum number of edges that a metapath follows; if a tried reading needs more, no reading
+/// answers the question by explaining every word.
 const MAX_EDGES: usize = 100_000;
 /// Maximum number of answers of a plain question; programs rank larger sets better by words.
 const MAX_ANSWERS: usize = 1_000;
 
-/// Maximum log distance to the most likely reading, for readings that are tried after better ones
-/// reached nothing.
+/// Maximum log distance to the most likely reading of a reading that is tried because better ones
+/// have no answers.
 const MAX_BEHIND: f32 = 4.0;
-/// Maximum log distance of equally likely readings, whose answers are united.
+/// Maximum log distance between equally likely readings, whose answers are united.
 const SAME_LOG: f32 = 1e-3;
 /// Words that relate the answers to the names, in any base.
 const COMPARING: [&str; 8] =
     ["same", "other", "both", "share", "sharing", "shared", "common", "together"];
-/// Words for a common property of the answers and a name: the metapath follows a step and returns.
+/// Words for a common property of the answers and a name, as in "same brand": the metapath follows
+/// a relation and returns along it.
 const IN_COMMON: [&str; 5] = ["same", "share", "sharing", "shared", "common"];
 
 /// One step of a metapath.
@@ -75,15 +77,15 @@ pub struct Metapath {
 }
 
 impl Metapath {
-    /// Its steps with their end types.
+    /// Returns the steps with their end types.
     fn typed_steps(&self) -> Vec<MetapathStep> {
         let ends = self.middle.into_iter().chain([self.target]);
         let step = |(&(relation, direction), to)| MetapathStep { relation, direction, to };
         self.steps.iter().zip(ends).map(step).collect()
     }
 
-    /// Whether it follows a relation within a type in one direction, which training questions or the
-    /// order of words must say.
+    /// Whether a step follows a relation within one type in one direction. Such a direction must
+    /// come from training questions or the order of words.
     fn is_one_way_within_a_type(&self) -> bool {
         let ends = self.middle.into_iter().chain([self.target]);
         let begins = [self.start].into_iter().chain(self.middle);
@@ -91,7 +93,7 @@ impl Metapath {
         pairs.any(|(step, (from, to))| from == to && step.1 != Direction::Any)
     }
 
-    /// Whether its second step reverses the first, as in "same brand".
+    /// Whether the second step reverses the first, as in "same brand".
     fn goes_there_and_back(&self) -> bool {
         match self.steps.as_slice() {
             &[(there, out), (back, home)] => {
@@ -106,12 +108,12 @@ impl Metapath {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phrasing {
-    /// The metapaths in words, ascending, one for each name; see [`metapath_in_words`].
+    /// The metapaths as text by [`metapath_in_words`], one per name, ascending.
     #[serde(rename = "walks")]
     pub metapaths: Vec<String>,
     /// Number of questions.
     pub n: u32,
-    /// Stems other than those of the names, with the number of questions that contain them.
+    /// Stems outside the names, with the number of questions that contain each.
     pub words: BTreeMap<String, u32>,
 }
 
@@ -123,35 +125,35 @@ pub struct Phrasings(pub Vec<Phrasing>);
 /// The reading of a plain question.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
-    /// The distinct metapaths of its names, in words.
+    /// The distinct metapaths from the names, as text.
     pub metapaths: Vec<String>,
     /// The named nodes, ascending; they are not answers. Empty for a bare name.
     pub named: Vec<NodeId>,
     /// The answers, ascending; at least one.
     pub answers: Vec<NodeId>,
-    /// Whether a word was taken for a type or relation whose name has not this word: what training
-    /// questions were answered by says nothing about it.
+    /// Whether a word of the question counts only as a synonym, or is not explained at all. The
+    /// quality of answers to training questions does not apply to such a reading.
     pub by_synonym: bool,
-    /// Nodes that the metapaths reach in the other direction, where only the order of words says the
-    /// direction; they follow the answers.
+    /// Nodes that the metapaths reach in the reverse direction, if only the order of words
+    /// determines the direction; ranked after the answers. Ascending.
     reverse: Vec<NodeId>,
-    /// The answers by date, if the question asks for the newest or oldest.
+    /// The answers by date, if the question asks for the newest or oldest nodes.
     by_date: Option<Vec<NodeId>>,
-    /// Equally likely readings: for each name its nodes and the metapath from them.
+    /// Equally likely readings; each holds, by name, its nodes and the metapath from them.
     ways: Vec<Vec<(Vec<NodeId>, Metapath)>>,
 }
 
-/// A question's names and other words.
+/// A question, split into names and other words.
 pub struct Question {
-    /// Nodes of each name.
+    /// Nodes by name.
     pub names: Vec<Vec<NodeId>>,
     /// Distinct stems of the other words, in order.
     pub other_stems: Vec<String>,
     /// Whether each stem is a question word.
     pub(super) asks: Vec<bool>,
-    /// Whether it has a word of [`IN_COMMON`].
+    /// Whether the question has a word of [`IN_COMMON`].
     in_common: bool,
-    /// Stems between the previous name and each name.
+    /// By name: the stems between the previous name and this one.
     before: Vec<Vec<String>>,
     /// Stems after the last name.
     after: Vec<String>,
@@ -159,14 +161,14 @@ pub struct Question {
     pub(super) schema: Schema,
 }
 
-/// The metapath in words, such as `brand <-has_brand- product`.
+/// Formats a metapath, such as `brand <-has_brand- product`.
 pub fn metapath_in_words(base: &IndexedBase, metapath: &Metapath) -> String {
     kb::metapath_in_words(&base.kb, metapath.start, metapath.typed_steps())
 }
 
 impl Question {
-    /// Splits a text into names and other words. Lower-case names made of words of the base's types and
-    /// relations do not count as names.
+    /// Splits a text into names and other words. Unquoted lower-case names that consist of words of
+    /// the schema do not count as names.
     pub fn new(base: &IndexedBase, text: &str) -> Self {
         let schema = Schema::new(base);
         let words: Vec<_> = name_words(text).collect();
@@ -187,8 +189,8 @@ impl Question {
                 && !schema.is_synonym(&stem)
                 && !word.is_some_and(|(_, word)| is_question_word(word))
         };
-        // Where no name is marked, a word in small letters that means nothing else may be one; beside other
-        // names only what cannot be an answer, such as "urgent".
+        // Without marked names, the first mention without another meaning counts. Beside marked
+        // names, only unmarked mentions that cannot be answers count, such as "urgent".
         let is_value = |one: &&ExactMention| {
             !one.marked && one.nodes.iter().all(|&node| !base.kb.is_candidate(node))
         };
@@ -224,7 +226,7 @@ impl Question {
         };
         let before = names.iter().map(stems_before).collect();
         let after = (end..words.len()).filter_map(stem).collect();
-        // A node of that very name goes before nodes that only have it as an alias.
+        // Nodes with this name replace nodes that only have it as an alias.
         let nodes = |name: ExactMention| -> Vec<NodeId> {
             let said = words.get(name.words).unwrap_or_default().iter().map(|pair| &pair.1);
             let is_own = |node: &NodeId| {
@@ -243,7 +245,7 @@ impl Question {
         (1..=MAX_NAMES).contains(&self.names.len()) && self.other_stems.len() <= MAX_WORDS
     }
 
-    /// The types of the nodes of each name, ascending.
+    /// Returns by name the types of its nodes, ascending.
     pub fn linked_types(&self, base: &IndexedBase) -> Vec<Vec<TypeId>> {
         let types = |nodes: &Vec<NodeId>| -> BTreeSet<TypeId> {
             nodes.iter().map(|&node| base.kb.node_type(node)).collect()
@@ -252,8 +254,9 @@ impl Question {
     }
 }
 
-/// All metapaths of one and two steps from a type to candidate types. Relations within a type are
-/// followed in both directions at once, and in each direction too if `directed`.
+/// Returns all metapaths of one and two steps from a type to candidate types, ascending. Relations
+/// within a type are followed in both directions at once and, if `directed`, also in each direction
+/// alone.
 pub fn metapaths_from(base: &IndexedBase, start: TypeId, directed: bool) -> Vec<Metapath> {
     let mut metapaths = Vec::new();
     for (step, end) in steps_from(base, start, directed) {
@@ -271,7 +274,7 @@ pub fn metapaths_from(base: &IndexedBase, start: TypeId, directed: bool) -> Vec<
     metapaths
 }
 
-/// The steps from a type with their end types.
+/// Returns the steps from a type with their end types.
 fn steps_from(base: &IndexedBase, from: TypeId, directed: bool) -> Vec<(Step, TypeId)> {
     let mut steps = Vec::new();
     for tuple in base.kb.tuples() {
@@ -290,8 +293,8 @@ fn steps_from(base: &IndexedBase, from: TypeId, directed: bool) -> Vec<(Step, Ty
     steps
 }
 
-/// The nodes of the target type that a metapath reaches from the nodes of a name, ascending; `None`
-/// if it would follow more than 100,000 edges.
+/// Returns the nodes of the target type that a metapath reaches from the nodes of a name,
+/// ascending; `None` if it would follow more than 100,000 edges.
 pub fn reached(base: &IndexedBase, names: &[NodeId], metapath: &Metapath) -> Option<Vec<NodeId>> {
     let own = |&node: &NodeId| base.kb.node_type(node) == metapath.start;
     let mut nodes: Vec<NodeId> = names.iter().copied().filter(own).collect();
@@ -311,7 +314,7 @@ pub fn reached(base: &IndexedBase, names: &[NodeId], metapath: &Metapath) -> Opt
     Some(nodes)
 }
 
-/// The nodes in all sets that are not named, ascending.
+/// Returns the nodes that are in all sets and not in `named`, ascending; all inputs are ascending.
 pub fn answers(sets: &[Vec<NodeId>], named: &[NodeId]) -> Vec<NodeId> {
     let Some((first, others)) = sets.split_first() else { return Vec::new() };
     let in_all = |node: &&NodeId| others.iter().all(|set| set.binary_search(node).is_ok());
@@ -319,9 +322,9 @@ pub fn answers(sets: &[Vec<NodeId>], named: &[NodeId]) -> Vec<NodeId> {
     first.iter().filter(in_all).filter(not_named).copied().collect()
 }
 
-/// Reads the rest of a question beside its conditions as a plain one; `None` if it is not plain, or no
-/// reading has answers. Of the answers, those that fulfil the conditions stay, if there are any. For a
-/// question that is not plain also returns the nodes that its likely metapaths reach, with
+/// Reads a question without its conditions as a plain one; `None` if it is not plain, or no reading
+/// has 1 to 1,000 answers. If any answers fulfil the conditions, the others are dropped. For a
+/// question that is not plain, also returns the nodes that its likely metapaths reach, with
 /// probabilities in `0..=1`.
 pub fn read_or_guess(
     base: &IndexedBase,
@@ -351,7 +354,8 @@ pub fn read_or_guess(
     }
 }
 
-/// The reading that explains every word and has answers.
+/// Returns the most likely reading that explains every word and has answers, united with equally
+/// likely ones.
 fn plain(base: &IndexedBase, question: &Question, model: &Model<'_>) -> Option<Reading> {
     if !model.may_explain() {
         return None;
@@ -396,7 +400,8 @@ fn plain(base: &IndexedBase, question: &Question, model: &Model<'_>) -> Option<R
     })
 }
 
-/// The reading of a bare name: the nodes with that name that may be answers.
+/// Reads a question that is only a name: the answers are the nodes with that name that may be
+/// answers.
 fn bare_name(base: &IndexedBase, question: &Question) -> Option<Reading> {
     let [nodes] = question.names.as_slice() else { return None };
     let may_answer = |&&node: &&NodeId| base.kb.is_candidate(node);
@@ -407,7 +412,7 @@ fn bare_name(base: &IndexedBase, question: &Question) -> Option<Reading> {
 }
 
 impl Reading {
-    /// Explains the reading and the place of a node in it.
+    /// Explains the reading and the role of a node in it.
     pub fn explanation(&self, node: NodeId) -> Explanation {
         let place = match (self.answers.binary_search(&node), self.named.binary_search(&node)) {
             (Ok(_), _) => "one of its answers",
@@ -420,8 +425,8 @@ impl Reading {
         Explanation::new("plain question", place).with(metapaths).with([n])
     }
 
-    /// For each node, the paths to it along the metapaths, one from each name; empty for a node that
-    /// is not an answer.
+    /// Returns by node the paths to it along the metapaths, one from each name; empty for a node
+    /// that is not an answer.
     pub fn paths(&self, kb: &Kb, nodes: &[NodeId]) -> Vec<Vec<Path>> {
         let mut paths = vec![Vec::new(); nodes.len()];
         for way in &self.ways {
@@ -440,8 +445,8 @@ impl Reading {
         paths
     }
 
-    /// Nodes that the metapaths reach in the other direction where the order of words says one,
-    /// ascending, without the answers.
+    /// Returns the nodes that metapaths reach in the reverse direction, for metapaths whose
+    /// direction the order of words determines; ascending, without answers and named nodes.
     fn reached_in_reverse(&self, base: &IndexedBase, question: &Question) -> Vec<NodeId> {
         let said = self.ways.iter().flatten().filter(|(_, metapath)| {
             metapath.is_one_way_within_a_type() && question.says_direction(metapath) == Some(true)
@@ -456,9 +461,10 @@ impl Reading {
         reversed.filter(is_other).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// The ranking with the answers of the reading first, missing ones after the ranked ones, and
-    /// without the named nodes. Answers score above 0.5, nodes of the other direction above 0.25, all
-    /// other nodes below 0.05, so that the cut-off lies between them; best first, ties by smaller id.
+    /// Ranks the answers of the reading first, answers that `ranking` lacks after the ranked ones,
+    /// and drops the named nodes. Answers score above 0.5, nodes of the reverse direction above
+    /// 0.25, and all other nodes below 0.05, so that the cut-off lies between them. Best first,
+    /// ties by smaller id.
     pub fn apply(&self, ranking: &[(NodeId, f32)]) -> Vec<(NodeId, f32)> {
         let top = ranking.iter().map(|pair| pair.1).fold(f32::MIN_POSITIVE, f32::max);
         let mut ranked: Vec<(NodeId, f32)> = Vec::new();

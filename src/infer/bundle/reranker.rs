@@ -1,10 +1,10 @@
 //! The learned re-ranker: orders the nodes that several programs found.
 //!
 //! Scores of different programs cannot be compared, and each program knows only its own metapaths.
-//! Here every candidate of a program or of text search has the same features: its scores and ranks in
-//! the programs, the match of its document and its neighbours' names with the query, and named nodes
-//! beside it. A linear model over these features orders the nodes (listwise learning to rank: Cao et
-//! al. 2007); its weights are the same for all categories and independent of the base.
+//! Here every candidate of a program, of text search or of a likely metapath has the same features:
+//! its scores and ranks in the programs, the match of its document and its neighbours' names with
+//! the query, and named nodes beside it. A linear model over these features orders the nodes
+//! (listwise learning to rank: Cao et al. 2007). Its weights are the same for all categories.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,22 +21,22 @@ use agent_retrieve::Feature;
 
 /// Number of candidates from each program; further nodes follow in their order.
 const PER_PROGRAM: usize = 40;
-/// Number of candidates from text search.
+/// Number of candidates from text search, and from likely metapaths.
 const FOUND: usize = 40;
 /// Number of nodes from text search whose scores become features.
 const COMPARED: usize = 400;
-/// Number of linked nodes of each type that count as named.
+/// Number of linked nodes per type that count as named.
 const LINKED: usize = 5;
-/// Maximum neighbours of a named node by one relation.
+/// Maximum number of neighbours of a named node by one relation.
 const MAX_NEIGHBORS: usize = 20_000;
-/// Minimum nodes per thread.
+/// Minimum number of nodes per parallel task.
 const MIN_PER_THREAD: usize = 32;
 /// Upper limit of a program's raw score.
 const STRONG_SCORE: f32 = 6.0;
-/// Lower limit of the logarithm of a node's score.
+/// Lower limit of the natural logarithm of a node's score.
 const MIN_LOG: f32 = -60.0;
 
-/// The features of one node, in this order.
+/// Names of the features of a node, in this order.
 pub const FEATURES: [&str; 20] = [
     "scores of programs",
     "scores of programs, logarithm",
@@ -60,7 +60,7 @@ pub const FEATURES: [&str; 20] = [
     "length",
 ];
 
-/// Weights of [`FEATURES`] by name; missing ones are 0.
+/// Weights of [`FEATURES`] by name; missing weights are 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Reranker {
@@ -71,15 +71,16 @@ pub struct Reranker {
 /// Features of the candidates of one query.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NodeFeatures {
-    /// The nodes, ascending.
+    /// The candidates, ascending.
     pub nodes: Vec<NodeId>,
     /// One row of [`FEATURES`] for each node.
     pub rows: Vec<[f32; FEATURES.len()]>,
 }
 
 impl Reranker {
-    /// The contributions of features to a node's score relative to the mean candidate, largest first,
-    /// ties in the order of [`FEATURES`]; empty for a node without features.
+    /// Returns the contributions of features to a node's score relative to the mean candidate,
+    /// largest absolute value first, ties in the order of [`FEATURES`]. Empty for a node without
+    /// features.
     pub fn reasons(&self, features: &NodeFeatures, node: NodeId) -> Vec<Feature> {
         let row = features.nodes.binary_search(&node).ok().and_then(|at| features.rows.get(at));
         let Some(row) = row else { return Vec::new() };
@@ -94,8 +95,8 @@ impl Reranker {
         reasons
     }
 
-    /// The ranking with its nodes ordered by their features; those without features
-    /// follow in their old order. Scores are in `0..=1`, best first, ties by smaller id.
+    /// Ranks the candidates by their features; nodes of `ranking` without features follow in their
+    /// order. Scores are in `0..=1`, best first, ties by smaller id.
     pub fn apply(&self, features: &NodeFeatures, ranking: &[(NodeId, f32)]) -> Vec<(NodeId, f32)> {
         let weight = |name: &&str| self.weights.get(*name).copied().unwrap_or(0.0);
         let weights: Vec<f32> = FEATURES.iter().map(weight).collect();
@@ -117,7 +118,7 @@ impl Reranker {
     }
 }
 
-/// Inputs of features that depend on the query alone.
+/// Inputs of the features that depend on the query alone.
 pub struct QueryFeatures {
     /// Nodes from text search.
     found: Vec<(NodeId, f32)>,
@@ -128,7 +129,7 @@ pub struct QueryFeatures {
     documents: QueryTerms,
     names: QueryTerms,
     meaning: Arc<[f32]>,
-    /// Nodes that likely metapaths of the names reach.
+    /// Nodes that likely metapaths from the names reach, with probabilities.
     likely: Scores,
 }
 
@@ -137,7 +138,7 @@ impl QueryFeatures {
     /// probabilities.
     ///
     /// # Errors
-    /// Those of the embedder.
+    /// Errors of the embedder.
     pub fn new(base: &IndexedBase, query: &str, likely: Scores) -> Result<Self, IndexError> {
         let types = base.kb.candidate_types();
         Ok(Self {
@@ -152,8 +153,8 @@ impl QueryFeatures {
         })
     }
 
-    /// The match of a node with the query's words: BM25 of its document, BM25F of its document and its
-    /// neighbours' names, and the shares of words that its document, these names, and both cover.
+    /// Matches a node with the query's words: BM25 of its document, BM25F of its document and its
+    /// neighbours' names, and the shares of words in its document, in these names, and in either.
     fn text_match(&self, base: &IndexedBase, node: NodeId) -> [f32; 5] {
         [
             base.terms.bm25(&self.documents, node),
@@ -165,11 +166,11 @@ impl QueryFeatures {
     }
 }
 
-/// The features of all candidates from the rankings of programs, each with its probability, and from
-/// text search.
+/// Computes the features of all candidates: nodes of the programs' rankings, each with its
+/// probability, of text search, and of likely metapaths.
 ///
 /// # Errors
-/// Those of the vectors.
+/// Errors of the vectors.
 pub fn node_features(
     base: &IndexedBase,
     query: &QueryFeatures,
@@ -227,11 +228,11 @@ pub fn node_features(
     Ok(NodeFeatures { nodes, rows })
 }
 
-/// Scores of each node by programs: normalized scores times probability, their maximum, raw scores
-/// times probability, and inverse ranks times probability.
+/// Scores by node over all programs: the sum of normalized scores times probability, the maximum
+/// normalized score, and the sums of raw scores and of reciprocal ranks, each times probability.
 struct Programs {
     scores: Vec<[f32; 4]>,
-    /// Probability by type of the node that a program ranks first.
+    /// By type: total probability of the programs that rank a node of this type first.
     kinds: Vec<f32>,
 }
 
@@ -265,13 +266,13 @@ impl Programs {
     }
 }
 
-/// Number of neighbours of a node by all relations and directions.
+/// Counts the neighbours of a node by all relations, in both directions.
 fn degree(kb: &Kb, node: NodeId) -> usize {
     let relations = kb.relations_of(kb.node_type(node)).iter();
     relations.map(|&relation| kb.degree(node, relation, Direction::Any)).sum()
 }
 
-/// Link strengths of the two strongest named neighbours of each node, by any relation.
+/// Returns by node the link strengths of its two strongest named neighbours, by any relation.
 fn beside_named(kb: &Kb, nodes: &[NodeId], linked: &Scores) -> Vec<[f32; 2]> {
     let mut beside = vec![[0.0f32; 2]; nodes.len()];
     for &(named, strength) in linked.as_slice() {
@@ -279,7 +280,7 @@ fn beside_named(kb: &Kb, nodes: &[NodeId], linked: &Scores) -> Vec<[f32; 2]> {
         for &relation in kb.relations_of(kb.node_type(named)) {
             let neighbors = kb.neighbors(named, relation, Direction::Any);
             let known = &neighbors[..neighbors.len().min(MAX_NEIGHBORS)];
-            // The smaller set is looked up in the larger one.
+            // Looks up the smaller set in the larger one.
             if known.len() < nodes.len() {
                 places.extend(known.iter().filter_map(|node| nodes.binary_search(node).ok()));
             } else {
@@ -300,7 +301,7 @@ fn beside_named(kb: &Kb, nodes: &[NodeId], linked: &Scores) -> Vec<[f32; 2]> {
     beside
 }
 
-/// The query's stems with their ids in documents and in names, and the smaller of their idfs.
+/// The query's stems, each with its ids in documents and in names, and the smaller of its two idfs.
 struct Words {
     stems: Vec<(Option<u32>, Option<u32>, f32)>,
     total: f32,
@@ -324,7 +325,8 @@ impl Words {
         Self { stems, total }
     }
 
-    /// The share of the query's idf mass in a node's document or its neighbours' names, in `0..=1`.
+    /// Returns the share of the query's idf mass in a node's document or its neighbours' names, in
+/// `0..=1`.
     fn covered(&self, base: &IndexedBase, node: NodeId) -> f32 {
         let has = |&&(document, name, _): &&(Option<u32>, Option<u32>, f32)| {
             document.is_some_and(|stem| base.terms.has(node, stem))

@@ -1,10 +1,9 @@
 //! The router: predicts the category of a query without a language model.
 //!
-//! Multinomial logistic regression over words and names: stems of words that name no node, pairs of
-//! adjacent stems, for each node type the strength of named and described nodes, and whether names
-//! are quoted or spelled out. The weights
-//! maximise the expected quality of the answer, not the likelihood of a label, so that confusing
-//! equally good programs costs nothing.
+//! Multinomial logistic regression over words and names: stems outside the names, pairs of adjacent
+//! stems, the strength of named and described nodes by type, and whether names are quoted or
+//! spelled out. The weights maximise the expected quality of the answer, not the likelihood of a
+//! label, so that confusing equally good programs costs nothing.
 
 use std::collections::BTreeMap;
 
@@ -14,16 +13,16 @@ use agent_ground::words::{is_question_word, is_stop_word, name_words, quoted_ran
 use agent_index::{IndexedBase, TextPart};
 use agent_kb::{NodeId, TypeId};
 
-/// Maximum number of stems of one query that become features.
+/// Maximum number of stems of a query that become features.
 const MAX_STEMS: usize = 128;
 /// Number of nodes from text search whose types become features.
 const FOUND: usize = 20;
 /// Number of first stems of a query that become `begins with` features.
 const FIRST_STEMS: usize = 3;
-/// Minimum link strength of a node whose words count as its name.
+/// Minimum link strength at which the linked words count as the node's name.
 pub const SURE_LINK: f32 = 0.45;
 
-/// A feature of a query with its value.
+/// Features of a query, with values.
 pub type Features = Vec<(String, f32)>;
 
 /// A trained router: one weight per feature and category.
@@ -35,12 +34,12 @@ pub struct Router {
     pub weights: BTreeMap<String, Vec<f32>>,
 }
 
-/// The features of a query, sorted by name, without duplicates.
+/// Computes the features of a query, sorted by name, without duplicates.
 pub fn features(base: &IndexedBase, query: &str) -> Features {
     let mut features: BTreeMap<String, f32> = BTreeMap::new();
     features.insert("always".to_owned(), 1.0);
     let linked = base.entities.link(&base.kb, query, &[], 2);
-    // Questions that spell a name out are worded otherwise than those that describe a node.
+    // Questions that spell out a name are worded differently from questions that describe a node.
     for mention in base.entities.exact_mentions(query).iter().filter(|mention| mention.marked) {
         if mention.quoted {
             features.insert("quotes a name".to_owned(), 1.0);
@@ -103,7 +102,7 @@ pub fn features(base: &IndexedBase, query: &str) -> Features {
 }
 
 impl Router {
-    /// The probability of each category, in order.
+    /// Returns the probability of each category, in order.
     pub fn probabilities(&self, features: &Features) -> Vec<f32> {
         let mut logits = vec![0.0f32; self.n_categories];
         for (name, value) in features {

@@ -1,15 +1,15 @@
-//! Words of the schema: stems of the names of types and relations, and their synonyms.
+//! The vocabulary of the schema: stems of the names of types and relations, and their synonyms.
 
 use crate::bundle::lexicon::{Synonyms, stemmed, synonyms};
 use agent_index::IndexedBase;
 use agent_kb::{RelationId, TypeId};
 
-/// Minimum length of the common prefix of two stems that are forms of one word.
+/// Minimum length of the shorter of two different stems that are forms of one word, bytes.
 const MIN_BEGINNING: usize = 4;
-/// Maximum number of letters after that prefix.
+/// Maximum number of further bytes of the longer stem.
 const MAX_ENDING: usize = 4;
 
-/// The stems of the names of types and relations, and their synonyms.
+/// Stems of the names of types and relations, and their synonyms; all by id.
 pub(super) struct Schema {
     pub(super) types: Vec<Vec<String>>,
     pub(super) relations: Vec<Vec<String>>,
@@ -36,8 +36,8 @@ impl Schema {
         self.relations.get(usize::from(relation.0)).map_or(&[], Vec::as_slice)
     }
 
-    /// The types that the question mentions first: those whose whole name of several words occurs
-    /// there, or else all with the first word.
+    /// Returns the types that the question mentions first: types whose whole name of several words
+    /// starts at the first word of any type; without such types, all types of that word.
     pub(super) fn first_mentioned(&self, stems: &[String]) -> Option<Vec<TypeId>> {
         let kinds = || (0..self.types.len()).map(|kind| TypeId(kind as u16));
         let says = |kind: &TypeId, stem: &String| {
@@ -58,7 +58,7 @@ impl Schema {
         Some(if whole.is_empty() { any() } else { whole })
     }
 
-    /// The types and relations whose names contain a stem.
+    /// Returns the types and relations whose names contain a form of a stem.
     pub(super) fn meanings(&self, stem: &str) -> (Vec<TypeId>, Vec<RelationId>) {
         let has = |own: &[String]| own.iter().any(|own| is_form(stem, own));
         let places = |of: &[Vec<String>]| -> Vec<u16> {
@@ -73,8 +73,8 @@ impl Schema {
         self.types.iter().chain(&self.relations).flatten().any(|other| is_form(stem, other))
     }
 
-    /// For each relation, whether a stem of the question excludes it and none but a question word means
-    /// it.
+    /// Returns by relation whether a stem of the question excludes it, and no topical stem is one
+    /// of its synonyms and no stem a word of its name.
     pub(super) fn excluded(&self, stems: &[String], asks: &[bool]) -> Vec<bool> {
         let topical = || stems.iter().zip(asks).filter(|(_, asks)| !**asks).map(|pair| pair.0);
         let of_type = |own: &String| self.types.iter().flatten().any(|other| other == own);
@@ -87,7 +87,7 @@ impl Schema {
         self.relations.iter().zip(&self.relation_synonyms).map(is_excluded).collect()
     }
 
-    /// Whether a stem is a word of a relation's name, or a synonym of it.
+    /// Whether a stem is a form of a word of a relation's name, or its synonym.
     pub(super) fn relation_means(&self, relation: RelationId, stem: &str) -> bool {
         let synonyms = self.relation_synonyms.get(usize::from(relation.0));
         self.of_relation(relation).iter().any(|own| is_form(stem, own))
@@ -101,7 +101,8 @@ impl Schema {
     }
 }
 
-/// Whether two stems are forms of one word: equal, or one is a prefix of the other.
+/// Whether two stems are forms of one word: equal, or the shorter, of at least [`MIN_BEGINNING`]
+/// bytes, is a prefix of the longer, of at most [`MAX_ENDING`] bytes more.
 pub(super) fn is_form(one: &str, other: &str) -> bool {
     let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
     short == long

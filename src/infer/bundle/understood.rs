@@ -1,5 +1,5 @@
-//! The understood parts of a question: named entities, words that are types or relations of the base,
-//! and other words. For display only.
+//! Analyses a question for display: named entities, words that are types or relations of the base,
+//! and other words.
 
 use std::collections::BTreeSet;
 
@@ -9,11 +9,11 @@ use agent_index::IndexedBase;
 use agent_kb::{NodeId, RelationId};
 use agent_retrieve::{LinkedEntity, QueryAnalysis, SchemaWord};
 
-/// Maximum number of nodes of one name, and of entities without an exact name.
+/// Maximum number of nodes per exact name, and of entities without an exact name.
 const MAX_LISTED: usize = 5;
 
-/// The understood parts of a question. Entities with exact names come first, in order; then strongly
-/// linked ones, strongest first, ties by id.
+/// Analyses a question. Entities with exact names come first, in the order of the question; then
+/// strongly linked entities, strongest first, ties by ascending id.
 pub fn understand(base: &IndexedBase, query: &str) -> QueryAnalysis {
     let question = Question::new(base, query);
     let names = &question.names;
@@ -43,7 +43,7 @@ pub fn understand(base: &IndexedBase, query: &str) -> QueryAnalysis {
     for (range, word) in name_words(&rest) {
         let stem = base.stems.stem(&word).into_owned();
         let written = rest.get(range).unwrap_or_default().to_owned();
-        // Question words may be part of a name, as "by" of "directed_by", but are not informative.
+        // Question words are not informative, even if a schema name contains them ("directed_by").
         if is_question_word(&word) || !seen.insert(stem.clone()) {
             continue;
         }

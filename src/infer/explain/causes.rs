@@ -1,4 +1,4 @@
-//! Common causes of the losses of many questions: sums by kind, line and function.
+//! Groups the losses of many questions by kind, line and function.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::explain::{Kind, Loss};
 
-/// A kind of loss at one place of a program.
+/// Losses of one kind at one place of a program.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cause {
     /// The kind.

@@ -1,9 +1,10 @@
 //! Data flow between the tool calls of a run: from results to operands of later calls, and to the
 //! ranking.
 //!
-//! A trace has values, not variables. An operand comes from the latest earlier call with the same
-//! value (a shared pointer), otherwise an equal value, otherwise the same set of nodes. Values that
-//! the program computed itself have no origin; every earlier call may have contributed to them.
+//! A trace has values, not variables. The origin of an operand is the latest earlier call with the
+//! same value (a shared pointer), otherwise with an equal value, otherwise with the same set of
+//! nodes. Values that the program computed itself have no origin; every earlier call may have
+//! contributed to them.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use agent_tools::{Kind, NodeFlow, ToolCall, Value, node_id, registry};
 /// Source of the nodes in a call's result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeSource {
-    /// Found by search, or in an unknown way.
+    /// Found by search, or unknown.
     Find,
     /// Reached over relations from the operand.
     Metapath,
@@ -24,9 +25,9 @@ pub(super) enum NodeSource {
 
 /// An argument that holds nodes.
 pub(super) struct Operand<'a> {
-    /// Its value.
+    /// Value of the argument.
     pub(super) value: &'a Value,
-    /// The call that returned it, if known.
+    /// The call that returned the value, if known.
     pub(super) from: Option<usize>,
 }
 
@@ -41,7 +42,7 @@ pub(super) struct Flow<'a> {
 }
 
 impl<'a> Flow<'a> {
-    /// Follows the values of a run. Quadratic in the calls, of which a trace has at most 200.
+    /// Follows the values of a run. Quadratic in the number of calls, at most 200 in a trace.
     pub(super) fn new(calls: &'a [ToolCall], ranking: &Ranking) -> Flow<'a> {
         let operands: Vec<Vec<Operand<'a>>> = calls
             .iter()
@@ -58,17 +59,17 @@ impl<'a> Flow<'a> {
         Flow { calls, last, ways, operands }
     }
 
-    /// The source of a call's nodes.
+    /// Returns the source of a call's nodes.
     pub(super) fn way(&self, call: usize) -> NodeSource {
         self.ways.get(call).copied().unwrap_or(NodeSource::Find)
     }
 
-    /// The arguments of a call that hold nodes, in order.
+    /// Returns the arguments of a call that hold nodes, in order.
     pub(super) fn operands(&self, call: usize) -> &[Operand<'a>] {
         self.operands.get(call).map_or(&[], Vec::as_slice)
     }
 
-    /// The operands whose nodes may be in the call's result.
+    /// Returns the operands whose nodes may be in the call's result.
     pub(super) fn carried(&self, call: usize) -> &[Operand<'a>] {
         let operands = self.operands(call);
         let Some(of) = self.calls.get(call) else { return operands };
@@ -76,13 +77,13 @@ impl<'a> Flow<'a> {
         if of.flow == NodeFlow::Remove { operands.get(..1).unwrap_or(operands) } else { operands }
     }
 
-    /// The result of a call, if it did not fail.
+    /// Returns the result of a call, if it did not fail.
     pub(super) fn result(&self, call: usize) -> Option<&'a Value> {
         self.calls.get(call).and_then(|call| call.result.as_ref().ok())
     }
 
-    /// For each call, whether its nodes get into the result of `end` without a metapath between; true
-    /// for all calls before `before` if `end` is unknown.
+    /// Returns by call whether its nodes get into the result of `end` without a metapath between;
+    /// true for all calls before `before` if `end` is unknown.
     pub(super) fn leading_to(&self, end: Option<usize>, before: usize) -> Vec<bool> {
         let mut leads = vec![false; self.calls.len()];
         let mark_before = |leads: &mut Vec<bool>, at: usize| {
@@ -108,7 +109,7 @@ impl<'a> Flow<'a> {
     }
 }
 
-/// The latest call that returned a value.
+/// Returns the latest call that returned a value, as the module's documentation defines it.
 fn origin(calls: &[ToolCall], value: &Value) -> Option<usize> {
     let gave = |same: &dyn Fn(&Value) -> bool| {
         calls.iter().rposition(|call| call.result.as_ref().is_ok_and(same))
@@ -128,7 +129,7 @@ fn same_pointer(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The arguments that hold nodes; for a list of sets or scores, its items.
+/// Returns the arguments that hold nodes; for a list of sets or scores, its items.
 fn node_arguments(call: &ToolCall) -> Vec<&Value> {
     let spec = registry().iter().find(|spec| spec.name == call.name && !spec.is_operator());
     let mut found = Vec::new();
@@ -166,7 +167,7 @@ fn way(call: &ToolCall, operands: &[Operand<'_>]) -> NodeSource {
     if result.as_slice().iter().any(new) { NodeSource::Find } else { NodeSource::Carry }
 }
 
-/// The nodes of a set, of scores or of a map from ids; `None` for other values.
+/// Returns the nodes of a set, of scores or of a map with ids as keys; `None` for other values.
 pub(super) fn node_set(value: &Value) -> Option<NodeSet> {
     match value {
         Value::Nodes(nodes) => Some((**nodes).clone()),
@@ -179,7 +180,7 @@ pub(super) fn node_set(value: &Value) -> Option<NodeSet> {
     }
 }
 
-/// [`node_set`], also for an id and a list of ids.
+/// Returns the nodes as [`node_set`] does, also for an id and a list of ids.
 fn ids(value: &Value) -> Option<NodeSet> {
     match value {
         Value::List(items) => {

@@ -1,11 +1,11 @@
-//! Finds the call at which a program lost an answer that it does not rank: backwards from the
-//! ranking, through cuts and filters, over metapaths to the linked entities from which an answer is
-//! reachable.
+//! Finds the call at which a program lost an answer that it does not rank. The search goes
+//! backwards from the ranking, through cuts and filters, and over metapaths to the linked entities
+//! from which an answer is reachable.
 //!
-//! A stretch consists of the calls whose nodes get into the ranking, or into the start of a
-//! metapath, without a metapath between. Within a stretch, a node is lost at the latest call that
-//! received it and did not pass it on. If there is no such call, the search continues in the
-//! preceding stretch, for the nodes from which each metapath would have reached a sought node.
+//! A stretch is the set of calls whose nodes get into the ranking, or into the start of a metapath,
+//! without a metapath between. Within a stretch, a node is lost at the latest call that received it
+//! and did not pass it on. If there is no such call, the search continues in the preceding stretch,
+//! for the nodes from which a metapath would have reached a sought node.
 
 use std::sync::Arc;
 
@@ -19,21 +19,21 @@ use agent_tools::{NodeFlow, Session, Steps, ToolCall, ToolHost, Value, registry}
 
 /// Maximum number of consecutive metapaths that are followed back.
 const MAX_METAPATHS: usize = 6;
-/// Maximum number of nodes from which a metapath could have reached an answer.
+/// Approximate maximum number of nodes from which a metapath could have reached an answer.
 const MAX_STARTS: usize = 50_000;
 /// Factor by which `k` of a search is raised to test whether it was too small.
 const MORE: i64 = 10;
 /// Maximum `k` of such a search.
 const MAX_FOUND: i64 = 5_000;
 
-/// The point at which an answer was lost.
+/// Point at which an answer was lost.
 #[derive(Debug)]
 pub(super) struct LossPoint {
     /// Kind of the loss.
     pub(super) kind: Kind,
     /// Index of the call.
     pub(super) call: usize,
-    /// Rank of the answer in a search with a larger `k`.
+    /// Rank of the answer in the same search with a larger `k`, if that search finds it.
     pub(super) place: Option<usize>,
     /// Number of metapaths between the call and the ranking.
     pub(super) metapaths: usize,
@@ -50,8 +50,8 @@ pub(super) struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The point at which the sought nodes were lost on the way to the result of `end`, or to any call
-    /// before `before` if `end` is unknown.
+    /// Returns the point at which the sought nodes were lost on the way to the result of `end`, or
+    /// to any call before `before` if `end` is unknown.
     pub(super) fn lost(
         &self,
         end: Option<usize>,
@@ -100,7 +100,8 @@ impl Search<'_> {
             && self.flow.carried(call).iter().any(|operand| holds(operand.value, sought))
     }
 
-    /// The call that lost the nodes from which a metapath would have reached a sought node.
+    /// Returns the point at which the nodes were lost from which a metapath would have reached a
+/// sought node.
     fn lost_before_metapath(
         &self,
         at: usize,
@@ -117,7 +118,7 @@ impl Search<'_> {
             return None;
         }
         if holds(operand.value, &starts) {
-            // The limit of the metapath cut it off.
+            // The limit of the metapath dropped the sought node.
             let (kind, sought) = (Kind::Cut, sought.clone());
             return Some(LossPoint { kind, call: at, place: None, metapaths, sought });
         }
@@ -125,7 +126,7 @@ impl Search<'_> {
             .filter(|lost| lost.kind != Kind::NotReached)
     }
 
-    /// Rank of the first sought node in a search with ten times its `k`.
+    /// Repeats a search with ten times its `k`; returns the rank of the first sought node.
     fn place_with_more(&self, at: usize, sought: &NodeSet) -> Option<usize> {
         let call = self.flow.calls.get(at)?;
         let tool = registry().iter().position(|spec| spec.name == call.name && spec.cached)?;
@@ -141,14 +142,14 @@ impl Search<'_> {
     }
 }
 
-/// Order of preference: dropped entities before those never found; then fewer possible start nodes;
-/// then the earlier call.
+/// Sort key of loss points: dropped entities before entities that no call found, then fewer sought
+/// nodes, then the earlier call.
 fn preference(lost: &LossPoint) -> (bool, usize, usize) {
     (lost.kind == Kind::NotLinked, lost.sought.len(), lost.call)
 }
 
-/// The nodes from which the metapath of a call reaches one of `reached`; `None` if the call is not a
-/// metapath of known relations.
+/// Returns the nodes from which the metapath of a call reaches one of `reached`; `None` if the call
+/// is not a metapath of known relations.
 pub(super) fn starts(base: &IndexedBase, call: &ToolCall, reached: &NodeSet) -> Option<NodeSet> {
     let text = |at: usize| match call.args.get(at) {
         Some(Value::Text(text)) => Some(&**text),

@@ -1,32 +1,32 @@
 //! Explains why the first answer of a question is not at rank 1.
 //!
-//! A program runs once with a trace of its tool calls, which is read backwards. Every question whose
-//! first answer is not at rank 1 gets exactly one [`Kind`], the first that holds:
+//! A program runs once with a trace of its tool calls, which is read backwards. Every question
+//! whose first answer is not at rank 1 gets exactly one [`Kind`], the first that holds:
 //!
-//! | kind | holds when | its line |
+//! | kind | condition | reported line |
 //! | --- | --- | --- |
-//! | failed | the program failed | of the failure |
+//! | failed | the program failed | the failure |
 //! | not routed | the program of one category alone ranks an answer better than the bundle does | none |
-//! | ranked low | an answer is in the ranking, not first | of the call whose scores favour the nodes above it most |
-//! | cut | an answer was in the operand of `top` or of a metapath with a limit and not in the result | of that call |
-//! | filtered | as before, at any other call: `&`, `*`, `without`, `at_least`, `of_type`, ... | of that call |
-//! | not linked | a metapath would have reached an answer, but from nodes that no call found | of the call that should have found them |
-//! | cut | a search would have found an answer with ten times its `k` | of the search |
-//! | not reached | none of these: no call whose nodes get into the ranking ever held an answer | of the last call that finds nodes |
+//! | ranked low | an answer is in the ranking, not first | the call whose scores favour the nodes above it most |
+//! | cut | an answer was in the operand of `top` or of a metapath with a limit, and not in the result | that call |
+//! | filtered | the same at any other call: `&`, `*`, `without`, `at_least`, `of_type`, ... | that call |
+//! | not linked | a metapath would have reached an answer, but from nodes that no call found | the call that should have found them |
+//! | cut | a search would have found an answer with ten times its `k` | the search |
+//! | not reached | no call whose nodes get into the ranking ever held an answer | the last call that finds nodes |
 //!
 //! Linked entities that were found and then dropped before a metapath also count as cut or
 //! filtered. Of several calls that dropped an answer, the last one counts.
 //!
-//! The gain is the possible increase of the question's reciprocal rank: exact for `not routed`,
-//! otherwise an upper bound, from the best rank of an answer in the scores of any call that
-//! contributes to the ranking, or from rank 1 if no call held an answer.
+//! The gain is the possible increase of the question's reciprocal rank: exact for
+//! `not routed`, otherwise an upper bound. The bound is the reciprocal of the best rank of an answer
+//! in the scores of any call that contributes to the ranking, or 1 if no call held an answer.
 //!
 //! | module | content |
 //! | --- | --- |
 //! | `flow` | data flow between calls |
 //! | `lost` | the call that lost an unranked answer |
 //! | `order` | the call that ranks other nodes above an answer |
-//! | `signals` | scores that each call gives the best right answer and the wrong nodes above it |
+//! | `signals` | scores of each call for the best correct answer and the wrong nodes above it |
 //! | `causes` | common causes of many losses |
 
 mod causes;
@@ -65,15 +65,15 @@ const NAME_CHARS: usize = 60;
 /// [`Loss::function`] of losses to the router.
 const ROUTER: &str = "router";
 
-/// Kind of a loss; the module's documentation defines each.
+/// Kind of a loss; defined in the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// The program failed.
     Failed,
-    /// The program of another category would have answered better.
+    /// The program of one category alone answers better than the bundle.
     NotRouted,
-    /// The nodes from which a metapath would have reached an answer were not found.
+    /// No call found the nodes from which a metapath would have reached an answer.
     NotLinked,
     /// No call held an answer.
     NotReached,
@@ -86,7 +86,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds, in the order in which they occur.
+    /// All kinds, in the order of the stages of a run.
     pub const ALL: [Kind; 7] = [
         Self::Failed,
         Self::NotRouted,
@@ -97,7 +97,7 @@ impl Kind {
         Self::RankedLow,
     ];
 
-    /// The kind in words.
+    /// Returns the name of the kind.
     pub fn name(self) -> &'static str {
         match self {
             Self::Failed => "failed",
@@ -122,7 +122,7 @@ pub struct Loss {
     pub function: String,
     /// Possible gain in reciprocal rank.
     pub gain: f64,
-    /// The reason in words, with names of nodes: untrusted text, one line.
+    /// The reason, with names of nodes: untrusted text, one line.
     pub why: String,
 }
 
@@ -133,7 +133,7 @@ pub struct ExplainedQuery {
     pub category: usize,
     /// Reciprocal rank of the first answer.
     pub reciprocal_rank: f32,
-    /// Why it is not 1, if it is not.
+    /// The loss, if the first answer is not at rank 1.
     pub loss: Option<Loss>,
     /// For [`Kind::NotRouted`], the loss within the category's own program.
     pub within: Option<Loss>,
@@ -144,7 +144,7 @@ pub struct ExplainedQuery {
 /// A category with its compiled program.
 #[derive(Debug)]
 pub struct CategoryProgram {
-    /// The category it answers.
+    /// Name of the category.
     pub name: String,
     /// The program.
     pub program: Program,
@@ -169,7 +169,7 @@ impl Explainer {
     /// Compiles a program; `params` override its declared parameters.
     ///
     /// # Errors
-    /// If it does not compile.
+    /// Fails if the program does not compile.
     pub fn for_program(
         runtime: Arc<Runtime>,
         program: &Program,
@@ -183,7 +183,7 @@ impl Explainer {
     /// Compiles the programs of a bundle. The caller must check that the bundle fits the base.
     ///
     /// # Errors
-    /// If one of them does not compile.
+    /// Fails if a program does not compile.
     pub fn for_bundle(runtime: Arc<Runtime>, bundle: &Bundle) -> Result<Self, Failure> {
         let category_program = |category: &crate::bundle::Category| {
             CategoryProgram::new(
@@ -199,16 +199,16 @@ impl Explainer {
         Ok(Self { runtime, category_programs, routing })
     }
 
-    /// The programs by category.
+    /// Returns the programs by category.
     pub fn category_programs(&self) -> &[CategoryProgram] {
         &self.category_programs
     }
 
-    /// Answers a question and explains where its answers were lost. As in optimization, a failed
-    /// program is replaced by the default candidates.
+    /// Answers a question and explains where its answers were lost. As in optimization, the default
+    /// candidates replace the ranking of a failed program.
     ///
     /// # Errors
-    /// If the query cannot be searched.
+    /// Fails if the query cannot be searched.
     pub fn explain(
         &self,
         query: &str,
@@ -278,7 +278,7 @@ impl Explainer {
         AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any).reciprocal_rank()
     }
 
-    /// The loss to a failure of the category's program.
+    /// Returns the loss from a failure of the category's program.
     fn failed(&self, explained: &ExplainedQuery, runs: &[ProgramOutcome]) -> Option<Loss> {
         let failure = runs.get(explained.category)?.failure.as_ref()?;
         Some(Loss {
@@ -290,7 +290,7 @@ impl Explainer {
         })
     }
 
-    /// The loss within the category's own program; `None` if it ranks an answer first.
+    /// Returns the loss within the category's own program; `None` if it ranks an answer first.
     fn own_loss(
         &self,
         explained: &ExplainedQuery,
@@ -305,7 +305,7 @@ impl Explainer {
         Some(ProgramLoss { base, calls: &explained.calls, now }.loss(ranking, answers))
     }
 
-    /// The loss to the router, if the program of one category alone is better.
+    /// Returns the loss from routing, if the program of one category alone is better.
     fn not_routed(
         &self,
         explained: &ExplainedQuery,
@@ -350,7 +350,7 @@ impl CategoryProgram {
     }
 }
 
-/// The run of one program that ranks no answer first.
+/// A run of one program that ranks no answer first.
 struct ProgramLoss<'a> {
     base: &'a Arc<IndexedBase>,
     calls: &'a [ToolCall],
@@ -370,7 +370,8 @@ impl ProgramLoss<'_> {
         }
     }
 
-    /// The gain if an answer had its best rank in any scores, or rank 1 if it has none.
+    /// Returns the gain if an answer had its best rank in any scores, or rank 1 if no scores have
+/// it.
     fn gain(&self, flow: &Flow<'_>, answers: &[NodeId]) -> f64 {
         let place = order::best_place(flow, answers, |node| self.base.kb.is_candidate(node));
         (1.0 / place.unwrap_or(1) as f64 - f64::from(self.now)).max(0.0)
@@ -420,7 +421,7 @@ impl ProgramLoss<'_> {
             let first = f64::from(1.0 - self.now);
             return self.loss_at(self.calls.len(), Kind::NotReached, first, nothing);
         };
-        // No call that leads to the ranking held nodes beyond a metapath.
+        // A search with a larger `k` would have found an answer at this place.
         let gain = match lost.place {
             Some(place) => (1.0 / place as f64 - f64::from(self.now)).max(0.0),
             None => self.gain(flow, answers),

@@ -1,5 +1,5 @@
-//! Finds the call that ranks other nodes above the first answer: decomposes the ranking's scores into
-//! contributions of calls.
+//! Finds the call that ranks other nodes above the first answer, by decomposing the ranking's
+//! scores into contributions of calls.
 //!
 //! Sums, differences, weights, normalization and fusion are decomposed; any other call is one
 //! contribution.
@@ -9,7 +9,7 @@ use agent_kb::{NodeId, Scores};
 use agent_retrieve::Ranking;
 use agent_tools::{NodeFlow, ToolCall, Value};
 
-/// Maximum number of wrong nodes above the answer, from the top.
+/// Maximum number of compared wrong nodes above the answer, from the top.
 const MAX_WRONG: usize = 50;
 /// Maximum depth of nested sums.
 const MAX_DEPTH: usize = 64;
@@ -19,22 +19,22 @@ struct Summand {
     call: usize,
     factor: f32,
     scores: Scores,
-    /// The call with this result; for a fusion, only its first ranking has it. `None` for values
-    /// that the program computed itself.
+    /// The call whose result this is; for a fusion, set only for its first ranking. `None` for
+    /// values that the program computed itself.
     stands_for: Option<usize>,
 }
 
-/// The call whose scores favour the wrong nodes most, with its margin.
+/// A call whose scores favour wrong nodes.
 pub(super) struct Bias {
     /// The call.
     pub(super) call: usize,
-    /// Mean difference of its contributions to the wrong nodes and to the answer, in scores of the
-    /// ranking.
+    /// Mean contribution of the call to the wrong nodes minus its contribution to the answer, in
+    /// scores of the ranking.
     pub(super) margin: f32,
 }
 
-/// The call that favours the nodes above the first answer most; `None` if no call does, or the
-/// program computed the ranking itself. Ties go to the earlier call.
+/// Returns the call that favours the nodes above the first answer most; `None` if no call does, or
+/// the program computed the ranking itself. Ties go to the earlier call.
 pub(super) fn strongest_bias(flow: &Flow<'_>, ranking: &Ranking, answer: NodeId) -> Option<Bias> {
     let above = ranking.iter().map(|pair| pair.0).take_while(|&node| node != answer);
     let wrong: Vec<NodeId> = above.take(MAX_WRONG).collect();
@@ -55,13 +55,13 @@ pub(super) fn strongest_bias(flow: &Flow<'_>, ranking: &Ranking, answer: NodeId)
     (margin > 0.0).then_some(Bias { call, margin })
 }
 
-/// The calls whose results add up to the ranking, with their total factors, in order of the sum. A
-/// fusion is one summand.
+/// Returns the calls whose results add up to the ranking, with their total factors, in the order of
+/// the sum. A fusion is one summand.
 pub(super) fn weights(flow: &Flow<'_>) -> Vec<(usize, f32)> {
     flow.last.map_or_else(Vec::new, |last| weights_in(flow, last))
 }
 
-/// [`weights`] of the calls whose results add up to the result of a call.
+/// Returns the calls whose results add up to the result of a call, as [`weights`] does.
 pub(super) fn weights_in(flow: &Flow<'_>, call: usize) -> Vec<(usize, f32)> {
     let mut summands = Vec::new();
     take_apart(flow, call, 1.0, 0, &mut summands);
@@ -83,7 +83,7 @@ fn number(value: Option<&Value>) -> Option<f32> {
     }
 }
 
-/// Adds the summands of a call's scores, times a factor.
+/// Appends the summands of a call's scores, times a factor, to `into`.
 fn take_apart(flow: &Flow<'_>, at: usize, factor: f32, depth: usize, into: &mut Vec<Summand>) {
     let Some(call) = flow.calls.get(at) else { return };
     let parts = if depth < MAX_DEPTH { parts(call) } else { None };
@@ -113,7 +113,7 @@ fn take_apart(flow: &Flow<'_>, at: usize, factor: f32, depth: usize, into: &mut 
     }
 }
 
-/// The factor of each node operand, if the call is linear in its operands.
+/// Returns the factor of each operand that holds nodes, if the call is linear in its operands.
 fn parts(call: &ToolCall) -> Option<Vec<f32>> {
     let scores_at = |at: usize| matches!(call.args.get(at), Some(Value::Scores(_)));
     match call.flow {
@@ -136,7 +136,7 @@ fn parts(call: &ToolCall) -> Option<Vec<f32>> {
     }
 }
 
-/// Each ranking of a fusion contributes its reciprocal ranks.
+/// Appends the reciprocal ranks of each ranking of a fusion to `into`.
 fn fused(flow: &Flow<'_>, at: usize, factor: f32, into: &mut Vec<Summand>) {
     let k = flow.calls.get(at).and_then(|call| number(call.args.get(1))).unwrap_or_default();
     let mut stands_for = Some(at);
@@ -149,8 +149,8 @@ fn fused(flow: &Flow<'_>, at: usize, factor: f32, into: &mut Vec<Summand>) {
     }
 }
 
-/// The best rank of an answer in the scores of any call whose nodes get into the ranking; `None` if
-/// no scores hold one. Only nodes that may be answers count.
+/// Returns the best rank of an answer in the scores of any call whose nodes get into the ranking;
+/// `None` if no scores hold an answer. Ranks count only nodes that may be answers.
 pub(super) fn best_place(
     flow: &Flow<'_>,
     answers: &[NodeId],

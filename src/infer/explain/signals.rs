@@ -2,7 +2,7 @@
 //! above it, most decisive first; and the start nodes of metapaths.
 //!
 //! A signal is a call whose scores get into the ranking. Calls that only pass scores on (weights,
-//! sums, cuts, filters) are omitted: the weights of the remaining calls include them.
+//! sums, cuts, filters) are omitted, because the weights of the other calls include them.
 
 use std::sync::Arc;
 
@@ -19,13 +19,13 @@ use agent_tools::{NodeFlow, ToolCall, Value, source::literal};
 
 /// Maximum number of metapaths followed back from the end of a run.
 const MAX_METAPATHS: usize = 16;
-/// Maximum number of start nodes shown of a call.
+/// Number of best start nodes shown per call.
 const SHOWN_STARTS: usize = 3;
 /// Maximum length of a text in the label of a call, characters.
 const TEXT_CHARS: usize = 28;
 /// Maximum depth of nested calls in a label.
 const LABEL_DEPTH: usize = 2;
-/// Maximum number of calls of a list in a label.
+/// Maximum number of items of a list or sum in a label.
 const LABEL_ITEMS: usize = 6;
 
 /// A node of the table.
@@ -48,7 +48,7 @@ pub struct Signal {
     pub label: String,
     /// Line of the program, from 1, if known.
     pub line: Option<usize>,
-    /// Whether it is an operator over several calls.
+    /// Whether the call is an operator.
     pub combines: bool,
     /// Factor of its scores in the ranking, if it is a single number.
     pub weight: Option<f32>,
@@ -63,7 +63,7 @@ pub struct Start {
     pub node: NodeId,
     /// Its score in the call; `None` for a set.
     pub strength: Option<f32>,
-    /// Whether the metapath reaches a correct answer from it.
+    /// Whether the metapath reaches a correct answer from this node.
     pub leads: bool,
 }
 
@@ -72,12 +72,12 @@ pub struct Start {
 pub struct LinkCall {
     /// Short form of the call: untrusted text, one line.
     pub label: String,
-    /// Its three best nodes, and the best one from which an answer is reached if it is not among
-    /// these.
+    /// The three best nodes of the result, and the best node from which an answer is reached, if
+    /// it is not among them.
     pub starts: Vec<Start>,
-    /// Number of nodes that it found.
+    /// Number of nodes that the call found.
     pub n: usize,
-    /// Whether it links entities of the query.
+    /// Whether the call links entities of the query.
     pub names: bool,
 }
 
@@ -90,8 +90,8 @@ pub struct Traversal {
     pub line: Option<usize>,
     /// Number of reached nodes.
     pub n: usize,
-    /// Number of correct answers among them or, before another step, of nodes from which one is
-    /// reached.
+    /// Number of correct answers among the reached nodes or, before another step, of nodes from
+    /// which an answer is reached.
     pub n_sought: usize,
     /// Whether no further step follows.
     pub ends: bool,
@@ -100,24 +100,24 @@ pub struct Traversal {
 /// The signals of one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Signals {
-    /// The best correct answer, then the wrong nodes above it, or the best wrong ones if it is not
-    /// ranked; best first.
+    /// The best correct answer, then the wrong nodes above it. If that answer is at rank 1 or not
+    /// ranked, the best wrong nodes. Best first.
     pub shown: Vec<ShownNode>,
-    /// The calls that score these nodes differently: summands of the ranking by spread, then the
-    /// remaining calls, the latest first.
+    /// Calls that score the shown nodes differently: summands of the ranking, largest spread first,
+    /// then the other calls, latest first.
     pub rows: Vec<Signal>,
-    /// Labels of calls that score all shown nodes equally, the latest first.
+    /// Labels of calls that score all shown nodes equally, latest first.
     pub same: Vec<String>,
-    /// Distinct calls whose results are starts of metapaths, in order.
+    /// Distinct calls whose results are start nodes of metapaths, in order.
     pub linked: Vec<LinkCall>,
     /// Distinct steps along relations on the way to the ranking, in order.
     pub walked: Vec<Traversal>,
-    /// Why no correct answer is first, if none is.
+    /// The loss, if no correct answer is at rank 1.
     pub loss: Option<Loss>,
 }
 
-/// The signals of a run on a query with known answers, with at most `n_wrong` wrong nodes.
-/// Deterministic; quadratic in the calls, of which a trace has at most 200.
+/// Collects the signals of a run on a query with known answers, with at most `n_wrong` wrong nodes.
+/// Deterministic; quadratic in the number of calls, at most 200 in a trace.
 pub fn signals(
     base: &Arc<IndexedBase>,
     calls: &[ToolCall],
@@ -139,7 +139,7 @@ pub fn signals(
     Signals { shown, rows, same, linked, walked, loss }
 }
 
-/// The best correct answer and the wrong nodes above it.
+/// Returns the nodes of [`Signals::shown`].
 fn shown(
     ranked: &Ranking,
     answers: &[NodeId],
@@ -160,19 +160,21 @@ fn shown(
     };
     let answer = place.map_or_else(unranked, |place| at(place, true));
     let is_wrong = |at: &usize| ranked.get(*at).is_some_and(|pair| !answers.contains(&pair.0));
-    // For an answer at rank 1, the nodes below it.
+    // For an answer at rank 1, shows the nodes below it.
     let end = place.filter(|&place| place > 0).unwrap_or(ranked.len());
     let wrong = (0..end).filter(is_wrong).take(n_wrong).filter_map(|place| at(place, false));
     answer.into_iter().chain(wrong).collect()
 }
 
-/// For each call, the nodes of its result from which an answer is reached.
+/// Sought nodes by call: nodes of its result from which an answer gets into the ranking.
 struct Sought {
-    /// Answers; before a step along relations, the nodes from which it reaches a sought node.
+    /// By call: answers or, before a step along relations, nodes from which the step reaches a
+/// sought node.
     nodes: Vec<NodeSet>,
-    /// Whether its nodes get into the ranking without a step along relations.
+    /// By call: whether its nodes get into the ranking without a further step along relations.
     ends: Vec<bool>,
-    /// Whether its nodes are the start of a step along relations on the way to the ranking.
+    /// By call: whether its nodes are the start of a step along relations on the way to the
+    /// ranking.
     starts: Vec<bool>,
 }
 
@@ -213,14 +215,14 @@ impl Sought {
     }
 }
 
-/// Reads the calls of a run.
+/// Reader of the calls of a run.
 struct Reader<'a> {
     flow: &'a Flow<'a>,
     query: &'a str,
 }
 
 impl Reader<'_> {
-    /// The calls that score the shown nodes differently, and labels of the calls that do not.
+    /// Returns [`Signals::rows`] and [`Signals::same`].
     fn rows(&self, shown: &[ShownNode]) -> (Vec<Signal>, Vec<String>) {
         let leads = self.flow.leading_to(self.flow.last, self.flow.calls.len());
         let weights = weights(self.flow);
@@ -249,7 +251,7 @@ impl Reader<'_> {
         (rows, same)
     }
 
-    /// Distinct calls whose results are starts of metapaths.
+    /// Returns [`Signals::linked`].
     fn linked(&self, sought: &Sought) -> Vec<LinkCall> {
         let mut linked: Vec<LinkCall> = Vec::new();
         for at in 0..self.flow.calls.len() {
@@ -267,7 +269,7 @@ impl Reader<'_> {
                     scores.ranking().iter().map(|pair| start(pair.0, Some(pair.1))).collect()
                 }
                 other => {
-                    // Texts, such as quotes, are not nodes.
+                    // Other results, such as texts, hold no nodes.
                     let Some(nodes) = node_set(other) else { continue };
                     nodes.as_slice().iter().map(|&node| start(node, None)).collect()
                 }
@@ -285,7 +287,7 @@ impl Reader<'_> {
         linked
     }
 
-    /// Distinct steps along relations on the way to the ranking.
+    /// Returns [`Signals::walked`].
     fn walked(&self, sought: &Sought) -> Vec<Traversal> {
         let mut walked: Vec<Traversal> = Vec::new();
         for at in 0..self.flow.calls.len() {
@@ -308,7 +310,7 @@ impl Reader<'_> {
         walked
     }
 
-    /// Short form of a sum: the summed calls with their weights; `None` if fewer than two are known.
+    /// Formats a sum in short: the summed calls with their weights; `None` for fewer than two.
     fn sum(&self, at: usize) -> Option<String> {
         let summed = weights_in(self.flow, at);
         let of = |&(call, weight): &(usize, f32)| {
@@ -320,7 +322,7 @@ impl Reader<'_> {
         (summed.len() > 1).then(|| format!("({}{more})", shown.join(" + ")))
     }
 
-    /// Short form of a call: operands are shown by the calls that returned them, sums with weights.
+    /// Formats a call in short: operands by the calls that returned them, sums with weights.
     fn label(&self, at: usize, depth: usize) -> String {
         let Some(call) = self.flow.calls.get(at) else { return String::new() };
         if depth > LABEL_DEPTH {
@@ -346,7 +348,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Short form of an argument; `None` for an empty list.
+    /// Formats an argument in short; `None` for an empty list.
     fn argument(&self, at: usize, arg: &Value, depth: usize) -> Option<String> {
         let from = |value: &Value| {
             let operands = self.flow.operands(at).iter();
@@ -381,7 +383,7 @@ impl Reader<'_> {
         })
     }
 
-    /// The first call of a chain of calls that only pass nodes on.
+    /// Follows a chain of calls that only pass nodes on back to its first call.
     fn source(&self, mut at: usize) -> usize {
         while let Some(call) = self.flow.calls.get(at)
             && passes_on(call)
@@ -416,8 +418,8 @@ fn passes_on(call: &ToolCall) -> bool {
     passes || matches!(call.name, "power" | "nodes")
 }
 
-/// Range of a signal's contributions to the shown nodes, in scores of the ranking; 0 if its weight is
-/// unknown.
+/// Returns the range of a signal's contributions to the shown nodes, in scores of the ranking; 0 if
+/// its weight is unknown.
 fn spread(signal: &Signal) -> f32 {
     let Some(weight) = signal.weight else { return 0.0 };
     let values = || signal.values.iter().map(|value| value.unwrap_or(0.0) * weight);

@@ -1,4 +1,4 @@
-//! Parses replies of a server: lenient in form, strict in content. Any bytes are safe to parse.
+//! Parses replies of a service: lenient in form, strict in content. Any bytes are safe to parse.
 
 use serde_json::Value;
 
@@ -15,23 +15,23 @@ const MAX_TOKENS: f64 = 1e9;
 /// An unusable reply.
 #[derive(Debug, PartialEq)]
 pub(super) struct UnusableReply {
-    /// What is wrong with it.
+    /// What is wrong with the reply.
     pub(super) reason: String,
-    /// Its usage, if known.
+    /// Usage of the request, counted by the service or estimated.
     pub(super) usage: Usage,
     /// Whether another reply to the same request may be better.
     pub(super) may_differ: bool,
 }
 
-/// An unusable reply that could not be read.
+/// Makes the unusable reply for a reply that could not be read.
 pub(super) fn unread(request: &Request, reason: String) -> UnusableReply {
     UnusableReply { reason, usage: estimated(request, ""), may_differ: true }
 }
 
-/// Parses a reply. `shown` makes a text of the service fit for a message.
+/// Parses a reply. `shown` prepares a text of the service for a message.
 ///
 /// # Errors
-/// [`UnusableReply`] if the bytes hold no text of the model.
+/// [`UnusableReply`] if the bytes contain no text of the model.
 pub(super) fn read(
     bytes: &[u8],
     request: &Request,
@@ -39,7 +39,7 @@ pub(super) fn read(
 ) -> Result<Reply, UnusableReply> {
     let body = parse(bytes).map_err(|reason| {
         let usage = estimated(request, &String::from_utf8_lossy(bytes));
-        // It cannot have more tokens than were asked for.
+        // The reply cannot have more tokens than its limit.
         let tokens_out = usage.tokens_out.min(request.max_tokens.into());
         UnusableReply { reason, usage: Usage { tokens_out, ..usage }, may_differ: true }
     })?;
@@ -79,7 +79,7 @@ pub(super) fn read(
     Err(UnusableReply { reason, usage, may_differ: !is_cut })
 }
 
-/// The JSON object in the bytes, or why there is none.
+/// Parses the bytes as a JSON object; fails with the reason.
 fn parse(bytes: &[u8]) -> Result<Value, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8")?;
     let text = text.trim_start_matches('\u{feff}').trim();
@@ -102,7 +102,7 @@ fn parse(bytes: &[u8]) -> Result<Value, String> {
     if body.is_object() { Ok(body) } else { Err("it is no JSON object".to_owned()) }
 }
 
-/// The text of a content: a string, or the texts of its parts.
+/// Returns the text of a content: a string, or the texts of its parts.
 fn content(content: &Value) -> Option<String> {
     let part = |part: &Value| {
         let places = [part, &part["text"], &part["text"]["value"], &part["refusal"]];
@@ -115,7 +115,7 @@ fn content(content: &Value) -> Option<String> {
     }
 }
 
-/// Token counts of the service, if valid.
+/// Reads the token counts of the service, if valid.
 fn usage(usage: &Value) -> Option<Usage> {
     let count = |names: [&str; 2]| {
         let number = names.iter().find_map(|name| usage[*name].as_f64())?;
@@ -126,7 +126,7 @@ fn usage(usage: &Value) -> Option<Usage> {
     (tokens_in + tokens_out > 0).then_some(Usage { tokens_in, tokens_out, estimated: false })
 }
 
-/// Estimated usage, if the service does not count.
+/// Estimates the usage, for services that do not count tokens.
 fn estimated(request: &Request, text: &str) -> Usage {
     let (tokens_in, tokens_out) = (estimated_tokens(request), tokens(text));
     Usage { tokens_in, tokens_out, estimated: true }

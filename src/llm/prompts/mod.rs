@@ -3,8 +3,8 @@
 //!
 //! A file `agent-prompts/<role>/<name>.md` has a header in TOML between two lines `+++`, then a
 //! part after the line `## system` and a part after the line `## user`. `agent-prompts/README.md`
-//! describes the header. Templates are written in Jinja; data passes through the filter `data`,
-//! which marks its begin and end, so that a model can distinguish instructions from data.
+//! describes the header. Templates are written in Jinja. Data passes through the filter `data`,
+//! which marks its beginning and end, so that a model can distinguish instructions from data.
 
 mod shrink;
 mod template;
@@ -27,11 +27,11 @@ use agent_ground::files;
 const BYTES_PER_TOKEN: u64 = 3;
 /// Maximum size of a template file, bytes.
 const MAX_FILE_BYTES: u64 = 64 << 10;
-/// Maximum size of the inputs of one prompt, bytes; longer text could not be shortened in time.
+/// Maximum size of the inputs of one prompt, bytes; shortening more would take too long.
 const MAX_INPUT_BYTES: usize = 16 << 20;
 /// Maximum number of files in a directory of overrides.
 const MAX_FILES: usize = 200;
-/// A file of a directory of overrides that need not be a prompt.
+/// File in a directory of overrides that is not a prompt.
 const README: &str = "README.md";
 
 /// Names and texts of the built-in templates.
@@ -87,7 +87,7 @@ pub struct Prompt {
     /// Name and JSON schema of the reply, if it must be JSON. The name has letters, digits and
     /// underscores only.
     pub schema: Option<(String, Value)>,
-    /// Truncations to stay within the budget, in words, in their order; also listed at the end of
+    /// Descriptions of the truncations that keep the budget, in order; also listed at the end of
     /// the question.
     pub left_out: Vec<String>,
 }
@@ -100,7 +100,7 @@ pub enum Output {
     Text,
     /// One fenced program.
     Program,
-    /// JSON of the prompt's schema.
+    /// JSON that is valid by the prompt's schema.
     Json,
 }
 
@@ -115,13 +115,13 @@ pub struct Description<'a> {
     pub output: Output,
     /// Descriptions of the inputs, by name.
     pub inputs: &'a BTreeMap<String, String>,
-    /// Maximum number of estimated tokens of both parts together.
+    /// Maximum number of estimated tokens of both parts and the schema together.
     pub budget_tokens: u64,
     /// Inputs that are truncated, in this order, when the budget is exceeded.
     pub shrink: &'a [String],
 }
 
-/// Why a prompt cannot be rendered or loaded.
+/// Errors of loading or rendering a prompt.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PromptError {
     /// No prompt has that name.
@@ -132,7 +132,7 @@ pub enum PromptError {
     Inputs {
         /// The prompt.
         prompt: String,
-        /// The missing or surplus inputs.
+        /// What is wrong with the inputs.
         problem: String,
     },
     /// The inputs exceed the budget even when truncated as far as allowed.
@@ -178,17 +178,17 @@ pub struct Prompts {
 }
 
 impl Prompts {
-    /// The built-in prompts.
+    /// Loads the built-in prompts.
     ///
     /// # Errors
-    /// None for the built-in files; a test renders them all.
+    /// Does not fail in practice: a test renders all built-in prompts.
     pub fn built_in() -> Result<Prompts, PromptError> {
         Self::of(BTreeMap::new())
     }
 
-    /// The built-in prompts, some replaced by the files `<role>/<name>.md` of a directory. A
-    /// replacement has the same role, inputs, output and schema; its words, budget and order of
-    /// truncation may differ. At most 200 files of at most 64 KiB.
+    /// Loads the built-in prompts and replaces some by the files `<role>/<name>.md` of a directory.
+    /// A replacement must have the same role, inputs, output and schema; its text, budget and order
+    /// of truncation may differ. At most 200 files of at most 64 KiB each.
     ///
     /// # Errors
     /// [`PromptError::File`] for a file that cannot be read or parsed, is not a known prompt, or
@@ -211,7 +211,7 @@ impl Prompts {
         Self::of(texts)
     }
 
-    /// The built-in templates, some replaced by the given texts.
+    /// Parses the built-in templates, some replaced by the given texts.
     fn of(mut overrides: BTreeMap<String, (PathBuf, String)>) -> Result<Prompts, PromptError> {
         let mut environment = environment();
         let mut templates = BTreeMap::new();
@@ -235,17 +235,18 @@ impl Prompts {
         Ok(Prompts { templates, environment, fingerprint })
     }
 
-    /// Fingerprint of all templates in use: BLAKE3 of their names and texts, hexadecimal.
+    /// Returns the fingerprint of all templates in use: BLAKE3 of their names and texts,
+    /// hexadecimal.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
-    /// The names of all prompts, ascending.
+    /// Returns the names of all prompts, ascending.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.templates.keys().map(String::as_str)
     }
 
-    /// Header of a prompt.
+    /// Returns the header of a prompt.
     ///
     /// # Errors
     /// [`PromptError::Unknown`].
@@ -253,9 +254,9 @@ impl Prompts {
         Ok(self.template(name)?.description())
     }
 
-    /// The prompt with its inputs, an object with exactly the declared names. If the estimate
-    /// (three bytes per token) exceeds the budget, the ends of the inputs listed in the header are
-    /// cut, one input after the other, as little as possible. Deterministic.
+    /// Renders a prompt with its inputs, an object with exactly the declared names. If the estimate
+    /// (three bytes per token) exceeds the budget, cuts the ends of the inputs listed in the
+    /// header, one input after the other, as little as possible. Deterministic.
     ///
     /// # Errors
     /// [`PromptError`]; never [`PromptError::File`].
@@ -268,7 +269,7 @@ impl Prompts {
     }
 }
 
-/// Estimated tokens of a text, on the high side.
+/// Estimates the tokens of a text, rather too high.
 pub fn tokens(text: &str) -> u64 {
     (text.len() as u64).div_ceil(BYTES_PER_TOKEN)
 }
@@ -281,7 +282,8 @@ fn file_error(path: &Path, error: &dyn std::error::Error) -> PromptError {
     }
 }
 
-/// The files below a directory, by path, without `README.md` and hidden files.
+/// Returns the files in a directory and its direct subdirectories, ordered by path, without its
+/// `README.md` and without hidden files.
 fn files_below(dir: &Path) -> Result<Vec<PathBuf>, PromptError> {
     let mut files = Vec::new();
     let mut folders = vec![(dir.to_owned(), true)];

@@ -1,5 +1,5 @@
-//! Renders a template within its budget: truncates inputs in the declared order, as little as
-//! possible, and lists the truncations.
+//! Renders a template within its budget. If needed, truncates inputs in the declared order, as
+//! little as possible, and lists the truncations.
 
 use minijinja::Environment;
 use serde_json::Value;
@@ -42,7 +42,7 @@ pub(super) fn render(
             let attempted = attempt(&shorter, &all)?;
             Ok::<_, PromptError>((shorter, all, attempted))
         };
-        // `fits` is known to fit, or is the least there is; `over` is known not to fit.
+        // `fits` is within the budget, or keeps nothing; `over` exceeds the budget.
         let mut fits = (0, tried(0)?);
         let mut over = longest;
         while fits.1.2.2 <= budget && over - fits.0 > 1 {
@@ -71,7 +71,7 @@ pub(super) fn render(
     Ok(Prompt { system, user, schema, left_out })
 }
 
-/// Approximate size of a value, bytes; every item counts.
+/// Returns the approximate size of a value, bytes, at least 1.
 fn size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() + 1,
@@ -103,14 +103,14 @@ fn check_names(template: &Template, inputs: &Value) -> Result<(), PromptError> {
     }
 }
 
-/// The input with the most bytes; of equals the first.
+/// Returns the name of the largest input; ties go to the last.
 fn longest_input(inputs: &Value) -> String {
     let sizes = inputs.as_object().into_iter().flatten();
     let longest = sizes.map(|(name, value)| (size(value), name)).max_by_key(|one| one.0);
     longest.map(|one| one.1.clone()).unwrap_or_default()
 }
 
-/// Values at a path: an input or, as `input.field`, a field of each item of a list.
+/// Returns the values at a path: an input or, as `input.field`, a field of each item of a list.
 fn named<'a>(path: &str, inputs: &'a mut Value) -> Vec<&'a mut Value> {
     let (input, field) = path.split_once('.').map_or((path, None), |(a, b)| (a, Some(b)));
     let Some(input) = inputs.get_mut(input) else { return Vec::new() };
@@ -123,7 +123,7 @@ fn named<'a>(path: &str, inputs: &'a mut Value) -> Vec<&'a mut Value> {
     }
 }
 
-/// Number of items of a list, or of bytes of a text.
+/// Returns the number of items of a list, or of bytes of a text; 0 for other values.
 fn length(value: &Value) -> usize {
     match value {
         Value::Array(items) => items.len(),
@@ -133,7 +133,7 @@ fn length(value: &Value) -> usize {
 }
 
 fn lengths(path: &str, inputs: &Value) -> Vec<usize> {
-    // A copy, so that one function knows what a path names.
+    // `named` needs mutable inputs, so it works on a copy.
     let mut inputs = inputs.clone();
     named(path, &mut inputs).into_iter().map(|value| length(value)).collect()
 }

@@ -1,4 +1,4 @@
-//! One template: parses and checks its file and renders its two parts.
+//! A template: parses and checks its file, and renders its two parts.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,8 +19,7 @@ const FENCE: &str = "+++";
 /// Headings of the two parts.
 const SYSTEM: &str = "## system";
 const USER: &str = "## user";
-/// Maximum number of steps of the engine in one rendering; a template cannot loop forever, but
-/// loops nest.
+/// Maximum depth of recursion of the template engine.
 const MAX_DEPTH: usize = 64;
 
 #[derive(Deserialize)]
@@ -42,17 +41,18 @@ pub(super) struct Template {
     path: PathBuf,
     header: Header,
     pub(super) schema: Option<Value>,
-    /// Text of a part and the line of the file at which it begins, from 1.
+    /// Text of the part, and the line of the file at which it begins, from 1.
     system: (String, usize),
     user: (String, usize),
 }
 
-/// An engine with the filters of prompts: missing names are errors, nothing is escaped.
+/// Creates an engine with the filters of prompts; undefined names are errors, and nothing is
+/// escaped.
 pub(super) fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
     environment.set_auto_escape_callback(|_| AutoEscape::None);
-    // Cannot fail without delimiters of one's own; a test renders every prompt.
+    // Cannot fail with the default delimiters.
     if let Ok(syntax) = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build() {
         environment.set_syntax(syntax);
     }
@@ -62,14 +62,14 @@ pub(super) fn environment() -> Environment<'static> {
     environment
 }
 
-/// The text between marks that the text itself cannot close.
+/// Puts a text between marks that the text itself cannot close.
 fn data(text: &str, name: &str) -> String {
     let name: String = name.chars().filter(|c| *c != '"' && *c != '>').collect();
     format!("<data name=\"{name}\">\n{}\n</data>", unmarked(text.trim_end()))
 }
 
-/// The text with every `<` that begins a mark of data written as `&lt;`; slashes and a few spaces
-/// within a mark do not hide it.
+/// Replaces every `<` that begins a mark of data by `&lt;`, also if slashes and a few spaces
+/// precede the word.
 fn unmarked(text: &str) -> String {
     const WORD: &str = "data";
     const MAX_HIDDEN: usize = 8;
@@ -86,13 +86,13 @@ fn unmarked(text: &str) -> String {
     cleaned
 }
 
-/// The text in one line.
+/// Joins the words of a text with single spaces, on one line.
 fn line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 impl Template {
-    /// Reads the text of a file.
+    /// Parses and checks the text of a file.
     ///
     /// # Errors
     /// [`PromptError::File`] with the line.
@@ -127,7 +127,7 @@ impl Template {
         }
         let part = |from: usize, to: usize| {
             let text = lines.get(from..to).unwrap_or_default().join("\n");
-            // Leading lines stay, so that lines of the part are lines of the file.
+            // Keeps leading empty lines, so that lines of the part map to lines of the file.
             (text.trim_end().to_owned(), from + 1)
         };
         let schema = match header.schema.as_deref().map(serde_json::from_str::<Value>) {
@@ -151,7 +151,7 @@ impl Template {
         Ok(template)
     }
 
-    /// Checks that the header is consistent in itself and with the parts.
+    /// Checks that the header is consistent with itself and with the two parts.
     fn check(&self) -> Result<(), PromptError> {
         let fail =
             |line, message| Err(PromptError::File { path: self.path.clone(), line, message });
@@ -184,7 +184,7 @@ impl Template {
         Ok(())
     }
 
-    /// Approximate line of the first use of a variable.
+    /// Returns the approximate line of the first use of a variable.
     fn line_with(&self, variable: &str) -> usize {
         let parts = [&self.system, &self.user];
         let found = parts.iter().find_map(|(text, first)| {
@@ -274,7 +274,7 @@ impl Template {
     }
 }
 
-/// An error of the engine on one line.
+/// Formats an error of the engine on one line.
 fn one_line(error: &Error) -> String {
     let what = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
     match error.kind() {

@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::replies::MAX_ERRORS;
 
-/// Errors with the JSON pointer of each place, empty for the value as a whole.
+/// Errors, each with the JSON pointer of its place; empty for the value as a whole.
 type Errors = Vec<(String, String)>;
 
 /// A schema.
@@ -50,7 +50,7 @@ enum Type {
 }
 
 impl Validator {
-    /// The first [`MAX_ERRORS`] errors of a value.
+    /// Returns the first [`MAX_ERRORS`] errors of a value.
     pub(super) fn errors(&self, value: &Value) -> Errors {
         let mut errors = Errors::new();
         self.validate(value, "", &mut errors);
@@ -147,7 +147,7 @@ fn type_error(types: &[Type]) -> String {
     format!("value is not of type{plural} {}", names.collect::<Vec<_>>().join(", "))
 }
 
-/// Lists at most three variants; of more, two and the number of the rest.
+/// Lists up to three variants; of four or more, the first two and the number of the others.
 fn enum_error(variants: &[Value]) -> String {
     let names: Vec<String> = variants.iter().map(Value::to_string).collect();
     let listed = match &names[..] {

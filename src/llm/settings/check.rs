@@ -1,5 +1,5 @@
-//! Checks a settings file before it is parsed: unknown names and values that look like API keys, with
-//! their lines.
+//! Checks a settings file before it is parsed, and reports unknown names and values that look like
+//! API keys, with their lines.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 use crate::{RoleSpec, settings::SettingsError};
 use agent_ground::words::nearest;
 
-/// Parameters of a request that no setting may replace.
+/// Parameters of a request that `parameters` of a role may not set.
 pub(super) const OWN_PARAMETERS: [&str; 11] = [
     "model",
     "messages",
@@ -29,7 +29,7 @@ const MAX_DISTANCE: usize = 2;
 enum Shape {
     /// A value other than a table.
     Value,
-    /// A table with any names and plain values.
+    /// A table with any names and values other than tables.
     Free,
     /// A table with these names.
     Table(&'static [(&'static str, Shape)]),
@@ -86,15 +86,17 @@ const EMBEDDER: Shape = Shape::Table(&[
 ]);
 const PRICE: Shape = Shape::Table(&[("input", Shape::Value), ("output", Shape::Value)]);
 
-/// Line of each setting, by its full name.
+/// Lines of the settings, by full name.
 pub(super) struct Lines {
     file: String,
     lines: BTreeMap<String, usize>,
 }
 
 impl Lines {
+    /// Checks a condition on a setting.
+    ///
     /// # Errors
-    /// [`SettingsError::Value`] for this setting, unless the condition holds.
+    /// [`SettingsError::Value`] for the setting, unless the condition holds.
     pub(super) fn require(
         &self,
         holds: bool,
@@ -113,10 +115,10 @@ impl Lines {
     }
 }
 
-/// The parser's message, with its line and without the text of the file.
+/// Converts an error of the parser; the message does not repeat values of the file.
 pub(super) fn syntax(error: &toml::de::Error, text: &str, file: &str) -> SettingsError {
     let message = error.message().replace('\n', "; ");
-    // The parser repeats a value of the wrong type, which may be a key at the wrong place.
+    // The parser's message repeats a value of the wrong type, which may be a misplaced API key.
     let repeats = ["string \"", "unknown variant `", "integer `", "floating point `"];
     let message = match repeats.iter().find_map(|start| message.split_once(start)) {
         Some((before, rest)) => match rest.rsplit_once("expected ") {
@@ -129,10 +131,10 @@ pub(super) fn syntax(error: &toml::de::Error, text: &str, file: &str) -> Setting
     SettingsError::Syntax { file: file.to_owned(), line, message }
 }
 
-/// Checks all names of a file, which may set the given roles.
+/// Checks all names of a file, which may set only the given roles.
 ///
 /// # Errors
-/// All of [`SettingsError`] except value errors.
+/// [`SettingsError::Syntax`], [`SettingsError::Unknown`] or [`SettingsError::Secret`].
 pub(super) fn names(text: &str, file: &str, roles: &[RoleSpec]) -> Result<Lines, SettingsError> {
     let table = DeTable::parse(text).map_err(|error| syntax(&error, text, file))?;
     let lines = Lines { file: file.to_owned(), lines: BTreeMap::new() };
@@ -201,19 +203,19 @@ impl Visitor<'_> {
         match (value, inner) {
             (DeValue::Table(_), Shape::Value) => Ok(()),
             (DeValue::Table(table), inner) => self.table(key, table, inner),
-            // Its type is checked when it is read.
+            // The parser checks the type.
             _ => Ok(()),
         }
     }
 }
 
-/// The line of a place, from 1.
+/// Returns the line at which a span starts, from 1.
 fn line_of(text: &str, span: &Range<usize>) -> usize {
     let before = text.as_bytes().get(..span.start).unwrap_or_default();
     before.iter().filter(|byte| **byte == b'\n').count() + 1
 }
 
-/// Whether settings of this name hold account keys.
+/// Whether a setting of this name usually holds a secret.
 fn is_name_of_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase().replace('-', "_");
     let whole = ["key", "token", "auth", "authorization", "bearer", "password", "code"];
@@ -221,7 +223,7 @@ fn is_name_of_secret(name: &str) -> bool {
     whole.contains(&name.as_str()) || parts.iter().any(|part| name.contains(part))
 }
 
-/// Whether a text, or one inside a table or a list, has the form of a key.
+/// Whether a text, or a text in a list or directly in a table, has the form of an API key.
 fn holds_secret(value: &DeValue<'_>) -> bool {
     match value {
         DeValue::String(text) => {
@@ -229,7 +231,7 @@ fn holds_secret(value: &DeValue<'_>) -> bool {
             text.len() >= 8 && (text.starts_with("sk-") || text.starts_with("Bearer "))
         }
         DeValue::Array(items) => items.iter().any(|item| holds_secret(item.get_ref())),
-        // Tables are gone through, or free of names.
+        // Nested tables are checked on their own.
         DeValue::Table(table) => table.iter().any(|(_, value)| {
             !matches!(value.get_ref(), DeValue::Table(_)) && holds_secret(value.get_ref())
         }),

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use crate::actor::execution_trace::cut;
 
-/// Number of pieces of advice in a prompt.
+/// Maximum number of pieces of advice in a prompt.
 const MAX_PIECES: usize = 2;
-/// Maximum length of each, characters; cut at the end of a sentence.
+/// Maximum length of a piece of advice, characters; cut at the end of a sentence.
 const ADVICE_CHARS: usize = 600;
 
 /// Comparator advice whose program was accepted.
@@ -21,7 +21,8 @@ pub(super) struct AcceptedAdvice {
     pub(super) after: f64,
 }
 
-/// The best advice of each other category, largest gain first; ties go to the earlier.
+/// Returns the best advice of each other category, largest gain first; ties go to the earlier.
+/// At most [`MAX_PIECES`].
 pub(super) fn advice_from_others(accepted: &[AcceptedAdvice], category: &str) -> Value {
     let mut best: Vec<&AcceptedAdvice> = Vec::new();
     for piece in accepted.iter().filter(|piece| piece.category != category) {
@@ -43,18 +44,18 @@ pub(super) fn advice_from_others(accepted: &[AcceptedAdvice], category: &str) ->
     best.iter().take(MAX_PIECES).map(value).collect()
 }
 
-/// Advice from its first numbered instruction on; the text before it is about queries of the
-/// category.
+/// Returns the advice from its first numbered instruction on. The text before concerns queries of
+/// its own category.
 fn instructions(advice: &str) -> &str {
     advice.find("1. ").and_then(|at| advice.get(at..)).unwrap_or(advice)
 }
 
-/// The sentences of a text within `max_chars` characters, or the beginning of the first sentence if
-/// it is longer.
+/// Cuts a text to whole sentences within `max_chars` characters, or cuts the first sentence if it
+/// is longer.
 fn sentences(text: &str, max_chars: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let Some((limit, _)) = line.char_indices().nth(max_chars) else { return line };
-    // The number of an instruction ends no sentence.
+    // The period after an instruction's number does not end a sentence.
     let ends = |&(at, _): &(usize, &str)| {
         at < limit && !line[..at].ends_with(|before: char| before.is_ascii_digit())
     };

@@ -1,10 +1,11 @@
-//! Improvement by a model: a comparator contrasts well and badly answered queries of a category's
-//! program, and the actor rewrites the program by its advice.
+//! Improvement by a model: a comparator contrasts queries that a category's program answers well
+//! and badly, and the actor rewrites the program by the comparator's advice.
 //!
-//! After [`PATIENCE`] steps without progress the category is restarted: the next program is written
-//! from other example queries, without earlier programs. The best program stays.
+//! After more than [`PATIENCE`] steps without progress the category is restarted: the next program
+//! is written from other example queries, without earlier attempts. The best program stays.
 //!
-//! [`Ablation::Comparator`] disables the comparator: the actor then rewrites the program from its score and earlier programs.
+//! [`Ablation::Comparator`] disables the comparator: the actor then rewrites the program from its
+//! score and earlier attempts.
 
 use std::collections::BTreeMap;
 
@@ -34,8 +35,8 @@ use agent_llm::RoleSpec;
 use agent_sandbox::program::Program;
 use agent_tools::source::comment;
 
-/// The role that writes and improves programs. Its temperature is left to the service, because its
-/// programs should vary; all other roles should repeat themselves.
+/// The role that writes and improves programs. It uses the service's default temperature, because
+/// its programs should vary; replies of the other roles should be repeatable.
 pub const ACTOR_ROLE: RoleSpec = RoleSpec {
     name: "actor",
     summary: "writes and improves programs",
@@ -55,29 +56,29 @@ pub(crate) const COMPARATOR_ROLE: RoleSpec = RoleSpec {
 pub(super) const TRIED: usize = 12;
 /// Number of solved queries in a prompt for a better program.
 pub(super) const SHOWN_TO_IMPROVE: usize = 5;
-/// Number of badly answered queries that are shown with their calls.
+/// Number of badly answered queries with execution traces.
 const SHOWN_BAD: usize = 4;
 /// Number of further badly answered queries, one line each.
 const SHOWN_ALSO_BAD: usize = 5;
-/// Number of well answered queries, the first of them with its calls.
+/// Number of well answered queries; only the first has an execution trace.
 const SHOWN_GOOD: usize = 6;
-/// Number of badly answered queries whose calls are shown to the author.
+/// Number of execution traces of badly answered queries in the author's prompt.
 const SHOWN_TO_AUTHOR: usize = 2;
 /// Maximum length of advice in the author's prompt, characters.
 const ADVICE_CHARS: usize = 3_000;
-/// What the author's prompt holds instead of advice if the comparator is disabled.
+/// Text that replaces advice in the author's prompt if the comparator is disabled.
 const NO_ADVICE: &str = "No advice is given for this step. Judge by the score of the current program and by the \
      earlier programs, and make the change that is most likely to raise the score.";
-/// Number of steps without progress before a category is restarted.
+/// A category is restarted after more than this number of steps without progress.
 const PATIENCE: usize = 3;
 
-/// Execution traces of queries that a program answers well, and of those that it answers badly.
+/// Queries that a program answers well and badly, some with execution traces.
 struct Contrast {
-    /// The calls on a well answered query, if there is one.
+    /// Execution trace of a well answered query, if there is one.
     good: Option<String>,
     /// Further well answered queries, one line each.
     also_good: Vec<String>,
-    /// The calls on badly answered queries.
+    /// Execution traces of badly answered queries.
     bad: Vec<String>,
     /// Further badly answered queries, one line each with the answer's rank, worst first.
     also_bad: Vec<String>,
@@ -91,15 +92,15 @@ struct StepInfo<'a> {
     key: String,
     /// Description of the change.
     change: &'a str,
-    /// The advice that is followed; empty if there is none.
+    /// The advice behind the change; empty if there is none.
     advice: &'a str,
     /// The author's note on the program.
     note: &'a str,
 }
 
 impl Run<'_> {
-    /// One step: contrast, advice, rewrite, test. Only badly answered queries in `open` count; if
-    /// there are none, no request is sent.
+    /// Runs one step: contrast, advice, rewrite, test; or a restart, if it is due. Badly answered
+    /// queries are sampled from `open`; if it is empty, no request is sent.
     pub(crate) fn rewrite(
         &mut self,
         actor: &mut Actor,
@@ -149,7 +150,7 @@ impl Run<'_> {
         self.test(actor, step_info, program, target, archive)
     }
 
-    /// Asks for advice from a contrast, if there is one, and for a better program; tests the program.
+    /// Requests advice on the contrast, if there is one, and a better program; tests the program.
     fn follow(
         &mut self,
         actor: &mut Actor,
@@ -179,7 +180,7 @@ impl Run<'_> {
         self.test(actor, step_info, program, target, archive)
     }
 
-    /// Tests a program against the category's and commits the step.
+    /// Measures a program against the category's current one and commits the step.
     fn test(
         &mut self,
         actor: &mut Actor,
@@ -233,7 +234,8 @@ impl Run<'_> {
         self.commit_attempt(actor, &step_info.key, attempt)
     }
 
-    /// The tuned parameters of the parent that the child declares with the same value and range.
+    /// Returns the tuned parameters of the parent that the child declares with the same value and
+    /// range.
     fn inherited_params(
         &self,
         parent: &CategoryProgram,
@@ -254,7 +256,7 @@ impl Run<'_> {
         Ok(params.map(|(name, &value)| (name.clone(), value)).collect())
     }
 
-    /// Execution traces of well answered queries and of badly answered ones in `open`.
+    /// Samples well answered queries and badly answered ones from `open`, and traces some of them.
     fn contrast(
         &mut self,
         category_program: &CategoryProgram,
@@ -291,7 +293,7 @@ impl Run<'_> {
         })
     }
 
-    /// Asks the comparator for advice.
+    /// Requests advice from the comparator. An inner error states why there is none.
     fn advice(
         &mut self,
         actor: &mut Actor,
@@ -317,8 +319,8 @@ impl Run<'_> {
         Ok(reply.map(|reply| reply.text.trim().to_owned()))
     }
 
-    /// Asks for a program that follows the advice, or for any better one without a contrast; returns the
-    /// author's note and the program.
+    /// Requests a program that follows the advice or, without a contrast, any better program.
+    /// Returns the author's note and the program.
     fn request_rewrite(
         &mut self,
         actor: &mut Actor,
@@ -351,7 +353,8 @@ impl Run<'_> {
         Ok((note, self.not_tried_before(actor, name, (category_program, queries), written)))
     }
 
-    /// A category's program with its scores, without the header, which the prompt shows separately.
+    /// Formats a category's program and scores for a prompt, without the header, which the prompt
+    /// shows separately.
     fn current(
         &self,
         actor: &Actor,
@@ -385,7 +388,7 @@ impl Run<'_> {
         Err("the model gave a program that was tried before".to_owned())
     }
 
-    /// Inputs of every prompt for a program, with the outline of the schema.
+    /// Returns the inputs that all prompts for programs share, with the outline of the schema.
     pub(super) fn prompt_inputs(&self, actor: &Actor, category: &str) -> Value {
         json!({
             "schema": actor.briefing.outline,
@@ -396,8 +399,8 @@ impl Run<'_> {
         })
     }
 
-    /// [`Run::prompt_inputs`] with the outlines of tools and language, for prompts that show a running
-    /// program.
+    /// [`Run::prompt_inputs`] with the outlines of tools and language, for prompts that show a
+    /// running program.
     pub(super) fn short_prompt_inputs(&self, actor: &Actor, category: &str) -> Value {
         let mut inputs = self.prompt_inputs(actor, category);
         inputs["toolkit"] = actor.briefing.toolkit_outline.as_str().into();
@@ -405,7 +408,8 @@ impl Run<'_> {
         inputs
     }
 
-    /// Commits the categories, unless the actor stopped: a resumed run then finds them again.
+    /// Commits the categories. If the actor stopped, commits nothing, so that a resumed run finds
+    /// them again.
     pub(super) fn commit_categories(
         &mut self,
         actor: &mut Actor,
@@ -425,7 +429,8 @@ impl Run<'_> {
         Ok(self.trials.journal.commit_with("categories", "found", &categories, &[], &replies)?)
     }
 
-    /// Commits an attempt, unless the actor stopped: a resumed run then repeats the step.
+    /// Commits an attempt. If the actor stopped, commits nothing, so that a resumed run repeats the
+    /// step.
     pub(super) fn commit_attempt(
         &mut self,
         actor: &mut Actor,
@@ -441,7 +446,7 @@ impl Run<'_> {
 }
 
 impl Actor {
-    /// Accepted advice of other categories, for a prompt.
+    /// Formats accepted advice of other categories for a prompt.
     pub(super) fn advice_elsewhere(&self, name: &str) -> Value {
         advice_from_others(&self.accepted_advice, name)
     }
@@ -451,7 +456,8 @@ impl Actor {
         json!({ "name": name, "description": description })
     }
 
-    /// The header of a category's program: comment lines with its name and description.
+    /// Returns the header of a category's program: comment lines with the category's name and
+    /// description.
     pub(crate) fn category_header(&self, name: &str) -> String {
         let description = self.notes.get(name).map_or("", |notes| &notes.description);
         match description {
@@ -460,12 +466,12 @@ impl Actor {
         }
     }
 
-    /// The attempts at a category's program.
+    /// Returns the attempts at a category's program.
     pub(super) fn attempts(&self, name: &str) -> Attempts {
         self.notes.get(name).map(|notes| notes.attempts.clone()).unwrap_or_default()
     }
 
-    /// Notes a measured program with its author's note.
+    /// Records a measured program and its author's note, unless it was recorded before.
     pub(super) fn remember(
         &mut self,
         name: &str,
@@ -488,12 +494,12 @@ impl Actor {
     }
 }
 
-/// A failure, for a prompt.
+/// Formats a failure for a prompt.
 pub(super) fn failure(query: &str, message: &str) -> Value {
     json!({ "query": query, "message": message, "place": "" })
 }
 
-/// Replaces the header of a source by `header`.
+/// Replaces the header of a source with `header`.
 pub(crate) fn headed(source: &str, header: &str) -> String {
     let is_header = |line: &&str| {
         line.trim_start().starts_with("//! category:") || header.lines().any(|own| own == *line)
@@ -502,7 +508,7 @@ pub(crate) fn headed(source: &str, header: &str) -> String {
     format!("{header}\n{}\n", rest.join("\n"))
 }
 
-/// Training queries by reciprocal rank of a program, the worst first, ties by position.
+/// Sorts training queries by a program's reciprocal rank, ascending; ties by position.
 fn worst_first(mut queries: Vec<usize>, program: &CategoryProgram) -> Vec<usize> {
     queries.sort_by(|&a, &b| program.train[a].total_cmp(&program.train[b]).then(a.cmp(&b)));
     queries

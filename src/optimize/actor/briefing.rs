@@ -9,7 +9,7 @@ use agent_tools::{ToolkitScope, schema_outline, schema_text, toolkit_outline, to
 
 /// Manual of the language.
 const LANGUAGE: &str = include_str!("../../../sandboxes/rhai/README.md");
-/// Heading of the part that prompts omit; [`limits`] lists the limits that programs reach first.
+/// Heading of the manual's part that prompts replace with [`limits`].
 const LIMITS_PART: &str = "\n## Limits of one call\n";
 
 /// Texts for prompts.
@@ -30,7 +30,7 @@ pub(super) struct Briefing {
 }
 
 impl Briefing {
-    /// The texts for a base and the listed tools.
+    /// Builds the texts for a base and the listed tools.
     pub(super) fn new(kb: &Kb, listed: ToolkitScope) -> Self {
         let (schema, outline) = (schema_text(kb), schema_outline(kb));
         let toolkit = toolkit_text(kb, listed);
@@ -46,17 +46,17 @@ impl Briefing {
     }
 }
 
-/// The manual of the language without its list of limits.
+/// Returns the manual of the language without its list of limits.
 fn language() -> &'static str {
     LANGUAGE.split_once(LIMITS_PART).map_or(LANGUAGE, |parts| parts.0)
 }
 
-/// [`language`] without the example.
+/// Returns [`language`] without the example program.
 pub(super) fn language_outline() -> String {
     without_fence(language())
 }
 
-/// A text without its first fenced block, the example program.
+/// Removes the first fenced block of a text.
 fn without_fence(text: &str) -> String {
     let mut parts = text.splitn(3, "```");
     match (parts.next(), parts.next(), parts.next()) {
@@ -65,7 +65,7 @@ fn without_fence(text: &str) -> String {
     }
 }
 
-/// The limits that programs reach first; the manual of the language lists all.
+/// Lists the limits that programs reach first; the manual of the language lists all.
 fn limits(listed: ToolkitScope) -> String {
     let limits = Limits::default();
     let mut text = format!(

@@ -1,10 +1,10 @@
-//! Categories of queries: a model finds them on a sample of training queries, then assigns every
-//! other query.
+//! Categories of queries: a model finds them in a sample of training queries, then assigns all
+//! other queries.
 //!
-//! Replies are checked number by number: a query that is assigned to no category, to two, or to one
-//! that does not exist is requested once more and then stays unassigned. Unassigned queries are
-//! searched once for further categories; small categories join [`OTHERS`]. The model sees no
-//! answers.
+//! Every assignment in a reply is checked. A query that the reply omits, or assigns to two
+//! categories or to one that does not exist, is requested once more and otherwise stays unassigned.
+//! If many training queries are unassigned, further categories are searched for among them once.
+//! Small categories join [`OTHERS`]. The model sees no answers.
 
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -26,15 +26,16 @@ pub(crate) const CATEGORIES_ROLE: RoleSpec = RoleSpec {
     max_tokens: 4_096,
 };
 
-/// Number of training queries on which categories are found.
+/// Maximum number of training queries in which categories are searched for.
 pub(super) const SAMPLE: usize = 200;
 /// Maximum number of queries in one request for assignment.
 pub(super) const BATCH: usize = 120;
-/// A category has at least one in this number of training queries.
+/// A category has at least one in this number of all training queries.
 const MIN_SHARE: usize = 25;
 /// Minimum number of training queries of a category.
 pub(super) const MIN_QUERIES: usize = 3;
-/// If more than one in `MAX_LEFT_SHARE` training queries is unassigned, they are searched again.
+/// If more than one in this number of training queries is unassigned, further categories are
+/// searched for among them.
 const MAX_LEFT_SHARE: usize = 10;
 /// Maximum length of a category's name, characters.
 const NAME_CHARS: usize = 80;
@@ -54,8 +55,8 @@ pub(super) struct FoundCategory {
 }
 
 impl Run<'_> {
-    /// Finds at least one category and assigns the queries of both pools; the last category is
-    /// [`OTHERS`], if it has training queries.
+    /// Finds at least one category and assigns the queries of both pools. The last category is
+    /// [`OTHERS`] if it has training queries or there is no other.
     pub(super) fn find_categories(
         &mut self,
         actor: &mut Actor,
@@ -90,8 +91,8 @@ impl Run<'_> {
         Ok(grouped(named, &train, &validation))
     }
 
-    /// Names and descriptions of at most `max_categories` categories that a model finds in some
-    /// training queries and assigns them to; `places` receives the category of each assigned query.
+    /// Asks a model for at most `max_categories` categories of the training queries in `sample`;
+    /// returns their names and descriptions. `places` receives the category of each assigned query.
     fn discover_categories(
         &mut self,
         actor: &mut Actor,
@@ -123,7 +124,8 @@ impl Run<'_> {
         }
     }
 
-    /// The category of each of some queries, in their order.
+    /// Asks a model to assign queries to the `named` categories. Returns the category of each
+    /// query, by position in `named`, in the order of `queries`; `None` if unassigned.
     fn assign_queries(
         &mut self,
         actor: &mut Actor,
@@ -172,7 +174,7 @@ impl Run<'_> {
     }
 }
 
-/// Queries numbered from 1, for a prompt.
+/// Numbers queries from 1, for a prompt.
 fn numbered(pool: &Pool, queries: &[usize]) -> Vec<Value> {
     queries
         .iter()
@@ -181,16 +183,17 @@ fn numbered(pool: &Pool, queries: &[usize]) -> Vec<Value> {
         .collect()
 }
 
-/// A category of a reply.
+/// A category that a reply proposes.
 #[derive(Debug, PartialEq)]
 struct ProposedCategory {
     name: String,
     description: String,
-    /// Queries of this category and of no other one, by position in the prompt.
+    /// Queries of this category and no other, by position in the prompt, ascending.
     queries: Vec<usize>,
 }
 
-/// Parses the categories of a reply: texts are cut, repeated names and queries dropped.
+/// Parses the categories of a reply. Texts are cut; repeated names, and queries of several
+/// categories, are dropped.
 fn proposed_categories(
     reply: &Value,
     n_queries: usize,
@@ -225,7 +228,8 @@ fn proposed_categories(
     found
 }
 
-/// The sentences within `chars` characters, or the words if the first sentence is longer.
+/// Cuts a text to whole sentences within `chars` characters, or to whole words if the first
+/// sentence is longer.
 fn first_sentences(text: &str, chars: usize) -> &str {
     let Some((end, _)) = text.char_indices().nth(chars) else { return text };
     let head = &text[..end];
@@ -234,7 +238,8 @@ fn first_sentences(text: &str, chars: usize) -> &str {
     &text[..end]
 }
 
-/// Positions in the batch with their categories. Invalid and contradictory assignments are dropped.
+/// Parses assignments: positions in the batch with their categories, `None` for a query that the
+/// model assigns to no category. Drops invalid and contradictory assignments.
 fn assignments(
     reply: &Value,
     n_queries: usize,
@@ -259,7 +264,7 @@ fn assignments(
     (0..n_queries).filter_map(|at| agreed(&votes[at]).map(|category| (at, category))).collect()
 }
 
-/// The categories with their queries; small ones join [`OTHERS`], which comes last.
+/// Groups the queries by category. Small categories join [`OTHERS`], which comes last.
 fn grouped(
     named: Vec<(String, String)>,
     train: &[Option<usize>],

@@ -1,16 +1,16 @@
-//! Short line diff of an earlier program and the current one.
+//! Short line diff between an earlier program and the current one.
 
 use similar::{ChangeTag, TextDiff};
 
 use crate::actor::execution_trace::cut;
 
-/// Maximum number of lines.
+/// Maximum number of lines; a last line counts the omitted ones.
 const LINES: usize = 14;
 /// Maximum length of a line, characters.
 const LINE_CHARS: usize = 100;
 
-/// Lines that only the earlier program (`-`) or only the current one (`+`) has, in order, without
-/// blank lines, comments and parameter declarations; at most 14.
+/// Lists the lines that only the earlier program (`-`) or only the current one (`+`) has, in order.
+/// Omits blank lines, comments and parameter declarations.
 pub(super) fn changes(earlier: &str, current: &str) -> String {
     let diff = TextDiff::from_lines(earlier, current);
     let lines = diff.iter_all_changes().filter_map(|change| {

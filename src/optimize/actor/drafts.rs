@@ -6,9 +6,8 @@
 //!    -> measure on the gate and the category's queries against the best available program
 //! ```
 //!
-//! A draft becomes its category's initial program if it also gains on training queries that were
-//! not in the prompt. If it gains only on those in the prompt, it is a challenger: its gain must be
-//! proven on validation queries.
+//! A draft becomes its category's initial program if it also gains on training queries outside the
+//! prompt. Otherwise a better draft is a challenger: its gain must be proven on validation queries.
 
 use serde_json::{Value, json};
 
@@ -36,9 +35,9 @@ use agent_sandbox::program::Program;
 
 /// Maximum number of repair requests per program.
 pub(super) const MAX_REPAIRS: u32 = 2;
-/// Number of failures in a repair request.
+/// Maximum number of failures in a repair request.
 const SHOWN_FAILURES: usize = 3;
-/// Number of traces in a request for a revision.
+/// Maximum number of traces in a request for a revision.
 const TRIED_OUT_TRACES: usize = 3;
 
 /// Request for a program of a category.
@@ -55,24 +54,25 @@ pub(super) struct DraftRequest {
     pub(super) best: CategoryProgram,
 }
 
-/// A program that runs, or why there is none.
+/// A program that runs, or the reason why there is none.
 pub(super) type DraftResult = Result<Program, String>;
 
 /// Content of a reply.
 enum ReplyContent {
     Program(Program),
-    /// No program that runs.
+    /// A program that does not run, or a text without a program.
     Failing {
         source: String,
         failures: Vec<Value>,
     },
-    /// There is no reply.
+    /// There is no reply; the reason.
     Missing(String),
 }
 
 impl Run<'_> {
-    /// Adds a program for each category that the model finds: a draft, or the best available program
-    /// if the draft is not better or none was needed. Returns the challengers by category.
+    /// Adds a program for each category that the model finds: the draft, or the best available
+    /// program if no draft is clearly better. Returns the challengers with the index of their
+    /// category.
     pub(crate) fn write_programs(
         &mut self,
         actor: &mut Actor,
@@ -147,7 +147,8 @@ impl Run<'_> {
         Ok(challengers)
     }
 
-    /// Programs for categories without a better draft: those of the search actor, or text search.
+    /// Returns programs for categories without a better draft: those of the search actor that are
+    /// not modules or, if there are none, text search.
     fn fallback(
         &mut self,
         category_programs: &[CategoryProgram],
@@ -167,7 +168,7 @@ impl Run<'_> {
         Ok(vec![self.category_program(Some(plan), program, ParamValues::new(), None, &origin)?])
     }
 
-    /// Copies a program for another category, under its header.
+    /// Copies a program for another category, with that category's header.
     fn adopt(
         &mut self,
         category_program: &CategoryProgram,
@@ -188,7 +189,7 @@ impl Run<'_> {
         )
     }
 
-    /// The request for a first program of a category; `sample` selects its examples.
+    /// Builds the request for a first program of a category; `sample` selects its examples.
     pub(super) fn draft_request(
         &self,
         name: &str,
@@ -199,7 +200,7 @@ impl Run<'_> {
         self.draft_request_on(name, self.examples(queries, EXAMPLES, sample), queries, best)
     }
 
-    /// The request for a program that is tried on the queries in `tried`.
+    /// Builds the request for a program that is tried on the queries in `tried`.
     pub(super) fn draft_request_on(
         &self,
         name: &str,
@@ -211,12 +212,14 @@ impl Run<'_> {
         DraftRequest { name: name.to_owned(), tried, runs, queries, best: best.clone() }
     }
 
-    /// Number of program runs needed to try, measure and freeze a program of a category.
+    /// Returns the number of program runs needed to try, measure and freeze a program of a
+    /// category.
     pub(super) fn runs_of(&self, queries: &[usize]) -> usize {
         TRIED + queries.len() + self.validation.queries.len()
     }
 
-    /// Writes first programs, each repaired until it runs and, unless steps are disabled, revised once.
+    /// Requests first programs, repairs them until they run and, unless steps are disabled, revises
+    /// each once.
     pub(super) fn drafts(
         &mut self,
         actor: &mut Actor,
@@ -241,7 +244,8 @@ impl Run<'_> {
         Ok(written)
     }
 
-    /// The programs of replies, each repaired until it runs, at most [`MAX_REPAIRS`] times.
+    /// Extracts the programs of replies and repairs each until it runs, at most [`MAX_REPAIRS`]
+    /// times.
     pub(super) fn repair(
         &mut self,
         actor: &mut Actor,
@@ -314,9 +318,9 @@ impl Run<'_> {
         })
     }
 
-    /// Why a program cannot be measured: it does not compile, its parameters are invalid, it leaks
-    /// answers, the allowance for model calls is used up, it fails on queries, or it finds nothing.
-    /// Empty if it can be measured.
+    /// Lists the reasons why a program cannot be measured; empty if it can. The program may not
+    /// compile, have invalid parameters, leak answers, exceed the allowance for model calls, fail
+    /// on queries, or find nothing.
     fn failures(
         &mut self,
         program: &Program,
@@ -435,15 +439,16 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Reciprocal ranks of a program with declared parameters on training queries.
+    /// Returns a program's reciprocal ranks on training queries with its declared parameters.
     fn tried_ranks(&self, program: &Program, tried: &[usize]) -> Result<Vec<f32>, OptimizeError> {
         let (runtime, none) = (self.trials.runtime_of(program), ParamValues::new());
         let rankings = self.trials.rankings(program, &none, &self.train, tried)?;
         Ok(reciprocal_ranks(runtime, &rankings, &self.train, tried))
     }
 
-    /// Measures a draft against the best available program and its mean, on the gate first; `None` if
-    /// it is not better. Commits the step.
+    /// Measures a draft against the best available program, on the gate first, and commits the
+    /// step; `None` if the draft is not better. `before` is the best program's mean reciprocal
+    /// rank.
     fn evaluate_draft(
         &mut self,
         actor: &mut Actor,
@@ -467,7 +472,8 @@ impl Run<'_> {
                     attempt.before = mean(&best.train_on(subset));
                     let whole = subset.len() == queries.len();
                     let after = mean(&ranks);
-                    // Acceptance is still open.
+                    // `accepted` stays false here; `Attempts::mark_current` marks accepted programs
+                    // later.
                     measured = Measurement {
                         queries: subset.to_vec(),
                         ranks,
@@ -503,7 +509,7 @@ impl Run<'_> {
     }
 }
 
-/// The text that replaces advice in a request for a revision.
+/// Returns the text that replaces advice in a request for a revision.
 fn tried_out(score: f64, n: usize) -> String {
     format!(
         "This is your first program, tried out: its mean reciprocal rank on {n} of the category's \

@@ -1,7 +1,7 @@
 //! Earlier attempts at a category's program, for prompts: a line for each attempt and its outcome,
-//! and the differences of the two most informative programs from the current one.
+//! and the differences of two rejected programs, the best and the latest, from the current one.
 //!
-//! Scores are shown beside those of the current program on the same queries.
+//! Each score is shown beside that of the current program on the same queries.
 
 use std::cmp::Ordering;
 
@@ -13,13 +13,13 @@ use crate::{
     trial::mean,
 };
 
-/// Number of latest attempts that are stored for a category.
+/// Maximum number of attempts stored for a category; older ones are dropped.
 const REMEMBERED: usize = 8;
 /// Maximum length of an attempt's description, characters.
 const NOTE_CHARS: usize = 280;
 /// Maximum length of a failure, characters.
 const WHY_CHARS: usize = 160;
-/// Number of listed lost queries, and of listed gained queries.
+/// Maximum number of listed queries: lost and gained, each.
 const DIFFERENCES: usize = 3;
 /// Maximum length of a listed query, characters.
 const QUERY_CHARS: usize = 200;
@@ -36,7 +36,7 @@ pub(super) struct PastAttempt {
 #[derive(Clone, Debug)]
 enum Outcome {
     Measured(MeasuredProgram),
-    /// No program could be measured; the reason.
+    /// No program could be measured, with the reason.
     Nothing(String),
 }
 
@@ -44,23 +44,24 @@ enum Outcome {
 #[derive(Clone, Debug)]
 pub(super) struct MeasuredProgram {
     pub(super) source: String,
-    /// The training queries of its trial, and its reciprocal ranks.
+    /// The training queries of its trial, and its reciprocal ranks on them.
     pub(super) queries: Vec<usize>,
     pub(super) ranks: Vec<f32>,
-    /// Mean reciprocal rank of the category's program at that time.
+    /// Mean reciprocal rank of the category's program at that time, on the same queries.
     pub(super) before: f64,
     /// Whether it replaced the category's program.
     pub(super) kept: bool,
 }
 
 impl MeasuredProgram {
-    /// Its mean reciprocal rank.
+    /// Returns its mean reciprocal rank.
     fn score(&self) -> f64 {
         mean(&self.ranks)
     }
 
-    /// The queries that it answers worse than the current program, and those that it answers better;
-    /// each with both reciprocal ranks, the current one first; largest difference first.
+    /// Lists the queries that this program answers worse than the current one, then those that it
+    /// answers better, largest difference first. Each line has both reciprocal ranks, the current
+    /// program's first.
     fn differences<'a>(
         &self,
         present: &CategoryProgram,
@@ -82,7 +83,7 @@ impl MeasuredProgram {
         [lines(true), lines(false)]
     }
 
-    /// Mean reciprocal rank of the current program on the same queries.
+    /// Returns the current program's mean reciprocal rank on the same queries.
     fn present(&self, present: &CategoryProgram) -> f64 {
         mean(&present.train_on(&self.queries))
     }
@@ -111,7 +112,7 @@ impl Attempts {
         }
     }
 
-    /// Marks the attempts that wrote the current program as kept.
+    /// Marks the attempts that produced the current program as kept.
     pub(super) fn mark_current(&mut self, present: &CategoryProgram) {
         for one in self.0.iter_mut().filter(|one| one.is(present)) {
             if let Outcome::Measured(measured) = &mut one.outcome {
@@ -120,14 +121,14 @@ impl Attempts {
         }
     }
 
-    /// A line for each attempt except those that wrote the current program.
+    /// Returns a line for each attempt except those that produced the current program.
     pub(super) fn lines(&self, present: &CategoryProgram) -> Vec<String> {
         let others = self.0.iter().filter(|one| !one.is(present));
         others.map(|one| format!("{}: {}", one.verdict(present), one.note)).collect()
     }
 
-    /// The best rejected program relative to the current one, and the latest rejected one: with
-    /// verdict, changed lines, and lost and gained queries.
+    /// Describes the best rejected program relative to the current one, and the latest rejected
+    /// one: verdict, changed lines, lost and gained queries.
     pub(super) fn programs<'a>(
         &self,
         present: &CategoryProgram,
@@ -163,7 +164,7 @@ impl PastAttempt {
         matches!(&self.outcome, Outcome::Measured(one) if one.source == present.program.source())
     }
 
-    /// The outcome in words, with the current program's score on the same queries.
+    /// Describes the outcome, with the current program's score on the same queries.
     fn verdict(&self, present: &CategoryProgram) -> String {
         let measured = match &self.outcome {
             Outcome::Nothing(why) => return format!("no program, since {why}"),

@@ -1,10 +1,10 @@
-//! Cost estimate of a run with the llm actor, before the first request: ranges and typical values of
-//! calls, tokens, dollars and minutes.
+//! Estimates the cost of a run with the llm actor before the first request: ranges and typical
+//! values of calls, tokens, dollars and minutes.
 //!
-//! The minimum assumes that every reply is short and usable; the maximum counts every repair and
-//! the longest replies. Both follow from the settings and the texts of the base, so that an
-//! uninterrupted run ends between them. Programs that ask a model count with their full allowance.
-//! [`Typical`] is what recorded runs took.
+//! The minimum assumes that every reply is short and usable. The maximum counts every repair, the
+//! longest replies, and the full allowance of programs that ask a model. Both follow from the
+//! settings and the texts of the base; an uninterrupted run ends between them. [`Typical`] values
+//! follow recorded runs.
 
 use serde::Serialize;
 use serde_json::json;
@@ -30,7 +30,7 @@ pub type Range<T> = [T; 2];
 /// Minimum, typical value and maximum.
 type Spread<T> = [T; 3];
 
-/// Maximum number of bytes per token, for the minimum; the maximum counts tokens as the ledger
+/// Maximum number of bytes per token, for the minimum. The maximum counts tokens as the ledger
 /// does.
 const MAX_BYTES_PER_TOKEN: u64 = 5;
 /// Tokens of a short reply.
@@ -48,17 +48,17 @@ const TRACE_TOKENS: u64 = 20_000;
 const TYPICAL_BYTES_PER_TOKEN: u64 = 4;
 /// Categories that the model usually finds.
 const TYPICAL_CATEGORIES: u64 = 7;
-/// One in this number of steps is usually taken; in the others nothing is left to gain.
+/// Usually one in this number of steps sends requests; the others have nothing left to gain.
 const TYPICAL_STEP_SHARE: u64 = 4;
-/// Tokens that requests usually send beside the texts of the base: to find categories, to assign
-/// queries, for a first program, and for a revision or an improvement.
+/// Tokens that a request typically sends in addition to the texts of the base: to find categories,
+/// to assign queries, to write a first program, and to revise or improve a program.
 const SENT_TO_FIND: u64 = 500;
 const SENT_TO_ASSIGN: u64 = 1_000;
 const SENT_TO_WRITE: u64 = 3_000;
 const SENT_TO_IMPROVE: u64 = 4_000;
-/// Tokens that a request for advice usually sends.
+/// Tokens that a request for advice typically sends in all.
 const SENT_TO_COMPARE: u64 = 3_400;
-/// Tokens of the usual replies to these requests.
+/// Tokens of a typical reply: found categories, assignments, a program, and advice.
 const FOUND: u64 = 1_000;
 const ASSIGNED: u64 = 300;
 const WRITTEN: u64 = 1_750;
@@ -77,19 +77,20 @@ pub struct Estimate {
     pub usd: Option<Range<f64>>,
     /// Minutes, if requests are sent one after another.
     pub minutes: Range<f64>,
-    /// What a run usually takes.
+    /// Typical cost.
     pub typical: Typical,
 }
 
-/// What a run usually takes.
+/// Typical cost of a run.
 ///
-/// Seven categories get a first program and its revision. The model improves these and those of the
-/// search actor, about one for each relation, and takes one step in four: advice and a program. There
-/// are no repairs and no requests by programs. A reply takes 20 seconds, which is assumed.
+/// Assumes that seven categories get a first program and one revision. The model improves these
+/// categories and those of the search actor, about one per relation. One step in four sends two
+/// requests: for advice and for a program. There are no repairs, and programs send no requests. A
+/// reply is assumed to take 20 seconds.
 ///
-/// Derived from nine runs of a strong model that `docs/lab` records: the default runs of 2026-11-23, the
-/// default runs again, and of 2026-11-22 the second run on biomed and the further runs. The default runs on
-/// biomed were ended early. Typical values as multiples of recorded ones:
+/// Compared with nine runs of a strong model in `docs/lab`: the default runs and the repeated
+/// default runs of 2026-11-23, and runs with two or three steps of 2026-11-22. The default runs on
+/// biomed were ended early. Typical values as multiples of the recorded ones:
 ///
 /// | run | calls | tokens sent | received |
 /// | --- | ---: | ---: | ---: |
@@ -98,7 +99,8 @@ pub struct Estimate {
 /// | two steps: products, papers | 0.7, 1.3 | 0.8, 1.3 | 0.8, 1.2 |
 /// | three steps: biomed | 0.7 | 0.6 | 0.6 |
 ///
-/// Of the 98 calls of the second default run on biomed 36 were of programs; without them it is 0.8.
+/// Programs sent 36 of the 98 calls of the second default run on biomed; without them its factor is
+/// 0.8.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Typical {
     /// Number of requests.
@@ -114,7 +116,7 @@ pub struct Typical {
 }
 
 impl Estimate {
-    /// The estimate of a run without requests.
+    /// Returns the estimate of a run without requests.
     pub fn nothing() -> Estimate {
         Estimate::of(&Total { usd: Some([0.0; 3]), ..Total::default() })
     }
@@ -157,7 +159,7 @@ fn ends<T: Copy>([least, _, most]: Spread<T>) -> Range<T> {
 struct Kind {
     role: RoleSpec,
     calls: Spread<u64>,
-    /// Tokens sent by one of them.
+    /// Tokens that one request sends.
     sent: Spread<u64>,
     /// Tokens of a typical reply.
     received: u64,
@@ -196,13 +198,14 @@ pub fn estimate(
     Estimate::of(&total)
 }
 
-/// Tokens of a text with further ones, in a typical request and at most.
+/// Returns the tokens of a request that sends `text`. The typical value and the maximum include the
+/// given further tokens; the minimum does not.
 fn sent(text: &str, [typical, most]: Range<u64>) -> Spread<u64> {
     let bytes = text.len() as u64;
     [bytes / MAX_BYTES_PER_TOKEN, bytes / TYPICAL_BYTES_PER_TOKEN + typical, tokens(text) + most]
 }
 
-/// The greeting, and requests for categories.
+/// Counts the greeting and the requests for categories.
 fn category_requests(
     briefing: &Briefing,
     train: &[LabelledQuery],
@@ -214,7 +217,7 @@ fn category_requests(
     let batches = |n: usize| n.div_ceil(BATCH) as u64;
     let rest = train.len().saturating_sub(SAMPLE);
     let assigned = batches(rest) + batches(validation.len());
-    // The sample too, where no query of it was placed; twice, each with a repair.
+    // The maximum: the sample is assigned as well; two passes, each request with a repair.
     let most_assigned = 4 * (batches(train.len()) + batches(validation.len()));
     let all = queries(train).len().max(queries(validation).len());
     let batch = "x".repeat(all * BATCH / train.len().max(validation.len()).max(1));
@@ -241,13 +244,13 @@ fn category_requests(
     ]
 }
 
-/// Requests for programs and for advice.
+/// Counts the requests for programs and for advice.
 fn program_requests(kb: &Kb, briefing: &Briefing, n_train: usize, options: &Options) -> [Kind; 4] {
-    // The query language adds only a few words.
+    // The briefing always lists the query language, which adds only a few words.
     let brief = json!([briefing.schema, briefing.toolkit, briefing.language]).to_string();
     let most = MAX_CATEGORIES as u64;
     let typical = TYPICAL_CATEGORIES.min((n_train / MIN_QUERIES).max(1) as u64);
-    // With search, also its categories, which the model improves as well; they follow relations.
+    // The model also improves the search actor's categories, typically one per relation.
     let (found, typical_found) = match options.actors.search {
         true => (2 * most, typical + most.min(kb.relations().len() as u64)),
         false => (most, typical),
@@ -262,7 +265,7 @@ fn program_requests(kb: &Kb, briefing: &Briefing, n_train: usize, options: &Opti
     let [least, _, longest] = to_write;
     let to_improve = [least, short / TYPICAL_BYTES_PER_TOKEN + SENT_TO_IMPROVE, longest];
     [
-        // None is requested if nothing can be gained.
+        // No program is requested if nothing can be gained.
         Kind {
             role: ACTOR_ROLE,
             calls: [0, typical, most * PER_PROGRAM],
@@ -292,7 +295,7 @@ fn program_requests(kb: &Kb, briefing: &Briefing, n_train: usize, options: &Opti
     ]
 }
 
-/// Requests by programs; usually none.
+/// Counts the requests that programs send; typically none.
 fn tool_requests(n_validation: usize, options: &Options) -> Kind {
     let runs = if options.llm_tools { max_runs(n_validation) as u64 } else { 0 };
     let most = runs * REQUESTS_PER_RUN * PER_TOOL_REQUEST;

@@ -1,6 +1,6 @@
-//! Execution traces for prompts: a table of the scores that a program's calls give the best correct
-//! answer and the wrong nodes above it on one training query, from the end of the program, with the
-//! start nodes of metapaths.
+//! Execution traces for prompts. A trace covers one training query. Its table has the scores that a
+//! program's calls give to the best correct answer and to the wrong nodes above it. The start nodes
+//! of metapaths and the steps along relations follow.
 //!
 //! ```text
 //! query (free wording): ...
@@ -25,15 +25,15 @@ use agent_retrieve::Ranking;
 use agent_sandbox::CompiledProgram;
 use agent_tools::{Trace, source::literal};
 
-/// Number of wrong nodes in the table.
+/// Maximum number of wrong nodes in the table.
 const SHOWN_WRONG: usize = 3;
-/// Number of calls in the table.
+/// Maximum number of calls in the table.
 const SHOWN_ROWS: usize = 8;
-/// Number of listed calls that score all nodes equally.
+/// Maximum number of listed calls that score all nodes equally.
 const SHOWN_SAME: usize = 3;
-/// Number of listed calls that metapaths start from.
+/// Maximum number of listed calls that metapaths start from.
 const SHOWN_STARTS: usize = 3;
-/// Number of listed steps along relations.
+/// Maximum number of listed steps along relations.
 const SHOWN_STEPS: usize = 4;
 /// Maximum length of a name, characters.
 const NAME_CHARS: usize = 40;
@@ -41,18 +41,18 @@ const NAME_CHARS: usize = 40;
 const QUERY_CHARS: usize = 600;
 /// Maximum length of a reason, characters.
 const WHY_CHARS: usize = 200;
-/// Maximum length of a label if a variable names the call, characters.
+/// Maximum length of a call's label after the name of its variable, characters.
 const NAMED_CHARS: usize = 56;
 /// Maximum length of any other label, characters.
 const LABEL_CHARS: usize = 80;
 /// Maximum length of a trace, characters.
 pub(super) const TRACE_CHARS: usize = 2_000;
 
-/// Runs a program on one query and renders its trace, at most [`TRACE_CHARS`] characters. `source` is
-/// the text of the program.
+/// Runs a program on one query and renders its trace, at most [`TRACE_CHARS`] characters. `source`
+/// is the text of the program.
 ///
 /// # Errors
-/// Those of [`Runtime::run`].
+/// Errors of [`Runtime::run`].
 pub(super) fn render(
     runtime: &Runtime,
     compiled: &CompiledProgram,
@@ -76,14 +76,14 @@ pub(super) fn render(
     Ok(whole_lines(&text, TRACE_CHARS))
 }
 
-/// A query in one line: wording, text and first answer.
+/// Formats a query in one line: wording, text and first answer.
 pub(super) fn line(kb: &Kb, query: &LabelledQuery) -> String {
     let answer = query.answers.first().map_or_else(String::new, |&answer| named(kb, answer));
     let wording = Wording::detect(&query.text).name();
     format!("({wording}) {} -> {answer}", cut(&query.text, QUERY_CHARS / 3))
 }
 
-/// A node with its name and type.
+/// Formats a node as its name and type.
 pub(super) fn named(kb: &Kb, node: NodeId) -> String {
     format!("{} ({})", name(kb, node), kb.type_name(kb.node_type(node)))
 }
@@ -120,7 +120,7 @@ fn head(query: &LabelledQuery, signals: &Signals, failure: Option<String>, sourc
     text
 }
 
-/// Writes the nodes of the table, each with its letter.
+/// Writes the nodes of the table, each with its label.
 fn write_nodes(text: &mut String, kb: &Kb, signals: &Signals) {
     for (letter, ShownNode { node, rank, score, .. }) in letters(signals).iter().zip(&signals.shown)
     {
@@ -134,7 +134,8 @@ fn write_nodes(text: &mut String, kb: &Kb, signals: &Signals) {
     }
 }
 
-/// `R` for the correct answer, `W1` and so on for wrong nodes.
+/// Returns the labels of the nodes: `R` for the correct answer, `W1`, `W2` and so on for wrong
+/// nodes.
 fn letters(signals: &Signals) -> Vec<String> {
     let mut wrong = 0;
     let letter = |shown: &ShownNode| {
@@ -164,8 +165,8 @@ fn write_rows(text: &mut String, signals: &Signals, source: &str) {
     }
 }
 
-/// The label of a call: the variable that it is assigned to; the line of the program if it combines
-/// other calls, with the weights of its sum; or the call itself.
+/// Returns the label of a call. An operator over several calls is shown by its line of the program,
+/// with the weights of its sum; any other call by itself, after its variable if it has one.
 fn call_label(signal: &Signal, source: &str) -> String {
     let Signal { label, line, combines, .. } = signal;
     if let Some(name) = line.and_then(|line| variable(source, line)).filter(|_| !combines) {
@@ -180,14 +181,14 @@ fn call_label(signal: &Signal, source: &str) -> String {
     }
 }
 
-/// A line of a program, without leading operators and the final semicolon.
+/// Returns a line of a program, from 1, without leading operators and the final semicolon.
 fn text_of(source: &str, line: usize) -> Option<&str> {
     let text = source.lines().nth(line.checked_sub(1)?)?.trim();
     Some(text.trim_start_matches(['+', '-', '*', ' ']).trim_end_matches(';'))
 }
 
-/// Writes the start nodes of metapaths: all linked entities; of other calls the best node, and the
-/// best one from which an answer is reached.
+/// Writes the start nodes of metapaths. Calls that link entities come first, with all listed nodes;
+/// other calls have their best node and the best further node from which an answer is reached.
 fn write_starts(text: &mut String, kb: &Kb, signals: &Signals) {
     let mut all: Vec<&LinkCall> = signals.linked.iter().collect();
     all.sort_by_key(|linked| !linked.names);
@@ -217,7 +218,7 @@ fn write_starts(text: &mut String, kb: &Kb, signals: &Signals) {
     }
 }
 
-/// Writes the steps along relations that reach answers, or that should reach one but do not.
+/// Writes the steps along relations that are last in their metapath, or that lose every answer.
 fn write_steps(text: &mut String, signals: &Signals, source: &str) {
     let tells = |step: &&Traversal| step.ends || step.n_sought == 0;
     for Traversal { label, line, n, n_sought, ends } in
@@ -230,13 +231,13 @@ fn write_steps(text: &mut String, signals: &Signals, source: &str) {
     }
 }
 
-/// The variable that a line of a program assigns, or its text.
+/// Returns the variable that a line of a program assigns, or else the line's text.
 fn line_label(source: &str, line: usize) -> Option<String> {
     let text = source.lines().nth(line.checked_sub(1)?)?;
     Some(variable(source, line).map_or_else(|| cut(text, LABEL_CHARS), str::to_owned))
 }
 
-/// The variable that a line of a program assigns.
+/// Returns the variable that a line of a program assigns. Lines count from 1.
 fn variable(source: &str, line: usize) -> Option<&str> {
     let text = source.lines().nth(line.checked_sub(1)?)?.trim_start();
     let text = text.strip_prefix("let ").unwrap_or(text);
@@ -247,7 +248,7 @@ fn variable(source: &str, line: usize) -> Option<&str> {
     (is_name && assigns).then_some(name)
 }
 
-/// A number with about three significant digits.
+/// Formats a number with at most three decimals, fewer for larger numbers.
 pub(super) fn number(number: f32) -> String {
     let decimals = match number.abs() {
         large if large >= 100.0 => 0,
@@ -262,15 +263,15 @@ pub(super) fn number(number: f32) -> String {
     }
 }
 
-/// Cuts a text to whole lines within `chars` characters and marks the cut; a single longer line is
-/// kept in part.
+/// Cuts a text to whole lines within `chars` characters and marks the cut. A longer first line is
+/// cut inside.
 pub(super) fn whole_lines(text: &str, chars: usize) -> String {
     let Some((at, _)) = text.char_indices().nth(chars) else { return text.to_owned() };
     let kept = text.get(..at).unwrap_or(text);
     format!("{}\n[cut]\n", kept.rsplit_once('\n').map_or(kept, |pair| pair.0))
 }
 
-/// A text in one line, cut to `chars` characters.
+/// Joins a text into one line and cuts it to `chars` characters.
 pub(super) fn cut(text: &str, chars: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(chars) {

@@ -1,9 +1,9 @@
-//! Inputs of the prompt for a first program, in addition to the base and the tools: solved queries,
-//! metapaths with the share of answers they reach, worked examples, results of linking, documents
-//! of answers, and the best available program.
+//! Inputs of the prompt for a first program, in addition to the base and the tools: queries with
+//! answers, metapaths with the share of answers they reach, worked examples, results of linking,
+//! documents of answers, and the best available program.
 //!
-//! All of them come from training queries of the category. The examples are drawn from the seed and
-//! the number of the draft, so that drafts see different queries.
+//! All inputs come from training queries of the category. The examples depend on the seed and the
+//! number of the draft, so that drafts see different queries.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -27,27 +27,27 @@ use agent_index::IndexedBase;
 use agent_kb::{Direction, NodeId, NodeSet};
 use agent_sandbox::program::Program;
 
-/// Number of solved queries in a prompt.
+/// Maximum number of queries with answers in a prompt.
 pub(super) const EXAMPLES: usize = 14;
-/// Number of answers shown of each solved query.
+/// Maximum number of answers shown per query.
 const NAMED_ANSWERS: usize = 2;
-/// Number of metapaths in a prompt.
+/// Maximum number of metapaths in a prompt.
 const METAPATHS: usize = 10;
-/// Number of worked examples.
+/// Maximum number of worked examples.
 const WORKED: usize = 2;
-/// Maximum number of edges followed for a worked example.
+/// Maximum number of edges followed for a worked example, or listed per node and relation.
 const WORKED_EDGES: usize = 20_000;
-/// Number of queries whose links are shown.
+/// Maximum number of queries whose links are shown.
 const LINKED: usize = 3;
-/// Number of linked nodes shown of a query.
+/// Maximum number of linked nodes shown per query.
 const LINKED_NODES: usize = 6;
-/// Number of queries whose links are counted.
+/// Maximum number of queries whose links are counted.
 const COUNTED: usize = 60;
-/// Number of linked nodes of each type that are counted for a query.
+/// Maximum number of linked nodes per query and type.
 const COUNTED_NODES: usize = 4;
 /// Lower bounds of the strength classes of links, descending.
 const STRENGTHS: [f32; 4] = [0.8, 0.5, 0.2, 0.0];
-/// Number of documents.
+/// Maximum number of documents.
 const DOCUMENTS: usize = 2;
 /// Maximum length of a document, characters.
 const DOCUMENT_CHARS: usize = 1_500;
@@ -57,7 +57,7 @@ const QUERY_CHARS: usize = 400;
 const EXAMPLE_STREAM: u64 = 2 << 40;
 
 impl Run<'_> {
-    /// The inputs of the prompt; without metapaths if none were mined.
+    /// Returns the inputs of the prompt; without metapaths if none were mined.
     pub(super) fn first_inputs(&self, actor: &Actor, request: &DraftRequest) -> Value {
         let DraftRequest { name, tried, queries, best, .. } = request;
         let ranked = ranked(&actor.mined, queries);
@@ -73,7 +73,7 @@ impl Run<'_> {
         inputs
     }
 
-    /// Draws at most `n` of the queries, of both wordings; `sample` selects the draw.
+    /// Draws at most `n` of the queries, from both wordings; `sample` selects the draw.
     pub(super) fn examples(&self, queries: &[usize], n: usize, sample: u32) -> Vec<usize> {
         let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
         rng.set_stream(EXAMPLE_STREAM + u64::from(sample));
@@ -81,7 +81,7 @@ impl Run<'_> {
         wording::sample(queries, n, wording, &mut rng)
     }
 
-    /// Queries with their wording and their answers.
+    /// Formats queries with their wording and their answers.
     pub(super) fn solved_queries(&self, examples: &[usize]) -> Value {
         let solved = |&at: &usize| {
             let LabelledQuery { text, answers, .. } = &self.train.queries[at];
@@ -96,7 +96,7 @@ impl Run<'_> {
         examples.iter().map(solved).collect()
     }
 
-    /// A program with its mean reciprocal rank on some queries, overall and by wording.
+    /// Formats a program with its mean reciprocal rank on some queries, overall and by wording.
     pub(super) fn standing(&self, category_program: &CategoryProgram, queries: &[usize]) -> Value {
         self.standing_of(&category_program.program, queries, &category_program.train_on(queries))
     }
@@ -114,7 +114,7 @@ impl Run<'_> {
         })
     }
 
-    /// Mines metapaths for prompts, once in a run.
+    /// Mines metapaths for prompts once in a run, unless mining is disabled.
     pub(super) fn mine_for_prompts(&mut self, actor: &mut Actor) -> Result<(), OptimizeError> {
         if actor.has_mined || self.options.lacks(Ablation::Mining) {
             return Ok(());
@@ -127,7 +127,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The best metapaths, a line each.
+    /// Describes the best metapaths, one per line.
     fn metapaths(&self, ranked: &[RankedPattern<'_>], queries: &[usize]) -> Value {
         let kb = &self.base.kb;
         let line = |one: &RankedPattern<'_>| {
@@ -162,7 +162,7 @@ impl Run<'_> {
         ranked.iter().take(METAPATHS).map(line).collect()
     }
 
-    /// A step in the notation of `walk`.
+    /// Formats a step in the notation of `walk`.
     fn written_step(&self, step: &Step) -> String {
         let relation = self.base.kb.relation_name(step.relation);
         match step.direction {
@@ -172,7 +172,8 @@ impl Run<'_> {
         }
     }
 
-    /// Paths from a named entity of an example query to an answer, along the best metapaths.
+    /// Describes paths from a named entity of an example query to an answer, along the best
+    /// metapaths.
     fn worked_examples(&self, ranked: &[RankedPattern<'_>], examples: &[usize]) -> Value {
         let mut lines: Vec<String> = Vec::new();
         for one in ranked {
@@ -202,7 +203,7 @@ impl Run<'_> {
         lines.into()
     }
 
-    /// Results of linking on some queries, and how often linked nodes lead to an answer.
+    /// Lists results of linking on some queries, and how often linked nodes lead to an answer.
     fn links(&self, examples: &[usize], queries: &[usize]) -> Value {
         let mut lines: Vec<String> = Vec::new();
         let mut add_line = |call: String, text: &str| {
@@ -224,7 +225,7 @@ impl Run<'_> {
         lines.into()
     }
 
-    /// Counts, by strength class, of linked nodes that are an answer or connected to one.
+    /// Counts linked nodes that are an answer or its neighbour, by strength class.
     fn link_counts(&self, queries: &[usize]) -> Vec<String> {
         let mut counts = [(0_usize, 0_usize); STRENGTHS.len()];
         for &at in queries.iter().take(COUNTED) {
@@ -251,7 +252,7 @@ impl Run<'_> {
         counts.iter().enumerate().filter_map(line).collect()
     }
 
-    /// Nodes and all their neighbours.
+    /// Returns the nodes and their neighbours, at most [`WORKED_EDGES`] per node and relation.
     fn neighborhood(&self, nodes: &[NodeId]) -> NodeSet {
         let kb = &self.base.kb;
         let mut near = nodes.to_vec();
@@ -264,7 +265,7 @@ impl Run<'_> {
         NodeSet::new(near)
     }
 
-    /// Documents of the first answers of some queries.
+    /// Returns the documents of the first answers of at most [`DOCUMENTS`] queries.
     fn documents(&self, examples: &[usize]) -> Value {
         let kb = &self.base.kb;
         let document = |&at: &usize| {
@@ -282,14 +283,15 @@ impl Run<'_> {
     }
 }
 
-/// A mined metapath on the queries of a category.
+/// A mined metapath with its results on the queries of a category.
 struct RankedPattern<'a> {
     mined: &'a MinedPattern,
-    /// Reached answers by query of the category.
+    /// Queries of the category with their reached answers.
     reached: Vec<(usize, mine::AnswerBits)>,
 }
 
-/// The metapaths that reach answers of a category's queries, most informative first; ties as mined.
+/// Ranks the metapaths that reach answers of a category's queries, most informative first; ties
+/// stay in mined order.
 fn ranked<'a>(mined: &'a [MinedPattern], queries: &[usize]) -> Vec<RankedPattern<'a>> {
     let own = NodeSet::new(queries.iter().map(|&at| at as NodeId).collect());
     let is_own = |at: usize| own.contains(at as NodeId);
@@ -310,8 +312,9 @@ fn ranked<'a>(mined: &'a [MinedPattern], queries: &[usize]) -> Vec<RankedPattern
     ranked.into_iter().map(|pair| pair.1).collect()
 }
 
-/// The strength of a named entity of the query, and a path from it along the steps to an answer;
-/// for the strongest entity with such a path.
+/// Finds the strongest linked entity of the query from which the steps lead to an answer. Returns
+/// its strength and the path, which starts with it; `None` after [`WORKED_EDGES`] edges without
+/// one.
 fn find_path(
     base: &IndexedBase,
     steps: &[Step],
@@ -332,8 +335,8 @@ fn find_path(
     })
 }
 
-/// The nodes after `from` on a path along the steps to one of the answers; follows at most `left`
-/// edges.
+/// Finds a path along the steps from `from` to an answer and returns its nodes after `from`.
+/// Follows at most `left` edges.
 fn follow(
     base: &IndexedBase,
     from: NodeId,

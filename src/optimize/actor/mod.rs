@@ -9,12 +9,12 @@
 //! ```
 //!
 //! Replies are verified: categories and query numbers are checked; programs are compiled, searched
-//! for leaked answers and run in the sandbox; training queries decide which programs are kept, and
-//! validation queries whether the changes are proven. The model sees training queries with answers,
-//! and the texts of validation queries, but none of their answers. An unusable reply only fails its
-//! step.
+//! for leaked answers and run in the sandbox. Training queries decide which programs are kept,
+//! validation queries whether changes are proven. The model sees training queries with answers, and
+//! the texts of validation queries without answers. An unusable reply fails only its step.
 //!
-//! [`Ablation::Steps`] disables revisions and steps, [`Ablation::Comparator`] contrasts and advice.
+//! [`Ablation::Steps`] disables revisions and steps; [`Ablation::Comparator`] disables contrasts
+//! and advice.
 
 mod advice;
 mod author;
@@ -60,11 +60,12 @@ use agent_tools::{Assistant, TOOLS_ROLE};
 
 /// `proposed_by` of the actor's programs.
 pub(super) const LLM: &str = "llm";
-/// Number of consecutive steps with unusable replies after which no further request is sent.
+/// Number of consecutive unusable results (a program after its repairs, or advice) after which no
+/// further request is sent.
 const MAX_UNUSABLE: usize = 5;
 /// The first request of a run, which checks that the model answers.
 pub(crate) const GREETING: &str = "Reply with the word ready.";
-/// Why there is no reply if no request was sent.
+/// Reason for a missing reply if no request was sent.
 const NOT_ASKED: &str = "nothing was asked";
 /// Maximum number of repairs of a malformed JSON reply.
 const REPAIRS: u32 = 1;
@@ -79,7 +80,7 @@ pub struct Attempt {
     pub kind: String,
     /// The comparator's advice.
     pub advice: Option<String>,
-    /// Id of the resulting program, if there is one that runs.
+    /// Id of the resulting program, if it runs.
     pub program: Option<String>,
     /// Why there is no program.
     pub failure: Option<String>,
@@ -87,7 +88,7 @@ pub struct Attempt {
     pub before: f64,
     /// Mean reciprocal rank of the resulting program.
     pub after: Option<f64>,
-    /// Number of measured queries; `None` for all of the category.
+    /// Number of measured queries; `None` if all of the category or none were measured.
     #[serde(default)]
     pub n: Option<usize>,
     /// Whether the program was accepted.
@@ -95,7 +96,7 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// An attempt without a result.
+    /// Creates an attempt without a result.
     fn new(category: &str, kind: &str, before: f64) -> Self {
         Self {
             category: category.to_owned(),
@@ -110,7 +111,7 @@ impl Attempt {
         }
     }
 
-    /// Adds the measurement of its program.
+    /// Adds the measurement of the attempt's program.
     fn note(&mut self, measured: &Measurement) {
         self.before = measured.before;
         self.after = Some(measured.mrr);
@@ -122,14 +123,14 @@ impl Attempt {
 /// The found categories, as the journal stores them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Categories {
-    /// In the order in which programs are written for them.
+    /// The categories, in the order in which their programs are written.
     pub found: Vec<CategoryRecord>,
 }
 
 /// A found category, as the journal stores it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CategoryRecord {
-    /// Its name.
+    /// Name of the category.
     pub name: String,
     /// Description by the model.
     pub description: String,
@@ -146,7 +147,7 @@ struct Notes {
     attempts: Attempts,
     /// Ids of measured programs.
     tried: BTreeSet<String>,
-    /// Steps since the last accepted program.
+    /// Steps since the last accepted program or restart.
     gap: usize,
     /// Number of restarts.
     restarts: usize,
@@ -164,17 +165,17 @@ pub(super) struct Actor {
     /// Metapaths for prompts; empty unless `has_mined`.
     mined: Vec<MinedPattern>,
     has_mined: bool,
-    /// Number of consecutive steps with unusable replies.
+    /// Number of consecutive unusable results, see [`MAX_UNUSABLE`].
     unusable: usize,
     stop: Option<Stop>,
     /// Keys of the replies of the current step.
     replies: Vec<String>,
-    /// Milliseconds that replies were waited for.
+    /// Milliseconds spent waiting for replies.
     waited: Arc<AtomicU64>,
 }
 
 impl Actor {
-    /// An actor for a run.
+    /// Creates the actor of a run.
     pub(super) fn new(assistant: Arc<Assistant>, waited: Arc<AtomicU64>, run: &Run<'_>) -> Self {
         let briefing = Briefing::new(
             &run.base.kb,
@@ -194,7 +195,7 @@ impl Actor {
         }
     }
 
-    /// Settings that its replies depend on.
+    /// Returns the settings that the actor's replies depend on.
     pub(super) fn identity(&self, options: &Options) -> Value {
         let set = |spec: &RoleSpec| {
             let set = self.assistant.llm().role(&spec.role())?;
@@ -212,7 +213,8 @@ impl Actor {
         })
     }
 
-    /// Models and fingerprint of the prompts, for a bundle; `asks` is true if its programs ask a model.
+    /// Returns the models and the fingerprint of the prompts for a bundle; `asks` is true if its
+    /// programs ask a model.
     pub(super) fn provenance(&self, options: &Options, asks: bool) -> LlmProvenance {
         let model = |spec: RoleSpec| {
             let set = self.assistant.llm().role(&spec.role())?;
@@ -245,7 +247,7 @@ impl Actor {
         }
     }
 
-    /// Asks the model, and counts how long that takes.
+    /// Calls `ask` and adds its duration to `waited`.
     fn waiting<T>(&self, ask: impl FnOnce() -> T) -> T {
         let began = Instant::now();
         let reply = ask();
@@ -254,13 +256,13 @@ impl Actor {
         reply
     }
 
-    /// Why no further request is sent, if so.
+    /// Returns why no further request is sent; `None` while requests may be sent.
     pub(super) fn stop(&self) -> Option<&Stop> {
         self.stop.as_ref()
     }
 
-    /// Sends the prompt of a role with each of the inputs, several at a time. An inner error says
-    /// why there is no usable reply.
+    /// Sends a prompt with each of the inputs, several requests at a time. Replies are in the order
+    /// of `inputs`. An inner error states why there is no usable reply.
     fn ask_all(
         &mut self,
         role: Role,
@@ -280,7 +282,8 @@ impl Actor {
             .collect()
     }
 
-    /// [`Actor::ask_all`] with one input per category; the reply is noted for the category's step.
+    /// [`Actor::ask_all`] with one input per category; keys of replies are kept for the category's
+    /// step.
     fn ask_each(
         &mut self,
         role: Role,
@@ -311,7 +314,7 @@ impl Actor {
         Ok(replies.pop().unwrap_or_else(|| Err(NOT_ASKED.to_owned())))
     }
 
-    /// The requests of a prompt with each of the inputs.
+    /// Renders a prompt with each of the inputs into requests.
     fn requests(
         &self,
         role: &Role,
@@ -343,14 +346,14 @@ impl Actor {
             .collect()
     }
 
-    /// Notes the key of a reply that the step uses.
+    /// Records the key of a reply that the current step uses.
     fn note_reply_key<T>(&mut self, request: &Request, reply: &Result<T, LlmError>) {
         if reply.is_ok() {
             self.replies.push(request.key());
         }
     }
 
-    /// Takes the keys of the step's replies and of its category's, sorted, without duplicates.
+    /// Takes the keys of the replies of the step and of its category, sorted, without duplicates.
     fn take_replies(&mut self, category: Option<&str>) -> Vec<String> {
         let mut replies = std::mem::take(&mut self.replies);
         if let Some(notes) = category.and_then(|name| self.notes.get_mut(name)) {
@@ -361,8 +364,8 @@ impl Actor {
         replies
     }
 
-    /// Classifies a reply: a value; a failure of this step, in words; or an error that ends the run,
-    /// such as an outage. A ceiling stops the actor.
+    /// Classifies a reply: a value, an inner error that fails only this step, or an error that ends
+    /// the run, such as an outage. A cost ceiling stops the actor.
     fn classify<T>(
         &mut self,
         reply: Result<T, LlmError>,
@@ -378,7 +381,8 @@ impl Actor {
         }
     }
 
-    /// The result, or `None` if a ceiling, reached by a tool of a program, ended the step.
+    /// Returns the result, or `None` if a failed request of a program's tool ended the step. A
+    /// cost ceiling stops the actor.
     pub(super) fn unless_stopped<T>(
         &mut self,
         done: Result<T, OptimizeError>,
@@ -395,7 +399,8 @@ impl Actor {
         }
     }
 
-    /// Notes whether a step's reply was usable; stops the actor after [`MAX_UNUSABLE`] failures.
+    /// Records whether a program or advice was usable; stops the actor after [`MAX_UNUSABLE`]
+    /// consecutive failures.
     fn note_usable(&mut self, usable: Result<(), &str>) {
         match usable {
             Ok(()) => self.unusable = 0,

@@ -1,5 +1,5 @@
-//! Shortens programs for prompts: without the header of the category, which prompts show separately,
-//! and for the comparator also without parameter ranges.
+//! Shortens programs for prompts: omits the header of the category, which prompts show separately,
+//! and, for the comparator, parameter ranges.
 
 use crate::actor::execution_trace::cut;
 use agent_infer::ParamValues;
@@ -9,13 +9,13 @@ const NOTE_CHARS: usize = 400;
 /// Start of a parameter declaration.
 const DECLARATION: &str = "#{ value:";
 
-/// A program without the lines of its header.
+/// Removes the lines of the header from a program.
 pub(super) fn without_header(source: &str, header: &str) -> String {
     let is_own = |line: &&str| !header.lines().any(|own| own == *line);
     source.lines().filter(is_own).collect::<Vec<_>>().join("\n")
 }
 
-/// A program with each parameter declaration replaced by its value, tuned if available.
+/// Replaces each parameter declaration of a program with its value, the tuned one if available.
 pub(super) fn with_values(source: &str, params: &ParamValues) -> String {
     let mut text = String::new();
     let mut rest = source;
@@ -32,13 +32,13 @@ pub(super) fn with_values(source: &str, params: &ParamValues) -> String {
     text + rest
 }
 
-/// Tuned values, such as `k = 7.25`; empty if there are none.
+/// Formats tuned values, such as `k = 7.25`; empty if there are none.
 pub(super) fn tuned_text(params: &ParamValues) -> String {
     let text = |(name, value): (&String, &f64)| format!("{name} = {}", (value * 1e3).round() / 1e3);
     params.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
-/// The text before the program in an author's reply.
+/// Returns the text before the program in an author's reply.
 pub(super) fn author_note(reply: &str) -> String {
     cut(reply.split("```").next().unwrap_or_default(), NOTE_CHARS)
 }

@@ -1,4 +1,4 @@
-//! Encodes bodies as JSON with a limit of bytes and nesting; numbers are exact.
+//! Encodes values as JSON with limits on size and nesting; numbers are exact.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,7 @@ use serde_json::ser::{CompactFormatter, Formatter};
 
 use crate::journal::{BODY_DEPTH, JournalError};
 
-/// Encodes a value as JSON. Fails while writing, so that at most `limit` bytes are held.
+/// Encodes a value as JSON. Fails at the limit, so that at most `limit` bytes are held.
 pub(super) fn encode<T: Serialize + ?Sized>(
     kind: &str,
     key: &str,
@@ -44,7 +44,7 @@ pub(super) fn decode<T: DeserializeOwned>(
     })
 }
 
-/// Bytes up to a limit.
+/// Buffer that fails beyond `limit` bytes.
 struct LimitedBuffer {
     bytes: Vec<u8>,
     limit: usize,
@@ -66,7 +66,7 @@ impl Write for LimitedBuffer {
     }
 }
 
-/// Compact JSON that fails when it gets too deep.
+/// Formatter of compact JSON that fails beyond [`BODY_DEPTH`] levels.
 struct Depth {
     depth: usize,
     too_deep: bool,

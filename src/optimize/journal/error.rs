@@ -7,7 +7,7 @@ use std::{
 
 use thiserror::Error;
 
-/// Why a journal could not be opened, read or written.
+/// Error of opening, reading or writing a journal.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum JournalError {
@@ -22,7 +22,7 @@ pub enum JournalError {
     NotEmpty {
         /// The directory.
         dir: PathBuf,
-        /// One name in it.
+        /// Name of a file in it.
         found: String,
     },
     /// There is no run to resume or to read.
@@ -30,7 +30,7 @@ pub enum JournalError {
     NotARun {
         /// The directory.
         dir: PathBuf,
-        /// What is missing, and the remedy.
+        /// The missing file or directory, and the remedy.
         why: &'static str,
     },
     /// Another process writes the run. Its id is unknown if the system hides a locked file or if
@@ -80,8 +80,8 @@ pub enum JournalError {
         /// The cause.
         source: io::Error,
     },
-    /// The database could not read or write its files. The current step is stored completely or not
-    /// at all.
+    /// The database could not read or write its files. The current step is stored either completely
+    /// or not at all.
     #[error("cannot {action} {}: {cause}", .path.display())]
     Storage {
         /// Attempted action.
@@ -205,7 +205,7 @@ impl JournalError {
     }
 }
 
-/// The holder of a lock in words.
+/// Names the holder of a lock in a message.
 fn holder(pid: Option<u32>) -> String {
     match pid {
         Some(pid) => format!("process {pid}"),

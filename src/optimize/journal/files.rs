@@ -27,7 +27,7 @@ impl SharedFiles {
 /// The files of a run.
 #[derive(Debug)]
 pub(super) struct Files {
-    // Closed before the lock is released: fields are dropped in this order.
+    // The first field, so that it is closed before the lock is released.
     pub(super) store: Store,
     /// `None` if opened for reading.
     pub(super) writer: Option<Writer>,
@@ -41,7 +41,7 @@ pub(super) struct Writer {
     pub(super) state: State,
     /// Disk space for the last results.
     pub(super) reserve: Reserve,
-    /// Held until dropped.
+    /// Released when dropped.
     pub(super) _lock: Lock,
 }
 
@@ -65,7 +65,7 @@ impl Files {
         }
     }
 
-    /// Fails if a paid result cannot be stored.
+    /// Fails if a result that was paid for could not be stored.
     pub(super) fn check_keeps_paid(&self) -> Result<(), JournalError> {
         match &self.writer()?.state {
             State::Open | State::Full(_) => self.check_locations(),
@@ -73,9 +73,9 @@ impl Files {
         }
     }
 
-    /// Writes in one transaction; on a full disk, uses the reserve. After a failure nothing more is
-    /// written, except paid results after a full disk: that failure happens on writing, not on
-    /// syncing.
+    /// Runs `write`, one transaction. On a full disk, frees the reserve and tries once more. After
+    /// any other failure nothing more is written. After a full disk, paid results are still
+    /// written, because that failure happens on writing, not on syncing.
     pub(super) fn write(
         &mut self,
         mut write: impl FnMut(&mut Store) -> Result<(), JournalError>,

@@ -1,8 +1,8 @@
 //! The lock of a run directory, and checks that its files were not moved.
 //!
-//! The lock is the operating system's lock on the file `lock`, not the file's existence: the system
+//! The lock is the operating system's lock on the file `lock`, not the file's existence. The system
 //! releases it however its holder ends, and a copied directory is not locked. The file contains the
-//! holder's process id in decimal, which is used only in messages.
+//! holder's process id in decimal, used only in messages.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -48,7 +48,7 @@ impl Lock {
             if !matches!(locked, Err(TryLockError::WouldBlock)) {
                 break;
             }
-            // `writer_pid` holds a shared lock for an instant.
+            // `writer_pid` briefly holds a shared lock.
             thread::sleep(Duration::from_millis(RETRY_MS));
             locked = file.try_lock();
         }
@@ -73,13 +73,13 @@ impl Lock {
 
 impl Drop for Lock {
     fn drop(&mut self) {
-        // The system releases the lock when the file closes; a stale id would only appear in messages
-        // until the next holder writes its own.
+        // The system releases the lock when the file closes; a stale id would only appear in
+        // messages until the next holder writes its own.
         let _ = self.file.set_len(0);
     }
 }
 
-/// The id of the process that holds a lock file.
+/// Returns the id of the process that holds a lock file; `None` if it cannot be read.
 fn holder(path: &Path) -> Option<u32> {
     for look in 0..MAX_TRIES {
         if look > 0 {
@@ -92,15 +92,15 @@ fn holder(path: &Path) -> Option<u32> {
     None
 }
 
-/// The process id in a lock file.
+/// Reads the process id in a lock file.
 fn number(file: File) -> Option<u32> {
     let mut content = String::new();
     file.take(CONTENT_BYTES).read_to_string(&mut content).ok()?;
     content.trim().parse().ok()
 }
 
-/// The process that writes the run in a directory; `None` without a writer, or if it has just
-/// started. Does not block.
+/// Returns the id of the process that writes the run in a directory; `None` without a writer, or if
+/// it has just started. Does not block.
 pub fn writer_pid(dir: &Path) -> Option<u32> {
     let path = dir.join(LOCK_FILE);
     // A killed process leaves its id behind.
@@ -119,13 +119,13 @@ pub(super) struct FileLocation {
 }
 
 impl FileLocation {
-    /// The location of the file that is currently at a path.
+    /// Returns the location of the file that is currently at a path.
     pub(super) fn current(path: &Path) -> Result<Self, JournalError> {
         let metadata = fs::metadata(path).map_err(JournalError::io("find", path))?;
         Ok(Self { path: path.to_owned(), file: identity(&metadata) })
     }
 
-    /// The location of an open file.
+    /// Returns the location of an open file.
     fn from_file(path: &Path, file: &File) -> Result<Self, JournalError> {
         let metadata = file.metadata().map_err(JournalError::io("find", path))?;
         Ok(Self { path: path.to_owned(), file: identity(&metadata) })
@@ -140,14 +140,14 @@ impl FileLocation {
     }
 }
 
-/// Device and inode of a file.
+/// Returns the device and inode of a file.
 #[cfg(unix)]
 fn identity(metadata: &fs::Metadata) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;
     Some((metadata.dev(), metadata.ino()))
 }
 
-/// Unknown on this system.
+/// Returns `None`: this system has no inodes.
 #[cfg(not(unix))]
 fn identity(_: &fs::Metadata) -> Option<(u64, u64)> {
     None

@@ -1,11 +1,11 @@
-//! The journal of a run: all completed steps and paid replies, so that a killed run can be resumed,
+//! The journal of a run stores all completed steps and paid replies. A killed run can be resumed,
 //! ends in the same result, and pays for nothing twice.
 //!
 //! A run is a directory: `run.sqlite` (with `-wal` and `-shm` while it is open), `lock`, `reserve`
 //! while there is a writer, and files of other modules. A step has a kind, a key that is unique
-//! within its kind, a JSON body, the programs it proposed and the keys of the replies it used. It is
-//! committed in one transaction, before its result is used. Replies of language models are stored
-//! beside the steps, each in its own transaction: [`JournalReplies`].
+//! within its kind, a JSON body, the programs it proposed and the keys of the replies it used. It
+//! is committed in one transaction, before its result is used. Replies of language models are
+//! stored separately, each in its own transaction: [`JournalReplies`].
 //!
 //! [`Journal::step`] reads a committed step, or computes and commits it. Both return the value as
 //! read back from its JSON, so that a resumed run sees the same numbers bit for bit.
@@ -13,15 +13,15 @@
 //! | limit | unit | value |
 //! | --- | --- | --- |
 //! | [`BODY_BYTES`], also of a request or a reply | bytes of JSON | 64 Mi |
-//! | [`BODY_DEPTH`] | lists and maps within one another | 100 |
+//! | [`BODY_DEPTH`] | levels of nested lists and maps | 100 |
 //! | [`KIND_BYTES`], [`KEY_BYTES`] | bytes | 64, 4096 |
 //! | [`PROGRAMS_PER_STEP`], [`REPLIES_PER_STEP`] | programs, replies | 10 000 |
 //! | [`PROGRAM_BYTES`] | bytes of one source, or of a module in base64 | 6 Mi |
 //! | [`CONFIG_BYTES`] | bytes of JSON | 1 Mi |
 //!
-//! JSON has no infinity and no NaN: serialization turns them into `null`. [`Journal::step`] refuses
-//! a value that therefore does not read back; an `Option` of a number reads back as `None`. The
-//! journal stores no times.
+//! JSON has no infinity and no NaN: serialization turns them into `null`. [`Journal::step`] rejects
+//! a value that does not read back for this reason; an `Option` of a number reads back as `None`.
+//! The journal stores no times.
 
 mod encode;
 mod error;
@@ -56,7 +56,7 @@ use agent_sandbox::program::Program;
 
 /// Name of the database in a run directory.
 pub const DATABASE_FILE: &str = "run.sqlite";
-/// Name of the database until it is complete.
+/// Name of the database while it is being created.
 const UNFINISHED_FILE: &str = "run.sqlite.new";
 /// Maximum size of the body of a step, bytes of JSON; bounds the memory for reading one step.
 pub const BODY_BYTES: usize = 64 << 20;
@@ -68,9 +68,9 @@ pub const CONFIG_BYTES: usize = 1 << 20;
 pub const KIND_BYTES: usize = 64;
 /// Maximum length of a step's key, bytes.
 pub const KEY_BYTES: usize = 4_096;
-/// Maximum number of programs of a step.
+/// Maximum number of programs proposed by a step.
 pub const PROGRAMS_PER_STEP: usize = 10_000;
-/// Maximum number of replies of a step.
+/// Maximum number of replies used by a step.
 pub const REPLIES_PER_STEP: usize = 10_000;
 /// Maximum size of a program's source, bytes; the longest module that a sandbox accepts has 5.4 Mi
 /// in base64.
@@ -81,17 +81,17 @@ pub const PREFIX_DIGITS: usize = 6;
 /// A committed step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepRecord {
-    /// Its number, from 1 in order of commit.
+    /// Number of the step, from 1 in order of commit.
     pub n: u64,
-    /// Its kind, for instance `trial`.
+    /// Kind of the step, such as `trial`.
     pub kind: String,
-    /// Its key, unique within the kind.
+    /// Key of the step, unique within the kind.
     pub key: String,
-    /// Ids of the programs it proposed, new or not, in the given order.
+    /// Ids of the programs that the step proposed, new or not, in the given order.
     pub programs: Vec<String>,
-    /// Keys of the replies it used, in the given order.
+    /// Keys of the replies that the step used, in the given order.
     pub replies: Vec<String>,
-    /// Its result.
+    /// Result of the step.
     pub body: Value,
 }
 
@@ -118,7 +118,7 @@ impl Journal {
         if dir.join(DATABASE_FILE).exists()
             && let Err(used @ JournalError::Locked { .. }) = Lock::take(dir)
         {
-            // `Exists` advises to resume, which a running run refuses.
+            // `Exists` advises to resume, which fails while the run is being written.
             return Err(used);
         }
         check_empty(dir)?;
@@ -149,8 +149,8 @@ impl Journal {
     ///
     /// # Errors
     /// [`JournalError::NotARun`], [`JournalError::Locked`], [`JournalError::Damaged`],
-    /// [`JournalError::NewerVersion`], [`JournalError::Io`], [`JournalError::Storage`],
-    /// [`JournalError::Full`].
+    /// [`JournalError::NewerVersion`], [`JournalError::OlderVersion`], [`JournalError::Io`],
+    /// [`JournalError::Storage`], [`JournalError::Full`], [`JournalError::Moved`].
     pub fn resume(dir: &Path) -> Result<Self, JournalError> {
         check_run(dir)?;
         let lock = Lock::take(dir)?;
@@ -161,7 +161,7 @@ impl Journal {
     /// read. Takes no lock.
     ///
     /// # Errors
-    /// Those of [`Journal::resume`] except [`JournalError::Locked`].
+    /// As [`Journal::resume`], except [`JournalError::Locked`].
     pub fn open_read_only(dir: &Path) -> Result<Self, JournalError> {
         check_run(dir)?;
         Self::open(dir, None)
@@ -172,7 +172,7 @@ impl Journal {
         Self::open(dir, Some(lock))
     }
 
-    /// Opens the database, to write it if there is a lock.
+    /// Opens the database; for writing if there is a lock.
     fn open(dir: &Path, lock: Option<Lock>) -> Result<Self, JournalError> {
         let path = dir.join(DATABASE_FILE);
         let access = if lock.is_some() { Access::Write } else { Access::Read };
@@ -197,15 +197,15 @@ impl Journal {
         Ok(Self { files: SharedFiles::new(Files { store, writer }), path, config })
     }
 
-    /// The configuration that the run was created with, as read back from its JSON.
+    /// Returns the configuration that the run was created with, as read back from its JSON.
     pub fn config(&self) -> &Value {
         &self.config
     }
 
-    /// The result of a step, if it was committed.
+    /// Returns the result of a step, if it was committed.
     ///
     /// # Errors
-    /// [`JournalError::Decode`] if it has another type; [`JournalError::Damaged`],
+    /// [`JournalError::Decode`] if the result has another type; [`JournalError::Damaged`],
     /// [`JournalError::Storage`].
     pub fn find<T: DeserializeOwned>(
         &self,
@@ -219,17 +219,17 @@ impl Journal {
         }
     }
 
-    /// Commits a step: its result and the programs it proposed, in one transaction, which is on the
-    /// disk when this returns `Ok`. Committing an equal step again does nothing.
+    /// Commits a step's result and proposed programs in one transaction, which is on the disk when
+    /// this returns `Ok`. Committing an equal step again does nothing.
     ///
     /// # Errors
     /// [`JournalError::Conflict`] if the step was committed with another result;
-    /// [`JournalError::TooLarge`] and [`JournalError::Encode`] if it cannot be stored. These leave the
-    /// journal unchanged. After [`JournalError::Storage`], [`JournalError::Moved`] or
-    /// [`JournalError::Damaged`], further commits fail with [`JournalError::Stopped`]: a failed write
-    /// is not repeated, since the system may have dropped its data. On a full disk, the current step
-    /// uses the 4 MiB reserve and the next one fails; [`JournalError::Full`] if the reserve is too
-    /// small. [`JournalError::ReadOnly`] without a lock.
+    /// [`JournalError::TooLarge`] and [`JournalError::Encode`] if it cannot be stored. These leave
+    /// the journal unchanged. After [`JournalError::Storage`], [`JournalError::Moved`] or
+    /// [`JournalError::Damaged`], further commits fail with [`JournalError::Stopped`]: a failed
+    /// write is not repeated, since the system may have dropped its data. On a full disk, the
+    /// current step uses the 4 MiB reserve and the next one fails; [`JournalError::Full`] if the
+    /// reserve is too small. [`JournalError::ReadOnly`] without a lock.
     pub fn commit<T: Serialize>(
         &mut self,
         kind: &str,
@@ -243,8 +243,8 @@ impl Journal {
     /// [`Journal::commit`] with the keys of the replies that the step used; they must be stored.
     ///
     /// # Errors
-    /// Those of [`Journal::commit`]; [`JournalError::UnknownReply`] and [`JournalError::BadKey`], which
-    /// leave the journal unchanged.
+    /// As [`Journal::commit`]; also [`JournalError::UnknownReply`] and [`JournalError::BadKey`],
+    /// which leave the journal unchanged.
     pub fn commit_with<T: Serialize>(
         &mut self,
         kind: &str,
@@ -257,7 +257,7 @@ impl Journal {
         self.append(kind, key, &body, programs, replies)
     }
 
-    /// The replies of the run, shared by all threads; read-only if the journal is.
+    /// Returns the replies of the run, shared by all threads; read-only if the journal is.
     ///
     /// # Errors
     /// [`JournalError::Moved`].
@@ -266,12 +266,12 @@ impl Journal {
         Ok(Arc::new(JournalReplies::new(self.files.clone(), self.path.clone())))
     }
 
-    /// The result of a step: read if it was committed, otherwise computed and committed; in both
-    /// cases as read back from its JSON.
+    /// Reads the result of a step if it was committed; otherwise computes and commits it. Either
+    /// way returns the result as read back from its JSON.
     ///
     /// # Errors
-    /// Those of `compute`, after which nothing is stored, of [`Journal::find`] and of
-    /// [`Journal::commit`]. A journal that cannot be written fails before `compute`.
+    /// Errors of `compute`, after which nothing is stored, of [`Journal::find`] and of
+    /// [`Journal::commit`]. If the journal cannot be written, `compute` is not called.
     pub fn step<T, E>(
         &mut self,
         kind: &str,
@@ -295,7 +295,7 @@ impl Journal {
         Ok(value)
     }
 
-    /// All steps in order of commit. The whole journal must fit into memory.
+    /// Returns all steps in order of commit. The whole journal must fit into memory.
     ///
     /// # Errors
     /// [`JournalError::Damaged`], [`JournalError::Storage`].
@@ -308,8 +308,8 @@ impl Journal {
         Ok(steps)
     }
 
-    /// At most `limit` steps after step `n`, in order of commit. Lets a reader follow a run that
-    /// another process writes.
+    /// Returns at most `limit` steps after step `n`, in order of commit. Lets a reader follow a run
+    /// that another process writes.
     ///
     /// # Errors
     /// [`JournalError::Damaged`], [`JournalError::Storage`].
@@ -318,8 +318,8 @@ impl Journal {
         stored.into_iter().map(step_record).collect()
     }
 
-    /// The program whose id begins with the given digits, at least [`PREFIX_DIGITS`], in upper or lower
-    /// case; `None` if there is none.
+    /// Returns the program whose id begins with the given digits, at least [`PREFIX_DIGITS`], in
+    /// upper or lower case; `None` if there is none.
     ///
     /// # Errors
     /// [`JournalError::BadPrefix`], [`JournalError::Ambiguous`], [`JournalError::Damaged`],
@@ -341,7 +341,7 @@ impl Journal {
         }
     }
 
-    /// All programs in the order in which steps first proposed them.
+    /// Returns all programs in the order in which steps first proposed them.
     ///
     /// # Errors
     /// [`JournalError::Damaged`], [`JournalError::Storage`].
@@ -451,7 +451,7 @@ fn check_replies(kind: &str, key: &str, replies: &[String]) -> Result<(), Journa
     replies.iter().try_for_each(|reply| check_key(reply))
 }
 
-/// Fails unless a run can be created in a directory.
+/// Fails if a directory holds a run or other files.
 fn check_empty(dir: &Path) -> Result<(), JournalError> {
     if dir.join(DATABASE_FILE).exists() {
         return Err(JournalError::Exists { dir: dir.to_owned() });
@@ -476,7 +476,7 @@ fn check_run(dir: &Path) -> Result<(), JournalError> {
     Err(JournalError::NotARun { dir: dir.to_owned(), why })
 }
 
-/// Syncs the entries of a directory to the disk, if the system supports it.
+/// Syncs the entries of a directory to the disk, on systems that support this.
 fn sync_directory(dir: &Path) -> Result<(), JournalError> {
     if cfg!(unix) {
         File::open(dir).and_then(|file| file.sync_all()).map_err(JournalError::io("write", dir))?;

@@ -1,7 +1,8 @@
 //! Replies of language models that a run paid for, in the database of its journal.
 //!
-//! All threads of a run may read and store replies at the same time. Replies have no number, so that
-//! the journal's steps are the same for any number of threads; steps name the replies they used.
+//! All threads of a run may read and store replies at the same time. Replies are not numbered, so
+//! that the journal's steps are the same for any number of threads; steps name the replies they
+//! used.
 
 use std::path::PathBuf;
 
@@ -13,7 +14,7 @@ use crate::journal::{
 };
 use agent_llm::{Exchange, Finish, LlmError, Reply, ReplyStore, Request, Usage};
 
-/// Kind in error messages.
+/// Kind of step that error messages name.
 const KIND: &str = "reply";
 
 /// Maximum number of unusable replies to one request whose usage is stored.
@@ -31,7 +32,7 @@ impl JournalReplies {
         Self { files, path }
     }
 
-    /// The exchange with a key, if it is stored.
+    /// Returns the exchange with a key, if it is stored.
     ///
     /// # Errors
     /// [`JournalError::Damaged`], [`JournalError::Storage`]; [`JournalError::Decode`] if another
@@ -45,7 +46,8 @@ impl JournalReplies {
     /// `Ok`. On a full disk it uses the 4 MiB reserve.
     ///
     /// # Errors
-    /// Those of [`Journal::commit`](super::Journal::commit) except [`JournalError::Conflict`].
+    /// As [`Journal::commit`](super::Journal::commit), except [`JournalError::Conflict`]; also
+    /// [`JournalError::BadKey`].
     pub fn keep(&self, key: &str, exchange: &Exchange) -> Result<(), JournalError> {
         check_key(key)?;
         let request = encode(KIND, key, &exchange.request, BODY_BYTES)?;
@@ -59,10 +61,11 @@ impl JournalReplies {
         files.write(|store| store.append_reply(key, role, &request, &reply, paid))
     }
 
-    /// All exchanges with their keys, by name of the role, then by key. They must fit into memory.
+    /// Returns all exchanges with their keys, sorted by role, then by key. They must fit into
+    /// memory.
     ///
     /// # Errors
-    /// Those of [`JournalReplies::find`].
+    /// As [`JournalReplies::find`].
     pub fn exchanges(&self) -> Result<Vec<(String, Exchange)>, JournalError> {
         let mut exchanges = Vec::new();
         self.files.lock().store.each_reply(|stored| {
@@ -76,15 +79,15 @@ impl JournalReplies {
         Ok(exchanges)
     }
 
-    /// The database.
+    /// Returns the path of the database.
     pub fn path(&self) -> &std::path::Path {
         &self.path
     }
 }
 
 impl ReplyStore for JournalReplies {
-    /// Fails for a missing key if its reply could not be stored, so that no reply is paid for and
-    /// lost.
+    /// Fails for a missing key if the journal cannot be written, so that no reply is paid for and
+    /// then lost.
     fn get(&self, key: &str) -> Result<Option<Exchange>, LlmError> {
         let found = self.find(key).map_err(store_error)?;
         if found.is_none() {
@@ -97,7 +100,7 @@ impl ReplyStore for JournalReplies {
         self.keep(key, exchange).map_err(store_error)
     }
 
-    /// Stores an exchange without text, under a key that no request has.
+    /// Stores the usage as an exchange without text, under a key that no request has.
     fn note_unusable(&self, key: &str, request: &Request, usage: Usage) -> Result<(), LlmError> {
         for n in 0..MAX_UNUSABLE {
             let key = format!("{key}-unusable-{n}");
@@ -125,7 +128,7 @@ fn exchange(stored: StoredReply) -> Result<Exchange, JournalError> {
     })
 }
 
-/// Fails unless a key is valid in a space-separated list.
+/// Fails if a key is empty, too long or contains whitespace, which separates keys in lists.
 pub(super) fn check_key(key: &str) -> Result<(), JournalError> {
     if key.is_empty() || key.len() > KEY_BYTES || key.contains(char::is_whitespace) {
         return Err(JournalError::BadKey { limit: KEY_BYTES });

@@ -1,5 +1,5 @@
-//! Disk space reserved for the current result: if the disk fills up, a result that was just paid
-//! for replaces the reserve, and then the run stops.
+//! Reserves disk space for the current result. If the disk fills up, the reserve is freed for a
+//! result that was just paid for, and then the run stops.
 //!
 //! The file `reserve` exists in the run directory while there is a writer.
 
@@ -33,7 +33,7 @@ impl Reserve {
         Ok(reserve)
     }
 
-    /// Frees the space; false if there was none.
+    /// Frees the space; returns false if there was no reserve.
     pub(super) fn release(&self) -> bool {
         fs::remove_file(&self.path).is_ok()
     }

@@ -3,17 +3,18 @@
 //! ```text
 //! application_id "agtJ", user_version = FORMAT
 //! run      id = 1 | config JSON | digest
-//! step     n = 1, 2, ... | kind | key | programs: ids, a space between
-//!          | replies: keys, a space between | body JSON | digest
+//! step     n = 1, 2, ... | kind | key | programs: space-separated ids
+//!          | replies: space-separated keys | body JSON | digest
 //! program  n = 1, 2, ... | id | step that first proposed it | source
 //! reply    key | role | request JSON | reply JSON | whether the run paid for it | digest
 //! ```
-//! Digests are BLAKE3, 32 bytes. The digest of `run` covers the configuration; that of a step
-//! covers the digest of the run, its number and all its texts with their lengths, so that swapped
-//! rows and rows of other runs are detected; that of a reply likewise, without a number. A
-//! program's id is the digest of its source. A journal of an earlier format is refused.
+//! Digests are BLAKE3, 32 bytes. The digest of `run` covers the configuration. The digest of a step
+//! covers the digest of the run, the step's number and all its texts with their lengths: thus
+//! swapped rows and rows of other runs are detected. The digest of a reply covers the same, except
+//! a number. A program's id is the digest of its source. A journal of an earlier format is
+//! rejected.
 //!
-//! Writing is WAL with `synchronous = FULL`: a commit returns after its records are on the disk.
+//! Writing uses WAL with `synchronous = FULL`: a commit returns after its records are on the disk.
 //! WAL needs a local file system. Sources: <https://www.sqlite.org/wal.html>,
 //! <https://www.sqlite.org/fileformat2.html>.
 
@@ -41,14 +42,14 @@ use agent_sandbox::program::Program;
 pub(super) const FORMAT: i64 = 2;
 /// Marks the database as a run journal: "agtJ".
 const APPLICATION: i64 = 0x6167_744a;
-/// Maximum wait for another connection, milliseconds. Readers never block the writer; only a foreign
-/// tool can.
+/// Maximum wait for another connection, milliseconds. Readers never block the writer; only another
+/// program can.
 const BUSY_MS: u64 = 5_000;
 /// Size to which the write-ahead log is truncated after a checkpoint, bytes.
 const LOG_BYTES: i64 = 64 << 20;
 /// Maximum number of ids listed for an ambiguous prefix.
 const LISTED: i64 = 10;
-/// The tables, by name; compared with the stored ones byte by byte.
+/// The tables, sorted by name; compared with the stored ones byte by byte.
 const TABLES: [&str; 4] = [
     "CREATE TABLE program(n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, \
      step INTEGER NOT NULL REFERENCES step(n), source TEXT NOT NULL) STRICT",
@@ -125,17 +126,17 @@ impl Store {
         written().map_err(|error| failed("create", path, &error))
     }
 
-    /// Opens a database and checks its header, tables and configuration; with [`Access::Write`] also
-    /// all rows, in time linear in its size.
+    /// Opens a database and checks its header, tables and configuration; with [`Access::Write`]
+    /// also all rows, in time linear in the size of the database.
     pub(super) fn open(path: &Path, access: Access) -> Result<Self, JournalError> {
         let length = fs::metadata(path).map_err(JournalError::io("open", path))?.len();
         if length == 0 {
-            // SQLite would take it for a new database and delete the write-ahead log.
+            // SQLite would treat the file as a new database and delete the write-ahead log.
             return Err(damaged(path, "the file is empty"));
         }
         match Self::open_with(path, access, false) {
-            // Without the permission to write its shared index, SQLite only reads a database that it
-            // may treat as immutable, which it is without a log.
+            // Without permission to write the shared index, SQLite reads a database only as
+            // immutable. Without a log, the database is immutable.
             Err(JournalError::Storage { .. }) if access == Access::Read && !has_log(path) => {
                 Self::open_with(path, access, true)
             }
@@ -171,14 +172,14 @@ impl Store {
                     cause: format!("the database cannot be written to (journal mode {mode})"),
                 });
             }
-            // A write without changes creates the log, and fails now, before anything was paid for, if
-            // the disk cannot be written.
+            // A write without changes creates the log, and fails now, before anything was paid for,
+            // if the disk cannot be written.
             store
                 .connection
                 .pragma_update(None, "user_version", FORMAT)
                 .map_err(|error| store.failed("write", &error))?;
-            // If an earlier sync of the log failed, its content may be lost after a power cut, with all
-            // later commits. A checkpoint syncs it again; readers may hold back a part.
+            // If an earlier sync of the log failed, a power cut may lose its content and all later
+            // commits. A checkpoint syncs the log again, except a part that readers may need.
             copy_log(&store.connection).map_err(|error| store.failed("write", &error))?;
             store.leave_log(false)?;
         }
@@ -260,8 +261,8 @@ impl Store {
         self.each_reply(|_| Ok(()))
     }
 
-    /// At most `limit` steps after step `n`, in order of commit. Checks that no step is missing and
-    /// that each matches its digest.
+    /// Returns at most `limit` steps after step `n`, in order of commit. Checks that no step is
+    /// missing and that each matches its digest.
     pub(super) fn steps_after(
         &self,
         n: u64,
@@ -284,8 +285,8 @@ impl Store {
     }
 
     /// Calls `visit` with every step in order of commit. Checks that no step is missing, that each
-    /// matches its digest, and that its programs and replies exist, the programs no later than the
-    /// step.
+    /// matches its digest, that its programs were first proposed no later than by this step, and
+    /// that its replies exist.
     pub(super) fn each_step(
         &self,
         mut visit: impl FnMut(StoredStep) -> Result<(), JournalError>,
@@ -319,7 +320,7 @@ impl Store {
         Ok(())
     }
 
-    /// The step of a kind with a key.
+    /// Returns the step of a kind with a key, checked.
     pub(super) fn step(&self, kind: &str, key: &str) -> Result<Option<StoredStep>, JournalError> {
         let mut statement = self.prepare(&format!("{STEP} WHERE kind = ?1 AND key = ?2"))?;
         let mut rows =
@@ -330,8 +331,8 @@ impl Store {
         }
     }
 
-    /// Adds a step and its new programs in one transaction, which is on the disk on return; after
-    /// an error, either all or nothing is.
+    /// Adds a step and its new programs in one transaction, which is on the disk on return. After
+    /// an error, either all of it or nothing is stored.
     pub(super) fn append(
         &mut self,
         kind: &str,
@@ -365,7 +366,7 @@ impl Store {
         written().map_err(|error| failed("write", &self.path, &error))
     }
 
-    /// All programs in the order in which they were first proposed.
+    /// Returns all programs in the order in which they were first proposed.
     pub(super) fn programs(&self) -> Result<Vec<Program>, JournalError> {
         let mut statement = self.prepare("SELECT id, n, source FROM program ORDER BY n")?;
         let mut rows = statement.query([]).map_err(|error| self.failed("read", &error))?;
@@ -376,7 +377,8 @@ impl Store {
         Ok(programs)
     }
 
-    /// Ids that begin with lower-case hexadecimal digits, ascending, at most [`LISTED`].
+    /// Returns the ids that begin with the lower-case hexadecimal digits `prefix`, ascending, at
+    /// most [`LISTED`].
     pub(super) fn ids(&self, prefix: &str) -> Result<Vec<String>, JournalError> {
         self.prepare(
             "SELECT id FROM program WHERE id >= ?1 AND id < ?1 || 'g' ORDER BY id LIMIT ?2",
@@ -386,7 +388,7 @@ impl Store {
         .map_err(|error| self.failed("read", &error))
     }
 
-    /// The program with an id.
+    /// Returns the program with an id, checked.
     pub(super) fn program(&self, id: &str) -> Result<Option<Program>, JournalError> {
         let mut statement = self.prepare("SELECT id, n, source FROM program WHERE id = ?1")?;
         let mut rows = statement.query([id]).map_err(|error| self.failed("read", &error))?;
@@ -396,12 +398,12 @@ impl Store {
         }
     }
 
-    /// The database file.
+    /// Returns the path of the database file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Sets whether closing leaves the write-ahead log; otherwise closing checkpoints it.
+    /// Sets whether closing leaves the write-ahead log in place or checkpoints it.
     pub(super) fn leave_log(&self, leave: bool) -> Result<(), JournalError> {
         self.connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, leave)
@@ -409,7 +411,7 @@ impl Store {
             .map_err(|error| self.failed("open", &error))
     }
 
-    /// A row of [`STEP`], checked.
+    /// Reads a row of [`STEP`] and checks its digest.
     fn checked_step(&self, row: &Row<'_>) -> Result<StoredStep, JournalError> {
         let step = StoredStep::read(row).map_err(|error| self.failed("read", &error))?;
         let texts = [&*step.kind, &step.key, &step.programs, &step.replies, &step.body];
@@ -419,7 +421,8 @@ impl Store {
         Ok(step)
     }
 
-    /// A program from a row with its id in `column` and its source two columns further, checked.
+    /// Reads a program from a row with its id in `column` and its source two columns further, and
+    /// checks its digest.
     fn checked_program(&self, row: &Row<'_>, column: usize) -> Result<Program, JournalError> {
         let (id, source): (String, String) = row
             .get(column)
@@ -432,14 +435,14 @@ impl Store {
         Ok(program)
     }
 
-    /// The single value of a statement.
+    /// Returns the single value of a statement.
     fn value<T: rusqlite::types::FromSql>(&self, sql: &str) -> Result<T, JournalError> {
         self.connection
             .query_row(sql, [], |row| row.get(0))
             .map_err(|error| self.failed("read", &error))
     }
 
-    /// The first column of a statement's rows.
+    /// Returns the first column of a statement's rows.
     fn list(&self, sql: &str) -> Result<Vec<String>, JournalError> {
         self.prepare(sql)?
             .query_map([], |row| row.get(0))
@@ -447,7 +450,7 @@ impl Store {
             .map_err(|error| self.failed("read", &error))
     }
 
-    /// A cached statement.
+    /// Prepares a statement, or takes it from the cache.
     fn prepare(&self, sql: &str) -> Result<rusqlite::CachedStatement<'_>, JournalError> {
         self.connection.prepare_cached(sql).map_err(|error| self.failed("read", &error))
     }
@@ -481,24 +484,24 @@ fn copy_log(connection: &Connection) -> rusqlite::Result<()> {
     connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
 }
 
-/// Space-separated ids.
+/// Returns the space-separated ids of programs.
 pub(super) fn ids(programs: &[Program]) -> String {
     programs.iter().map(Program::id).collect::<Vec<_>>().join(" ")
 }
 
-/// Path of the write-ahead log of a database.
+/// Returns the path of a database's write-ahead log.
 pub(super) fn log(path: &Path) -> PathBuf {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");
     PathBuf::from(log)
 }
 
-/// Whether the write-ahead log is not empty.
+/// Whether a database has a write-ahead log that is not empty.
 fn has_log(path: &Path) -> bool {
     fs::metadata(log(path)).is_ok_and(|metadata| metadata.len() > 0)
 }
 
-/// The URI of an immutable database.
+/// Returns the URI that opens a database as immutable.
 fn address(path: &Path) -> String {
     let mut address = "file:".to_owned();
     for &byte in path.as_os_str().as_encoded_bytes() {
@@ -512,7 +515,7 @@ fn address(path: &Path) -> String {
     address + "?immutable=1"
 }
 
-/// Settings of every connection.
+/// Applies the settings of every connection.
 fn set_up(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(Duration::from_millis(BUSY_MS))?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
@@ -525,7 +528,7 @@ fn set_up(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES, |_| Ok(()))
 }
 
-/// The digest of a run.
+/// Computes the digest of a run.
 fn config_digest(config: &str) -> [u8; 32] {
     let mut hasher = Hasher::new();
     hasher.update(b"agent run 1\n");
@@ -533,7 +536,7 @@ fn config_digest(config: &str) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-/// The digest of a step.
+/// Computes the digest of a step.
 fn step_digest(run: &[u8; 32], n: i64, texts: [&str; 5]) -> [u8; 32] {
     let mut hasher = Hasher::new();
     hasher.update(b"agent step 2\n");
@@ -546,8 +549,7 @@ fn step_digest(run: &[u8; 32], n: i64, texts: [&str; 5]) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-/// Converts an error of SQLite. Errors that only a database written by another program can cause are
-/// damage.
+/// Converts an error of SQLite. Any error other than a failed operation means a damaged database.
 fn failed(action: &'static str, path: &Path, error: &rusqlite::Error) -> JournalError {
     let cause = match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => return JournalError::Full { path: path.to_owned() },
@@ -576,7 +578,7 @@ fn failed(action: &'static str, path: &Path, error: &rusqlite::Error) -> Journal
     JournalError::Storage { action, path: path.to_owned(), cause }
 }
 
-/// The failed operation, by SQLite's extended code.
+/// Names the failed operation of an extended SQLite code.
 fn operation(code: i32) -> Option<&'static str> {
     Some(match code {
         ffi::SQLITE_IOERR_READ | ffi::SQLITE_IOERR_SHORT_READ => "reading",
@@ -592,7 +594,7 @@ fn operation(code: i32) -> Option<&'static str> {
     })
 }
 
-/// An error for damage.
+/// Creates the error of a damaged database.
 fn damaged(path: &Path, what: &str) -> JournalError {
     JournalError::Damaged { path: path.to_owned(), what: what.to_owned() }
 }

@@ -226,7 +226,7 @@ fn there_is_one_writer_and_any_number_of_readers() {
     assert_eq!(writer_pid(dir.path()), None);
     add(&mut Journal::resume(dir.path()).expect("after drop"), 2).expect("commit");
     assert_eq!(reader.steps().expect("steps").len(), 3);
-    // The number of a process that is gone.
+    // The id of a process that has ended.
     fs::write(dir.path().join("lock"), "1").expect("write");
     Journal::resume(dir.path()).expect("a stale lock");
 }
@@ -240,7 +240,7 @@ fn a_run_begins_only_where_nothing_is() {
     fs::create_dir(&dir).expect("create");
     assert!(not_a_run(Journal::resume(&dir)));
     assert_eq!(fs::read_dir(&dir).expect("read").count(), 0, "looking leaves nothing behind");
-    // A beginning that was killed.
+    // Files of a creation that was killed.
     fs::write(dir.join("lock"), "").expect("write");
     fs::write(dir.join("run.sqlite.new"), "half").expect("write");
     fs::write(dir.join("run.sqlite.new-journal"), "half").expect("write");
@@ -260,7 +260,7 @@ fn a_crash_keeps_what_was_committed_and_nothing_else() {
     let dir = TempDir::new().expect("directory");
     let mut journal = filled(dir.path(), 20);
     let before = seen(&journal).expect("seen");
-    // Rows in the log that no commit follows: the page cache is too small for the transaction.
+    // Writes rows to the log without a commit: the page cache is too small for the transaction.
     let run = |sql: &str| journal.files.lock().store.connection.execute_batch(sql);
     run("PRAGMA cache_size = 1; BEGIN").expect("begin");
     let big = "x".repeat(1 << 20);
@@ -273,7 +273,7 @@ fn a_crash_keeps_what_was_committed_and_nothing_else() {
     for found in reopened(crashed.path()) {
         assert_eq!(found.expect("reopened"), before);
     }
-    // Every prefix of the log is a prefix of the steps.
+    // Every prefix of the log yields a prefix of the steps.
     add(&mut journal, 20).expect("commit");
     let all = seen(&journal).expect("seen");
     let crashed = image(dir.path());
@@ -440,7 +440,7 @@ fn what_was_paid_for_when_the_disk_fills_up_is_kept() {
     let mut journal = Journal::resume(&dir).expect("resume");
     assert_eq!(seen(&journal).expect("seen"), before);
     step(&mut journal, "2").expect("room again");
-    // Steps until the disk is full by itself: all that were acknowledged are there.
+    // Commits steps until the disk is full; all acknowledged steps must be stored.
     let n_steps = (3..).find(|n| step(&mut journal, &n.to_string()).is_err()).expect("full");
     drop(journal);
     let steps = Journal::open_read_only(&dir).expect("read").steps().expect("steps");

@@ -14,14 +14,14 @@ use crate::{
 /// Proposer of changes that only affect parameters.
 const TUNER: &str = "tuner";
 
-/// One step; fields that do not apply to its kind are omitted.
+/// Summary of one step; fields that do not apply to its kind are omitted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Line {
-    /// Its number.
+    /// Number of the step, from 1.
     pub n: u64,
-    /// Its kind.
+    /// Kind of the step.
     pub kind: String,
-    /// Its key, unique within the kind.
+    /// Key of the step, unique within the kind.
     pub key: String,
     /// The category.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,10 +44,10 @@ pub struct Line {
     /// Number of queries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queries: Option<usize>,
-    /// Mean reciprocal rank on them.
+    /// Mean reciprocal rank on these queries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mrr: Option<f64>,
-    /// Number of queries on which it failed.
+    /// Number of queries on which the program failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<usize>,
     /// The first failure.
@@ -62,13 +62,14 @@ pub struct Line {
     /// Whether the change was accepted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted: Option<bool>,
-    /// Ids of the programs it proposed.
+    /// Ids of the programs that the step proposed.
     pub programs: Vec<String>,
-    /// Keys of the replies it used.
+    /// Keys of the replies that the step used.
     pub replies: Vec<String>,
 }
 
-/// Converts steps in the order of the journal; the proposer of a program is known after its trial.
+/// Converts steps to lines, in the order of the journal; the proposer of a program is known after
+/// its trial.
 #[derive(Default)]
 pub struct Lines {
     /// First proposer by id of a program.
@@ -76,14 +77,14 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// All lines of a run.
+    /// Converts all steps of a run.
     pub fn from_record(record: &Record) -> Vec<Line> {
         let mut lines = Lines::default();
         let line = |step| lines.line(step, |program| record.category(program).to_owned());
         record.steps.iter().map(line).collect()
     }
 
-    /// The line of the next step; `category` returns the category of a program.
+    /// Converts the next step; `category` returns the category of a program.
     pub fn line(&mut self, step: &StepRecord, category: impl Fn(&str) -> String) -> Line {
         if step.kind == TRIAL
             && let Some(trial) = body::<Trial>(step)
@@ -105,7 +106,7 @@ impl Lines {
     }
 }
 
-/// The fields of every kind of step.
+/// Fills the fields that every kind of step has.
 fn basic_line(step: &StepRecord) -> Line {
     Line {
         n: step.n,

@@ -1,5 +1,5 @@
-//! [`PAUSE_FILE`] in a run's directory: why the run waits for its service, until it is resumed. A
-//! missing or damaged file is ignored.
+//! Reads [`PAUSE_FILE`] in a run's directory, which states why the run waits for its service until
+//! it is resumed. A missing or damaged file is ignored.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ pub struct Pause {
     pub why: String,
 }
 
-/// Why the run in a directory is paused, if it is.
+/// Returns why the run in a directory is paused; `None` if it is not.
 pub fn why(dir: &Path) -> Option<String> {
     let bytes = files::read(&dir.join(PAUSE_FILE), MAX_BYTES).ok()?;
     let pause: Pause = serde_json::from_slice(&bytes).ok()?;

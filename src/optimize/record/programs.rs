@@ -1,4 +1,4 @@
-//! Programs of a run's journal or of a bundle, in one form.
+//! Reads the programs of a run's journal or of a bundle into one form.
 
 use std::{
     collections::HashMap,
@@ -19,14 +19,14 @@ use agent_infer::{
 };
 use agent_sandbox::{Origin, program::Program};
 
-/// Kind and key of the step that holds the run's identity.
+/// Kind and key of the step with the run's identity.
 const RUN: &str = "run";
 const IDENTITY: &str = "identity";
 /// Name of the training pool.
 const TRAIN: &str = "train";
 /// Separates the id of a program from the id of its parameters.
 pub const TUNED: char = '~';
-/// Digits of the id of parameters.
+/// Number of hexadecimal digits of the id of parameters.
 const TUNED_DIGITS: usize = 4;
 
 /// The score of a program on some queries.
@@ -42,31 +42,31 @@ pub struct Score {
 pub struct Entry {
     /// The program.
     pub program: Program,
-    /// Its category; empty if it names none.
+    /// Category of the program; empty if the program does not name one.
     pub category: String,
-    /// Parameters that differ from the declared ones.
+    /// Parameters that differ from the declared values.
     pub params: ParamValues,
-    /// Its proposer.
+    /// Proposer of the program.
     pub proposed_by: String,
-    /// Its score in the largest trial on training queries.
+    /// Score in the largest trial on training queries.
     pub train: Option<Score>,
-    /// In a run, its score in the largest trial on validation queries; in a bundle, the bundle's
-    /// score on the validation queries that the router sends to it.
+    /// In a run, the score in the largest trial on validation queries; in a bundle, the bundle's
+    /// score on the validation queries that the router sends to the category.
     pub validation: Option<Score>,
     /// The largest trial on validation queries; only in runs.
     pub on_validation: Option<Trial>,
-    /// Whether it is in the bundle.
+    /// Whether the program is in the bundle.
     pub frozen: bool,
 }
 
 /// All programs of a run or bundle.
 pub struct Sources {
-    /// In the order of proposals, or of the bundle's categories; one entry per program and set of
-    /// parameters.
+    /// One entry per program and set of parameters, in the order of trials; or one per category of
+    /// the bundle, in order.
     pub entries: Vec<Entry>,
     /// First trial of each program; only in runs.
     pub origins: HashMap<String, Trial>,
-    /// Tests of changes, in order; only in runs.
+    /// Tests of changes, in order of commit; only in runs.
     pub decisions: Vec<Decision>,
     /// The bundle, if there is one.
     pub bundle: Option<Bundle>,
@@ -74,12 +74,12 @@ pub struct Sources {
     pub dataset: Option<String>,
     /// Digest of the validation queries; only in runs.
     pub validation: Option<String>,
-    /// The file of the journal; only in runs.
+    /// Path of the journal; only in runs.
     journal: Option<PathBuf>,
 }
 
-/// The short id of a program with its parameters: the program's short id and, if parameters differ
-/// from the declared ones, [`TUNED`] and four digits of their digest.
+/// Returns the short id of a program with its parameters: the program's short id and, if parameters
+/// differ from the declared values, [`TUNED`] and four hexadecimal digits of their digest.
 pub fn variant(program: &Program, params: &ParamValues) -> String {
     let id = program.short_id();
     if params.is_empty() {
@@ -91,14 +91,14 @@ pub fn variant(program: &Program, params: &ParamValues) -> String {
     format!("{id}{TUNED}{}", digest.get(..TUNED_DIGITS).unwrap_or_default())
 }
 
-/// The result of a step, typed.
+/// Decodes the result of a step.
 fn body<T: DeserializeOwned>(step: StepRecord) -> Result<T, JournalError> {
     let StepRecord { kind, key, body, .. } = step;
     serde_json::from_value(body).map_err(|source| JournalError::Decode { kind, key, source })
 }
 
 impl Sources {
-    /// The programs of a bundle.
+    /// Lists the programs of a bundle.
     pub fn from_bundle(bundle: &Bundle) -> Sources {
         let entry = |category: &Category| Entry {
             program: category.program.clone(),
@@ -188,7 +188,7 @@ impl Sources {
         Ok(sources)
     }
 
-    /// Origin of the programs.
+    /// Returns the origin of the programs.
     pub fn origin(&self) -> Origin<'_> {
         match (&self.journal, &self.bundle) {
             (Some(journal), _) => Origin::Run(journal),
@@ -197,7 +197,8 @@ impl Sources {
         }
     }
 
-    /// The category of the bundle that a program answers.
+    /// Returns the bundle and the index of its category with the program of `entry`; `None` if
+    /// there is none.
     pub fn category(&self, entry: &Entry) -> Option<(&Bundle, usize)> {
         let bundle = self.bundle.as_ref()?;
         let index =

@@ -1,9 +1,10 @@
-//! Times of the phases of a run, and of the moments at which its programs first beat every baseline.
+//! Times of the phases of a run, and of the milestones at which its programs first beat every
+//! baseline.
 //!
-//! Stored in [`TIMES_FILE`] in the run's directory, because the journal has no clock. A resumed run
-//! adds to its times: seconds of a phase are summed over processes; for a step the maximum counts,
-//! because a step that is read from the journal takes no time. A missing or damaged file counts as
-//! empty.
+//! The times are in [`TIMES_FILE`] in the run's directory, because the journal stores no times. A
+//! resumed run adds to them. Seconds of a phase are summed over processes; for a step the maximum
+//! over processes counts, because a step that is read from the journal takes no time. A missing or
+//! damaged file counts as empty.
 
 use std::{fs, path::Path};
 
@@ -23,7 +24,7 @@ const MAX_PHASES: usize = 100;
 /// Times of a phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
-    /// Its name.
+    /// Name of the phase.
     pub name: String,
     /// Seconds, summed over all processes that wrote the run.
     pub seconds: f64,
@@ -34,7 +35,7 @@ pub struct Phase {
 /// Summary of a phase.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// Its name.
+    /// Name of the phase.
     pub name: String,
     /// Total seconds.
     pub seconds: f64,
@@ -49,16 +50,16 @@ pub struct Summary {
 /// The times of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
-    /// Seconds of all processes that wrote the run, without opening base and journal.
+    /// Seconds, summed over all processes that wrote the run, without opening base and journal.
     pub seconds: f64,
     /// Phases in order of their start.
     pub phases: Vec<Phase>,
-    /// Moments at which programs first beat every baseline.
+    /// Milestones at which programs first beat every baseline, at most one per scope.
     pub first_better: Vec<Milestone>,
 }
 
 impl Timing {
-    /// Reads the times of a run; empty if they are unknown.
+    /// Reads the times of a run; empty if the file is missing, damaged or too large.
     pub fn read(dir: &Path) -> Timing {
         let path = dir.join(TIMES_FILE);
         let small = fs::metadata(&path).is_ok_and(|file| file.len() <= MAX_BYTES);
@@ -66,7 +67,7 @@ impl Timing {
         bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
     }
 
-    /// Summaries of all phases.
+    /// Summarizes all phases.
     pub fn summaries(&self) -> Vec<Summary> {
         let summary = |phase: &Phase| {
             let mut steps = phase.steps.clone();
@@ -83,12 +84,14 @@ impl Timing {
         self.phases.iter().map(summary).collect()
     }
 
-    /// Seconds until one program, or all together, first beat every baseline.
+    /// Returns the seconds until the programs of a scope first beat every baseline; `None` if they
+    /// have not.
     pub fn seconds_to(&self, scope: Scope) -> Option<f64> {
         self.first_better.iter().find(|better| better.scope == scope).map(|better| better.seconds)
     }
 
-    /// Adds seconds to a step of a phase.
+    /// Adds seconds to a phase and to one of its steps. Phases and steps beyond the limits are not
+    /// recorded.
     pub fn add(&mut self, name: &str, step: usize, seconds: f64) {
         let at = match self.phases.iter().position(|phase| phase.name == name) {
             Some(at) => at,
@@ -106,7 +109,7 @@ impl Timing {
         }
     }
 
-    /// The sum of the times of earlier processes, `self`, and of the current one, `now`.
+    /// Combines the times of earlier processes, `self`, with those of the current one, `now`.
     pub fn and(&self, now: &Timing) -> Timing {
         let mut sum = self.clone();
         sum.seconds += now.seconds;

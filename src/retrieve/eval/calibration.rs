@@ -6,34 +6,34 @@ use serde::{Deserialize, Serialize};
 /// Number of bins, equal parts of `[0, 1]`.
 pub const BINS: usize = 5;
 
-/// Agreement of probabilities and outcomes.
+/// Agreement of predicted probabilities and outcomes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
     /// Number of predictions.
     pub n: usize,
     /// Mean probability.
     pub expected: f64,
-    /// Share that came true.
+    /// Share of the predictions that came true.
     pub observed: f64,
-    /// Expected calibration error in `[0, 1]`: the mean over predictions of the distance between
-    /// the mean probability of their bin and its share that came true.
+    /// Expected calibration error in `[0, 1]`: the distance between `expected` and `observed` of a
+    /// bin, averaged over bins, weighted by their number of predictions.
     pub error: f64,
     /// Non-empty bins, ascending.
     pub bins: Vec<Bin>,
 }
 
-/// Predictions of about the same probability.
+/// A bin: predictions of similar probability.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bin {
     /// Number of predictions.
     pub n: usize,
     /// Mean probability.
     pub expected: f64,
-    /// Share that came true.
+    /// Share of the predictions that came true.
     pub observed: f64,
 }
 
-/// The bin of predictions; none if there are none.
+/// Summarises predictions as a bin; none without predictions.
 fn bin(predictions: &[(f64, bool)]) -> Option<Bin> {
     let n = predictions.len();
     let n_true = predictions.iter().filter(|pair| pair.1).count();
@@ -44,8 +44,9 @@ fn bin(predictions: &[(f64, bool)]) -> Option<Bin> {
     })
 }
 
-/// The calibration of predictions: probabilities, clamped to `[0, 1]`, and whether they came true;
-/// none without predictions. In a bin with few predictions, chance alone raises the error above 0.
+/// Measures the calibration of predictions; none without predictions. A prediction is a
+/// probability, clamped to `[0, 1]`, and whether it came true. In a bin with few predictions,
+/// chance alone raises the error above 0.
 pub fn calibration(predictions: &[(f64, bool)]) -> Option<Calibration> {
     let predictions: Vec<(f64, bool)> = predictions
         .iter()

@@ -1,5 +1,5 @@
-//! Paired comparison of two systems on the same queries. A query that only one of them answered is
-//! an error.
+//! Paired comparison of two systems on the same queries. A query with a result of one system only
+//! is an error.
 
 use std::collections::BTreeMap;
 
@@ -9,30 +9,30 @@ use crate::eval::evaluation::{EvalError, QueryResult};
 use crate::eval::metrics::Metric;
 use crate::eval::statistics::{self, Interval};
 
-/// The first of two systems against the second, in one metric.
+/// Comparison of a first with a second system, in one metric.
 #[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// Queries compared.
+    /// Number of queries.
     pub n: usize,
-    /// Mean of the first system minus that of the second; positive if the first is better.
+    /// Mean of the first system minus mean of the second; positive if the first is better.
     pub difference: f64,
     /// Paired bootstrap interval of the difference.
     pub ci95: Interval,
     /// Two-sided p-value of the paired randomisation test; not corrected for other comparisons
     /// (see [`statistics::holm`]).
     pub p: f64,
-    /// Queries on which the first system is better.
+    /// Number of queries on which the first system is better.
     pub wins: usize,
-    /// Queries on which the second system is better.
+    /// Number of queries on which the second system is better.
     pub losses: usize,
-    /// Queries on which both are exactly equal.
+    /// Number of queries on which both are exactly equal.
     pub ties: usize,
 }
 
-/// Compares `first` with `second` in one metric; both in any order, over identical query ids.
+/// Compares `first` with `second` in one metric; both in any order, over the same query ids.
 ///
-/// Failed queries count with the metrics of the baseline ranking. `seed` drives the bootstrap and,
-/// above [`statistics::MAX_EXACT_DIFFERENCES`] queries with a difference, the test.
+/// Failed queries count with the metrics of the baseline ranking. `seed` seeds the bootstrap and,
+/// if more than [`statistics::MAX_EXACT_DIFFERENCES`] queries differ, the test.
 ///
 /// # Errors
 /// [`EvalError::NoQueries`], [`EvalError::RepeatedQuery`], [`EvalError::UnpairedQuery`],
@@ -59,7 +59,7 @@ pub fn compare(
     })
 }
 
-/// First minus second per query, by ascending query id.
+/// Computes first minus second per query, by ascending query id.
 fn paired_differences(
     first: &[QueryResult],
     second: &[QueryResult],

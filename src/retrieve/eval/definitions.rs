@@ -1,5 +1,5 @@
-//! Two definitions of the reported metrics in common use: the benchmark ranks every candidate, the
-//! tools of TREC only retrieved nodes. They agree if all answers were ranked, and on hits and
+//! Two common definitions of the reported metrics: the STaRK benchmark ranks every candidate, TREC
+//! tools only the retrieved nodes. They agree if the ranking holds all answers, and on hits and
 //! recalls whose cut-off is within the ranking.
 
 use std::collections::HashSet;
@@ -16,19 +16,19 @@ pub enum Definitions {
     #[default]
     Stark,
     /// The definitions of `trec_eval`: `success`, `recall`, `recip_rank`, `map` and `Rprec`.
-    /// Unranked answers add nothing; every answer is relevant and every ranked node retrieved,
-    /// candidate or not. A query without ranked nodes counts 0 in all metrics, as with its option
-    /// `-c`; `pytrec_eval` drops it.
+    /// Unranked answers add nothing. All answers and ranked nodes count, candidates or not. A query
+    /// without ranked nodes counts 0 in all metrics, as with `trec_eval -c`; `pytrec_eval` drops
+    /// it.
     Trec,
 }
 
 impl Definitions {
-    /// All reported metrics of one ranking. `answers`: in any order; duplicates count once.
+    /// Computes all reported metrics of one ranking. `answers`: in any order; duplicates count
+    /// once.
     ///
-    /// `ranking`: distinct nodes. [`Definitions::Stark`] sorts them; [`Definitions::Trec`] takes
-    /// them in the given order, best first, as those tools read the file of
-    /// [`crate::eval::trec::write_run`], ties included, and computes in double precision, as they
-    /// do.
+    /// `ranking`: distinct nodes. [`Definitions::Stark`] sorts them. [`Definitions::Trec`] expects
+    /// them best first and keeps the order of ties, as TREC tools do with a file of
+    /// [`crate::eval::trec::write_run`]; like these tools, it computes in double precision.
     pub fn measure(
         self,
         ranking: &[(NodeId, f32)],
@@ -42,7 +42,7 @@ impl Definitions {
     }
 }
 
-/// Metrics of the retrieved nodes.
+/// Computes the metrics by the definitions of `trec_eval`.
 fn trec_metrics(ranking: &[(NodeId, f32)], answers: &[NodeId]) -> MetricTable<f64> {
     let relevant: HashSet<NodeId> = answers.iter().copied().collect();
     let n_relevant = relevant.len();
@@ -126,7 +126,7 @@ mod tests {
             for (metric, value) in found.iter() {
                 let known = |metric: Metric| query.values.get(metric.name()).copied();
                 let expected = match metric {
-                    // The file has recall there: a hit is any recall at all.
+                    // The file has recall instead: a hit is a recall above 0.
                     Metric::Hit100 => {
                         known(Metric::Recall100).map(|recall| f64::from(recall > 0.0))
                     }

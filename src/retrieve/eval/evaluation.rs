@@ -1,6 +1,6 @@
 //! Summaries of many queries: means, intervals, failures and latencies.
 //!
-//! Means are macro means over all queries, failed ones included. Results may come in any order;
+//! Means are macro means over all queries, including failed ones. Results may come in any order;
 //! they are sorted by query id, so the same results give the same bytes.
 
 use std::collections::{BTreeMap, HashSet};
@@ -17,20 +17,20 @@ pub enum EvalError {
     /// No results.
     #[error("no query was evaluated; choose a split that has queries")]
     NoQueries,
-    /// One query has two results.
+    /// A query has more than one result.
     #[error("query {query_id} has more than one result; evaluate each query once")]
     RepeatedQuery {
         /// The query's id.
         query_id: i64,
     },
-    /// Only one of two compared systems answered a query.
+    /// Only one of two compared systems has a result for a query.
     #[error(
         "query {query_id} has a result from the {present} system only; evaluate both on the same queries"
     )]
     UnpairedQuery {
         /// The smallest query id that the other system lacks.
         query_id: i64,
-        /// `first` or `second`.
+        /// The system that has the result: `first` or `second`.
         present: &'static str,
     },
     /// The numbers of labels and results differ.
@@ -46,7 +46,7 @@ pub enum EvalError {
     Statistics {
         /// `latencies`, `metrics`, `values` or `differences`.
         quantity: &'static str,
-        /// What is wrong.
+        /// The cause.
         source: StatisticsError,
     },
 }
@@ -60,7 +60,7 @@ pub struct QueryResult {
     pub metrics: MetricTable<f64>,
     /// Wall time to answer, in milliseconds.
     pub latency_ms: f64,
-    /// Why the system failed, in which case the baseline ranking counts; none if it did not fail.
+    /// Why the system failed, so that the baseline ranking counts; none if it succeeded.
     pub failure: Option<String>,
 }
 
@@ -80,14 +80,14 @@ pub struct Latency {
 /// As JSON: `{"n","failed","metrics":{"hit@1",…},"ci95":{"hit@1":[low,high],…},"latency_ms":{…}}`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
-    /// Queries evaluated, failed ones included.
+    /// Number of queries, including failed ones.
     pub n: usize,
-    /// Failed queries, which count with the baseline ranking.
+    /// Number of failed queries, which count with the baseline ranking.
     pub failed: usize,
     /// Mean over all `n` queries.
     #[serde(rename = "metrics")]
     pub means: MetricTable<f64>,
-    /// Bootstrap interval of each mean; see [`statistics`] for what it covers.
+    /// Bootstrap interval of each mean; [`statistics`] describes its coverage.
     pub ci95: MetricTable<Interval>,
     /// Latency over all `n` queries.
     #[serde(rename = "latency_ms")]
@@ -95,7 +95,7 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
-    /// Summarises results in any order; `seed` is that of the bootstrap.
+    /// Summarises results in any order; `seed` seeds the bootstrap.
     ///
     /// # Errors
     /// [`EvalError::NoQueries`], [`EvalError::RepeatedQuery`], [`EvalError::Statistics`].
@@ -111,8 +111,8 @@ impl Evaluation {
 /// comparisons.
 ///
 /// # Errors
-/// [`EvalError::Labels`] and those of [`Evaluation::from_results`]; a query must not be repeated
-/// within or across groups.
+/// [`EvalError::Labels`] and the errors of [`Evaluation::from_results`]; a query must not be
+/// repeated within or across groups.
 pub fn evaluate_groups<L: AsRef<str>>(
     results: &[QueryResult],
     labels: &[L],
@@ -138,7 +138,7 @@ pub fn evaluate_groups<L: AsRef<str>>(
     groups.into_iter().map(evaluate).collect()
 }
 
-/// The results by ascending query id.
+/// Sorts results by ascending query id.
 ///
 /// # Errors
 /// [`EvalError::NoQueries`], [`EvalError::RepeatedQuery`].

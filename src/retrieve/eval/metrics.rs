@@ -99,7 +99,7 @@ impl fmt::Display for Metric {
     }
 }
 
-/// A metric name that is not reported.
+/// A name that is not a reported metric.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{name}\" is not a metric; use one of {}", Metric::ALL.map(Metric::name).join(", "))]
 pub struct UnknownMetric {
@@ -110,7 +110,7 @@ pub struct UnknownMetric {
 impl FromStr for Metric {
     type Err = UnknownMetric;
 
-    /// The metric with that exact [`Metric::name`].
+    /// Finds the metric with this exact [`Metric::name`].
     fn from_str(name: &str) -> Result<Metric, UnknownMetric> {
         let found = Metric::ALL.into_iter().find(|metric| metric.name() == name);
         found.ok_or_else(|| UnknownMetric { name: name.to_owned() })
@@ -133,7 +133,7 @@ impl From<Metrics> for MetricTable<f64> {
 }
 
 impl<T: Copy> MetricTable<T> {
-    /// The table with these values in the order of [`Metric::ALL`].
+    /// Creates a table from values in the order of [`Metric::ALL`].
     pub fn from_values(values: [T; N_METRICS]) -> MetricTable<T> {
         MetricTable { values }
     }
@@ -182,7 +182,7 @@ impl<'de, T: Deserialize<'de> + Copy + Default> Deserialize<'de> for MetricTable
 }
 
 impl Metrics {
-    /// All reported metrics of one ranking, by [`ScoreRule::Any`].
+    /// Computes all reported metrics of one ranking, by [`ScoreRule::Any`].
     ///
     /// `ranking`: distinct nodes with scores, in any order (best first is faster). `answers`: in
     /// any order; duplicates count once. See [`crate::eval::ranks`] for candidates and ties.
@@ -194,7 +194,7 @@ impl Metrics {
         Metrics::from_ranks(&AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any))
     }
 
-    /// All reported metrics from the ranks of the answers.
+    /// Computes all reported metrics from the ranks of the answers.
     pub fn from_ranks(ranks: &AnswerRanks) -> Metrics {
         let mut metrics = Metrics::default();
         for (metric, value) in Metric::ALL.into_iter().zip(&mut metrics.values) {

@@ -2,19 +2,19 @@
 //!
 //! | file | content |
 //! | --- | --- |
-//! | [`ranks`] | ranks of the answers in one ranking, and scores by them |
+//! | [`ranks`] | ranks of the answers in one ranking, and the metrics of these ranks |
 //! | [`metrics`] | names and tables of the fifteen reported metrics |
-//! | [`mod@definitions`] | those metrics by the benchmark's or the usual definitions |
+//! | [`mod@definitions`] | the reported metrics as STaRK or `trec_eval` defines them |
 //! | [`statistics`] | intervals, p-values and percentiles over per-query numbers |
 //! | [`evaluation`] | means, intervals and latencies over many queries |
 //! | [`mod@calibration`] | whether probabilities match outcomes |
-//! | [`sets`] | nodes up to where a ranking's answers end, as a set |
-//! | [`values`] | answers that are values or tables |
-//! | [`comparison`] | two systems on the same queries |
+//! | [`sets`] | metrics of a ranking's first nodes as a set, up to its estimated end |
+//! | [`values`] | metrics of answers that are values or tables |
+//! | [`comparison`] | paired comparison of two systems on the same queries |
 //! | [`trec`] | run and qrels files for external tools |
 //!
-//! Independent of how a ranking was made. A failed query is never repaired here: the caller
-//! substitutes the baseline ranking, marks the failure, and the query counts in every mean.
+//! Independent of how a ranking is made. For a failed query, the caller substitutes the baseline
+//! ranking and marks the failure; the query counts in every mean.
 
 pub mod calibration;
 pub mod comparison;
@@ -39,5 +39,5 @@ pub use crate::eval::values::{ValueEvaluation, ValueResult};
 
 pub use agent_kb::NodeId;
 
-/// Seed of bootstrap and randomisation; constant, so that equal results give equal intervals.
+/// Seed of bootstrap and randomisation tests; constant, so that equal results give equal intervals.
 pub const SEED: u64 = 0;

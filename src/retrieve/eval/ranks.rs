@@ -1,9 +1,9 @@
-//! Ranks of a query's answers in one ranking, and scores by them.
+//! Ranks of a query's answers in one ranking, and the metrics of these ranks.
 //!
 //! The definitions are those of the STaRK benchmark (Wu et al. 2024, `stark_qa` with torchmetrics),
-//! so that numbers are comparable with published ones. A ranking covers *all* candidates: unnamed
-//! candidates tie below every named one. Here ties are always broken by ascending node id, so every
-//! rank is defined; only [`AnswerRanks::ndcg_at`] averages over ties, like its reference.
+//! so that results are comparable with published ones. A ranking covers *all* candidates: those it
+//! does not name ("unnamed") tie below all named ones. Ties are broken by ascending node id; only
+//! [`AnswerRanks::ndcg_at`] averages over ties, like its reference.
 //!
 //! - Named nodes that are not candidates are dropped and take up no rank.
 //! - Answers that are not candidates are dropped; a query without remaining answers scores 0 in all
@@ -13,9 +13,8 @@
 //!
 //! The full candidate list is never built. One pass over the ranking yields the ranks of the named
 //! answers, and the number of named candidates below each answer's id; the rank of an unnamed
-//! answer follows by counting. Cost: `O(p log a)` for `p` named nodes and `a` answers, plus `O(p
-//! log p)` for an unsorted ranking, plus a search per named node for candidates given as ids with
-//! gaps.
+//! answer follows by counting. Cost: `O(p log a)` for `p` named nodes and `a` answers. An unsorted
+//! ranking adds `O(p log p)`; [`Candidates::Sorted`] adds a binary search per named node.
 //!
 //! Values are `f32`, as in the reference; means over queries are taken in `f64` elsewhere.
 
@@ -31,17 +30,17 @@ pub enum Candidates<'a> {
     All(u32),
     /// Every node id from the first up to, but excluding, the second.
     Range(NodeId, NodeId),
-    /// These ids, strictly ascending. [`Candidates::sorted`] turns gapless ids into the several
-    /// times faster range.
+    /// These ids, strictly ascending. [`Candidates::sorted`] converts ids without gaps to a range,
+    /// which is several times faster.
     Sorted(&'a [NodeId]),
     /// The candidates of a base, checked by type without a search.
     Base(&'a Kb),
 }
 
 impl<'a> Candidates<'a> {
-    /// Candidates from strictly ascending ids: a range if they have no gaps. `O(1)`.
+    /// Creates candidates from strictly ascending ids: a range if they have no gaps. `O(1)`.
     ///
-    /// Ids that are not strictly ascending give wrong ranks, not an error.
+    /// The order is not checked; other orders give wrong ranks.
     pub fn sorted(ids: &'a [NodeId]) -> Candidates<'a> {
         match (ids.first(), ids.last()) {
             (Some(&first), Some(&last))
@@ -53,7 +52,7 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// The candidates of a base: a range if they have no gaps. `O(1)`.
+    /// Takes the candidates of a base: a range if their ids have no gaps. `O(1)`.
     pub fn of_base(kb: &'a Kb) -> Candidates<'a> {
         match Candidates::sorted(kb.candidates()) {
             Candidates::Sorted(_) => Candidates::Base(kb),
@@ -94,16 +93,15 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// Which answers count as found.
+/// Rule for the answers that count as found.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum ScoreRule {
-    /// Every answer, independent of its score: torchmetrics up to 1.7.3, and all published STaRK
-    /// numbers.
+    /// Every answer, whatever its score: torchmetrics up to 1.7.3, and all published STaRK results.
     #[default]
     Any,
     /// Recall, precision, reciprocal rank and average precision count an answer only if its score
-    /// is above 0: torchmetrics from 1.7.4 on. Unnamed answers score the lowest named score less 1.
-    /// Hits, R-precision and nDCG do not change.
+    /// is above 0: torchmetrics from 1.7.4 on. An unnamed answer has the lowest named score less 1.
+    /// Hits, R-precision and nDCG do not depend on the rule.
     Positive,
 }
 
@@ -124,9 +122,9 @@ struct TieGroup {
 pub struct AnswerRanks {
     /// Ranks of the answers that are candidates, ascending.
     ranks: Vec<u64>,
-    /// Number of first ranks that count under the score rule.
+    /// Number of leading ranks that count under the score rule.
     n_counted: usize,
-    /// Groups with answers, best first.
+    /// Groups of ties that hold answers, best first.
     groups: Vec<TieGroup>,
 }
 
@@ -134,7 +132,7 @@ impl AnswerRanks {
     /// Finds the ranks of `answers` among `candidates` under `ranking`.
     ///
     /// Order: score descending, then node id ascending; NaN ranks below all other scores. Nodes of
-    /// the ranking must be distinct; of a repeated answer the best rank counts.
+    /// the ranking must be distinct; for a repeated answer the best rank counts.
     pub fn new(
         ranking: &[(NodeId, f32)],
         answers: &[NodeId],
@@ -152,7 +150,7 @@ impl AnswerRanks {
         found.ranks.reserve_exact(sought.len());
 
         let ranking = best_first(ranking);
-        // named[i]: nodes named so far with an id from answer i - 1 on and below answer i.
+        // named[i]: number of named nodes with an id from answer i - 1 up to, excluding, answer i.
         let mut named = vec![0_u64; sought.len() + 1];
         let mut is_named = vec![false; sought.len()];
         let mut rank = 0_u64;
@@ -198,7 +196,7 @@ impl AnswerRanks {
                 }
             }
             let n_unnamed = found.ranks.len() - n_named;
-            // The filler score may itself be positive, if every named score is above 1.
+            // The score of unnamed nodes is positive if every named score is above 1.
             let lowest = ranking.last().map_or(0.0, |&(_, score)| score);
             if rule == ScoreRule::Any || lowest - 1.0 > 0.0 {
                 found.n_counted += n_unnamed;
@@ -227,8 +225,8 @@ impl AnswerRanks {
         self.ratio(self.counted_within(k), self.ranks.len() as u64)
     }
 
-    /// Answers at rank `k` or better, divided by `k` even if there are fewer candidates; 0 if
-    /// `k` is 0.
+    /// Number of answers at rank `k` or better, divided by `k` even if there are fewer candidates;
+    /// 0 if `k` is 0.
     pub fn precision_at(&self, k: u64) -> f32 {
         self.ratio(self.counted_within(k), k)
     }
@@ -298,15 +296,14 @@ fn within(ranks: &[u64], k: u64) -> usize {
 /// Mean of `i / rank_i` over ascending ranks, `i` from 1; 0 if there are none.
 ///
 /// Each precision is rounded to `f32` as in the reference. The reference's sum of `f32` depends on
-/// the width of the processor's vectors; this one is exact, and the two agree within 2 units in the
-/// last place.
+/// the processor's vector width; this sum in `f64` agrees with it within 2 units in the last place.
 fn mean_precision(ranks: &[u64]) -> f32 {
     let precision = |(i, &rank)| f64::from(i as f32 / rank as f32);
     let sum: f64 = (1_u32..).zip(ranks).map(precision).sum();
     if ranks.is_empty() { 0.0 } else { (sum / ranks.len() as f64) as f32 }
 }
 
-/// The ranking by score descending, then node id ascending; borrowed if it is already sorted.
+/// Sorts a ranking by score descending, then node id ascending; borrows it if it is sorted.
 fn best_first(ranking: &[(NodeId, f32)]) -> Cow<'_, [(NodeId, f32)]> {
     if ranking.is_sorted_by_key(|&entry| order_key(entry)) {
         return Cow::Borrowed(ranking);
@@ -316,7 +313,7 @@ fn best_first(ranking: &[(NodeId, f32)]) -> Cow<'_, [(NodeId, f32)]> {
     Cow::Owned(sorted)
 }
 
-/// A number that ascends as scores descend and, among equal scores, as ids ascend.
+/// Sort key of an entry: ascending keys order scores descending, then ids ascending.
 #[inline]
 fn order_key((node, score): (NodeId, f32)) -> u64 {
     let bits = (score + 0.0).to_bits(); // Adding 0 makes both zeros one.

@@ -1,15 +1,14 @@
-//! Measures answers that are sets: the nodes of a ranking up to where its answers end.
+//! Metrics of answers that are sets: the nodes of a ranking up to its estimated end.
 //!
-//! Precision is the share of the given nodes that are correct, recall the share of the correct
-//! nodes that are given, F1 their harmonic mean (van Rijsbergen, *Information Retrieval*, 1979,
-//! chapter 7). An answer is exact if it gives all correct nodes and no others. Means are macro
+//! Precision is the share of the returned nodes that are correct, recall the share of the correct
+//! nodes that are returned, F1 their harmonic mean (van Rijsbergen, *Information Retrieval*, 1979,
+//! chapter 7). An answer is exact if it holds all correct nodes and no others. Means are macro
 //! means over all queries; a query whose ranking has no end counts 0 in each.
 //!
-//! Two upper bounds are chosen with knowledge of the answers: the fixed end `k` that is best for
-//! all queries together, and the end that is best for each query, which no rule can exceed.
+//! Two bounds use knowledge of the answers: the fixed end `k` with the best mean F1 over all
+//! queries, and the best end for each query, an upper bound on F1 for any choice of ends.
 //!
-//! Unlike in [`crate::eval::ranks`], nodes that are not candidates count: the set is measured as
-//! shown.
+//! Unlike in [`crate::eval::ranks`], nodes that are not candidates count, because users see them.
 
 use std::collections::HashSet;
 
@@ -21,28 +20,28 @@ use crate::eval::{
     statistics::{Interval, bootstrap_intervals},
 };
 
-/// Maximum fixed end.
+/// Largest fixed end that is tried, nodes.
 pub const MAX_FIXED_END: usize = 100;
-/// Numbers in [`SetMetrics`].
+/// Number of metrics in [`SetMetrics`].
 const N: usize = 4;
-/// Their names, in order.
+/// Names of the metrics in [`SetMetrics`], in order.
 pub const SET_METRICS: [&str; N] = ["precision", "recall", "f1", "exact"];
 
-/// Quality of a set as the answer to one query, or on average; each in `0..=1`.
+/// Metrics of a set as the answer to one query, or their means; each in `0..=1`.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Serialize)]
 pub struct SetMetrics<T = f64> {
-    /// Share of the given nodes that are correct; 0 without given nodes.
+    /// Share of the returned nodes that are correct; 0 without returned nodes.
     pub precision: T,
-    /// Share of the correct nodes that are given.
+    /// Share of the correct nodes that are returned.
     pub recall: T,
-    /// Harmonic mean of both; 0 if no given node is correct.
+    /// Harmonic mean of precision and recall; 0 if no returned node is correct.
     pub f1: T,
-    /// 1 if exactly the correct nodes are given.
+    /// 1 if exactly the correct nodes are returned, else 0.
     pub exact: T,
 }
 
 impl<T: Copy> SetMetrics<T> {
-    /// The numbers in the order of [`SET_METRICS`].
+    /// The metrics in the order of [`SET_METRICS`].
     pub fn values(&self) -> [T; N] {
         [self.precision, self.recall, self.f1, self.exact]
     }
@@ -53,8 +52,8 @@ impl<T: Copy> SetMetrics<T> {
 }
 
 impl SetMetrics {
-    /// Measures the first `end` nodes of a ranking of distinct nodes against distinct answers, at
-    /// least one.
+    /// Measures the first `end` nodes of a ranking of distinct nodes against at least one answer;
+    /// duplicate answers count once.
     pub fn new(ranking: &[(NodeId, f32)], end: usize, answers: &[NodeId]) -> Self {
         let n_given = end.min(ranking.len());
         let sought: HashSet<NodeId> = answers.iter().copied().collect();
@@ -69,12 +68,12 @@ impl SetMetrics {
     }
 }
 
-/// F1 of `given` nodes, `right` of which are among `sought` answers.
+/// F1 of a set of `given` nodes, `right` of which are correct, for `sought` correct nodes in total.
 fn f1(right: usize, given: usize, sought: usize) -> f64 {
     2.0 * right as f64 / (given + sought).max(1) as f64
 }
 
-/// F1 of the first 1, 2, ... nodes of a ranking, up to `max_end` and its length.
+/// F1 of the first 1, 2, ... nodes of a ranking, up to `max_end` nodes or all.
 pub fn f1_by_end(ranking: &[(NodeId, f32)], answers: &[NodeId], max_end: usize) -> Vec<f64> {
     let sought: HashSet<NodeId> = answers.iter().copied().collect();
     let mut n_right = 0;
@@ -85,7 +84,7 @@ pub fn f1_by_end(ranking: &[(NodeId, f32)], answers: &[NodeId], max_end: usize) 
     ends.collect()
 }
 
-/// Metrics of the answer to one query as a set.
+/// Metrics of one query's ranking as a set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SetResult {
     /// The query's id in its dataset.
@@ -97,7 +96,7 @@ pub struct SetResult {
 }
 
 impl SetResult {
-    /// Measures the ranking of a query, with an optional end, against its answers.
+    /// Measures a query's ranking, with its estimated end if any, against the query's answers.
     pub fn new(
         query_id: i64,
         ranking: &[(NodeId, f32)],
@@ -108,7 +107,8 @@ impl SetResult {
         Self { query_id, at_end, by_end: f1_by_end(ranking, answers, MAX_FIXED_END) }
     }
 
-    /// F1 of the first `k` nodes, or of all if there are fewer.
+    /// F1 of the first `k` nodes (at least 1, at most [`MAX_FIXED_END`]), or of all if there are
+    /// fewer.
     fn f1_at(&self, k: usize) -> f64 {
         self.by_end.get(k - 1).or(self.by_end.last()).copied().unwrap_or(0.0)
     }
@@ -117,7 +117,7 @@ impl SetResult {
 /// An end that is the same for all queries.
 #[derive(Copy, Clone, Debug, PartialEq, Serialize)]
 pub struct FixedEnd {
-    /// The number of nodes.
+    /// Number of nodes.
     pub k: usize,
     /// Mean F1 at this end.
     pub f1: f64,
@@ -128,21 +128,21 @@ pub struct FixedEnd {
 pub struct SetEvaluation {
     /// Number of queries.
     pub n: usize,
-    /// Queries whose ranking has no end.
+    /// Number of queries whose ranking has no end.
     pub without_end: usize,
     /// Means over all queries; none if no ranking has an end.
     #[serde(rename = "metrics")]
     pub means: Option<SetMetrics>,
-    /// Bootstrap interval of each mean.
+    /// Bootstrap interval of each mean; none if `means` is.
     pub ci95: Option<SetMetrics<Interval>>,
-    /// The fixed end with the best mean F1; of equals, the smallest.
+    /// The fixed end with the best mean F1; the smallest of equals.
     pub best_fixed: FixedEnd,
     /// Mean F1 with the best end for every ranking.
     pub best_f1: f64,
 }
 
 impl SetEvaluation {
-    /// Summarises results in any order; `seed` is that of the bootstrap.
+    /// Summarises results in any order; `seed` seeds the bootstrap.
     ///
     /// # Errors
     /// [`EvalError::NoQueries`].

@@ -5,12 +5,12 @@
 //! another base, seed or model.
 //!
 //! - Intervals: percentile bootstrap (Efron & Tibshirani, *An Introduction to the Bootstrap*, 1993,
-//!   chapter 13). With few queries (below about 30) or means near 0 or 1 it is too narrow; with one
-//!   query it is a point.
+//!   chapter 13). They are too narrow for few queries (below about 30) or means near 0 or 1; for
+//!   one query an interval is a point.
 //! - Tests: paired randomisation (sign flips), recommended for retrieval by Smucker, Allan &
 //!   Carterette, *A Comparison of Statistical Significance Tests for Information Retrieval
 //!   Evaluation*, CIKM 2007. Null hypothesis: the sign of each query's difference is random.
-//! - Many tests at once: Holm, *A Simple Sequentially Rejective Multiple Test Procedure*, 1979.
+//! - Multiple tests: Holm, *A Simple Sequentially Rejective Multiple Test Procedure*, 1979.
 //!
 //! Random numbers come from ChaCha8 streams, one per block of replicates, keyed by seed and block:
 //! the same numbers in the same order give the same result on any number of threads.
@@ -20,7 +20,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// Bootstrap replicates of an interval: each end then rests on 250 replicates beyond it.
+/// Number of bootstrap replicates of an interval; about 250 replicates lie beyond each end.
 pub const N_BOOTSTRAP_REPLICATES: usize = 10_000;
 
 /// Number of sign assignments drawn by a test too large to enumerate; the standard error of a
@@ -34,10 +34,10 @@ pub const MAX_EXACT_DIFFERENCES: usize = 20;
 /// Confidence of every interval.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Replicates or draws per random stream; a unit of parallel work.
+/// Number of replicates or draws per random stream; the unit of parallel work.
 const BLOCK: usize = 250;
 
-/// Tolerance for equal sums, as a share of the sum of absolute differences: it absorbs the rounding
+/// Tolerance for equal sums, as a share of the sum of absolute differences; it absorbs the rounding
 /// of sums in another order.
 const SUM_TOLERANCE: f64 = 1e-9;
 
@@ -53,7 +53,7 @@ pub enum StatisticsError {
     NotFinite {
         /// Position in the input, from 0.
         position: usize,
-        /// The value itself.
+        /// The value.
         value: f64,
     },
     /// A percentile outside `(0, 100]`.
@@ -97,7 +97,7 @@ pub fn mean(values: &[f64]) -> Result<f64, StatisticsError> {
 
 /// Percentile-bootstrap interval of the mean of `values`.
 ///
-/// For the difference of two systems pass the per-query differences: that is the paired bootstrap.
+/// For a paired bootstrap of two systems, pass the per-query differences.
 /// The ends are the nearest-rank percentiles of [`N_BOOTSTRAP_REPLICATES`] means of resamples with
 /// replacement. The result depends on the order of `values`; sort by query id for a stable one.
 ///
@@ -191,11 +191,12 @@ pub fn randomization_p(differences: &[f64], seed: u64) -> Result<f64, Statistics
     Ok((n_extreme + 1) as f64 / (N_RANDOMIZATION_DRAWS + 1) as f64)
 }
 
-/// Holm's adjusted p-values in the given order. Rejecting those of at most `alpha` bounds the
-/// probability of any false rejection by `alpha`, under any dependence. Values are clipped to 1.
+/// Holm's adjusted p-values, in the order of the input, clipped to 1; empty for empty input.
+/// Rejecting tests with an adjusted p-value of at most `alpha` bounds the probability of any false
+/// rejection by `alpha`, under any dependence.
 ///
 /// # Errors
-/// [`StatisticsError::NotFinite`]. No p-values give no p-values.
+/// [`StatisticsError::NotFinite`].
 pub fn holm(p_values: &[f64]) -> Result<Vec<f64>, StatisticsError> {
     check_finite(p_values)?;
     let mut order: Vec<usize> = (0..p_values.len()).collect();
@@ -210,8 +211,8 @@ pub fn holm(p_values: &[f64]) -> Result<Vec<f64>, StatisticsError> {
     Ok(adjusted)
 }
 
-/// Nearest-rank percentiles: the smallest value such that at least `percent` per cent of the values
-/// are not above it; always one of `values`, never interpolated.
+/// Nearest-rank percentiles: the smallest of `values` such that at least `percent` per cent of them
+/// are not above it; never interpolated.
 ///
 /// `percents` in `(0, 100]`; the result is in their order. `O(n log n)`.
 ///
@@ -248,7 +249,7 @@ fn exact_share(differences: &[f64], at_least: f64) -> f64 {
     f64::from(n_extreme) / f64::from(n_assignments)
 }
 
-/// The sum of the differences with random signs, one random bit each.
+/// Sums the differences with random signs.
 fn flipped_sum(differences: &[f64], random: &mut ChaCha8Rng) -> f64 {
     let mut sum = 0.0;
     for chunk in differences.chunks(64) {
@@ -272,7 +273,7 @@ fn check_finite(values: &[f64]) -> Result<(), StatisticsError> {
     }
 }
 
-/// `sorted` ascending and not empty, `percent` in `(0, 100]`.
+/// Nearest-rank percentile of `sorted`, which is ascending and not empty; `percent` in `(0, 100]`.
 fn nearest_rank(sorted: &[f64], percent: f64) -> f64 {
     // A product such as 0.95 * 20 may be slightly above the exact whole number.
     let rank = (percent * sorted.len() as f64 / 100.0 - 1e-9).ceil() as usize;
@@ -285,7 +286,7 @@ fn stream(seed: u64, block: usize) -> ChaCha8Rng {
     random
 }
 
-/// A number in `0..n`; its bias is below `n / 2^32`.
+/// Draws a number in `0..n`; `n` is below 2^32. The bias is below `n / 2^32`.
 fn below(random: &mut ChaCha8Rng, n: usize) -> usize {
     ((u64::from(random.next_u32()) * n as u64) >> 32) as usize
 }

@@ -1,20 +1,19 @@
 //! TREC run and qrels files: writes rankings and answers for `trec_eval` and related tools, and
-//! reads rankings of any origin.
+//! reads run files of any origin.
 //!
 //! ```text
 //! run   = *( query-id " Q0 " node-id " " rank " " score " " tag LF )     ; rank from 1
 //! qrels = *( query-id " 0 " node-id " 1" LF )
 //! ```
 //!
-//! Nodes have the ids of the user's data ([`DocIds`]). White space would add a column: in an id
-//! with white space, it and `%` are percent-encoded (`a b` as `a%20b`); reading decodes them unless
-//! a node has the encoded id.
+//! Nodes have the ids of the user's data ([`DocIds`]). White space would add a column; in an id
+//! that has any, white space and `%` are percent-encoded (`a b` as `a%20b`). Reading decodes them
+//! unless a node has the encoded id.
 //!
 //! `trec_eval` ignores the rank column: it sorts by score in single precision and breaks ties by
-//! *descending* document name. Scores written here therefore decrease strictly: a score that ties
-//! with its predecessor is written as the next smaller `f32`, so that the order read equals the
-//! given one. Those tools ignore unranked candidates, so their figures without a cut-off can be
-//! lower.
+//! *descending* document name. Written scores therefore decrease strictly: a score that is not
+//! below the previously written one becomes the next smaller `f32`, which preserves the order.
+//! These tools ignore unranked candidates, so their metrics without a cut-off can be lower.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -26,25 +25,25 @@ use crate::eval::NodeId;
 use agent_dataset::{id_of, node_of_id};
 use agent_kb::{Kb, best};
 
-/// Maximum length of a run tag, bytes; tools print it in a table.
+/// Maximum length of a run tag, bytes.
 pub const MAX_TAG_BYTES: usize = 64;
 
 /// Maximum length of a line of a run file, bytes.
 const MAX_LINE_BYTES: u64 = 4 << 10;
-/// Maximum number of stored nodes of a run file, 8 bytes each.
+/// Maximum number of nodes kept from a run file, 8 bytes each.
 const MAX_KEPT: usize = 1 << 28;
 
 /// Why a TREC file cannot be written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TrecError {
-    /// The tag is empty, too long or contains a space, which would add a column.
+    /// The tag is empty, too long or contains white space, which would add a column.
     #[error("run tag {tag:?} must have 1 to {MAX_TAG_BYTES} bytes and no white space")]
     Tag {
         /// The tag as given.
         tag: String,
     },
-    /// A score is not finite, or tie-breaking would pass the smallest `f32`.
+    /// A score is not finite, or breaking a tie would pass the smallest finite `f32`.
     #[error("query {query_id}: the score of node {node} is not a finite number")]
     Score {
         /// The query's id.
@@ -60,7 +59,7 @@ pub enum TrecError {
         /// The first node out of order.
         node: NodeId,
     },
-    /// A node's id would be read as another node's.
+    /// A node's column would be read as another node.
     #[error(
         "query {query_id}: the id {id:?} is ambiguous in a TREC file, another node has it; rename one \
          of them"
@@ -71,7 +70,7 @@ pub enum TrecError {
         /// The id as it would be written.
         id: String,
     },
-    /// The file or pipe failed.
+    /// The output cannot be written.
     #[error("cannot write the TREC file")]
     Io(#[from] io::Error),
 }
@@ -80,15 +79,15 @@ pub enum TrecError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// A line is malformed; lines count from 1.
+    /// A line is malformed.
     #[error("line {line}: {reason}")]
     Line {
-        /// The line.
+        /// Number of the line, from 1.
         line: u64,
         /// What is wrong with it.
         reason: String,
     },
-    /// A node is named twice for one query.
+    /// A query names a node twice.
     #[error("query {query_id} names node {node} twice; name each node once")]
     Repeated {
         /// The query's id.
@@ -96,10 +95,10 @@ pub enum ReadError {
         /// The node's id.
         node: String,
     },
-    /// The file names too many nodes.
+    /// The file names too many nodes for the wanted queries.
     #[error("the file names more than {MAX_KEPT} nodes for these queries; shorten its rankings")]
     TooLong,
-    /// The file failed.
+    /// The file cannot be read.
     #[error("cannot read the file: {0}")]
     Io(#[from] io::Error),
 }
@@ -107,14 +106,14 @@ pub enum ReadError {
 /// Ids of a base's nodes in its run and qrels files.
 #[derive(Clone, Copy)]
 pub enum DocIds<'a> {
-    /// Node numbers below this value, for a base without its own ids.
+    /// Node numbers below this value, for a base whose data has no ids.
     Numbers(u32),
-    /// Ids of this base's data.
+    /// Ids from the data of this base.
     Keys(&'a Kb),
 }
 
 impl<'a> DocIds<'a> {
-    /// The ids of a base.
+    /// Chooses the ids of a base.
     pub fn of_base(kb: &'a Kb) -> Self {
         match kb.has_keys() {
             true => DocIds::Keys(kb),
@@ -125,7 +124,7 @@ impl<'a> DocIds<'a> {
     /// Converts a node to its column.
     ///
     /// # Errors
-    /// The column, if it would be read as another node's.
+    /// The column, if it would not be read as this node.
     pub fn column(self, node: NodeId) -> Result<String, String> {
         let DocIds::Keys(kb) = self else { return Ok(node.to_string()) };
         let id = id_of(kb, node);
@@ -158,7 +157,7 @@ fn invalid_number(label: &str, text: &str) -> String {
     format!("{label} {text:?} is not a number of this base")
 }
 
-/// An id with its white space and `%` percent-encoded.
+/// Percent-encodes white space and `%` in an id.
 fn escaped(id: &str) -> String {
     let mut column = String::with_capacity(id.len() + 8);
     for (start, c) in id.char_indices() {
@@ -173,7 +172,7 @@ fn escaped(id: &str) -> String {
     column
 }
 
-/// The id with this escaped form, if any.
+/// Decodes a percent-encoded id; none without `%` or if the encoding is invalid.
 fn unescaped(column: &str) -> Option<String> {
     let (first, rest) = column.split_once('%')?;
     let mut bytes = first.as_bytes().to_vec();
@@ -186,11 +185,12 @@ fn unescaped(column: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Reads the rankings of the wanted queries from run lines in any order: score descending, then id
-/// ascending; the rank column is ignored. Queries without lines have no entry.
+/// Reads the rankings of the wanted queries from run lines in any order. A ranking is sorted by
+/// score descending, then id ascending; the rank column is ignored. Queries without lines have no
+/// entry.
 ///
-/// Every line must have six columns and a query id; the remaining columns of unwanted queries are
-/// not checked. Time and memory are linear in the file and in the stored rankings.
+/// Every line that is not blank must have six columns and a query id; other columns of unwanted
+/// queries are not checked. Time is O(file + n log n) for n kept nodes; memory is O(n).
 ///
 /// # Errors
 /// [`ReadError`], also for an unknown node id.
@@ -235,7 +235,7 @@ pub fn read_run(
     Ok(rankings)
 }
 
-/// The query of a run line, with node and score if the query is wanted.
+/// Reads the query of a run line, with node and score if the query is wanted.
 fn read_line(
     text: &str,
     ids: DocIds<'_>,
@@ -257,7 +257,7 @@ fn read_line(
 
 /// Writes one query's ranking, best first, as run lines.
 ///
-/// Use a buffered writer; each line is one small write.
+/// Use a buffered writer: each line is one small write.
 ///
 /// # Errors
 /// [`TrecError`]; lines written before the error remain.
@@ -349,7 +349,7 @@ mod tests {
             let ids = |ranking: &[(NodeId, f32)]| ranking.iter().map(|p| p.0).collect::<Vec<_>>();
             assert_eq!(ids(&read[query_id]), ids(ranking));
         }
-        // The rank column counts for nothing; ties go by id.
+        // The rank column is ignored; ties are by ascending id.
         let other = b"3 Q0 6 1 0.5 t\n\n3 Q0 2 2 0.5 t\n3 Q0 8 9 1e1 t\n4 Q0 none 1 x t";
         let read = read_run(&mut &other[..], TEN, &HashSet::from([3])).unwrap();
         assert_eq!(read[&3], [(8, 10.0), (2, 0.5), (6, 0.5)]);

@@ -1,13 +1,13 @@
 //! Metrics of answers that are single values or tables.
 //!
-//! | metric | of labels that are | 1 if |
+//! | metric | labels with the metric | value |
 //! | --- | --- | --- |
-//! | exact | any value | the same is given: numbers that differ by at most a millionth of the larger, equal truth values, texts that are equal but for case and spaces, equal units; of a table the same rows, in any order |
-//! | numeric | a number | a number of the same unit is given that is off by at most 5 % (relaxed accuracy: Methani et al., *PlotQA*, WACV 2020) |
-//! | table F1 | a table | the harmonic mean of the shares of given rows that are right and of right rows that are given, each row counted as often as it occurs |
+//! | exact | all | 1 if the answer equals the label, else 0. Numbers may differ by a millionth of the larger, texts by case and spaces, tables by the order of rows; units must be equal |
+//! | numeric | numbers | 1 if the answer is a number of the same unit with a relative error of at most 5 %, else 0 (relaxed accuracy: Methani et al., *PlotQA*, WACV 2020) |
+//! | table F1 | tables | harmonic mean of the precision and recall of rows; repeated rows count as often as they occur |
 //!
 //! Columns of a table are matched by name, in any order; columns that the label lacks are ignored.
-//! A label without a unit matches any unit. A missing answer, or one in another form, counts 0.
+//! A label without a unit matches any unit. A missing answer, or one of another kind, counts 0.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ use agent_kb::answer::{AnswerValue, Cell, Single, Table};
 
 /// Maximum relative error of the metric `numeric`.
 pub const TOLERANCE: f64 = 0.05;
-/// Maximum relative difference of equal numbers, for sums in another order.
+/// Maximum relative difference of equal numbers; it absorbs the rounding of sums in another order.
 const EQUALITY_TOLERANCE: f64 = 1e-6;
 
 /// Metrics of the answer to one query.
@@ -29,9 +29,10 @@ const EQUALITY_TOLERANCE: f64 = 1e-6;
 pub struct ValueResult {
     /// The query's id in its dataset.
     pub query_id: i64,
-    /// 1 if the same value is given, else 0.
+    /// 1 if the answer equals the label, else 0.
     pub exact: f64,
-    /// 1 if the number is within [`TOLERANCE`], else 0; none if the label is not a number.
+    /// 1 if the number is within [`TOLERANCE`] of the label, else 0; none if the label is not a
+    /// number.
     pub numeric: Option<f64>,
     /// F1 of the rows, in `0..=1`; none if the label is not a table.
     pub table_f1: Option<f64>,
@@ -42,7 +43,7 @@ pub struct ValueResult {
 pub struct ValueMean {
     /// Number of queries whose labels have the metric.
     pub n: usize,
-    /// Their mean, in `0..=1`.
+    /// Mean over these queries, in `0..=1`.
     pub mean: f64,
     /// Bootstrap interval of the mean.
     pub ci95: Interval,
@@ -60,7 +61,7 @@ pub struct ValueEvaluation {
 }
 
 impl ValueResult {
-    /// Compares an answer, none for a failed query, with the correct one.
+    /// Compares an answer (none for a failed query) with the label `right`.
     pub fn new(query_id: i64, given: Option<&AnswerValue>, right: &AnswerValue) -> Self {
         let exact = f64::from(given.is_some_and(|given| is_same(given, right)));
         let (mut numeric, mut table_f1) = (None, None);
@@ -91,7 +92,7 @@ impl ValueResult {
 }
 
 impl ValueResult {
-    /// The F1 of a table's rows, else `exact`; in `0..=1`.
+    /// The F1 of rows if the label is a table, else `exact`; in `0..=1`.
     pub fn score(&self) -> f64 {
         self.table_f1.unwrap_or(self.exact)
     }
@@ -103,10 +104,10 @@ pub fn is_same_number(one: f64, other: f64) -> bool {
 }
 
 impl ValueEvaluation {
-    /// Summarises results in any order; `seed` is that of the bootstrap.
+    /// Summarises results in any order; `seed` seeds the bootstrap.
     ///
     /// # Errors
-    /// [`EvalError::NoQueries`].
+    /// [`EvalError::NoQueries`]; [`EvalError::Statistics`] if a metric is not finite.
     pub fn from_results(results: &[ValueResult], seed: u64) -> Result<Self, EvalError> {
         let mut sorted: Vec<&ValueResult> = results.iter().collect();
         sorted.sort_by_key(|result| result.query_id);
@@ -146,7 +147,7 @@ fn is_same_cell(one: &Cell, other: &Cell) -> bool {
     }
 }
 
-/// Whether a unit matches that of the label; any unit matches a label without one.
+/// Whether the answer's unit matches the label's; any unit matches a label without a unit.
 fn unit_matches(right: Option<&str>, given: Option<&str>) -> bool {
     right.is_none_or(|right| given.is_some_and(|given| folded(given) == folded(right)))
 }
@@ -163,7 +164,7 @@ fn rows_f1(given: &Table, right: &Table) -> f64 {
     else {
         return 0.0;
     };
-    // Right rows by their key; numbers are compared within a key.
+    // Unmatched label rows by key; numbers are compared within a key.
     let mut open: HashMap<Vec<Key>, Vec<Vec<Cell>>> = HashMap::new();
     for row in right.rows() {
         open.entry(row.iter().map(key).collect()).or_default().push(row.clone());
@@ -182,7 +183,7 @@ fn rows_f1(given: &Table, right: &Table) -> f64 {
     2.0 * f64::from(n_right) / n_rows as f64
 }
 
-/// Normalised cell: equal cells have equal keys, and all numbers have one.
+/// Normalised cell for hashing: equal cells have equal keys; all numbers share a key.
 #[derive(PartialEq, Eq, Hash)]
 enum Key {
     Empty,
@@ -200,7 +201,7 @@ fn key(cell: &Cell) -> Key {
     }
 }
 
-/// Text in lower case with single spaces.
+/// Converts a text to lower case with single spaces.
 fn folded(text: &str) -> String {
     text.split_whitespace().map(str::to_lowercase).collect::<Vec<_>>().join(" ")
 }

@@ -5,11 +5,11 @@
 //! boosted; appending the neighbours' documents to the query does not help.
 //!
 //! 1. The query is linked; the four strongest entities are used.
-//! 2. Of the nodes within two edges of each, the ten candidates whose documents fit the query best
-//!    are kept ([`Neighborhood::filtered`]), scored by the fit times the strength of the link; a
-//!    node near several entities has the sum.
-//! 3. The scores of `bm25+names` and of the neighbours are each divided by their best, and summed,
-//!    the latter with the weight 0.5. A node missing from a list scores 0 there.
+//! 2. Of the candidates within two edges of each entity, the ten whose documents fit the query best
+//!    are kept ([`Neighborhood::filtered`]). A neighbour scores its fit times the strength of the
+//!    link, summed over entities.
+//! 3. The scores of `bm25+names` and of the neighbours are each divided by their maximum, then
+//!    summed; neighbours have the weight 0.5. A node missing from a list scores 0 there.
 //!
 //! Independent of language models and of the correct answers.
 
@@ -29,19 +29,19 @@ use agent_kb::{
 
 /// Maximum number of linked entities of a query.
 pub(super) const MAX_ENTITIES: usize = 4;
-/// Linked entities of each type, before the strongest are taken.
+/// Maximum number of linked entities of each type, before the strongest are selected.
 const ENTITIES_PER_TYPE: usize = 3;
 /// Minimum strength of a link.
 const MIN_STRENGTH: f32 = 0.2;
-/// Minimum number of `bm25+names` nodes that are boosted.
+/// Minimum number of nodes requested from `bm25+names`.
 const MIN_BOOSTED: usize = 1_000;
 
-/// How the graph boosts a ranking.
+/// Settings of the graph boost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Boost {
-    /// Number of neighbours kept of each entity.
+    /// Maximum number of neighbours kept of each entity; [`Filter::None`] keeps all.
     pub k: usize,
-    /// Boost of the best neighbour, relative to the best score of the ranking.
+    /// Score added to the best neighbour, relative to the best score of the ranking.
     pub weight: f32,
     /// How neighbours are chosen.
     pub filter: Filter,
@@ -53,7 +53,7 @@ impl Default for Boost {
     }
 }
 
-/// Ranks by `bm25+names`, boosted by the graph. Asks no model.
+/// A retriever that ranks by `bm25+names`, boosted by the graph.
 pub struct GraphBoost {
     base: Arc<IndexedBase>,
     lexical: Baseline,
@@ -69,13 +69,14 @@ struct EntityNeighbors {
 }
 
 impl GraphBoost {
-    /// A retriever over a base.
+    /// Creates a retriever over a base.
     pub fn new(base: Arc<IndexedBase>, boost: Boost) -> Self {
         let lexical = Baseline::new(base.clone(), System::Bm25Names);
         Self { base, lexical, boost }
     }
 
-    /// Linked entities with their kept neighbours, strongest first, ties by ascending id.
+    /// Links the query; returns entities with their kept neighbours, strongest link first, ties by
+    /// ascending id.
     fn linked(&self, query: &str) -> Vec<EntityNeighbors> {
         let base = &*self.base;
         let found = base.entities.link(&base.kb, query, &[], ENTITIES_PER_TYPE);
@@ -125,7 +126,7 @@ impl Retriever for GraphBoost {
 }
 
 impl GraphBoost {
-    /// The path from a linked entity to a node.
+    /// Explains a linked entity: link strength, and path and fit of the node if it is a neighbour.
     fn entity_explanation(&self, entity: &EntityNeighbors, node: NodeId) -> Explanation {
         let kb = &self.base.kb;
         let strength = Explanation::new("strength", entity.strength);

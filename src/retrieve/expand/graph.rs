@@ -1,9 +1,11 @@
 //! The neighbourhood of an entity (nodes within two edges), and the part of it that fits a query.
 //!
-//! Source: document-based relation filtering of KAR (Xia et al. 2025). Our choices: edges are
-//! followed both ways over all relations to nodes of all types; a node with more than 2,000 edges
-//! may be reached but is not expanded; documents are compared with the query by BM25 over stems,
-//! which needs no vectors of nodes outside the candidates.
+//! Source: document-based relation filtering of KAR (Xia et al. 2025). Our choices:
+//!
+//! - Edges are followed in both directions, over all relations, to nodes of all types.
+//! - A neighbour with more than 2,000 edges is reached but not expanded.
+//! - Documents are compared with the query by BM25 over stems, because nodes outside the candidates
+//!   may have no vector.
 //!
 //! Independent of language models and rankings.
 
@@ -16,21 +18,21 @@ use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
 use agent_kb::{Hop, Kb, NodeId, Path, all_edges, best, hops};
 
-/// Maximum number of edges of an expanded node: a venue or a colour connects everything.
+/// Maximum degree of an expanded neighbour: hubs such as venues or colours connect unrelated nodes.
 const MAX_DEGREE: usize = 2_000;
 /// Maximum number of edges visited around one entity.
 const MAX_EDGES: usize = 500_000;
-/// Nodes that are scored between two calls of `spend`.
+/// Maximum number of nodes scored per call of `spend`.
 const CHUNK_NODES: usize = 256;
 
 /// How neighbours are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filter {
-    /// By how well their documents fit the query.
+    /// By BM25 of their documents.
     Documents,
-    /// By the share of the query in their names: an ablation.
+    /// By the summed idf of the query stems in their names (ablation).
     Names,
-    /// By distance, then id: an ablation.
+    /// By distance, then id (ablation).
     None,
 }
 
@@ -58,15 +60,16 @@ pub struct Neighborhood {
 }
 
 impl Neighborhood {
-    /// The neighbourhood of a node. Of several paths the shortest counts, then that over the node
-    /// with the smallest id, then an edge followed as stored, then the first relation. Visits at
-    /// most 500,000 edges, those of smaller ids first. O(visited edges).
+    /// Finds the neighbourhood of a node. Of several paths to a node it keeps the shortest; ties by
+    /// the smallest intermediate node, then edges in stored direction, then the first relation.
+    /// Visits at most 500,000 edges, nodes by ascending id. O(visited edges).
     pub fn new(kb: &Kb, from: NodeId) -> Self {
         let Ok(neighborhood) = Self::within_budget(kb, from, &mut |_| Ok::<(), Infallible>(()));
         neighborhood
     }
 
-    /// As [`Neighborhood::new`]; calls `spend` before each visit with its number of edges.
+    /// As [`Neighborhood::new`]; before each expansion of a node, calls `spend` with the number of
+    /// its edges.
     ///
     /// # Errors
     /// The error of `spend`.
@@ -103,12 +106,12 @@ impl Neighborhood {
         Ok(Self { from, reached, nodes })
     }
 
-    /// The nodes: those one edge away, then those two edges away; each by ascending id.
+    /// The nodes one edge away, then the nodes two edges away; each by ascending id.
     pub fn nodes(&self) -> &[NodeId] {
         &self.nodes
     }
 
-    /// Keeps candidates only; paths over other nodes are kept.
+    /// Removes nodes that are not candidates; paths over them remain.
     pub fn candidates(mut self, kb: &Kb) -> Self {
         self.nodes.retain(|&node| kb.is_candidate(node));
         self
@@ -125,8 +128,8 @@ impl Neighborhood {
         Path { from: self.from, hops }
     }
 
-    /// The best `k` nodes by the filter, with scores above 0, best first, ties by ascending id;
-    /// without a filter the first of [`Neighborhood::nodes`], each with score 1.
+    /// Returns the best `k` nodes by the filter, with scores above 0, best first, ties by ascending
+    /// id. [`Filter::None`] returns the first `k` of [`Neighborhood::nodes`], each with score 1.
     pub fn filtered(
         &self,
         base: &IndexedBase,
@@ -139,7 +142,7 @@ impl Neighborhood {
         kept
     }
 
-    /// As [`Neighborhood::filtered`]; calls `spend` before scoring with the number of nodes.
+    /// As [`Neighborhood::filtered`]; before scoring nodes, calls `spend` with their number.
     ///
     /// # Errors
     /// The error of `spend`.
@@ -170,13 +173,13 @@ impl Neighborhood {
 
 type Fit<'a> = Box<dyn Fn(NodeId) -> f32 + 'a>;
 
-/// BM25 of a node's document.
+/// Scores a node by BM25 of its document.
 fn document_fit<'a>(base: &'a IndexedBase, query: &str) -> Fit<'a> {
     let terms = base.terms.query(&base.stems, query);
     Box::new(move |node| base.terms.bm25(&terms, node))
 }
 
-/// Sum of the idf of the query stems in a node's name.
+/// Scores a node by the summed idf of the query stems in its name.
 fn name_fit<'a>(base: &'a IndexedBase, query: &str) -> Fit<'a> {
     let words = name_words(query).filter(|(_, word)| !is_question_word(word));
     let stems: HashSet<u32> = words
@@ -193,8 +196,8 @@ fn name_fit<'a>(base: &'a IndexedBase, query: &str) -> Fit<'a> {
     })
 }
 
-/// The edges of a path as text: `-has_brand->`, or `<-has_brand-, then -has_color->, over NAME`
-/// with the name of the node between them.
+/// Formats the edges of a path and its intermediate nodes: `-has_brand->`, or
+/// `<-has_brand-, then -has_color->, over NAME`.
 pub fn relation_in_words(kb: &Kb, path: &Path) -> String {
     let arrows = path.hops.iter().map(|hop| hop.direction.arrow(kb.relation_name(hop.relation)));
     let between = path.hops.iter().rev().skip(1).rev().map(|hop| kb.name(hop.node));

@@ -1,25 +1,25 @@
-//! Query expansion: appends texts that would answer the query to it, and searches with both. The
-//! texts are found documents, or a language model writes them; KAR gives the model the graph
-//! context of the linked entities.
+//! Query expansion: appends likely answer texts to the query, then searches with both. The texts
+//! are found documents, or a language model writes them; KAR gives the model the graph context of
+//! the linked entities.
 //!
-//! | method | source | what the model is given | requests |
+//! | method | source | input of the model | requests |
 //! | --- | --- | --- | --- |
 //! | PRF | Rocchio 1971, as blind feedback | none: the first documents themselves are appended | 0 |
 //! | HyDE | Gao et al. 2023 | the query | 1 |
-//! | RAR | Shen et al. 2024 | the first documents too | 1 |
-//! | AGR | Chen et al. 2024 | its own keywords, analysis, and documents found with what it wrote | 5 |
-//! | KAR | Xia et al. 2025 | the entities of the query, and filtered neighbours | 2 |
+//! | RAR | Shen et al. 2024 | the query and the first documents | 1 |
+//! | AGR | Chen et al. 2024 | the query, its own keywords and analysis, documents found with its drafts | 5 |
+//! | KAR | Xia et al. 2025 | the query, its entities, and filtered neighbours | 2 |
 //!
-//! All methods receive the structure of the base. The expanded query is the query, a blank line,
-//! and the texts separated by blank lines, with an equal share for each text, in at most 256 words:
-//! the limit of a lexical search. Before found documents the query is repeated until half of the
-//! words are its own, because relevance models give it half of the weight (Abdul-Jaleel et al.
-//! 2004), or written once, as the KAR paper does ([`QueryShare`]). docs/expansion.md lists the points
+//! The model also receives the structure of the base. The expanded query is the query and the
+//! texts, separated by blank lines. Texts share the remaining space equally, up to the 256 words
+//! that a lexical search reads. Before found documents the query fills half of the words by
+//! repetition, because relevance models give it half of the weight (Abdul-Jaleel et al. 2004); or
+//! it is written once, as in the KAR paper ([`QueryShare`]). docs/expansion.md lists the points
 //! that the papers leave open.
 //!
-//! A [`Writer`] takes replies and nodes from [`Sources`], which differ between a system that
-//! expands for another one and the tool that a program calls. Independent of the correct answers,
-//! of how a model is reached and of the search.
+//! A [`Writer`] takes replies and nodes from [`Sources`], which a retriever and a program's tool
+//! implement differently. Independent of the correct answers, of the model's provider and of the
+//! search.
 
 mod boost;
 mod graph;
@@ -49,9 +49,9 @@ pub const ONCE: &str = "once";
 /// Share of the query in an expanded query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryShare {
-    /// The query is written once, whatever follows.
+    /// The query is written once.
     Once,
-    /// The query is repeated until half of the words are its own.
+    /// The query is repeated to fill up to half of the words.
     Half,
 }
 
@@ -66,19 +66,19 @@ pub struct Expansion {
 }
 
 impl Expansion {
-    /// Complete documents of found nodes: pseudo-relevance feedback.
+    /// Creates an expansion by the complete documents of found nodes: pseudo-relevance feedback.
     pub fn from_documents(base: &IndexedBase, found: &Ranking, share: QueryShare) -> Self {
         let texts = found.iter().map(|pair| base.kb.text(pair.0).to_owned()).collect();
         let explanations = found.iter().map(|pair| named(base, "document", pair.0)).collect();
         Self { texts, explanations, share }
     }
 
-    /// Texts written for a query.
+    /// Creates an expansion by texts that a model wrote; the query is written once.
     pub fn written(texts: Vec<String>, explanations: Vec<Explanation>) -> Self {
         Self { texts, explanations, share: QueryShare::Once }
     }
 
-    /// The expanded query.
+    /// Returns the expanded query.
     pub fn apply(&self, query: &str) -> String {
         if self.share == QueryShare::Once || self.texts.is_empty() {
             return expanded(query, &self.texts);
@@ -90,13 +90,13 @@ impl Expansion {
     }
 }
 
-/// A node in an explanation, under a label.
+/// Explains a node under a label: its name, type and id.
 fn named(base: &IndexedBase, label: &str, node: NodeId) -> Explanation {
     let kind = base.kb.type_name(base.kb.node_type(node));
     Explanation::new(label, format!("{} ({kind} {node})", base.kb.name(node)))
 }
 
-/// The query with the texts, in at most [`MAX_QUERY_WORDS`] words and [`MAX_QUERY_BYTES`] bytes;
+/// Appends the texts to the query, up to [`MAX_QUERY_WORDS`] words and [`MAX_QUERY_BYTES`] bytes;
 /// the texts share the remaining space equally.
 fn expanded(query: &str, texts: &[String]) -> String {
     let n = texts.len().max(1);
@@ -113,14 +113,14 @@ fn expanded(query: &str, texts: &[String]) -> String {
     expanded
 }
 
-/// Number of words that a lexical search reads of a text.
+/// Counts the words of a text as a lexical search does.
 pub fn count_words(text: &str) -> usize {
     let mut n = 0;
     for_each_reference_word(text, |_| n += 1);
     n
 }
 
-/// The longest prefix of a text, ending between two words, within a number of words and of bytes.
+/// Returns the longest prefix of a text that ends between words, within limits of words and bytes.
 fn cut(text: &str, words: usize, bytes: usize) -> &str {
     let (mut end, mut left) = (0, words);
     for part in text.split_inclusive(char::is_whitespace) {
@@ -133,7 +133,7 @@ fn cut(text: &str, words: usize, bytes: usize) -> &str {
     text.get(..end).unwrap_or_default().trim_end()
 }
 
-/// A text on one line.
+/// Joins the words of a text by single spaces, on one line.
 pub fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,6 +1,6 @@
-//! Texts that a language model writes for a query, by each method, and the context in its prompts.
-//! All requests are bounded by their prompts' budgets. Independent of how the texts are used, of
-//! the model and of the search.
+//! Asks a language model for expansion texts by each method, and builds the context of its
+//! prompts. The prompts' budgets bound all requests. Independent of the use of the texts, of the
+//! model and of the search.
 
 use serde_json::{Value as Json, json};
 
@@ -15,9 +15,9 @@ use agent_kb::{NodeId, Scores, TypeId, answer::Explanation};
 const RAR_DOCUMENTS: usize = 3;
 /// Documents in AGR's context.
 const AGR_DOCUMENTS: usize = 9;
-/// Maximum number of entities of a query, without the first found node.
+/// Maximum number of entities that the model may name, excluding the first found node.
 const MAX_ENTITIES: usize = 4;
-/// Number of nearest nodes of a pseudo-document; linking breaks their ties.
+/// Number of nearest nodes, and of linked entities, that a pseudo-document is resolved among.
 const NEAR: usize = 10;
 /// Maximum length of a document in a request, characters.
 const DOCUMENT_CHARS: usize = 1_500;
@@ -25,7 +25,7 @@ const DOCUMENT_CHARS: usize = 1_500;
 const PSEUDO_CHARS: usize = 1_000;
 /// Maximum number of keywords of a query.
 const MAX_KEYWORDS: usize = 10;
-/// Default number of neighbours of each entity.
+/// Default maximum number of neighbours of each entity.
 const NEIGHBORS: usize = 10;
 /// Bytes of a document per unit of work.
 const BYTES_PER_UNIT: usize = 100;
@@ -37,7 +37,7 @@ pub const GENERATE: &str = "expand/generate";
 pub const KEYWORDS: &str = "expand/keywords";
 /// Prompt that analyses a query.
 pub const ANALYZE: &str = "expand/analyze";
-/// Prompt that refines several texts to one.
+/// Prompt that merges several texts into one.
 pub const REFINE: &str = "expand/refine";
 
 /// Method by which a model writes texts.
@@ -47,14 +47,14 @@ pub enum Method {
     Hyde,
     /// From the first documents.
     Rar,
-    /// Analyze, generate, refine.
+    /// By analysis, generation and refinement.
     Agr,
     /// From the entities of the query and their graph context.
     Kar {
-        /// Number of neighbours of each entity.
+        /// Maximum number of neighbours of each entity.
         k: usize,
-        /// How neighbours are chosen; none: only the documents of the entities, the ablation
-        /// without the graph.
+        /// Filter of the neighbours; none uses the entities' documents alone (the ablation without
+        /// the graph).
         filter: Option<Filter>,
     },
 }
@@ -79,27 +79,27 @@ impl Method {
     }
 }
 
-/// Name of the ablation without the graph.
+/// Name of the ablation without the graph on the command line.
 pub const NO_GRAPH: &str = "no-graph";
 
-/// Inputs of a prompt, and their explanation for people.
+/// Inputs of a prompt, and their explanations for people.
 type Evidence = (Vec<Json>, Vec<Explanation>);
 
-/// Why there are no texts.
+/// Why no text was written.
 #[derive(Debug, PartialEq)]
 pub enum WriteError<E> {
-    /// A reply cannot be used; holds the reason.
+    /// A reply is unusable, for this reason.
     Unusable(String),
-    /// An outage or an exceeded bound, which would stop every query.
+    /// Any other failure, such as an outage or an exceeded budget.
     Other(E),
 }
 
 /// Sources of replies and nodes for a writer.
 pub trait Sources {
-    /// Errors that end the writing.
+    /// Failures of the sources other than unusable replies.
     type Error;
 
-    /// The JSON reply of a language model to a prompt.
+    /// Returns the JSON reply of a language model to a prompt.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -109,14 +109,14 @@ pub trait Sources {
         inputs: Json,
     ) -> Result<Json, WriteError<Self::Error>>;
 
-    /// The best `n` nodes of the system whose query is expanded.
+    /// Returns the best `n` nodes of the system whose query is expanded.
     ///
     /// # Errors
     /// [`WriteError::Other`].
     fn search(&mut self, text: &str, n: usize) -> Result<Ranking, WriteError<Self::Error>>;
 
-    /// The `n` nodes of the given types nearest to a text by embedding; of all types if none is
-    /// given.
+    /// Returns the `n` nodes nearest to a text by embedding, of the given types; of all types if
+    /// `types` is empty.
     ///
     /// # Errors
     /// [`WriteError::Other`].
@@ -127,7 +127,8 @@ pub trait Sources {
         n: usize,
     ) -> Result<Ranking, WriteError<Self::Error>>;
 
-    /// The `n` strongest linked entities of each of the given types; of all types if none is given.
+    /// Returns the `n` strongest linked entities of each given type; of each type if `types` is
+    /// empty.
     ///
     /// # Errors
     /// [`WriteError::Other`].
@@ -138,7 +139,7 @@ pub trait Sources {
         n: usize,
     ) -> Result<Scores, WriteError<Self::Error>>;
 
-    /// Charges work in advance, in nodes, edges or hundreds of bytes.
+    /// Charges work before it is done, in nodes, edges or hundreds of bytes.
     ///
     /// # Errors
     /// [`WriteError::Other`] if the budget is exceeded.
@@ -150,15 +151,15 @@ pub trait Sources {
 pub struct Writer<'a> {
     /// The searched base.
     pub base: &'a IndexedBase,
-    /// Its types with their fields and relations, for the model.
+    /// Description of its types with their fields and relations, for the model.
     pub structures: &'a str,
-    /// How the texts are written.
+    /// Method of writing.
     pub method: Method,
-    /// Maximum number of texts; AGR refines them to one.
+    /// Maximum number of texts; AGR merges them into one.
     pub n: usize,
 }
 
-/// Inputs of [`GENERATE`] beside the query and the structures.
+/// Inputs of [`GENERATE`] besides the query and the structures.
 #[derive(Default)]
 struct Context {
     analysis: String,
@@ -168,7 +169,7 @@ struct Context {
 }
 
 impl Writer<'_> {
-    /// The texts for a query.
+    /// Writes the texts for a query.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -199,7 +200,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The texts that the model writes from a context, at most `n`.
+    /// Asks the model for at most `n` texts, given a context.
     fn generate<S: Sources>(
         &self,
         query: &str,
@@ -218,7 +219,8 @@ impl Writer<'_> {
         }
     }
 
-    /// AGR: keywords, analysis, drafts, drafts from documents found with these, one refined text.
+    /// Runs AGR: keywords, analysis, drafts, new drafts from documents found with the first drafts,
+    /// then one refined text.
     fn refine<S: Sources>(
         &self,
         query: &str,
@@ -249,8 +251,8 @@ impl Writer<'_> {
         Ok(Expansion::written(vec![text.to_owned()], explanations))
     }
 
-    /// The entities of KAR: those of the query, in the order of the model, then the system's first
-    /// node for the query, which stands for the query itself; each once.
+    /// Finds the entities of KAR: the model's, in its order, then the system's first node for the
+    /// query, which represents the query itself; each once.
     fn entities<S: Sources>(
         &self,
         query: &str,
@@ -270,9 +272,9 @@ impl Writer<'_> {
         Ok(nodes)
     }
 
-    /// The node that a pseudo-document describes: the nearest of its type by embedding, ties by the
-    /// strength of its link, then by ascending id. If no node is near, the strongest linked one. An
-    /// unknown type stands for all types.
+    /// Finds the node that a pseudo-document describes: the nearest of its type by embedding, ties
+    /// by link strength, then by ascending id. If no node is near, returns the strongest linked
+    /// entity. An unknown type matches all types.
     fn resolve<S: Sources>(
         &self,
         kind: &str,
@@ -284,7 +286,7 @@ impl Writer<'_> {
         let linked = sources.link(text, &types, NEAR)?;
         let strength = |node| linked.get(node).unwrap_or(0.0);
         let nearest = near.into_iter().reduce(|best, other| {
-            // Equal scores ascend by id.
+            // Nodes with equal scores come by ascending id.
             let nearer = other.1 == best.1 && strength(other.0) > strength(best.0);
             if nearer { other } else { best }
         });
@@ -292,7 +294,8 @@ impl Writer<'_> {
         Ok(nearest.map(|pair| pair.0))
     }
 
-    /// Filtered neighbours of the entities, best first, ties by entity, then id.
+    /// Describes the filtered neighbours of the entities, best first, ties by entity, then by the
+    /// filter's order.
     fn facts<S: Sources>(
         &self,
         query: &str,
@@ -321,12 +324,12 @@ impl Writer<'_> {
             }
             explanations.push(entity);
         }
-        // Stable: ties keep their order.
+        // A stable sort keeps the order of ties.
         facts.sort_by(|a, b| b.0.total_cmp(&a.0));
         Ok((numbered(facts.into_iter().map(|pair| pair.1)), explanations))
     }
 
-    /// The documents of the system's best nodes for a text.
+    /// Describes the system's best `n` nodes for a text by their documents.
     fn found_documents<S: Sources>(
         &self,
         query: &str,
@@ -339,7 +342,7 @@ impl Writer<'_> {
         Ok((self.documents(query, &found, sources)?, explanations))
     }
 
-    /// The documents of nodes, numbered.
+    /// Describes nodes by their documents, numbered from 1.
     fn documents<S: Sources>(
         &self,
         query: &str,
@@ -353,7 +356,7 @@ impl Writer<'_> {
         Ok(numbered(documents?.into_iter()))
     }
 
-    /// Type, name and document of a node, cut to the part about the query.
+    /// Formats a node's type, name and the part of its document about the query.
     fn document<S: Sources>(
         &self,
         query: &str,
@@ -368,7 +371,7 @@ impl Writer<'_> {
     }
 }
 
-/// The items, numbered from 1 in the key `n`.
+/// Numbers the items from 1, in the key `n`.
 fn numbered(items: impl Iterator<Item = Json>) -> Vec<Json> {
     let number = |(n, mut item): (usize, Json)| {
         item["n"] = json!(n);
@@ -377,13 +380,14 @@ fn numbered(items: impl Iterator<Item = Json>) -> Vec<Json> {
     (1..).zip(items).map(number).collect()
 }
 
-/// The first `n` texts of a list that are not blank.
+/// Returns the first `n` texts of a JSON list that are not blank, trimmed.
 fn texts_of(list: &Json, n: usize) -> Vec<String> {
     let texts = list.as_array().into_iter().flatten().filter_map(Json::as_str).map(str::trim);
     texts.filter(|text| !text.is_empty()).take(n).map(str::to_owned).collect()
 }
 
-/// The attributes that a model gives an entity, one per line.
+/// Formats the attributes that a model gives an entity, one per line, shortened to
+/// [`PSEUDO_CHARS`].
 fn pseudo_document(attributes: &Json) -> String {
     let part = |attribute: &Json| {
         let (name, value) = (attribute["name"].as_str()?, attribute["value"].as_str()?);

@@ -1,4 +1,4 @@
-//! Checkpoints of stopped training, in files.
+//! Checkpoints of stopped training on disk.
 
 use safetensors::Dtype;
 use serde::{Serialize, de::DeserializeOwned};
@@ -10,9 +10,9 @@ use crate::{
 use agent_index::{IndexError, arrays::Arrays};
 use agent_kb::NodeId;
 
-/// Name of the file of arrays.
+/// Name of the file with the arrays.
 const STATE: &str = "state";
-/// Names of the arrays: current numbers, best numbers, and Adam's moments.
+/// Names of the arrays: current numbers, best numbers, and the two moments of Adam.
 const NUMBERS: [&str; 4] = ["table", "best", "mean", "square"];
 
 /// State read from a checkpoint.
@@ -21,14 +21,14 @@ pub(super) struct CheckpointState {
     /// Number of Adam steps.
     pub(super) steps: i32,
     pub(super) curve: Vec<ValidationPoint>,
-    /// Current numbers, numbers of the best validation, means and mean squares of gradients; of
-    /// equal length.
+    /// Current numbers, numbers with the best validation, means and mean squares of gradients; all
+    /// of equal length.
     pub(super) numbers: [Vec<f32>; 4],
     /// Negatives of each training query.
     pub(super) negatives: Vec<Vec<NodeId>>,
 }
 
-/// Writes the checkpoint of a task; replaces an existing one atomically.
+/// Writes the checkpoint of a task; replaces an existing checkpoint atomically.
 pub(super) fn write<S: Clone + PartialEq + Serialize + DeserializeOwned>(
     task: &Task<'_, S>,
     system: &str,
@@ -61,7 +61,7 @@ pub(super) fn write<S: Clone + PartialEq + Serialize + DeserializeOwned>(
 /// Reads the checkpoint of a task.
 ///
 /// # Errors
-/// [`TrainError::NoCheckpoint`]; those of reading it.
+/// The errors of [`Task::read_checkpoint`]; [`TrainError::Index`] if the arrays cannot be read.
 pub(super) fn read<S: Clone + PartialEq + Serialize + DeserializeOwned>(
     task: &Task<'_, S>,
     system: &str,

@@ -1,5 +1,5 @@
-//! Trains a table of word vectors on pairs, epoch by epoch, until validation stops improving. A
-//! checkpoint is written when the caller stops training.
+//! Trains a table of word vectors on pairs, epoch by epoch, until validation stops improving.
+//! Writes a checkpoint when the caller stops training.
 
 use std::{ops::ControlFlow, sync::atomic::AtomicBool};
 
@@ -35,7 +35,7 @@ const HARD: usize = 200;
 const UNKNOWN: f32 = 0.1;
 /// Number of nodes of each fused list.
 const FUSED: usize = 1_000;
-/// Weights tried in a fusion with `bm25+names`, in steps of [`WEIGHT_STEP`]: 0 to 0.75.
+/// Weights tried in a fusion with `bm25+names`, in units of [`WEIGHT_STEP`]: 0 to 0.75.
 const WEIGHTS: std::ops::RangeInclusive<u32> = 0..=15;
 const WEIGHT_STEP: f32 = 0.05;
 
@@ -50,13 +50,13 @@ struct State {
 struct Weights {
     table: Table,
     adam: RowAdam,
-    /// The table with the best validation.
+    /// Numbers of the table with the best validation.
     best: Vec<f32>,
-    /// For each labelled query, non-answers that negatives are drawn from.
+    /// For each labelled query, the non-answers that negatives are drawn from.
     negatives: Vec<Vec<NodeId>>,
 }
 
-/// The weights of a run, as a learner.
+/// A learner that trains the weights of a run.
 struct RunLearner<'a> {
     run: &'a Run<'a>,
     weights: &'a mut Weights,
@@ -67,20 +67,21 @@ struct Run<'a> {
     task: &'a Task<'a, Settings>,
     words: Words,
     pairs: Pairs<Bag>,
-    /// Validation queries with at least one candidate answer.
+    /// Validation queries with an answer among the candidates.
     validation: Vec<(Bag, &'a LabelledQuery)>,
     watch: Watch<'a, Progress>,
 }
 
-/// Trains an encoder on training queries, and writes it. Validation queries decide when to stop,
-/// and choose the weight of a fusion with `bm25+names`.
+/// Trains an encoder on training queries, and writes the model. Validation queries determine when
+/// to stop, and the weight of a fusion with `bm25+names`.
 ///
-/// O(epochs x pairs x stems of a node x dim). Memory: four `f32` per stem and dimension, for at
-/// most 65,536 stems and those of training queries, and one `f32` per candidate and dimension.
+/// Takes O(epochs x pairs x stems of a node x dim) time. Memory holds four `f32` per stem and
+/// dimension, for at most 65,536 stems and the stems of training queries, and one `f32` per
+/// candidate and dimension.
 ///
 /// # Errors
 /// [`TrainError::NoQueries`]; [`TrainError::Stopped`] soon after `stop` is set, once the checkpoint
-/// is written; [`TrainError::NoCheckpoint`] if it cannot resume.
+/// is written; [`TrainError::NoCheckpoint`] if training cannot resume.
 pub fn train(
     task: &Task<'_, Settings>,
     report: &(dyn Fn(Progress) + Sync),
@@ -136,7 +137,7 @@ impl<'a> Run<'a> {
         Ok(Self { task, words, pairs, validation, watch })
     }
 
-    /// The initial state.
+    /// Returns the initial state, with one validation.
     fn begin(&self) -> Result<State, TrainError> {
         let Task { base, train, settings, .. } = *self.task;
         (self.watch.report)(preparing("word vectors"));
@@ -172,7 +173,7 @@ impl<'a> Run<'a> {
         let table = Table { dim, numbers };
         let best = table.numbers.clone();
         let mut weights = Weights { table, adam, best, negatives };
-        // The loss before training is that of one batch.
+        // The loss before training is the loss of the first batch.
         let loss = self.gradient(&weights, 0, 0).loss;
         let (mut curve, learner) =
             (Vec::new(), &mut RunLearner { run: self, weights: &mut weights });
@@ -181,7 +182,7 @@ impl<'a> Run<'a> {
         Ok(State { position: Position::default(), curve, weights })
     }
 
-    /// Trains the built-in embedder if the index has another one.
+    /// Trains the built-in embedder, for an index with another embedder.
     fn builtin(&self) -> Result<LsaEmbedder, TrainError> {
         let kb = &self.task.base.kb;
         let text = |node: usize| kb.text(node as NodeId);
@@ -202,7 +203,7 @@ impl<'a> Run<'a> {
         self.pairs.all.len().div_ceil(self.task.settings.batch)
     }
 
-    /// Gradient of a batch.
+    /// Computes the loss and the gradient of a batch.
     fn gradient(&self, weights: &Weights, epoch: usize, batch: usize) -> Gradient {
         let Settings { batch: size, temperature, seed, .. } = *self.task.settings;
         let (queries, nodes) = self.pairs.batch(&weights.negatives, seed, size, (epoch, batch));
@@ -219,7 +220,7 @@ impl<'a> Run<'a> {
         weights.table.gradient(&queries, &documents, &is_hidden, temperature)
     }
 
-    /// Best non-answers of the encoder for labelled queries.
+    /// Returns the best non-answers of the encoder for each labelled query.
     fn own_negatives(&self, table: &Table) -> Vec<Vec<NodeId>> {
         let base = self.task.base;
         let rows = embed_candidates(base, &self.words, table);
@@ -232,8 +233,8 @@ impl<'a> Run<'a> {
         self.task.train.par_iter().map(negatives).collect()
     }
 
-    /// The best weight of a fusion with `bm25+names` on validation queries, of equals the smallest,
-    /// and the mean reciprocal rank with it and with weight 0.
+    /// Returns the best weight of a fusion with `bm25+names` on validation queries, the smallest of
+    /// equally good weights, and the mean reciprocal ranks with this weight and with weight 0.
     fn fuse(&self, table: &Table) -> Result<(f32, [f64; 2]), TrainError> {
         let base = self.task.base;
         let kb = &base.kb;
@@ -322,12 +323,12 @@ impl Learner for RunLearner<'_> {
     }
 }
 
-/// Progress of a preparation.
+/// Returns the progress at the start of a preparation.
 pub(super) fn preparing(stage: &'static str) -> Progress {
     Progress::Preparing { stage, done: 0, total: 1 }
 }
 
-/// Products of the candidates' rows with a vector; empty for a zero vector.
+/// Returns the dot products of the candidates' rows with a vector; empty for a zero vector.
 fn scores(base: &IndexedBase, rows: &[f32], vector: &[f32]) -> Vec<(NodeId, f32)> {
     if vector.iter().all(|&number| number == 0.0) {
         return Vec::new();
@@ -336,8 +337,8 @@ fn scores(base: &IndexedBase, rows: &[f32], vector: &[f32]) -> Vec<(NodeId, f32)
     base.kb.candidates().iter().zip(rows).map(|(&node, row)| (node, dot(row, vector))).collect()
 }
 
-/// Reciprocal rank of the first answer; 0 without one. `scores` ascend by node; ties go to the
-/// smaller node.
+/// Returns the reciprocal rank of the first answer; 0 if no answer has a score. `scores` ascend by
+/// node; of equal scores, the smaller node ranks first.
 pub(super) fn reciprocal_rank(scores: &[(NodeId, f32)], answers: &[NodeId]) -> f64 {
     let index_of = |node: &NodeId| scores.binary_search_by_key(node, |pair| pair.0).ok();
     let of_answers = answers.iter().filter_map(|node| scores.get(index_of(node)?));

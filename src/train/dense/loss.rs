@@ -1,14 +1,14 @@
 //! The contrastive loss of a batch, and its gradient with respect to the vectors, in closed form.
 //!
-//! With `s_ij = q_i . d_j / t` of the queries and documents of a batch, where document `i` answers
-//! query `i`, the loss is the mean over `i` of
+//! Document `i` of a batch answers query `i`. With `s_ij = q_i . d_j / t`, for temperature `t`, the
+//! loss is the mean over `i` of
 //!
 //! ```text
 //! -1/2 ln softmax_j(s_ij)_i  -  1/2 ln softmax_k(s_ki)_i
 //! ```
 //!
-//! without documents other than `i` that answer query `i`. With `G_ij` the derivative with respect
-//! to `q_i . d_j`:
+//! Documents other than `i` that answer query `i` are excluded. With `G_ij` the derivative with
+//! respect to `q_i . d_j`:
 //!
 //! ```text
 //! d q_i = sum_j G_ij d_j        d d_j = sum_i G_ij q_i
@@ -18,15 +18,16 @@ use rayon::prelude::*;
 
 /// Loss and gradient of a batch.
 pub(super) struct Contrast {
-    /// Mean loss of its queries, nats.
+    /// Mean loss of the queries, nats.
     pub(super) loss: f64,
-    /// Gradient with respect to each vector, in their order.
+    /// Gradient with respect to each vector, in the order of the vectors.
     pub(super) by_vector: Vec<Vec<f64>>,
 }
 
-/// The loss of a batch: the first `n` vectors are queries, the rest documents, the first of which
-/// answer the queries in order; `is_hidden(i, j)` excludes document `j` for query `i`. The order of
-/// summation does not depend on the number of threads.
+/// Computes the loss of a batch and its gradient. The first `n` vectors are queries, the rest
+/// documents; the first `n` documents answer the queries, in order. `is_hidden(i, j)` excludes
+/// document `j != i` for query `i`. The order of summation does not depend on the number of
+/// threads.
 pub(super) fn contrast(
     vectors: &[&[f64]],
     n: usize,
@@ -34,7 +35,7 @@ pub(super) fn contrast(
     temperature: f64,
 ) -> Contrast {
     let (queries, documents) = vectors.split_at(n);
-    // Documents that are left out score minus infinity.
+    // Excluded documents score minus infinity.
     let scores: Vec<Vec<f64>> = (0..n)
         .into_par_iter()
         .map(|i| {
@@ -80,7 +81,7 @@ pub(super) fn add(target: &mut [f64], factor: f64, row: &[f64]) {
     target.iter_mut().zip(row).for_each(|(sum, number)| *sum += factor * number);
 }
 
-/// Shares of a softmax, with their logarithms.
+/// Returns the shares of a softmax over `scores`, with their logarithms.
 fn shares(scores: impl Iterator<Item = f64> + Clone) -> Vec<(f64, f64)> {
     let largest = scores.clone().fold(f64::NEG_INFINITY, f64::max);
     let sum = scores.clone().map(|score| (score - largest).exp()).sum::<f64>().ln();

@@ -1,22 +1,23 @@
 //! Dual encoders: vectors of queries and nodes, trained on labelled queries, so that a query is
 //! near its answers.
 //!
-//! DPR (Karpukhin et al. 2020, "Dense Passage Retrieval") uses the other documents of a batch as
-//! negatives, and one non-answer from `bm25+names`; ANCE (Xiong et al. 2021, "Approximate Nearest
-//! Neighbor Negative Contrastive Learning") draws the latter from the encoder's own results,
-//! refreshed a few times. Both have two transformers; here one encoder serves queries and nodes: a
-//! table of word vectors, which takes seconds to train, or a fine-tuned sentence encoder of the
-//! BERT family ([`tune()`]). The former is
+//! DPR (Karpukhin et al. 2020, "Dense Passage Retrieval") uses two kinds of negatives: the other
+//! documents of a batch, and one non-answer from BM25. ANCE (Xiong et al. 2021, "Approximate
+//! Nearest Neighbor Negative Contrastive Learning") draws the non-answer from the encoder's own
+//! results, which are refreshed a few times. Here lexical non-answers come from `bm25+names`.
+//!
+//! One encoder serves queries and nodes: a table of word vectors, which takes seconds to train, or
+//! a fine-tuned sentence encoder of the BERT family ([`tune()`]). The table computes
 //!
 //! ```text
 //! v(text) = u / |u|     u = sum over stems w of (1 + ln tf) idf_w E_w
 //! ```
 //!
-//! `E` starts with the built-in embedder's vectors of the stems, and small random ones for unknown
-//! stems. A node's text is its document with the names of its neighbours.
+//! `E` starts with the built-in embedder's vectors of the stems, or small random vectors for
+//! unknown stems. A node's text is its document with the names of its neighbours.
 //!
-//! Because labels are few, synthetic queries are added: some words of a node's document and the
-//! name of a neighbour, answered by that node.
+//! Because labels are few, synthetic queries are added. A synthetic query has some words of a
+//! node's document and the name of a neighbour; the node is its answer.
 
 mod checkpoint;
 mod fit;
@@ -42,7 +43,7 @@ pub use self::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EncoderKind {
-    /// The weighted mean of word vectors.
+    /// Weighted sum of word vectors, scaled to norm 1.
     Bag,
 }
 
@@ -50,9 +51,9 @@ pub enum EncoderKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Negatives {
-    /// The best non-answers of `bm25+names`: DPR.
+    /// Best non-answers of `bm25+names` (DPR).
     Bm25,
-    /// Initially those of `bm25+names`, then the best non-answers of the encoder itself: ANCE.
+    /// Best non-answers of `bm25+names` at first, then of the encoder itself (ANCE).
     #[serde(rename = "self")]
     Own,
 }
@@ -65,11 +66,11 @@ pub struct Settings {
     pub encoder: EncoderKind,
     /// Source of negatives.
     pub negatives: Negatives,
-    /// Number of refreshes of the encoder's own negatives, evenly over the epochs.
+    /// Number of refreshes of the encoder's own negatives, spread evenly over the epochs.
     pub refresh: usize,
     /// Seed of synthetic queries, batches and negatives.
     pub seed: u64,
-    /// Width of a vector, at most that of the built-in embedder.
+    /// Length of a vector; at most the length of the built-in embedder's vectors.
     pub dim: usize,
     /// Number of synthetic queries.
     pub made: usize,
@@ -77,7 +78,7 @@ pub struct Settings {
     pub epochs: usize,
     /// Maximum number of epochs without improvement on validation queries.
     pub patience: usize,
-    /// Pairs per batch.
+    /// Number of pairs per batch.
     pub batch: usize,
     /// Step size of Adam.
     pub rate: f64,

@@ -1,5 +1,5 @@
-//! A trained dual encoder in files: `words` with the stems and their vectors, `vectors` with the
-//! vectors of all candidates.
+//! A trained dual encoder on disk: the file `words` has the stems and their vectors, and `vectors`
+//! has the vectors of all candidates.
 
 use std::path::Path;
 
@@ -47,13 +47,13 @@ pub struct ModelInfo {
     /// Weight of this ranking in a fusion with `bm25+names`, in `0..=1`, chosen on validation
     /// queries.
     pub weight: f32,
-    /// Mean reciprocal rank of the fusion, and of `bm25+names` alone, on validation queries.
+    /// Mean reciprocal ranks of the fusion and of `bm25+names` alone, on validation queries.
     pub fused: [f64; 2],
     /// blake3 of the vectors, hex.
     pub(super) vectors: String,
 }
 
-/// A trained table, to be written.
+/// A trained table that is not yet written.
 pub(super) struct TrainedTable<'a> {
     pub(super) settings: &'a Settings,
     pub(super) words: &'a Words,
@@ -63,7 +63,7 @@ pub(super) struct TrainedTable<'a> {
     pub(super) fused: [f64; 2],
 }
 
-/// Vectors of all candidates, `[candidates, dim]`.
+/// Returns the vectors of all candidates, `[candidates, dim]`.
 pub(super) fn embed_candidates(base: &IndexedBase, words: &Words, table: &Table) -> Vec<f32> {
     let candidates = base.kb.candidates();
     let mut rows = vec![0.0; candidates.len() * table.dim];
@@ -74,7 +74,7 @@ pub(super) fn embed_candidates(base: &IndexedBase, words: &Words, table: &Table)
 }
 
 impl TrainedTable<'_> {
-    /// Writes the model into its directory; replaces an existing one atomically.
+    /// Writes the model into the directory `dir`; replaces an existing directory atomically.
     pub(super) fn save(
         self,
         base: &IndexedBase,
@@ -118,7 +118,7 @@ fn write_vectors(path: &Path, dim: usize, rows: &[f32]) -> Result<(), IndexError
     Ok(())
 }
 
-/// A trained encoder with the vectors of its base's candidates.
+/// A trained encoder with the vectors of all candidates of its knowledge base.
 pub struct Encoder {
     stems: Strings,
     idf: Array<f32>,
@@ -129,11 +129,12 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Opens the model in a directory over the base that it was trained on. O(bytes of the words).
+    /// Opens the model in `dir` over the knowledge base that it was trained on. O(bytes of the
+    /// words).
     ///
     /// # Errors
     /// [`TrainError`] if the model cannot be read, is of another system or was trained over another
-    /// base.
+    /// knowledge base.
     pub fn open(base: &IndexedBase, dir: &Path) -> Result<(Self, Record<ModelInfo>), TrainError> {
         let record = Record::<ModelInfo>::read(dir, SYSTEM).map_err(|error| match error {
             TrainError::OtherSystem { path, found, .. } if found == tune::SYSTEM => {
@@ -162,7 +163,7 @@ impl Encoder {
         self.weight
     }
 
-    /// The vector of a query, norm 1; zeros without known words.
+    /// Embeds a query into a vector of norm 1; zeros without known words.
     fn embed(&self, base: &IndexedBase, query: &str) -> Vec<f32> {
         let mut vector = vec![0.0; self.dim];
         let (idf, table) = (self.idf.as_slice(), self.table.as_slice());
@@ -175,11 +176,11 @@ impl Encoder {
         vector
     }
 
-    /// The `k` candidates nearest to a query, best first, exact; none if the query has no known
-    /// words.
+    /// Finds the `k` candidates nearest to a query, best first, by exact search; none if the query
+    /// has no known words.
     ///
     /// # Errors
-    /// Those of the vectors.
+    /// [`IndexError`] if the vectors cannot be read.
     pub fn search(
         &self,
         base: &IndexedBase,
@@ -196,8 +197,8 @@ impl Encoder {
     }
 }
 
-/// Weighted sum of two lists, each divided by its best score; `weight` is that of the second. A
-/// node missing from a list scores 0 there.
+/// Returns the weighted sum of two lists, each divided by its best score: `dense` has the weight
+/// `weight`, `lexical` the rest. A node missing from a list scores 0 there.
 pub fn fuse(lexical: &Scores, dense: &Scores, weight: f32) -> Scores {
     let (lexical, dense) = (lexical.normalized(), dense.normalized());
     lexical.scale(1.0 - weight).combine(&dense.scale(weight), Combine::Sum)

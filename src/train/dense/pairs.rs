@@ -1,4 +1,4 @@
-//! Training data of a dual encoder: queries, each with an answer, and negatives.
+//! Training data of a dual encoder: pairs of a query and an answer, and negatives.
 
 use std::collections::BTreeSet;
 
@@ -22,19 +22,19 @@ use agent_kb::{Direction, NodeId, RelationId};
 const MAX_ANSWERS: usize = 10;
 /// Number of best non-answers of `bm25+names` that negatives are drawn from.
 const HARD: usize = 60;
-/// Number of first words of a document that a synthetic query may use.
+/// Number of leading words of a document that a synthetic query is drawn from.
 const MAX_TEXT_WORDS: usize = 4_096;
 /// Number of words of a node's document in a synthetic query.
 const SYNTHETIC_WORDS: std::ops::RangeInclusive<usize> = 3..=6;
 
-/// A query in the form that is embedded, with its answers.
+/// A query, in the form that the encoder embeds, with its answers.
 pub(super) struct TrainingQuery<Q> {
     pub(super) query: Q,
-    /// The answers, ascending.
+    /// Answers, ascending.
     pub(super) answers: Vec<NodeId>,
 }
 
-/// Queries, and their pairs with answers.
+/// Training queries, and their pairs with answers.
 pub(super) struct Pairs<Q> {
     pub(super) queries: Vec<TrainingQuery<Q>>,
     /// Number of labelled queries, which come first.
@@ -44,7 +44,8 @@ pub(super) struct Pairs<Q> {
 }
 
 impl Pairs<Bag> {
-    /// Labelled queries with at most ten answers each, and `n_made` synthetic queries, as bags.
+    /// Builds pairs of labelled queries, with at most [`MAX_ANSWERS`] answers each, and up to
+    /// `n_made` synthetic queries; queries are bags.
     pub(super) fn of_bags(
         base: &IndexedBase,
         words: &Words,
@@ -69,7 +70,7 @@ impl Pairs<Bag> {
 }
 
 impl Pairs<String> {
-    /// As [`Pairs::of_bags`], as texts.
+    /// Builds pairs as [`Pairs::of_bags`] does; queries are texts.
     pub(super) fn of_texts(
         base: &IndexedBase,
         labelled: &[LabelledQuery],
@@ -119,8 +120,9 @@ impl<Q: Send> Pairs<Q> {
         Self { queries, n_labelled, all }
     }
 
-    /// A batch of at most `size` pairs in the random order of an epoch: the indexes of its queries,
-    /// and nodes, first their answers, then a negative of each query that has one. O(pairs).
+    /// Returns a batch of at most `size` pairs in the random order of an epoch: the indexes of its
+    /// queries, and nodes. The nodes are the answers of the queries, in order, then one negative of
+    /// each query that has negatives. O(pairs).
     pub(super) fn batch(
         &self,
         negatives: &[Vec<NodeId>],
@@ -140,14 +142,15 @@ impl<Q: Send> Pairs<Q> {
     }
 }
 
-/// The random stream of a batch (from 1), or of the order of an epoch (0).
+/// Returns a random generator of an epoch: stream 0 orders its pairs, and stream `b + 1` draws the
+/// negatives of batch `b`.
 fn random_stream(seed: u64, epoch: usize, stream: u64) -> ChaCha8Rng {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     random.set_stream((epoch as u64 + 1) << 32 | stream);
     random
 }
 
-/// The name of a random neighbour by a random relation.
+/// Returns the name of a random neighbour by a random relation; `None` without neighbours.
 fn name_of_neighbor<'a>(
     base: &'a IndexedBase,
     node: NodeId,
@@ -161,8 +164,9 @@ fn name_of_neighbor<'a>(
     Some(kb.name(*neighbors.as_slice().choose(random)?))
 }
 
-/// At most `max_nodes` candidates to rank queries among, ascending: all of them, or the answers,
-/// the best of `bm25+names` for each query in turn, then random ones.
+/// Returns at most `max_nodes` candidates to rank queries among, ascending. If there are more
+/// candidates, it takes the answers, then the best of `bm25+names` for each query in turn, then
+/// random candidates.
 pub(super) fn pool(
     base: &IndexedBase,
     queries: &[LabelledQuery],
@@ -201,7 +205,7 @@ pub(super) fn is_refreshed(
     negatives == Negatives::Own && (1..=refresh).any(due)
 }
 
-/// For each labelled query, the best non-answers of `bm25+names`.
+/// Returns the best non-answers of `bm25+names` for each labelled query.
 pub(super) fn lexical_negatives(
     base: &IndexedBase,
     labelled: &[LabelledQuery],
@@ -217,7 +221,7 @@ pub(super) fn lexical_negatives(
     labelled.par_iter().map(negatives).collect()
 }
 
-/// The first `n` nodes that are not answers.
+/// Returns the first `n` nodes that are not answers.
 pub(super) fn without_answers(
     nodes: impl Iterator<Item = NodeId>,
     answers: &[NodeId],

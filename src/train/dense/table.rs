@@ -1,8 +1,8 @@
 //! A table of word vectors, the vectors of texts, and the gradient of the contrastive loss with
 //! respect to its rows, in closed form.
 //!
-//! A text is a bag of rows with weights `x`; its vector is `v = u / |u|`, `u = sum over w of x_w
-//! E_w`. With the derivative `d v` of the [loss](super::loss):
+//! A text is a bag of rows with weights `x`. Its vector is `v = u / |u|` with
+//! `u = sum over w of x_w E_w`. With the derivative `d v` of the [loss](super::loss):
 //!
 //! ```text
 //! d u = (d v - (d v . v) v) / |u|        d E_w = x_w d u
@@ -16,17 +16,17 @@ use crate::dense::{
 };
 use agent_embed::matrix::{add_scaled, normalise};
 
-/// Minimum norm of a text with known words; a text with a smaller one has no gradient.
+/// Norm up to which the sum of a text counts as zero; such a text has no gradient.
 const MIN_NORM: f64 = 1e-12;
 
-/// `[rows, dim]` numbers.
+/// Word vectors, `[rows, dim]`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Table {
     pub(super) dim: usize,
     pub(super) numbers: Vec<f32>,
 }
 
-/// The vector of a text.
+/// Vector of a text.
 struct Text {
     /// Norm 1, or zeros.
     vector: Vec<f64>,
@@ -34,11 +34,11 @@ struct Text {
     norm: f64,
 }
 
-/// Gradient of a batch.
+/// Loss and gradient of a batch.
 pub(super) struct Gradient {
     /// Mean loss of its pairs, nats.
     pub(super) loss: f64,
-    /// Gradient with respect to each row of its texts, rows ascending.
+    /// Gradient with respect to each row that the texts use, by ascending row.
     pub(super) rows: Vec<(u32, Vec<f64>)>,
 }
 
@@ -47,7 +47,7 @@ impl Table {
         &self.numbers[row as usize * self.dim..][..self.dim]
     }
 
-    /// The vector of a text for search, norm 1; zeros without known words.
+    /// Embeds a text for search into a vector of norm 1; zeros without known words.
     pub(super) fn embed(&self, bag: &[(u32, f32)]) -> Vec<f32> {
         let mut vector = vec![0.0; self.dim];
         bag.iter().for_each(|&(row, weight)| add_scaled(&mut vector, weight, self.row(row)));
@@ -68,9 +68,9 @@ impl Table {
         Text { vector, norm }
     }
 
-    /// The loss of a batch and its gradient with respect to the rows. The first documents answer
-    /// the queries, in their order; `is_hidden(i, j)` excludes document `j` for query `i`. The
-    /// order of summation does not depend on the number of threads.
+    /// Computes the loss of a batch and its gradient with respect to the rows. The first documents
+    /// answer the queries, in their order; `is_hidden(i, j)` excludes document `j != i` for query
+    /// `i`. The order of summation does not depend on the number of threads.
     pub(super) fn gradient(
         &self,
         queries: &[&Bag],

@@ -235,7 +235,7 @@ fn the_gradient_is_that_of_finite_differences() {
     let of = |table: &Table| table.gradient(&queries, &documents, &is_hidden, 0.5);
     let found = of(&table);
     assert_eq!(found.rows.len(), rows);
-    // A power of two, so that the numbers of 4 bytes move by just that.
+    // A power of two, so that `f32` numbers move by exactly this step.
     let step = 1.0 / 1_024.0;
     for (row, gradient) in found.rows {
         for (at, part) in gradient.into_iter().enumerate() {

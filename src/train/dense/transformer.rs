@@ -1,18 +1,17 @@
-//! The forward pass of a BERT encoder with trainable weights, and the gradient of a product of its
-//! vectors by the automatic differentiation of `candle_core`, which only this file of the module
-//! uses. `embed::bert` computes the same vectors faster, without gradients.
+//! The forward pass of a BERT encoder with trainable weights, on the CPU, and gradients by the
+//! automatic differentiation of `candle_core`, which only this file of the module uses.
+//! [`agent_embed::bert`] computes the same vectors faster, without gradients.
 //!
-//! Texts of a call are padded to the longest, and padding is masked out of attention and pooling.
-//! On the CPU.
+//! Texts of a call are padded to the longest text; padding is masked out of attention and pooling.
 
 use candle_core::{D, Device, Result as CandleResult, Tensor, Var, WithDType};
 
 use crate::TrainError;
 use agent_embed::bert::{Activation, Pooling, Shape, WordPieces};
 
-/// Added to the logits of padding, so that its share is 0.
+/// Term added to the logits of padding, so that its share is 0.
 const MASKED: f32 = -1e9;
-/// Added to the square of a norm, so that a text without word pieces keeps the zero vector.
+/// Term added to the square of a norm, so that a text without word pieces keeps the zero vector.
 const NORM_EPSILON: f64 = 1e-12;
 
 /// Architecture of an encoder.
@@ -26,16 +25,16 @@ pub(super) struct Transformer<'a> {
 /// Weights as tensors with gradients.
 pub(super) struct Variables(Vec<Var>);
 
-/// The error of a failed computation.
+/// Returns the error of a failed computation.
 fn failed(error: candle_core::Error) -> TrainError {
     TrainError::Network(error.to_string())
 }
 
 impl Transformer<'_> {
-    /// Copies weights, concatenated in the order of tensors.
+    /// Copies `numbers`, the weights concatenated in the order of the tensors.
     ///
     /// # Errors
-    /// [`TrainError::Network`].
+    /// [`TrainError::Network`] if the numbers are too few.
     pub(super) fn variables<T: WithDType>(&self, numbers: &[T]) -> Result<Variables, TrainError> {
         let mut rest = numbers;
         let mut variables = Vec::with_capacity(self.tensors.len());
@@ -48,10 +47,10 @@ impl Transformer<'_> {
         Ok(Variables(variables))
     }
 
-    /// The vectors of texts, norm 1; zeros for a text without word pieces.
+    /// Embeds texts into vectors of norm 1; zeros for a text without word pieces.
     ///
     /// # Errors
-    /// [`TrainError::Network`].
+    /// [`TrainError::Network`] if the computation fails.
     pub(super) fn embed<T: WithDType>(
         &self,
         variables: &Variables,
@@ -61,11 +60,11 @@ impl Transformer<'_> {
         self.forward(&weights, texts).and_then(|vectors| vectors.to_vec2()).map_err(failed)
     }
 
-    /// The gradient of `sum over texts of by_vector . vector` with respect to all weights, in their
-    /// order: the gradient of a loss whose derivative with respect to the vectors is `by_vector`.
+    /// Computes the gradient of a loss with respect to all weights, in their order. `by_vector` is
+    /// the derivative of the loss with respect to the vectors of `texts`.
     ///
     /// # Errors
-    /// [`TrainError::Network`].
+    /// [`TrainError::Network`] if the computation fails.
     pub(super) fn gradient<T: WithDType>(
         &self,
         variables: &Variables,
@@ -106,7 +105,7 @@ impl Transformer<'_> {
             }
             Tensor::from_vec(all, n * len, cpu)
         };
-        // A number per text and token, by the token's position and the number of tokens.
+        // One number per text and token, from the token's position and the number of tokens.
         let masked = |number: &dyn Fn(usize, usize) -> f32| {
             let row = |text: &&WordPieces| {
                 let tokens = text.ids.len();
@@ -144,7 +143,7 @@ impl Transformer<'_> {
             let change = linear(&inner, next()?, next()?)?;
             rows = norm(&(rows + change)?, next()?, next()?, epsilon)?;
         }
-        // A sum for the mean, as the vector is normalised.
+        // The sum replaces the mean, because the vector is scaled to norm 1.
         let pooled = match self.pooling {
             Pooling::Mean => masked(&|position, tokens| f32::from(u8::from(position < tokens)))?,
             Pooling::First => {
@@ -161,19 +160,19 @@ impl Transformer<'_> {
     }
 }
 
-/// `input . weight^T + bias`, with a row of `weight` per output.
+/// Returns `input . weight^T + bias`; `weight` has a row per output.
 fn linear(input: &Tensor, weight: &Tensor, bias: &Tensor) -> CandleResult<Tensor> {
     input.matmul(&weight.t()?)?.broadcast_add(bias)
 }
 
-/// Layer normalisation of each row.
+/// Applies layer normalisation to each row.
 fn norm(rows: &Tensor, scale: &Tensor, shift: &Tensor, epsilon: f64) -> CandleResult<Tensor> {
     let rows = rows.broadcast_sub(&rows.mean_keepdim(D::Minus1)?)?;
     let deviation = (rows.sqr()?.mean_keepdim(D::Minus1)? + epsilon)?.sqrt()?;
     rows.broadcast_div(&deviation)?.broadcast_mul(scale)?.broadcast_add(shift)
 }
 
-/// Softmax over the last dimension.
+/// Applies softmax over the last dimension.
 fn softmax(logits: &Tensor) -> CandleResult<Tensor> {
     let largest = logits.detach().max_keepdim(D::Minus1)?;
     let powers = logits.broadcast_sub(&largest)?.exp()?;

@@ -1,13 +1,14 @@
-//! Fine-tunes a sentence encoder with the pairs, negatives and loss of this module.
+//! Fine-tunes a sentence encoder with the pairs, negatives and loss of the module
+//! [`dense`](super).
 //!
 //! The loss needs all vectors of a batch, but their computation graphs do not fit in memory
 //! together. So a batch is embedded twice (Gao et al. 2021, "Scaling Deep Contrastive Learning
-//! Batch Size under Memory Limited Setup"): once without derivatives, for the loss and its
-//! derivative with respect to the vectors, then in chunks of texts, which propagate it to the
-//! weights. Chunks run in parallel; their gradients are summed in their order.
+//! Batch Size under Memory Limited Setup"). The first pass computes the loss and its derivative
+//! with respect to the vectors. The second pass propagates this derivative to the weights, in
+//! chunks of texts. Chunks run in parallel; their gradients are summed in order.
 //!
-//! Steps are those of AdamW with warm-up, linear decay and gradient clipping
-//! (Devlin et al. 2019; Pascanu et al. 2013).
+//! The optimizer is AdamW with warm-up, linear decay and gradient clipping (Devlin et al. 2019;
+//! Pascanu et al. 2013).
 
 use std::{path::Path, sync::atomic::AtomicBool};
 
@@ -35,9 +36,9 @@ use agent_embed::{
 use agent_index::IndexError;
 use agent_kb::{NodeId, best};
 
-/// System of these models: that of a base indexed with the encoder.
+/// System of these models: `dense`, which searches an index built with the encoder.
 pub(super) const SYSTEM: &str = "dense";
-/// Maximum number of word pieces of a chunk with padding, except for a single text.
+/// Maximum number of word pieces of a chunk, including padding; a longer text is a chunk by itself.
 const CHUNK_TOKENS: usize = 512;
 /// Share of all steps in the warm-up.
 const WARM_UP: f64 = 0.1;
@@ -56,14 +57,14 @@ pub struct Settings {
     pub encoder: String,
     /// Source of negatives.
     pub negatives: Negatives,
-    /// Number of refreshes of the encoder's own negatives, evenly over the epochs.
+    /// Number of refreshes of the encoder's own negatives, spread evenly over the epochs.
     pub refresh: usize,
     /// Seed of synthetic queries, batches, negatives and the pool.
     pub seed: u64,
     /// Number of synthetic queries.
     pub made: usize,
-    /// Maximum number of nodes that validation queries are ranked among, and that the encoder
-    /// chooses negatives from.
+    /// Maximum number of nodes that the encoder ranks, for validation queries and to find its own
+    /// negatives.
     pub pool: usize,
     /// Maximum number of word pieces of a text.
     pub max_tokens: usize,
@@ -71,7 +72,7 @@ pub struct Settings {
     pub epochs: usize,
     /// Maximum number of epochs without improvement on validation queries.
     pub patience: usize,
-    /// Pairs per batch.
+    /// Number of pairs per batch.
     pub batch: usize,
     /// Maximum step size.
     pub rate: f64,
@@ -104,7 +105,7 @@ impl Default for Settings {
 pub struct TunedModelInfo {
     /// Settings of tuning.
     pub settings: Settings,
-    /// Width of a vector.
+    /// Length of a vector.
     pub dim: usize,
     /// Number of weights.
     pub weights: usize,
@@ -114,20 +115,20 @@ pub struct TunedModelInfo {
     pub pool: usize,
 }
 
-/// The encoder to tune.
+/// A sentence encoder to tune.
 pub struct BaseEncoder {
     parts: Parts,
     tensors: Vec<Vec<usize>>,
-    /// Sizes of the tensors with their decay.
+    /// Size and weight decay of each tensor.
     runs: Vec<(usize, f64)>,
 }
 
 impl BaseEncoder {
-    /// Opens a sentence encoder of the BERT family that reads at most `max_tokens` word pieces of a
+    /// Opens a sentence encoder of the BERT family; it reads at most `max_tokens` word pieces of a
     /// text.
     ///
     /// # Errors
-    /// [`TrainError::Index`] for another architecture, or a missing or damaged file.
+    /// [`TrainError::Index`] for another architecture, or for a missing or damaged file.
     pub fn open(dir: &Path, max_tokens: usize) -> Result<Self, TrainError> {
         let parts = Parts::open(dir, max_tokens).map_err(IndexError::from)?;
         let tensors: Vec<Vec<usize>> =
@@ -162,13 +163,13 @@ struct State {
 struct Weights {
     numbers: Vec<f32>,
     adam: RowAdam,
-    /// The numbers with the best validation.
+    /// Numbers with the best validation.
     best: Vec<f32>,
-    /// For each labelled query, non-answers that negatives are drawn from.
+    /// For each labelled query, the non-answers that negatives are drawn from.
     negatives: Vec<Vec<NodeId>>,
 }
 
-/// The weights of a run, as a learner.
+/// A learner that trains the weights of a run.
 struct RunLearner<'a> {
     run: &'a Run<'a>,
     weights: &'a mut Weights,
@@ -179,23 +180,24 @@ struct Run<'a> {
     task: &'a Task<'a, Settings>,
     encoder: &'a BaseEncoder,
     pairs: Pairs<String>,
-    /// Validation queries with at least one candidate answer, and the nodes they are ranked among.
+    /// Validation queries with an answer among the candidates.
     validation: Vec<LabelledQuery>,
+    /// Nodes that validation queries are ranked among.
     pool: Vec<NodeId>,
     watch: Watch<'a, Progress>,
 }
 
-/// Tunes an encoder on training queries, stops by validation queries, and writes it in the format
-/// of the base encoder.
+/// Tunes an encoder on training queries, stops by validation queries, and writes the model in the
+/// format of the base encoder.
 ///
-/// O(epochs x pairs x word pieces x weights). Memory: six `f32` per weight and three more per
-/// thread, and per thread the rows of all layers of 512 word pieces: some 40 `f32` per layer, word
-/// piece and number of a row.
+/// Takes O(epochs x pairs x word pieces x weights) time. Memory holds six `f32` per weight, and
+/// for each thread three more per weight and the rows of all layers for 512 word pieces: about 40
+/// `f32` per layer, word piece and number of a row.
 ///
 /// # Errors
-/// [`TrainError::NoQueries`]; [`TrainError::Network`], also if the loss is not finite;
-/// [`TrainError::Stopped`] soon after `stop` is set, once the checkpoint is written;
-/// [`TrainError::NoCheckpoint`] if it cannot resume.
+/// [`TrainError::NoQueries`]; [`TrainError::Network`] if the computation fails or the loss is not
+/// finite; [`TrainError::Stopped`] soon after `stop` is set, once the checkpoint is written;
+/// [`TrainError::NoCheckpoint`] if training cannot resume.
 pub fn tune(
     task: &Task<'_, Settings>,
     encoder: &BaseEncoder,
@@ -257,7 +259,7 @@ impl<'a> Run<'a> {
         Ok(Self { task, encoder, pairs, validation, pool, watch })
     }
 
-    /// The initial state.
+    /// Returns the initial state, with one validation.
     fn begin(&self) -> Result<State, TrainError> {
         let Task { base, train, settings, .. } = *self.task;
         (self.watch.report)(preparing("negatives"));
@@ -268,7 +270,7 @@ impl<'a> Run<'a> {
         let best = numbers.clone();
         let mut weights = Weights { numbers, adam, best, negatives };
         (self.watch.report)(preparing("first look"));
-        // The loss before training is that of one batch.
+        // The loss before training is the loss of the first batch.
         let variables = self.encoder.transformer().variables(&weights.numbers)?;
         let loss = self.contrast(&variables, &weights.negatives, 0, 0)?.0.loss;
         drop(variables);
@@ -283,7 +285,8 @@ impl<'a> Run<'a> {
         self.pairs.all.len().div_ceil(self.task.settings.batch)
     }
 
-    /// The step size at a step (from 0): rises to the maximum, then falls to 0.
+    /// Returns the step size of a step (from 0). It rises linearly to the maximum, then falls
+    /// linearly towards 0.
     fn rate(&self, step: usize) -> f64 {
         let n = (self.task.settings.epochs * self.n_batches()) as f64;
         let warm = (WARM_UP * n).max(1.0);
@@ -292,8 +295,8 @@ impl<'a> Run<'a> {
         self.task.settings.rate * share.clamp(0.0, 1.0)
     }
 
-    /// The loss of a batch with its derivative with respect to the vectors, and the texts of the
-    /// vectors.
+    /// Computes the loss of a batch and its derivative with respect to the vectors; also returns
+    /// the word pieces of the texts.
     fn contrast(
         &self,
         variables: &Variables,
@@ -321,13 +324,14 @@ impl<'a> Run<'a> {
         Ok((contrast, pieces))
     }
 
-    /// Word pieces of nodes as in an index with the encoder, except for their maximum number.
+    /// Splits the documents of nodes into word pieces as an index with the encoder does, except for
+    /// the maximum number of word pieces.
     fn documents(&self, nodes: &[NodeId]) -> Result<Vec<WordPieces>, TrainError> {
         let texts: Vec<&str> = nodes.iter().map(|&node| self.task.base.kb.text(node)).collect();
         Ok(self.encoder.parts.cut_documents(&texts).map_err(IndexError::from)?)
     }
 
-    /// The vectors of texts.
+    /// Embeds texts into vectors, in the order of the texts.
     fn embed(
         &self,
         variables: &Variables,
@@ -346,7 +350,8 @@ impl<'a> Run<'a> {
         Ok(vectors.into_iter().map(|pair| pair.1).collect())
     }
 
-    /// The gradient of the loss with respect to all weights, from that with respect to the vectors.
+    /// Computes the gradient of the loss with respect to all weights. `by_vector` is the derivative
+    /// with respect to the vectors.
     fn gradient(
         &self,
         variables: &Variables,
@@ -374,13 +379,13 @@ impl<'a> Run<'a> {
         Ok(sum)
     }
 
-    /// The vectors of nodes in single precision, as in an index.
+    /// Returns the vectors of nodes in single precision, as in an index.
     fn rows(&self, variables: &Variables, nodes: &[NodeId]) -> Result<Vec<Vec<f32>>, TrainError> {
         let vectors = self.embed(variables, &self.documents(nodes)?)?;
         Ok(vectors.into_iter().map(narrow).collect())
     }
 
-    /// For each query, the products of the nodes' rows with its vector.
+    /// Returns, for each query, the dot products of its vector with the nodes' vectors.
     fn scores(
         &self,
         variables: &Variables,
@@ -397,7 +402,7 @@ impl<'a> Run<'a> {
         Ok(self.embed(variables, &pieces)?.into_iter().map(score).collect())
     }
 
-    /// Best non-answers of the encoder for labelled queries, in a pool.
+    /// Returns the best non-answers of the encoder for each labelled query, among a pool of nodes.
     fn own_negatives(&self, numbers: &[f32]) -> Result<Vec<Vec<NodeId>>, TrainError> {
         let Task { base, train, settings, .. } = *self.task;
         let variables = self.encoder.transformer().variables(numbers)?;
@@ -464,7 +469,7 @@ impl Learner for RunLearner<'_> {
         Ok(loss)
     }
 
-    /// Ranks the nodes of the pool.
+    /// Ranks the nodes of the pool for each validation query.
     fn validate(&mut self) -> Result<f64, TrainError> {
         let Run { encoder, validation, pool, .. } = self.run;
         let variables = encoder.transformer().variables(&self.weights.numbers)?;
@@ -483,8 +488,8 @@ fn narrow(vector: Vec<f64>) -> Vec<f32> {
     vector.into_iter().map(|number| number as f32).collect()
 }
 
-/// Chunks of texts by descending length, of at most [`CHUNK_TOKENS`] padded word pieces, or one
-/// text.
+/// Groups texts by descending length into chunks of at most [`CHUNK_TOKENS`] word pieces, including
+/// padding, or of one text.
 fn chunks(texts: &[WordPieces]) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..texts.len()).collect();
     order.sort_by_key(|&text| std::cmp::Reverse(texts[text].ids.len()));

@@ -1,4 +1,4 @@
-//! The stems of a base with their table rows, and bags of rows for nodes and queries.
+//! The stems of a knowledge base with their table rows, and bags of rows for nodes and queries.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,17 +6,17 @@ use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
 use agent_kb::NodeId;
 
-/// Maximum number of stems with a row, the most frequent ones, in addition to those of training
-/// queries.
+/// Maximum number of stems with a row, besides the stems of training queries; the most frequent
+/// stems are kept.
 const MAX_STEMS: usize = 1 << 16;
-/// Minimum number of candidates with a stem in their document or neighbours' names.
+/// Minimum number of candidates that have a stem in their document or neighbours' names.
 const MIN_NODES: u32 = 2;
 /// Maximum number of stems of one text.
 const MAX_TEXT_STEMS: usize = 4_096;
 /// Marks a stem without a row.
 const NONE: u32 = u32::MAX;
 
-/// A text as distinct, ascending rows with weights `(1 + ln tf) idf`.
+/// A text as distinct, ascending table rows with weights `(1 + ln tf) idf`.
 pub(super) type Bag = Vec<(u32, f32)>;
 
 /// Stems with rows, ascending.
@@ -24,12 +24,13 @@ pub(super) struct Words {
     pub(super) stems: Vec<String>,
     /// `ln(1 + candidates / candidates with the stem)`.
     pub(super) idf: Vec<f32>,
-    /// The row of each stem of documents, and of each of neighbours' names.
+    /// Table row of each stem of the document index, or [`NONE`].
     of_text: Vec<u32>,
+    /// Table row of each stem of the index of neighbours' names, or [`NONE`].
     of_names: Vec<u32>,
 }
 
-/// Distinct stems of a query with their counts.
+/// Returns the distinct stems of a query, without question words, with their counts.
 pub(super) fn query_stems(base: &IndexedBase, query: &str) -> BTreeMap<String, u32> {
     let words = name_words(query).filter(|(_, word)| !is_question_word(word));
     let stems = words.flat_map(|(_, word)| base.stems.of(&word).collect::<Vec<_>>());
@@ -40,19 +41,19 @@ pub(super) fn query_stems(base: &IndexedBase, query: &str) -> BTreeMap<String, u
     counts
 }
 
-/// Weight of a stem by its count in a text.
+/// Returns the weight of a stem by its count in a text.
 pub(super) fn weight(count: u32, idf: f32) -> f32 {
     (1.0 + (count as f32).ln()) * idf
 }
 
-/// The row of an index's stem, or [`NONE`].
+/// Returns the row of a stem of an index, or [`NONE`].
 fn row_of(rows: &[u32], stem: u32) -> u32 {
     rows.get(stem as usize).copied().unwrap_or(NONE)
 }
 
 impl Words {
-    /// The frequent stems of candidates, and all stems of queries. O(entries of the forward
-    /// indexes).
+    /// Collects the frequent stems of candidates, and all stems of `queries`. O(entries of the
+    /// forward indexes).
     pub(super) fn of_base<'a>(base: &IndexedBase, queries: impl Iterator<Item = &'a str>) -> Self {
         let vocabularies = [&base.terms, &base.neighbor_names].map(|index| index.vocabulary());
         let [mut text, mut names] = vocabularies.map(Iterator::collect::<Vec<&str>>);
@@ -97,7 +98,7 @@ impl Words {
         Self { stems: frequencies.into_keys().collect(), idf, of_text, of_names }
     }
 
-    /// The bag of a node's document with the names of its neighbours.
+    /// Returns the bag of a node's document with the names of its neighbours.
     pub(super) fn of_node(&self, base: &IndexedBase, node: NodeId) -> Bag {
         let text = base.terms.stems_of(node).map(|(stem, n)| (row_of(&self.of_text, stem), n));
         let names = base.neighbor_names.stems_of(node);
@@ -105,13 +106,13 @@ impl Words {
         self.bag(text.chain(names))
     }
 
-    /// The distinct rows of a node's document.
+    /// Returns the distinct rows of a node's document.
     pub(super) fn rows_of_text(&self, base: &IndexedBase, node: NodeId) -> Vec<u32> {
         let rows = base.terms.stems_of(node).map(|(stem, _)| row_of(&self.of_text, stem));
         rows.filter(|&row| row != NONE).collect()
     }
 
-    /// The bag of a query.
+    /// Returns the bag of a query.
     pub(super) fn of_query(&self, base: &IndexedBase, query: &str) -> Bag {
         let row = |stem: &str| {
             self.stems.binary_search_by(|known| known.as_str().cmp(stem)).ok().map(|row| row as u32)
@@ -120,7 +121,7 @@ impl Words {
         self.bag(counts.iter().filter_map(|(stem, n)| Some((row(stem)?, *n))))
     }
 
-    /// The bag of rows with their counts, in any order.
+    /// Builds a bag from rows with counts, in any order; counts of equal rows are added.
     pub(super) fn bag(&self, counts: impl Iterator<Item = (u32, u32)>) -> Bag {
         let mut counts: Vec<(u32, u32)> = counts.filter(|pair| pair.0 != NONE).collect();
         counts.sort_unstable();

@@ -1,5 +1,5 @@
-//! Trains the network on labelled queries, epoch by epoch, until validation stops improving. A
-//! checkpoint is written when the caller stops training.
+//! Trains the graph network on labelled queries, epoch by epoch, until validation stops improving.
+//! Writes a checkpoint when the caller stops training.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -25,13 +25,13 @@ use agent_dataset::LabelledQuery;
 use agent_index::arrays::Arrays;
 use agent_kb::best;
 
-/// Name of the file of a checkpoint's arrays.
+/// Name of the file with the arrays of a checkpoint.
 const STATE: &str = "state";
 
 /// A query with its working graph.
 struct Example<'a> {
     graph: WorkingGraph,
-    /// Indexes of the answers among the candidates.
+    /// Indexes of the answers among the candidates of the graph.
     answers: Vec<u32>,
     query: &'a LabelledQuery,
 }
@@ -55,27 +55,27 @@ struct Weights {
 struct Run<'a> {
     task: &'a Task<'a, Settings>,
     kinds: Kinds,
-    /// Training queries with an answer among their candidates.
+    /// Training queries with an answer in their working graph.
     training: Vec<Example<'a>>,
-    /// Validation queries with at least one candidate answer.
+    /// Validation queries with an answer among the candidates of the knowledge base.
     validation: Vec<Example<'a>>,
     watch: Watch<'a, Progress>,
 }
 
-/// The weights of a run, as a learner.
+/// A learner that trains the weights of a run.
 struct RunLearner<'a> {
     run: &'a Run<'a>,
     weights: &'a mut Weights,
 }
 
-/// Trains a network on training queries, stops by validation queries, and writes it.
+/// Trains a network on training queries, stops by validation queries, and writes the model.
 ///
-/// O(epochs x queries x edges of a working graph). Memory: the working graphs of all queries, at
-/// most about 80 KB each.
+/// Takes O(epochs x queries x edges of a working graph) time, and memory for the working graphs of
+/// all queries, at most about 80 KB each.
 ///
 /// # Errors
 /// [`TrainError::NoQueries`]; [`TrainError::Stopped`] soon after `stop` is set, once the checkpoint
-/// is written; [`TrainError::NoCheckpoint`] if it cannot resume.
+/// is written; [`TrainError::NoCheckpoint`] if training cannot resume.
 pub fn train(
     task: &Task<'_, Settings>,
     report: &(dyn Fn(Progress) + Sync),
@@ -136,12 +136,12 @@ impl<'a> Run<'a> {
         Ok(Self { task, kinds: kinds_of(base), training, validation, watch })
     }
 
-    /// The initial state.
+    /// Returns the initial state, with one validation.
     fn begin(&self) -> Result<State, TrainError> {
         let Settings { seed, rate, epochs, ablation, .. } = *self.task.settings;
         let all = initial_weights(self.kinds, seed);
         let (adam, best) = (Adam::new(all.len(), rate), all.clone());
-        // The loss before training is that of the first query.
+        // The loss before training is the loss of the first query.
         let loss = match self.training.first() {
             None => 0.0,
             Some(Example { graph, answers, .. }) => {
@@ -164,7 +164,7 @@ impl<'a> Run<'a> {
         let record = Record::new(SYSTEM, self.task.source, stopped, curve.clone());
         record.save(self.task.checkpoint, &[STATE], |staging| {
             let Weights { all, adam, best } = weights;
-            // As bits, since arrays hold no f64.
+            // Arrays do not support f64, so the bits are stored.
             let numbers =
                 [("all", all), ("best", best), ("mean", &adam.mean), ("square", &adam.square)];
             let arrays =
@@ -224,7 +224,7 @@ impl Learner for RunLearner<'_> {
         Ok(loss)
     }
 
-    /// Ranks the candidates of each query; a query without an answer among them counts 0.
+    /// Ranks the candidates of each working graph; a query without an answer among them counts 0.
     fn validate(&mut self) -> Result<f64, TrainError> {
         let Run { task, kinds, validation, .. } = self.run;
         let rank = |Example { graph, query, .. }: &Example<'_>| -> Result<f64, TrainError> {

@@ -1,10 +1,10 @@
-//! A graph network over the neighbourhood of a query, which ranks lexical candidates by how they
-//! are connected to the linked entities.
+//! A graph network over the neighbourhood of a query. It ranks candidates by their connections to
+//! the linked entities, and by lexical scores.
 //!
-//! After QAGNN (Yasunaga et al. 2021, "QA-GNN: Reasoning with Language Models and Knowledge Graphs
-//! for Question Answering"). The working graph of a query contains the entities that it names,
-//! candidates, nodes between them, and a context node connected to entities and candidates.
-//! Messages pass along edges in both directions:
+//! The design follows QA-GNN (Yasunaga et al. 2021, "QA-GNN: Reasoning with Language Models and
+//! Knowledge Graphs for Question Answering"). The working graph of a query contains its linked
+//! entities, candidates, nodes between them, and a context node connected to entities and
+//! candidates. Messages pass along edges in both directions:
 //!
 //! ```text
 //! h_v  = W [type_v, rho_v]                       h_z = B phi(q)
@@ -15,9 +15,9 @@
 //! score(v) = o . relu(O [h_v, h_z, rho_v]) + c * lexical_v
 //! ```
 //!
-//! Differences from the paper, which has a language model: the relevance `rho` of a node consists
-//! of scores of linking, lexical search and embeddings; `phi(q)` is the hashed stems of the query,
-//! and relations are conditioned on it.
+//! The paper uses a language model; here the relevance `rho` of a node consists of scores of entity
+//! linking, lexical search and embeddings. `phi(q)` is a vector of hashed stems of the query, and
+//! relations are conditioned on it.
 
 mod fit;
 mod model;
@@ -33,15 +33,15 @@ pub use self::{
     model::{GraphNetwork, GraphRanking, ModelInfo},
 };
 
-/// A component that an ablation removes.
+/// Component that an ablation removes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ablation {
-    /// Relations and node types: all edges are equal.
+    /// Relations and node types; all edges between nodes have the same kind.
     Relations,
     /// Relevance features of nodes.
     Relevance,
-    /// All messages.
+    /// Messages.
     Graph,
 }
 
@@ -63,7 +63,7 @@ impl Ablation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// The removed component, if any.
+    /// Removed component, if any.
     #[serde(rename = "without")]
     pub ablation: Option<Ablation>,
     /// Seed of initial weights and batches.
@@ -72,7 +72,7 @@ pub struct Settings {
     pub epochs: usize,
     /// Maximum number of epochs without improvement on validation queries.
     pub patience: usize,
-    /// Queries per batch.
+    /// Number of queries per batch.
     pub batch: usize,
     /// Step size of Adam.
     pub rate: f64,

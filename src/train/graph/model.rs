@@ -1,4 +1,4 @@
-//! A trained graph network: its files, and its rankings.
+//! A trained graph network: its files and its rankings.
 
 use std::path::Path;
 
@@ -26,21 +26,21 @@ const WEIGHTS: &str = "weights";
 pub struct ModelInfo {
     /// Settings of training.
     pub settings: Settings,
-    /// Numbers of node and edge kinds, with those of the context node.
+    /// Numbers of node and edge kinds, including those of the context node.
     pub kinds: [usize; 2],
-    /// Number of training queries with an answer among their candidates; training uses only these.
+    /// Number of training queries with an answer in their working graph; training uses only these.
     pub taught: usize,
-    /// Number of validation queries with an answer among their candidates, and number of all
-    /// validation queries.
+    /// Number of validation queries with an answer in their working graph, and number of those with
+    /// an answer among all candidates of the knowledge base.
     pub reached: [usize; 2],
 }
 
-/// The numbers of node and edge kinds of a base.
+/// Returns the numbers of node and edge kinds of a knowledge base.
 pub(super) fn kinds_of(base: &IndexedBase) -> Kinds {
     Kinds { nodes: base.kb.types().len() + 1, edges: n_kinds(base) }
 }
 
-/// Writes a network into its directory; replaces an existing one atomically.
+/// Writes a network into the directory `dir`; replaces an existing directory atomically.
 pub(super) fn save(
     dir: &Path,
     source: &Source,
@@ -62,10 +62,9 @@ pub struct GraphNetwork {
     settings: Settings,
 }
 
-/// A ranking by a network.
+/// Ranking of a query by a network.
 pub struct GraphRanking {
-    /// The nodes, best first: the candidates of the working graph, then further nodes of
-    /// `bm25+names`.
+    /// Nodes, best first: the candidates of the working graph, then further nodes of `bm25+names`.
     pub ranking: Vec<(NodeId, f32)>,
     /// Features of each candidate, named by [`GraphNetwork::FEATURES`].
     pub features: Vec<(NodeId, [f32; FEATURES])>,
@@ -74,7 +73,7 @@ pub struct GraphRanking {
 }
 
 impl GraphNetwork {
-    /// Names of a candidate's features.
+    /// Names of a candidate's features, in order.
     pub const FEATURES: [&str; FEATURES] = [
         "link",
         "bm25",
@@ -87,11 +86,11 @@ impl GraphNetwork {
         "log degree / 10",
     ];
 
-    /// Opens the model in a directory over the base that it was trained on.
+    /// Opens the model in `dir` over the knowledge base that it was trained on.
     ///
     /// # Errors
     /// [`TrainError`] if the model cannot be read, is of another system or was trained over another
-    /// base.
+    /// knowledge base.
     pub fn open(base: &IndexedBase, dir: &Path) -> Result<(Self, Record<ModelInfo>), TrainError> {
         let record = Record::<ModelInfo>::read(dir, SYSTEM)?;
         record.check_base(base.kb.fingerprint(), dir)?;
@@ -105,10 +104,10 @@ impl GraphNetwork {
         Ok((Self { weights, kinds, settings: record.model.settings.clone() }, record))
     }
 
-    /// The `k` best nodes for a query. O(edges of the working graph).
+    /// Ranks the `k` best nodes for a query. O(edges of the working graph).
     ///
     /// # Errors
-    /// Those of the index; [`TrainError::Network`].
+    /// [`TrainError::Index`] if the index fails; [`TrainError::Network`] if the computation fails.
     pub fn rank(
         &self,
         base: &IndexedBase,
@@ -133,7 +132,7 @@ impl GraphNetwork {
             let lowest = ranking.last().map_or(0.0, |pair| pair.1);
             let more = more.iter().filter(|pair| !candidates.contains(&pair.0));
             let more = more.take(k - ranking.len()).enumerate();
-            // In lexical order, behind all candidates.
+            // Further nodes follow the candidates in lexical order.
             let more: Vec<_> = more.map(|(i, pair)| (pair.0, lowest - (i + 1) as f32)).collect();
             ranking.extend(more);
         }

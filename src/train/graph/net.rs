@@ -1,6 +1,5 @@
 //! The network: scores of the candidates of a working graph, and gradients by the automatic
-//! differentiation of `candle_core`, which only this file of the module uses. Independent of nodes
-//! and queries.
+//! differentiation of `candle_core`, which only this file of the module uses.
 
 use candle_core::{DType, Device, Tensor, Var};
 use rand::{RngExt, SeedableRng};
@@ -18,7 +17,7 @@ use crate::{
 const DIM: usize = 32;
 /// Width of a node type's embedding.
 const TYPE_DIM: usize = 8;
-/// Rounds of messages.
+/// Number of rounds of messages.
 const LAYERS: usize = 2;
 /// Initial weight of the lexical score.
 const LEXICAL_WEIGHT: f64 = 5.0;
@@ -26,13 +25,13 @@ const LEXICAL_WEIGHT: f64 = 5.0;
 /// Numbers of node and edge kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kinds {
-    /// Number of node types, including the context node's.
+    /// Number of node types, including the type of the context node.
     pub(super) nodes: usize,
-    /// Number of edge kinds, including the context node's.
+    /// Number of edge kinds, including the kinds of the context node.
     pub(super) edges: usize,
 }
 
-/// Shapes of the weight tensors, rows and columns, in order.
+/// Returns the shapes of the weight tensors, `[rows, columns]`, in order.
 fn shapes(kinds: Kinds) -> Vec<[usize; 2]> {
     let input = TYPE_DIM + FEATURES;
     let mut shapes = vec![
@@ -60,13 +59,13 @@ fn shapes(kinds: Kinds) -> Vec<[usize; 2]> {
     shapes
 }
 
-/// Number of weights.
+/// Returns the number of weights.
 pub(super) fn n_weights(kinds: Kinds) -> usize {
     shapes(kinds).iter().map(|[rows, columns]| rows * columns).sum()
 }
 
-/// The initial weights: uniform within bounds by their shape (Glorot & Bengio 2010), 0 for single
-/// rows, so that the lexical score dominates.
+/// Returns the initial weights: biases are 0, other weights are uniform within bounds by their
+/// shape (Glorot & Bengio 2010).
 pub(super) fn initial_weights(kinds: Kinds, seed: u64) -> Vec<f64> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let shapes = shapes(kinds);
@@ -78,22 +77,22 @@ pub(super) fn initial_weights(kinds: Kinds, seed: u64) -> Vec<f64> {
             (0..rows * columns).map(|_| if *rows == 1 { 0.0 } else { number(&mut random) }),
         );
     }
-    // The output starts small, so that the lexical score ranks at first.
+    // The output starts small, so that the lexical score dominates at first.
     let ends = weights.len() - 1;
     weights[ends - DIM..ends].iter_mut().for_each(|weight| *weight *= 0.1);
     weights[ends] = LEXICAL_WEIGHT;
     weights
 }
 
-/// The error of a failed computation.
+/// Returns the error of a failed computation.
 fn failed(error: candle_core::Error) -> TrainError {
     TrainError::Network(error.to_string())
 }
 
-/// Scores of the candidates, in their order.
+/// Computes the scores of the candidates, in their order.
 ///
 /// # Errors
-/// [`TrainError::Network`].
+/// [`TrainError::Network`] if the computation fails.
 pub(super) fn scores(
     weights: &[f64],
     kinds: Kinds,
@@ -106,11 +105,11 @@ pub(super) fn scores(
     scores.to_dtype(DType::F64).and_then(|scores| scores.to_vec1()).map_err(failed)
 }
 
-/// The loss of a graph, the negative logarithm of the answers' share in a softmax over the
-/// candidates, and its gradient.
+/// Computes the loss of a graph and its gradient. The loss is the negative logarithm of the
+/// answers' share in a softmax over the candidates.
 ///
 /// # Errors
-/// [`TrainError::Network`].
+/// [`TrainError::Network`] if the computation fails.
 pub(super) fn gradient(
     weights: &[f64],
     kinds: Kinds,
@@ -146,9 +145,9 @@ pub(super) fn gradient(
 /// Floating-point precision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Precision {
-    /// 4 bytes.
+    /// `f32`.
     Single,
-    /// 8 bytes, for finite differences.
+    /// `f64`, for finite differences.
     #[cfg(test)]
     Double,
 }
@@ -179,7 +178,7 @@ fn tensors(
     Ok(tensors)
 }
 
-/// `ln sum exp` of a vector.
+/// Returns `ln sum exp` of a vector.
 fn log_sum(scores: &Tensor) -> candle_core::Result<Tensor> {
     let largest = scores.detach().max(0)?;
     scores.broadcast_sub(&largest)?.exp()?.sum(0)?.log()? + largest
@@ -245,7 +244,7 @@ fn forward(
         if ablation == Some(Ablation::Graph) || graph.edges.is_empty() {
             continue;
         }
-        // [node, relation] W for each edge, multiplied once per node and relation.
+        // [node, relation] W for each edge; the products are computed once per node and relation.
         let project = |ends: &Tensor, weight: &Tensor| {
             let of_nodes = state.matmul(&weight.narrow(0, 0, DIM)?)?.index_select(ends, 0)?;
             let of_kinds = relations.matmul(&weight.narrow(0, DIM, DIM)?)?;
@@ -274,12 +273,13 @@ fn forward(
     (scores + lexical)?.squeeze(1)
 }
 
-/// Merges all relations into one; edges of the context node keep their kinds.
+/// Maps all relations to kind 0; edges of the context node keep their kinds.
 fn kind_without_relations(kind: u32, n_kinds: usize) -> u32 {
     if (kind as usize) < n_kinds.saturating_sub(CONTEXT_KINDS) { 0 } else { kind }
 }
 
-/// For each edge the largest logit among the edges with the same target, to prevent overflow.
+/// Returns, for each edge, the largest logit among the edges with the same target. It is subtracted
+/// to prevent overflow.
 fn largest_of_target(logits: &Tensor, targets: &[u32], n: usize) -> candle_core::Result<Tensor> {
     let numbers: Vec<f64> = logits.detach().to_dtype(DType::F64)?.to_vec1()?;
     let mut largest = vec![f64::NEG_INFINITY; n];

@@ -12,26 +12,27 @@ use agent_kb::{Direction, NodeId, RelationId, best};
 const MAX_ENTITIES: usize = 10;
 /// Number of lexical candidates.
 const LEXICAL_CANDIDATES: usize = 100;
-/// Maximum number of candidates that are neighbours of entities; the lexically best ones.
+/// Maximum number of further candidates, taken from entities and their neighbours by BM25.
 const NEIGHBOR_CANDIDATES: usize = 50;
 /// Maximum number of nodes of a working graph, without the context node.
 const MAX_NODES: usize = 220;
-/// Maximum number of neighbours by a relation along which a node is expanded.
+/// Maximum number of neighbours of a node by one relation and direction; larger sets are skipped.
 const MAX_NEIGHBORS: usize = 2_000;
-/// Maximum number of edges of a working graph, without those of the context node.
+/// Maximum number of edges of a working graph, without edges of the context node.
 const MAX_EDGES: usize = 4_000;
 /// Width of a hashed query.
 pub(super) const PHI: usize = 256;
-/// Number of a node's [`WorkingGraph::features`].
+/// Number of features of a node ([`WorkingGraph::features`]).
 pub(super) const FEATURES: usize = 9;
-/// Index of the lexical score among them.
+/// Index of the `bm25+names` score among the features.
 pub(super) const LEXICAL: usize = 5;
-/// Indexes of the relevance features.
+/// Indexes of the relevance features among the features.
 pub(super) const RELEVANCE: std::ops::RangeInclusive<usize> = 0..=LEXICAL;
 /// Number of edge kinds of the context node: to and from entities, to and from candidates.
 pub(super) const CONTEXT_KINDS: usize = 4;
 
-/// An edge: node indexes, and a kind (relations by direction, then those of the context node).
+/// An edge between two node indexes. Kinds are the relations, then the reversed relations, then the
+/// kinds of the context node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Edge {
     pub(super) source: u32,
@@ -39,28 +40,29 @@ pub(super) struct Edge {
     pub(super) kind: u32,
 }
 
-/// The graph around a query. Candidates come first; the context node follows all nodes.
+/// Working graph of a query. Candidates come first among the nodes; the context node has the index
+/// after the last node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct WorkingGraph {
     pub(super) nodes: Vec<NodeId>,
     pub(super) n_candidates: usize,
-    /// The type of each node, then that of the context node.
+    /// Type of each node, then the type of the context node.
     pub(super) types: Vec<u32>,
-    /// For each node: link strength, BM25 of its document and of its neighbours' names, cosine,
-    /// coverage, `bm25+names` (BM25 scores divided by the largest of the graph); whether it is a
-    /// candidate, whether it is an entity; logarithm of its degree.
+    /// For each node: link strength, BM25 of its document, BM25 of its neighbours' names, cosine,
+    /// coverage, `bm25+names`, 1 for a candidate, 1 for an entity, and `ln(1 + degree) / 10`. BM25
+    /// and `bm25+names` scores are divided by the largest of the graph.
     pub(super) features: Vec<[f32; FEATURES]>,
     pub(super) edges: Vec<Edge>,
     /// Hashed stems of the query, norm 1.
     pub(super) phi: Vec<f32>,
 }
 
-/// Number of edge kinds of a base.
+/// Returns the number of edge kinds of a knowledge base.
 pub(super) fn n_kinds(base: &IndexedBase) -> usize {
     2 * base.kb.relations().len() + CONTEXT_KINDS
 }
 
-/// Hashed stems of a query.
+/// Hashes the stems of a query, without question words, into a vector of [`PHI`] numbers, norm 1.
 fn hash_stems(base: &IndexedBase, query: &str) -> Vec<f32> {
     let mut phi = vec![0.0; PHI];
     for stem in base.stems.of(query).filter(|stem| !is_question_word(stem)) {
@@ -73,10 +75,10 @@ fn hash_stems(base: &IndexedBase, query: &str) -> Vec<f32> {
 }
 
 impl WorkingGraph {
-    /// The working graph of a query.
+    /// Builds the working graph of a query.
     ///
     /// # Errors
-    /// Those of the embedder and the vectors.
+    /// [`IndexError`] of the embedder and the vectors.
     pub(super) fn new(base: &IndexedBase, query: &str) -> Result<Self, IndexError> {
         let kb = &base.kb;
         let linked = base.entities.link(kb, query, &[], MAX_ENTITIES);
@@ -105,7 +107,7 @@ impl WorkingGraph {
         known.extend(reached.iter().map(|pair| pair.0));
         let n_candidates = nodes.len();
         nodes.extend(entities.iter().copied().filter(|&entity| known.insert(entity)));
-        // Nodes between entities and candidates, those with most connections first.
+        // Nodes between entities and candidates, nodes with more connections first.
         let mut connections: BTreeMap<NodeId, u32> = BTreeMap::new();
         for &candidate in &nodes[..n_candidates] {
             for node in neighbors(base, candidate) {
@@ -158,7 +160,8 @@ impl WorkingGraph {
     }
 }
 
-/// Neighbours of a node by relations with at most [`MAX_NEIGHBORS`] neighbours.
+/// Returns the neighbours of a node by relations and directions with at most [`MAX_NEIGHBORS`]
+/// neighbours.
 fn neighbors(base: &IndexedBase, node: NodeId) -> Vec<NodeId> {
     let kb = &base.kb;
     let mut found = Vec::new();
@@ -172,7 +175,7 @@ fn neighbors(base: &IndexedBase, node: NodeId) -> Vec<NodeId> {
     found
 }
 
-/// The edges between nodes in both directions, and those of the context node.
+/// Returns the edges between `nodes`, in both directions, and the edges of the context node.
 fn edges(
     base: &IndexedBase,
     nodes: &[NodeId],

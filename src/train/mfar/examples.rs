@@ -1,4 +1,4 @@
-//! Scores of candidates of labelled queries by all scorers: the data that weights are trained on.
+//! Training data of the weights: scores of the candidates of labelled queries by all scorers.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,56 +13,58 @@ use agent_dataset::LabelledQuery;
 use agent_ground::words::{Stems, fold, for_each_reference_word};
 use agent_kb::{NodeId, best};
 
-/// Number of candidates of each scorer.
+/// Maximum number of candidates of each scorer.
 const PER_SCORER: usize = 30;
-/// Number of candidates of BM25 of the whole document.
+/// Maximum number of candidates of BM25 of the whole document.
 const PER_DOCUMENT: usize = 300;
-/// Maximum number of candidates of all scorers if some compare vectors: then each candidate has a score by
-/// nearly every scorer. The paper has 100 of each in search, one and those of other queries in training.
+/// Maximum number of candidates of all scorers together, except BM25 of the whole document, if some
+/// scorers compare vectors; nearly every scorer then scores each candidate. The paper takes 100
+/// candidates per scorer in search; in training, one negative and those of the other queries.
 const MAX_CANDIDATES: usize = 1_200;
-/// Length of the vectors of queries that condition weights; some 10 words of a query have this length together.
+/// Norm of the query vectors that condition weights; about the norm of `phi` for a query of 10
+/// stems.
 const VECTOR_LENGTH: f32 = 3.0;
 /// Minimum number of training queries with a stem that conditions weights.
 const MIN_QUERIES: usize = 4;
-/// Maximum number of stems that condition weights; the most frequent ones.
+/// Maximum number of stems that condition weights; the most frequent stems are kept.
 const MAX_STEMS: usize = 4_096;
 /// Maximum number of stems of one query.
 const MAX_QUERY_STEMS: usize = 256;
 
-/// A score of one candidate.
+/// Score of one candidate by one scorer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Response {
     pub(super) scorer: u32,
     pub(super) score: f32,
 }
 
-/// One query with its candidates and their scores.
+/// A query with its candidates and their scores.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Example {
-    /// Bounds of each candidate's part of `responses`.
+    /// Start of each candidate's part of `responses`, then the end.
     pub(super) bounds: Vec<usize>,
     pub(super) responses: Vec<Response>,
-    /// For each candidate, whether it is an answer.
+    /// Whether each candidate is an answer.
     pub(super) answers: Vec<bool>,
-    /// Number of candidates from scorers, nodes ascending; then come the remaining answers, for
-    /// training only.
+    /// Number of candidates that scorers found, nodes ascending. The remaining answers follow them,
+    /// for training only.
     pub(super) n_found: usize,
-    /// What weights may be conditioned on.
+    /// Features of the query that weights may depend on.
     pub(super) features: Features,
 }
 
-/// What the weights of a query may be conditioned on.
+/// Features of a query that its weights may depend on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Features {
     /// Distinct stems of the query, sorted.
     pub(super) stems: Vec<String>,
     /// Best score of each scorer.
     pub(super) best: Vec<f32>,
-    /// Vector of the query; empty unless it is needed.
+    /// Vector of the query; empty if it is not needed.
     pub(super) vector: Arc<[f32]>,
 }
 
-/// Mean and scale of each scorer; a scale of 0 for a scorer without scores, which is ignored.
+/// Mean and scale of each scorer. A scorer without scores has the scale 0 and is ignored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Standard {
@@ -70,7 +72,7 @@ pub(super) struct Standard {
     pub(super) scales: Vec<f32>,
 }
 
-/// The distinct stems of a query, sorted.
+/// Returns the distinct stems of a query, sorted.
 pub(super) fn stems_of(query: &str) -> Vec<String> {
     let (stems, mut found) = (Stems::default(), Vec::new());
     for_each_reference_word(query, |word| {
@@ -84,7 +86,7 @@ pub(super) fn stems_of(query: &str) -> Vec<String> {
 }
 
 impl Example {
-    /// The example of a query, by all scorers.
+    /// Scores the candidates of a query by all scorers.
     fn new(
         query: &LabelledQuery,
         scorers: &Scorers,
@@ -136,21 +138,23 @@ impl Example {
         })
     }
 
-    /// Scores of one candidate.
+    /// Returns the scores of one candidate.
     pub(super) fn row(&self, candidate: usize) -> &[Response] {
         &self.responses[self.bounds[candidate]..self.bounds[candidate + 1]]
     }
 
-    /// Number of candidates, including answers that no scorer found.
+    /// Returns the number of candidates, including answers that no scorer found.
     pub(super) fn len(&self) -> usize {
         self.answers.len()
     }
 }
 
-/// Examples of queries, in their order, without queries that have no answer among the candidates.
+/// Returns the examples of queries, in their order; queries without an answer among the candidates
+/// are dropped.
 ///
 /// # Errors
-/// [`TrainError::Stopped`] soon after the caller stops training.
+/// [`TrainError::Stopped`] soon after the caller stops training; [`TrainError::Index`] if a scorer
+/// fails.
 pub(super) fn of_queries(
     queries: &[LabelledQuery],
     scorers: &Scorers,
@@ -170,7 +174,8 @@ pub(super) fn of_queries(
     Ok(examples?.into_iter().flatten().collect())
 }
 
-/// Stems that condition weights, sorted: those of at least [`MIN_QUERIES`] queries.
+/// Returns the stems that condition weights, sorted: the [`MAX_STEMS`] most frequent of those in at
+/// least [`MIN_QUERIES`] queries.
 pub(super) fn vocabulary(examples: &[&Example]) -> Vec<String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for stem in examples.iter().flat_map(|example| &example.features.stems) {
@@ -186,12 +191,12 @@ pub(super) fn vocabulary(examples: &[&Example]) -> Vec<String> {
     stems
 }
 
-/// The best score of each scorer; 0 without one above.
+/// Returns the best score of each scorer; 0 if no score is above 0.
 pub(super) fn best_scores(found: &[Scores]) -> Vec<f32> {
     found.iter().map(|list| list.iter().map(|pair| pair.1).fold(0.0, f32::max)).collect()
 }
 
-/// `phi` of a query, as ascending indexes with values; the first value is always 1.
+/// Returns `phi` of a query as ascending indexes with values; the first value is always 1.
 pub(super) fn conditions(
     conditioning: Conditioning,
     vocabulary: &[String],
@@ -224,7 +229,7 @@ pub(super) fn conditions(
     phi
 }
 
-/// Number of conditions.
+/// Returns the length of `phi`.
 pub(super) fn n_conditions(
     conditioning: Conditioning,
     vocabulary: &[String],
@@ -240,8 +245,9 @@ pub(super) fn n_conditions(
 }
 
 impl Standard {
-    /// Means and standard deviations of scores by vectors over the candidates of scorers; for BM25 the mean is 0
-    /// and the scale the root mean square of the scores.
+    /// Computes the mean and scale of each scorer over the candidates that scorers found. For
+    /// vectors, the scale is the standard deviation. For BM25, the mean is 0 and the scale the root
+    /// mean square of the scores.
     pub(super) fn of_examples(examples: &[&Example], scorers: &Scorers) -> Self {
         let mut sums = vec![(0.0f64, 0.0f64, 0u32); scorers.len()];
         for example in examples {
@@ -263,7 +269,7 @@ impl Standard {
         standard
     }
 
-    /// A score by a scorer in the common scale.
+    /// Standardizes a score of a scorer; 0 for an ignored scorer.
     pub(super) fn of(&self, scorer: usize, score: f32) -> f32 {
         match (self.means.get(scorer), self.scales.get(scorer)) {
             (Some(mean), Some(&scale)) if scale > 0.0 => (score - mean) / scale,
@@ -271,7 +277,7 @@ impl Standard {
         }
     }
 
-    /// Brings the scores of candidates to the common scale.
+    /// Standardizes the scores of an example's candidates.
     pub(super) fn apply(&self, example: &mut Example) {
         for response in &mut example.responses {
             response.score = self.of(response.scorer as usize, response.score);

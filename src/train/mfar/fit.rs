@@ -1,9 +1,9 @@
 //! Trains the weights of mFAR on labelled queries, with a gradient in closed form.
 //!
-//! The objective is the mean over queries of the logarithm of the answers' total share in a softmax
-//! over the candidates, with scores divided by a temperature, minus an L2 penalty that pulls
-//! weights to 0 and `gamma` to 1. With `r_d` the derivative with respect to the score of candidate
-//! `d`, `x_dj` its scaled score by scorer `j`, and `R_j = sum_d r_d x_dj`:
+//! The objective is the mean over queries of the logarithm of the answers' total share, minus an L2
+//! penalty that pulls weights to 0 and `gamma` to 1. The shares are a softmax over the candidates'
+//! scores, divided by a temperature. With `r_d` the derivative with respect to the score of
+//! candidate `d`, `x_dj` its scaled score by scorer `j`, and `R_j = sum_d r_d x_dj`:
 //!
 //! ```text
 //! d gamma_j = w_j R_j
@@ -11,7 +11,7 @@
 //! d a_jc    = phi_c d z_j
 //! ```
 //!
-//! Full-batch Adam (Kingma & Ba 2015); queries are summed in their order.
+//! The optimizer is full-batch Adam (Kingma & Ba 2015). Gradients of queries are summed in order.
 
 use std::sync::atomic::AtomicBool;
 
@@ -32,15 +32,15 @@ use agent_dataset::LabelledQuery;
 
 /// Temperature of the softmax over candidates.
 pub(super) const TEMPERATURE: f64 = 0.05;
-/// Steps between two validations.
+/// Number of steps between two validations.
 const VALIDATION_INTERVAL: usize = 10;
-/// Folds of cross-validation.
+/// Number of folds of cross-validation.
 const FOLDS: usize = 4;
 
 /// Settings of training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Features that weights depend on; none: chosen by cross-validation over training queries.
+    /// Features that weights depend on; `None`: chosen by cross-validation over training queries.
     pub conditioning: Option<Conditioning>,
     /// Seed of the folds of cross-validation.
     pub seed: u64,
@@ -48,7 +48,7 @@ pub struct Settings {
     pub steps: usize,
     /// Step size of Adam.
     pub rate: f64,
-    /// L2 penalty.
+    /// Strength of the L2 penalty.
     pub ridge: f64,
 }
 
@@ -61,58 +61,58 @@ impl Default for Settings {
 /// Progress of training.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Progress {
-    /// Scoring of queries.
+    /// Scoring of the candidates of queries.
     Asking {
         /// Finished queries.
         done: usize,
-        /// Total queries.
+        /// Total number of queries.
         total: usize,
     },
-    /// Cross-validation.
+    /// Cross-validation of conditionings.
     Choosing {
-        /// The conditioning.
+        /// Conditioning that is being validated.
         conditioning: Conditioning,
-        /// Finished steps.
+        /// Finished steps of all conditionings.
         done: usize,
-        /// Total steps.
+        /// Total number of steps of all conditionings.
         total: usize,
     },
-    /// Training of the final weights, with the number of steps.
+    /// Training of the final weights, with the total number of steps.
     Learning(ValidationPoint, usize),
 }
 
-/// Cross-validation of one conditioning.
+/// Result of cross-validating one conditioning.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CrossValidation {
-    /// The conditioning.
+    /// Conditioning.
     pub conditioning: Conditioning,
     /// Number of steps with the best mean.
     pub step: usize,
-    /// Mean reciprocal rank of training queries at that step, among candidates, each query ranked
-    /// by weights trained on other folds.
+    /// Mean reciprocal rank of training queries at that step, among candidates; weights trained on
+    /// the other folds rank each query.
     pub mrr: f64,
 }
 
 /// Result of training.
 pub struct TrainedModel {
-    /// The weights.
+    /// Model with the best weights.
     pub model: Mfar,
-    /// Cross-validation; empty if the conditioning was given.
+    /// Cross-validation; empty if the settings have a conditioning.
     pub cross_validation: Vec<CrossValidation>,
-    /// Validation curve; the weights are those of the best point, of equals the first.
+    /// Validation curve; the weights are those of the best point, or the first of equal points.
     pub curve: Vec<ValidationPoint>,
 }
 
-/// Weights in training, in one row.
+/// Weights in training, in one array.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Weights {
     pub(super) n_scorers: usize,
-    /// Scorer weights of each condition; then `gamma` of each scorer.
+    /// Scorer weights of each condition, then `gamma` of each scorer.
     pub(super) all: Vec<f64>,
 }
 
 impl Weights {
-    /// Initial weights: equal for all scorers and queries.
+    /// Returns initial weights, which are equal for all scorers and queries.
     pub(super) fn equal(n_conditions: usize, n_scorers: usize) -> Self {
         let mut all = vec![0.0; n_conditions * n_scorers];
         all.resize(all.len() + n_scorers, 1.0);
@@ -127,7 +127,7 @@ impl Weights {
         &self.all[condition * self.n_scorers..(condition + 1) * self.n_scorers]
     }
 
-    /// Weights of all scorers for a query: a softmax.
+    /// Returns the weights of all scorers for a query, by a softmax.
     pub(super) fn of_query(&self, phi: &[(u32, f32)]) -> Vec<f64> {
         let mut z = vec![0.0; self.n_scorers];
         for &(condition, value) in phi {
@@ -140,7 +140,7 @@ impl Weights {
     }
 }
 
-/// Converts logarithms to shares that sum to 1.
+/// Replaces logarithms by shares that sum to 1.
 fn softmax(logs: &mut [f64]) {
     let largest = logs.iter().copied().fold(f64::MIN, f64::max);
     logs.iter_mut().for_each(|log| *log = (*log - largest).exp());
@@ -148,7 +148,7 @@ fn softmax(logs: &mut [f64]) {
     logs.iter_mut().for_each(|power| *power /= sum);
 }
 
-/// An example with its conditions.
+/// An example with its `phi`.
 #[derive(Clone, Copy)]
 pub(super) struct Case<'a> {
     pub(super) example: &'a Example,
@@ -159,14 +159,14 @@ pub(super) struct Case<'a> {
 pub(super) struct Gradient {
     /// Logarithm of the share of the answers.
     pub(super) log_share: f64,
-    /// Gradient with respect to the logarithm of each scorer's weight.
+    /// Gradient with respect to `z` of each scorer, the argument of the softmax over scorers.
     pub(super) z: Vec<f64>,
     /// Gradient with respect to `gamma` of each scorer.
     pub(super) gamma: Vec<f64>,
 }
 
 impl Case<'_> {
-    /// The score of each candidate and the weights of the scorers.
+    /// Returns the score of each candidate and the weights of the scorers.
     fn scores(&self, weights: &Weights) -> (Vec<f64>, Vec<f64>) {
         let shares = weights.of_query(self.phi);
         let gains: Vec<f64> =
@@ -178,7 +178,7 @@ impl Case<'_> {
         ((0..self.example.len()).map(score).collect(), shares)
     }
 
-    /// The derivative of the logarithm of the answers' share.
+    /// Computes the logarithm of the answers' share and its gradient.
     pub(super) fn gradient(&self, weights: &Weights) -> Gradient {
         let (mut powers, shares) = self.scores(weights);
         powers.iter_mut().for_each(|score| *score /= TEMPERATURE);
@@ -204,12 +204,13 @@ impl Case<'_> {
         }
     }
 
-    /// Reciprocal rank of the first answer among candidates of scorers; 0 without one.
+    /// Returns the reciprocal rank of the first answer among candidates that scorers found; 0 if
+    /// they found none.
     fn reciprocal_rank(&self, weights: &Weights) -> f64 {
         let (scores, _) = self.scores(weights);
         let found = &scores[..self.example.n_found];
         let answers = found.iter().zip(&self.example.answers).enumerate();
-        // The first of equals has the smaller id.
+        // Of equal scores, the smaller node ranks first.
         let best = answers
             .filter(|(_, pair)| *pair.1)
             .map(|(index, pair)| (index, *pair.0))
@@ -224,7 +225,7 @@ impl Case<'_> {
     }
 }
 
-/// Mean loss of cases and the gradient of the objective.
+/// Computes the mean loss of cases, without the penalty, and the gradient of the objective.
 pub(super) fn gradient(cases: &[Case<'_>], weights: &Weights, ridge: f64) -> (f64, Vec<f64>) {
     let parts: Vec<Gradient> = cases.par_iter().map(|case| case.gradient(weights)).collect();
     let n = cases.len().max(1) as f64;
@@ -256,8 +257,9 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Trains from initial weights; `validate` gets the weights regularly, with the loss of training queries and the
-    /// summed reciprocal ranks of validation queries.
+    /// Trains from initial weights. `validate` gets the weights every [`VALIDATION_INTERVAL`]
+    /// steps and after the last, with the mean loss of training queries and the summed reciprocal
+    /// ranks of validation queries.
     fn ascend(
         &self,
         mut weights: Weights,
@@ -277,7 +279,7 @@ impl Run<'_> {
     }
 }
 
-/// Conditions of the weights, learnt from training examples.
+/// Conditions of the weights; the vocabulary comes from training examples.
 struct Phi<'a> {
     conditioning: Conditioning,
     standard: &'a Standard,
@@ -302,7 +304,7 @@ impl<'a> Phi<'a> {
         examples.iter().map(of).collect()
     }
 
-    /// Weights that are equal for all scorers and queries.
+    /// Returns weights that are equal for all scorers and queries.
     fn equal_weights(&self) -> Weights {
         let n_scorers = self.standard.scales.len();
         let n = n_conditions(self.conditioning, &self.vocabulary, n_scorers, self.dim);
@@ -314,8 +316,8 @@ fn cases<'a>(examples: &[&'a Example], phis: &'a [Vec<(u32, f32)>]) -> Vec<Case<
     examples.iter().zip(phis).map(|(example, phi)| Case { example, phi }).collect()
 }
 
-/// Cross-validates a conditioning: each fold is a run, and the number of steps is chosen by the
-/// mean over all folds.
+/// Cross-validates a conditioning: each fold is a run, and the best number of steps is chosen by
+/// the mean over all folds.
 fn cross_validate(
     conditioning: Conditioning,
     examples: &[Example],
@@ -350,14 +352,15 @@ fn cross_validate(
     Ok(CrossValidation { conditioning, step: best.0, mrr: best.1 / examples.len().max(1) as f64 })
 }
 
-/// Trains weights on training queries, stops by validation queries, and chooses the conditioning by
-/// cross-validation over training queries.
+/// Trains weights on training queries and keeps the best by validation queries. Chooses the
+/// conditioning by cross-validation over training queries, if the settings have none.
 ///
-/// O(steps x responses of candidates); the candidates of a query are at most 30 for each scorer, 300
-/// for BM25 of the document, and the answers.
+/// Takes O(steps x scores of candidates) time. The candidates of a query are at most 30 for each
+/// scorer, 300 for BM25 of the whole document, and the answers.
 ///
 /// # Errors
-/// [`TrainError::NoQueries`]; those of the embedder; [`TrainError::Stopped`] soon after `stop` is set.
+/// [`TrainError::NoQueries`]; [`TrainError::Index`] if a scorer fails; [`TrainError::Stopped`] soon
+/// after `stop` is set.
 pub fn train(
     scorers: &Scorers,
     train: &[LabelledQuery],

@@ -5,17 +5,20 @@
 //! w(q)        = softmax over j of (b_j + a_j . phi(q))
 //! ```
 //!
-//! `s_j` is BM25, or the dot product of vectors by the index's embedder, of one field or of the whole document
-//! ([`Variant`]); the paper's `phi(q)` is the vector of the query ([`Conditioning::Encoder`]). A scorer adds 0 to
-//! a node without any word of the query in the field, or without the field. Nodes that no scorer finds are not
-//! ranked. Search is exact: every node that any scorer finds is scored.
+//! A scorer `s_j` is BM25 or the dot product of vectors, of one field or of the whole document
+//! ([`Variant`]); vectors come from the embedder of the index. In the paper, `phi(q)` is the vector
+//! of the query ([`Conditioning::Encoder`]). A scorer adds 0 to a node without the field, or, for
+//! BM25, without any word of the query in the field. Search is exact: it scores every node that any
+//! scorer finds, and ranks no other nodes.
 //!
 //! Differences from the paper, whose batch normalisation is `(s_j - mean_j) / std_j`:
-//! - For BM25 `mean_j` is 0 and `scale_j` the root mean square of the scores above 0: most candidates have no
-//!   match in most fields, and a deviation that includes these would give the rarest field the largest weight.
+//! - For BM25, `mean_j` is 0 and `scale_j` is the root mean square of the scores above 0. Most
+//!   candidates have no match in most fields; a deviation that includes these would give the rarest
+//!   field the largest weight.
 //! - The encoder is not trained together with the weights; `agent train dense` trains one before.
-//! - Means and scales are the same in training and in search. Training candidates are the first nodes of
-//!   every scorer, not those of other queries in the batch.
+//! - Means and scales are the same in training and in search.
+//! - Training candidates are the best nodes of every scorer, not nodes of other queries in the
+//!   batch.
 
 mod examples;
 mod fit;
@@ -34,40 +37,40 @@ pub use self::{
 
 use self::scorers::Measure;
 
-/// Set of scorers: the five of the paper, and one of BM25 alone.
+/// Set of scorers: five sets of the paper, and [`Variant::OnePlusNLexical`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Variant {
     /// BM25 of every field.
     #[serde(rename = "lexical")]
     Lexical,
-    /// The vector of every field.
+    /// Vector of every field.
     #[serde(rename = "dense")]
     Dense,
-    /// BM25 of the whole document with the names of neighbours, and the vector of the document.
+    /// BM25 of the whole document with the names of neighbours, and vector of the document.
     #[serde(rename = "2")]
     Two,
-    /// BM25 and the vector of every field.
+    /// BM25 and vector of every field.
     #[serde(rename = "all")]
     All,
-    /// BM25 of the whole document with the names of neighbours, and the vector of every field.
+    /// BM25 of the whole document with the names of neighbours, and vector of every field.
     #[serde(rename = "1+n")]
     OnePlusN,
-    /// BM25 of the whole document with the names of neighbours, and of every field.
+    /// BM25 of the whole document with the names of neighbours, and BM25 of every field.
     #[serde(rename = "1+n:lexical")]
     OnePlusNLexical,
 }
 
-/// The features `phi` of a query that its weights depend on.
+/// Features `phi` of a query that its weights depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Conditioning {
     /// No features: all queries have the same weights.
     None,
-    /// The stems of the query that occur in enough training queries.
+    /// Stems of the query that occur in enough training queries.
     Words,
-    /// The best score of each scorer, divided by the largest of them.
+    /// Best standardized score of each scorer, divided by the largest of them.
     Responses,
-    /// The vector of the query, as in the paper.
+    /// Vector of the query, as in the paper.
     Encoder,
 }
 
@@ -99,7 +102,7 @@ impl Variant {
         }
     }
 
-    /// What scores the whole document, and what scores every field.
+    /// Returns the measures of the whole document, and the measures of every field.
     fn measures(self) -> (&'static [Measure], &'static [Measure]) {
         use Measure::{Dense, Lexical};
         match self {

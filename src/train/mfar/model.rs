@@ -1,4 +1,4 @@
-//! A trained mFAR model: scores of nodes, and its files, with the weights in `weights.json`.
+//! A trained mFAR model: its search, and its files, with the weights in `weights.json`.
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 
@@ -24,7 +24,7 @@ const WEIGHTS: &str = "weights.json";
 /// Maximum size of a file of weights, bytes.
 const MAX_WEIGHTS_BYTES: u64 = 256 << 20;
 
-/// Trained weights.
+/// A trained mFAR model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mfar {
@@ -32,15 +32,15 @@ pub struct Mfar {
     conditioning: Conditioning,
     /// Names of the scorers, in order.
     scorers: Vec<String>,
-    /// The stems that condition weights, sorted.
+    /// Stems that condition weights, sorted.
     stems: Vec<String>,
     /// Means and scales of the scorers.
     standard: Standard,
-    /// Fingerprint of the embedder; empty if no vector is used.
+    /// Fingerprint of the embedder; empty if the model uses no vectors.
     embedder: String,
     /// `gamma` of each scorer.
     gammas: Vec<f32>,
-    /// A row of scorer weights per condition: `b` first, then `a`.
+    /// Scorer weights, `[conditions, scorers]`; the first row is `b`, the others are `a`.
     weights: Vec<f32>,
 }
 
@@ -104,7 +104,7 @@ impl Mfar {
         self.conditioning
     }
 
-    /// Weights of the scorers for a query: positive, with sum 1.
+    /// Returns the weights of the scorers for a query: positive, with sum 1.
     pub(super) fn weights_of(
         &self,
         scorers: &Scorers,
@@ -124,11 +124,12 @@ impl Mfar {
         Ok(weights.of_query(&phi).into_iter().map(|weight| weight as f32).collect())
     }
 
-    /// The best `k` nodes, with the contributions to the first `explained_count` nodes, and the
-    /// weights of the query, 0 for masked scorers. Exact. O(nodes found by each scorer).
+    /// Finds the `k` best nodes by exact search. Also returns the contributions to the scores of
+    /// the first `explained_count` nodes, and the weights of the query, 0 for masked scorers.
+    /// O(nodes found by each scorer).
     ///
     /// # Errors
-    /// Those of the embedder.
+    /// [`IndexError`] if the embedder fails or an index cannot be read.
     pub fn search(
         &self,
         scorers: &Scorers,
@@ -149,7 +150,7 @@ impl Mfar {
         let mut is_found = vec![false; scores.len()];
         let mut nodes: Vec<NodeId> = Vec::new();
         for (scorer, (list, gain)) in found.iter().zip(&gains).enumerate() {
-            // Masked scorers find nothing.
+            // Nodes that only masked scorers find are not ranked.
             for &(node, score) in list.iter().filter(|_| !hidden(scorer)) {
                 let index = node as usize;
                 scores[index] += gain * self.standard.of(scorer, score);
@@ -177,11 +178,11 @@ impl Mfar {
         Ok(SearchResult { ranking, weights, parts })
     }
 
-    /// Whether the lengths of its arrays match its scorers and conditions, and all numbers are
-    /// finite.
+    /// Whether the lengths of the arrays match the scorers and conditions, all numbers are finite,
+    /// and the stems are sorted.
     fn is_valid(&self) -> bool {
         let n = self.scorers.len();
-        // The conditions of a vector are as many as there are rows; its length is that of the embedder.
+        // With `Conditioning::Encoder`, the number of rows determines the length of a vector.
         let dim = (self.weights.len() / n.max(1)).saturating_sub(1);
         let rows = n_conditions(self.conditioning, &self.stems, n, dim);
         let Standard { means, scales } = &self.standard;
@@ -194,7 +195,7 @@ impl Mfar {
             && self.stems.is_sorted()
     }
 
-    /// Writes a model into its directory; replaces an existing one atomically.
+    /// Writes the model into the directory `dir`; replaces an existing directory atomically.
     ///
     /// # Errors
     /// [`TrainError::Io`] with the path; the directory is then unchanged.
@@ -217,7 +218,7 @@ impl Mfar {
         })
     }
 
-    /// Reads the model in a directory.
+    /// Reads the model in the directory `dir`.
     ///
     /// # Errors
     /// [`TrainError::Io`], [`TrainError::Damaged`], [`TrainError::OtherSystem`].
@@ -234,10 +235,11 @@ impl Mfar {
         Ok((model, record))
     }
 
-    /// The scorers of the model over the base that it was trained on.
+    /// Opens the scorers of the model over the knowledge base that it was trained on.
     ///
     /// # Errors
-    /// [`TrainError::OtherBase`], [`TrainError::OtherEmbedder`]; those of [`Scorers::open`].
+    /// [`TrainError::OtherBase`] for another knowledge base; [`TrainError::OtherEmbedder`] for
+    /// another embedder; errors of [`Scorers::open`].
     pub fn scorers(
         &self,
         record: &Record<ModelInfo>,
@@ -258,9 +260,9 @@ impl Mfar {
 
 /// Result of a search.
 pub struct SearchResult {
-    /// The best nodes.
+    /// Best nodes with their scores, best first; of equal scores, the smaller node first.
     pub ranking: Vec<(NodeId, f32)>,
-    /// The weight of each scorer.
+    /// Weight of each scorer; 0 for masked scorers.
     pub weights: Vec<f32>,
     /// Contributions to the scores of the first nodes, in the order of scorers.
     pub parts: HashMap<NodeId, Vec<Contribution>>,

@@ -1,5 +1,5 @@
-//! The scorers of a base: how well the whole document and each field of a node match a query, by BM25 and by
-//! vectors; and masks over them.
+//! Scorers of a knowledge base, and masks over them. A scorer compares the whole document or a
+//! field of each node with a query, by BM25 or by vectors.
 
 use std::sync::Arc;
 
@@ -12,26 +12,26 @@ use agent_index::{
 };
 use agent_kb::{NodeId, TypeId};
 
-/// Name of the whole document.
+/// Name of the whole document in masks and names of scorers.
 const DOCUMENT: &str = "document";
-/// Name, in masks, of all fields of neighbours.
+/// Name of all fields of neighbours in masks.
 const RELATIONS: &str = "relations";
-/// Name, in masks, of all other fields.
+/// Name of all other fields in masks.
 const DETAILS: &str = "details";
 
-/// How a text is compared with a query.
+/// Comparison of a text with a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Measure {
     /// BM25; 0 for a text without any word of the query.
     Lexical,
-    /// The dot product of vectors.
+    /// Dot product of vectors.
     Dense,
 }
 
 impl Measure {
     const ALL: [Self; 2] = [Self::Lexical, Self::Dense];
 
-    /// Its name in masks.
+    /// Name in masks.
     fn name(self) -> &'static str {
         match self {
             Self::Lexical => "lexical",
@@ -43,11 +43,11 @@ impl Measure {
 /// A scorer.
 struct Scorer {
     measure: Measure,
-    /// Index and kind of the field; none for the whole document.
+    /// Index and kind of the field; `None` for the whole document.
     field: Option<(usize, FieldKind)>,
     /// `document` or the name of the field.
     place: String,
-    /// The same, with `:dense` for vectors.
+    /// `place`, followed by `:dense` for vectors.
     name: String,
 }
 
@@ -68,7 +68,7 @@ impl Scorer {
 /// Scores of nodes by one scorer.
 pub(super) type Scores = Vec<(NodeId, f32)>;
 
-/// The scorers of one variant over a base, in order: those of the document, then of the fields.
+/// Scorers of one variant over a knowledge base: scorers of the document, then of the fields.
 pub struct Scorers {
     base: Arc<IndexedBase>,
     lexical: Option<FieldIndex>,
@@ -78,11 +78,11 @@ pub struct Scorers {
 }
 
 impl Scorers {
-    /// Opens what a variant needs of a base.
+    /// Opens the parts of an index that a variant needs.
     ///
     /// # Errors
-    /// [`IndexError::MissingPart`] if fields, or their vectors, were not indexed; other [`IndexError`] if a file
-    /// is damaged.
+    /// [`IndexError::MissingPart`] if fields or their vectors were not indexed; another
+    /// [`IndexError`] if a file is damaged.
     pub fn open(base: Arc<IndexedBase>, variant: Variant) -> Result<Self, IndexError> {
         let (of_document, of_fields) = variant.measures();
         let is_needed = |measure| of_fields.contains(&measure);
@@ -108,7 +108,7 @@ impl Scorers {
         Ok(Self { base, lexical, dense, variant, all })
     }
 
-    /// The base of the scorers.
+    /// Knowledge base of the scorers.
     pub fn base(&self) -> &Arc<IndexedBase> {
         &self.base
     }
@@ -128,7 +128,7 @@ impl Scorers {
         self.all.is_empty()
     }
 
-    /// Whether a scorer is BM25 of the whole document, which finds most.
+    /// Whether a scorer is BM25 of the whole document.
     pub(super) fn is_text_of_document(&self, scorer: usize) -> bool {
         self.all[scorer].field.is_none() && !self.is_dense(scorer)
     }
@@ -143,29 +143,30 @@ impl Scorers {
         (0..self.len()).any(|scorer| self.is_dense(scorer))
     }
 
-    /// The name of a scorer: `document` or that of its field; with `:dense` if it compares vectors.
+    /// Returns the name of a scorer: `document` or its field, followed by `:dense` if it compares
+    /// vectors; empty for an unknown scorer.
     pub fn name(&self, scorer: usize) -> &str {
         self.all.get(scorer).map_or("", |scorer| &scorer.name)
     }
 
-    /// The names of all scorers, in order.
+    /// Returns the names of all scorers, in order.
     pub fn names(&self) -> Vec<String> {
         self.all.iter().map(|scorer| scorer.name.clone()).collect()
     }
 
-    /// The vector of a query.
+    /// Embeds a query.
     ///
     /// # Errors
-    /// Those of the embedder.
+    /// [`IndexError`] if the embedder fails.
     pub(super) fn vector(&self, query: &str) -> Result<Arc<[f32]>, IndexError> {
         Ok(self.base.embed_query(query)?)
     }
 
-    /// For each scorer, all candidates that it scores: with a word of the query, or with a vector. O(nodes) a
-    /// scorer of vectors.
+    /// Returns, for each scorer, the scores of all candidates that it finds: with a word of the
+    /// query, or with a vector. Takes O(nodes) for each scorer that compares vectors.
     ///
     /// # Errors
-    /// Those of the embedder.
+    /// [`IndexError`] if the embedder fails or an index cannot be read.
     pub(super) fn scores(&self, query: &str) -> Result<Vec<Scores>, IndexError> {
         let vector = if self.has_dense() { self.vector(query)? } else { [].into() };
         let of = |scorer: &Scorer| self.scores_of(scorer, query, &vector);
@@ -198,13 +199,13 @@ impl Scorers {
         }
     }
 
-    /// Candidate types in the form of searches: empty for all types.
+    /// Candidate types, in the form that searches expect: empty for all types.
     fn types(&self) -> &[TypeId] {
         let types = self.base.kb.candidate_types();
         if types.len() == self.base.kb.types().len() { &[] } else { types }
     }
 
-    /// The scorers that a name in a mask means.
+    /// Returns the scorers that a name in a mask refers to.
     fn named(&self, name: &str) -> Vec<usize> {
         let those = |test: &dyn Fn(&Scorer) -> bool| {
             let all = self.all.iter().enumerate();
@@ -221,17 +222,18 @@ impl Scorers {
     }
 }
 
-/// Scorers without weight; the remaining ones keep theirs.
+/// Set of scorers that a search ignores; the other scorers keep their weights.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mask(Vec<bool>);
 
 impl Mask {
-    /// Parses comma-separated names: fields, `document`, `relations` (all fields of neighbours) or `details` (all
-    /// others), each optionally followed by `:lexical` or `:dense`; `lexical` and `dense` alone are all such
-    /// scorers. A field with such a name takes precedence.
+    /// Parses comma-separated names: fields, `document`, `relations` (all fields of neighbours) or
+    /// `details` (all other fields), each optionally followed by `:lexical` or `:dense`. `lexical`
+    /// or `dense` alone refers to all scorers of this measure. A field of the same name takes
+    /// precedence.
     ///
     /// # Errors
-    /// [`TrainError::NoField`], [`TrainError::NoScorer`].
+    /// [`TrainError::NoField`] for an unknown name; [`TrainError::NoScorer`] for an unknown scorer.
     pub fn read(text: &str, scorers: &Scorers) -> Result<Self, TrainError> {
         let mut masked = vec![false; scorers.len()];
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -266,7 +268,7 @@ impl Mask {
         Ok(Self(masked))
     }
 
-    /// Whether a scorer has no weight.
+    /// Whether a scorer is masked.
     pub fn hides(&self, scorer: usize) -> bool {
         self.0.get(scorer).copied().unwrap_or_default()
     }

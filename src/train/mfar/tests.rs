@@ -171,7 +171,7 @@ fn vectors_of_fields_find_what_words_find() {
 fn the_vector_of_a_query_tells_its_field() {
     let world = World::new();
     let scorers = world.scorers(Variant::Dense);
-    // Even values are those of the one field, odd ones of the other.
+    // Even values belong to one field, odd values to the other.
     let asked: Vec<LabelledQuery> = queries(0, ["", ""])
         .chunks(4)
         .flat_map(|of_two| of_two.iter().step_by(3).cloned())

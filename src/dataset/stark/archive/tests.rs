@@ -105,7 +105,7 @@ fn names_below_the_folder_itself_are_those_without_it() {
     let members = members(&bytes).unwrap();
     assert!(members.iter().map(|member| &*member.name).eq(["b", "processed/a.pt"]));
     assert_eq!(read_all(&bytes).unwrap(), [&b"x"[..], b"tensor"]);
-    // Both names are one.
+    // Both names denote the same member.
     let twice = packed(&[("./b", b"x"), ("b", b"x")]);
     assert!(Members::read(&mut Cursor::new(twice), &ArchiveLimits::default()).is_err());
 }
@@ -198,7 +198,7 @@ fn members_that_are_not_what_the_list_says_end_in_an_error() {
     let no_data = Raw { data: text, ..honest() };
     let error = read_all(&raw(&[no_data], false)).unwrap_err();
     assert!(error.contains("damaged"), "{error}");
-    // A megabyte of zeros behind a list that promises a hundred bytes.
+    // 8 MiB of zeros, although the list declares 100 bytes.
     let mut bomb = flate2::write::DeflateEncoder::new(Vec::new(), Default::default());
     bomb.write_all(&vec![0; 8 << 20]).unwrap();
     let bomb = bomb.finish().unwrap();
@@ -220,7 +220,7 @@ fn limits_are_met_before_anything_is_unpacked() {
         let error = read(limits).unwrap_err();
         assert!(matches!(error, ArchiveError::TooMuch { unit, .. } if unit == expected), "{error}");
     }
-    // A list that promises more members than it has room for.
+    // The list declares more members than it can hold.
     let mut lying = raw(&[Raw::default()], false);
     let count = lying.len() - 12;
     lying[count - 2..count + 2].fill(0xfe);

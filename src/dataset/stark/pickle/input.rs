@@ -1,29 +1,30 @@
-//! Splits a pickle into opcodes with their arguments, and counts fetches from the memo.
+//! Splits a pickle into opcodes with their arguments, and counts the fetches from memo slots.
 
 use std::{collections::HashMap, io::Read, str};
 
 use super::{Limits, PickleError};
 
-/// Size of the buffer, bytes; longer texts are collected separately.
+/// Size of the read buffer, bytes; longer texts are collected separately.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Maximum length of a line with a number, a slot or a name, bytes.
+/// Maximum length of a line with a number, a memo slot or a name, bytes.
 const MAX_LINE_BYTES: u64 = 4 << 10;
-/// Charged memory of one counted memo slot, bytes.
+/// Charged memory of a memo slot with a fetch count, bytes.
 pub(super) const SLOT_BYTES: u64 = 96;
 
-/// Content of a length-prefixed string, or of a line.
+/// Encoding of a length-prefixed string or of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Payload {
     Unicode,
-    /// Text of Python 2: ASCII, otherwise bytes.
+    /// A string of Python 2: text if it is ASCII, otherwise bytes.
     Ascii,
     Bytes,
     Long,
-    /// A line with escapes `\uXXXX` and `\UXXXXXXXX`, otherwise Latin-1.
+    /// Latin-1 with the escapes `\uXXXX` and `\UXXXXXXXX`.
     Escaped,
 }
 
-/// An opcode with its argument; its payload must then be taken or skipped.
+/// An opcode with its argument. The caller must then read or skip the payload of `Sized` and
+/// `Line`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Op {
     Stop,
@@ -34,7 +35,7 @@ pub(super) enum Op {
     None,
     Bool(bool),
     Int(i64),
-    /// An integer beyond 64 bits.
+    /// Digits of an integer beyond 64 bits, or invalid digits.
     Digits(Box<str>),
     Float(f64),
     Sized(Payload, u64),
@@ -64,13 +65,13 @@ pub(super) enum Op {
     Nothing,
 }
 
-/// A pickle's bytes, in order.
+/// Buffered reader of a pickle's bytes.
 pub(super) struct Input<R> {
     reader: R,
     buffer: Box<[u8]>,
     start: usize,
     end: usize,
-    /// Texts longer than the buffer, and lines.
+    /// The last line, or the last text that exceeded the buffer.
     long: Vec<u8>,
     offset: u64,
     limits: Limits,
@@ -82,7 +83,7 @@ impl<R: Read> Input<R> {
         Input { reader, buffer, start: 0, end: 0, long: Vec::new(), offset: 0, limits: *limits }
     }
 
-    /// Number of bytes taken so far.
+    /// Number of bytes consumed so far.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
@@ -91,7 +92,7 @@ impl<R: Read> Input<R> {
         PickleError::Malformed { offset: self.offset, reason }
     }
 
-    /// Fills the buffer if it is empty; then it has at least one byte.
+    /// Fills the buffer if it is empty, with at least one byte.
     fn fill(&mut self) -> Result<(), PickleError> {
         if self.start == self.end {
             self.start = 0;
@@ -133,7 +134,7 @@ impl<R: Read> Input<R> {
         Ok(array)
     }
 
-    /// The next `n` bytes. Memory grows with the available bytes, not with `n`.
+    /// Reads the next `n` bytes. Memory grows with the available bytes, not with `n`.
     pub(super) fn bytes(&mut self, n: u64) -> Result<&[u8], PickleError> {
         let limit = self.limits.string_bytes;
         let offset = self.offset;
@@ -152,7 +153,7 @@ impl<R: Read> Input<R> {
             self.fill()?;
             let left = n - self.long.len();
             let here = left.min(self.end - self.start);
-            // Doubles, but never beyond the length.
+            // Doubles the capacity, but never beyond `n`.
             if self.long.capacity() - self.long.len() < here {
                 self.long.reserve_exact(left.min(self.long.len().max(here)));
             }
@@ -174,7 +175,7 @@ impl<R: Read> Input<R> {
         Ok(())
     }
 
-    /// The bytes up to the next line feed, which is consumed.
+    /// Reads the bytes up to the next line feed, and consumes the line feed.
     pub(super) fn line(&mut self) -> Result<&[u8], PickleError> {
         self.line_of(self.limits.string_bytes)
     }
@@ -199,7 +200,7 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// A short line of text, without surrounding spaces.
+    /// Reads a short line of text, without surrounding spaces.
     fn word(&mut self) -> Result<&str, PickleError> {
         let malformed = self.malformed("a name or number is not UTF-8");
         let line = self.line_of(MAX_LINE_BYTES)?;
@@ -215,7 +216,7 @@ impl<R: Read> Input<R> {
         self.number(error)
     }
 
-    /// The next opcode.
+    /// Reads the next opcode.
     pub(super) fn op(&mut self) -> Result<Op, PickleError> {
         let opcode = self.byte()?;
         let sized = |payload, n: u64| Ok(Op::Sized(payload, n));
@@ -297,14 +298,14 @@ impl<R: Read> Input<R> {
                 0..=5 => Ok(Op::Nothing),
                 _ => Err(self.malformed("the protocol is above 5")),
             },
-            // A frame says how much may be read ahead; nothing is believed of it.
+            // The length of a frame is only a hint for reading ahead; ignored.
             0x95 => self.array::<8>().map(|_| Op::Nothing),
             opcode => Err(PickleError::Opcode { offset: self.offset, opcode }),
         }
     }
 }
 
-/// Number of fetches of each memo slot, up to the end of the pickle.
+/// Counts the fetches of each memo slot, up to the end of the pickle.
 pub(super) fn count_fetches<R: Read>(
     mut input: Input<R>,
 ) -> Result<HashMap<u32, u32>, PickleError> {
@@ -328,7 +329,7 @@ pub(super) fn count_fetches<R: Read>(
     }
 }
 
-/// An integer from its digits, which may be invalid.
+/// Parses an integer; returns the digits if they are invalid or exceed 64 bits.
 fn integer(digits: &str) -> Op {
     digits.parse().map_or_else(|_| Op::Digits(digits.into()), Op::Int)
 }

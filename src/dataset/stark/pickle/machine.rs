@@ -1,7 +1,7 @@
 //! Runs the opcodes of a pickle on a stack of values.
 //!
-//! A container is open while it is on the stack, and complete, hence shareable, once another value
-//! takes it. So no value can be reached from itself, and the depth of each is known.
+//! A container is open while it is on the stack, and complete, hence shareable, once it is put into
+//! another value. So no value contains itself, and the depth of each value is known.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -18,11 +18,11 @@ use super::{
 
 /// Charged memory of a value in a container, bytes, without its text.
 pub(super) const VALUE_BYTES: u64 = 56;
-/// Charged memory of a memo slot that waits for a container, bytes.
+/// Charged memory of a memo slot whose container is still open, bytes.
 const PUT_BYTES: u64 = 8;
-/// Charged memory of a place on the stack, bytes.
+/// Charged memory of a stack entry, bytes.
 const STACK_BYTES: u64 = 160;
-/// The names that are always supported.
+/// Globals that are always supported.
 const NAMES: [&str; 37] = [
     "__builtin__.bytearray",
     "__builtin__.bytes",
@@ -63,10 +63,10 @@ const NAMES: [&str; 37] = [
     "pandas._libs.tslibs.timestamps._unpickle_timestamp",
 ];
 
-/// Units of time by their numbers in numpy.
+/// Time units; the position is numpy's number of the unit.
 const UNITS: [&str; 11] = ["Y", "M", "W", "", "D", "h", "m", "s", "ms", "us", "ns"];
 
-/// A complete value with its size when written out.
+/// A complete value with its nesting depth and its charged memory, in bytes.
 #[derive(Clone, Debug)]
 struct Part {
     value: Value,
@@ -77,11 +77,11 @@ struct Part {
 /// A container that may still change.
 struct OpenContainer {
     kind: Kind,
-    /// Maximum depth of its contents.
+    /// Maximum depth of the contents.
     depth: u32,
-    /// Weight of its contents.
+    /// Charged memory of the container with its contents, bytes.
     weight: u64,
-    /// Memo slots that wait for it.
+    /// Memo slots to fill once the container is complete.
     slots: Vec<u32>,
 }
 
@@ -117,19 +117,19 @@ type ItemHandler<'a> = &'a mut dyn FnMut(Value, Value) -> ControlFlow<()>;
 struct Machine<'a> {
     stack: Vec<Item>,
     memo: HashMap<u32, Slot>,
-    /// Puts so far.
+    /// Number of puts so far; the slot of the next `Memoize`.
     n_puts: u32,
-    /// Weight of the stack and the memo.
+    /// Charged memory of the stack and the memo, bytes.
     weight_held: u64,
     offset: u64,
     limits: &'a Limits,
-    /// Names supported as calls that are not made.
+    /// Additional supported globals, whose calls are described instead of run.
     allowed: &'a [&'a str],
-    /// Receives the items of the outermost dict.
+    /// Receives the items of the outermost dict, if set.
     on_item: Option<ItemHandler<'a>>,
 }
 
-/// Reads one whole pickle.
+/// Reads a whole pickle.
 pub(super) fn read<R: Read>(
     open: impl FnMut() -> io::Result<R>,
     limits: &Limits,
@@ -139,7 +139,7 @@ pub(super) fn read<R: Read>(
     read.ok_or(PickleError::Malformed { offset: 0, reason: "nothing was read" })
 }
 
-/// Passes on the items of a pickled dict.
+/// Passes the items of a pickled dict to `on_item`.
 pub(super) fn read_dict<R: Read>(
     open: impl FnMut() -> io::Result<R>,
     limits: &Limits,
@@ -147,7 +147,7 @@ pub(super) fn read_dict<R: Read>(
     on_item: ItemHandler<'_>,
 ) -> Result<(), PickleError> {
     match Machine::run(open, limits, allowed, Some(on_item))? {
-        // What a dict of items leaves once all are handed out.
+        // The items were passed on, so the dict itself is empty.
         None => Ok(()),
         Some(Value::Dict(items)) if items.is_empty() => Ok(()),
         Some(_) => Err(PickleError::NoDict),
@@ -155,7 +155,7 @@ pub(super) fn read_dict<R: Read>(
 }
 
 impl<'a> Machine<'a> {
-    /// The value of a pickle; `None` if the receiver of items broke off.
+    /// Reads a pickle and returns its value; `None` if `on_item` broke off.
     fn run<R: Read>(
         mut open: impl FnMut() -> io::Result<R>,
         limits: &'a Limits,
@@ -293,7 +293,7 @@ impl<'a> Machine<'a> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// The error of unsupported elements; `None` for supported ones.
+    /// Returns the error for an unsupported numpy element type; `None` for a supported type.
     fn unread(&self, dtype: &Call) -> Option<PickleError> {
         let code = numpy::unread(dtype)?;
         Some(PickleError::Element { offset: self.offset, code })
@@ -341,7 +341,7 @@ impl<'a> Machine<'a> {
         }))
     }
 
-    /// Pushes a value without contents.
+    /// Pushes a value that is not a container.
     fn push_plain(&mut self, value: Value) -> Result<(), PickleError> {
         let text = match &value {
             Value::Str(text) => text.len(),
@@ -359,7 +359,7 @@ impl<'a> Machine<'a> {
         self.push(Item::Done(part))
     }
 
-    /// A value around contents of that depth.
+    /// Returns a container as a complete value; `depth` is the depth of its contents.
     fn nested(&self, value: Value, depth: u32, weight: u64) -> Result<Part, PickleError> {
         let limit = self.limits.depth;
         if depth >= limit {
@@ -383,7 +383,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Everything above the last mark, in order.
+    /// Pops the values above the last mark, and the mark; returns the values in order.
     fn pop_to_mark(&mut self) -> Result<Vec<Part>, PickleError> {
         let is_mark = |item: &Item| matches!(item, Item::Mark);
         let mark = self.stack.iter().rposition(is_mark);
@@ -397,7 +397,7 @@ impl<'a> Machine<'a> {
         Ok(parts)
     }
 
-    /// Turns an open container into a value and stores it in the memo slots that wait for it.
+    /// Converts an open container to a complete value and stores it in its memo slots.
     fn complete(&mut self, open: OpenContainer) -> Result<Part, PickleError> {
         let value = match open.kind {
             Kind::List(items) => Value::List(items.into()),
@@ -426,7 +426,8 @@ impl<'a> Machine<'a> {
         Ok(part)
     }
 
-    /// Adds complete values to the open container on top.
+    /// Adds complete values to the open container on top of the stack; `pairs`: as keys and values
+    /// of a dict.
     fn put_in(&mut self, parts: Vec<Part>, pairs: bool) -> Result<ControlFlow<()>, PickleError> {
         let (depth, weight) = sum(&parts);
         let outermost = self.stack.len() == 1;
@@ -479,7 +480,7 @@ impl<'a> Machine<'a> {
             Item::OpenContainer(open) => {
                 *content = SlotContent::OpenContainer;
                 open.slots.push(slot);
-                // The list of slots is held with the container.
+                // The list of slots belongs to the container.
                 open.weight = open.weight.saturating_add(PUT_BYTES);
                 PUT_BYTES
             }
@@ -498,7 +499,7 @@ impl<'a> Machine<'a> {
             SlotContent::OpenContainer => return Err(PickleError::Cycle { offset }),
             SlotContent::Part(part) => Part::clone(part),
         };
-        // A count that has met its end stays: that many fetches were not told apart.
+        // A saturated count is not decremented, because the real count is unknown.
         if slot.fetches_left != u32::MAX {
             slot.fetches_left = slot.fetches_left.saturating_sub(1);
             if slot.fetches_left == 0 {
@@ -524,7 +525,7 @@ impl<'a> Machine<'a> {
         self.push(Item::Done(Part { value, depth: 0, weight }))
     }
 
-    /// A call: evaluated here if it gives a plain value, otherwise kept.
+    /// Handles a call: pushes its plain value, or a description of the call.
     fn reduce(&mut self, function: Part, arguments: Part) -> Result<(), PickleError> {
         let bad = self.malformed("a call has unexpected arguments");
         let (Value::Call(function), Value::Tuple(values)) = (&function.value, &arguments.value)
@@ -592,12 +593,12 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Sets the state of the object on top.
+    /// Sets the state of the object on top of the stack.
     fn build(&mut self, state: Part) -> Result<(), PickleError> {
         let error = self.malformed("what is given a state has none");
         let Some(Item::OpenContainer(open)) = self.stack.last_mut() else { return Err(error) };
         match &mut open.kind {
-            // Attributes of an ordered dict are none of its items.
+            // Attributes of an ordered dict are not items.
             Kind::Dict(_) => Ok(()),
             Kind::Call(call) if call.state == Value::None => {
                 call.state = state.value;
@@ -609,7 +610,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The value of a call with its state, and its weight; an array becomes lists.
+    /// Returns the value of a call with its state, and its charged memory; an array becomes lists.
     fn finish(&self, call: Call, weight: u64) -> Result<(Part, u64), PickleError> {
         let plain = |value| Part { value, depth: 0, weight };
         let array = match numpy::Array::of(&call) {
@@ -644,7 +645,7 @@ fn call_of(name: &str, arguments: Value) -> Call {
     Call { name: name.into(), arguments, state: Value::None }
 }
 
-/// The maximum depth and the total weight.
+/// Returns the maximum depth and the total charged memory of values.
 fn sum(parts: &[Part]) -> (u32, u64) {
     let add = |(depth, weight): (u32, u64), part: &Part| {
         (depth.max(part.depth), weight.saturating_add(part.weight))
@@ -652,7 +653,7 @@ fn sum(parts: &[Part]) -> (u32, u64) {
     parts.iter().fold((0, 0), add)
 }
 
-/// The value of a payload; `None` if it is invalid.
+/// Decodes a payload; `None` if it is invalid.
 fn decode(payload: Payload, bytes: &[u8]) -> Option<Value> {
     match payload {
         Payload::Unicode => Some(Value::Str(unicode(bytes))),
@@ -666,7 +667,7 @@ fn decode(payload: Payload, bytes: &[u8]) -> Option<Value> {
     }
 }
 
-/// Text from UTF-8; each lone surrogate becomes one U+FFFD.
+/// Decodes UTF-8; each lone surrogate becomes one U+FFFD.
 fn unicode(bytes: &[u8]) -> Arc<str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return text.into();
@@ -682,7 +683,7 @@ fn unicode(bytes: &[u8]) -> Arc<str> {
     String::from_utf8_lossy(&replaced).into()
 }
 
-/// A little-endian two's complement integer of any length, if it fits 64 bits.
+/// Decodes a little-endian two's complement integer of any length; `None` if it exceeds 64 bits.
 fn long(bytes: &[u8]) -> Option<i64> {
     let negative = bytes.last().is_some_and(|byte| *byte >= 0x80);
     let fill = if negative { 0xff } else { 0 };
@@ -698,7 +699,7 @@ fn long(bytes: &[u8]) -> Option<i64> {
     ((number < 0) == negative).then_some(number)
 }
 
-/// Latin-1 with `\uXXXX` and `\UXXXXXXXX`.
+/// Decodes Latin-1 with the escapes `\uXXXX` and `\UXXXXXXXX`; `None` if an escape is invalid.
 fn unescape(bytes: &[u8]) -> Option<String> {
     let mut text = String::with_capacity(bytes.len());
     let mut rest = bytes;

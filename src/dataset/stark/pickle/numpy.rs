@@ -1,8 +1,7 @@
 //! Converts pickled numpy scalars and arrays to plain values.
 //!
-//! The source is numpy's pickling protocol: `scalar(dtype, bytes)`, `_reconstruct(...)` with the
-//! state `(version, shape, dtype, column order, bytes or list)`, and `_frombuffer(bytes, dtype,
-//! shape, order)`.
+//! Numpy pickles them as `scalar(dtype, bytes)`, as `_reconstruct(...)` with the state `(version,
+//! shape, dtype, column order, bytes or list)`, or as `_frombuffer(bytes, dtype, shape, order)`.
 
 use std::sync::Arc;
 
@@ -13,25 +12,25 @@ use super::{Call, Value, printed};
 /// Maximum number of dimensions of an array, as in numpy.
 const MAX_DIMENSIONS: usize = 64;
 
-/// The supported element types.
+/// Supported kinds of elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Bool,
     Int,
     Unsigned,
     Float,
-    /// UTF-32, zero-filled.
+    /// UTF-32, zero-padded.
     Text,
-    /// Bytes, zero-filled.
+    /// Bytes, zero-padded.
     Bytes,
     Object,
-    /// Two floats.
+    /// Two floats: real and imaginary part.
     Complex,
-    /// Units since 1970.
+    /// Number of units since 1970.
     Date(Unit),
 }
 
-/// A unit of time by its letters, zero-filled.
+/// Letters of a time unit, zero-padded.
 type Unit = [u8; 2];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +41,7 @@ struct Dtype {
 }
 
 impl Dtype {
-    /// What `numpy.dtype("i8", False, True)` with its state describes.
+    /// Reads a call such as `numpy.dtype("i8", False, True)` with its state; `None` if unsupported.
     fn of(call: &Call) -> Option<Dtype> {
         let code = call.arguments.as_slice()?.first()?.as_str()?;
         if &*call.name != "numpy.dtype" {
@@ -67,7 +66,7 @@ impl Dtype {
         Some(Dtype { kind, bytes, big_endian: order == ">" })
     }
 
-    /// The value of one element of `self.bytes` bytes.
+    /// Decodes one element of `self.bytes` bytes.
     fn value(self, bytes: &[u8]) -> Option<Value> {
         let mut number = [0u8; 8];
         let is_number = matches!(self.kind, Kind::Bool | Kind::Int | Kind::Unsigned | Kind::Float);
@@ -134,7 +133,7 @@ impl Dtype {
     }
 }
 
-/// The unit of dates from the state of their type; `None` for steps of several units.
+/// Reads the time unit from the state of a date type; `None` for multiples of a unit.
 fn unit(state: &[Value]) -> Option<Unit> {
     let [_, unit] = state.get(8)?.as_slice()? else { return None };
     let [Value::Bytes(letters), Value::Int(1), ..] = unit.as_slice()? else { return None };
@@ -143,14 +142,14 @@ fn unit(state: &[Value]) -> Option<Unit> {
     Some(unit)
 }
 
-/// The code of an unsupported element type; `None` for a supported one, or for another call.
+/// Returns the code of an unsupported element type; `None` for a supported type or another call.
 pub(super) fn unread(dtype: &Call) -> Option<String> {
     let code = dtype.arguments.as_slice()?.first()?.as_str()?;
     let is_code = &*dtype.name == "numpy.dtype" && code.len() < 16;
     (is_code && Dtype::of(dtype).is_none()).then(|| code.to_owned())
 }
 
-/// The element type in a call for an array.
+/// Finds the element type in the call that makes an array.
 pub(super) fn dtype_of(call: &Call) -> Option<&Call> {
     let types = call.state.as_slice().unwrap_or_default().iter();
     let mut types = types.chain(call.arguments.as_slice().unwrap_or_default());
@@ -160,13 +159,13 @@ pub(super) fn dtype_of(call: &Call) -> Option<&Call> {
     })
 }
 
-/// The value of a scalar; `None` if it has another kind or length.
+/// Decodes a scalar; `None` if its type is unsupported or its length is wrong.
 pub(super) fn scalar(dtype: &Call, bytes: &[u8]) -> Option<Value> {
     let dtype = Dtype::of(dtype)?;
     if bytes.len() == dtype.bytes { dtype.value(bytes) } else { None }
 }
 
-/// A complete array: its parts are consistent.
+/// An array with consistent parts.
 pub(super) struct Array {
     shape: Vec<usize>,
     dtype: Dtype,
@@ -180,7 +179,8 @@ enum Data {
 }
 
 impl Array {
-    /// The array that a call makes: `None` if it makes none, `Some(None)` if it is damaged.
+    /// Reads the array that a call makes: `None` for another call, `Some(None)` if the array is
+    /// invalid.
     pub(super) fn of(call: &Call) -> Option<Option<Array>> {
         let short = call.name.rsplit('.').next()?;
         match (call.name.starts_with("numpy."), short) {
@@ -228,7 +228,7 @@ impl Array {
         fits.then_some(array)
     }
 
-    /// Number of elements, and of the lists around them.
+    /// Number of values of the nested lists: the elements and the lists around them.
     pub(super) fn n_values(&self) -> u64 {
         let lists = self.shape.iter().scan(1u64, |n, length| {
             *n = n.saturating_mul(*length as u64);
@@ -237,7 +237,7 @@ impl Array {
         lists.fold(1, u64::saturating_add)
     }
 
-    /// Nesting of lists.
+    /// Nesting depth of the lists.
     pub(super) fn depth(&self) -> u32 {
         self.shape.len() as u32
     }
@@ -252,10 +252,10 @@ impl Array {
         }
     }
 
-    /// Lists of lists in row order; the element itself if there are no dimensions, one empty list
-    /// if there are no elements.
+    /// Converts the array to nested lists in row-major order: the element itself if there are no
+    /// dimensions, one empty list if there are no elements.
     pub(super) fn to_lists(&self) -> Option<Value> {
-        // From the innermost dimension outwards, so that nothing recurses.
+        // From the innermost dimension outwards, without recursion.
         let n: usize = self.shape.iter().product();
         if n == 0 {
             return Some(Value::List([].into()));
@@ -268,7 +268,7 @@ impl Array {
         values.pop()
     }
 
-    /// Storage index of the element at index `at` in row order.
+    /// Storage index of the element at index `at` in row-major order.
     fn stored(&self, mut at: usize) -> usize {
         if !self.column_order {
             return at;

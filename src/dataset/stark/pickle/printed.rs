@@ -1,4 +1,4 @@
-//! Numbers, dates and ranges as printed by Python 3.11 and numpy before version 2.
+//! Formats numbers, dates and ranges like Python 3.11 and numpy before version 2.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::Value;
 const MAX_DIGITS: usize = 4_300;
 /// Maximum size of an integer with [`MAX_DIGITS`] digits, bytes.
 const MAX_INTEGER_BYTES: usize = 1_786;
-/// Digits per step of a long division.
+/// Number of decimal digits that one step of the long division yields.
 const STEP_DIGITS: usize = 9;
 const STEP: u64 = 1_000_000_000;
 
@@ -17,21 +17,21 @@ const STEP: u64 = 1_000_000_000;
 pub struct Printed {
     /// `str(value)`.
     pub text: Box<str>,
-    /// `repr(value)`, as shown in a list or dict.
+    /// `repr(value)`, as printed within a list or dict.
     pub repr: Box<str>,
 }
 
-/// The value with that text, also within a list.
+/// Returns a value with the same `str` and `repr`.
 pub(super) fn same(text: String) -> Value {
     either(text.clone(), text)
 }
 
-/// The value with that text, and another one within a list.
+/// Returns a value with the given `str` and `repr`.
 pub(super) fn either(text: String, repr: String) -> Value {
     Value::Printed(Arc::new(Printed { text: text.into(), repr: repr.into() }))
 }
 
-/// The value with that text; within a list, as a call of `name`.
+/// Returns a value whose `repr` is a call of `name` with its `str`.
 fn called(name: &str, text: String) -> Value {
     let repr = format!("{name}('{text}')");
     either(text, repr)
@@ -48,7 +48,7 @@ pub(in crate::stark) fn single(number: f32) -> String {
     finite(number.into()).unwrap_or_else(spelled)
 }
 
-/// The text of a number that is not finite.
+/// Returns the text of a number that is not finite; `None` if it is finite.
 fn finite(number: f64) -> Option<String> {
     let name = match number {
         n if n.is_nan() => "nan",
@@ -59,7 +59,7 @@ fn finite(number: f64) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// Uses an exponent below 1e-4 and from 1e16 on, otherwise plain digits.
+/// Chooses the layout of a number: with an exponent below 1e-4 and from 1e16 on, else plain digits.
 fn laid_out(scientific: &str, plain: String) -> String {
     let (digits, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();
@@ -70,7 +70,7 @@ fn laid_out(scientific: &str, plain: String) -> String {
     }
 }
 
-/// A complex number from the digits of its parts.
+/// Formats a complex number from the digits of its parts.
 pub(super) fn complex(real: &str, imaginary: &str) -> String {
     let [real, imaginary] = [real, imaginary].map(|part| part.strip_suffix(".0").unwrap_or(part));
     match (real, imaginary.starts_with('-')) {
@@ -86,8 +86,8 @@ pub(super) fn range(start: i64, stop: i64, step: i64) -> Value {
     same(format!("range({start}, {stop}{step})"))
 }
 
-/// An integer beyond 64 bits from the bytes of its two's complement, lowest first; `None` if Python
-/// would not print it. Quadratic in at most [`MAX_INTEGER_BYTES`].
+/// Converts an integer beyond 64 bits from little-endian two's complement; `None` if Python would
+/// not print it. Quadratic in the number of bytes, which is at most [`MAX_INTEGER_BYTES`].
 pub(super) fn integer(bytes: &[u8]) -> Option<Value> {
     if bytes.len() > MAX_INTEGER_BYTES {
         return None;
@@ -99,7 +99,7 @@ pub(super) fn integer(bytes: &[u8]) -> Option<Value> {
         for byte in &mut magnitude {
             (*byte, carry) = (!*byte).overflowing_add(u8::from(carry));
         }
-        // The lowest number of all has a magnitude of one bit more.
+        // The magnitude of the lowest number needs one more bit.
         magnitude.push(u8::from(carry));
     }
     let mut steps = Vec::new();
@@ -107,7 +107,7 @@ pub(super) fn integer(bytes: &[u8]) -> Option<Value> {
         let mut rest = 0;
         for byte in magnitude.iter_mut().rev() {
             let part = rest << 8 | u64::from(*byte);
-            // Below 256, since the rest is below the divisor.
+            // Below 256, because the remainder is below the divisor.
             *byte = (part / STEP) as u8;
             rest = part % STEP;
         }
@@ -121,8 +121,8 @@ pub(super) fn integer(bytes: &[u8]) -> Option<Value> {
     (digits.len() <= MAX_DIGITS).then(|| same(format!("{sign}{digits}")))
 }
 
-/// An integer beyond 64 bits from its digits; `None` if they are invalid, or if Python would not
-/// print it.
+/// Converts an integer beyond 64 bits from its digits; `None` if they are invalid or if Python
+/// would not print them.
 pub(super) fn decimal(digits: &str) -> Option<Value> {
     let plain = digits.strip_prefix('-').unwrap_or(digits);
     let is_number = !plain.is_empty() && plain.bytes().all(|byte| byte.is_ascii_digit());
@@ -131,7 +131,7 @@ pub(super) fn decimal(digits: &str) -> Option<Value> {
     (is_number && trimmed.len() <= MAX_DIGITS).then(|| same(format!("{sign}{trimmed}")))
 }
 
-/// Number of a unit's counts per second, and the number of digits shown.
+/// Returns the number of units per second, and the number of printed digits of a second's fraction.
 fn parts_of_second(unit: &str) -> Option<(i64, usize)> {
     Some(match unit {
         "s" => (1, 0),
@@ -143,7 +143,7 @@ fn parts_of_second(unit: &str) -> Option<(i64, usize)> {
 }
 
 /// `numpy.datetime64` of `count` units since 1970; `None` for a unit below nanoseconds or a year
-/// without four digits.
+/// outside of 0 to 9999.
 pub(super) fn datetime(count: i64, unit: &str) -> Option<Value> {
     if count == i64::MIN {
         return Some(called("numpy.datetime64", "NaT".to_owned()));
@@ -171,7 +171,8 @@ pub(super) fn datetime(count: i64, unit: &str) -> Option<Value> {
     Some(called("numpy.datetime64", text))
 }
 
-/// `pandas.Timestamp` without a time zone, of `count` units since 1970; `None` as [`datetime`].
+/// `pandas.Timestamp` without a time zone, of `count` units since 1970; `None` for a unit other
+/// than s, ms, us and ns, or a year outside of 0 to 9999.
 pub(super) fn timestamp(count: i64, unit: &str) -> Option<Value> {
     let (parts, _) = parts_of_second(unit)?;
     let (day, time, part) = split(count, parts)?;
@@ -184,7 +185,7 @@ pub(super) fn timestamp(count: i64, unit: &str) -> Option<Value> {
     Some(called("Timestamp", format!("{day} {time}{fraction}")))
 }
 
-/// Day, time of day to the second, and the remaining parts of a second.
+/// Splits a count into the date, the time of day in seconds, and the remaining units.
 fn split(count: i64, parts: i64) -> Option<(String, String, i64)> {
     let (seconds, part) = (count.div_euclid(parts), count.rem_euclid(parts));
     let (day, second) = (date(seconds.div_euclid(86_400))?, seconds.rem_euclid(86_400));
@@ -196,8 +197,8 @@ fn year(year: i64) -> Option<String> {
     (0..=9_999).contains(&year).then(|| format!("{year:04}"))
 }
 
-/// The date `days` days after 1970-01-01 (Howard Hinnant, "chrono-compatible low-level date
-/// algorithms": years begin in March, 400 of them have 146,097 days).
+/// Formats the date `days` days after 1970-01-01 (Howard Hinnant, "chrono-compatible low-level date
+/// algorithms": years begin in March, and 400 years have 146,097 days).
 fn date(days: i64) -> Option<String> {
     let days = days.checked_add(719_468)?;
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));

@@ -1,4 +1,4 @@
-//! Pickles written by Python, in every protocol, and malformed or hostile pickles.
+//! Pickles written by Python, in every protocol, and malformed or malicious pickles.
 
 use std::{fs, ops::ControlFlow, path::PathBuf, sync::Arc};
 
@@ -110,7 +110,7 @@ fn any_byte_may_be_another() {
         let mut bytes = file(protocol);
         for at in 0..bytes.len() {
             let before = bytes[at];
-            // Every byte in the first places, a choice of them further on.
+            // All values for the first bytes, a selection for later bytes.
             for byte in (0..=255).step_by(if at < 32 { 1 } else { 51 }) {
                 bytes[at] = byte;
                 let _ = read(&bytes, &TIGHT);
@@ -125,7 +125,7 @@ fn what_is_not_plain_is_refused_by_name() {
     let call: &[u8] = b"cos\nsystem\n(S'ls'\ntR.";
     let new_style = b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x02ls\x85R.";
     for (bytes, name) in [(call, "os.system"), (new_style, "posix.system")] {
-        // Protocol 0 texts of Python 2 are not read at all, so that the name may come too late.
+        // Python 2 strings of protocol 0 are not supported and may fail before the name is read.
         match read(bytes, &Limits::default()).unwrap_err() {
             PickleError::Global { name: found, .. } => assert_eq!(found, name),
             PickleError::Opcode { opcode: b'S', .. } => assert_eq!(name, "os.system"),
@@ -138,7 +138,7 @@ fn what_is_not_plain_is_refused_by_name() {
     }
     let error = read(b"N\x51.", &Limits::default()).unwrap_err();
     assert!(matches!(error, PickleError::Global { name, .. } if name == "persistent"));
-    // A listed name is called with what it takes or not at all.
+    // Supported calls with invalid arguments are refused.
     for bytes in [
         &b"cbuiltins\nset\nN\x85R."[..],
         b"cbuiltins\nint\nK\x01\x85R.",
@@ -208,7 +208,7 @@ fn numbers_dates_and_ranges_that_are_not_plain_are_kept_as_text() {
         assert_eq!((&*printed.text, &*printed.repr), (text, repr));
         assert_eq!(list([value.clone(), Value::None, value]).n_printed(), 2);
     }
-    // What cannot be printed is called by its name.
+    // An error names the type of a value that cannot be printed.
     for (bytes, name) in
         [(scalar("f16", b"", &[0; 16]), "\"f16\""), (timestamp(b"K\x01"), "with a time zone")]
     {
@@ -231,13 +231,13 @@ fn lengths_and_slots_that_lie_allocate_nothing() {
         [eight(0x8d), eight(0x8e), eight(0x96), four(b'X'), four(b'B'), four(b'T'), four(0x8b)]
     {
         let error = read(&bytes, &Limits::default()).unwrap_err();
-        // The first pass only passes over them.
+        // The first pass skips the payload, and finds the end of the file.
         assert!(matches!(error, PickleError::Truncated { .. }), "{bytes:?}: {error}");
     }
     // A wrong length of a frame is ignored.
     let framed = [&[0x80, 4, 0x95][..], &u64::MAX.to_le_bytes(), b"N."].concat();
     assert_eq!(read(&framed, &Limits::default()).unwrap(), Value::None);
-    // A slot of any number takes no more room than slot 0.
+    // A high slot number takes no more memory than slot 0.
     let far = b"Nr\xff\xff\xff\xff0j\xff\xff\xff\xff.";
     assert_eq!(read(far, &Limits::default()).unwrap(), Value::None);
     for bytes in [&b"h\x00."[..], b"Nq\x01h\x00.", b"p5000000000\n.", b"q\x00.", b"(q\x00h\x00."] {
@@ -256,7 +256,7 @@ fn bombs_meet_a_limit() {
             }
         }
     };
-    // A pair of the pair before, forty times: small in memory, 2^40 values written out.
+    // Forty nested pairs of the previous pair: small in memory, but 2^40 values written out.
     let doubled = [b"N".to_vec(), b"2\x86".repeat(40), b".".to_vec()].concat();
     let error = read(&doubled, &Limits::default()).unwrap_err();
     assert!(matches!(error, PickleError::TooMuch { unit: "bytes held", .. }), "{error}");
@@ -278,7 +278,7 @@ fn bombs_meet_a_limit() {
     let line = [&b"V"[..], &[b'a'; 5000], b"\n."].concat();
     too_much(&line, "bytes in one line");
     too_much(&[b"N0".repeat(1 << 20), b"N.".to_vec()].concat(), "bytes");
-    // An array of no bytes each, or of more dimensions than any.
+    // An array whose shape does not fit its bytes, or with too many dimensions.
     let array = |shape: &[u8], bytes: &[u8]| {
         [
             b"cnumpy.core.multiarray\n_reconstruct\n)R(K\x01".as_slice(),
@@ -351,7 +351,7 @@ fn a_dict_is_asked_for() {
 }
 
 proptest! {
-    /// Any bytes give a value or an error; opcodes are more likely than other bytes.
+    /// Any bytes yield a value or an error, never a panic; most bytes are opcodes.
     #[test]
     fn any_bytes_are_safe(bytes in prop::collection::vec(
         prop_oneof![

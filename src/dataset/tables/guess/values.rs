@@ -1,12 +1,12 @@
-//! Guesses which columns become types: those with few repeated values.
+//! Guesses which columns become node types: columns with few repeated values.
 
 use std::collections::{BTreeMap, HashSet};
 
 use super::{Guess, TableFacts, table_label};
 use crate::tables::mapping::{singular, snake};
 
-/// Makes nodes of the values of columns that have few. Columns of one name share a type if half of the values
-/// of the smaller one are those of the other.
+/// Maps the values of columns with few distinct values to nodes. Columns of one name share a type
+/// if at least half of the smaller column's values are in the other.
 pub(super) fn add_values(facts: &[TableFacts], guess: &mut Guess) {
     let mut taken: HashSet<String> = facts.iter().map(|entry| entry.node_type.clone()).collect();
     let mut types: BTreeMap<String, HashSet<u64>> = BTreeMap::new();

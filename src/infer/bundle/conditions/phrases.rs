@@ -45,23 +45,23 @@ pub(super) const NEGATIONS: [&str; 7] =
     ["not", "without", "except", "excluding", "never", "lacking", "nor"];
 /// Words before which "no" negates.
 pub(super) const HAVING: [&str; 5] = ["with", "has", "have", "having", "had"];
-/// What precedes a single node that is left out.
+/// Phrases before a single node that is excluded.
 pub(super) const OTHER_THAN: [&[&str]; 4] =
     [&["other", "than"], &["apart", "from"], &["aside", "from"], &["besides"]];
-/// Words that join a condition to what it is about, and say nothing without it.
+/// Words that join a condition to the rest of the question; meaningless without it.
 pub(super) const JOINING: [&str; 24] = [
     "that", "which", "who", "whose", "is", "are", "was", "were", "be", "been", "being", "do",
     "does", "did", "has", "have", "had", "can", "will", "but", "and", "with", "any", "yet",
 ];
-/// Words between a negation and a name that say nothing.
+/// Meaningless words between a negation and a name.
 pub(super) const FILLERS: [&str; 22] = [
     "a", "an", "the", "any", "in", "of", "by", "from", "with", "to", "at", "on", "for", "be",
     "been", "being", "about", "as", "have", "has", "used", "yet",
 ];
-/// Names of fields that a date without a field is about, best first.
+/// Words in names of fields to which a date without a field refers, best first.
 pub(super) const GENERAL_DATES: [&str; 8] =
     ["date", "created", "published", "released", "issued", "opened", "time", "year"];
-/// Words for fields of dates, beside their own names.
+/// Synonyms for fields of dates.
 pub(super) const DATE_WORDS: [(&str, &[&str]); 6] = [
     (
         "created",

@@ -1,21 +1,22 @@
-//! The direction in which a question follows a relation within a type: "parts of NAME" asks for its
-//! parts, "what is NAME a part of" for what it is a part of.
+//! Determines the direction in which a question follows a relation within a type: "parts of NAME"
+//! asks for parts, "what is NAME a part of" for wholes.
 //!
-//! A relation is read as "source RELATION target". Where its words precede the name, the name is the
-//! target; where they follow, or the name is the subject of the verb before it ("which group is NAME
-//! in"), it is the source. "by" beside the name, and words that say the relation from its other end
-//! ("contains" for `part_of`), turn this round.
+//! A relation is read as "source RELATION target". If its words precede the name, the name is the
+//! target. If its words follow the name, or the name is the subject of a verb before it ("which
+//! group is NAME in"), the name is the source. The word "by" beside the name reverses this, and so
+//! do words that state the relation from its other end ("contains" for `part_of`).
 
 use super::{Metapath, Question};
 use agent_kb::{Direction, RelationId};
 
 /// Verbs whose subject follows in a question: "does NAME belong".
 const AUXILIARY: [&str; 9] = ["is", "are", "was", "were", "does", "do", "did", "can", "be"];
-/// Words between such a verb and its subject.
+/// Words between an auxiliary verb and its subject.
 const ARTICLES: [&str; 3] = ["a", "an", "the"];
 
 impl Question {
-    /// The direction from the only name along a relation, if the order of the words says it.
+    /// Returns the direction from the only name along a relation, if the order of words determines
+/// it.
     pub(super) fn direction(&self, relation: RelationId) -> Option<Direction> {
         let ([before], Some(synonyms)) =
             (self.before.as_slice(), self.schema.relation_synonyms.get(usize::from(relation.0)))
@@ -39,7 +40,8 @@ impl Question {
         Some(if names_source != is_turned { Direction::Out } else { Direction::In })
     }
 
-    /// Whether the order of the words says the direction of a metapath of one step within a type.
+    /// Whether a metapath of one step within a type has the direction that the order of words
+/// determines; `None` if the order determines none, and for other metapaths.
     pub(super) fn says_direction(&self, metapath: &Metapath) -> Option<bool> {
         match metapath.steps.as_slice() {
             &[(relation, direction)] if metapath.start == metapath.target => {

@@ -1,6 +1,6 @@
-//! The likelihood of a question's words under its readings: a naive Bayes model over the presence of
-//! words (Maron 1961) with two sources, names of types and relations as a prior, and the training
-//! questions that a reading answers exactly.
+//! Computes the likelihood of a question's words under its readings: a naive Bayes model over the
+//! presence of words (Maron 1961). The names of types and relations are the prior; the training
+//! questions that a reading answers exactly are the data.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,18 +11,18 @@ use crate::bundle::{lexicon::Synonyms, schema::is_form};
 use agent_index::IndexedBase;
 use agent_kb::{RelationId, TypeId};
 
-/// Maximum number of metapaths from one name to one type that are combined with those of other
-/// names.
+/// Maximum number of metapaths from one name to one type that are combined with the metapaths of
+/// other names, in addition to metapaths of phrasings.
 const KEPT_METAPATHS: usize = 12;
 /// Probability that a question contains a word of the target type.
 const TARGET_WORD_PROBABILITY: f32 = 0.8;
-/// Probability that it contains a word of a followed relation, or of the type of a name.
+/// Probability that a question contains a word of a followed relation, or of the type of a name.
 const METAPATH_WORD_PROBABILITY: f32 = 0.5;
-/// Probability that it contains a word of the middle type of a metapath.
+/// Probability that a question contains a word of the middle type of a metapath.
 const MIDDLE_WORD_PROBABILITY: f32 = 0.3;
 /// Probability that a question has a given synonym of a type or relation of its metapaths.
 const SYNONYM_PROBABILITY: f32 = 0.3;
-/// Log penalty of a relation that a word of the question excludes.
+/// Log penalty per step whose relation a word of the question excludes.
 const EXCLUDED_PENALTY: f32 = -6.0;
 /// Probability of a question word.
 const QUESTION_WORD_PROBABILITY: f32 = 0.1;
@@ -30,53 +30,55 @@ const QUESTION_WORD_PROBABILITY: f32 = 0.1;
 const OTHER_WORD_PROBABILITY: f32 = 0.001;
 /// Minimum probability of an explained word.
 const EXPLAINED: f32 = 0.01;
-/// Weight of the prior, in questions.
+/// Weight of the prior, as a number of questions.
 const PRIOR_WEIGHT: f32 = 2.0;
-/// Minimum number of training questions with a word for it to count.
+/// Minimum number of training questions with a word; rarer words of a phrasing are ignored.
 const MIN_WORD_QUESTIONS: u32 = 2;
 /// Log penalty of each step after the first of a metapath without training questions.
 pub(super) const LONGER: f32 = -2.0;
-/// Log penalty of a step in both directions if the question says one.
+/// Log penalty of a step in both directions if the order of words determines one.
 const BOTH_DIRECTIONS_PENALTY: f32 = -2.0;
 /// Log penalty if the target type is not the first type in the question.
 const LATER_TARGET_PENALTY: f32 = -3.0;
-/// Log penalty of each word of a metapath that does not precede the metapath's name, and of two
-/// steps in forward order: questions state the last step first.
+/// Log penalty per word of a metapath's relations that does not precede the metapath's name, and of
+/// two steps in forward order: questions state the last step first.
 const ELSEWHERE_PENALTY: f32 = -0.5;
-/// Log penalty of such a word if no metapath returns along its first step.
+/// Log penalty if the question has a word of [`IN_COMMON`](super::IN_COMMON), but no metapath
+/// returns along its first step.
 const NOTHING_IN_COMMON: f32 = -2.0;
 
 /// Likelihood of the words of one question under its readings.
 pub(super) struct Model<'a> {
     pub(super) base: &'a IndexedBase,
     pub(super) question: &'a Question,
-    /// Phrasings by their metapaths in words.
+    /// Phrasings by their metapaths as text.
     phrasings: BTreeMap<Vec<&'a str>, &'a Phrasing>,
-    /// The metapaths of all phrasings.
+    /// The metapaths of all phrasings, as text.
     learnt: BTreeSet<&'a str>,
     /// Start and target types of these metapaths.
     learnt_ends: BTreeSet<(TypeId, TypeId)>,
-    /// See [`Schema::first_mentioned`].
+    /// Types that the question mentions first, if any.
     first: Option<Vec<TypeId>>,
-    /// The words that are not question words, as bits, like the sets below.
+    /// Words that are not question words. Every set of words here is a bit set by position in
+/// [`Question::other_stems`].
     pub(super) topical: u64,
-    /// For each type, then each relation: the words that are forms of a word of its name.
+    /// By type, then by relation: the words that are forms of a word of its name.
     of_types: Vec<u64>,
     of_relations: Vec<u64>,
-    /// Likewise: the words that are synonyms of it.
+    /// By type, then by relation: the words that are its synonyms.
     type_synonyms: Vec<u64>,
     relation_synonyms: Vec<u64>,
-    /// See [`Schema::excluded`].
+    /// By relation: whether a word of the question excludes it.
     excluded: Vec<bool>,
-    /// The stems of the schema, ascending, each with the words that are forms of it.
+    /// The stems of the schema, ascending, then by stem the words that are forms of it.
     stems: Vec<String>,
     forms: Vec<u64>,
-    /// For each type, then each relation: indexes into `stems` of its name.
+    /// By type, then by relation: indexes into `stems` of the words of its name.
     type_stems: Vec<Vec<usize>>,
     relation_stems: Vec<Vec<usize>>,
 }
 
-/// A metapath, with its text if a phrasing has it.
+/// A metapath, with its text if a phrasing contains it.
 pub(super) struct WordedMetapath<'a> {
     pub(super) metapath: Metapath,
     words: Option<&'a str>,
@@ -91,7 +93,7 @@ pub(super) struct Guess {
     pub(super) by_synonym: bool,
 }
 
-/// Bits by index; none beyond the end.
+/// Returns the bit set at an index; empty beyond the end.
 fn bits(of: &[u64], at: u16) -> u64 {
     of.get(usize::from(at)).copied().unwrap_or(0)
 }
@@ -169,7 +171,7 @@ impl<'a> Model<'a> {
         WordedMetapath { words: self.learnt_words(&metapath), metapath }
     }
 
-    /// A metapath in words, if a phrasing has it.
+    /// Returns the text of a metapath, if a phrasing contains it.
     fn learnt_words(&self, metapath: &Metapath) -> Option<&'a str> {
         if !self.learnt_ends.contains(&(metapath.start, metapath.target)) {
             return None;
@@ -177,7 +179,7 @@ impl<'a> Model<'a> {
         self.learnt.get(metapath_in_words(self.base, metapath).as_str()).copied()
     }
 
-    /// Whether metapaths may explain every word: by their own names, or by a phrasing.
+    /// Whether metapaths may explain every word: by their names and synonyms, or by a phrasing.
     fn may_be_plain(&self, metapaths: &[&WordedMetapath<'_>]) -> bool {
         let explained = metapaths.iter().fold(0, |explained, one| {
             explained | self.names_of(&one.metapath) | self.synonyms_of(&one.metapath)
@@ -185,14 +187,14 @@ impl<'a> Model<'a> {
         self.topical & !explained == 0 || self.phrasing(metapaths).is_some()
     }
 
-    /// Number of topical words that the names of a metapath's types and relations, or their synonyms,
+    /// Counts the topical words that the names or synonyms of a metapath's types and relations
     /// explain.
     pub(super) fn n_explained(&self, metapath: &Metapath) -> u32 {
         let explained = self.names_of(metapath) | self.synonyms_of(metapath);
         (self.topical & explained).count_ones()
     }
 
-    /// The words that are forms of names of the types and relations of a metapath.
+    /// Returns the words that are forms of the names of a metapath's types and relations.
     fn names_of(&self, metapath: &Metapath) -> u64 {
         let types = [metapath.start, metapath.target].into_iter().chain(metapath.middle);
         let types = types.map(|kind| bits(&self.of_types, kind.0));
@@ -200,7 +202,7 @@ impl<'a> Model<'a> {
         types.chain(relations).fold(0, |all, own| all | own)
     }
 
-    /// The words that are synonyms of the types and relations of a metapath.
+    /// Returns the words that are synonyms of a metapath's types and relations.
     fn synonyms_of(&self, metapath: &Metapath) -> u64 {
         let types = [metapath.start, metapath.target].into_iter().chain(metapath.middle);
         let types = types.map(|kind| bits(&self.type_synonyms, kind.0));
@@ -208,14 +210,14 @@ impl<'a> Model<'a> {
         types.chain(relations).fold(0, |all, own| all | own)
     }
 
-    /// Number of steps whose relation is excluded.
+    /// Counts the steps whose relation is excluded.
     fn n_excluded(&self, metapaths: &[Metapath]) -> usize {
         let steps = metapaths.iter().flat_map(|metapath| &metapath.steps);
         let is_excluded = |step: &&Step| self.excluded.get(usize::from(step.0.0)) == Some(&true);
         steps.filter(is_excluded).count()
     }
 
-    /// The phrasing of these metapaths.
+    /// Returns the phrasing with exactly these metapaths, if any.
     fn phrasing(&self, metapaths: &[&WordedMetapath<'_>]) -> Option<&'a Phrasing> {
         let mut words: Vec<&str> = metapaths.iter().map(|one| one.words).collect::<Option<_>>()?;
         words.sort_unstable();
@@ -237,10 +239,11 @@ impl<'a> Model<'a> {
         })
     }
 
-    /// Indexes of the schema's stems that metapaths contain, ascending, with the probability of each.
+    /// Returns the indexes of the stems that a question with these metapaths is expected to
+/// contain, ascending, with probabilities.
     fn expected(&self, metapaths: &[Metapath]) -> Vec<(usize, f32)> {
         let mut expected: Vec<(usize, f32)> = Vec::new();
-        // Where a synonym is said, a name's own words are not expected.
+        // If the question has a synonym, the words of the name that it lacks are not expected.
         let mut put = |of: &[Vec<usize>], synonyms: &[u64], at: u16, chance: f32| {
             let is_replaced = bits(synonyms, at) != 0;
             let own = of.get(usize::from(at)).into_iter().flatten();
@@ -264,8 +267,8 @@ impl<'a> Model<'a> {
         expected
     }
 
-    /// The likelihood of the question's words under metapaths, by a phrasing or by the names of types
-    /// and relations, whichever is larger.
+    /// Scores the metapaths by the likelihood of the question's words, by a phrasing or by the
+    /// names of types and relations, whichever is larger.
     pub(super) fn guess(&self, worded: &[&WordedMetapath<'_>]) -> Guess {
         let metapaths: Vec<Metapath> = worded.iter().map(|one| one.metapath.clone()).collect();
         let expected = self.expected(&metapaths);
@@ -314,7 +317,7 @@ impl<'a> Model<'a> {
         guess
     }
 
-    /// Number of words of the metapaths' relations that do not precede the metapath's name in the
+    /// Counts the words of the metapaths' relations that do not precede the metapath's name in the
     /// question; 0 for a single name.
     fn n_words_elsewhere(&self, metapaths: &[Metapath]) -> usize {
         let says = |stems: &[String], own: &str| stems.iter().any(|stem| is_form(stem, own));
@@ -329,7 +332,7 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Number of metapaths whose first step precedes the second in the words before the name.
+    /// Counts the metapaths whose first step precedes the second in the words before the name.
     fn n_in_order(&self, metapaths: &[Metapath]) -> usize {
         let is_in_order = |(metapath, before): &(&Metapath, &Vec<String>)| {
             let &[(first, _), (second, _)] = metapath.steps.as_slice() else { return false };
@@ -349,8 +352,8 @@ impl<'a> Model<'a> {
         metapaths.iter().zip(&self.question.before).filter(is_in_order).count()
     }
 
-    /// The log likelihood of the words under a reading with these expected stems and words that are
-    /// its synonyms, and whether all words are explained.
+    /// Returns the log likelihood of the words under a reading, and whether the reading explains
+    /// all words. `expected`: its expected stems; `synonyms`: the words that are its synonyms.
     fn wording(
         &self,
         expected: &[(usize, f32)],
@@ -399,8 +402,8 @@ impl<'a> Model<'a> {
         (log + unsaid, plain)
     }
 
-    /// The metapaths from a type: steps within a type in one direction only where a phrasing or the
-    /// order of the words says it.
+    /// Returns the metapaths from a type. Steps within a type have one direction only if a phrasing
+    /// contains it or the order of words determines it.
     fn metapaths(&self, start: TypeId) -> Vec<WordedMetapath<'a>> {
         let is_said = |metapath: &Metapath| {
             self.question.says_direction(metapath) == Some(true)
@@ -414,7 +417,7 @@ impl<'a> Model<'a> {
         metapaths.into_iter().map(|metapath| self.worded(metapath)).collect()
     }
 
-    /// Readings that explain all words, most likely first; ties by their metapaths.
+    /// Returns the readings that explain all words, most likely first; ties by their metapaths.
     pub(super) fn guesses(&self) -> Vec<Guess> {
         let types = self.question.linked_types(self.base);
         let of_name: Vec<Vec<WordedMetapath<'_>>> = types
@@ -430,7 +433,8 @@ impl<'a> Model<'a> {
         guesses
     }
 
-    /// Readings with one target type: combinations of the likeliest metapaths from each name.
+    /// Returns the readings with one target type: combinations of the likeliest metapaths from each
+/// name.
     fn guesses_at(&self, target: TypeId, of_name: &[Vec<WordedMetapath<'_>>]) -> Vec<Guess> {
         let mut combined: Vec<Vec<&WordedMetapath<'_>>> = vec![Vec::new()];
         for metapaths in of_name {

@@ -1,8 +1,8 @@
-//! Soft readings: the metapaths that a question probably means, where no reading explains every word.
+//! Soft readings: the metapaths that a question probably means, if no reading explains every word.
 //!
-//! "which medicines do people take when they have insomnia" has words that nothing explains, so it is not
-//! plain. The others still tell its metapaths apart: a word that nothing explains is equally unlikely
-//! under all of them.
+//! "which medicines do people take when they have insomnia" has words that no reading explains, so
+//! it is not plain. The other words still distinguish its metapaths: an unexplained word is equally
+//! unlikely under all of them.
 
 use super::{
     MAX_BEHIND, Metapath, Reading, TRIED, metapath_in_words, metapaths_from,
@@ -11,32 +11,34 @@ use super::{
 };
 use agent_kb::{Combine, NodeId, Scores, TypeId};
 
-/// Maximum number of metapaths of a name that reach nodes, of those that are tried.
+/// Maximum number of likely metapaths per name.
 const KEPT: usize = 8;
-/// Prior probability of two steps, spread over all metapaths of two; that of one step is the rest.
+/// Prior probability of two steps, divided among all metapaths of two steps; the metapaths of one
+/// step share the rest.
 const TWO_STEPS: f32 = 0.2;
-/// Minimum probability of a metapath that answers a question with one word that it does not explain.
+/// Minimum probability of a metapath that answers a question although one word is unexplained.
 const MIN_PROBABILITY: f32 = 0.6;
 
 /// A metapath that a question may mean.
 pub(super) struct LikelyMetapath {
     metapath: Metapath,
-    /// Probability among the metapaths that reach nodes.
+    /// Probability among the likely metapaths of the name; they sum to 1.
     probability: f32,
-    /// The nodes that it reaches, ascending, without those of the name; at least one.
+    /// The nodes that the metapath reaches, ascending, without the nodes of the name; at least one.
     nodes: Vec<NodeId>,
 }
 
 impl Model<'_> {
-    /// For each name, the metapaths from it that reach nodes, most likely first.
+    /// Returns by name the likely metapaths from it, most likely first.
     pub(super) fn likely_metapaths(&self) -> Vec<Vec<LikelyMetapath>> {
         let types = self.question.linked_types(self.base);
         let pairs = self.question.names.iter().zip(types);
         pairs.map(|(names, types)| self.likely_from(names, &types)).collect()
     }
 
-    /// For each node, the mean over the names of the probability that a metapath that reaches it is
-    /// meant, times the share of the question's words that the most likely metapath explains.
+    /// Scores each node by the mean over names of the total probability of the metapaths that reach
+    /// it. The probabilities of a name are multiplied by the share of the question's topical words
+    /// that its most likely metapath explains.
     pub(super) fn reached_by(&self, likely: Vec<Vec<LikelyMetapath>>) -> Scores {
         let n_names = likely.len() as f32;
         let n_words = self.topical.count_ones();
@@ -54,7 +56,8 @@ impl Model<'_> {
         sum(likely.into_iter().map(of_name))
     }
 
-    /// The metapaths from a name that reach nodes, most likely first.
+    /// Returns the likely metapaths from a name that reach nodes, most likely first. A metapath of
+/// two steps must explain a word.
     fn likely_from(&self, names: &[NodeId], types: &[TypeId]) -> Vec<LikelyMetapath> {
         let is_said = |metapath: &Metapath| {
             !metapath.is_one_way_within_a_type()
@@ -95,8 +98,8 @@ impl Model<'_> {
         kept
     }
 
-    /// The reading of a question with one name and one word that no reading explains, if a metapath of
-    /// one step is likely and explains another word.
+    /// Reads a question with one name and at most one unexplained word, if its most likely metapath
+    /// has one step, explains a word, and is likely enough.
     pub(super) fn nearly_plain(&self, likely: &[Vec<LikelyMetapath>]) -> Option<Reading> {
         let ([names], [likely]) = (self.question.names.as_slice(), likely) else { return None };
         let likely = likely.first()?;
@@ -119,7 +122,7 @@ impl Model<'_> {
     }
 }
 
-/// The sum of scores; no score without any.
+/// Sums scores node by node; empty without any.
 fn sum(scores: impl Iterator<Item = Scores>) -> Scores {
     scores.reduce(|all, one| all.combine(&one, Combine::Sum)).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! The table of replies.
+//! Reads and writes the table of replies.
 
 use blake3::Hasher;
 use rusqlite::{Row, TransactionBehavior, params};
@@ -37,7 +37,7 @@ impl StoredReply {
 }
 
 impl Store {
-    /// The reply with a key.
+    /// Returns the reply with a key, checked.
     pub(in crate::journal) fn reply(&self, key: &str) -> Result<Option<StoredReply>, JournalError> {
         let mut statement = self.prepare(&format!("{REPLY} WHERE key = ?1"))?;
         let mut rows = statement.query([key]).map_err(|error| self.failed("read", &error))?;
@@ -67,7 +67,8 @@ impl Store {
         Ok(())
     }
 
-    /// Adds a reply, which is on the disk on return; after an error, either all or nothing is.
+    /// Adds a reply, which is on the disk on return. After an error, either all of it or nothing is
+    /// stored.
     pub(in crate::journal) fn append_reply(
         &mut self,
         key: &str,
@@ -88,7 +89,7 @@ impl Store {
         written().map_err(|error| failed("write", &self.path, &error))
     }
 
-    /// A row of [`REPLY`], checked.
+    /// Reads a row of [`REPLY`] and checks its digest.
     fn checked_reply(&self, row: &Row<'_>) -> Result<StoredReply, JournalError> {
         let stored = StoredReply::read(row).map_err(|error| self.failed("read", &error))?;
         let texts = [&*stored.key, &stored.role, &stored.request, &stored.reply];
@@ -99,7 +100,7 @@ impl Store {
     }
 }
 
-/// The digest of a reply.
+/// Computes the digest of a reply.
 fn reply_digest(run: &[u8; 32], texts: [&str; 4], paid: bool) -> [u8; 32] {
     let mut hasher = Hasher::new();
     hasher.update(b"agent reply 1\n");

@@ -44,8 +44,8 @@ fn times() -> u64 {
     std::env::var("AGENT_TEST_CRASHES").map_or(1, |n| n.parse().expect("a number"))
 }
 
-/// Starts or resumes the run to its end. `reported` is called with the number of acknowledged steps,
-/// first after opening and then whenever it grows.
+/// Starts or resumes the run to its end. `reported` is called with the number of acknowledged
+/// steps, first after opening and then whenever it grows.
 fn go_on(
     dir: &Path,
     acknowledged: &mut usize,
@@ -189,7 +189,7 @@ fn o1_three_kills_in_a_row_and_kills_while_recovering_change_nothing() {
             let seen = go_on(dir.path(), &mut acknowledged, &mut note).expect("goes on");
             assert_eq!(seen, run.seen, "case {case}");
             let ops = disk.ops();
-            // The log is only found when it is opened; what is there before that is the image.
+            // The log is recorded only once it is opened; before that, the image has its content.
             let early = random.random_range(0..2) == 0;
             let most = if early { ops.len().min(12) } else { ops.len() };
             let at = random.random_range(0..=most);
@@ -230,7 +230,7 @@ fn o2_torn_lost_and_reordered_writes_lose_only_what_was_not_acknowledged() {
 #[test]
 fn o2_a_log_cut_at_every_byte_of_its_last_record_redoes_that_record_only() {
     let run = Undisturbed::new();
-    // Before the log is copied at the end.
+    // The position before the final checkpoint of the log.
     let at = run.acknowledged.last().expect("steps").0;
     let mut files = killed(&run.ops, at, false);
     let log = format!("{DATABASE_FILE}-wal");
@@ -291,7 +291,7 @@ fn o3_after_a_failed_sync_nothing_is_written_until_it_is_resumed() {
     let disk = Disk::watch(dir.path());
     let mut journal = Journal::create(dir.path(), &json!({"seed": 7})).expect("create");
     add(&mut journal, 0).expect("commit");
-    // The writes of a step are many, its sync is the last.
+    // A step makes many writes; its sync comes last.
     let mut at = 0;
     let failed = loop {
         let ops = disk.n_ops();
@@ -318,8 +318,8 @@ fn o3_after_a_failed_sync_nothing_is_written_until_it_is_resumed() {
     assert_eq!(disk.n_ops(), before, "something was written after a failed sync");
 }
 
-/// The system may drop data that a failed sync could not write, though the file still shows it until
-/// a power cut: later acknowledged data must not follow such a gap.
+/// The system may drop data that a failed sync could not write, although the file still shows it
+/// until a power cut. Later acknowledged data must not follow such a gap.
 #[test]
 fn o3_what_a_failed_sync_may_have_dropped_is_written_again() {
     let run = Undisturbed::new();

@@ -61,7 +61,7 @@ fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut ChaCha8Rng) -> &'stati
 fn found(dir: &std::path::Path) -> [Result<Seen, JournalError>; 2] {
     let read = || Journal::open_read_only(dir).and_then(|journal| seen(&journal));
     let first = read();
-    // As a writer opens it, without the room on the disk that a run takes.
+    // Opens as a writer does, without the disk space that a run reserves.
     let checked = Store::open(&dir.join(DATABASE_FILE), Access::Write).map(drop);
     [first, checked.and_then(|()| read())]
 }
@@ -73,7 +73,7 @@ fn o6_no_mutation_is_taken_for_another_run() {
     let dir = directory();
     let journal = filled(dir.path(), 8);
     let whole = seen(&journal).expect("seen");
-    // The database has nothing yet, the log everything; and then the database has everything.
+    // First the log has all data, then the database.
     let logged = image(dir.path());
     drop(journal);
     let other = directory();
@@ -112,7 +112,7 @@ fn o6_no_mutation_is_taken_for_another_run() {
                     assert!(error.to_string().contains(DATABASE_FILE), "{what}: {error}");
                 }
                 Ok(seen) if seen == whole => unharmed += 1,
-                // What of the log is not sound is as if it had never been written.
+                // Damaged records of the log count as never written.
                 Ok((config, steps, programs, replies)) => {
                     shortened += 1;
                     assert!(in_log, "{what}");

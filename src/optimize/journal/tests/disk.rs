@@ -1,6 +1,6 @@
 //! A recording disk for SQLite that injects failures: a layer over the system's files in watched
-//! directories. [`killed`] and [`power_cut`] derive from the record the files that a killed process or
-//! a power cut would leave.
+//! directories. [`killed`] and [`power_cut`] derive from the record the files that a killed process
+//! or a power cut would leave.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -156,8 +156,8 @@ impl State {
     }
 }
 
-/// The files after the first `n` operations, as a killed process leaves them; optionally with half of
-/// the next operation, if it is a write.
+/// Returns the files after the first `n` operations, as a killed process leaves them; with `torn`
+/// also half of the next operation, if it is a write.
 pub(super) fn killed(ops: &[Op], n: usize, torn: bool) -> Files {
     let mut files = Files::new();
     for op in &ops[..n] {
@@ -170,8 +170,8 @@ pub(super) fn killed(ops: &[Op], n: usize, torn: bool) -> Files {
     files
 }
 
-/// The files after the first `n` operations, as a power cut may leave them: of the operations since a
-/// file's last sync, any subset in any order, with writes split by sectors.
+/// Returns the files after the first `n` operations, as a power cut may leave them: any subset of
+/// the operations since a file's last sync is lost, with writes split by sectors.
 pub(super) fn power_cut(ops: &[Op], n: usize, random: &mut ChaCha8Rng) -> Files {
     let mut durable = Files::new();
     let mut pending: BTreeMap<String, Vec<Op>> = BTreeMap::new();
@@ -204,7 +204,7 @@ pub(super) fn power_cut(ops: &[Op], n: usize, random: &mut ChaCha8Rng) -> Files 
             continue;
         }
         match op {
-            // Of a file that never reached the directory nothing is left.
+            // A file that never reached the directory is lost.
             Op::Write { file, .. } | Op::Truncate { file, .. } if !durable.contains_key(&file) => {}
             Op::Write { file, offset, bytes } => {
                 let sectors = random.random_range(0..=bytes.len() / SECTOR + 1);
@@ -251,14 +251,14 @@ struct Watched {
 /// The system's file layer.
 struct Below(*mut sqlite3_vfs);
 
-// SAFETY: SQLite's list of file systems is for all threads and never changes what it points to.
+// SAFETY: all threads share SQLite's list of file systems, whose entries never move or change.
 unsafe impl Send for Below {}
-// SAFETY: as above; only read after it was set.
+// SAFETY: as above; the pointer is only read after it is set.
 unsafe impl Sync for Below {}
 
 static BELOW: std::sync::OnceLock<Below> = std::sync::OnceLock::new();
 static METHODS: sqlite3_io_methods = sqlite3_io_methods {
-    // Without memory-mapped pages, so that every write is seen.
+    // Version 2 has no memory-mapped pages, so that every write is recorded.
     iVersion: 2,
     xClose: Some(close),
     xRead: Some(read),
@@ -284,8 +284,8 @@ static METHODS: sqlite3_io_methods = sqlite3_io_methods {
 fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the system's file system is there as long as the process; its description is
-        // copied, changed in what is ours, and never freed.
+        // SAFETY: the system's file layer lives as long as the process. Its description is copied;
+        // the changed copy is never freed.
         unsafe {
             let below = sqlite3_vfs_find(ptr::null());
             BELOW.get_or_init(|| Below(below));
@@ -305,7 +305,7 @@ fn below() -> *mut sqlite3_vfs {
 
 /// The path in a name from SQLite.
 unsafe fn path(name: *const c_char) -> Option<PathBuf> {
-    // SAFETY: a name is null or a string that ends.
+    // SAFETY: a name is null or a NUL-terminated string.
     let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })?;
     Some(PathBuf::from(name.to_string_lossy().into_owned()))
 }
@@ -317,7 +317,7 @@ unsafe extern "C" fn open(
     flags: c_int,
     out: *mut c_int,
 ) -> c_int {
-    // SAFETY: called by SQLite with what it promises: room of `szOsFile` bytes at `file`.
+    // SAFETY: SQLite passes valid arguments and `szOsFile` bytes at `file`.
     unsafe {
         let open = (*below()).xOpen.expect("open");
         let Some((path, (disk, name_on_disk))) =
@@ -356,7 +356,7 @@ unsafe extern "C" fn open(
 }
 
 unsafe extern "C" fn delete(_: *mut sqlite3_vfs, name: *const c_char, sync: c_int) -> c_int {
-    // SAFETY: called by SQLite with what it promises.
+    // SAFETY: SQLite passes valid arguments.
     unsafe {
         let delete = (*below()).xDelete.expect("delete");
         let found = path(name).and_then(|path| Disk::of(&path));
@@ -379,12 +379,12 @@ unsafe extern "C" fn delete(_: *mut sqlite3_vfs, name: *const c_char, sync: c_in
 
 /// The system's file behind a file of SQLite.
 unsafe fn real(file: *mut sqlite3_file) -> *mut sqlite3_file {
-    // SAFETY: it lies behind the shim in the room that SQLite gives.
+    // SAFETY: the system's file lies behind the shim in the memory that SQLite provides.
     unsafe { file.cast::<Shim>().add(1).cast() }
 }
 
 unsafe fn watched<'a>(file: *mut sqlite3_file) -> &'a Watched {
-    // SAFETY: set when the file was opened, until it is closed.
+    // SAFETY: the pointer is set when the file is opened, and valid until it is closed.
     unsafe { &*(*file.cast::<Shim>()).watched }
 }
 
@@ -425,12 +425,12 @@ unsafe extern "C" fn write(
     n: c_int,
     offset: sqlite3_int64,
 ) -> c_int {
-    // SAFETY: open; SQLite gives `n` bytes.
+    // SAFETY: the file is open, and SQLite passes `n` bytes.
     let (watched, bytes) =
         unsafe { (watched(file), std::slice::from_raw_parts(from.cast::<u8>(), n as usize)) };
     let mut state = watched.disk.state();
     let failed = state.count(false);
-    // A write that fails is half done.
+    // A failing write writes half of the data.
     let n = if failed.is_some() { n / 2 } else { n };
     let written = on_real!(file.xWrite(from, n, offset));
     let bytes = bytes[..n as usize].to_vec();
@@ -463,7 +463,7 @@ unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
         return SQLITE_IOERR_FSYNC;
     }
     state.ops.push(Op::Sync { file: watched.name.clone() });
-    // The test's own files need not survive the test's own end.
+    // The test's files need not survive the test, so nothing is synced.
     let _ = flags;
     SQLITE_OK
 }

@@ -73,7 +73,7 @@ fn threads_keep_replies_while_steps_are_committed() {
         for _ in 0..8 {
             scope.spawn(|| {
                 while let n @ 0..40 = next.fetch_add(1, Ordering::Relaxed) {
-                    // Two threads keep each of them.
+                    // Two threads keep each exchange.
                     let exchange = exchange(n / 2);
                     replies.keep(&exchange.request.key(), &exchange).expect("kept");
                 }

@@ -153,7 +153,7 @@ impl Planted {
         tune(task, &self.encoder, report, stop)
     }
 
-    /// As [`World::hit`], by an encoder in a directory.
+    /// Returns [`World::hit`] for an encoder in a directory.
     fn hit(&self, dir: &Path) -> f64 {
         let encoder = BertEncoder::open(dir).unwrap();
         let kb = &self.world.base.kb;
@@ -290,7 +290,7 @@ fn the_derivative_of_the_forward_pass_is_that_of_finite_differences() {
     let (mut start, step) = (0, 1e-5);
     for shape in &shapes {
         let n: usize = shape.iter().product();
-        // Of each tensor the largest derivative and some others.
+        // The largest derivative of each tensor, and some others.
         let largest =
             (start..start + n).max_by(|&a, &b| gradient[a].abs().total_cmp(&gradient[b].abs()));
         let others: Vec<usize> =
@@ -319,7 +319,7 @@ fn what_cannot_be_tuned_is_told() {
     let fixtures =
         Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/data/encoder");
     let error = BaseEncoder::open(&fixtures.join("modernbert"), 16).err().unwrap().to_string();
-    // The encoder is opened where the feature for other architectures is compiled in.
+    // The encoder opens only if the feature for other architectures is compiled in.
     let expected = ["take an encoder of the architecture BERT", "ModernBERT"];
     assert!(expected.iter().any(|text| error.contains(text)), "{error}");
     let planted = Planted::new();
