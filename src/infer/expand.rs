@@ -70,7 +70,7 @@ enum TextSource {
 
 impl Expander {
     /// Expands queries by pseudo-relevance feedback: appends the first `n` whole documents of
-/// `inner`.
+    /// `inner`.
     pub fn feedback(
         base: Arc<IndexedBase>,
         inner: Box<dyn Retriever>,

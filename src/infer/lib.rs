@@ -446,7 +446,7 @@ impl BundleRetriever {
     }
 
     /// Ignores answers that the model names from its own knowledge; uses only its reading of the
-/// query.
+    /// query.
     pub fn without_known_answers(mut self) -> Self {
         self.known_answers = false;
         self

@@ -231,7 +231,7 @@ pub struct CitedRetriever {
 
 impl CitedRetriever {
     /// Creates a retriever that writes answers from the first nodes of `inner`; with `check`, a
-/// second request checks them.
+    /// second request checks them.
     pub fn new(
         base: Arc<IndexedBase>,
         inner: Box<dyn Retriever>,

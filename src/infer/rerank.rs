@@ -223,7 +223,7 @@ fn read_scores(reply: &Value, batch: &[usize], scores: &mut [Option<f32>]) {
 
 impl ScoredShortlist {
     /// Ranks the nodes by score, ties as in the shortlist; nodes that were not sent to the model
-/// follow.
+    /// follow.
     fn ranking(&self) -> Ranking {
         let (shortlist, n) = (self.shortlist.ranking(), self.scores.len());
         let mut order: Vec<usize> = (0..n).collect();

@@ -181,7 +181,7 @@ impl OpenAi {
     }
 
     /// Sends a request and returns the bytes of the reply; adapts the request to refusals of the
-/// server.
+    /// server.
     fn send(&self, request: &Request) -> Result<Vec<u8>, RemoteError> {
         let weight = estimated_tokens(request) + u64::from(request.max_tokens);
         let known = self.dialects().get(&request.model).copied().unwrap_or(self.expected);

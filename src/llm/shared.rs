@@ -222,7 +222,7 @@ impl SharedCache {
     }
 
     /// Removes the oldest entries if the cache is above the limit, down to nine tenths of it;
-/// returns the remaining bytes.
+    /// returns the remaining bytes.
     fn make_room(&self) -> io::Result<u64> {
         let mut entries = self.entries()?;
         let mut bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();

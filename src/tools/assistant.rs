@@ -106,7 +106,7 @@ impl Assistant {
     }
 
     /// Sends a prompt and returns the reply as JSON that fits the prompt's schema. An invalid reply
-/// is repaired once.
+    /// is repaired once.
     ///
     /// # Errors
     /// [`AssistantError`]; with [`LlmError::Reply`] if the repair is invalid as well.
@@ -116,7 +116,7 @@ impl Assistant {
     }
 
     /// Sends a prompt as [`Assistant::json`] does, once per input and concurrently; the values are
-/// in the order of the inputs.
+    /// in the order of the inputs.
     ///
     /// # Errors
     /// [`AssistantError`], one per input.
@@ -132,7 +132,7 @@ impl Assistant {
     }
 
     /// Sends requests of [`Assistant::request`] concurrently and returns the JSON replies in their
-/// order, each with its usage. An invalid reply is repaired at most `repairs` times.
+    /// order, each with its usage. An invalid reply is repaired at most `repairs` times.
     ///
     /// # Errors
     /// [`AssistantError`], one per request.

@@ -43,7 +43,7 @@ pub struct QueryTermsCache(Vec<(bool, String, Arc<QueryTerms>)>);
 
 impl QueryTermsCache {
     /// Returns the terms of a text in the index of documents or, with `in_names`, in the index of
-/// neighbours' names.
+    /// neighbours' names.
     pub(super) fn terms(
         &mut self,
         base: &IndexedBase,
@@ -152,7 +152,7 @@ impl Meter {
     ///
     /// # Errors
     /// [`ToolError::Budget`] above 40 requests, 400 nodes and texts, or 400,000 tokens, or above
-/// the lower limits of the session.
+    /// the lower limits of the session.
     pub fn charge_llm(&mut self, requests: u64, items: u64, tokens: u64) -> Result<(), ToolError> {
         self.charge(Work {
             touched: 0,
@@ -395,7 +395,7 @@ impl ToolCall {
     }
 
     /// Formats the result, abbreviated, with the names of its best nodes and the usage of the
-/// language model.
+    /// language model.
     pub fn outcome(&self, kb: &Kb) -> String {
         format!("{}{}", self.result_in_words(kb), self.llm_usage())
     }
@@ -424,7 +424,7 @@ impl ToolCall {
     }
 
     /// Returns the node's score, or for a set whether it contains the node; otherwise an empty
-/// cell.
+    /// cell.
     pub fn value_of(&self, node: NodeId) -> Cell {
         match &self.result {
             Ok(Value::Scores(scores)) => scores.get(node).map_or(Cell::Empty, Cell::from),

@@ -145,7 +145,7 @@ impl Conditions {
     }
 
     /// Moves the nodes that fulfil all conditions to the front; the others score below them, in
-/// their order.
+    /// their order.
     pub fn apply(&self, kb: &Kb, ranking: Vec<(NodeId, f32)>) -> Vec<(NodeId, f32)> {
         if self.all.is_empty() {
             return ranking;
@@ -167,7 +167,7 @@ impl Conditions {
     }
 
     /// Orders the nodes by date, undated nodes last, if the question asks for the newest or oldest;
-/// `None` otherwise, or if the type of the first node has no field of dates.
+    /// `None` otherwise, or if the type of the first node has no field of dates.
     pub fn by_date(&self, base: &IndexedBase, nodes: &[NodeId]) -> Option<Vec<NodeId>> {
         let newest_first = self.newest_first?;
         let kind = base.kb.node_type(*nodes.first()?);
@@ -420,7 +420,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the left side of a condition on a field: the field's name or, if only a type beside
-/// the wanted one has it, `type.field`.
+    /// the wanted one has it, `type.field`.
     fn path_to(&self, field: &Field) -> Option<String> {
         let kb = &self.base.kb;
         let name = kb.field_names().get(usize::from(field.id.0))?;
@@ -569,7 +569,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the mention that begins at a word. If any of its nodes have this name, nodes that
-/// only have it as an alias are dropped.
+    /// only have it as an alias are dropped.
     fn mention_at(&self, at: usize) -> Option<ExactMention> {
         let found = self.mentions.iter().find(|mention| mention.words.start == at)?;
         let (first, last) = (self.words.get(at)?, self.words.get(found.words.end.checked_sub(1)?)?);
@@ -610,7 +610,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Removes the words of a condition from the rest, with the words that join them to the
-/// question.
+    /// question.
     fn use_words(&mut self, mut start: usize, end: usize) {
         while start > 0 && self.is_any(start - 1, &JOINING) {
             start -= 1;

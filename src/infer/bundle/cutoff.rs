@@ -94,7 +94,7 @@ pub fn cut_points(ranking: &[(NodeId, f32)]) -> Vec<CutPoint> {
 
 impl Cutoff {
     /// Returns the rank and probability of the most probable cut point, ties by smaller rank;
-/// `None` without cut points.
+    /// `None` without cut points.
     pub fn chosen(&self, cut_points: &[CutPoint]) -> Option<(usize, f32)> {
         let weights = FEATURES.map(|name| self.weights.get(name).copied().unwrap_or(0.0));
         let log = |place: &CutPoint| -> f32 {

@@ -201,7 +201,7 @@ pub struct Validation {
     /// Mean reciprocal rank of every baseline, by name.
     pub baselines: BTreeMap<String, f64>,
     /// Cross-fitted estimate. In contrast, `mrr` is measured on the queries that also selected the
-/// bundle.
+    /// bundle.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_out: Option<HeldOut>,
     /// Mean reciprocal rank of an oracle that selects the best program or the joined answer for
@@ -496,7 +496,7 @@ impl Bundle {
     }
 
     /// Reads the name of the base that a bundle was made for, without checking the bundle; `None`
-/// if the file cannot be read.
+    /// if the file cannot be read.
     pub fn made_for(path: &Path) -> Option<String> {
         #[derive(Deserialize)]
         struct Head {

@@ -326,7 +326,7 @@ impl Words {
     }
 
     /// Returns the share of the query's idf mass in a node's document or its neighbours' names, in
-/// `0..=1`.
+    /// `0..=1`.
     fn covered(&self, base: &IndexedBase, node: NodeId) -> f32 {
         let has = |&&(document, name, _): &&(Option<u32>, Option<u32>, f32)| {
             document.is_some_and(|stem| base.terms.has(node, stem))

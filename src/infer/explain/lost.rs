@@ -101,7 +101,7 @@ impl Search<'_> {
     }
 
     /// Returns the point at which the nodes were lost from which a metapath would have reached a
-/// sought node.
+    /// sought node.
     fn lost_before_metapath(
         &self,
         at: usize,

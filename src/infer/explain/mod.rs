@@ -371,7 +371,7 @@ impl ProgramLoss<'_> {
     }
 
     /// Returns the gain if an answer had its best rank in any scores, or rank 1 if no scores have
-/// it.
+    /// it.
     fn gain(&self, flow: &Flow<'_>, answers: &[NodeId]) -> f64 {
         let place = order::best_place(flow, answers, |node| self.base.kb.is_candidate(node));
         (1.0 / place.unwrap_or(1) as f64 - f64::from(self.now)).max(0.0)

@@ -169,7 +169,7 @@ fn shown(
 /// Sought nodes by call: nodes of its result from which an answer gets into the ranking.
 struct Sought {
     /// By call: answers or, before a step along relations, nodes from which the step reaches a
-/// sought node.
+    /// sought node.
     nodes: Vec<NodeSet>,
     /// By call: whether its nodes get into the ranking without a further step along relations.
     ends: Vec<bool>,

@@ -16,7 +16,7 @@ const ARTICLES: [&str; 3] = ["a", "an", "the"];
 
 impl Question {
     /// Returns the direction from the only name along a relation, if the order of words determines
-/// it.
+    /// it.
     pub(super) fn direction(&self, relation: RelationId) -> Option<Direction> {
         let ([before], Some(synonyms)) =
             (self.before.as_slice(), self.schema.relation_synonyms.get(usize::from(relation.0)))
@@ -41,7 +41,7 @@ impl Question {
     }
 
     /// Whether a metapath of one step within a type has the direction that the order of words
-/// determines; `None` if the order determines none, and for other metapaths.
+    /// determines; `None` if the order determines none, and for other metapaths.
     pub(super) fn says_direction(&self, metapath: &Metapath) -> Option<bool> {
         match metapath.steps.as_slice() {
             &[(relation, direction)] if metapath.start == metapath.target => {

@@ -60,7 +60,7 @@ pub(super) struct Model<'a> {
     /// Types that the question mentions first, if any.
     first: Option<Vec<TypeId>>,
     /// Words that are not question words. Every set of words here is a bit set by position in
-/// [`Question::other_stems`].
+    /// [`Question::other_stems`].
     pub(super) topical: u64,
     /// By type, then by relation: the words that are forms of a word of its name.
     of_types: Vec<u64>,
@@ -240,7 +240,7 @@ impl<'a> Model<'a> {
     }
 
     /// Returns the indexes of the stems that a question with these metapaths is expected to
-/// contain, ascending, with probabilities.
+    /// contain, ascending, with probabilities.
     fn expected(&self, metapaths: &[Metapath]) -> Vec<(usize, f32)> {
         let mut expected: Vec<(usize, f32)> = Vec::new();
         // If the question has a synonym, the words of the name that it lacks are not expected.
@@ -434,7 +434,7 @@ impl<'a> Model<'a> {
     }
 
     /// Returns the readings with one target type: combinations of the likeliest metapaths from each
-/// name.
+    /// name.
     fn guesses_at(&self, target: TypeId, of_name: &[Vec<WordedMetapath<'_>>]) -> Vec<Guess> {
         let mut combined: Vec<Vec<&WordedMetapath<'_>>> = vec![Vec::new()];
         for metapaths in of_name {

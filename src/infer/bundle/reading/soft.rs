@@ -57,7 +57,7 @@ impl Model<'_> {
     }
 
     /// Returns the likely metapaths from a name that reach nodes, most likely first. A metapath of
-/// two steps must explain a word.
+    /// two steps must explain a word.
     fn likely_from(&self, names: &[NodeId], types: &[TypeId]) -> Vec<LikelyMetapath> {
         let is_said = |metapath: &Metapath| {
             !metapath.is_one_way_within_a_type()
