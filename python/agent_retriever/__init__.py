@@ -509,6 +509,10 @@ class App:
         """What is in a dataset, what looks like a mistake in it, or one of its nodes."""
         return self.call("data_show", name=name, **request)
 
+    def data_facets(self, name: str, **request: Any) -> dict[str, Any]:
+        """Counts the values of nodes, as facets for conditions."""
+        return self.call("data_facets", name=name, **request)
+
     def data_remove(self, name: str) -> dict[str, Any]:
         """Removes a dataset with its indexes."""
         return self.call("data_remove", name=name)

@@ -1,5 +1,7 @@
-//! Operations on datasets: import, update, list, show and remove datasets, and make questions.
+//! Operations on datasets: import, update, list, show and remove datasets, count values, and make
+//! questions.
 
+pub mod facets;
 pub mod import;
 pub mod list;
 pub mod remove;

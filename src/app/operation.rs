@@ -15,6 +15,7 @@ pub const OPERATIONS: &[Operation] = &[
     Operation::new::<data::update::Request>(),
     Operation::new::<data::list::Request>(),
     Operation::new::<data::show::Request>(),
+    Operation::new::<data::facets::Request>(),
     Operation::new::<data::remove::Request>(),
     Operation::new::<data::synthesize::Request>(),
     Operation::new::<index::Request>(),

@@ -19,6 +19,7 @@ use crate::{
 };
 use agent_app::{
     data::{
+        facets,
         import::Reply,
         list, remove,
         show::{self, OverviewRecord},
@@ -26,7 +27,7 @@ use agent_app::{
     dataset,
     error::{AppError, Result},
     operation::Perform as _,
-    text::count,
+    text::{count, counted},
 };
 use agent_dataset::{
     sample::{SampleKind, SampleOptions},
@@ -74,6 +75,11 @@ pub(super) enum Command {
     Synthesize(synthesize::Args),
     /// Show what is in a dataset, what looks like a mistake in it, or one of its nodes
     Show(ShowArgs),
+    /// Count the values of a dataset's nodes, as facets for conditions
+    ///
+    /// Each number is the number of nodes that the condition `FIELD=VALUE` leaves. Fields with more than 500 values are
+    /// left out, and so are those whose values hardly repeat.
+    Facets(FacetsArgs),
     /// Remove a dataset with its indexes
     Remove(remove::Request),
 }
@@ -117,6 +123,15 @@ pub(super) struct ShowArgs {
     json: bool,
 }
 
+#[derive(Debug, clap::Args)]
+pub(super) struct FacetsArgs {
+    #[command(flatten)]
+    request: facets::Request,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
 pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
     match command {
         Command::List(args) => list(&args, ctx),
@@ -127,6 +142,7 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
         Command::Sample(args) => sample(&args, ctx),
         Command::Synthesize(args) => synthesize::run(&args, ctx),
         Command::Show(args) => show(&args, ctx),
+        Command::Facets(args) => show_facets(&args, ctx),
         Command::Remove(request) => request.perform(ctx).map(|_| Exit::Done),
     }
 }
@@ -185,6 +201,31 @@ fn show(args: &ShowArgs, ctx: &Context) -> Result<Exit> {
         }
         show::Reply::Dataset(overview) if args.json => ctx.printer.json(&overview.record())?,
         show::Reply::Dataset(overview) => ctx.printer.text(&describe(&overview.record()))?,
+    }
+    Ok(Exit::Done)
+}
+
+fn show_facets(args: &FacetsArgs, ctx: &Context) -> Result<Exit> {
+    let reply = args.request.perform(ctx)?;
+    if args.json {
+        ctx.printer.json(&reply)?;
+        return Ok(Exit::Done);
+    }
+    let mut rows = table(["field", "value", "nodes"], &[2]);
+    for facet in &reply.facets {
+        for value in &facet.values {
+            let value_cell = plain(&value.value, MAX_SHOWN);
+            rows.add_row([facet.name.clone(), value_cell, count(value.nodes as u64)]);
+        }
+        if facet.n_values > facet.values.len() {
+            let n_more = (facet.n_values - facet.values.len()) as u64;
+            let more = counted(n_more, "more value");
+            rows.add_row([facet.name.clone(), more, String::new()]);
+        }
+    }
+    match reply.facets.is_empty() {
+        true => ctx.printer.notice("no field has values that repeat; name one with --field"),
+        false => ctx.printer.table(&rows)?,
     }
     Ok(Exit::Done)
 }

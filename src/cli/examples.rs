@@ -33,6 +33,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
             "agent completions fish > ~/.config/fish/completions/agent.fish",
         ],
     ),
+    (
+        "data facets",
+        &[
+            "agent data facets shop",
+            "agent data facets shop --where type=product --field brand --json",
+        ],
+    ),
     ("data guess", &["agent data guess shop/"]),
     ("data import", &["agent data import --name shop --from shop/"]),
     ("data list", &["agent data list --json"]),

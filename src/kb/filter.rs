@@ -14,9 +14,13 @@
 //! `created<=2025-03` includes all of March. `!=` also holds for nodes without a value, if another
 //! node of their type has one. A node must satisfy all conditions.
 
+mod facets;
+
 use std::{cmp::Ordering, collections::BTreeSet, fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, de::Error as _};
+
+pub use facets::{Facet, FacetValue, MAX_FACET_VALUES, MAX_FACETS, facets};
 
 use crate::{
     Direction, FieldId, Kb, NodeId, NodeSet, RelationId, TypeId,
@@ -69,6 +73,14 @@ pub enum FilterError {
     /// Too many conditions.
     #[error("{0} conditions, the limit is {MAX_CONDITIONS}; write several values in one: a=x,y")]
     TooMany(usize),
+    /// Too many facets.
+    #[error("{0} facets, the limit is {MAX_FACETS}; name fewer fields")]
+    TooManyFacets(usize),
+    /// A facet has too many values to be counted.
+    #[error(
+        "\"{0}\" has more than {MAX_FACET_VALUES} values; narrow the nodes by a condition, or name another field"
+    )]
+    TooManyValues(String),
 }
 
 /// How values are compared.
@@ -193,13 +205,13 @@ enum Own {
 }
 
 impl Own {
-    fn any(self, kb: &Kb, node: NodeId, holds: impl Fn(&str) -> bool) -> bool {
+    fn any(self, kb: &Kb, node: NodeId, mut holds: impl FnMut(&str) -> bool) -> bool {
         match self {
             Own::Type => holds(kb.type_name(kb.node_type(node))),
             Own::Id => holds(&kb.key(node)),
             Own::Name => holds(kb.name(node)),
             Own::Field(field) => kb.field(node, field).is_some_and(|text| {
-                holds(text) || (text.contains(SEPARATOR) && text.split(SEPARATOR).any(holds))
+                holds(text) || (text.contains(SEPARATOR) && text.split(SEPARATOR).any(&mut holds))
             }),
         }
     }
@@ -550,7 +562,44 @@ mod tests {
         assert_eq!(found(&kb, &["site=s-graz"]).unwrap(), [4]);
     }
 
+    #[test]
+    fn facets_name_values_that_repeat() {
+        let (_dir, kb) = base(&[(0, 1, 1, Some(0)), (0, 1, 2, Some(0)), (1, 2, 3, Some(1))]);
+        let tickets = matching(&kb, &["type=ticket".parse().unwrap()]).unwrap();
+        let found = facets(&kb, &tickets, &["site".to_owned(), "priority".to_owned()], 1).unwrap();
+        let shown: Vec<_> = found
+            .iter()
+            .map(|facet| (facet.nodes, facet.n_values, facet.values[0].condition.as_str()))
+            .collect();
+        assert_eq!(shown, [(3, 2, "site=Bonn"), (3, 3, "priority=low")]);
+        let error = facets(&kb, &tickets, &["sight".to_owned()], 1).unwrap_err().to_string();
+        assert!(error.contains("no field or relation \"sight\""), "{error}");
+        assert!(facets(&kb, &tickets, &vec!["site".to_owned(); MAX_FACETS + 1], 1).is_err());
+    }
+
     proptest! {
+        /// A facet's number is that of the nodes that its condition leaves.
+        #[test]
+        fn facets_count_what_their_conditions_leave(
+            tickets in prop::collection::vec((0usize..2, -2i64..4, 0u32..3, prop::option::of(0usize..3)), 1..30),
+            narrowed in prop::option::of(0usize..3),
+        ) {
+            let tickets: Vec<_> = [(0, 0, 0, Some(0))].into_iter().chain(tickets).collect();
+            let (_dir, kb) = base(&tickets);
+            let filter: Vec<Condition> =
+                narrowed.map(|site| format!("site={}", SITES[site]).parse().unwrap()).into_iter().collect();
+            let nodes = matching(&kb, &filter).unwrap();
+            let named = ["site", "priority", "hours", "created", "type", "name", "has_site.priority"];
+            let named = facets(&kb, &nodes, &named.map(str::to_owned), 50).unwrap();
+            for facet in named.iter().chain(&facets(&kb, &nodes, &[], 50).unwrap()) {
+                prop_assert_eq!(facet.values.len(), facet.n_values, "{:?}", facet);
+                for value in &facet.values {
+                    let narrower = matching(&kb, &[value.condition.parse().unwrap()]).unwrap();
+                    prop_assert_eq!(nodes.intersection(&narrower).len(), value.nodes, "{:?}", value);
+                }
+            }
+        }
+
         /// Conditions find what a scan of all tickets finds.
         #[test]
         fn conditions_find_what_a_scan_finds(

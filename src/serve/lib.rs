@@ -37,6 +37,7 @@ mod describe;
 mod engine;
 mod events;
 mod explorer;
+mod facets;
 mod guard;
 mod limits;
 mod mcp;

@@ -9,7 +9,7 @@ use agent_sandbox::Limits;
 
 use crate::{
     LONGEST_TIME, MAX_COMPARISONS, MAX_PROGRAMS, MAX_READS, MAX_TABLES, apart, asked, batch,
-    compare, connections, describe, engine, events, guard,
+    compare, connections, describe, engine, events, facets, guard,
     mcp::{self, calls, fit, pipe, resources},
     nodes, programs, queue, routes, runs, sent, socket, splits, stores,
 };
@@ -283,6 +283,7 @@ fn by_route() -> Vec<Route> {
         route("/v1/tools", AtOnce, "all tools"),
         route("/v1/systems", AtOnce, "all systems"),
         route("/v1/schema", reads, "a summary, counted once"),
+        some("/v1/facets", reads, facets::MAX_VALUES, "values of each of 30 facets"),
         route("/v1/splits", AtOnce, "all splits"),
         some("/v1/splits/{split}/queries", reads, splits::MAX_LIMIT, "questions"),
         some("/v1/runs", reads, runs::MAX_RUNS, "runs"),

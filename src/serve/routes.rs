@@ -26,7 +26,7 @@ use crate::{
     client::Client,
     compare, describe,
     engine::{AboutBase, AboutBundle, NotExchanged, Opened, Served, offered},
-    events, explorer,
+    events, explorer, facets,
     guard::{allowed, collected, noted},
     mcp::{self, Assistants},
     nodes, operations, programs,
@@ -121,6 +121,7 @@ pub(super) fn described(server: &Arc<Server>) -> OpenApiRouter<Arc<Server>> {
         .routes(routes!(stores::vector_store_search))
         .routes(routes!(describe::systems))
         .routes(routes!(describe::schema))
+        .routes(routes!(facets::facets))
         .routes(routes!(describe::list))
         .routes(routes!(describe::programs))
         .routes(routes!(operations::operations))

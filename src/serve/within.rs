@@ -7,7 +7,7 @@ use agent_index::IndexedBase;
 use agent_infer as infer;
 use agent_kb::{
     NodeSet,
-    filter::{Condition, matching},
+    filter::{Condition, FilterError, matching},
 };
 use agent_retrieve::{Answer, Detail, Filtered, RetrieveError, Retriever};
 
@@ -23,8 +23,12 @@ pub(super) async fn nodes(
     }
     let base = opened.base.clone();
     let found = server.queue.run(deadline, move || matching(&base.kb, &filter)).await?;
-    let remedy = "GET /v1/schema lists fields and relations";
-    found.map(Some).map_err(|error| ApiError::bad(error.to_string(), remedy))
+    found.map(Some).map_err(|error| refused(&error))
+}
+
+/// Why conditions cannot be used, as an error of the API.
+pub(super) fn refused(error: &FilterError) -> ApiError {
+    ApiError::bad(error.to_string(), "GET /v1/schema lists fields and relations")
 }
 
 /// The answer of a system to a question, over these nodes where there are some.

@@ -1,0 +1,72 @@
+//! Counts the values of a dataset's nodes by field, relation and type: facets for conditions.
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::{App, AppError, Result, TOP, Top, operation::Perform};
+use agent_kb::{
+    Kb,
+    filter::{Condition, Facet, FilterError, facets, matching},
+};
+
+/// Which values are counted.
+#[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Request {
+    /// Installed dataset
+    #[arg(value_name = "N")]
+    pub name: String,
+    /// Count only nodes that satisfy this condition, such as type=ticket or created>=2025-03; repeatable
+    #[arg(long = "where", value_name = "CONDITION")]
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    pub filter: Vec<Condition>,
+    /// Count the values of this field, relation or type of neighbour; repeatable [default: all whose values repeat]
+    #[arg(long, value_name = "FIELD")]
+    #[serde(default)]
+    pub field: Vec<String>,
+    /// List at most this many values of each
+    #[arg(short, value_name = "K", default_value_t = TOP)]
+    #[serde(default = "crate::top")]
+    #[schema(inline)]
+    pub k: Top,
+}
+
+/// Values with the number of nodes that have them.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Facets)]
+pub struct Reply {
+    /// Number of nodes that satisfy the conditions.
+    pub nodes: usize,
+    /// Most nodes first; ties by name.
+    #[schema(value_type = Vec<Object>)]
+    pub facets: Vec<Facet>,
+}
+
+impl Reply {
+    /// Counts the values of the nodes that satisfy all conditions.
+    ///
+    /// # Errors
+    /// A condition or field is not of the base, or has too many values.
+    pub fn of(
+        kb: &Kb,
+        filter: &[Condition],
+        field: &[String],
+        k: usize,
+    ) -> std::result::Result<Self, FilterError> {
+        let nodes = matching(kb, filter)?;
+        Ok(Self { nodes: nodes.len(), facets: facets(kb, &nodes, field, k)? })
+    }
+}
+
+impl Perform for Request {
+    const NAME: &'static str = "data_facets";
+    const SUMMARY: &'static str = "Count the values of a dataset's nodes, as facets for conditions";
+    type Reply = Reply;
+
+    fn perform(&self, app: &App) -> Result<Reply> {
+        let kb = Kb::open(&app.home.get(&self.name)?.kb_dir())?;
+        let reply = Reply::of(&kb, &self.filter, &self.field, self.k.get());
+        reply.map_err(|error| AppError::usage(error.into()))
+    }
+}

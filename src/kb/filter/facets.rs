@@ -1,0 +1,259 @@
+//! Facets: what values the nodes of a selection have, and how many nodes each; every value comes
+//! with the condition that narrows the selection to its nodes.
+//!
+//! A number next to a value is the number of nodes that the condition would leave. Sources of values
+//! are those of conditions ([`super`]), so `site` counts a field and neighbours of that name alike.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use serde::Serialize;
+
+use super::{
+    ANY, Condition, FilterError, MAX_VALUES, Operand, Operator, Own, SEPARATOR, Source, folded,
+};
+use crate::{FieldId, Kb, NodeId, NodeSet, RelationId, TypeId, table::value::category};
+
+/// Maximum number of facets of one call.
+pub const MAX_FACETS: usize = 30;
+/// Maximum number of distinct values of a facet.
+pub const MAX_FACET_VALUES: usize = 500;
+/// Maximum length of a value of a proposed facet, bytes.
+const MAX_BYTES: usize = 80;
+/// Nodes that decide whether a field is proposed.
+const SAMPLE: usize = 2_000;
+/// Nodes for each value, on average, of a proposed facet.
+const MIN_REPEATED: usize = 2;
+
+/// The values of one attribute.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Facet {
+    /// The left side of its conditions: a field, a relation, or the type of neighbours.
+    pub name: String,
+    /// Number of nodes with a value.
+    pub nodes: usize,
+    /// Number of distinct values, ignoring case.
+    pub n_values: usize,
+    /// The most frequent values; ties by value.
+    pub values: Vec<FacetValue>,
+}
+
+/// One value of a facet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FacetValue {
+    /// The value as most nodes write it.
+    pub value: String,
+    /// The condition that keeps the nodes with this value.
+    pub condition: String,
+    /// Number of nodes with this value.
+    pub nodes: usize,
+}
+
+/// Counts the values of `nodes`, at most `k` (from 1) of each facet. `names` are left sides of
+/// conditions; if there are none, the names are proposed: attributes whose values repeat, most nodes
+/// first, ties by name. O(nodes * values each).
+///
+/// # Errors
+/// A name is unknown or has more than [`MAX_FACET_VALUES`] values, or there are too many names.
+pub fn facets(
+    kb: &Kb,
+    nodes: &NodeSet,
+    names: &[String],
+    k: usize,
+) -> Result<Vec<Facet>, FilterError> {
+    if names.len() > MAX_FACETS {
+        return Err(FilterError::TooManyFacets(names.len()));
+    }
+    if !names.is_empty() {
+        return names
+            .iter()
+            .map(|name| match Counts::of(kb, nodes, name)? {
+                Some(counts) => Ok(counts.facet(name, k)),
+                None => Err(FilterError::TooManyValues(name.clone())),
+            })
+            .collect();
+    }
+    let mut facets = Vec::new();
+    for name in proposed(kb, nodes) {
+        if let Some(counts) = Counts::of(kb, nodes, &name)? {
+            facets.push(counts.facet(&name, k));
+        }
+    }
+    facets.retain(|facet| facet.n_values > 1 && facet.nodes >= MIN_REPEATED * facet.n_values);
+    facets.sort_by(|a, b| b.nodes.cmp(&a.nodes).then_with(|| a.name.cmp(&b.name)));
+    facets.truncate(MAX_FACETS);
+    Ok(facets)
+}
+
+/// Names of attributes whose values likely repeat: fields by an evenly spaced sample of the nodes,
+/// relations by the number of nodes at their ends.
+fn proposed(kb: &Kb, nodes: &NodeSet) -> BTreeSet<String> {
+    let types: BTreeSet<TypeId> = nodes.as_slice().iter().map(|&node| kb.node_type(node)).collect();
+    let mut names: BTreeSet<String> =
+        fields(kb, nodes).iter().map(|field| folded(kb.field_name(*field))).collect();
+    if types.len() > 1 {
+        names.insert("type".to_owned());
+    }
+    let mut to: BTreeMap<TypeId, BTreeSet<RelationId>> = BTreeMap::new();
+    for tuple in kb.tuples() {
+        for (own, end) in [(tuple.source, tuple.target), (tuple.target, tuple.source)] {
+            if types.contains(&own) && kb.nodes_of_type(end).len() <= MAX_FACET_VALUES {
+                to.entry(end).or_default().insert(tuple.relation);
+            }
+        }
+    }
+    for (end, relations) in to {
+        match relations.len() {
+            1 => names.insert(folded(kb.type_name(end))),
+            _ => {
+                names.extend(relations.iter().map(|&relation| folded(kb.relation_name(relation))));
+                true
+            }
+        };
+    }
+    names
+}
+
+fn fields(kb: &Kb, nodes: &NodeSet) -> Vec<FieldId> {
+    let step = nodes.len().div_ceil(SAMPLE).max(1);
+    let mut seen: BTreeMap<FieldId, Option<(usize, BTreeSet<&str>)>> = BTreeMap::new();
+    for &node in nodes.as_slice().iter().step_by(step) {
+        for (field, text) in kb.fields(node) {
+            let seen = seen.entry(field).or_insert_with(|| Some(Default::default()));
+            let Some((n, values)) = seen else { continue };
+            *n += 1;
+            values.extend(text.split(SEPARATOR));
+            let is_long = text.split(SEPARATOR).any(|value| value.len() > MAX_BYTES);
+            if is_long || values.len() > MAX_FACET_VALUES {
+                *seen = None;
+            }
+        }
+    }
+    let repeats = |(field, seen): (FieldId, Option<(usize, BTreeSet<&str>)>)| {
+        let (n, values) = seen?;
+        (n >= MIN_REPEATED * values.len()).then_some(field)
+    };
+    seen.into_iter().filter_map(repeats).collect()
+}
+
+/// Which texts an attribute has on which nodes.
+#[derive(Default)]
+struct Counts {
+    texts: Vec<String>,
+    by_text: HashMap<String, usize>,
+    /// Whether a text is a value; ids of neighbours only count as other spellings of one.
+    is_value: Vec<bool>,
+    /// Nodes with the places of their texts, by ascending node.
+    pairs: Vec<(NodeId, usize)>,
+}
+
+impl Counts {
+    /// None if there are more than [`MAX_FACET_VALUES`] values.
+    fn of(kb: &Kb, nodes: &NodeSet, name: &str) -> Result<Option<Self>, FilterError> {
+        let source = Source::find(kb, name)?;
+        let mut counts = Self::default();
+        let mut n_values = 0;
+        for &node in nodes.as_slice() {
+            for own in &source.own {
+                n_values += counts.add(kb, node, (*own, node), true);
+            }
+            for &(relation, direction) in &source.steps {
+                for &end in kb.neighbors(node, relation, direction).iter() {
+                    for own in &source.ends {
+                        let is_other = *own == Own::Id && source.ends.len() > 1;
+                        n_values += counts.add(kb, node, (*own, end), !is_other);
+                    }
+                }
+            }
+            if n_values > MAX_FACET_VALUES {
+                return Ok(None);
+            }
+        }
+        Ok(Some(counts))
+    }
+
+    /// Adds the texts of an attribute of `end` to `node`; returns how many values are new.
+    fn add(&mut self, kb: &Kb, node: NodeId, (own, end): (Own, NodeId), is_value: bool) -> usize {
+        let mut texts = Vec::new();
+        own.any(kb, end, |text| {
+            texts.push(text.to_owned());
+            false
+        });
+        let is_list = texts.len() > 1;
+        let mut n_new = 0;
+        for text in texts {
+            // A list is a value by its items.
+            let is_value = is_value && !(is_list && text.contains(SEPARATOR)) && text != ANY;
+            let at = match self.by_text.get(&text) {
+                Some(&at) => at,
+                None => {
+                    self.by_text.insert(text.clone(), self.texts.len());
+                    self.texts.push(text);
+                    self.is_value.push(false);
+                    self.texts.len() - 1
+                }
+            };
+            if let Some(known) = self.is_value.get_mut(at) {
+                n_new += usize::from(is_value && !*known);
+                *known |= is_value;
+            }
+            self.pairs.push((node, at));
+        }
+        n_new
+    }
+
+    /// Number of nodes with a text that is chosen.
+    fn n_nodes(&self, chosen: &[bool]) -> usize {
+        let mut last = None;
+        let is_new = |&&(node, at): &&(NodeId, usize)| {
+            let is_new = chosen.get(at) == Some(&true) && last != Some(node);
+            if is_new {
+                last = Some(node);
+            }
+            is_new
+        };
+        self.pairs.iter().filter(is_new).count()
+    }
+
+    fn facet(&self, name: &str, k: usize) -> Facet {
+        let mut n_of_text = vec![0_usize; self.texts.len()];
+        for &(_, at) in &self.pairs {
+            if let Some(n) = n_of_text.get_mut(at) {
+                *n += 1;
+            }
+        }
+        // Spellings of one value, and the one of most nodes.
+        let mut spellings: BTreeMap<String, (usize, usize, &str)> = BTreeMap::new();
+        for ((text, &n), _) in
+            self.texts.iter().zip(&n_of_text).zip(&self.is_value).filter(|(_, is_value)| **is_value)
+        {
+            let folded = category(text);
+            let key = if folded.is_empty() { text.clone() } else { folded };
+            let (sum, most, shown) = spellings.entry(key).or_insert((0, 0, text));
+            *sum += n;
+            if n > *most || (n == *most && text.as_str() < *shown) {
+                (*most, *shown) = (n, text);
+            }
+        }
+        let mut shown: Vec<(usize, &str)> =
+            spellings.values().map(|&(sum, _, text)| (sum, text)).collect();
+        shown.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+        let values = shown.iter().filter_map(|&(_, text)| self.value(name, text)).take(k);
+        let mut values: Vec<FacetValue> = values.collect();
+        values.sort_by(|a, b| b.nodes.cmp(&a.nodes).then_with(|| a.value.cmp(&b.value)));
+        let nodes = self.n_nodes(&self.is_value);
+        Facet { name: name.to_owned(), nodes, n_values: spellings.len(), values }
+    }
+
+    /// A value with its condition; none if no condition can be written for it.
+    fn value(&self, name: &str, text: &str) -> Option<FacetValue> {
+        let condition = Condition::new(name, Operator::Is, vec![text.to_owned()]).to_string();
+        let read: Condition = condition.parse().ok()?;
+        let operands: Vec<Operand<'_>> =
+            read.values.iter().map(|text| Operand::new(text)).collect();
+        debug_assert!(operands.len() <= MAX_VALUES);
+        let holds = |text: &String| operands.iter().any(|own| own.holds(Operator::Is, text));
+        let chosen: Vec<bool> = self.texts.iter().map(holds).collect();
+        let nodes = self.n_nodes(&chosen);
+        (nodes > 0).then(|| FacetValue { value: text.to_owned(), condition, nodes })
+    }
+}

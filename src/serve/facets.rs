@@ -1,0 +1,70 @@
+//! Requests for facets: the values of nodes, counted. Must not know how nodes are ranked.
+
+#![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
+
+use std::{sync::Arc, time::Instant};
+
+use axum::extract::State;
+use serde::Deserialize;
+use utoipa::ToSchema;
+
+use agent_app::data::facets::Reply;
+use agent_kb::filter::Condition;
+
+use crate::{
+    LONGEST_TIME, Server,
+    reply::{ApiError, Common, OfBody, OfWork},
+    routes::{Body, opened},
+    sent::Bounded,
+    within,
+};
+
+/// Maximum number of values of a facet.
+pub(super) const MAX_VALUES: usize = 200;
+
+/// Which values are counted.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FacetsRequest {
+    /// The base; may be omitted if only one is served.
+    #[serde(default)]
+    base: Option<String>,
+    /// Count only nodes that satisfy all of these conditions, such as `type=ticket` or
+    /// `created>=2025-03`.
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    filter: Vec<Condition>,
+    /// Fields, relations or types of neighbours; if empty, all whose values repeat.
+    #[serde(default)]
+    field: Vec<String>,
+    /// Maximum number of values of a facet, 1 to 200.
+    #[serde(default = "default_k")]
+    #[schema(minimum = 1, maximum = 200, default = 20)]
+    k: usize,
+}
+
+fn default_k() -> usize {
+    20
+}
+
+/// Count the values of a base's nodes by field, relation and type of neighbour.
+///
+/// Every value comes with the condition that narrows an answer to its nodes, for `filter` of a query
+/// or search, and with their number.
+#[utoipa::path(post, path = "/v1/facets", request_body = FacetsRequest, responses(
+    (status = 200, description = "The values with their numbers of nodes", body = Reply),
+    Common, OfBody, OfWork,
+))]
+pub(super) async fn facets(
+    State(server): State<Arc<Server>>,
+    Body(request): Body<FacetsRequest>,
+) -> Result<Bounded<Reply>, ApiError> {
+    let opened = opened(&server, request.base.as_deref())?;
+    let FacetsRequest { filter, field, k, .. } = request;
+    if !(1..=MAX_VALUES).contains(&k) {
+        return Err(ApiError::bad(format!("k is {k}"), format!("give 1 to {MAX_VALUES}")));
+    }
+    let count = move || Reply::of(&opened.base.kb, &filter, &field, k);
+    let counted = server.reads.run(Instant::now() + LONGEST_TIME, count).await?;
+    counted.map(Bounded).map_err(|error| within::refused(&error))
+}
