@@ -1,5 +1,5 @@
-//! What a base costs where no other software does the same: importing, opening with all indexes,
-//! entity linking, scores within a set. The rest is measured by `peers`.
+//! Measures operations on a base that no other software offers: importing, opening with all
+//! indexes, entity linking, scores within a set. The bench `peers` measures the rest.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a bench may panic")]
 
 mod support;
@@ -14,7 +14,7 @@ use agent::{
 };
 use criterion::{Criterion, criterion_group, criterion_main};
 
-/// Nodes that are scored in a set.
+/// Number of nodes in the scored set.
 const SET: u32 = 1_000;
 
 fn importing(criterion: &mut Criterion) {
@@ -25,7 +25,7 @@ fn importing(criterion: &mut Criterion) {
     criterion.bench_function("import a sample", |b| b.iter(|| support::import(&files, &home)));
 }
 
-/// Links in a sample of any size: only its names are indexed.
+/// Measures linking in a sample. Only its names are indexed, so the sample may be large.
 fn linking(criterion: &mut Criterion) {
     let (temporary, base) = support::sample();
     let kb = Kb::open(&base.kb_dir()).unwrap();

@@ -1,4 +1,5 @@
-//! What BM25 costs, ours and tantivy's in one run: building over documents, and the best 100.
+//! Measures BM25, this project's and tantivy's in one run: building an index of documents, and
+//! finding the best 100.
 //!
 //! `AGENT_BENCH_DOCS=DIR` names a directory with `docs.jsonl` (objects with `text`) and
 //! `queries.jsonl` (objects with `query`); without it both come from the base of the other benches.
@@ -24,7 +25,7 @@ use tantivy::{
     schema::{Field, IndexRecordOption, Schema, TextFieldIndexing, TextOptions},
 };
 
-/// Best nodes asked for.
+/// Number of best documents requested.
 const K: usize = 100;
 /// Memory of tantivy's writer, bytes.
 const WRITER_BYTES: usize = 500_000_000;
@@ -35,7 +36,7 @@ fn values(path: &Path, key: &str) -> Vec<String> {
     lines.lines().map(|line| value(line).as_str().unwrap().to_owned()).collect()
 }
 
-/// Documents and queries.
+/// Reads the documents and queries.
 fn texts() -> (Vec<String>, Vec<String>) {
     if let Ok(dir) = env::var("AGENT_BENCH_DOCS") {
         let dir = Path::new(&dir);
@@ -50,7 +51,7 @@ fn texts() -> (Vec<String>, Vec<String>) {
     (documents, world.queries().into_iter().map(|query| query.text).collect())
 }
 
-/// As small as ours: counts, no positions.
+/// Builds tantivy's index with the same content as ours: counts, no positions.
 fn tantivy_index(dir: &Path, documents: &[String]) -> (Searcher, Field) {
     let mut schema = Schema::builder();
     let indexing = TextFieldIndexing::default().set_index_option(IndexRecordOption::WithFreqs);

@@ -1,8 +1,13 @@
-//! What embedding costs: tokens a CPU second over files of texts, and a query, with a real model.
+//! Measures embedding with a real model: tokens per CPU second over files of texts, and CPU time of
+//! a query.
 //!
-//! `AGENT_MINILM_DIR=MODEL RAYON_NUM_THREADS=1 cargo bench --bench embed -- [REPEATS] [TEXTS...]`, one text a
-//! line. Prints a JSON line per file; CPU time is that of all threads as Linux counts it, the best of the
-//! repeats (3). Wall time of a text, in microseconds, is the best as well.
+//! ```text
+//! AGENT_MINILM_DIR=MODEL RAYON_NUM_THREADS=1 cargo bench --bench embed -- [REPEATS] [TEXTS...]
+//! ```
+//!
+//! Files have one text per line. Prints a JSON line per file, with the lowest CPU time of the
+//! repeats (default 3), of all threads, as Linux counts it. The wall time per text, in
+//! microseconds, is the lowest as well.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -14,13 +19,14 @@ use std::{fs, path::Path, time::Instant};
 
 use agent::embed::{BertEncoder, Embedder};
 
-/// Embeddings of the query that are averaged: Linux counts in slices of some milliseconds.
+/// Number of embeddings of the query that are averaged; Linux counts CPU time in slices of some
+/// milliseconds.
 const QUERIES: usize = 200;
 /// A query of 16 tokens.
 const QUERY: &str =
     "system model query graph product medicine gene protein water house light music paper story";
 
-/// CPU seconds that all threads of this process have used.
+/// Returns the CPU seconds that all threads of this process have used so far.
 fn cpu() -> f64 {
     let of_task = |task: fs::DirEntry| {
         let counts = fs::read_to_string(task.path().join("schedstat")).unwrap();
@@ -30,7 +36,7 @@ fn cpu() -> f64 {
     tasks.map(|task| of_task(task.unwrap())).sum::<u64>() as f64 / 1e9
 }
 
-/// CPU and wall seconds of the best of the repeats.
+/// Runs the work repeatedly; returns the lowest CPU seconds and the lowest wall seconds.
 fn best(repeats: usize, mut work: impl FnMut()) -> [f64; 2] {
     let mut spent = || {
         let (start, began) = (cpu(), Instant::now());

@@ -1,8 +1,9 @@
-//! What single pieces of work cost that other software does too; `scripts/bench-peers.sh` compares.
+//! Measures single operations that other software offers too; `scripts/bench-peers.sh` compares
+//! them.
 //!
-//! `AGENT_HOME=DIR AGENT_BENCH_BASE=N cargo bench --bench peers -- KIND [WORK]` prints a JSON line per
-//! measurement: mean wall and processor time of one piece, and a digest of the results. Kinds, with
-//! one piece of work a line of the file WORK, columns separated by tabs:
+//! `AGENT_HOME=DIR AGENT_BENCH_BASE=N cargo bench --bench peers -- KIND [WORK]` prints a JSON line
+//! per measurement: mean wall and processor time of one operation, and a digest of the results. The
+//! file WORK has one operation per line, with columns separated by tabs:
 //!
 //! | kind | work |
 //! | --- | --- |
@@ -14,7 +15,7 @@
 //! | `program` | query, candidates separated by spaces |
 //! | `dense` | a safetensors file with F32 tensors `rows` and `queries`; needs no base |
 //!
-//! Processor time is that of the process as Linux counts it.
+//! Processor time is that of the whole process, as Linux counts it.
 #![allow(
     missing_docs,
     clippy::unwrap_used,
@@ -49,19 +50,19 @@ use safetensors::SafeTensors;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-/// Work is repeated for at least so long; the system counts the processor's time in 10 ms.
+/// Minimum time for which work is repeated, seconds; Linux counts processor time in units of 10 ms.
 const MIN_SECONDS: f64 = 1.0;
-/// Units in which Linux tells the processor's time, on every architecture.
+/// Units per second in which Linux reports processor time, on every architecture.
 const TICKS_PER_SECOND: u64 = 100;
-/// Nodes that a search finds.
+/// Number of nodes that a search returns.
 const K: usize = 100;
-/// Vectors searched one at a time.
+/// Number of query vectors that are searched one at a time.
 const SINGLE: usize = 20;
-/// Pairs of the slowest look-up; the first ones.
+/// Number of pairs in the slowest look-up, over all relations: the first ones of the file.
 const MAX_ANY: usize = 10_000;
 const METRICS: [&str; 8] =
     ["mrr", "hit@1", "hit@5", "recall@20", "recall@100", "map@100", "ndcg@10", "precision@10"];
-/// Kinds of programs, and the source of each.
+/// Names of the measured programs, and their sources.
 const PROGRAMS: [(&str, &str); 4] = [
     ("program_empty", "fn retrieve(query, candidates, params) { #{} }"),
     ("program_relations", include_str!("programs/relations.rhai")),
@@ -84,7 +85,7 @@ fn main() {
     }
 }
 
-/// Times `pass`, which does `n` pieces of work, after one pass to warm up; prints it with `found`.
+/// Times `pass`, which does `n` operations, after one pass to warm up; prints a line with `found`.
 fn measure(work: &str, n: usize, found: Value, mut pass: impl FnMut()) {
     pass();
     let (began, cpu_began) = (Instant::now(), cpu());
@@ -102,16 +103,16 @@ fn measure(work: &str, n: usize, found: Value, mut pass: impl FnMut()) {
     println!("{line}");
 }
 
-/// Processor time of this process so far, of all its threads.
+/// Returns the processor time of this process so far, of all its threads.
 fn cpu() -> Duration {
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
-    // The name of the program may hold anything but ends with the last parenthesis.
+    // The name of the program may contain any characters, but ends at the last parenthesis.
     let fields = stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().skip(11).take(2);
     let ticks: u64 = fields.map(|ticks| ticks.parse::<u64>().unwrap()).sum();
     Duration::from_millis(ticks * 1000 / TICKS_PER_SECOND)
 }
 
-/// Hex SHA-256 of lists of ids: each its length and its ids, little-endian `u32`.
+/// Computes the hex SHA-256 of lists of ids: of each its length and its ids, little-endian `u32`.
 fn digest(lists: impl IntoIterator<Item = impl AsRef<[u32]>>) -> String {
     let mut hasher = Sha256::new();
     for ids in lists {
@@ -122,7 +123,7 @@ fn digest(lists: impl IntoIterator<Item = impl AsRef<[u32]>>) -> String {
     hasher.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The lines of a file of work.
+/// Parses the lines of a file of work; an invalid line ends the bench.
 fn lines<T>(file: &str, parse: impl Fn(&str) -> Option<T>) -> Vec<T> {
     let text = fs::read_to_string(file).unwrap();
     let parse = |(line, number): (&str, usize)| {
@@ -308,7 +309,7 @@ fn dense(file: &str) {
         let digest = digest(lists.into_iter().map(sorted));
         json!({"rows": index.n(), "dim": index.dim(), "digest": digest})
     };
-    // A device gets the rows after some queries; then all work is done there.
+    // A GPU gets the rows only after some queries; from then on it does all the work.
     let all = || index.top_k_batch(&queries, K, None).unwrap();
     drop((all(), all()));
     measure("dense_batch", queries.rows(), found(all()), || drop(black_box(all())));

@@ -1,5 +1,5 @@
-//! What an answer costs: candidates, programs as they come out of a run, routing, bundles.
-//! Metrics, and programs beside the same work in another language, are measured by `peers`.
+//! Measures the parts of an answer: candidates, programs like those of a run, routing, bundles. The
+//! bench `peers` measures metrics, and compares programs with other languages.
 //!
 //! `AGENT_BENCH_BUNDLE=FILE` adds a bundle made for the base.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a bench may panic")]
@@ -19,7 +19,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 
 const EMPTY: &str = "fn retrieve(query, candidates, params) { #{} }";
 
-/// Algebra over 50 candidates, ten tool calls, as the search actor writes it.
+/// Score algebra over 50 candidates, ten tool calls, as the search actor writes it.
 const TEN_CALLS: &str = r#"
 fn retrieve(query, candidates, params) {
     candidates.truncate(50);
@@ -38,7 +38,7 @@ fn retrieve(query, candidates, params) {
 }
 "#;
 
-/// Two calls for all of 50 candidates and seven for each, as programs in the style of AvaTaR do.
+/// Two calls for all 50 candidates together and seven for each, as programs in the style of AvaTaR.
 const LOOP: &str = r#"
 fn retrieve(query, candidates, params) {
     candidates.truncate(50);
@@ -71,7 +71,7 @@ fn programs(criterion: &mut Criterion) {
         b.iter(|| shortlist(&base, next(), 100).unwrap())
     });
     for query in &queries {
-        // A run keeps the candidates of its queries; what is timed is the program.
+        // Computed in advance, as in a run, so that only the program is timed.
         runtime.candidates(query.text.trim()).unwrap();
     }
     for (name, source) in [

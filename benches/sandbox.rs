@@ -1,7 +1,7 @@
-//! What a call costs in each engine: nothing, the algebra of a mined program, a loop, and parsing.
+//! Measures calls in each engine: a program that does nothing, a mined program, a loop, a program
+//! with many tool calls, and parsing.
 //!
-//! Runs on the base of the other benches. The median of the ratio is what the choice of the default
-//! rests on: see docs/sandbox.md.
+//! Runs on the base of the other benches; `docs/sandbox.md` reports the results.
 #![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, reason = "a bench may panic")]
 
 mod support;
@@ -17,7 +17,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 
 const NOTHING: &str = "fn retrieve(query, candidates, params) { #{} }";
 
-/// As the search actor writes it: candidates, names, matches, a sum of weighted scores.
+/// A program like those of the search actor: candidates, names, matches, a sum of weighted scores.
 const MINED: &str = r#"
 fn params() { #{ w: #{ value: 0.6, min: 0.0, max: 2.0 }, k: #{ value: 50, min: 10, max: 400 } } }
 fn retrieve(query, candidates, params) {
@@ -33,7 +33,7 @@ fn retrieve(query, candidates, params) {
 }
 "#;
 
-/// Numbers only: the interpreter without tools.
+/// A loop over numbers, without tools: measures the interpreter alone.
 const LOOP: &str = r#"
 fn retrieve(query, candidates, params) {
     let sum = 0.0;
@@ -42,7 +42,7 @@ fn retrieve(query, candidates, params) {
 }
 "#;
 
-/// Three tool calls for each of 100 candidates, and a map of scores.
+/// Three tool calls for each candidate, and a map of scores.
 const CANDIDATES: &str = r#"
 fn retrieve(query, candidates, params) {
     let scores = #{};

@@ -1,5 +1,6 @@
-//! What a server bears: clients that ask one after another, far more connections than it can answer,
-//! clients that send half a header, bundles exchanged and the server ended while it is asked.
+//! Measures a running server under load: clients that each ask one question after another, far more
+//! connections than it can answer, clients that send half a header, and bundles replaced, then the
+//! server ended, while clients ask.
 //!
 //! ```text
 //! cargo bench --bench serve -- clients 127.0.0.1:7700 8 30       8 clients for 30 seconds
@@ -8,7 +9,7 @@
 //! cargo bench --bench serve -- swap 127.0.0.1:7700 100 PID BUNDLE BUNDLE
 //! ```
 //!
-//! Questions are the training questions of the base that is served, or the lines of the file that
+//! Questions are the training questions of the served base, or the lines of the file that
 //! `AGENT_BENCH_QUESTIONS` names. Without arguments nothing runs.
 #![allow(
     missing_docs,
@@ -39,10 +40,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// Longest wait for a reply.
+/// Maximum wait for a reply.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-/// A reply.
+/// An HTTP reply; `retry_after` is in seconds.
 struct Reply {
     status: u16,
     retry_after: Option<u64>,
@@ -50,7 +51,7 @@ struct Reply {
     body: Vec<u8>,
 }
 
-/// One connection of a client that asks one question after another.
+/// A client with one connection, which asks one question after another.
 struct Client {
     address: String,
     stream: Option<TcpStream>,
@@ -110,7 +111,7 @@ fn request(method: &str, path: &str, body: &str) -> String {
     )
 }
 
-/// The reply at the beginning of a buffer, once it is whole.
+/// Takes the reply at the beginning of a buffer, if it is complete.
 fn parsed(buffer: &mut Vec<u8>) -> Option<Reply> {
     let end = buffer.windows(4).position(|four| four == b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(&buffer[..end]).to_lowercase();
@@ -132,7 +133,7 @@ fn parsed(buffer: &mut Vec<u8>) -> Option<Reply> {
     Some(reply)
 }
 
-/// One request of its own.
+/// Sends one request on its own connection; returns the status and the body as JSON.
 fn once(address: &str, method: &str, path: &str, body: &str) -> io::Result<(u16, Value)> {
     let mut stream = Blocking::connect(address)?;
     stream.set_read_timeout(Some(PATIENCE))?;
@@ -151,7 +152,7 @@ fn once(address: &str, method: &str, path: &str, body: &str) -> io::Result<(u16,
     }
 }
 
-/// Requests for answers to the training questions of the base, or to those of a file.
+/// Builds request bodies for the training questions of the base, or for the questions of a file.
 fn questions(address: &str) -> Arc<Vec<String>> {
     let request = |question: &Value| json!({"query": question}).to_string();
     if let Ok(file) = std::env::var("AGENT_BENCH_QUESTIONS") {
@@ -165,7 +166,7 @@ fn questions(address: &str) -> Arc<Vec<String>> {
     Arc::new(queries.map(|one| request(&one["query"])).collect())
 }
 
-/// A share of sorted times, milliseconds.
+/// Returns the quantile of sorted times at a share in `0..=1`; NaN without times.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     let at = (sorted.len() as f64 * share) as usize;
     sorted.get(at.min(sorted.len().saturating_sub(1))).copied().unwrap_or(f64::NAN)
@@ -182,8 +183,8 @@ fn told(what: &str, mut times: Vec<f64>, seconds: f64) {
     );
 }
 
-/// Clients that ask for some seconds; a refused one waits as long as it is told. Gives the times of
-/// answers, milliseconds, and the number of refusals.
+/// Lets `n` clients ask for some seconds; a refused client waits as long as `Retry-After` says.
+/// Returns the times of answers, in milliseconds, and the number of refusals.
 async fn asked(address: &str, n: usize, seconds: u64) -> (Vec<f64>, u64) {
     let questions = questions(address);
     let times = Arc::new(Mutex::new(Vec::new()));
@@ -212,7 +213,7 @@ async fn asked(address: &str, n: usize, seconds: u64) -> (Vec<f64>, u64) {
                     Ok(Reply { status: 429 | 503, retry_after, .. }) => {
                         refused.fetch_add(1, Ordering::Relaxed);
                         let wait = Duration::from_secs(retry_after.unwrap_or(1));
-                        // Not all at the same moment.
+                        // Spread, so that not all clients ask again at the same moment.
                         sleep(wait + Duration::from_millis((at as u64 * 37) % 1_000)).await;
                     }
                     Ok(_) => {}
@@ -224,7 +225,7 @@ async fn asked(address: &str, n: usize, seconds: u64) -> (Vec<f64>, u64) {
     while asking.load(Ordering::Relaxed) < n {
         sleep(Duration::from_millis(50)).await;
     }
-    // What was answered while clients connected does not count.
+    // Answers from the time when clients still connected do not count.
     times.lock().await.clear();
     sleep(Duration::from_secs(seconds)).await;
     over.store(true, Ordering::Relaxed);
@@ -233,7 +234,7 @@ async fn asked(address: &str, n: usize, seconds: u64) -> (Vec<f64>, u64) {
     (times, refused.load(Ordering::Relaxed))
 }
 
-/// Resident memory of a process that is no file's, MiB.
+/// Returns the resident memory of a process that is not backed by files, MiB.
 fn memory(pid: &str) -> f64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
@@ -279,7 +280,7 @@ async fn overload(address: &str, n: usize, seconds: u64, pid: &str) {
     );
 }
 
-/// Clients that send half a header and wait.
+/// Opens `n` connections that send half a header and wait; counts those that the server drops.
 async fn slow(address: &str, n: usize) {
     let mut streams = Vec::new();
     for _ in 0..n {
@@ -297,7 +298,8 @@ async fn slow(address: &str, n: usize) {
     println!("{dropped} of {n} dropped within {:.1} s", began.elapsed().as_secs_f64());
 }
 
-/// Exchanges of bundles while clients ask, then SIGTERM: how many accepted requests got no answer.
+/// Replaces the bundle `n` times while clients ask, then sends SIGTERM; counts the accepted
+/// requests that got no answer.
 async fn swap(address: &str, n: usize, pid: &str, bundles: [&str; 2]) {
     let questions = questions(address);
     let (answered, refused) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -309,7 +311,7 @@ async fn swap(address: &str, n: usize, pid: &str, bundles: [&str; 2]) {
         tasks.push(tokio::spawn(async move {
             let mut client = Client::new(&address);
             for next in at.. {
-                // Whom nobody accepts has lost nothing.
+                // A client that is not accepted has lost no request.
                 if client.connect().await.is_err() {
                     return;
                 }
@@ -317,7 +319,7 @@ async fn swap(address: &str, n: usize, pid: &str, bundles: [&str; 2]) {
                 match client.ask("POST", "/v1/query", &questions[next % questions.len()]).await {
                     Ok(Reply { status: 200, .. }) => answered.fetch_add(1, Ordering::Relaxed),
                     Ok(_) => refused.fetch_add(1, Ordering::Relaxed),
-                    // A connection in the queue of a listener that was closed was never accepted.
+                    // A connection still in the queue of a closed listener was never accepted.
                     Err(error) if fresh && error.kind() == io::ErrorKind::ConnectionReset => return,
                     Err(_) => lost.fetch_add(1, Ordering::Relaxed),
                 };

@@ -1,4 +1,4 @@
-//! What exact search by vector costs: one query, a batch, a tenth of the rows.
+//! Measures exact vector search: one query, a batch, and a search in a tenth of the rows.
 //!
 //! `AGENT_BENCH_ROWS` (default 20,000) and `AGENT_BENCH_DIM` (default 384) set the size of the index.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a bench may panic")]
@@ -13,14 +13,14 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// Queries of a batch.
+/// Number of queries in a batch.
 const BATCH: usize = 256;
 
 fn from_environment(name: &str, default: usize) -> usize {
     std::env::var(name).map_or(default, |value| value.parse().unwrap())
 }
 
-/// Rows of length 1 in random directions.
+/// Makes rows of length 1 in random directions.
 fn rows(random: &mut ChaCha8Rng, n: usize, dim: usize) -> Matrix {
     let mut data: Vec<f32> = (0..n * dim).map(|_| random.random_range(-1.0..1.0)).collect();
     for row in data.chunks_exact_mut(dim) {

@@ -1,11 +1,11 @@
-//! Answers a question with a bundle, and says where the answers end.
+//! Answers a question with a bundle, and prints the rank after which no more answers are expected.
 //!
 //! ```sh
 //! cargo run --release --example answer_with_bundle
 //! ```
 //!
-//! The bundle is made here, by a short run on a small generated sample. Whoever has one reads it
-//! instead, with [`Bundle::read`], and opens the base that it was made for.
+//! The example makes its bundle by a short run on a small generated sample. If you have a bundle,
+//! read it with [`Bundle::read`] instead, and open the base that it was made for.
 
 mod installed;
 
@@ -29,7 +29,7 @@ use agent::{
     sandbox::{SandboxOptions, Workers},
 };
 
-/// A fifth of the size that samples have by default.
+/// A fifth of the default size of this sample.
 const SCALE: f64 = 0.001;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -42,13 +42,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let run = dir.path().join("run");
     make_bundle(&installed, &base, &run)?;
 
-    // Reading checks the digest; a bundle refuses any other base than its own.
+    // Reading checks the digest; `check_base` refuses any base but the bundle's own.
     let bundle = Bundle::read(&run.join(optimize::BUNDLE_FILE))?;
     bundle.check_base(&base)?;
     let runtime = Runtime::new(base.clone(), Arc::new(Workers::new(1)?), None);
     let answers = BundleRetriever::new(Arc::new(runtime), &bundle)?;
 
-    // A question of the sample, whose right answers are known.
+    // A question of the sample, whose correct answers are known.
     let asked = load_split(&installed, &Split::Val)?.into_iter().next();
     let asked = asked.ok_or("the sample has no validation questions")?;
     let answer = infer::answer(&base, &answers, &asked.text, 5, Detail::default())?;
@@ -67,7 +67,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Runs the optimizer without steps of improvement; its journal and its bundle go into `run`.
+/// Runs the optimizer without improvement steps; its journal and its bundle go into `run`.
 fn make_bundle(
     installed: &Base,
     base: &Arc<IndexedBase>,

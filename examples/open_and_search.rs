@@ -22,7 +22,7 @@ use agent::{
 fn main() -> Result<(), Box<dyn Error>> {
     let question = env::args().nth(1).unwrap_or("a durable steel bottle by Northpeak".to_owned());
 
-    // A home directory holds any number of bases; this one is gone when the example ends.
+    // A home directory holds any number of bases; this one is removed when the example ends.
     let dir = tempfile::tempdir()?;
     let home = Home::new(dir.path());
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("toolkits/stark/base");

@@ -1,4 +1,5 @@
-//! Runs one retrieval program on one question, in the sandbox, and shows what its tools gave.
+//! Runs one retrieval program on one question, in the sandbox, and prints its tool calls and their
+//! results.
 //!
 //! ```sh
 //! cargo run --release --example run_program
@@ -21,7 +22,7 @@ use agent::{
     tools::Trace,
 };
 
-/// Products of the brand that the question names, by the other words of the question.
+/// Ranks the products of the brand that the question names, by the other words of the question.
 const SOURCE: &str = r#"
 //! category: products of a brand
 fn params() {
@@ -41,16 +42,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("toolkits/stark/base");
     let (_, base) = installed::install(&source, &Home::new(dir.path()), "shop")?;
 
-    // Programs run on threads of their own. This runtime runs Rhai in this process, which is for
-    // programs that you trust; `Runtime::in_sandbox` has a place for those of others.
+    // Programs run on their own threads. This runtime runs Rhai in this process, which is only for
+    // trusted programs; for others, `Runtime::in_sandbox` has an option to run them inside
+    // WebAssembly.
     let runtime = Runtime::new(base.clone(), Arc::new(Workers::new(1)?), None);
     let program = runtime.compile(&Program::new(SOURCE))?;
 
-    // Parameters that are not given have the values that the program declares.
+    // Parameters without a value here keep the default that the program declares.
     let parameters = ParamValues::from([("w_words".to_owned(), 2.0)]);
     let trace = Trace::default();
     let question = "a durable steel bottle by Northpeak";
-    // The outer error is one of the base or the service, the inner one the program's.
+    // The outer error comes from the base or a service, the inner one from the program.
     let outcome = runtime.run(&program, &parameters, question, Some(&trace))??;
 
     let mut out = io::stdout().lock();

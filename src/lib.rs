@@ -7,7 +7,7 @@
 //!
 //! # Glossary
 //!
-//! One word for each concept, everywhere; the last column has the words of others for it.
+//! One word for each concept, everywhere. The last column lists other terms for it.
 //!
 //! | word | meaning | also known as |
 //! | --- | --- | --- |
@@ -50,17 +50,17 @@
 //! | comparator | a language model that contrasts queries answered well and badly | critic, reviewer |
 //! | tuner | moves the parameters of programs, without a language model | hyperparameter search |
 //! | trial | one program with its parameters on some queries | evaluation |
-//! | archive, front | the programs that answer some query best; those of one category | population, Pareto front |
+//! | archive | the measured programs of a run, from which plans are merged | population |
 //! | e-value | the capital of a bet against the claim of no improvement; a large one is evidence of improvement | test martingale |
 //! | sequential test | a test that may stop at any query, by its e-value | anytime-valid inference |
 //! | split | the queries for training, validation or test | fold, partition |
 //! | rate limiter, circuit breaker, retry | spaces, holds back and repeats requests to a service | throttle; fuse; back-off |
-//! | fingerprint | a digest of what something was made from | content hash |
+//! | fingerprint | a digest of the data and settings that something was made from | content hash |
 //!
 //! # Layers
 //!
-//! Every part is a crate below `src/`, re-exported here by name. A crate uses those that its
-//! `Cargo.toml` names, and the compiler refuses others; `docs/architecture.md` has the table.
+//! Every part is a crate below `src/`, re-exported here by name. A crate can use only the crates
+//! that its `Cargo.toml` names; `docs/architecture.md` has the table.
 
 pub use agent_app as app;
 pub use agent_ask as ask;

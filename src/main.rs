@@ -1,4 +1,4 @@
-//! The `agent` binary: hands the command line to [`agent::cli`].
+//! The `agent` binary: passes the command line to [`agent::cli`].
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The base that benches run on: an installed one, or a generated sample.
+//! The base that benches run on: an installed base, or a generated sample.
 //!
 //! `AGENT_BENCH_BASE=N` names an installed and indexed base of `AGENT_HOME`. Without it a `mag`
 //! sample is generated, imported and indexed in a temporary directory; `AGENT_BENCH_SCALE` sets its
@@ -23,10 +23,10 @@ use agent::{
 use criterion::Criterion;
 use tempfile::TempDir;
 
-/// Size of the sample unless asked otherwise: some thousand nodes, built in seconds.
+/// Default size of the sample: some thousand nodes, built in seconds.
 const DEFAULT_SCALE: f64 = 0.003;
 
-/// Few samples: numbers are for orders of magnitude and for comparing two builds.
+/// Configures few samples: enough for orders of magnitude and for comparing two builds.
 pub(crate) fn quick() -> Criterion {
     Criterion::default()
         .sample_size(10)
@@ -35,13 +35,13 @@ pub(crate) fn quick() -> Criterion {
         .without_plots()
 }
 
-/// A base with its index, and where it lives.
+/// A base with its index; a generated one is removed when this is dropped.
 pub(crate) struct World {
     pub(crate) base: Base,
     _temporary: Option<TempDir>,
 }
 
-/// The installed base, or an indexed sample.
+/// Finds the installed base, or generates and indexes a sample.
 pub(crate) fn world() -> World {
     if let Ok(name) = env::var("AGENT_BENCH_BASE") {
         let home = env::var("AGENT_HOME").unwrap();
@@ -54,7 +54,7 @@ pub(crate) fn world() -> World {
     World { base, _temporary: Some(temporary) }
 }
 
-/// A generated base without index.
+/// Generates and imports a sample, without an index.
 pub(crate) fn sample() -> (TempDir, Base) {
     let temporary = tempfile::tempdir().unwrap();
     let files = temporary.path().join("files");
@@ -63,7 +63,7 @@ pub(crate) fn sample() -> (TempDir, Base) {
     (temporary, base)
 }
 
-/// Files of a sample in neutral format.
+/// Generates the files of a sample, in neutral format.
 pub(crate) fn sample_files(files: &Path) {
     let scale = env::var("AGENT_BENCH_SCALE").ok().map(|scale| scale.parse().unwrap());
     let options = SampleOptions { seed: 7, scale: scale.or(Some(DEFAULT_SCALE)) };
@@ -77,18 +77,18 @@ pub(crate) fn import(files: &Path, home: &Home) -> Base {
 }
 
 impl World {
-    /// Opens base and index.
+    /// Opens the base with its index.
     pub(crate) fn open(&self) -> IndexedBase {
         let dir = self.base.index_dir();
         IndexedBase::open(&self.base.kb_dir(), &dir, &self.base.name).unwrap()
     }
 
-    /// The same, shared.
+    /// Opens the base with its index, for sharing between threads.
     pub(crate) fn shared(&self) -> Arc<IndexedBase> {
         Arc::new(self.open())
     }
 
-    /// Training queries, at most 50.
+    /// Loads the first 50 training queries, or all if there are fewer.
     pub(crate) fn queries(&self) -> Vec<LabelledQuery> {
         let mut queries = load_split(&self.base, &Split::Train).unwrap();
         queries.truncate(50);

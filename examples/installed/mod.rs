@@ -1,7 +1,7 @@
-//! From a directory of files to an open base: what all examples begin with.
+//! Turns a directory of files into an open base, the first step of all examples.
 //!
-//! `agent data import` and `agent index` do the same; whoever has done that needs only the last
-//! step, [`agent::index::IndexedBase::open`].
+//! `agent data import` and `agent index` do the same on the command line; after them only
+//! [`agent::index::IndexedBase::open`] is needed.
 
 use std::{
     error::Error,
@@ -19,13 +19,13 @@ use agent::{
 /// embedder, and opens the base with its index.
 ///
 /// # Errors
-/// What is wrong with the files, or with the disk.
+/// If the files are not valid, or a file cannot be read or written.
 pub(crate) fn install(
     source: &Path,
     home: &Home,
     name: &str,
 ) -> Result<(Base, Arc<IndexedBase>), Box<dyn Error>> {
-    // Another thread may set this to end the work; then nothing is left behind.
+    // Another thread may set this to stop the work; then no partial base is left behind.
     let stop = AtomicBool::new(false);
     let options = ImportOptions::default();
     let base = import_neutral(source, home, name, &options, &mut |_| {}, &stop)?.base;

@@ -1,4 +1,4 @@
-//! A tiny base for what is asked of one, with an index.
+//! A tiny indexed base for the targets that ask questions.
 
 use std::sync::{Arc, atomic::AtomicBool};
 
@@ -20,7 +20,7 @@ const NODES: &str = r#"{"id": 0, "type": "product", "name": "Summit Bottle", "de
 const EDGES: &str = "src_id\trelation\tdst_id\n0\thas_brand\t3\n1\thas_brand\t3\n2\thas_brand\t4\n\
     0\thas_color\t5\n1\thas_color\t6\n2\thas_color\t6\n0\talso_bought\t1\n";
 
-/// Answers over it, without a model.
+/// Builds the base, and opens it for questions, without a language model.
 pub fn analyst() -> Analyst {
     let dir = tempfile::tempdir().expect("a directory");
     let source = dir.path().join("source");

@@ -1,4 +1,4 @@
-//! Any bytes as the body of a batch, in parts of any sizes: the lines are those of the whole.
+//! Fuzzes the body of a batch: any bytes, in parts of any sizes, give the lines of the whole body.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes as a cassette of recorded replies.
+//! Fuzzes reading a cassette of recorded replies.
 
 #![no_main]
 

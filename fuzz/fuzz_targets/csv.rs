@@ -1,4 +1,4 @@
-//! Any bytes as `qa.csv` of a base in neutral format.
+//! Fuzzes the import of `qa.csv` of a base in neutral format.
 
 #![no_main]
 

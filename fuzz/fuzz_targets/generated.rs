@@ -1,4 +1,4 @@
-//! Valid modules that call the host's functions in any order, with any arguments.
+//! Fuzzes the host with valid modules that call its functions in any order, with any arguments.
 
 #![no_main]
 
@@ -12,7 +12,7 @@ use wasm_smith::{Config, Module};
 
 static INSIDE: LazyLock<WasmSandbox> = LazyLock::new(sandbox::inside);
 
-/// What generated modules may import, and must export.
+/// Settings of generated modules: possible imports, required exports, and enabled features.
 static CONFIG: LazyLock<Config> = LazyLock::new(|| {
     let imports = r#"(module
         (import "agent" "take" (func (param i32)))

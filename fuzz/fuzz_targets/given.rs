@@ -1,6 +1,8 @@
-//! Any bytes as what a module gives: its result, and the arguments of any tool. Both name handles.
+//! Fuzzes the bytes that a module sends: its result, and the arguments of any tool. Both may
+//! contain handles.
 //!
-//! Modules are compiled once; the bytes reach them as letters of the query, one for four bits.
+//! Modules are compiled once; the bytes reach them as letters of the query, one letter for four
+//! bits.
 
 #![no_main]
 
@@ -19,7 +21,7 @@ static INSIDE: LazyLock<WasmSandbox> = LazyLock::new(sandbox::inside);
 /// Tools that modules import under other names.
 const OPERATORS: [&str; 6] = ["&", "|", "-", "+", "*", "/"];
 
-/// A module for each tool, and one more that gives the bytes as its result.
+/// A module for each tool, and one that returns the bytes as its result.
 static MODULES: LazyLock<Vec<CompiledProgram>> = LazyLock::new(|| {
     let named = registry().iter().map(|spec| spec.name).filter(|name| !OPERATORS.contains(name));
     let tools = named.chain(["op_and", "op_or", "op_sub", "op_add", "op_mul", "op_div"]);
@@ -32,7 +34,8 @@ static MODULES: LazyLock<Vec<CompiledProgram>> = LazyLock::new(|| {
     calls.chain([gives]).collect()
 });
 
-/// A module that holds two handles, turns the query into bytes, and does something with them.
+/// Compiles a module that decodes the query to `$n` bytes at address 1,000,000, holds two handles,
+/// and runs `then`.
 fn module(import: &str, then: &str) -> CompiledProgram {
     let text = format!(
         r#"(module

@@ -1,11 +1,11 @@
-//! Imports a base whose file of that name holds the fuzzer's bytes; what is shared by the targets
-//! that read a directory.
+//! Imports a base with one file of fuzzed bytes; shared by the targets that read a directory.
 
 use std::{fs, sync::atomic::AtomicBool};
 
 use agent::dataset::{Home, ImportOptions, import_neutral};
 
-/// Imports strictly and leniently; TMPDIR should be in memory.
+/// Imports a small base in which `file` has these bytes, strictly and leniently. `TMPDIR` should be
+/// in memory.
 pub fn import(file: &str, bytes: &[u8]) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let source = dir.path().join("source");

@@ -1,5 +1,5 @@
-//! Any bytes as a plan of units in a pool, with an input and a result: it is refused, or read within its
-//! directory.
+//! Fuzzes the plan of a job of units, with an input and a result: the job is refused, or read
+//! within its directory.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes as `nodes.jsonl` of a base in neutral format.
+//! Fuzzes the import of `nodes.jsonl` of a base in neutral format.
 
 #![no_main]
 

@@ -1,5 +1,4 @@
-//! Any lines as those of an assistant over a pipe: every one that is no message gets an error, and every
-//! reply is a line of JSON.
+//! Fuzzes the lines that an assistant sends over a pipe: every reply is a line of JSON-RPC.
 
 #![no_main]
 

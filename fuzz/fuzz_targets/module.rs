@@ -1,4 +1,4 @@
-//! Any bytes as a module.
+//! Fuzzes compiling and running any bytes as a module.
 
 #![no_main]
 

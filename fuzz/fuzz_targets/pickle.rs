@@ -1,4 +1,4 @@
-//! Any bytes as a pickle: whole, and item by item.
+//! Fuzzes reading a pickle: whole, and item by item.
 
 #![no_main]
 

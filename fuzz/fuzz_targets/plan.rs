@@ -1,5 +1,5 @@
-//! Any JSON as a plan of a question over many nodes: it is refused, or answered, and the plan of the
-//! answer gives that answer again.
+//! Fuzzes the plan of a question over many nodes: it is refused or answered, and the plan of the
+//! answer can be run again and stays the same.
 
 #![no_main]
 

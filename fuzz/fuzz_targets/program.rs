@@ -1,4 +1,4 @@
-//! Any text as a program in Rhai, in both engines: the same ranking, and no panic.
+//! Fuzzes programs in Rhai in both engines: the ranking is the same, and nothing panics.
 
 #![no_main]
 
@@ -14,7 +14,7 @@ static INSIDE: LazyLock<WasmSandbox> = LazyLock::new(sandbox::inside);
 
 fuzz_target!(
     init: {
-        // The engine is compiled once, which takes seconds.
+        // Compiles the engine in advance, which takes seconds.
         sandbox::compile_and_run(&*INSIDE, Code::Rhai("")).expect_err("no program");
     },
     |source: &str| {

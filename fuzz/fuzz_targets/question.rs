@@ -1,4 +1,4 @@
-//! Any text as a question over many nodes.
+//! Fuzzes questions over many nodes.
 
 #![no_main]
 

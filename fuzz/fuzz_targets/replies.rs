@@ -1,4 +1,4 @@
-//! Any text as the reply of a language model: a program or JSON is taken out of it, or it is refused.
+//! Fuzzes replies of a language model: a program or JSON is extracted, or the reply is refused.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes as the journal of a run.
+//! Fuzzes reading the journal of a run.
 
 #![no_main]
 

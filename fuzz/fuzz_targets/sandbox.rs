@@ -1,4 +1,4 @@
-//! A tiny base of tools for programs of the fuzzer.
+//! A host with made-up tool results, for fuzzed programs.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -12,7 +12,7 @@ use agent::{
 
 pub const N_NODES: usize = 50;
 
-/// Gives something of the kind that each tool gives.
+/// Answers each tool call with a fixed value of the tool's result kind, or its first argument.
 struct Host;
 
 impl ToolHost for Host {
@@ -32,7 +32,7 @@ impl ToolHost for Host {
     }
 }
 
-/// Limits that keep one input short.
+/// Returns limits that keep the run of one input short.
 pub fn limits() -> Limits {
     Limits {
         operations: 50_000,
@@ -46,18 +46,18 @@ pub fn workers() -> Arc<Workers> {
     Arc::new(Workers::new(1).expect("threads"))
 }
 
-/// A sandbox of WebAssembly that has nothing kept on disk.
+/// Makes a WebAssembly sandbox without a cache on disk.
 pub fn inside() -> WasmSandbox {
     WasmSandbox::new(workers(), None)
 }
 
-/// Compiles and runs.
+/// Compiles and runs a program.
 #[allow(dead_code, reason = "each target uses a part of this module")]
 pub fn compile_and_run(sandbox: &dyn Sandbox, code: Code<'_>) -> Result<Outcome, Failure> {
     run(sandbox, &sandbox.compile(code, &limits())?, "warm socks")
 }
 
-/// Runs; whatever comes out keeps what a result promises.
+/// Runs a program; checks the promises of a ranking, or of a failure.
 pub fn run(sandbox: &dyn Sandbox, program: &CompiledProgram, query: &str) -> Result<Outcome, Failure> {
     let limits = limits();
     let params = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Any text as the SQL statement that a model writes: it reads one table, or is refused in time.
+//! Fuzzes the SQL statement that a language model writes: it is answered or refused within 5 s.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes as a file of tensors: one tensor, and a dict of them.
+//! Fuzzes reading a file of tensors: one tensor, and a dict of tensors.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes as the result of a unit that a worker of a pool gave.
+//! Fuzzes decoding the result of a unit that a worker of a pool wrote.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes as a zip file, all of its members read to their ends or the first 16 MiB.
+//! Fuzzes reading a zip file: each member to its end, or its first 16 MiB.
 
 #![no_main]
 

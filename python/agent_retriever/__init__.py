@@ -5,8 +5,8 @@
 >>> shop.search("a durable steel bottle", k=5).ids           # doctest: +SKIP
 array([0, 1, 2], dtype=uint32)
 
-A base is imported and indexed with the command line (``agent data import``, ``agent index``). Every
-call lets other threads of Python run while it computes.
+The command line imports and indexes a base (``agent data import``, ``agent index``), and so does
+:class:`App`. Every call lets other Python threads run while it computes.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ __all__ = [
 ]
 
 Sandbox = Literal["rhai", "wasm"] | None
-"""Where programs in Rhai run: in this process, inside WebAssembly, or, for ``None``, by the rule of
-the command line. The answer does not depend on it."""
+"""Where programs in Rhai run: in this process, inside WebAssembly, or, for ``None``, by the default
+rule of the command line. The answer does not depend on it."""
 
 
 @dataclass(frozen=True)
@@ -52,23 +52,23 @@ class Node:
 
     id: int
     key: str
-    """The id that the data call it by."""
+    """The id of the node in the source data."""
     type: str
     name: str
     text: str
-    """Its document: the fields as one text."""
+    """The document of the node: its fields as one text."""
     fields: tuple[tuple[str, str], ...]
-    """Names and texts in the order of the document; a field may come several times."""
+    """Pairs of field name and text, in the order of the document; a name may occur several times."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """A labelled query, named as ``ir_datasets`` names them."""
+    """A labelled query, with the attribute names of ``ir_datasets``."""
 
     query_id: str
     text: str
     answers: tuple[int, ...]
-    """The nodes that answer it, ascending."""
+    """Ids of the nodes that answer the query, ascending."""
 
 
 class Doc(NamedTuple):
@@ -79,7 +79,7 @@ class Doc(NamedTuple):
 
 
 class Qrel(NamedTuple):
-    """That a node answers a query, in the shape of ``ir_datasets``."""
+    """A relevance judgement: a node answers a query. In the shape of ``ir_datasets``."""
 
     query_id: str
     doc_id: str
@@ -88,57 +88,60 @@ class Qrel(NamedTuple):
 
 
 class Answer:
-    """What answers one question: nodes with scores, best first, and what is known of them.
+    """The answer to one question: nodes with scores, best first, and a record with details.
 
-    Scores compare within one answer only. ``ids`` and ``scores`` are NumPy arrays that no other
-    object holds; all else is read from the record when it is asked for.
+    Scores of different answers cannot be compared. ``ids`` and ``scores`` are NumPy arrays that no
+    other object shares; all other properties are read from the record on first access.
     """
 
     __slots__ = ("_json", "_record", "_run_ids", "ids", "query", "scores")
 
     def __init__(self, query: str, found: _native.Answer) -> None:
         self.query = query
-        """The question as it was asked."""
+        """The question, unchanged."""
         self.ids: NDArray[np.uint32] = found.ids
         """Node ids, best first; equal scores by ascending id."""
         self.scores: NDArray[np.float32] = found.scores
-        """Their scores."""
+        """Scores of the nodes, in the order of ``ids``."""
         self._json = found.json
         self._run_ids = found.run_ids
         self._record: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The object that ``agent query --json`` prints, without the bundle's name."""
+        """Returns the object that ``agent query --json`` prints, without the bundle's name."""
         if self._record is None:
             self._record = {"query": self.query, **json.loads(self._json)}
         return self._record
 
     @property
     def hits(self) -> list[dict[str, Any]]:
-        """The nodes with rank, id, key, type, name, score and the path that leads to each."""
+        """The nodes: rank, id, key, type, name, score, and the path from the question to each."""
         hits: list[dict[str, Any]] = self.to_dict()["hits"]
         return hits
 
     @property
     def route(self) -> list[dict[str, Any]]:
-        """The categories that answered, most probable first; empty for a system without any."""
+        """The categories that answered, most probable first; empty for a system without categories."""
         route: list[dict[str, Any]] = self.to_dict()["route"]
         return route
 
     @property
     def cutoff(self) -> int | None:
-        """The last rank that is an answer, where the system knows it."""
+        """The last rank that is an answer, possibly after the hits; ``None`` if unknown."""
         cutoff: int | None = self.to_dict()["cutoff"]
         return cutoff
 
     @property
     def stand_in(self) -> str | None:
-        """Why another system answered; ``None`` if the one that was asked did."""
+        """Why another system answered; ``None`` if the requested one did."""
         reason: str | None = self.to_dict()["stand_in"]
         return reason
 
     def to_trec(self, query_id: int | str = 0, tag: str = "agent") -> str:
-        """Lines of a TREC run file, with the ids that the data call nodes by."""
+        """Returns lines of a TREC run file, with the ids of nodes in the source data.
+
+        :raises ValueError: the id of a node cannot be written to a run file.
+        """
         if None in self._run_ids:
             node = self.ids[self._run_ids.index(None)]
             raise ValueError(f"the id of node {node} cannot stand in a run file; give it another")
@@ -150,7 +153,8 @@ class Answer:
         return "".join(lines)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Columns query, rank, id and score, for whatever reads Arrow: ``polars.DataFrame(answer)``."""
+        """Returns the columns query, rank, id and score as an Arrow stream, for any library that reads
+        Arrow: ``polars.DataFrame(answer)``."""
         return _native.arrow_stream([(self.query, self.ids, self.scores)])
 
     def __len__(self) -> int:
@@ -169,7 +173,7 @@ class Batch(Sequence[Answer]):
     def __init__(self, answers: list[Answer], query_ids: Sequence[str]) -> None:
         self._answers = answers
         self.query_ids = tuple(query_ids)
-        """How the questions are called in runs."""
+        """Ids of the questions in run files."""
 
     def __getitem__(self, at: Any) -> Any:
         return self._answers[at]
@@ -178,26 +182,27 @@ class Batch(Sequence[Answer]):
         return len(self._answers)
 
     def to_dict(self) -> dict[str, dict[str, float]]:
-        """``{query: {node: score}}``, which ranx and pytrec_eval take.
+        """Returns ``{query: {node: score}}``, the format of ranx and pytrec_eval.
 
-        These tools break ties in their own ways, so equal scores are made to fall, as in a run file.
+        These tools break ties in their own ways, so equal scores are lowered slightly to keep the
+        order, as in a run file.
         """
         pairs = zip(self.query_ids, self._answers, strict=True)
         return {name: _run(answer.ids, answer.scores) for name, answer in pairs}
 
     def to_trec(self, tag: str = "agent") -> str:
-        """The lines of a TREC run file."""
+        """Returns the lines of a TREC run file."""
         pairs = zip(self.query_ids, self._answers, strict=True)
         return "".join(answer.to_trec(name, tag) for name, answer in pairs)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """As that of :class:`Answer`, with the names of the questions."""
+        """Returns an Arrow stream like that of :class:`Answer`, with query ids in place of texts."""
         pairs = zip(self.query_ids, self._answers, strict=True)
         return _native.arrow_stream([(name, one.ids, one.scores) for name, one in pairs])
 
 
 class Evaluation:
-    """How a system did on labelled queries."""
+    """Measurements of a system on labelled queries."""
 
     def __init__(self, name: str, measured: _native.Measured, queries: list[Query]) -> None:
         self.system = name
@@ -208,54 +213,54 @@ class Evaluation:
 
     @property
     def n(self) -> int:
-        """Queries that were measured."""
+        """Number of measured queries."""
         return int(self._record["n"])
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The mean of every metric, as ``agent eval`` prints it."""
+        """The mean of each metric, as ``agent eval`` prints it."""
         return dict(self._record["metrics"])
 
     @property
     def by_query(self) -> dict[str, dict[str, float]]:
-        """Every metric of each query."""
+        """Metrics by query: ``{query: {metric: value}}``."""
         names = list(self._record["metrics"])
         rows = zip(self.queries, self._measured.by_query, strict=True)
         return {query.query_id: dict(zip(names, row, strict=True)) for query, row in rows}
 
     @property
     def failures(self) -> dict[str, str]:
-        """Why queries failed; they count with the ranking of ``hybrid``."""
+        """Reasons of failed queries, by query; these queries count with the ranking of ``hybrid``."""
         return {str(query): why for query, why in self._measured.failures}
 
     def to_dict(self) -> dict[str, Any]:
-        """What ``agent eval --json`` prints of the system: n, failed, metrics, ci95, latency_ms."""
+        """Returns the object of ``agent eval --json``: n, failed, metrics, ci95, latency_ms."""
         return self._record
 
     def run(self) -> dict[str, dict[str, float]]:
-        """The rankings as ``{query: {node: score}}``; see :meth:`Batch.to_dict`."""
+        """Returns the rankings as ``{query: {node: score}}``; see :meth:`Batch.to_dict`."""
         return {
             query.query_id: _run(*self._measured.ranking(at))
             for at, query in enumerate(self.queries)
         }
 
     def qrels(self) -> dict[str, dict[str, int]]:
-        """The answers as ``{query: {node: 1}}``."""
+        """Returns the correct answers as ``{query: {node: 1}}``."""
         return {one.query_id: {str(node): 1 for node in one.answers} for one in self.queries}
 
     def to_trec(self, tag: str = "agent") -> str:
-        """The run file that ``agent eval --run-file`` writes."""
+        """Returns the run file that ``agent eval --run-file`` writes."""
         return self._measured.to_trec(tag)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The rankings, as those of :class:`Batch`."""
+        """Returns the rankings as an Arrow stream like that of :class:`Batch`."""
         rankings = (self._measured.ranking(at) for at in range(len(self.queries)))
         named = zip(self.queries, rankings, strict=True)
         return _native.arrow_stream([(query.query_id, *ranking) for query, ranking in named])
 
 
 class System:
-    """What ranks the nodes of a base for a question. Safe to use from several threads."""
+    """A method that ranks the nodes of a base for a question. Safe to use from several threads."""
 
     def __init__(self, base: Base, native: _native.System) -> None:
         self.base = base
@@ -263,7 +268,7 @@ class System:
 
     @property
     def name(self) -> str:
-        """Its name in tables."""
+        """Name of the system in tables."""
         return self._native.name
 
     def query(
@@ -271,20 +276,20 @@ class System:
     ) -> Answer:
         """Answers one question with at most ``k`` nodes, 1 to 10,000.
 
-        With ``explain``, all nodes say in ``hits`` why they have their places; without ``paths``
-        the ways to them are not looked for, which is faster.
+        With ``explain``, ``hits`` explains the rank of every node. Without ``paths``, the paths from
+        the question to the nodes are not computed, which is faster.
 
-        :raises AgentError: an empty question, a bound, or what the system reports.
+        :raises AgentError: an empty question, ``k`` out of bounds, or an error of the system.
         """
         return Answer(text, self._native.query(text, k, k if explain else 0, paths))
 
     __call__ = query
 
     def where(self, *conditions: str) -> System:
-        """The same system over the nodes that meet all conditions, such as ``"price<20"``,
-        ``"brand=Lark,Umbra"`` or ``"closed!=*"``; as ``--where`` of the command line.
+        """Returns the same system over the nodes that meet all conditions, such as ``"price<20"``,
+        ``"brand=Lark,Umbra"`` or ``"closed!=*"``; see ``--where`` of the command line.
 
-        :raises AgentError: a condition that names no field or relation.
+        :raises AgentError: a condition is not valid, or names no field or relation of the base.
         """
         given = list(conditions)
         return System(self.base, self._native.filtered(given)) if given else self
@@ -297,7 +302,13 @@ class System:
         paths: bool = False,
         query_ids: Iterable[int | str] | None = None,
     ) -> Batch:
-        """Answers questions side by side, on all cores. Ctrl-C ends it between some questions."""
+        """Answers questions in parallel, on all cores; answers are in the order of the questions.
+
+        Ctrl-C takes effect after a group of questions. ``query_ids`` are the ids of the questions in
+        run files, by default their positions from 0.
+
+        :raises AgentError: as for :meth:`query`, or if there are not as many ids as questions.
+        """
         asked = list(texts)
         names = [str(one) for one in (range(len(asked)) if query_ids is None else query_ids)]
         if len(names) != len(asked):
@@ -313,9 +324,10 @@ class System:
         metrics: Literal["stark", "trec"] = "stark",
         depth: int = 1_000,
     ) -> Evaluation:
-        """Measures it on the labelled queries of a split or file, as ``agent eval`` does.
+        """Measures the system on the labelled queries of a split or file, as ``agent eval`` does.
 
-        The test split is opened by the command line alone, which counts how often.
+        Rankings have at most ``depth`` nodes. Only the command line opens the test split, and counts
+        how often.
         """
         measured = self._native.measure(self.base._native, os.fspath(split), depth, metrics)
         return Evaluation(self.name, measured, self.base.queries(split))
@@ -332,70 +344,73 @@ class Base:
 
     @property
     def name(self) -> str:
-        """Its name in the home directory."""
+        """Name of the base in the home directory."""
         return self._native.name
 
     @property
     def title(self) -> str:
-        """Its title, for people."""
+        """Title of the base, for people."""
         return self._native.title
 
     @property
     def fingerprint(self) -> str:
-        """The digest of its nodes and edges."""
+        """Digest of the nodes and edges."""
         return self._native.fingerprint
 
     @property
     def types(self) -> list[str]:
-        """The types of its nodes."""
+        """Names of the node types."""
         return self._native.types
 
     @property
     def relations(self) -> list[str]:
-        """Its relations."""
+        """Names of the relations."""
         return self._native.relations
 
     def __len__(self) -> int:
-        """How many nodes it has."""
+        """Returns the number of nodes."""
         return self._native.n_nodes
 
     def node(self, node: int) -> Node:
-        """A node by its id."""
+        """Returns a node by its id, from 0.
+
+        :raises AgentError: the node does not exist.
+        """
         key, kind, name, text, fields = self._native.node(node)
         return Node(node, key, kind, name, text, tuple(fields))
 
     def queries(self, split: str | os.PathLike[str] = "val") -> list[Query]:
-        """The labelled queries of ``train``, ``val``, ``human``, or of a file like ``qa.csv``."""
+        """Loads the labelled queries of ``train``, ``val``, ``human``, or of a file like ``qa.csv``."""
         found = self._native.queries(os.fspath(split))
         return [Query(str(query), text, tuple(answers)) for query, text, answers in found]
 
     def docs_iter(self) -> Iterator[Doc]:
-        """All nodes as documents, by ascending id; runs and qrels call them by the same ids."""
+        """Iterates over all nodes as documents, by ascending id; runs and qrels use the same ids."""
         return (Doc(str(node), self.node(node).text) for node in range(len(self)))
 
     def qrels_iter(self, split: str | os.PathLike[str] = "val") -> Iterator[Qrel]:
-        """The answers of labelled queries, in the order of the queries."""
+        """Iterates over the answers of labelled queries, in the order of the queries."""
         queries = self.queries(split)
         return (Qrel(one.query_id, str(node), 1, "0") for one in queries for node in one.answers)
 
     def system(self, name: str, *, sandbox: Sandbox = None) -> System:
-        """A system by the name that the command line gives it; :func:`systems` lists them.
+        """Opens a system by its name on the command line; :func:`systems` lists the names.
 
-        :raises AgentError: an unknown name, or that it needs something that is not there, such as a
-            language model, which is not configured from Python.
+        :raises AgentError: the name is unknown, or something that the system needs is missing, such
+            as a language model, which cannot be configured from Python.
         """
         return System(self, self._native.system(name, sandbox))
 
     def search(
         self, text: str, k: int = 20, *, system: str = "bm25f", filter: Iterable[str] = ()
     ) -> Answer:
-        """Ranks nodes for a text, as ``agent search`` does; ``filter`` as :meth:`System.where`."""
+        """Ranks nodes for a text, as ``agent search`` does; for ``filter`` see :meth:`System.where`."""
         return self.system(system).where(*filter).query(text, k, paths=False)
 
     def bundle(
         self, file: str | os.PathLike[str], *, force: bool = False, sandbox: Sandbox = None
     ) -> System:
-        """A frozen bundle; with ``force`` also one that was made for another base."""
+        """Opens a frozen bundle; with ``force`` also a bundle that was made for another base."""
         return System(self, self._native.bundle(Path(file), force, sandbox))
 
     def program(
@@ -405,17 +420,18 @@ class Base:
         parameters: Mapping[str, float] | None = None,
         sandbox: Sandbox = None,
     ) -> System:
-        """A program: its source in Rhai, or the bytes of a module.
+        """Compiles a program: its source in Rhai, or the bytes of a WebAssembly module.
 
-        ``query(..., explain=True)`` tells each call of a tool with what it gave.
+        Parameters without a value keep their defaults. ``query(..., explain=True)`` records each tool
+        call with its result.
         """
         given = source.encode() if isinstance(source, str) else source
         return System(self, self._native.program(given, dict(parameters or {}), sandbox))
 
     def ask(self, question: str) -> dict[str, Any]:
-        """Answers a question over many nodes; the object that ``agent ask --json`` prints.
+        """Answers a question over many nodes; returns the object that ``agent ask --json`` prints.
 
-        :raises AgentError: where something of the question is not understood, which it names.
+        :raises AgentError: a part of the question is not understood; the message names it.
         """
         answer: dict[str, Any] = json.loads(self._native.ask(question))
         return answer
@@ -433,14 +449,14 @@ class Base:
     ) -> dict[str, Any]:
         """Optimizes programs on the train and val queries, and freezes the best as a bundle.
 
-        Without a ``seed`` or ``steps`` a new run has seed 1 and 24 steps, and one that goes on those
-        that it was begun with. ``request`` has the other options of ``agent optimize``. A new run asks
-        a language model only if ``actor`` names ``"llm"``.
-        ``progress`` is called with an object for each event, its ``kind`` first. Ctrl-C, or what
-        ``progress`` raises, ends the run; everything done so far is kept, and ``resume`` goes on with
-        the ``run`` that is named.
-        Gives the object of ``agent optimize --json``, such as the directory of the ``run``, the
-        ``bundle``'s file and the ``verdict`` against the best baseline, and the bundle's ``digest``.
+        A new run has by default seed 1 and 24 steps; a resumed run keeps its own. ``request`` has the
+        other options of ``agent optimize``. A new run uses a language model only if ``actor`` names
+        ``"llm"``.
+        ``progress`` is called with a dict for each event, whose ``kind`` comes first. Ctrl-C, or an
+        exception of ``progress``, ends the run; its results so far are kept, and ``resume`` continues
+        the given ``run``.
+        Returns the object of ``agent optimize --json``, such as the directory of the ``run``, the
+        ``bundle``'s file and the ``verdict`` against the best baseline; also the bundle's ``digest``.
         The same seed gives the same bundle as ``agent optimize``. The test split is opened only with
         ``test``.
         """
@@ -459,17 +475,17 @@ class Base:
 class App:
     """The operations of the command line by name, over one home directory.
 
-    The home directory is ``home``, else ``AGENT_HOME``, else that of the platform. A request has the
-    options of the command as keywords; a reply is the object of ``--json``.
+    The home directory is ``home``, else ``AGENT_HOME``, else the default of the platform. Options of
+    a command are keyword arguments; a reply is the object that ``--json`` prints.
     """
 
     def __init__(self, *, home: str | os.PathLike[str] | None = None) -> None:
         self._native = _native.App(_home(home))
 
     def call(self, name: str, /, **request: Any) -> dict[str, Any]:
-        """Carries out a request of an operation. Ctrl-C ends it.
+        """Carries out an operation. Ctrl-C ends it.
 
-        :raises AgentError: an unknown operation, a wrong request, or what the operation reports.
+        :raises AgentError: the operation is unknown, the request is not valid, or the operation fails.
         """
         reply: dict[str, Any] = json.loads(
             self._native.call(name, json.dumps(request, default=os.fspath))
@@ -484,7 +500,7 @@ class App:
         dry_run: bool = False,
         **options: Any,
     ) -> dict[str, Any]:
-        """Imports a file or directory as a dataset; ``options`` say how it is read."""
+        """Imports a file or directory as a dataset; ``options`` describe its format."""
         given = {"from": os.fspath(source), **options}
         return self.call("data_import", name=name, source=given, dry_run=dry_run)
 
@@ -502,11 +518,11 @@ class App:
         return self.call("data_update", name=name, source=given, dry_run=dry_run, force=force)
 
     def data_list(self) -> dict[str, Any]:
-        """The installed datasets, in ``datasets``."""
+        """Lists the installed datasets, in ``datasets``."""
         return self.call("data_list")
 
     def data_show(self, name: str, **request: Any) -> dict[str, Any]:
-        """What is in a dataset, what looks like a mistake in it, or one of its nodes."""
+        """Shows the contents of a dataset, its likely mistakes, or one of its nodes."""
         return self.call("data_show", name=name, **request)
 
     def data_facets(self, name: str, **request: Any) -> dict[str, Any]:
@@ -518,7 +534,7 @@ class App:
         return self.call("data_remove", name=name)
 
     def data_synthesize(self, dataset: str, **request: Any) -> dict[str, Any]:
-        """Makes questions with answers for a dataset that has none."""
+        """Generates questions with answers for a dataset without labelled queries."""
         return self.call("data_synthesize", dataset=dataset, **request)
 
     def index(self, dataset: str, **request: Any) -> dict[str, Any]:
@@ -526,15 +542,15 @@ class App:
         return self.call("index", dataset=dataset, **request)
 
     def train_mfar(self, dataset: str, **request: Any) -> dict[str, Any]:
-        """Learns how much each field of a node says, given the query."""
+        """Trains weights for the fields of a node, which depend on the query."""
         return self._train("train_mfar", dataset, **request)
 
     def train_dense(self, dataset: str, **request: Any) -> dict[str, Any]:
-        """Learns vectors of queries and nodes, so that a query is near to what answers it."""
+        """Trains vectors of queries and nodes, so that a query is close to its answers."""
         return self._train("train_dense", dataset, **request)
 
     def train_graph(self, dataset: str, **request: Any) -> dict[str, Any]:
-        """Learns to order nodes by the graph around the query."""
+        """Trains a model that ranks nodes by the graph around the query."""
         return self._train("train_graph", dataset, **request)
 
     def _train(
@@ -558,7 +574,7 @@ class App:
         file: str | os.PathLike[str] | None = None,
         **request: Any,
     ) -> dict[str, Any]:
-        """Runs one program on one query, in the sandbox: its source in Rhai, or its file."""
+        """Runs one program on one query, in the sandbox: a source in Rhai, or a file."""
         place = None if file is None else os.fspath(file)
         program = {"source": source, "file": place}
         return self.call("program_run", dataset=dataset, query=query, **program, **request)
@@ -572,7 +588,7 @@ class App:
         bundle: str | os.PathLike[str] | None = None,
         **request: Any,
     ) -> dict[str, Any]:
-        """Compares two programs of a run or a bundle, each named by its id or category."""
+        """Compares two programs of a run or a bundle, each given by its id or category."""
         place = {"run": run, "bundle": bundle}
         given = {key: None if it is None else os.fspath(it) for key, it in place.items()}
         programs = {"from": first, "to": second, "place": given}
@@ -593,11 +609,11 @@ class App:
         return self.call("ask", dataset=dataset, question=question, **request)
 
     def answer(self, dataset: str, question: str, **request: Any) -> dict[str, Any]:
-        """Answers a question in a few sentences, each with the nodes that say so."""
+        """Answers a question in a few sentences, each with the nodes that support it."""
         return self.call("answer", dataset=dataset, question=question, **request)
 
     def optimize(self, dataset: str, **request: Any) -> dict[str, Any]:
-        """Finds, proves and freezes retrieval programs for a dataset."""
+        """Finds, tests and freezes retrieval programs for a dataset."""
         return self.call("optimize", dataset=dataset, **request)
 
     def compare(
@@ -619,11 +635,11 @@ class App:
         )
 
     def verify(self, bundle: str | os.PathLike[str], **request: Any) -> dict[str, Any]:
-        """Checks that a bundle is whole and does what it says."""
+        """Checks that a bundle is intact and gives the results that it records."""
         return self.call("verify", bundle=os.fspath(bundle), **request)
 
     def report(self, run: str | os.PathLike[str] | None = None, **request: Any) -> dict[str, Any]:
-        """Says what a run found, or with ``model`` how a model was trained."""
+        """Reports the results of a run, or with ``model`` the training of a model."""
         return self.call("report", run=None if run is None else os.fspath(run), **request)
 
 
@@ -632,7 +648,7 @@ def _listed(names: str | Sequence[str]) -> list[str]:
 
 
 def _home(home: str | os.PathLike[str] | None) -> Path | None:
-    """The home directory that is named, or that of ``AGENT_HOME``; none is that of the platform."""
+    """Returns ``home``, else ``AGENT_HOME``, else ``None`` for the default of the platform."""
     place = home if home is not None else os.environ.get("AGENT_HOME") or None
     return None if place is None else Path(place)
 
@@ -640,20 +656,20 @@ def _home(home: str | os.PathLike[str] | None) -> Path | None:
 def open(name: str | os.PathLike[str], *, home: str | os.PathLike[str] | None = None) -> Base:
     """Opens an installed base by its name, or a directory that was imported before.
 
-    The home directory is ``home``, else ``AGENT_HOME``, else that of the platform.
+    The home directory is ``home``, else ``AGENT_HOME``, else the default of the platform.
 
-    :raises AgentError: that there is none, or that it has no index.
+    :raises AgentError: the base does not exist, or it has no index.
     """
     return Base(_native.Base.open(os.fspath(name), _home(home)))
 
 
 def systems() -> dict[str, str]:
-    """All systems as they are written, each with what it does."""
+    """Returns the names of all systems, each with a description."""
     return dict(_native.systems())
 
 
 def _falling(ids: NDArray[np.uint32], scores: NDArray[np.float32]) -> list[tuple[int, np.float32]]:
-    """Pairs whose scores fall strictly: a score that ties is the next smaller number."""
+    """Pairs nodes with strictly falling scores: a tied score becomes the next smaller number."""
     pairs: list[tuple[int, np.float32]] = []
     before = np.float32(np.inf)
     for node, score in zip(ids.tolist(), scores, strict=True):

@@ -6,13 +6,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 class AgentError(Exception):
-    """What the library reports: the message of the command line."""
+    """An error of the library, with the message of the command line."""
 
     hint: str | None
-    """What to do about it, where the message does not say so."""
+    """How to fix the error, if the message does not say it."""
 
 class InternalError(AgentError):
-    """A fault of the library itself; please report it with its message."""
+    """A bug in the library; please report it with its message."""
 
 @final
 class App:

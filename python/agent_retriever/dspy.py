@@ -16,8 +16,9 @@ from . import System
 
 
 def retriever(system: System, k: int = 20) -> Callable[[str], dspy.Prediction]:
-    """A callable from a query to a prediction with ``passages``, the texts of the nodes that the
-    system finds, best first, and their ``ids``, ``keys`` and ``scores``; also a tool for ReAct."""
+    """Returns a callable that maps a query to a prediction: ``passages`` are the texts of the nodes
+    that the system finds, best first, with their ``ids``, ``keys`` and ``scores``. The callable is also
+    a tool for ReAct."""
 
     def search(query: str) -> dspy.Prediction:
         """Texts of the knowledge base that answer the query, best first."""

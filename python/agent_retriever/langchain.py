@@ -15,7 +15,7 @@ from . import System
 
 
 class AgentRetriever(BaseRetriever):
-    """Gives the nodes that a system finds as documents: their text, and in ``metadata`` their id,
+    """Retrieves the nodes that a system finds, as documents: their text, and in ``metadata`` their id,
     key, type, name, score and rank."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)

@@ -13,8 +13,8 @@ from . import System
 
 
 class AgentRetriever(BaseRetriever):
-    """Gives the nodes that a system finds: their text and score, and in ``metadata`` their id, key,
-    type and name."""
+    """Retrieves the nodes that a system finds: their text and score, and in ``metadata`` their id,
+    key, type and name."""
 
     def __init__(self, system: System, k: int = 20) -> None:
         self._system = system

@@ -1,4 +1,4 @@
-"""What was found, trained and measured, in MLflow: ``pip install agent-retriever[mlflow]``.
+"""Logs bundles, trained models and evaluations to MLflow: ``pip install agent-retriever[mlflow]``.
 
 >>> import mlflow                                             # doctest: +SKIP
 >>> from agent_retriever.mlflow import log_bundle, log_evaluation   # doctest: +SKIP
@@ -6,8 +6,8 @@
 ...     log_bundle(base.optimize(seed=1)["bundle"])
 ...     log_evaluation(base.system("bm25+names").eval("val"))
 
-Each adds to the active run, or to one that MLflow starts. Characters that MLflow's names do not take
-become ``_``: ``hit@1`` is ``hit_1``, ``bm25+names`` is ``bm25_names``.
+Each function adds to the active run, or to a run that MLflow starts. Characters that MLflow does not
+allow in names become ``_``: ``hit@1`` is ``hit_1``, ``bm25+names`` is ``bm25_names``.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from . import Evaluation
 
 
 def log_bundle(bundle: str | os.PathLike[str]) -> None:
-    """Logs a bundle that ``optimize`` froze, here or on the command line: what it was made from as
-    parameters, how good it and every baseline are on validation queries as metrics, and its file as an
-    artifact.
+    """Logs a bundle that ``optimize`` froze, in Python or on the command line.
+
+    Its dataset and settings are logged as parameters; its quality and that of every baseline on
+    validation queries as metrics; and its file as an artifact.
     """
     told: dict[str, Any] = json.loads(Path(bundle).read_text(encoding="utf-8"))
     dataset, validation, provenance = told["dataset"], told["validation"], told["provenance"]
@@ -53,9 +54,10 @@ def log_bundle(bundle: str | os.PathLike[str]) -> None:
 
 
 def log_training(model: str | os.PathLike[str]) -> None:
-    """Logs a model that ``agent train`` made, by its directory: what it was learnt from as parameters,
-    loss and mean reciprocal rank of every look at validation queries as metrics by step, and its
-    record as an artifact.
+    """Logs a model that ``agent train`` made, by its directory.
+
+    Its system and training data are logged as parameters; loss and mean reciprocal rank of every
+    validation as metrics by step; and its record as an artifact.
     """
     path = Path(model) / "record.json"
     record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
@@ -76,8 +78,9 @@ def log_training(model: str | os.PathLike[str]) -> None:
 
 
 def log_evaluation(evaluation: Evaluation, prefix: str = "") -> None:
-    """Logs how a system did: the mean of every metric under ``prefix`` and the system's name, with how
-    many queries there were and how many failed.
+    """Logs the mean of each metric of a system, under ``prefix`` and the system's name.
+
+    Also logs the number of queries and of failed queries.
     """
     counts = {"queries": evaluation.n, "failed": len(evaluation.failures)}
     _log_metrics({**evaluation.metrics, **counts}, f"{prefix}{evaluation.system}/")

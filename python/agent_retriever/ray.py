@@ -1,14 +1,17 @@
-"""Units of ``agent unit plan``, and workers of a run, on a Ray cluster: ``agent-retriever[ray]``.
+"""Runs units of ``agent unit plan``, and workers of a run, on a Ray cluster.
+
+Install with ``pip install agent-retriever[ray]``.
 
 >>> import ray                                                # doctest: +SKIP
 >>> from agent_retriever.ray import run_units                 # doctest: +SKIP
 >>> ray.init(address="auto")                                  # doctest: +SKIP
 >>> run_units("/shared/jobs")                                 # doctest: +SKIP
 
-Only paths travel: the directory of the plan is on a file system that all nodes share, and each node
-has the command line with the dataset installed, and indexed unless units make vectors or words of
-its index. Units that have a result are skipped, so that after the death of a node, of the head or of the driver the same call goes on. Ray runs what
-anybody sends it: keep its ports in a private network and set ``RAY_AUTH_MODE=token``.
+Only paths are sent: the directory of the plan is on a file system that all nodes share. Each node has
+the command line with the dataset installed, and indexed unless the units compute vectors or words of
+its index. Units with a result are skipped, so after the failure of a node, the head or the driver the
+same call continues. Ray runs anything that is sent to it: keep its ports in a private network, and
+set ``RAY_AUTH_MODE=token``.
 """
 
 from __future__ import annotations
@@ -24,11 +27,11 @@ import ray
 from . import AgentError
 
 UNITS_PER_CPU = 2
-"""Units that are handed to Ray at once, for each core; the others wait here."""
+"""Maximum number of units submitted to Ray at once, per core; the others wait in the driver."""
 
 
 def _run_unit(command: list[str], threads: int) -> str:
-    """One unit, or one worker, as a process of its own; what it says."""
+    """Runs one unit, or one worker, as a separate process; returns its messages."""
     done = subprocess.run(
         command,
         env={**os.environ, "RAYON_NUM_THREADS": str(threads)},
@@ -61,13 +64,15 @@ def run_units(
     retries: int = 5,
     progress: Callable[[int, int], object] | None = None,
 ) -> int:
-    """Runs all units that have no whole result yet, on the cluster that Ray is connected to.
+    """Runs all units without a complete result, on the cluster that Ray is connected to.
 
-    ``agent`` and ``home`` are paths on every node; a unit takes ``cpus`` cores. A unit whose worker
-    or node dies, or that fails, is run again up to ``retries`` times. ``progress`` is called with
-    the units done and those to do. Gives how many were run; ``agent unit collect`` merges them.
+    ``agent`` and ``home`` are paths on every node; a unit takes ``cpus`` cores. A unit that fails, or
+    whose worker or node dies, is run again up to ``retries`` times. ``progress`` is called with the
+    number of units done and their total. Returns the number of units run; ``agent unit collect``
+    merges their results.
 
-    :raises AgentError: that there is no plan, or that a unit failed to the end; results stay.
+    :raises AgentError: the plan does not exist, or a unit failed after all retries. Other results are
+        kept.
     """
     command = _command(agent, home)
     where = str(Path(plan).absolute())
@@ -79,7 +84,7 @@ def run_units(
     waiting = [int(line) for line in listed.stdout.split()][::-1]
     total = len(waiting)
     unit = _remote(cpus, retries)
-    # Without types of its own.
+    # Ray has no type annotations for this function.
     resources: Any = ray.cluster_resources
     running: dict[Any, int] = {}
     while waiting or running:
@@ -110,13 +115,13 @@ def work(
     idle: int = 600,
     retries: int = 100,
 ) -> None:
-    """Keeps so many workers for the runs of ``agent optimize --pool``, on the cluster that Ray is
-    connected to, until each had nothing to do for ``idle`` seconds; waits for them.
+    """Runs ``workers`` workers for the runs of ``agent optimize --pool``, on the cluster that Ray is
+    connected to. Returns when every worker has been idle for ``idle`` seconds.
 
-    ``agent``, ``home`` and ``cpus`` are as in :func:`run_units`. A worker that dies, or whose node
-    does, is started again up to ``retries`` times; the run does not wait for it.
+    For ``agent``, ``home`` and ``cpus`` see :func:`run_units`. A worker that dies, or whose node dies,
+    is started again up to ``retries`` times; the run does not wait for it.
 
-    :raises AgentError: that a worker failed to the end.
+    :raises AgentError: a worker failed after all retries.
     """
     where = str(Path(pool).absolute())
     command = [*_command(agent, home), "unit", "work", where, "--idle", str(idle)]

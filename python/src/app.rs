@@ -1,4 +1,4 @@
-//! Operations by name, with requests and replies in JSON: those of every other face.
+//! Operations by name, with requests and replies in JSON, the same as in the other interfaces.
 
 use std::{
     path::PathBuf,
@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 
 use crate::failure::{Failure, without_gil};
 
-/// Pause between two looks for an interrupt of Python while an operation works.
+/// Pause between checks for an interrupt of Python while an operation runs.
 const SIGNAL_PAUSE: Duration = Duration::from_millis(20);
 
 /// The operations over one home directory.
@@ -43,13 +43,13 @@ impl App {
         })
     }
 
-    /// Carries out a request of an operation; both it and the reply are JSON. An interrupt ends it.
+    /// Carries out an operation; request and reply are JSON. An interrupt ends it.
     fn call(&self, py: Python<'_>, name: String, request: String) -> PyResult<String> {
         without_gil(py, || {
             let operation = Operation::find(&name)
                 .ok_or_else(|| Failure::Told(format!("there is no operation \"{name}\""), None))?;
             let request = serde_json::from_str(&request)?;
-            // Each call has its own flag, so that an interrupt ends no other.
+            // Each call has its own flag, so that an interrupt ends only this call.
             let app = app::App { stop: Arc::default(), ..self.app.clone() };
             let (sender, receiver) = mpsc::channel();
             let opened = &app;

@@ -1,6 +1,7 @@
-//! Rankings as Arrow tables, by the PyCapsule interface of Arrow's C streams: pyarrow, polars, DuckDB
-//! and others take them as they are, and none of them is needed here. One batch, sorted by query and
-//! rank, with the columns `query` (text), `rank` (from 1), `id` and `score`, without nulls.
+//! Rankings as Arrow tables, by the PyCapsule interface of Arrow's C streams. pyarrow, polars,
+//! DuckDB and others read them directly; none of them is a dependency. A table is one batch, in the
+//! order of queries, then of ranks, with the columns `query` (text), `rank` (from 1), `id` and
+//! `score`, without nulls.
 
 use std::sync::Arc;
 
@@ -14,10 +15,11 @@ use pyo3::{prelude::*, types::PyCapsule};
 
 use crate::failure::{Failure, without_gil};
 
-/// A query's name, and the ids and scores of its ranking.
+/// Name of a query, and the ids and scores of its ranking.
 type Ranked<'py> = (String, numpy::PyReadonlyArray1<'py, u32>, numpy::PyReadonlyArray1<'py, f32>);
 
-/// The capsule of a stream of rankings. Whoever takes its content frees it; else the capsule does.
+/// Makes the capsule of a stream of rankings. A consumer of the stream frees it; otherwise the
+/// capsule does.
 #[pyfunction]
 pub(crate) fn arrow_stream<'py>(
     py: Python<'py>,

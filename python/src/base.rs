@@ -1,4 +1,4 @@
-//! An opened base: its nodes, its labelled queries, and the systems that answer over it.
+//! An opened base: its nodes, its labelled queries, and the systems that search it.
 
 use std::{
     path::PathBuf,
@@ -26,22 +26,23 @@ use crate::{
     system::System,
 };
 
-/// A base with its indexes. Shared by everything that was opened over it.
+/// A base with its indexes, shared by all systems that are opened on it.
 #[pyclass(frozen)]
 pub(crate) struct Base {
-    /// Keeps the version that was opened from being removed.
+    /// Keeps the opened version from being removed.
     pub(crate) installed: dataset::Base,
     pub(crate) indexed: Arc<IndexedBase>,
     pub(crate) home: Home,
 }
 
-/// The systems as they are written, each with what it does.
+/// Returns the names of all systems, as the command line takes them, each with a description.
 #[pyfunction(name = "systems")]
 pub(crate) fn all_systems() -> Vec<(String, &'static str)> {
     SYSTEMS.iter().map(|spec| (spec.written(), spec.summary)).collect()
 }
 
-/// Where programs in Rhai run, by the name of the command line; by the rule of trust without one.
+/// Resolves where programs in Rhai run: the place with this name, or without a name the place that
+/// the origin of the program allows.
 fn sandbox(name: Option<&str>, origin: Origin<'_>) -> Result<SandboxOptions, Failure> {
     let by_rule = sandbox_of_user(origin);
     let place = match name {
@@ -59,13 +60,13 @@ fn sandbox(name: Option<&str>, origin: Origin<'_>) -> Result<SandboxOptions, Fai
 }
 
 impl Base {
-    /// Opens something over the base with what systems are opened with.
+    /// Opens a system on the base; `open` gets the opener of systems, which has no language model.
     fn opened<T>(
         &self,
         place: Option<&str>,
         open: impl FnOnce(&Opener<'_>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        // A wrong name is told before anything is opened.
+        // An unknown place is an error before anything is opened.
         sandbox(place, Origin::Elsewhere)?;
         let stop = Arc::new(AtomicBool::new(false));
         open(&Opener {
@@ -158,7 +159,7 @@ impl Base {
         self.indexed.kb.relations().to_vec()
     }
 
-    /// Key, type, name, document, and fields of a node.
+    /// Returns key, type, name, document, and fields of a node.
     #[expect(clippy::type_complexity, reason = "a tuple for Python, read in one place")]
     fn node(
         &self,
@@ -181,7 +182,7 @@ impl Base {
         })
     }
 
-    /// The labelled queries of a split or a file: id, text, answers.
+    /// Loads the labelled queries of a split or a file: id, text, answers.
     fn queries(&self, py: Python<'_>, split: String) -> PyResult<Vec<(i64, String, Vec<NodeId>)>> {
         without_gil(py, || {
             let Ok(split) = split.parse::<Split>();
@@ -190,7 +191,7 @@ impl Base {
         })
     }
 
-    /// A system by the name that the command line gives it.
+    /// Opens a system by its name on the command line.
     fn system(&self, py: Python<'_>, name: String, place: Option<String>) -> PyResult<System> {
         without_gil(py, || {
             let answers =
@@ -199,7 +200,7 @@ impl Base {
         })
     }
 
-    /// A frozen bundle by its file.
+    /// Opens a frozen bundle from its file; with `force` also a bundle of another base.
     fn bundle(
         &self,
         py: Python<'_>,
@@ -219,7 +220,7 @@ impl Base {
         })
     }
 
-    /// A program: its source, or a module's bytes.
+    /// Compiles a program: its source in Rhai, or the bytes of a WebAssembly module.
     fn program(
         &self,
         py: Python<'_>,
@@ -241,7 +242,7 @@ impl Base {
         })
     }
 
-    /// Answers a question over many nodes; the object that `agent ask --json` prints.
+    /// Answers a question over many nodes; returns the JSON that `agent ask --json` prints.
     fn ask(&self, py: Python<'_>, question: String) -> PyResult<String> {
         without_gil(py, || {
             let (question, analyst) = (check_query(&question)?, Analyst::new(self.indexed.clone()));

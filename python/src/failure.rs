@@ -1,4 +1,4 @@
-//! What goes wrong, as exceptions of Python; and computing without the interpreter.
+//! Errors as Python exceptions, and computing without the interpreter lock.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -20,16 +20,16 @@ create_exception!(
 
 /// An error on its way to Python.
 pub(crate) enum Failure {
-    /// One of the library: its message, and all hints, the most specific first.
+    /// An error of the library: its message, and all hints, the most specific first.
     Told(String, Option<String>),
-    /// A fault of the library.
+    /// A bug in the library.
     Fault(String),
-    /// One of Python: an interrupt, or what a callback raised.
+    /// An exception of Python: an interrupt, or one that a callback raised.
     Python(PyErr),
 }
 
 impl Failure {
-    /// A message with a hint.
+    /// Makes an error of the library with a hint.
     pub(crate) fn hinted(message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::Told(message.into(), Some(hint.into()))
     }
@@ -43,7 +43,7 @@ impl<E: Into<AppError>> From<E> for Failure {
     }
 }
 
-/// Computes without the interpreter; what panics is an exception.
+/// Computes without the interpreter lock; an error or a panic becomes a Python exception.
 pub(crate) fn without_gil<T: Send>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<T, Failure> + Send,
@@ -71,7 +71,7 @@ pub(crate) fn without_gil<T: Send>(
     Err(error)
 }
 
-/// Panics, so that a test can see what becomes of it.
+/// Panics, so that a test can check the resulting exception.
 #[pyfunction]
 #[expect(clippy::panic, reason = "that is what it is for")]
 pub(crate) fn fail(py: Python<'_>, message: String) -> PyResult<()> {

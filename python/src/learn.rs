@@ -1,5 +1,5 @@
-//! Optimizing programs on an open base: the operation of that name, whose events go to a callback, and
-//! which ends when Python is interrupted.
+//! The operation `optimize` on an open base: its events go to a callback, and an interrupt of
+//! Python ends it.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -20,7 +20,7 @@ use crate::{
     failure::{Failure, without_gil},
 };
 
-/// Calls a function of Python with each event. What it raises ends the run, as an interrupt does.
+/// Calls a Python function with each event. An exception or an interrupt ends the run.
 struct Callback {
     progress: Option<Py<PyAny>>,
     stop: Arc<AtomicBool>,
@@ -43,7 +43,7 @@ impl Watch for Callback {
     }
 }
 
-/// An event as an object for Python: `kind` and what belongs to it.
+/// Converts an event to a dict for Python: `kind` first, then the values of that kind.
 fn object<'py>(py: Python<'py>, event: &Event<'_>) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     match event {
@@ -77,7 +77,8 @@ fn object<'py>(py: Python<'py>, event: &Event<'_>) -> PyResult<Bound<'py, PyDict
     Ok(dict)
 }
 
-/// Carries out a request in JSON on a base; the reply is JSON, with the digest of the bundle.
+/// Carries out an optimization on a base; request and reply are JSON. The reply of a finished run
+/// also has the digest of the bundle.
 #[pyfunction(name = "optimize")]
 pub(crate) fn learn(
     py: Python<'_>,

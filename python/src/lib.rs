@@ -1,11 +1,11 @@
 //! `agent_retriever._native`: the classes of the library that the Python package wraps.
 //!
-//! Every method lets go of the interpreter while it computes, so that threads work side by side. An
-//! error becomes `AgentError` with the product's message and hint, a panic `InternalError`. Rankings
-//! are given to NumPy without a copy; everything else that is told of an answer leaves as JSON, which
-//! is that of the command line, and is read when it is asked for.
+//! Every method releases the interpreter lock while it computes, so that threads run in parallel.
+//! An error becomes `AgentError` with the message and hint of the command line, a panic
+//! `InternalError`. Rankings become NumPy arrays without a copy. All other parts of an answer are
+//! passed as the JSON of the command line, which Python parses on first access.
 //!
-//! Must not know: how anything is found, what Python makes of it.
+//! Must not know: how systems search, how Python uses the results.
 
 mod app;
 mod arrow;

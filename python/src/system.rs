@@ -1,4 +1,5 @@
-//! A system over a base: one question, many side by side, or labelled ones, measured.
+//! A system on a base: answers one question or many in parallel, and is measured on labelled
+//! queries.
 
 use std::sync::{Arc, atomic::AtomicBool};
 
@@ -23,55 +24,56 @@ use crate::{
     failure::{Failure, without_gil},
 };
 
-/// Questions of a batch between two looks at whether Python was interrupted.
+/// Number of questions of a batch between two checks for an interrupt of Python.
 const AT_ONCE: usize = 64;
-/// Nodes that one question may be answered with.
+/// Maximum number of nodes in an answer.
 const MAX_K: usize = 10_000;
-/// Nodes that are ranked for a labelled query.
+/// Maximum number of ranked nodes for a labelled query.
 const MAX_DEPTH: usize = 100_000;
 
-/// What ranks nodes for a question.
+/// A method that ranks the nodes of a base for a question.
 #[pyclass(frozen)]
 pub(crate) struct System {
     pub(crate) base: Arc<IndexedBase>,
     pub(crate) answers: Arc<dyn Retriever>,
 }
 
-/// An answer: nodes with scores, best first, and all that is told of them.
+/// An answer: nodes with scores, best first, and a record with details.
 #[pyclass(frozen)]
 pub(crate) struct Answer {
-    /// What its nodes are called in a run file, none where that is not possible.
+    /// Ids of the nodes in a run file; `None` for an id that a run file cannot hold.
     #[pyo3(get)]
     run_ids: Vec<Option<String>>,
     #[pyo3(get)]
     ids: Py<PyArray1<u32>>,
     #[pyo3(get)]
     scores: Py<PyArray1<f32>>,
-    /// The object that `agent query --json` prints, without question and bundle.
+    /// The JSON that `agent query --json` prints, without question and bundle.
     #[pyo3(get)]
     json: String,
 }
 
-/// What a system did on labelled queries.
+/// Measurements of a system on labelled queries.
 #[pyclass(frozen)]
 pub(crate) struct Measured {
     base: Arc<IndexedBase>,
-    /// What `agent eval --json` prints of it: n, failed, metrics, intervals, latencies.
+    /// The JSON that `agent eval --json` prints for the system: n, failed, metrics, intervals,
+    /// latencies.
     #[pyo3(get)]
     json: String,
     /// Ids of the queries.
     #[pyo3(get)]
     queries: Vec<i64>,
-    /// By query, ids and scores.
+    /// Ranking of each query.
     rankings: Vec<agent::retrieve::Ranking>,
-    /// By query, in the order of `metrics`.
+    /// Metrics of each query, in the order of `metrics` in the JSON.
     #[pyo3(get)]
     by_query: Vec<Vec<f64>>,
     #[pyo3(get)]
     failures: Vec<(i64, String)>,
 }
 
-/// A ranking and its record, before Python has them.
+/// An answer before its conversion for Python.
 struct Found {
     run_ids: Vec<Option<String>>,
     ids: Vec<u32>,
@@ -125,7 +127,7 @@ impl System {
         self.answers.name()
     }
 
-    /// The same over the nodes that meet all conditions.
+    /// Returns the same system over the nodes that meet all conditions.
     fn filtered(&self, py: Python<'_>, conditions: Vec<String>) -> PyResult<System> {
         let filtered = || {
             let wrong = |why: String| Failure::Told(why, None);
@@ -153,7 +155,8 @@ impl System {
         Ok(found.into_python(py))
     }
 
-    /// Answers questions side by side, in their order; an interrupt of Python ends it between some.
+    /// Answers questions in parallel; answers are in the order of the questions. Checks for an
+    /// interrupt of Python before every [`AT_ONCE`] questions.
     fn query_batch(
         &self,
         py: Python<'_>,
@@ -181,7 +184,7 @@ impl System {
         Ok(answers)
     }
 
-    /// Measures the system on labelled queries: those of a split, or such as are given.
+    /// Measures the system on the labelled queries of a split or file.
     fn measure(
         &self,
         py: Python<'_>,
@@ -241,7 +244,7 @@ type Arrays<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f32>>);
 
 #[pymethods]
 impl Measured {
-    /// The ids and scores of one query, by its place.
+    /// Returns the ids and scores of the query at a position, from 0.
     fn ranking<'py>(&self, py: Python<'py>, at: usize) -> PyResult<Arrays<'py>> {
         let ranking = without_gil(py, || {
             let n = self.rankings.len();
@@ -252,7 +255,7 @@ impl Measured {
         Ok((ids.into_pyarray(py), scores.into_pyarray(py)))
     }
 
-    /// The rankings as `agent eval --run-file` writes them.
+    /// Formats the rankings as `agent eval --run-file` writes them.
     fn to_trec(&self, py: Python<'_>, tag: String) -> PyResult<String> {
         without_gil(py, || {
             let (mut out, ids) = (Vec::new(), DocIds::of_base(&self.base.kb));

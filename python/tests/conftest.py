@@ -1,4 +1,4 @@
-"""A base that is imported and indexed by the command line, which everything is compared with."""
+"""A base that the command line imports and indexes; the tests compare the package with it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUALITIES = ["durable", "light", "cheap", "small"]
 
 
 def write_base(source: Path) -> None:
-    """Sixty products, each the only one of its kind, brand and quality, which its question names."""
+    """Writes sixty products, each unique in kind, brand and quality, which its question names."""
     nodes: list[dict[str, Any]] = [
         {"type": "brand", "name": name, "details": {"description": "Makes things."}}
         for name in BRANDS
@@ -48,7 +48,7 @@ def write_base(source: Path) -> None:
 
 
 class World:
-    """A home directory, and the command line in it."""
+    """A home directory with the command line that runs in it."""
 
     def __init__(self, home: Path) -> None:
         self.home = home

@@ -1,4 +1,4 @@
-"""The adapters through the real libraries; each is skipped where its library is not installed."""
+"""Tests the adapters with the real libraries; skips those whose library is not installed."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_mlflow_gets_bundles_models_and_figures(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Without a server and a database.
+    # Uses neither a server nor a database.
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     mlflow = pytest.importorskip("mlflow")
     from agent_retriever.mlflow import log_bundle, log_evaluation, log_training

@@ -1,4 +1,4 @@
-"""What Python is given is what the command line gives, to the bit."""
+"""Results in Python equal those of the command line, bit for bit."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_rankings_are_tables_of_arrow(base: ar.Base) -> None:
     ids = arrow.table(measured)["id"].to_numpy()
     assert len(ids) == sum(len(run) for run in measured.run().values())
     assert arrow.table(system.query_batch([])).num_rows == 0
-    # What nobody reads is freed all the same.
+    # A stream that is never read is freed as well.
     for _ in range(1_000):
         batch.__arrow_c_stream__()
 
@@ -202,7 +202,7 @@ def test_what_progress_raises_ends_a_run_that_can_go_on(
     assert not (run / "bundle.json").exists()
     with pytest.raises(ar.AgentError, match="which run"):
         base.optimize(resume=True)
-    # With what it was begun with.
+    # With the options of its start.
     outcome = base.optimize(run=run, resume=True)
     assert Path(outcome["bundle"]).read_bytes() == bundle.read_bytes()
 
@@ -256,7 +256,7 @@ def test_nodes_and_queries_are_as_they_were_imported(base: ar.Base) -> None:
 
 
 def test_threads_of_python_run_while_two_others_search(base: ar.Base) -> None:
-    """One thread counts while two search one system; they find what one alone finds."""
+    """One thread counts while two search the same system; both find what a single thread finds."""
     texts = [query.text for query in base.queries("train")] * 200
     system = base.system("hybrid")
     found: list[ar.Batch | None] = [None, None]

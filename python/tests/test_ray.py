@@ -1,4 +1,4 @@
-"""Units and runs on a real Ray cluster of three nodes on this machine, while processes are killed."""
+"""Tests units and runs on a local Ray cluster of three nodes, while processes are killed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def cluster() -> Iterator[Any]:
 
 @pytest.fixture
 def slow(world: World, tmp_path: Path) -> Path:
-    """The command line, each unit a little later, so that it is there to be killed."""
+    """Wraps the command line so that each unit is delayed and can be killed."""
     script = tmp_path / "agent"
     script.write_text(f'#!/bin/sh\ncase "$*" in *"unit run"*) sleep 0.7 ;; esac\nexec "{world.binary}" "$@"\n')
     script.chmod(0o755)
@@ -76,14 +76,14 @@ def collected(world: World, dir: Path) -> bytes:
 def alone(
     world: World, bundle: Path, questions: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> bytes:
-    """What one machine answers, in one unit and without Ray."""
+    """The answers in one unit, without Ray."""
     dir = planned(world, tmp_path_factory.mktemp("alone") / "jobs", bundle, questions, 1)
     world.run("unit", "run", dir, "0")
     return collected(world, dir)
 
 
 def processes(is_one: Callable[[bytes], bool]) -> list[int]:
-    """Processes of a command line."""
+    """Returns the ids of the processes whose command line fulfils ``is_one``."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
@@ -95,13 +95,13 @@ def processes(is_one: Callable[[bytes], bool]) -> list[int]:
 
 
 def workers() -> list[int]:
-    """Processes in which Ray runs a unit now."""
+    """Returns the ids of the processes in which Ray is running a unit."""
     return processes(lambda command: command.startswith(b"ray::agent unit"))
 
 
 @contextlib.contextmanager
 def killing(found: Callable[[], list[int]], every: float) -> Iterator[list[int]]:
-    """Kills one of some processes after another; which they were."""
+    """Kills found processes one after another; yields the ids of those killed so far."""
     killed: list[int] = []
     done = threading.Event()
 
@@ -150,7 +150,7 @@ def embedder() -> str:
 
 
 def index_of(world: World, base: str) -> dict[str, str]:
-    """The digests of all files of an index."""
+    """Returns the digests of all files of an index."""
     dir = world.home / "bases" / base / "index"
     files = (file for file in dir.rglob("*") if file.is_file())
     return {str(file.relative_to(dir)): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
@@ -158,7 +158,7 @@ def index_of(world: World, base: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def index_alone(world: World, embedder: str) -> dict[str, str]:
-    """The index that one machine builds."""
+    """Builds the index without Ray; returns the digests of its files."""
     world.run("data", "import", "--name", "embedded", "--from", world.home.parent / "shop")
     world.run("index", "embedded", "--embedder", embedder)
     return index_of(world, "embedded")

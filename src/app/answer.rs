@@ -106,7 +106,7 @@ impl Serialize for Reply {
 impl Perform for Request {
     const NAME: &'static str = "answer";
     const SUMMARY: &'static str =
-        "Answer a question in a few sentences, each with the nodes that say so";
+        "Answer a question in a few sentences, each citing its supporting nodes";
     type Reply = Reply;
 
     fn perform(&self, app: &App) -> Result<Reply> {

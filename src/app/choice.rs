@@ -101,7 +101,7 @@ impl Choices for Effort {
 
     fn described(self) -> (&'static str, &'static str) {
         match self {
-            Self::None => ("0", "Not at all, but for programs that ask one"),
+            Self::None => ("0", "Only in programs that ask a model"),
             Self::Reads => {
                 ("1", "It reads the query: category, linked entities, wanted type, constraints")
             }
@@ -142,9 +142,9 @@ impl Choices for Conditioning {
 
     fn described(self) -> (&'static str, &'static str) {
         let help = match self {
-            Self::None => "Nothing: the same weights for all queries",
+            Self::None => "No condition: the same weights for all queries",
             Self::Words => "The words of the query",
-            Self::Responses => "How well each field answers the query at best",
+            Self::Responses => "The best score of each field for the query",
             Self::Encoder => "The vector of the query",
         };
         (self.name(), help)
@@ -158,7 +158,7 @@ impl Choices for Ablation {
     fn described(self) -> (&'static str, &'static str) {
         let help = match self {
             Self::Relations => "Relations and types: all edges are alike",
-            Self::Relevance => "What links, words and embeddings say of nodes",
+            Self::Relevance => "Features of links, words and embeddings",
             Self::Graph => "All messages between nodes",
         };
         (self.name(), help)

@@ -85,7 +85,8 @@ pub fn installed(name: &str, app: &App) -> Result<Dataset> {
 /// Returns the notice for a base whose newer import is not indexed yet.
 pub fn waiting(name: &str) -> String {
     format!(
-        "the \"{name}\" of before answers until `agent index {name}` has indexed the new import"
+        "the previous \"{name}\" stays current until `agent index {name}` has indexed the new \
+         import"
     )
 }
 
@@ -157,7 +158,7 @@ pub fn sample(
     // Reject an invalid name before generating.
     app.home.path_of(name)?;
     let home = app.home.path();
-    let cannot = || format!("cannot make a temporary directory in {}", home.display());
+    let cannot = || format!("cannot create a temporary directory in {}", home.display());
     fs::create_dir_all(home).with_context(cannot)?;
     let temporary = files::temporary_dir(home, ".sample-").with_context(cannot)?;
     let files = temporary.path().join(format!("{SAMPLE_PREFIX}{kind}"));
@@ -386,7 +387,7 @@ fn tell_of_losses(report: &ImportReport, app: &App) {
     }
     if report.repeated_rows > 0 {
         let rows = counted(report.repeated_rows, "row");
-        app.watch.notice(&format!("{rows} left out: all cells are those of another row"));
+        app.watch.notice(&format!("{rows} left out: duplicates of another row"));
     }
     if report.filler_nodes > 0 {
         let filled = count(report.filler_nodes.into());
@@ -395,7 +396,7 @@ fn tell_of_losses(report: &ImportReport, app: &App) {
     if report.printed_values > 0 {
         let printed = count(report.printed_values);
         app.watch.notice(&format!(
-            "{printed} values that are no plain ones, such as dates, were kept as their text"
+            "{printed} values of other types, such as dates, were kept as their text"
         ));
     }
     for problem in &report.problems {

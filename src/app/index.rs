@@ -322,7 +322,7 @@ fn report_cost(spent: &EmbedCost, is_done: bool, app: &App) {
 /// Returns the nonzero costs of an embedder in words, without time.
 pub fn costs(spent: &EmbedCost) -> Vec<String> {
     let counts = [
-        (spent.tokens, "tokens paid for"),
+        (spent.tokens, "paid tokens"),
         (spent.cut, "texts cut to the model's limit"),
         (spent.retries, "requests repeated"),
     ];

@@ -117,7 +117,7 @@ impl Opened {
             let unused = cassette.unused();
             if !unused.is_empty() {
                 let n = unused.len();
-                app.watch.warning(&format!("{n} recorded replies were not asked for"));
+                app.watch.warning(&format!("{n} recorded replies were not used"));
             }
         }
         if let Some(problem) = self.cache.as_ref().and_then(|cache| cache.problem()) {
@@ -229,7 +229,7 @@ pub fn open_unasked(choice: &LlmArgs, app: &App) -> Result<Opened> {
     };
     let Configured { roles, settings, .. } = configured;
     let ledger = Ledger::new(settings.prices, Ceilings::default());
-    let model = Unasked("nothing is asked to say what would be".to_owned());
+    let model = Unasked("a dry run sends no requests".to_owned());
     let llm = Llm::new(Box::new(model), roles, Vec::new(), ledger, app.stop.clone());
     let assistant = Arc::new(Assistant::new(Arc::new(llm), Arc::new(prompts(choice)?)));
     let at_a_time = settings.limits.at_a_time;

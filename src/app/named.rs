@@ -223,7 +223,8 @@ fn is_plain(name: &str) -> bool {
 /// If the name is invalid.
 pub fn new_model_dir(name: &str, home: &Home) -> Result<PathBuf> {
     if !is_plain(name) {
-        return Err(anyhow!("{name:?} is no name of a model")).hint("use letters, digits, - and _");
+        return Err(anyhow!("{name:?} is not a valid model name"))
+            .hint("use letters, digits, - and _");
     }
     Ok(models_dir(home).join(name))
 }
@@ -273,7 +274,7 @@ fn find(given: &Path, file: &str, home: &Home) -> Result<PathBuf> {
     let name = match (parts.next(), parts.next()) {
         (Some(Component::Normal(name)), None) => name.to_string_lossy(),
         // A path is not a name, so it is not looked up in the home directory.
-        _ => return Err(anyhow!("{} holds no run: it is not there", given.display()).into()),
+        _ => return Err(anyhow!("no run at {}: the path does not exist", given.display()).into()),
     };
     let named = |dir: &&PathBuf| dir.file_name().is_some_and(|file| file == &*name);
     if let Some(dir) = dirs.iter().find(named) {

@@ -80,7 +80,7 @@ struct ModelPage {
 
 impl Perform for Request {
     const NAME: &'static str = "report";
-    const SUMMARY: &'static str = "Write what a run found";
+    const SUMMARY: &'static str = "Write the page of a run or a trained model";
     type Reply = Reply;
 
     fn perform(&self, app: &App) -> Result<Reply> {
@@ -125,14 +125,14 @@ fn measure(
     app: &App,
 ) -> Result<Option<found::Measured>> {
     let Some(bundle) = &sources.bundle else {
-        app.watch.notice("the run has no bundle yet: the page tells what was done so far");
+        app.watch.notice("the run has no bundle yet: the page shows the progress so far");
         return Ok(None);
     };
     let name = request.dataset.as_deref().unwrap_or(&bundle.dataset.name);
     let found = match (app.home.get(name), &request.dataset) {
         (Err(DatasetError::UnknownName { .. } | DatasetError::BadName { .. }), None) => {
             app.watch.warning(&format!(
-                "\"{name}\" is not installed: the page does not tell where answers are lost; name \
+                "\"{name}\" is not installed: the page does not show where answers are lost; name \
                  the dataset with --dataset N"
             ));
             return Ok(None);
@@ -143,7 +143,7 @@ fn measure(
         Ok(llm) => llm,
         Err(error) => {
             app.watch.warning(&format!(
-                "the programs of the bundle ask a language model, so the page does not tell where \
+                "the programs of the bundle ask a language model, so the page does not show where \
                  answers are lost: {}",
                 error.message()
             ));

@@ -55,7 +55,7 @@ pub(crate) fn keep(
     app: &App,
     write: impl FnOnce(&Path) -> Result<()>,
 ) -> Result<Base> {
-    let dir = tempfile::tempdir().context("cannot make a temporary directory")?;
+    let dir = tempfile::tempdir().context("cannot create a temporary directory")?;
     write(dir.path())?;
     Ok(attach_questions(&app.home, base, dir.path())?)
 }

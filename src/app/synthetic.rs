@@ -3,7 +3,7 @@
 use agent_dataset::{LabelledQuery, is_synthetic};
 
 /// The note.
-pub const TOLD: &str = "the questions are synthetic: made from the dataset, labelled by nobody";
+pub const TOLD: &str = "the questions are synthetic: made from the dataset, not labelled by people";
 
 /// Returns [`TOLD`] as a line below a table; empty if no question is synthetic.
 pub fn line(queries: &[LabelledQuery]) -> String {

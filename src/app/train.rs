@@ -55,7 +55,7 @@ impl TryFrom<f64> for Rate {
 
     fn try_from(rate: f64) -> std::result::Result<Rate, String> {
         let rate = Some(rate).filter(|rate| (1e-9..=1.0).contains(rate));
-        rate.map(Rate).ok_or_else(|| "give a number above 0, at most 1".to_owned())
+        rate.map(Rate).ok_or_else(|| "give a number from 1e-9 to 1".to_owned())
     }
 }
 
@@ -108,7 +108,7 @@ impl ModelArgs {
         let name = self.name.clone().unwrap_or_else(|| format!("{kind}-{known}"));
         let dir = named::new_model_dir(&name, &app.home)?;
         if dir.exists() && !self.force {
-            return Err(anyhow!("there is a model {name:?} already"))
+            return Err(anyhow!("model {name:?} already exists"))
                 .hint("replace it with --force, or give another --name");
         }
         let checkpoint = dir.with_file_name(format!(".{name}.checkpoint"));

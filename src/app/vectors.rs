@@ -68,16 +68,15 @@ pub fn read(dir: &Path, base: &Base, kb: &Kb, app: &App) -> Result<Import> {
     if let Some(first) = unlike.first() {
         let n = count(unlike.len() as u64);
         app.watch.warning(&format!(
-            "{n} queries have the words of another one but another vector, query {first} is the \
-             first; `dense` answers them by the other one's vector, since it knows queries by their \
-             words"
+            "{n} queries have the text of another query but a different vector (first: {first}); \
+             `dense` uses the other's vector"
         ));
     }
     let missing = with.missing + human.missing;
     if missing > 0 {
         let missing = count(missing);
         app.watch.warning(&format!(
-            "{missing} queries of the base have no vector and cannot be asked of `dense`"
+            "{missing} queries of the base have no vector, so `dense` cannot answer them"
         ));
     }
     Ok(import.finish()?)
@@ -152,14 +151,16 @@ fn each_row(
     app: &App,
     on_row: &mut dyn FnMut(i64, Vec<f32>) -> Result<()>,
 ) -> Result<()> {
-    let wrong = || format!("{} is no dictionary of vectors", path.display());
+    let wrong = || format!("{} is not a dictionary of vectors", path.display());
     let file = files::open(path).with_context(|| format!("cannot read {}", path.display()))?;
     let mut failed: Option<AppError> = None;
     let mut row = |key: Value, tensor: Tensor| -> Result<()> {
         if app.stop.load(Ordering::Relaxed) {
             return Err(IndexError::Stopped.into());
         }
-        let Value::Int(id) = key else { return Err(anyhow!("{}: a key is no id", wrong()).into()) };
+        let Value::Int(id) = key else {
+            return Err(anyhow!("{}: a key is not an id", wrong()).into());
+        };
         let is_row = matches!(tensor.shape[..], [_] | [1, _]);
         let vector = tensor.to_f32().filter(|_| is_row);
         on_row(id, vector.with_context(|| format!("{}: id {id} has no vector", wrong()))?)

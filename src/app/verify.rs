@@ -112,7 +112,8 @@ impl Reply {
 
 impl Perform for Request {
     const NAME: &'static str = "verify";
-    const SUMMARY: &'static str = "Check that a bundle is whole and does what it says";
+    const SUMMARY: &'static str =
+        "Check that a bundle is intact and reproduces its recorded scores";
     type Reply = Reply;
 
     fn perform(&self, app: &App) -> Result<Reply> {
@@ -192,14 +193,14 @@ fn on_dataset(request: &Request, bundle: &Bundle, app: &App) -> Result<Vec<Check
     if bundle.check_base(&base).is_err() {
         let (name, made_for) = (&dataset.base.name, &bundle.dataset.name);
         let why = if bundle.dataset.kb == base.kb.fingerprint() {
-            format!("the index of \"{name}\" is another than the bundle was made with")
+            format!("the index of \"{name}\" differs from the one the bundle was made with")
         } else if name == made_for {
             format!(
-                "\"{name}\" is another version than it was made for; `agent verify BUNDLE --drift \
+                "\"{name}\" is not the version it was made for; `agent verify BUNDLE --drift \
                  --accept-drift` carries it over if it still fits"
             )
         } else {
-            format!("\"{name}\" is another base than \"{made_for}\", which it was made for")
+            format!("\"{name}\" is not \"{made_for}\", for which it was made")
         };
         return Ok(vec![Check::failed("base", why.clone()), Check::skipped("replay", why)]);
     }

@@ -83,9 +83,7 @@ pub enum AskError {
     #[error("the question has more than {MAX_WORDS} words; ask for one thing at a time")]
     TooLong,
     /// The question needs more columns than a table may have.
-    #[error(
-        "the question looks at {0} things of each node, more than {MAX_COLUMNS}; ask for fewer"
-    )]
+    #[error("the question needs {0} columns, more than {MAX_COLUMNS}; ask for fewer")]
     TooWide(usize),
     /// The question has words that occur neither in the base nor in the lexicon.
     #[error("not understood: {}; {}", .words.join(", "), remedy(.names, .near))]
@@ -118,7 +116,7 @@ pub enum AskError {
     #[error("the question cannot be answered: {0}")]
     Missing(String),
     /// No node satisfies the conditions on rows.
-    #[error("there is no {kind} {}", if .of.is_empty() { "that is asked for".to_owned() } else { format!("of {of}") })]
+    #[error("there is no {kind} {}", if .of.is_empty() { "that satisfies the conditions".to_owned() } else { format!("of {of}") })]
     NoRows {
         /// The type of the rows.
         kind: String,
@@ -126,7 +124,7 @@ pub enum AskError {
         of: String,
     },
     /// No row has a value.
-    #[error("no {kind} that is asked for has a value: {what}")]
+    #[error("no {kind} that satisfies the conditions has a value: {what}")]
     NoValues {
         /// The type of the rows.
         kind: String,
@@ -176,11 +174,11 @@ fn ways_in_words(readings: &[AskReading]) -> String {
 
 /// Suggests a remedy for unknown words.
 fn remedy(names: &[String], near: &[(String, String)]) -> String {
-    let near = near.iter().map(|(word, known)| format!("did you mean {known} by {word}?"));
+    let near = near.iter().map(|(word, known)| format!("did you mean {known} instead of {word}?"));
     let quote = || format!("put names in quotation marks: \"{}\"", names.join("\", \""));
     let told: Vec<String> = near.chain((!names.is_empty()).then(quote)).collect();
     match told.as_slice() {
-        [] => "nothing in this base is called so".to_owned(),
+        [] => "nothing in this base has this name".to_owned(),
         told => told.join(" "),
     }
 }
@@ -352,8 +350,7 @@ impl Analyst {
         });
         if !is_every {
             return Err(AskError::Missing(
-                "it can be read in too many ways; name relations and fields as the base does"
-                    .to_owned(),
+                "it has too many readings; name relations and fields as the base does".to_owned(),
             ));
         }
         settled(&base.kb, plans, wanted, |plan| run::run(base, plan, &[]))

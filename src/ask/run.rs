@@ -144,7 +144,7 @@ pub(super) fn rows(kb: &Kb, plan: &Plan) -> Result<Vec<NodeId>, AskError> {
     };
     if nodes.len() > MAX_ROWS {
         return Err(AskError::Missing(format!(
-            "{} rows are more than the {MAX_ROWS} that a table may have; name a condition",
+            "{} rows exceed the limit of {MAX_ROWS}; name a condition",
             nodes.len()
         )));
     }
@@ -201,7 +201,7 @@ fn load(
         let Some(spec) = plan.columns.get(at) else {
             let read = texts.get(at - plan.columns.len());
             table.add(read.cloned().ok_or_else(|| {
-                AskError::Plan("columns of texts are read by a language model alone".to_owned())
+                AskError::Plan("columns of texts need a language model".to_owned())
             })?);
             continue;
         };
@@ -447,7 +447,7 @@ impl Run<'_> {
             }
         }
         Err(AskError::Missing(format!(
-            "more than {MAX_TIED} have the same number as the last that is asked for; ask how many \
+            "more than {MAX_TIED} have the same number as the last requested row; ask how many \
              have it"
         )))
     }
@@ -852,7 +852,7 @@ pub(super) fn contingency(rows: &Rows) -> Result<Vec<Vec<u64>>, AskError> {
     let (ones, others) = (keys(0), keys(1));
     if ones.len().saturating_mul(others.len()) > MAX_PAIRS {
         return Err(AskError::Missing(format!(
-            "{} values by {} are more pairs than the {MAX_PAIRS} that are counted; ask of fewer rows",
+            "{} values by {} exceed the limit of {MAX_PAIRS} pairs; ask about fewer rows",
             ones.len(),
             others.len()
         )));

@@ -19,7 +19,7 @@ const SHOWN_SENTENCE: usize = 200;
 /// Most characters printed of a node's id, name or type.
 const SHOWN_NAME: usize = 60;
 
-/// Answer a question in a few sentences, each with the nodes that say so
+/// Answer a question in a few sentences, each citing its supporting nodes
 ///
 /// A language model writes the answer from the first nodes of a system's ranking alone: a sentence
 /// that cites none of them is dropped. Prints each sentence with the ids of the nodes that it

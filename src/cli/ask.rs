@@ -12,6 +12,7 @@ use agent_app::{
     Result,
     ask::{Reply, Request},
     operation::Perform as _,
+    text::counted,
 };
 use agent_ask::{
     AskError, AskReading, RefusalRecord,
@@ -70,8 +71,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             if let Some(path) = &args.csv {
                 write_csv(path, answered, &base.kb)
                     .with_context(|| format!("cannot write {}", path.display()))?;
-                let n = answered.table.rows.len();
-                ctx.printer.notice(&format!("wrote {n} rows to {}", path.display()));
+                let rows = counted(answered.table.rows.len() as u64, "row");
+                ctx.printer.notice(&format!("wrote {rows} to {}", path.display()));
             }
             match args.json {
                 true => ctx.printer.json(&reply)?,
@@ -118,7 +119,8 @@ fn print(answered: &Answered, kb: &Kb, ctx: &Context) -> Result<()> {
         true => "no columns".to_owned(),
         false => format!("columns {}", columns.join(", ")),
     };
-    line("table", &format!("{} rows of {}, {columns}", asked.rows.len(), answered.row_type));
+    let rows = counted(asked.rows.len() as u64, "row");
+    line("table", &format!("{rows} of {}, {columns}", answered.row_type));
     for LeftOut { rows, why } in &answered.left_out {
         line("left out", &format!("{rows}: {why}"));
     }
@@ -174,7 +176,8 @@ fn print_table(answered: &Answered, kb: &Kb, ctx: &Context) -> Result<()> {
 
 fn told_rest(n: usize, shown: usize, ctx: &Context) {
     if n > shown {
-        ctx.printer.notice(&format!("{} further rows; --json or --csv FILE has all", n - shown));
+        let further = counted((n - shown) as u64, "further row");
+        ctx.printer.notice(&format!("{further}; --json or --csv FILE has all"));
     }
 }
 

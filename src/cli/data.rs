@@ -73,7 +73,7 @@ pub(super) enum Command {
     /// content. A dataset of that name is replaced.
     Sample(SampleArgs),
     Synthesize(synthesize::Args),
-    /// Show what is in a dataset, what looks like a mistake in it, or one of its nodes
+    /// Show the contents of a dataset, its likely mistakes, or one of its nodes
     Show(ShowArgs),
     /// Count the values of a dataset's nodes, as facets for conditions
     ///
@@ -247,7 +247,7 @@ fn describe(shown: &OverviewRecord<'_>) -> String {
             stark::Mode::Faithful => "the edges as the reference merges them",
         };
         let tenth = match origin.derived_tenth {
-            true => "; test-0.1 is the beginning of test, there was no file of it",
+            true => "; test-0.1 is the beginning of test, it had no file of its own",
             false => "",
         };
         format!("benchmark   STaRK {}, {edges}{tenth}\n", origin.kind)

@@ -140,7 +140,7 @@ fn home(path: &Path, has_datasets: bool) -> Check {
 fn private(ctx: &Context) -> Check {
     let check = "state";
     match ctx.private.unusable() {
-        None => Check::new(check, Status::Ok, "what is made here is noted, compiled code is kept"),
+        None => Check::new(check, Status::Ok, "state and cache directories are usable"),
         Some(why) => Check::new(check, Status::Note, why).remedy(format!(
             "programs run inside WebAssembly, which is compiled by each command; name a directory \
              of your own with {VARIABLE}"

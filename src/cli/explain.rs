@@ -81,12 +81,12 @@ impl Args {
             _ => (self.bundle.as_deref(), self.words.as_slice()),
         };
         if bundle.is_none() && self.program.is_none() {
-            return Err(AppError::usage(anyhow!("there is no bundle and no program")))
+            return Err(AppError::usage(anyhow!("a bundle or a program is missing")))
                 .hint("write `agent explain latest`, or give --program FILE.rhai");
         }
         if self.program.is_some() && self.dataset.is_none() {
-            return Err(AppError::usage(anyhow!("a program is of no dataset by itself")))
-                .hint("say which one with --dataset N");
+            return Err(AppError::usage(anyhow!("a program does not name its dataset")))
+                .hint("name one with --dataset N");
         }
         match (words.is_empty(), self.answers.is_empty()) {
             (true, true) => Ok((bundle, None)),

@@ -73,7 +73,7 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
                 Keys::change(&file, |keys| keys.remove(&args.name))?;
                 return Err(error);
             }
-            ctx.printer.notice("keep it: it is not shown again; servers know it once started anew");
+            ctx.printer.notice("keep it: it is not shown again; servers accept it after a restart");
         }
         Command::List(args) => {
             let keys = Keys::read(&file)?;
@@ -83,7 +83,7 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
                     ctx.printer.json(&key)?;
                 }
             } else if keys.keys.is_empty() {
-                ctx.printer.notice("there is no key; make one with `agent key add NAME`");
+                ctx.printer.notice("no key exists; create one with `agent key add NAME`");
             } else {
                 let mut rows = table(["name", "scope"], &[]);
                 for key in listed {

@@ -216,7 +216,7 @@ enum Command {
     /// List, inspect and remove runs; show their costs, prompts and replies
     #[command(subcommand)]
     Run(run::Command),
-    /// Write what a run found as one page
+    /// Write the page of a run or a trained model
     Report(report::Args),
     /// Answer a question with a frozen bundle
     Query(query::Args),
@@ -225,7 +225,7 @@ enum Command {
     Unit(unit::Command),
     /// Answer a question over many nodes: how many, which most, whether related, what if
     Ask(ask::Args),
-    /// Answer a question in a few sentences, each with the nodes that say so
+    /// Answer a question in a few sentences, each citing its supporting nodes
     Answer(answer::Args),
     /// Answer questions over HTTP
     Serve(serve::Args),
@@ -234,7 +234,7 @@ enum Command {
     /// Create, list and remove the API keys of a server
     #[command(subcommand)]
     Key(key::Command),
-    /// Check that a bundle is whole and does what it says
+    /// Check that a bundle is intact and reproduces its recorded scores
     Verify(verify::Args),
     /// Show or clear the cache of paid results: model replies and embeddings
     #[command(subcommand)]
@@ -401,7 +401,7 @@ fn start_threads(
     let number = |name: &str| variable(name)?.parse::<usize>().ok().filter(|&n| n > 0);
     let asked = variables.iter().find_map(|name| number(name));
     if let Some(asked) = asked.filter(|&asked| asked > MAX_THREADS) {
-        printer.warning(&format!("{asked} threads are asked for; {MAX_THREADS} are the most"));
+        printer.warning(&format!("{asked} threads exceed the limit of {MAX_THREADS}"));
     }
     let threads = asked.unwrap_or_else(agent_app::systems::all_threads).min(MAX_THREADS);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global();
@@ -421,7 +421,7 @@ fn watch_signals(
             std::process::exit(Exit::Interrupted.status().into());
         }
         if ends_itself.load(Ordering::Relaxed) {
-            return printer.notice("finishing what is under way; again to end at once");
+            return printer.notice("finishing running work; press Ctrl-C again to end at once");
         }
         let last = printer.clone();
         let end = move || {
@@ -439,7 +439,8 @@ fn watch_signals(
 
 /// Ends the process at once, after a message to stderr that has [`TIME_TO_TELL`] to be written.
 fn end_interrupted(printer: Arc<Printer>) -> ! {
-    let text = printer.way_on().unwrap_or_else(|| "it was ended while it worked".to_owned());
+    let text =
+        printer.way_on().unwrap_or_else(|| "the command was ended before it finished".to_owned());
     let (told, telling) = mpsc::sync_channel(1);
     let tell = move || {
         printer.error(&format!("interrupted: {text}"));

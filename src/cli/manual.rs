@@ -38,7 +38,7 @@ pub(super) fn completions(args: &CompletionsArgs, ctx: &Context) -> Result<Exit>
 
 pub(super) fn man(args: &ManArgs, ctx: &Context) -> Result<Exit> {
     let dir = &args.dir;
-    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let mut command = Cli::full().disable_help_subcommand(true);
     command.build();
     let n = write_pages(&command, "agent", dir)?;

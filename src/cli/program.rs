@@ -20,7 +20,7 @@ pub(super) enum Command {
     List(list::Args),
     /// Print the source of a program
     Show(show::Args),
-    /// Compare two programs: source, parameters, and how they answer
+    /// Compare two programs: source, parameters and answers
     Diff(diff::Args),
     /// Show the effect of each parameter of a program on its answers
     Sensitivity(sensitivity::Args),

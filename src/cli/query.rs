@@ -80,7 +80,7 @@ impl Args {
             }
         };
         if words.len() > 1 {
-            ctx.printer.notice("joined the words; a question in quotes is one whatever is in it");
+            ctx.printer.notice("joined the words into one question; quote it next time");
         }
         Ok((bundle, words.join(" ")))
     }

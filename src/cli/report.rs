@@ -17,7 +17,7 @@ use agent_app::{
 /// Name of the page in the directory of a run or model, unless `--out` names a file.
 const DEFAULT_FILE: &str = "report.html";
 
-/// Write what a run found, or how a model was trained, as one page
+/// Write the page of a run or a trained model
 ///
 /// The page of a run shows programs by category with their diffs, lost answers, baselines, and how
 /// well the router finds the best program. It also shows changes with their sequential test, and

@@ -21,13 +21,13 @@ use agent_train::{
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Learn how much each field of a node says, given the query (mFAR)
+    /// Learn the weights of a node's fields, given the query (mFAR)
     ///
     /// Trains on training queries, and keeps the step that is best on validation queries.
     /// Cross-validation over training queries chooses how the weights depend on the query. The same
     /// dataset, queries, seed and options give the same model. Needs `agent index N --with fields`.
     Mfar(Args<mfar::Request>),
-    /// Learn vectors of queries and nodes, so that a query is near to what answers it
+    /// Learn vectors of queries and nodes, so that a query is near its answers
     ///
     /// Trains on training queries and on queries made from documents, and keeps the epoch that is
     /// best on validation queries. The same dataset, queries, seed and options give the same model.

@@ -191,8 +191,10 @@ fn plan(args: &PlanArgs, ctx: &Context) -> Result<Exit> {
     let (n, all, dir) = (count(remaining.len() as u64), count(units.len()), args.dir.display());
     let out = if args.index.is_some() { "" } else { " --out FILE" };
     ctx.printer.notice(&match remaining.is_empty() {
-        true => format!("all {all} units are done; `agent unit collect {dir}{out}` goes on"),
-        false => format!("{n} of {all} units are to be run, each with `agent unit run {dir} UNIT`"),
+        true => {
+            format!("all {all} units are done; collect them with `agent unit collect {dir}{out}`")
+        }
+        false => format!("{n} of {all} units remain; run each with `agent unit run {dir} UNIT`"),
     });
     ctx.printer.data(&remaining.iter().map(|unit| format!("{unit}\n")).collect::<String>())?;
     Ok(Exit::Done)
@@ -290,7 +292,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 /// Returns the task of a plan.
 fn task_of(units: &Units) -> Result<Task> {
     let task = serde_json::from_value(units.task().clone());
-    let other = || format!("{} plans no task of this program", units.dir().display());
+    let other = || format!("cannot read the task of the plan in {}", units.dir().display());
     Ok(task.with_context(other)?)
 }
 
@@ -324,7 +326,7 @@ fn collect(args: &CollectArgs, ctx: &Context) -> Result<Exit> {
             let error = anyhow!("--out is for answers and rankings; these units make an index");
             return Err(AppError::usage(error));
         }
-        (_, None) => return Err(AppError::usage(anyhow!("--out says which file to write"))),
+        (_, None) => return Err(AppError::usage(anyhow!("name the output file with --out"))),
         (_, Some(file)) => file,
     };
     check_form(&units, &task)?;
@@ -342,10 +344,7 @@ fn collect(args: &CollectArgs, ctx: &Context) -> Result<Exit> {
     if collected.failed == 0 {
         return Ok(Exit::Done);
     }
-    ctx.printer.error(&format!(
-        "{} items failed; the file says what became of them",
-        count(collected.failed)
-    ));
+    ctx.printer.error(&format!("{} items failed; see the output file", count(collected.failed)));
     Ok(Exit::Failed)
 }
 
@@ -379,7 +378,7 @@ fn nodes_of(units: &Units, unit: u64, kb: &Kb) -> Result<Range<NodeId>> {
     let (_, items) = units.items(unit)?;
     let range = items.first().and_then(|item| serde_json::from_str(item).ok());
     let range = range.filter(|range: &Range<NodeId>| range.end <= kb.n_nodes());
-    Ok(range.context("a unit of the plan is no range of nodes of this base")?)
+    Ok(range.context("a unit of the plan is not a range of nodes of this base")?)
 }
 
 /// Opens the imported version of a base that has the fingerprint of the plan, pending or served.
@@ -393,6 +392,6 @@ fn planned(task: &Task, ctx: &Context) -> Result<(Base, Kb)> {
         }
     }
     let name = &task.dataset;
-    Err(anyhow!("\"{name}\" holds other data here than was planned"))
+    Err(anyhow!("\"{name}\" differs from the plan"))
         .hint("import the same data on every machine, or plan again")
 }

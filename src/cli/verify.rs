@@ -19,7 +19,7 @@ const MAX_DETAIL: usize = 300;
 /// Most characters shown of a category.
 const MAX_SHOWN: usize = 60;
 
-/// Check that a bundle is whole and does what it says
+/// Check that a bundle is intact and reproduces its recorded scores
 ///
 /// Checks format and digest, and that all programs compile, call only existing functions and have
 /// parameters within their bounds. Then checks that its dataset is unchanged, and that the
@@ -77,7 +77,7 @@ fn print_drift(report: &DriftReport, ctx: &Context) -> Result<()> {
     let percent =
         |share: Option<f64>| share.map_or("-".to_owned(), |s| format!("{:.1}", 100.0 * s));
     let verdict = match (report.fits, report.accepted) {
-        (true, true) => "Carried over: the bundle is one of the updated base now",
+        (true, true) => "Carried over: the bundle now belongs to the updated base",
         (true, false) => "May be carried over (--accept-drift writes that into the bundle)",
         (false, _) => "Optimize again: the bundle does not fit the updated base",
     };

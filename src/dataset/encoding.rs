@@ -125,7 +125,7 @@ impl FromStr for Encoding {
         let found = Self::NAMED.iter().find(|named| named.0 == name);
         found.map(|named| named.1).ok_or_else(|| {
             let names = Self::NAMED.map(|named| named.0).join(", ");
-            format!("no encoding {text:?}; use one of: {names}")
+            format!("{text:?} is not a supported encoding; use one of: {names}")
         })
     }
 }

@@ -42,7 +42,7 @@ pub enum DatasetError {
     },
     /// An input file is truncated or cannot be unpacked.
     #[error(
-        "{path}:{line}: cannot read on: {source}; the file is truncated or damaged, fetch it again"
+        "{path}:{line}: cannot read further: {source}; the file is truncated or damaged, fetch it again"
     )]
     Unreadable {
         /// The file.
@@ -220,7 +220,7 @@ fn hint(nearest: &Option<String>) -> String {
 
 fn listed(installed: &[String]) -> String {
     if installed.is_empty() {
-        return "none is installed, import one first".to_string();
+        return "import one first".to_string();
     }
     let shown: Vec<&str> = installed.iter().take(MAX_LISTED_NAMES).map(String::as_str).collect();
     let more = installed.len().saturating_sub(MAX_LISTED_NAMES);

@@ -201,7 +201,7 @@ impl Base {
         for (name, record) in &self.record.query_files {
             let path = self.queries_dir().join(name);
             if !record.matches(&path, on_bytes).map_err(DatasetError::io("read", &path))? {
-                let reason = "its digest is not the one in base.json".to_string();
+                let reason = "its digest does not match base.json".to_string();
                 return Err(DatasetError::Damaged { path, reason });
             }
         }
@@ -484,7 +484,7 @@ fn read_version(name: &str, path: &Path, version: u32) -> Result<Base, DatasetEr
     let lock = VersionLock::acquire(&path);
     let record = read_record(&path.join(RECORD_FILE))?;
     let lock = lock.ok_or_else(|| {
-        let reason = "its kb/ is gone, or is being removed".to_string();
+        let reason = "its kb/ is missing or being removed".to_string();
         DatasetError::Damaged { path: path.clone(), reason }
     })?;
     Ok(Base { name: name.to_string(), path, version, record, lock })

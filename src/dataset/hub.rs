@@ -248,9 +248,11 @@ impl Hub {
                 Err(failure) => wait(failure, &mut retry, &url, stop)?,
             }
         };
-        let entries: Vec<Entry> = serde_json::from_slice(&bytes).map_err(|error| {
-            HubError::Protocol { url: url.to_string(), reason: format!("the list is {error}") }
-        })?;
+        let entries: Vec<Entry> =
+            serde_json::from_slice(&bytes).map_err(|error| HubError::Protocol {
+                url: url.to_string(),
+                reason: format!("cannot parse the list: {error}"),
+            })?;
         let files = entries.into_iter().filter(|entry| entry.kind == "file");
         let files: Result<Vec<RemoteFile>, String> = files.map(Entry::into_file).collect();
         files.map_err(|reason| HubError::Protocol { url: url.to_string(), reason })
@@ -406,7 +408,7 @@ impl Hub {
             self.with_timeout(response.chunk(), stop).await?.map_err(transient)?
         {
             if done + chunk.len() as u64 > size {
-                let reason = format!("the answer has more bytes than the {size} of the list");
+                let reason = format!("the answer exceeds the listed size of {size} bytes");
                 return Err(HubError::Protocol { url: url.to_string(), reason }.into());
             }
             sink.part.write_all(&chunk).map_err(|source| match source.kind() {

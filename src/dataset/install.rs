@@ -263,7 +263,7 @@ fn check_templates(templates: &Templates, kb: &Kb, source: &Path) -> Result<(), 
             let known = known.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>();
             let known = known.join(", ");
             let message = format!(
-                "the template of \"{node_type}\": no node has the {what} \"{name}\"; there are {known}"
+                "the template of \"{node_type}\": no node has the {what} \"{name}\"; known: {known}"
             );
             return Err(DatasetError::BadToml {
                 path: source.join("dataset.toml"),

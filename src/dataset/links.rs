@@ -32,8 +32,8 @@ fn check(dir: &Path, root: &Path, depth: usize) -> Result<(), DatasetError> {
         let target = kind.is_symlink().then(|| fs::canonicalize(&path).ok()).flatten();
         let is_outside = |to: &Path| !to.starts_with(root) && (to.is_file() || to.is_dir());
         if target.is_some_and(|to| is_outside(&to)) {
-            let message = "it is a link to outside of the directory; copy what it leads to, or \
-                           import the directory that holds it";
+            let message = "it links outside of the directory; copy its target, or import the \
+                           directory that holds it";
             return Err(DatasetError::BadInput { path, message: message.to_owned() });
         }
     }

@@ -363,7 +363,7 @@ impl Content<'_> {
         };
         let Some(text) = text else {
             let message = format!(
-                "the template of its type makes more than {MAX_DOCUMENT_BYTES} bytes of it"
+                "its document exceeds {MAX_DOCUMENT_BYTES} bytes with the template of its type"
             );
             let hint = "shorten the template or the node's texts";
             return Ok(Some(Fault::new(ProblemKind::LineTooLong, message, hint)));

@@ -197,8 +197,8 @@ pub fn load_test_values(base: &Base, tenth: bool) -> Result<Vec<ValuedQuery>, Da
 fn no_split(base: &Base, split: &str) -> DatasetError {
     let known: Vec<&str> = base.record.splits.keys().map(String::as_str).collect();
     let known = match known.is_empty() {
-        true => "none; ids of questions, one a line, in split/train.index, split/val.index and \
-                 split/test.index beside qa.csv say which teach, select and measure"
+        true => "none; create split/train.index, split/val.index and split/test.index beside \
+                 qa.csv, with one question id per line"
             .to_owned(),
         false => known.join(", "),
     };
@@ -260,7 +260,7 @@ fn read_stored(base: &Base, file: &str) -> Result<Vec<u8>, DatasetError> {
     let bytes = read_bounded(&path)?;
     let digest = blake3::hash(&bytes).to_hex();
     if base.record.query_files.get(file).is_none_or(|record| record.blake3 != digest.as_str()) {
-        let reason = "its digest is not the one in base.json".to_string();
+        let reason = "its digest does not match base.json".to_string();
         return Err(DatasetError::Damaged { path, reason });
     }
     Ok(bytes)
@@ -362,7 +362,7 @@ fn parse_queries(
         }
         if !seen.insert(id) {
             let message = format!("query id {id} occurs twice");
-            let hint = "number the queries apart";
+            let hint = "use distinct ids";
             let fault = Fault::new(ProblemKind::DuplicateQuery, message, hint);
             problems.add(path, line, fault.with_excerpt(&row_text(&record)));
             continue;
@@ -443,7 +443,7 @@ fn parse_value(text: &str) -> Result<Option<AnswerValue>, Fault> {
         Fault::new(ProblemKind::BadAnswers, message, "write a value or a table").with_excerpt(text)
     };
     match AnswerValue::read(text) {
-        Ok(AnswerValue::Nodes { .. }) => Err(bad("nodes stand in answer_ids".to_owned())),
+        Ok(AnswerValue::Nodes { .. }) => Err(bad("list nodes in answer_ids".to_owned())),
         read => read.map(Some).map_err(|error| bad(error.to_string())),
     }
 }
@@ -504,7 +504,8 @@ pub(super) fn import_queries(
         if !path.exists() {
             let packed = ["gz", "zst"].map(|packing| path.with_extension(format!("csv.{packing}")));
             if let Some(packed) = packed.into_iter().find(|packed| packed.exists()) {
-                let message = "questions are read unpacked; unpack it with `gunzip` or `unzstd`";
+                let message = "compressed question files are not supported; unpack it with \
+                               `gunzip` or `unzstd`";
                 return Err(DatasetError::BadInput { path: packed, message: message.to_owned() });
             }
             continue;

@@ -216,8 +216,8 @@ fn read(
         }
         if triples.held_bytes > MAX_HELD_BYTES || triples.nodes.len() >= MAX_NODES as usize {
             let message = format!(
-                "its addresses and texts take more than {MAX_HELD_BYTES} bytes; make tables of it, \
-                 which are not held in memory"
+                "its addresses and texts take more than {MAX_HELD_BYTES} bytes; convert it to \
+                 tables, which are not held in memory"
             );
             return Err(DatasetError::BadInput { path: path.to_path_buf(), message });
         }

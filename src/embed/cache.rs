@@ -212,7 +212,7 @@ impl CachedEmbedder {
                 Ok(store) => kept.store = Some(store),
                 Err(error) => {
                     kept.problem = Some(format!(
-                        "embeddings are not kept, {} cannot be used: {error}",
+                        "embeddings are not cached, {} cannot be used: {error}",
                         path.display()
                     ));
                 }
@@ -384,7 +384,7 @@ impl Store {
         let mut found = vec![0; HEADER_BYTES];
         let is_ours = file.read_exact(&mut found).is_ok() && found == header;
         if !is_ours && !writable {
-            return Err(io::Error::other("another process is starting it"));
+            return Err(io::Error::other("another process is creating it"));
         }
         if !is_ours {
             file.set_len(0)?;
@@ -454,15 +454,15 @@ impl Store {
     ) -> io::Result<Option<String>> {
         if !self.writable {
             let path = self.path.display();
-            return Ok(Some(format!("embeddings are not kept: another process writes {path}")));
+            return Ok(Some(format!("embeddings are not cached: another process writes {path}")));
         }
         let mut bytes = Vec::new();
         let mut problem = None;
         for (key, row) in rows {
             if self.offset(self.n_records + 1) > self.max_bytes {
                 problem = Some(format!(
-                    "{} has reached {} MiB, further embeddings are not kept; \
-                     `agent index N --drop-cache` starts it anew",
+                    "{} has reached {} MiB, further embeddings are not cached; \
+                     `agent index N --drop-cache` clears it",
                     self.path.display(),
                     self.max_bytes >> 20
                 ));

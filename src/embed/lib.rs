@@ -213,7 +213,7 @@ pub enum EmbedError {
     /// The imported vectors do not contain this query.
     #[error(
         "no vector was imported for the query {query:?}; only queries of the imported dictionary can \
-         be embedded, index with another --embedder to ask others"
+         be embedded; to embed other queries, index with another --embedder"
     )]
     NotImported {
         /// The query.
@@ -246,7 +246,7 @@ pub enum EmbedError {
     Settings(String),
     /// No embedder of this name is configured.
     #[error(
-        "there is no embedder {name:?}; use builtin, candle:DIR, openai:MODEL or import:DIR, or \
+        "unknown embedder {name:?}; use builtin, candle:DIR, openai:MODEL or import:DIR, or \
          describe it under [embedders.{name}] in config.toml"
     )]
     Unconfigured {

@@ -673,7 +673,9 @@ impl Layout {
                 .tensor(name)
                 .ok()
                 .filter(|tensor| tensor.dtype() == dtype && tensor.shape().len() == rank)
-                .ok_or_else(|| damaged(format!("tensor {name} is missing or of another kind")))
+                .ok_or_else(|| {
+                    damaged(format!("tensor {name} is missing or has the wrong type or rank"))
+                })
         };
         let terms = tensor("terms", Dtype::F32, 2)?;
         let singular_values = tensor("singular_values", Dtype::F32, 1)?;

@@ -120,7 +120,7 @@ impl OpenAiEmbedder {
     /// scaled to norm 1 unless the options turn scaling off.
     fn rows(&self, reply: &[u8], n_texts: usize) -> Result<Vec<Vec<f32>>, EmbedError> {
         let reply: CreateEmbeddingResponse = serde_json::from_slice(reply)
-            .map_err(|error| self.bad(format!("it is not of the agreed form ({error})")))?;
+            .map_err(|error| self.bad(format!("it does not have the expected form ({error})")))?;
         let got = reply.data.len();
         if got != n_texts {
             return Err(self.bad(format!("it has {got} vectors for {n_texts} texts")));
@@ -129,7 +129,7 @@ impl OpenAiEmbedder {
         for item in reply.data {
             let row = rows.get_mut(item.index as usize).filter(|row| row.is_empty());
             let Some(row) = row else {
-                return Err(self.bad(format!("vector {} comes twice or too much", item.index)));
+                return Err(self.bad(format!("index {} is repeated or out of range", item.index)));
             };
             *row = item.embedding;
             let dim = row.len();
@@ -233,7 +233,7 @@ impl Embedder for OpenAiEmbedder {
 
     fn describe(&self) -> String {
         let options = self.options.describe();
-        format!("{} of a service: {} dimensions{options}", self.model, self.dim)
+        format!("{} (embedding service): {} dimensions{options}", self.model, self.dim)
     }
 
     fn embed_documents(&self, texts: &[&str]) -> Result<Matrix, EmbedError> {
@@ -447,13 +447,13 @@ mod tests {
         let (one, two) = (item(0, "[1,0]"), item(1, "[0,1]"));
         for (script, reason) in [
             (body(&one), "1 vectors for 2 texts"),
-            (body(&format!("{one},{one}")), "vector 0 comes twice"),
-            (body(&format!("{one},{}", item(7, "[1,0]"))), "vector 7"),
+            (body(&format!("{one},{one}")), "index 0 is repeated"),
+            (body(&format!("{one},{}", item(7, "[1,0]"))), "index 7"),
             (body(&format!("{one},{}", item(1, "[1]"))), "length 1 and not 2"),
             (body(&format!("{one},{}", item(1, "[]"))), "length 0 and not 2"),
-            (body(&format!("{one},{}", item(1, "[1e39,0]"))), "agreed form"),
-            (body(&format!("{one},{}", item(1, "[NaN,0]"))), "agreed form"),
-            (reply(200, "<html>"), "agreed form"),
+            (body(&format!("{one},{}", item(1, "[1e39,0]"))), "expected form"),
+            (body(&format!("{one},{}", item(1, "[NaN,0]"))), "expected form"),
+            (reply(200, "<html>"), "expected form"),
         ] {
             let embedder = open(&Scripted::new(vec![script]), Some(2)).unwrap();
             let error = embedder.embed_documents(&["a", "b"]).unwrap_err().to_string();

@@ -159,7 +159,7 @@ impl QueryTable {
             SafeTensors::read_metadata(&map).map_err(|error| damaged(&error.to_string()))?;
         let text = |key: &str| header.metadata().as_ref().and_then(|map| map.get(key)).cloned();
         if text("format").as_deref() != Some(FORMAT) {
-            return Err(damaged("its format is another"));
+            return Err(damaged("unsupported format"));
         }
         let checksum = text("checksum").ok_or_else(|| damaged("it has no checksum"))?;
         let tensors =
@@ -174,7 +174,7 @@ impl QueryTable {
         let (n, width, keys) = part("keys", Dtype::U8)?;
         let (n_vectors, dim, vectors) = part("vectors", Dtype::F32)?;
         if n != n_vectors || width != size_of::<Key>() || dim == 0 {
-            return Err(damaged("its shapes do not fit"));
+            return Err(damaged("its shapes do not match"));
         }
         let (path, fingerprint) = (path.to_owned(), fingerprint.to_owned());
         Ok(QueryTable { path, map, keys, vectors, n, dim, checksum, fingerprint })

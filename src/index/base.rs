@@ -309,10 +309,7 @@ fn open_vectors(
     let vectors = VectorIndex::open(&dir.join(VECTORS))?;
     let has = (vectors.embedder(), vectors.dim(), vectors.n());
     if has != (&record.fingerprint, record.dim, kb.n_nodes() as usize) {
-        return Err(IndexError::damaged(
-            &dir,
-            "its vectors are not those of its record".to_owned(),
-        ));
+        return Err(IndexError::damaged(&dir, "its vectors do not match their record".to_owned()));
     }
     Ok((vectors, record))
 }

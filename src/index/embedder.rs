@@ -241,7 +241,7 @@ pub(super) fn open_own(
         }
     };
     if !is_of(&*own, record) {
-        let reason = "its embedder is not the one of its record".to_owned();
+        let reason = "its embedder does not match its record".to_owned();
         return Err(IndexError::damaged(&dir, reason));
     }
     Ok(Some(own))

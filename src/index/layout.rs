@@ -84,7 +84,7 @@ impl Seal {
         for (name, record) in &self.files {
             let path = part.join(name);
             if !record.matches(&path, on_bytes).map_err(|error| IndexError::io(&path, error))? {
-                let reason = "its digest is not the one in its record".to_owned();
+                let reason = "its digest does not match".to_owned();
                 return Err(IndexError::damaged(&path, reason));
             }
         }
@@ -325,7 +325,7 @@ impl FromStr for Part {
     fn from_str(name: &str) -> Result<Self, String> {
         let names = Self::ALL.map(Self::name).join(", ");
         let part = Self::ALL.into_iter().find(|part| part.name() == name);
-        part.ok_or_else(|| format!("no part {name:?}; there are {names}"))
+        part.ok_or_else(|| format!("unknown part {name:?}; use one of: {names}"))
     }
 }
 
@@ -345,7 +345,7 @@ fn read<T: DeserializeOwned + Sealed>(path: &Path, base: &str) -> Result<T, Inde
     let mut record: T = serde_json::from_slice(&bytes).map_err(damaged)?;
     let digest = record.own_digest().map_err(damaged)?;
     if record.seal().as_ref().is_some_and(|seal| seal.record != digest) {
-        let reason = "its digest is not the one it states".to_owned();
+        let reason = "its digest does not match".to_owned();
         return Err(IndexError::damaged(path, reason));
     }
     Ok(record)

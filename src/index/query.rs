@@ -225,7 +225,7 @@ fn reader_of(dir: &Path) -> Result<IndexReader, IndexError> {
     let index = Index::open(directory).map_err(damaged)?;
     index.tokenizers().register(WORDS, TextAnalyzer::from(Words));
     if index.schema() != schema().0 {
-        let reason = "its schema is not the one of this version".to_owned();
+        let reason = "its schema has another version".to_owned();
         return Err(IndexError::damaged(dir, reason));
     }
     index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into().map_err(damaged)
@@ -348,7 +348,7 @@ impl QueryIndex {
                 None => id,
             };
             let id = id.and_then(|id| NodeId::try_from(id).ok()).filter(|&id| kb.contains(id));
-            let unknown = || IndexError::damaged(&self.dir, "a node is not of the base".to_owned());
+            let unknown = || IndexError::damaged(&self.dir, "a node is not in the base".to_owned());
             Ok((id.ok_or_else(unknown)?, score))
         };
         found.into_iter().map(node).collect()

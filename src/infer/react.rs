@@ -302,7 +302,7 @@ fn call_tool(
         near.sort_unstable();
         let near: Vec<&str> = near.iter().take(3).map(|one| one.1).collect();
         return Err(ToolError::NotFound(format!(
-            "there is no function {name:?}; near are {}",
+            "there is no function {name:?}; similar names: {}",
             near.join(", ")
         )));
     };
@@ -313,7 +313,7 @@ fn call_tool(
     let tool = specs.iter().find(|(_, spec)| takes(spec)).map_or(first, |one| one.0);
     if !(spec.min_args()..=spec.args.len()).contains(&values.len()) {
         return Err(ToolError::BadArgs(format!(
-            "{} arguments were given; it is called so: {}",
+            "{} arguments were given; its signature is {}",
             values.len(),
             spec.signature()
         )));

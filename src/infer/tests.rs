@@ -700,7 +700,10 @@ fn react_chains_calls_within_a_turn_and_names_nodes() {
             4 => {
                 assert!(given[0].1.contains("1 scores: 10 \"Tidewell\" (brand)"), "{given:?}");
                 assert!(given[1].1.contains("= 4 scores"), "{given:?}");
-                assert!(given[2].1.contains("no function \"links\"; near are link"), "{given:?}");
+                assert!(
+                    given[2].1.contains("no function \"links\"; similar names: link"),
+                    "{given:?}"
+                );
                 assert!(given[3].1.contains("there is no call 9"), "{given:?}");
                 assert!(given[4].1.contains("call 3 failed"), "{given:?}");
                 calls(json!([{"tool": "top", "args": ["$2", 1]}]))

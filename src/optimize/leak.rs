@@ -45,7 +45,7 @@ impl fmt::Display for Leak {
         match self {
             Self::Answer(name) => write!(f, "its text names {name:?}, an answer of a known query"),
             Self::Word(word) => {
-                write!(f, "its text says {word:?}, a word of one known query and of no other")
+                write!(f, "its text contains {word:?}, a word of only one known query")
             }
         }
     }

@@ -561,10 +561,10 @@ impl Run<'_> {
                     ("validation", "other validation queries".to_owned()),
                     ("seed", value("seed")),
                     ("steps", value("steps")),
-                    ("hops", "metapaths of another length (--hops)".to_owned()),
-                    ("without", "other parts left out".to_owned()),
+                    ("hops", "another maximum metapath length (--hops)".to_owned()),
+                    ("without", "other disabled parts".to_owned()),
                     ("programs", user::OTHER_PROGRAMS.to_owned()),
-                    ("llm", "other actors, models, settings of models or prompts".to_owned()),
+                    ("llm", "other actors, models, model settings or prompts".to_owned()),
                 ]
                 .into_iter()
                 .filter(|(part, _)| stored.get(part) != identity.get(part))

@@ -170,7 +170,7 @@ impl AssistFailure {
             Self::Outage => "the service of the language model gave no reply",
             Self::Unusable => "the language model gave no usable reply",
             Self::Late => "the language model gave no reply in time",
-            Self::Busy => "too many questions wait for the language model",
+            Self::Busy => "too many questions are waiting for the language model",
             Self::Ceiling => "the budget of the language model is spent",
         }
     }

@@ -45,7 +45,7 @@ impl Retriever for Graph {
             let named =
                 features.iter().flat_map(|values| GraphNetwork::FEATURES.iter().zip(values));
             let named = named.map(|(name, &value)| Explanation::new(*name, value));
-            let features = Explanation::new("what is known of it", Cell::Empty).with(named);
+            let features = Explanation::new("features", Cell::Empty).with(named);
             let size = Explanation::new("working graph", Cell::Empty)
                 .with([Explanation::new("nodes", nodes), Explanation::new("edges", edges)]);
             rank_explanation(NAME, position, score).with([features, size])

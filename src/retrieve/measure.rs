@@ -54,7 +54,7 @@ pub struct Measurements {
 
 /// The measurement was stopped; no result was kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no result was kept")]
+#[error("the measurement was stopped; no result was kept")]
 pub struct Stopped;
 
 impl Measure<'_> {

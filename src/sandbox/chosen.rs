@@ -1,5 +1,5 @@
-//! Both engines on one pool of workers: modules run inside WebAssembly, programs in Rhai in the
-//! chosen place.
+//! Both engines on one pool of workers: modules run inside WebAssembly, programs in Rhai where
+//! [`Place`] says.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -24,7 +24,7 @@ pub enum Place {
 pub struct SandboxOptions {
     /// Where programs in Rhai run.
     pub place: Place,
-    /// Directory of compiled code; without it each process compiles anew.
+    /// Directory of compiled code; without it each process compiles again.
     pub code_dir: Option<PathBuf>,
 }
 
@@ -36,13 +36,13 @@ pub struct ChosenSandbox {
 }
 
 impl ChosenSandbox {
-    /// Both engines; code is compiled on demand.
+    /// Sets up both engines; code is compiled on demand.
     pub fn new(workers: Arc<Workers>, options: &SandboxOptions) -> Self {
         let wasm = WasmSandbox::new(workers.clone(), options.code_dir.as_deref());
         Self { rhai: RhaiSandbox::new(workers), wasm, place: options.place }
     }
 
-    /// The engine that compiled a program.
+    /// Returns the engine that compiled a program.
     fn engine_of(&self, program: &CompiledProgram) -> &dyn Sandbox {
         match wasm::is_wasm(program) {
             true => &self.wasm,

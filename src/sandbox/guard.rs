@@ -29,7 +29,7 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     done.map_err(|panic| panic_text(&panic))
 }
 
-/// The message of a panic.
+/// Formats the message of a panic.
 pub(super) fn panic_text(panic: &Box<dyn Any + Send>) -> String {
     let message = panic
         .downcast_ref::<String>()

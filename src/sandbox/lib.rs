@@ -1,9 +1,9 @@
 //! Runs untrusted retrieval programs.
 //!
-//! A program sees only the tools of its toolkit; it has no clock, files, network or randomness. In:
-//! one query, its shortlist and the program's parameters. Out: at most [`Limits::max_answers`] node
-//! ids with scores, best first, or a [`Failure`] of a stated kind. Tools are called through
-//! [`ToolHost`]; their effect is unknown here.
+//! A program sees only the tools of its toolkit; it has no clock, files, network or randomness.
+//! Input: one query, its shortlist and the program's parameters. Output: at most
+//! [`Limits::max_answers`] node ids with scores, best first, or a [`Failure`] with its kind.
+//! Programs call tools through [`ToolHost`].
 //!
 //! Invariant: the same program, query, candidates, parameters and host give the same [`Outcome`]
 //! on any number of threads, except for its times; a run that ends by [`FailureKind::Deadline`]
@@ -12,13 +12,13 @@
 //! Two engines: [`RhaiSandbox`] runs programs in this process, [`WasmSandbox`] runs them, and
 //! modules, inside WebAssembly; [`ChosenSandbox`] has both.
 //!
-//! # What is not contained
+//! # Limits of isolation
 //! Programs of [`RhaiSandbox`] share this process. A refused allocation, a stack deeper than
 //! [`STACK_BYTES`], and errors in the engine itself affect the process. Memory that a program leaks
-//! by cycles of captured variables stays leaked; it is reported in [`Usage::leaked_bytes`], so that
-//! the caller can drop the program, and above a total limit no program runs in this process any
-//! more. A tool that blocks, blocks its worker in either engine: the caller gets a deadline
-//! failure, and the worker is replaced.
+//! by cycles of captured variables stays leaked. [`Usage::leaked_bytes`] reports it, so that the
+//! caller can drop the program; above a total limit no further program runs in this process. In
+//! either engine, a tool that blocks also blocks its worker: the caller gets a deadline failure,
+//! and the worker is replaced.
 
 mod alloc;
 mod chosen;
@@ -41,8 +41,8 @@ use std::{any::Any, collections::BTreeMap, fmt, path::Path, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-// Files of this crate are also built into the engine inside WebAssembly, where these modules have
-// other contents; such files name them from the crate root.
+// Some files of this crate are compiled into the engine inside WebAssembly as well, where modules
+// of these names have other contents. Such files import them from the crate root.
 use crate as sandbox;
 use agent_kb as kb;
 use agent_tools as tools;
@@ -86,7 +86,7 @@ pub struct Param {
     pub integer: bool,
 }
 
-/// A checked program that can run any number of times on any thread. Cheap to clone.
+/// A compiled program that can run any number of times on any thread. Cheap to clone.
 #[derive(Clone)]
 pub struct CompiledProgram(Arc<dyn Any + Send + Sync>);
 
@@ -101,7 +101,7 @@ impl fmt::Debug for CompiledProgram {
 pub enum Code<'a> {
     /// Source text in Rhai.
     Rhai(&'a str),
-    /// A module of WebAssembly, in binary form.
+    /// A WebAssembly module, in binary form.
     Wasm(&'a [u8]),
 }
 
@@ -119,7 +119,7 @@ pub struct Input<'a> {
     pub n_nodes: usize,
 }
 
-/// Result of a call, and its host.
+/// Result of a call, and the host that answered its tool calls.
 pub type RunResult = (Result<Outcome, Failure>, Box<dyn ToolHost>);
 
 /// An engine that runs programs. Blocks the caller; may be called from any thread.
@@ -127,14 +127,15 @@ pub trait Sandbox: Send + Sync {
     /// Parses and checks a program.
     ///
     /// # Errors
-    /// [`FailureKind::Parse`], [`FailureKind::MissingFunction`] or [`FailureKind::Panic`].
+    /// [`FailureKind::Parse`] or [`FailureKind::MissingFunction`]. [`FailureKind::Deadline`] or
+    /// [`FailureKind::Panic`] if the engine did not return.
     fn compile(&self, code: Code<'_>, limits: &Limits) -> Result<CompiledProgram, Failure>;
 
-    /// The parameters that a program declares in `params()`, by name; empty without it. Runs once,
-    /// then cached.
+    /// Returns the parameters that a program declares in `params()`, sorted by name; none without
+    /// that function. The first call runs `params()`, later calls return the same result.
     ///
     /// # Errors
-    /// Those of `params()`; [`FailureKind::Result`] if a number is not finite or outside its
+    /// Any failure of `params()`; [`FailureKind::Result`] if a number is not finite or outside its
     /// bounds, or there are more than [`Limits::parameters`].
     fn declared_params(
         &self,
@@ -142,10 +143,10 @@ pub trait Sandbox: Send + Sync {
         limits: &Limits,
     ) -> Result<Vec<Param>, Failure>;
 
-    /// Whether the program may read its candidates; otherwise they need not be computed.
+    /// Whether the program may read its candidates; if not, the caller need not compute them.
     fn reads_candidates(&self, program: &CompiledProgram) -> bool;
 
-    /// Calls `retrieve` once. The host answers tool calls and is returned.
+    /// Calls `retrieve` once; returns its result and the host, which answers the tool calls.
     ///
     /// # Errors
     /// Any [`FailureKind`]; [`FailureKind::Runtime`] also for parameters that are not declared or
@@ -159,7 +160,8 @@ pub trait Sandbox: Send + Sync {
     ) -> RunResult;
 }
 
-/// Whether a directory is usable as a private one of this user; creates it if missing.
+/// Whether this user can keep private data in a directory; creates the directory and its key if
+/// missing.
 pub fn is_usable(dir: &Path) -> bool {
     private::PrivateDir::open(dir).is_some()
 }
@@ -173,8 +175,8 @@ impl ToolHost for LostHost {
     }
 }
 
-/// Makes one call on a worker, within the time of [`Workers::run_within`]; a lost worker loses the
-/// host.
+/// Makes one call on a worker, within the time of [`Workers::run_within`]. If the worker is lost,
+/// so is the host.
 fn run_on(
     workers: &Workers,
     host: Box<dyn ToolHost>,
@@ -196,7 +198,7 @@ fn run_on(
     result.unwrap_or_else(|lost| (Err(lost_job(lost, limits)), Box::new(LostHost)))
 }
 
-/// The failure of a program whose job was lost.
+/// Converts a lost job to a failure of its program.
 fn lost_job(lost: JobLost, limits: &Limits) -> Failure {
     let (kind, ms) = match lost {
         JobLost::Late(after) => (FailureKind::Deadline, after.as_secs_f64() * 1e3),
@@ -208,6 +210,9 @@ fn lost_job(lost: JobLost, limits: &Limits) -> Failure {
 }
 
 /// Checks the length of a source.
+///
+/// # Errors
+/// [`FailureKind::Parse`] above [`Limits::source_bytes`].
 fn check_source(source: &str, limits: &Limits) -> Result<(), Failure> {
     let max_bytes = limits.source_bytes;
     if source.len() <= max_bytes {

@@ -1,5 +1,5 @@
-//! A private directory: only one user may write to it, and only that user can read its key. Any
-//! data with a keyed digest was written by this user, on this machine.
+//! A private directory: only one user may write to it, and only that user can read its key. A valid
+//! keyed digest shows that the data was written by this user, on this machine.
 //!
 //! Anyone who can read the key can impersonate the user, so the directory must not be part of
 //! shared data.
@@ -38,7 +38,7 @@ impl PrivateDir {
         Some(Self { path: path.to_owned(), key })
     }
 
-    /// Opens an existing directory with a key.
+    /// Opens a directory that exists and has a key; otherwise `None`, and nothing is created.
     pub(super) fn find(path: &Path) -> Option<Self> {
         let key = is_private(path).then(|| read_key(path)).flatten()?;
         Some(Self { path: path.to_owned(), key })
@@ -48,7 +48,7 @@ impl PrivateDir {
         &self.path
     }
 
-    /// The keyed digest of concatenated parts; all but one must have a fixed length.
+    /// Computes the keyed digest of concatenated parts; all but one must have a fixed length.
     pub(super) fn seal(&self, parts: &[&[u8]]) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         for part in parts {
@@ -60,12 +60,12 @@ impl PrivateDir {
     /// Writes a file atomically, readable by its owner only.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub(super) fn publish(&self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
         publish(&self.path, name, parts)
     }
 
-    /// Removes the oldest files with a suffix, except for `max_files`.
+    /// Removes files whose extension is `suffix`, oldest first, until at most `max_files` are left.
     pub(super) fn keep_newest(&self, suffix: &str, max_files: usize) {
         let Ok(entries) = fs::read_dir(&self.path) else { return };
         let mut files: Vec<_> = entries
@@ -103,8 +103,8 @@ fn read_key(dir: &Path) -> Option<[u8; KEY_BYTES]> {
     key.try_into().ok()
 }
 
-/// Writes an unguessable key, from the system seed of the standard library's hashers. Of several
-/// concurrent processes the first one's key stays.
+/// Writes an unguessable key, derived from the random seeds of the standard library's hashers. If
+/// several processes write one at once, the first key stays.
 fn write_key(dir: &Path) -> io::Result<()> {
     let mut hasher = blake3::Hasher::new();
     for part in 0..8u64 {
@@ -124,7 +124,7 @@ fn write_key(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates a directory that only its owner can read, for any umask.
+/// Creates a directory that only its owner can read, whatever the umask.
 #[cfg(unix)]
 fn create_private(dir: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;

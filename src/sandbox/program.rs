@@ -1,5 +1,5 @@
-//! Programs: source text or a module, its identity, and its header. Values found by a tuner are
-//! kept outside the source, so that the same program with other parameters keeps its identity.
+//! Programs: source text or a module, its identity, and its header. Tuned parameter values are
+//! stored outside the source, so that tuning does not change the identity.
 //!
 //! ```text
 //! //! category: products of a brand with a feature
@@ -8,8 +8,8 @@
 //! fn retrieve(query, candidates, params) { ... }
 //! ```
 //!
-//! A module of WebAssembly is stored as text as well, so that bundles and journals have only one
-//! form: `wasm:` and its bytes in base64. Its header is the text of its custom section `agent`.
+//! A WebAssembly module is stored as text as well, `wasm:` and its bytes in base64, so that bundles
+//! and journals have one form. Its header is the text of its custom section `agent`.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use crate::{Code, is_module, module_header};
 use agent_tools::source::comment;
 
-/// Prefix of the text of a module.
+/// Prefix of a module in its text form.
 const MODULE: &str = "wasm:";
 /// Maximum length of a category name, bytes; longer ones are cut.
 pub const CATEGORY_BYTES: usize = 200;
@@ -48,8 +48,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// A program from its source. Line ends become `\n`, so that the identity does not depend on
-    /// the platform.
+    /// Makes a program from its source, or from the text form of a module. Line ends become `\n`,
+    /// so that the identity does not depend on the platform.
     pub fn new(source: &str) -> Self {
         let source = source.replace("\r\n", "\n").replace('\r', "\n");
         let module = source
@@ -63,7 +63,7 @@ impl Program {
         Self { source, module: None, id, category, description }
     }
 
-    /// A program that is a module of WebAssembly; the sandbox checks its validity.
+    /// Makes a program from a WebAssembly module; the sandbox checks its validity.
     pub fn module(bytes: &[u8]) -> Self {
         let source = format!("{MODULE}{}", BASE64_STANDARD.encode(bytes));
         let id = blake3::hash(bytes).to_hex().to_string();
@@ -71,7 +71,7 @@ impl Program {
         Self { source, module: Some(bytes.into()), id, category, description }
     }
 
-    /// The code for a sandbox.
+    /// Returns the code for a sandbox.
     pub fn code(&self) -> Code<'_> {
         match &self.module {
             Some(bytes) => Code::Wasm(bytes),
@@ -79,12 +79,12 @@ impl Program {
         }
     }
 
-    /// Whether the program is a module.
+    /// Whether the program is a WebAssembly module.
     pub fn is_module(&self) -> bool {
         self.module.is_some()
     }
 
-    /// A readable form: the source, or the header and size of a module as comments.
+    /// Returns a readable form: the source, or the header, size and id of a module as comments.
     pub fn listing(&self) -> Cow<'_, str> {
         let Some(module) = &self.module else { return Cow::Borrowed(&self.source) };
         let category =
@@ -95,27 +95,27 @@ impl Program {
         Cow::Owned(format!("{header}// a module of WebAssembly, {size} bytes, {}\n", self.id))
     }
 
-    /// The source text, or `wasm:` and the bytes of a module in base64.
+    /// Returns the source text, or `wasm:` and the bytes of a module in base64.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The BLAKE3 hash of the source, or of the module's bytes, 64 hexadecimal digits.
+    /// Returns the BLAKE3 hash of the source, or of the module's bytes: 64 hexadecimal digits.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// The first twelve digits of the id.
+    /// Returns the first twelve digits of the id.
     pub fn short_id(&self) -> &str {
         &self.id[..12]
     }
 
-    /// The kind of queries it answers, from the line `//! category: ...`.
+    /// Returns the query category of the program, from the line `//! category: ...`.
     pub fn category(&self) -> Option<&str> {
         self.category.as_deref()
     }
 
-    /// The other leading `//!` lines, if any.
+    /// Returns the text of the other leading `//!` lines; empty without them.
     pub fn description(&self) -> &str {
         &self.description
     }
@@ -133,7 +133,7 @@ impl From<Program> for String {
     }
 }
 
-/// Category and description from the leading `//!` lines.
+/// Reads category and description from the leading `//!` lines.
 fn read_header(source: &str) -> (Option<String>, String) {
     let mut category = None;
     let mut description = String::new();
@@ -156,7 +156,7 @@ fn read_header(source: &str) -> (Option<String>, String) {
     (category, description)
 }
 
-/// The longest prefix of a text within a number of bytes.
+/// Returns the longest prefix of a text within a number of bytes.
 fn cut(text: &str, bytes: usize) -> &str {
     let mut end = text.len().min(bytes);
     while !text.is_char_boundary(end) {

@@ -1,11 +1,11 @@
-//! Runs programs written in Rhai, inside this process, hardened. The only module that uses the
-//! `rhai` crate.
+//! Runs programs written in Rhai in this process, in a hardened engine. The only module that uses
+//! the `rhai` crate.
 //!
-//! The engine's own limits are incomplete: steps inside native callbacks are not counted, some
-//! natives allocate by an argument or block, sizes of captured values are not measured, sorts
-//! swallow errors. So every step asks the meter (steps, heap, time, output), dangerous natives are
-//! replaced, and programs are compiled, run and dropped only on threads with big stacks (see
-//! [`Workers`]). An engine is built once per thread, not per call.
+//! The engine's own limits are incomplete: it does not count steps inside native callbacks or
+//! measure captured values, some natives block or allocate as much as an argument says, and sorts
+//! swallow errors. So every step checks the meter (steps, heap, time, output), and dangerous
+//! natives are replaced. Programs are compiled, run and dropped only on threads with big stacks
+//! (see [`Workers`]). Each thread builds its engine once, not for every call.
 //!
 //! All numbers of this module were measured with rhai 1.27 and features `sync`, `internals`.
 
@@ -40,8 +40,8 @@ use crate::{
 use agent_kb::NodeId;
 use agent_tools::{ToolHost, ToolSpec, registry};
 
-/// Maximum memory leaked in this process by all programs, bytes; above it no program runs here any
-/// more. Running calls may still add to it.
+/// Maximum memory leaked in this process by all programs together, bytes; above it no further call
+/// starts here. Running calls may still add to it.
 const MAX_LEAKED_BYTES: u64 = 256 << 20;
 /// Memory leaked so far, bytes.
 static LEAKED_BYTES: AtomicU64 = AtomicU64::new(0);
@@ -53,12 +53,12 @@ pub struct RhaiSandbox {
 }
 
 impl RhaiSandbox {
-    /// A sandbox whose programs may call all tools.
+    /// Makes a sandbox whose programs may call all tools.
     pub fn new(workers: Arc<Workers>) -> Self {
         Self::with_tools(workers, registry())
     }
 
-    /// A sandbox whose programs may call the given tools; the host gets their indexes.
+    /// Makes a sandbox whose programs may call the given tools; the host gets their indexes.
     pub fn with_tools(workers: Arc<Workers>, specs: &'static [ToolSpec]) -> Self {
         Self { workers, specs }
     }
@@ -121,7 +121,7 @@ impl Sandbox for RhaiSandbox {
     }
 }
 
-/// The host of a call that may use tools.
+/// The host of a call; none if the call may not use tools.
 type Host = Option<Box<dyn ToolHost>>;
 
 /// A parsed program. Its syntax tree is dropped on a big stack.
@@ -148,7 +148,7 @@ fn tree_of(program: &CompiledProgram, limits: &Limits) -> Result<Arc<Tree>, Fail
 }
 
 thread_local! {
-    /// Engines of this thread, by their tools.
+    /// Engines of this thread, one for each set of tools.
     static ENGINES: RefCell<Vec<(&'static [ToolSpec], Engine)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -195,7 +195,7 @@ fn compile(
 }
 
 impl Tree {
-    /// The declared parameters; runs `params()` the first time. Only on a big stack.
+    /// Returns the declared parameters; the first call runs `params()`. Only on a big stack.
     fn declared(&self, limits: &Limits) -> &Result<Vec<Param>, Failure> {
         self.params.get_or_init(|| {
             if !self.has_params {
@@ -210,7 +210,7 @@ impl Tree {
     }
 
     /// Calls a function and reads its result while the meter still runs. `read` returns the result
-    /// and its heap, bytes.
+    /// and the heap it holds, bytes.
     fn call<T>(
         &self,
         function: &str,

@@ -136,7 +136,7 @@ fn sandbox() -> &'static RhaiSandbox {
     })
 }
 
-/// A program whose `retrieve` has the given body.
+/// Returns a program whose `retrieve` has the given body.
 fn body(text: &str) -> String {
     format!("fn retrieve(query, candidates, params) {{\n{text}\n}}")
 }
@@ -152,8 +152,8 @@ fn run_with(
         Ok(outcome) => outcome.usage,
         Err(failure) => failure.usage,
     };
-    // The deadline is processor time, and this is the time by the wall of the call itself: waiting
-    // for a worker that another test has is not counted.
+    // The deadline is processor time, and `usage.ms` is wall time of the call alone: waiting for a
+    // worker that is busy with another test is not counted.
     let most = (limits.deadline + LATE) * agent_ground::clock::WALL_PER_WORK;
     assert!(usage.ms <= most.as_secs_f64() * 1e3, "took {} ms", usage.ms);
     assert!(usage.peak_bytes <= limits.memory_bytes + OVER, "held {} bytes", usage.peak_bytes);
@@ -585,7 +585,7 @@ fn held_tool_results_are_charged_and_dropped_ones_are_not() {
     assert!(outcome.usage.peak_bytes > 8_000_000 && outcome.usage.leaked_bytes == 0);
     let hoard = "let a = []; for i in 0..10 { a.push(big()) } #{}";
     assert_eq!(kind_with(hoard, &limits), FailureKind::Memory);
-    // Nor does dropping earn anything.
+    // Dropping values does not extend the budget either.
     let earned = "for i in 0..5 { big(); } let a = []; for i in 0..10 { a.push(big()) } #{}";
     assert_eq!(kind_with(earned, &limits), FailureKind::Memory);
 }
@@ -763,7 +763,7 @@ fn any_number_of_workers_gives_the_same_results() {
     );
 }
 
-/// The smallest `n` for which the source fails, and its failure; every smaller one succeeds.
+/// Finds the smallest `n` for which the source fails, and its failure; all smaller ones succeed.
 fn first_failure(
     limits: &Limits,
     at_most: usize,

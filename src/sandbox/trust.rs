@@ -1,9 +1,9 @@
-//! The default place of a program by its origin.
+//! Chooses the default place of a program by its origin.
 //!
 //! A program runs in this process if the search actor wrote it here: in a run that was started here
-//! without another author, or from a bundle that such a run froze here. All others run inside
-//! WebAssembly. A file's own claims are no proof: work done here is noted in a [`PrivateDir`], by
-//! digests under its key, and a copied home contains neither key nor notes.
+//! without another author, or in a bundle that such a run froze here. All others run inside
+//! WebAssembly. A file's own claims prove nothing: runs and bundles made here are noted in a
+//! [`PrivateDir`], by digests under its key. A copied home contains neither the key nor the notes.
 
 use std::{
     fs,
@@ -39,12 +39,12 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// Notes in a directory, which need not exist; without a directory nothing is trusted.
+    /// Uses the notes in a directory, which need not exist; without a directory nothing is trusted.
     pub fn new(dir: Option<PathBuf>) -> Self {
         Self { dir }
     }
 
-    /// Default place of a program.
+    /// Returns the default place of a program: this process if its origin is noted.
     pub fn place(&self, origin: Origin<'_>) -> Place {
         let noted = || {
             let dir = PrivateDir::find(self.dir.as_deref()?)?;
@@ -74,7 +74,7 @@ impl Trust {
     }
 }
 
-/// File name of a note; `None` for an origin that is never trusted.
+/// Returns the file name of a note; `None` for an origin that cannot be trusted.
 fn note(dir: &PrivateDir, made: Origin<'_>) -> Option<String> {
     let (kind, id) = match made {
         Origin::Run(journal) => (RUN, identity(journal)?.into_bytes()),
@@ -84,8 +84,8 @@ fn note(dir: &PrivateDir, made: Origin<'_>) -> Option<String> {
     Some(format!("{}.{SUFFIX}", dir.seal(&[kind, &id]).to_hex()))
 }
 
-/// Identity of a file whose content may change: path, inode and creation time. A copy, or another
-/// file at the same path, differs.
+/// Returns the identity of a file whose content may change: path, device, inode and creation time.
+/// A copy, or another file at the same path, has another identity.
 #[cfg(unix)]
 fn identity(file: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt as _;

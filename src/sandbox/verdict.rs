@@ -1,15 +1,15 @@
-//! Checks the results of a program: its declared parameters, and its ranking. The same for every
-//! engine.
+//! Checks the results of a program: its declared parameters and its ranking, by the same rules for
+//! every engine.
 
 use std::collections::BTreeMap;
 
 use crate::{Failure, FailureKind, Limits, Param, given::Given};
 use agent_kb::{NodeId, best};
 
-/// Longest parameter name, bytes.
+/// Maximum length of a parameter name, bytes.
 pub const PARAM_NAME_BYTES: usize = 64;
 
-/// The parameters that `params()` declares, by name.
+/// Reads the parameters from the result of `params()`, in the order of the map.
 ///
 /// # Errors
 /// [`FailureKind::Result`].
@@ -61,7 +61,7 @@ pub(super) fn read_params(given: &Given, limits: &Limits) -> Result<Vec<Param>, 
     Ok(params)
 }
 
-/// A number and whether it is an integer.
+/// Reads a number, and whether it is an integer; `None` for other values.
 fn number(value: &Given) -> Option<(f64, bool)> {
     match value {
         Given::Int(integer) => Some((*integer as f64, true)),
@@ -79,7 +79,7 @@ pub(super) enum BoundValue {
     Float(f64),
 }
 
-/// The values of all declared parameters: given ones, otherwise the defaults.
+/// Returns the value of each declared parameter: the given one, or else the default.
 ///
 /// # Errors
 /// [`FailureKind::Runtime`] for an undeclared parameter or a value out of bounds.
@@ -191,7 +191,7 @@ pub(super) fn read_ranking(
     Ok(best(pairs, n))
 }
 
-/// Checks a ranking that another process computed, as that of a program.
+/// Checks a ranking that another process computed, by the rules for programs; it must be sorted.
 ///
 /// # Errors
 /// [`FailureKind::Result`].
@@ -206,7 +206,7 @@ pub fn check_ranking(
     is_sorted.then_some(()).ok_or_else(|| Failure::new(FailureKind::Result, message, limits))
 }
 
-/// A node that occurs more than once, if any.
+/// Returns a node that occurs more than once, if any.
 fn repeated_node(pairs: &[(NodeId, f32)]) -> Option<NodeId> {
     let mut ids: Vec<NodeId> = pairs.iter().map(|pair| pair.0).collect();
     ids.sort_unstable();

@@ -1,10 +1,10 @@
-//! Runs programs inside WebAssembly: modules, and programs in Rhai by an engine that is a module
-//! itself. The only folder that uses the `wasmtime` crate.
+//! Runs programs inside WebAssembly: modules, and programs in Rhai by an engine that is itself a
+//! module. The only folder that uses the `wasmtime` crate.
 //!
 //! Each call has its own instance and memory, dropped afterwards: nothing leaks, and a stack
 //! overflow or refused memory ends the call, not the process. Only core modules are supported:
 //! component interfaces would add trusted code, and a program needs only numbers, text and handles.
-//! There is no system interface.
+//! Modules have no system interface.
 
 mod cache;
 mod call;
@@ -43,25 +43,25 @@ use agent_tools::{ToolHost, ToolSpec, Value, registry};
 
 pub use interface::interface_page;
 
-/// The function that answers a query.
+/// Name of the function that answers a query.
 const RETRIEVE: &str = "retrieve";
-/// The function that declares parameters.
+/// Name of the function that declares parameters.
 const PARAMS: &str = "params";
 /// Maximum number of values in a result, nested ones included.
 const MAX_RESULT_VALUES: usize = 300_000;
 
-/// The header of a module, its custom section `agent`: category and description, as in the first
-/// lines of a program in Rhai.
+/// Returns the header of a module, its custom section `agent`: category and description, as in the
+/// first lines of a program in Rhai.
 pub fn module_header(bytes: &[u8]) -> Option<&str> {
     module::custom_section(bytes, "agent")
 }
 
-/// Whether bytes begin like a module of WebAssembly.
+/// Whether bytes begin like a WebAssembly module.
 pub fn is_module(bytes: &[u8]) -> bool {
     bytes.starts_with(module::MAGIC)
 }
 
-/// WebAssembly on a pool of workers, for programs in Rhai and for modules.
+/// The WebAssembly engine on a pool of workers, for programs in Rhai and for modules.
 pub struct WasmSandbox {
     workers: Arc<Workers>,
     specs: &'static [ToolSpec],
@@ -70,13 +70,13 @@ pub struct WasmSandbox {
 }
 
 impl WasmSandbox {
-    /// A sandbox whose programs may call all tools. Compiled code is stored in `code_dir`, if no
-    /// other user may write to it.
+    /// Makes a sandbox whose programs may call all tools. Compiled code is stored in `code_dir`, if
+    /// no other user may write to it.
     pub fn new(workers: Arc<Workers>, code_dir: Option<&Path>) -> Self {
         Self::with_tools(workers, registry(), code_dir)
     }
 
-    /// A sandbox whose programs may call the given tools; the host gets their indexes.
+    /// Makes a sandbox whose programs may call the given tools; the host gets their indexes.
     pub fn with_tools(
         workers: Arc<Workers>,
         specs: &'static [ToolSpec],
@@ -175,7 +175,7 @@ impl Sandbox for WasmSandbox {
     }
 }
 
-/// A result with its usage and printed text.
+/// Result of a call with its usage and printed text, or its failure, which includes both.
 type CallResult<T> = Result<(T, Usage, String), Failure>;
 
 /// Compiled form of a program.
@@ -262,7 +262,7 @@ fn native(
 }
 
 impl WasmProgram {
-    /// The declared parameters; runs `params()` the first time. Only on a worker.
+    /// Returns the declared parameters; the first call runs `params()`. Only on a worker.
     fn declared(&self, limits: &Limits) -> &Result<Vec<Param>, Failure> {
         self.params.get_or_init(|| {
             let has_params = match &self.form {
@@ -292,8 +292,7 @@ impl WasmProgram {
         (outcome, host.unwrap_or_else(|| Box::new(LostHost)))
     }
 
-    /// Calls a function in a new instance and reads its result; results and failures include usage
-    /// and printed text.
+    /// Calls a function in a new instance and reads its result; also returns the host.
     fn call<T>(
         &self,
         function: &str,
@@ -329,8 +328,8 @@ impl WasmProgram {
     }
 }
 
-/// The message to a function: query, candidates and params for `retrieve`, preceded by the limits
-/// for the engine of Rhai.
+/// Builds the message to a function: for `retrieve`, query, candidates and params; for the engine
+/// for Rhai, the limits precede them. `None` if the message would be empty.
 fn message(
     input: Option<(Input<'_>, Vec<(String, BoundValue)>)>,
     limits: Option<&Limits>,
@@ -357,7 +356,7 @@ fn message(
     Ok(Some(message))
 }
 
-/// Reads a result from its bytes.
+/// Decodes a result from its bytes, then checks it with `read`.
 fn read_given<T>(
     bytes: &[u8],
     instance: &mut LiveInstance,
@@ -388,7 +387,7 @@ fn end_native<T>(
     }
 }
 
-/// As [`end_native`]; the engine for Rhai counts operations and heap itself.
+/// As [`end_native`], but with the operations and heap that the engine for Rhai counted itself.
 fn end_rhai<T>(
     given: Result<Vec<u8>, Failure>,
     instance: &mut LiveInstance,

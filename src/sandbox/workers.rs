@@ -1,14 +1,14 @@
 //! Threads that run programs: few, with big stacks, fed by a bounded queue.
 //!
 //! Dropping a long chain of program values recurses once per link, and an overflow ends the
-//! process. A chain cannot have more links than a program has operations, and a link takes at most
-//! some 220 bytes of stack, so [`STACK_BYTES`] depends on [`Limits::operations`](crate::Limits):
-//! change one and measure the other.
+//! process. A chain has at most as many links as a program has operations, and a link takes at most
+//! about 220 bytes of stack. So [`STACK_BYTES`] depends on [`Limits::operations`](crate::Limits):
+//! after a change of one, measure the other.
 //!
-//! Each worker is the only thread of its own rayon pool, so that parallel work inside a job runs on
-//! the worker itself, sequentially. In the pool of the process every thread may be waiting for a
-//! program, and a program that waits for them would never end. Work on another thread that a job
-//! waits for must stay out of that pool as well: see [`separate_pool`].
+//! Each worker is the only thread of its own rayon pool, so parallel work inside a job runs on the
+//! worker itself, sequentially. All threads of the global rayon pool may be waiting for programs,
+//! so a program that waited for that pool could wait forever. If a job waits for work on other
+//! threads, that work must stay out of the global pool too: see [`separate_pool`].
 //!
 //! Jobs are opaque. The number of threads never changes a result: jobs share nothing, and answers
 //! are collected in the order of the jobs.
@@ -40,10 +40,10 @@ pub const MAX_WORKERS: usize = 256;
 const MAX_SEPARATE_THREADS: usize = 16;
 /// Maximum number of workers of one pool that are stuck in an abandoned job and replaced.
 const MAX_STUCK: usize = 16;
-/// Processor time after its deadline before a job is abandoned; jobs that end by themselves end
-/// within it.
+/// Additional processor and wall time after its deadline before a job is abandoned. Jobs that check
+/// their own deadline end within it.
 const GRACE: Duration = Duration::from_millis(400);
-/// Minimum pause between checks of an overdue job.
+/// Minimum pause between checks of a running job; pause between attempts to enter a full queue.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Pause between checks whether a job has started.
 const START_POLL: Duration = Duration::from_millis(100);
@@ -77,12 +77,12 @@ pub enum JobLost {
     NoWorker,
 }
 
-/// States of a job.
+/// State of a job that waits or runs.
 const WORKING: u8 = 0;
 const ENDED: u8 = 1;
-/// Abandoned, and its worker replaced.
+/// State of a job that was abandoned while it ran; its worker is replaced.
 const GIVEN_UP: u8 = 2;
-/// Abandoned before it started, because no worker was left.
+/// State of a job that was abandoned before it started, because no worker was left.
 const UNTAKEN: u8 = 3;
 
 /// State of a job, shared with its caller.
@@ -94,7 +94,7 @@ struct JobState {
 }
 
 impl JobState {
-    /// Leaves [`WORKING`] for another state; false if another thread already did.
+    /// Changes the state from [`WORKING`] to another one; false if another thread already did.
     fn set(&self, state: u8) -> bool {
         let order = Ordering::SeqCst;
         self.state.compare_exchange(WORKING, state, order, order).is_ok()
@@ -127,8 +127,8 @@ struct Shared {
     stuck: AtomicUsize,
 }
 
-/// A pool of threads with big stacks. Dropping it waits for submitted jobs, unless some were
-/// abandoned.
+/// A pool of threads with big stacks. Dropping it waits for submitted jobs, unless a worker is
+/// stuck in an abandoned one.
 pub struct Workers {
     queue: Option<SyncSender<Job>>,
     shared: Arc<Shared>,
@@ -165,8 +165,8 @@ impl Worker {
     }
 }
 
-/// A pool for parallel work on other threads that a job waits for. Dropping it lets spawned work
-/// end; a panic ends only the work that panicked.
+/// Starts a pool for parallel work on other threads that a job waits for. Dropping the pool lets
+/// spawned work finish; a panic ends only the work that panicked.
 ///
 /// # Errors
 /// If the system refuses a thread.
@@ -180,7 +180,7 @@ pub(super) fn separate_pool(name: &'static str) -> io::Result<ThreadPool> {
 }
 
 impl Workers {
-    /// A pool of `n` threads, at least one and at most [`MAX_WORKERS`].
+    /// Starts a pool of `n` threads, at least one and at most [`MAX_WORKERS`].
     ///
     /// # Errors
     /// If the system refuses a thread of [`STACK_BYTES`].
@@ -193,7 +193,7 @@ impl Workers {
         Ok(Self { queue: Some(queue), shared, threads: Mutex::new(threads), n })
     }
 
-    /// Number of threads.
+    /// Returns the number of threads.
     pub fn count(&self) -> usize {
         self.n
     }
@@ -224,10 +224,10 @@ impl Workers {
         self.submit(job).wait()
     }
 
-    /// Runs one job that ends by itself within `deadline`, in processor time of its thread, and
-    /// waits for it slightly longer; in wall time [`WALL_PER_WORK`] times as long plus `waiting`. A
-    /// worker whose job does not end is replaced, and ends with the job. A job submitted by a
-    /// worker runs at once on that worker, within the worker's own bounds.
+    /// Runs one job and waits for it, slightly longer than `deadline` in processor time of its
+    /// thread. The bound in wall time is [`WALL_PER_WORK`] times as long, plus `waiting`. If the
+    /// job does not end by then, its worker is replaced, and stops once the job ends. A job
+    /// submitted by a worker runs at once on that worker, without these bounds.
     ///
     /// [`WALL_PER_WORK`]: agent_ground::clock::WALL_PER_WORK
     ///
@@ -267,7 +267,7 @@ impl Workers {
         self.wait_for(&state, &wait)
     }
 
-    /// Waits for a job until its bound.
+    /// Waits for a job until it ends or its time is over.
     fn wait_for<T>(&self, state: &JobState, wait: &Receiver<T>) -> Result<T, JobLost> {
         let mut pause = START_POLL;
         loop {
@@ -294,8 +294,8 @@ impl Workers {
         }
     }
 
-    /// Replaces a worker that does not end, unless too many are stuck. The new one starts first, so
-    /// that the pool is never seen without workers.
+    /// Replaces a stuck worker, unless more than [`MAX_STUCK`] are stuck. The new worker starts
+    /// before the old one is discounted, so that callers never see a pool without workers.
     fn replace_one(&self) {
         // If the system refuses a thread, the pool shrinks by one.
         if self.shared.stuck.fetch_add(1, Ordering::SeqCst) < MAX_STUCK
@@ -307,8 +307,8 @@ impl Workers {
         self.shared.able.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Queues a job; waits while the queue is full, unless no worker is left. A job that is not
-    /// taken is dropped with the sender of its answer, which the caller notices.
+    /// Queues a job; waits while the queue is full. If no worker is left, the job is dropped with
+    /// the sender of its answer, which the caller notices.
     fn enqueue(&self, mut job: Job) {
         if on_big_stack() {
             let _ = catch_unwind(AssertUnwindSafe(job));
@@ -346,7 +346,7 @@ fn work(jobs: &Mutex<Receiver<Job>>) {
     loop {
         let job = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         match job {
-            // A panic loses the answer; the worker goes on.
+            // A panic loses the answer; the worker continues.
             Ok(job) => {
                 if catch_unwind(AssertUnwindSafe(job)).is_ok_and(|after| after == After::Leave) {
                     return;

@@ -226,7 +226,7 @@ pub fn synthesize(
         }
         let frequent = dropped.iter().max_by_key(|pair| pair.1);
         let reason = frequent.map_or("nothing was drawn".to_owned(), |(reason, n)| {
-            format!("{n} draws ended with one that {reason}")
+            format!("in {n} draws the question {reason}")
         });
         return Err(SynthError::NoQuestions { templates: templates.len(), reason });
     }

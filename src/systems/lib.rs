@@ -260,7 +260,7 @@ pub fn names() -> String {
 
 /// Formats [`names`] for the help text of an option.
 pub fn choices() -> String {
-    format!("one of {} (`agent systems` says what each is)", names())
+    format!("one of {} (`agent systems` describes each)", names())
 }
 
 /// Returns the system whose name is most similar to `name` without its arguments, else to all of

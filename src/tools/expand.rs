@@ -44,7 +44,7 @@ fn expand(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     if method.is_none() && name != FEEDBACK {
         let known = Method::ALL.map(Method::name).join(", ");
         return Err(ToolError::BadArgs(format!(
-            "there is no way {name:?} to expand a query; there are {FEEDBACK}, {known}"
+            "unknown expansion method {name:?}; known are {FEEDBACK}, {known}"
         )));
     }
     if method.is_some() {
@@ -84,7 +84,7 @@ impl Sources for ToolCtx<'_> {
     fn reply(&mut self, prompt: &'static str, inputs: Json) -> Result<Json, WriteError<ToolError>> {
         let replies = self.requester.json(self.meter, prompt, vec![inputs], 1, ROUNDS[0]);
         let reply = replies.map_err(WriteError::Other)?.into_iter().next().flatten();
-        reply.ok_or_else(|| WriteError::Unusable("no reply of the form asked for".to_owned()))
+        reply.ok_or_else(|| WriteError::Unusable("no reply of the requested form".to_owned()))
     }
 
     fn search(&mut self, text: &str, n: usize) -> Result<Ranking, WriteError<ToolError>> {

@@ -115,7 +115,7 @@ fn source(ctx: &ToolCtx<'_>, written: &str) -> Result<Source, ToolError> {
 }
 
 fn unknown_column(written: &str, error: &ToolError) -> ToolError {
-    ToolError::NotFound(format!("column {written:?} is no field, and {error}"))
+    ToolError::NotFound(format!("column {written:?} is not a field, and {error}"))
 }
 
 /// Returns the common type of the nodes, `None` without nodes; fails if the types differ.
@@ -220,7 +220,7 @@ fn table(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let (nodes, columns) = (args.nodes(0)?, args.texts(1)?);
     if nodes.len() > MAX_ROWS || columns.len() > MAX_COLUMNS {
         return Err(ToolError::BadArgs(format!(
-            "{} nodes with {} columns are more than {MAX_ROWS} with {MAX_COLUMNS}",
+            "{} nodes with {} columns exceed the limit of {MAX_ROWS} with {MAX_COLUMNS}",
             nodes.len(),
             columns.len()
         )));
@@ -293,7 +293,7 @@ fn aggregate(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError>
             _ if counts => Some(0.0),
             other => {
                 return Err(ToolError::BadArgs(format!(
-                    "column {written:?} holds no numbers but {}; how \"count\" takes it",
+                    "column {written:?} holds {}, not numbers; use how = \"count\"",
                     other.describe()
                 )));
             }
@@ -421,7 +421,7 @@ mod tests {
             ("table", vec![products(), text("colour")], "colour"),
             ("table", vec![products(), text("")], "column"),
             ("table", vec![every.clone(), text("price")], "several types"),
-            ("aggregate", vec![products(), text("name")], "no numbers"),
+            ("aggregate", vec![products(), text("name")], "not numbers"),
             ("aggregate", vec![products(), text("price"), text("mode")], "median"),
             ("aggregate", vec![every, text("price")], "several types"),
         ] {

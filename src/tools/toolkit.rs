@@ -89,7 +89,7 @@ pub fn toolkit_toml() -> Result<String, toml::ser::Error> {
     let body = toml::to_string(&Toolkit { name: TOOLKIT, example_query: EXAMPLE_QUERY, function })?;
     Ok(format!(
         "# What a language model is shown of the functions that programs may call.\n\
-         # Rendered from the sources; write it anew with `UPDATE=1 cargo test --release generated`.\n\
+         # Rendered from the sources; update it with `UPDATE=1 cargo test --release generated`.\n\
          # In examples, `query` is the example query; they run on the nodes of base/.\n\n{body}"
     ))
 }
@@ -262,18 +262,18 @@ pub fn reference_page() -> String {
     let mut page = format!(
         "# Tools\n\n\
          The functions and operators that a program may call.\n\
-         This page is rendered from the sources; write it anew with `UPDATE=1 cargo test --release \
+         This page is rendered from the sources; update it with `UPDATE=1 cargo test --release \
          generated`.\n\n\
          - A function may be written as a method: `top(s, 10)` is `s.top(10)`.\n\
          - An argument with `= value` may be left out, and so may all after it.\n\
          - `nodes` is a set of node ids; functions take scores, one id or a list of ids in its \
          place. Operators take a set, and a list of ids on one side.\n\
          - `scores` maps nodes to numbers, higher is better.\n\
-         - `list of text` may be one text; `node` is an integer or text of digits; `any` is said in \
+         - `list of text` may be one text; `node` is an integer or text of digits; for `any`, see \
          the description.\n\
          - Cost is counted in nodes, edges and postings touched; one run of a program may touch \
          20,000,000 and make 2,000 calls.\n\
-         - A call that fails ends the program; the message says how to mend it.\n\
+         - A call that fails ends the program; the message says how to fix it.\n\
          - In examples, `query` is \"{EXAMPLE_QUERY}\" and the nodes are those of \
          `toolkits/{TOOLKIT}/base`.\n\n\
          How programs are written: [sandboxes/rhai](../sandboxes/rhai/README.md).\n\

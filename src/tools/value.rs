@@ -223,7 +223,7 @@ impl<'a> Args<'a> {
                     node_id(value).ok_or_else(|| {
                         let (index, got) = (index + 1, value.describe());
                         ToolError::BadArgs(format!(
-                            "argument {index} lists something that is no node id: {got}"
+                            "argument {index} lists something that is not a node id: {got}"
                         ))
                     })
                 })

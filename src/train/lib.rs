@@ -46,22 +46,22 @@ pub enum TrainError {
         reason: String,
     },
     /// The model was trained over another knowledge base.
-    #[error("the model in {path} was trained over another version of the dataset; train it again")]
+    #[error("the model in {path} was trained on another version of the dataset; train it again")]
     OtherBase {
         /// Directory of the model.
         path: String,
     },
     /// The model was trained with another embedder.
     #[error(
-        "the model in {path} was trained with another embedder than that of the index; index the dataset with \
-         that one or train again"
+        "the model in {path} was trained with a different embedder than the index; index the dataset with \
+         it, or train again"
     )]
     OtherEmbedder {
         /// Directory of the model.
         path: String,
     },
     /// The model belongs to another system.
-    #[error("the model in {path} is of the system {found}, not {wanted}")]
+    #[error("the model in {path} belongs to the system {found}, not {wanted}")]
     OtherSystem {
         /// Directory of the model.
         path: String,

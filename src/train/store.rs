@@ -182,12 +182,12 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
         }
         let record: Self = serde_json::from_slice(&bytes).map_err(damaged)?;
         if record.own_digest().map_err(damaged)? != record.checksum {
-            return Err(TrainError::damaged(&path, "its digest is not the one it states"));
+            return Err(TrainError::damaged(&path, "its digest does not match"));
         }
         for (name, digest) in &record.files {
             let path = dir.join(name);
             if digest_of(&path).map_err(|error| TrainError::io(&path, error))? != *digest {
-                return Err(TrainError::damaged(&path, "its digest is not the one in its record"));
+                return Err(TrainError::damaged(&path, "its digest does not match"));
             }
         }
         Ok(record)

@@ -277,7 +277,7 @@ fn another_base_is_refused_unless_forced() {
     world.run(["search", "other", "dart"].into_iter().chain(system)).fails(1, &["made for tiny"]);
     let ran = world.run(["verify", "bundle.json", "--dataset", "other"]);
     assert_eq!(ran.status, 1);
-    let base = "FAILED   \"other\" is another base than \"tiny\"";
+    let base = "FAILED   \"other\" is not \"tiny\"";
     assert!(ran.stdout.contains(base), "{}", ran.stdout);
 }
 

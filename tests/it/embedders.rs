@@ -123,7 +123,7 @@ fn a_service_replaces_the_vectors_alone_and_no_text_is_paid_for_twice() {
     let index = ["index", "tiny", "--embedder", "openai:letters"];
     // Four candidates and the text that tells the length; then the other two nodes.
     let candidates = service.run(&world, index.into_iter().chain(["--candidates-only"]));
-    assert!(candidates.stderr.contains("tokens paid for"), "{}", candidates.stderr);
+    assert!(candidates.stderr.contains("paid tokens"), "{}", candidates.stderr);
     assert_eq!(service.asked(), 4 + 1);
     // Building again keeps embedder and scope.
     let again = service.run(&world, ["index", "tiny", "--force"]);
@@ -168,7 +168,7 @@ fn a_named_embedder_has_settings_that_its_index_depends_on() {
         fs::write(world.path("home/config.toml"), text).unwrap();
     };
     let index = ["index", "tiny", "--embedder", "letters"];
-    service.run(&world, index).fails(2, &["no embedder \"letters\"", "[embedders.letters]"]);
+    service.run(&world, index).fails(2, &["unknown embedder \"letters\"", "[embedders.letters]"]);
     config("query_prefix = \"zzz \"\nnormalize = false\n");
     service.run(&world, index).done();
     let search = |query| ["search", "tiny", query, "--system", "dense", "--json"];
@@ -190,7 +190,7 @@ fn a_named_embedder_has_settings_that_its_index_depends_on() {
     // Words need no embedder.
     fs::remove_file(world.path("home/config.toml")).unwrap();
     world.run(["search", "tiny", "kite", "--system", "bm25"]).done();
-    service.run(&world, search("kite")).fails(1, &["no embedder \"letters\""]);
+    service.run(&world, search("kite")).fails(1, &["unknown embedder \"letters\""]);
 }
 
 #[test]
@@ -279,7 +279,7 @@ fn imported_vectors_rank_by_their_dot_product_and_answer_known_queries_only() {
     world.run(["data", "import", "--name", "twice", "--from", "twice"]).done();
     write_dict(&world.path("emb/query/query_emb_dict.pt"), &[(0, [1.0, 0.0]), (2, [0.0, 1.0])]);
     let ran = world.run(["index", "twice", "--embedder", "import:emb"]);
-    let told = "1 queries have the words of another one but another vector, query 2";
+    let told = "1 queries have the text of another query but a different vector (first: 2)";
     assert!(ran.stderr.contains(told), "{}", ran.stderr);
 
     let refused = |rows: &[(u32, [f32; 2])], words: &[&str]| {

@@ -21,7 +21,7 @@ fn wrong_command_lines_end_in_status_2() {
         world.run(args.iter().copied()).fails(2, &["--help"]);
     }
     let embedder = ["index", "tiny", "--embedder", "magic"];
-    world.run(embedder).fails(2, &["no embedder \"magic\"", "use builtin"]);
+    world.run(embedder).fails(2, &["unknown embedder \"magic\"", "use builtin"]);
     let world = World::indexed();
     world.run(["search", "tiny", "dart", "--system", "bm52"]).fails(2, &["bm25+names"]);
 }

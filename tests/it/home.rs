@@ -123,11 +123,11 @@ fn what_is_asked_for_travels_and_nothing_else() {
     let query = ["query", "latest", "a durable kite by Sky Toys"];
     assert_eq!(world.other(query).done(), world.run(query).done());
     assert!(world.other(["run", "list"]).done().contains("bundle alone"));
-    world.run(["home", "export", FILE]).fails(1, &[FILE, "is there already", "--force"]);
+    world.run(["home", "export", FILE]).fails(1, &[FILE, "already exists", "--force"]);
     world.run(["home", "export", "f", "--dataset", "tin"]).fails(1, &["tin", "\"tiny\""]);
     world.run(["home", "export", "f", "--model", "other"]).fails(1, &["other", "models: mine"]);
     world.run(["home", "export", "f", "--run", "tiny-2"]).fails(1, &["tiny-2", "tiny-0001"]);
-    world.run(["home", "export", "f", "--run", OTHER]).fails(1, &["other holds no run"]);
+    world.run(["home", "export", "f", "--run", OTHER]).fails(1, &["other is not a run"]);
     world.other(["--home", "none", "home", "export", "f"]).fails(1, &["nothing to export"]);
     assert!(!world.path("f").exists());
 }
@@ -147,7 +147,7 @@ fn what_is_there_is_replaced_only_when_asked() {
     let world = full_world();
     world.run(["home", "export", FILE, "--with-runs"]).done();
     let before = files(&world.path("home"));
-    let refused = ["bases/tiny, models/mine, runs/tiny-0001 already", "--replace"];
+    let refused = ["bases/tiny, models/mine, runs/tiny-0001 already exist", "--replace"];
     world.run(["home", "import", FILE]).fails(1, &refused);
     assert_eq!(files(&world.path("home")), before);
     fs::remove_file(world.path("home/models/mine/deep/weights")).unwrap();
@@ -256,7 +256,7 @@ fn homes_of_released_versions_are_read() {
         assert!(answer.starts_with("1  blue kite"), "{version}: {answer}");
         let checked = world.run(["verify", "latest"]);
         assert_eq!(checked.status, 1, "{version}: {}", checked.stdout);
-        assert!(checked.stdout.contains("the index of \"tiny\" is another"), "{}", checked.stdout);
+        assert!(checked.stdout.contains("the index of \"tiny\" differs"), "{}", checked.stdout);
         world.run(["run", "show", "latest"]).done();
         world.run(["doctor"]).done();
         // Frozen by this version, it has the same digest.

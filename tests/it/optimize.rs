@@ -286,7 +286,7 @@ fn parts_are_left_out_and_the_bundle_says_so() {
     assert!(!strict["categories"].to_string().contains("w_search"), "{strict}");
     assert_eq!(strict["router"]["weights"].as_object().unwrap().len(), 1);
 
-    go("whole", &["--resume", "--without", "tuning"]).fails(1, &["other parts left out"]);
+    go("whole", &["--resume", "--without", "tuning"]).fails(1, &["other disabled parts"]);
     go("refused", &["--without", "mining", "--without", "mutation"]).fails(2, &["no metapaths"]);
     let llm = ["--actor", "llm", "--without", "relaxation"];
     go("refused", &llm).fails(2, &["part of the search actor"]);

@@ -193,7 +193,7 @@ fn programs_of_a_run_are_listed_shown_compared_and_traced() {
     let shown = &world.run(show.into_iter().chain(["--json"])).json_lines()[0];
     assert_eq!((&shown["source"], &shown["params"]), (&json!(second.source()), &json!({"k": 3.0})));
     let several = ["program", "show", "by words", "--run", "run"];
-    world.run(several).fails(1, &["3 programs are meant", first.short_id()]);
+    world.run(several).fails(1, &["matches 3 programs", first.short_id()]);
     world.run(["program", "show", "abcdef", "--run", "run"]).fails(1, &["no program \"abcdef\""]);
 
     let diff = ["program", "diff", first.short_id(), second.short_id(), "--run", "run"];
@@ -313,7 +313,7 @@ fn the_effect_of_each_number_is_told() {
     assert_eq!((&rows[1]["wins"], &rows[1]["losses"]), (&json!(0), &json!(0)));
     let still = world.run(sensitivity.into_iter().chain(["--values", "2"]));
     assert!(still.stderr.contains("no rank changes with k"), "{}", still.stderr);
-    assert!(still.stderr.contains("so few queries tell little"), "{}", still.stderr);
+    assert!(still.stderr.contains("too few queries for reliable results"), "{}", still.stderr);
     assert_eq!(still.done(), "");
     world
         .run(sensitivity.into_iter().chain(["--number", "z"]))

@@ -133,7 +133,7 @@ fn a_run_is_shown_while_it_is_written_and_after_it_was_interrupted() {
     }
     let absent = world.path("absent").display().to_string();
     for command in ["show", "log", "cost", "prompts"] {
-        world.run(["run", command, &absent]).fails(1, &["holds no run"]);
+        world.run(["run", command, &absent]).fails(1, &["no run at", "does not exist"]);
     }
 }
 

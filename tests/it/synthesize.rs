@@ -41,7 +41,7 @@ fn a_dataset_without_questions_is_optimized_on_synthetic_ones_and_says_so() {
     let bundle = world.path("run/bundle.json").display().to_string();
     let system = format!("bundle:{bundle}");
     let eval = ["eval", "--dataset", "mine", "--split", "val", "--system", &system];
-    let told = "the questions are synthetic: made from the dataset, labelled by nobody";
+    let told = "the questions are synthetic: made from the dataset, not labelled by people";
     for more in [&[][..], &["--format", "markdown"], &["--metrics", "set"]] {
         let table = world.run(eval.into_iter().chain(more.iter().copied())).done();
         assert!(table.lines().any(|line| line == told), "{table}");

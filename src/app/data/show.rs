@@ -59,7 +59,7 @@ impl Serialize for Reply {
 impl Perform for Request {
     const NAME: &'static str = "data_show";
     const SUMMARY: &'static str =
-        "Show what is in a dataset, what looks like a mistake in it, or one of its nodes";
+        "Show the contents of a dataset, its likely mistakes, or one of its nodes";
     type Reply = Reply;
 
     fn perform(&self, app: &App) -> Result<Reply> {

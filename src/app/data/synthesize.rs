@@ -265,8 +265,7 @@ impl Request {
         let seconds = began.elapsed().as_secs_f64();
         let (n, wanted) = (made.all.len(), self.queries);
         if n < wanted {
-            app.watch
-                .warning(&format!("{n} of {wanted} questions: the dataset has no more to ask"));
+            app.watch.warning(&format!("{n} of {wanted} questions: the dataset yields no more"));
         }
         let mut kinds: BTreeMap<&'static str, usize> = BTreeMap::new();
         made.all.iter().for_each(|one| *kinds.entry(one.kind.name()).or_default() += 1);

@@ -46,7 +46,7 @@ pub fn of_one(system: &str, args: &LlmArgs, app: &App) -> Result<Vec<Forecast>> 
 /// If no model is configured, or a system is unknown.
 pub(super) fn all(chosen: &[Chosen], n: usize, args: &LlmArgs, app: &App) -> Result<Vec<Forecast>> {
     let Some(opened) = llm::open_if_configured(args, false, app)? else {
-        return Err(anyhow!("without a language model nothing is asked"))
+        return Err(anyhow!("no language model is configured, so there is nothing to forecast"))
             .hint("name a model with --model");
     };
     chosen.iter().map(|one| forecast(one, n, &opened.assistant)).collect()

@@ -36,7 +36,7 @@ impl Data {
             return no_questions(&dataset.base.name);
         } else if request.synthesize {
             let name = &dataset.base.name;
-            app.watch.notice(&format!("\"{name}\" has questions already, which are used"));
+            app.watch.notice(&format!("\"{name}\" already has questions, which are used"));
         }
         // Fail on missing queries before building an index.
         let (train, validation) = queries(&dataset.base)?;
@@ -69,8 +69,8 @@ impl Data {
         if let Some(first) = self.validation.iter().find(is_shared) {
             app.watch.warning(&format!(
                 "{n} of {n_validation} validation questions are training questions too, word for \
-                 word, such as question {}: what is learnt from them is proven on them; leave them \
-                 out of one split",
+                 word, such as question {}: they cannot test what was learned from them; leave \
+                 them out of one split",
                 first.id
             ));
         }

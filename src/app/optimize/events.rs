@@ -151,7 +151,7 @@ pub fn tested(proof: &Proof) -> String {
     for one in &proof.categories {
         let verdict = if one.proven { "proven" } else { "not proven" };
         words += &format!(
-            "; {verdict} by itself: {}: {:+.1} on {}, evidence {:.1} of {:.1}",
+            "; {verdict} by itself: {}: {:+.1} on {}, e-value {:.1} of {:.1}",
             one.name,
             points(one.difference),
             one.n,

@@ -52,7 +52,7 @@ pub enum Forecast {
 /// # Errors
 /// If the run could not begin.
 pub(super) fn forecast(request: &Request, app: &App) -> Result<Forecast> {
-    let temporary = tempfile::tempdir().context("cannot make a temporary directory")?;
+    let temporary = tempfile::tempdir().context("cannot create a temporary directory")?;
     let elsewhere = App {
         stop: app.stop.clone(),
         ..App::new(Home::new(temporary.path()), Arc::new(Unwatched))

@@ -100,7 +100,7 @@ impl Run {
         }
         if options.llm_tools {
             actors += &format!(
-                ", whose programs may ask it too in {} runs at most (--no-llm-tools lets none)",
+                ", whose programs may ask it too in {} runs at most (--no-llm-tools forbids it)",
                 max_runs(n_validation)
             );
         }
@@ -157,7 +157,7 @@ fn resumed(dir: &Path, programs: &[UserProgram]) -> Result<Journal> {
 }
 
 fn begun(dir: &Path, config: &Value, programs: &[UserProgram]) -> Result<Journal> {
-    fs::create_dir_all(dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    fs::create_dir_all(dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let mut journal = Journal::create(dir, config)?;
     if !programs.is_empty() {
         user::store(&mut journal, programs)?;

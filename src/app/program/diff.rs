@@ -177,7 +177,7 @@ pub struct Effect {
 
 impl Perform for Request {
     const NAME: &'static str = "program_diff";
-    const SUMMARY: &'static str = "Compare two programs: source, parameters, and how they answer";
+    const SUMMARY: &'static str = "Compare two programs: source, parameters and answers";
     type Reply = Reply;
 
     fn perform(&self, app: &App) -> Result<Reply> {
@@ -223,7 +223,7 @@ fn answers(
     // The request does not ask to run programs, and it may be impossible.
     if !request.measure && !request.ablate && request.dataset.is_none() {
         app.watch.notice(
-            "the journal does not know how both answer the same queries: --measure runs them",
+            "the journal has no results of both programs on the same queries; --measure runs them",
         );
         return Ok((None, Vec::new()));
     }

@@ -112,7 +112,7 @@ pub fn find<'a>(sources: &'a Sources, name: &str) -> Result<&'a Entry> {
             format!("{} ({category})", entry.program.short_id())
         });
         let listed = listed.collect::<Vec<_>>().join(", ");
-        return Err(anyhow!("{} programs are meant by {name:?}", others.len()))
+        return Err(anyhow!("{name:?} matches {} programs", others.len()))
             .hint(format!("give the id of one: {listed}"));
     }
     let accepted = sources

@@ -148,7 +148,7 @@ pub enum Reply {
 impl Perform for Request {
     const NAME: &'static str = "train_dense";
     const SUMMARY: &'static str =
-        "Learn vectors of queries and nodes, so that a query is near to what answers it";
+        "Learn vectors of queries and nodes, so that a query is near its answers";
     const CHANGES: bool = true;
     type Reply = Reply;
 

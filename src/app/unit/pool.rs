@@ -195,8 +195,8 @@ impl Pool {
             let dir = self.dir.path().display();
             self.watch.notice(&match n {
                 0 => format!(
-                    "no worker lives in {dir}, so that all is done here; `agent unit work {dir}` \
-                     makes one"
+                    "no live worker in {dir}; everything runs here; start one with `agent unit \
+                     work {dir}`"
                 ),
                 n => format!("{} in {dir}", counted(n as u64, "worker")),
             });

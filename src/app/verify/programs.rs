@@ -48,7 +48,7 @@ fn check_one(sandbox: &ChosenSandbox, category: &Category) -> std::result::Resul
     let declared = sandbox.declared_params(&compiled, &limits).map_err(failed)?;
     for (name, &value) in &category.params {
         let Some(param) = declared.iter().find(|param| param.name == *name) else {
-            return Err(format!("it declares no number {name}"));
+            return Err(format!("it declares no parameter {name}"));
         };
         if !(param.min <= value && value <= param.max) {
             let (min, max) = (param.min, param.max);

@@ -61,7 +61,7 @@ impl Model<'_> {
         let why = "the reply of the language model that was to read them is unusable";
         note(&mut left_out, unread, why.to_owned());
         let beyond = left.len() - read.len();
-        note(&mut left_out, beyond, format!("behind the first {MAX_READ}, whose texts are read"));
+        note(&mut left_out, beyond, format!("beyond the first {MAX_READ} rows, which are read"));
         let column = |(TextColumn { name, .. }, own): (&TextColumn, Vec<String>)| {
             let empty = own.iter().filter(|text| text.is_empty()).count().saturating_sub(unread);
             note(&mut left_out, empty, format!("no {name} in the document"));

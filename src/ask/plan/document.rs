@@ -111,7 +111,7 @@ fn put_ids(base: &IndexedBase, document: &mut Json) -> Result<(), String> {
                     kb.field_id(name).map(|id| id.0).ok_or_else(|| none("field"))?
                 }
                 ("rows" | "type" | "relation" | "field", None) => {
-                    return Err(format!("{key:?} is a name"));
+                    return Err(format!("{key:?} must be a name"));
                 }
                 ("nodes" | "is", _) => return put_nodes(base, value),
                 ("key", Some(text)) => {
@@ -129,7 +129,7 @@ fn put_ids(base: &IndexedBase, document: &mut Json) -> Result<(), String> {
 
 /// Replaces each name in a list of nodes with the ids of all nodes of that name, ignoring case.
 fn put_nodes(base: &IndexedBase, nodes: &mut Json) -> Result<(), String> {
-    let Json::Array(items) = nodes else { return Err("nodes are a list".to_owned()) };
+    let Json::Array(items) = nodes else { return Err("nodes must be a list".to_owned()) };
     let mut ids = Vec::new();
     for item in items.iter() {
         let Some(name) = item.as_str() else {
@@ -156,7 +156,7 @@ fn put_nodes(base: &IndexedBase, nodes: &mut Json) -> Result<(), String> {
 fn bound(n: usize, most: usize, what: &str) -> Result<(), String> {
     match n <= most {
         true => Ok(()),
-        false => Err(format!("{n} {what} are more than {most}")),
+        false => Err(format!("{n} {what} exceed the limit of {most}")),
     }
 }
 
@@ -188,7 +188,7 @@ impl Checked<'_> {
         if let Some(Change::Scale { column, times, plus }) = &plan.supposed {
             self.number(*column)?;
             if !(times.is_finite() && plus.is_finite()) {
-                return Err("a supposed change is finite".to_owned());
+                return Err("a supposed change must be finite".to_owned());
             }
         }
         self.operation()
@@ -214,7 +214,7 @@ impl Checked<'_> {
     /// Checks a metapath from a type; returns the type at its end.
     fn path(&self, from: TypeId, steps: &[MetapathStep]) -> Result<TypeId, String> {
         if steps.len() > MAX_STEPS {
-            return Err(format!("{} steps are more than {MAX_STEPS}", steps.len()));
+            return Err(format!("{} steps exceed the limit of {MAX_STEPS}", steps.len()));
         }
         let mut at = from;
         for step in steps {
@@ -240,11 +240,11 @@ impl Checked<'_> {
         match column {
             ColumnSpec::Name => Ok(()),
             ColumnSpec::Field(field) => self.field(self.plan.rows, *field),
-            _ if column.steps().is_empty() => Err("a column of links has steps".to_owned()),
+            _ if column.steps().is_empty() => Err("a column of links needs steps".to_owned()),
             ColumnSpec::CountAmong { steps, among } => {
                 let end = self.path(self.plan.rows, steps)?;
                 match among.is_empty() {
-                    true => Err("a number among nodes has a condition".to_owned()),
+                    true => Err("a number among nodes needs a condition".to_owned()),
                     false => self.conditions(among, end),
                 }
             }
@@ -275,7 +275,7 @@ impl Checked<'_> {
 
     fn nodes(&self, nodes: &[u32]) -> Result<(), String> {
         if nodes.is_empty() || nodes.len() > MAX_NODES {
-            return Err(format!("a condition has 1 to {MAX_NODES} nodes"));
+            return Err(format!("a condition must have 1 to {MAX_NODES} nodes"));
         }
         match nodes.iter().find(|node| !self.base.kb.contains(**node)) {
             Some(node) => Err(format!("the base has no node {node}")),
@@ -331,12 +331,12 @@ impl Checked<'_> {
 
     fn test(&self, test: &Test, depth: usize) -> Result<(), String> {
         if depth > MAX_DEPTH {
-            return Err(format!("tests are more than {MAX_DEPTH} deep"));
+            return Err(format!("the depth of tests exceeds the limit of {MAX_DEPTH}"));
         }
         match test {
             Test::Number { column, number, to, .. } => {
                 if !number.is_finite() || to.is_some_and(|to| !to.is_finite()) {
-                    return Err("a number of a test is finite".to_owned());
+                    return Err("a number of a test must be finite".to_owned());
                 }
                 match self.kind(*column)? {
                     Some(ColumnKind::Date) => Ok(()),
@@ -349,7 +349,7 @@ impl Checked<'_> {
                     Some(kind) => kind.is_number() && date.parse::<u16>().is_ok(),
                     None => false,
                 };
-                let none = || format!("column {column} holds no dates, or {date:?} is none");
+                let none = || format!("column {column} holds no dates, or {date:?} is not a date");
                 fits.then_some(()).ok_or_else(none)
             }
             Test::Value { column, key } => match key.len() <= MAX_TEXT {
@@ -367,7 +367,7 @@ impl Checked<'_> {
             Test::Filled { column } => self.kind(*column).map(|_| ()),
             Test::Not(test) => self.test(test, depth + 1),
             Test::Any(tests) if tests.is_empty() || tests.len() > MAX_PARTS => {
-                Err(format!("\"any\" has 1 to {MAX_PARTS} tests"))
+                Err(format!("\"any\" must have 1 to {MAX_PARTS} tests"))
             }
             Test::Any(tests) => tests.iter().try_for_each(|test| self.test(test, depth + 1)),
         }
@@ -384,12 +384,12 @@ impl Checked<'_> {
     fn operation(&self) -> Result<(), String> {
         let first = |top: usize| match (1..=MAX_TOP).contains(&top) {
             true => Ok(()),
-            false => Err(format!("{top} first ones are not 1 to {MAX_TOP}")),
+            false => Err(format!("top {top} is not in 1 to {MAX_TOP}")),
         };
         match &self.plan.operation {
             Operation::Number(measure) => self.measure(*measure),
             Operation::List | Operation::Exists => Ok(()),
-            Operation::Share(tests) if tests.is_empty() => Err("a share has a test".to_owned()),
+            Operation::Share(tests) if tests.is_empty() => Err("a share needs a test".to_owned()),
             Operation::Share(_) => Ok(()),
             Operation::Groups { group, part, measure, first: of } => {
                 let is_date = self.kind(*group)? == Some(ColumnKind::Date);
@@ -407,7 +407,7 @@ impl Checked<'_> {
                 }
             }
             Operation::Compare { subjects, measure, .. } => match subjects.len() {
-                0 | 1 => Err("a comparison has two subjects or more".to_owned()),
+                0 | 1 => Err("a comparison needs two or more subjects".to_owned()),
                 _ => self.measure(*measure),
             },
             Operation::Normal(column) => self.number(*column),
@@ -419,7 +419,9 @@ impl Checked<'_> {
                 self.number(*measure)?;
                 match group {
                     Some(group) => self.kind(*group).map(|_| ()),
-                    None if subjects.len() < 2 => Err("spread is that of two or more".to_owned()),
+                    None if subjects.len() < 2 => {
+                        Err("comparing spread needs two or more subjects".to_owned())
+                    }
                     None => Ok(()),
                 }
             }
@@ -429,7 +431,10 @@ impl Checked<'_> {
             }
             Operation::Sql { statement, .. } => {
                 match self.plan.filters.is_empty() && self.plan.supposed.is_none() {
-                    false => Err("a statement has filters and suppositions of its own".to_owned()),
+                    false => {
+                        Err("a statement must not be combined with filters or a supposed change"
+                            .to_owned())
+                    }
                     true if statement.len() > MAX_STATEMENT => {
                         Err(format!("a statement has more than {MAX_STATEMENT} bytes"))
                     }

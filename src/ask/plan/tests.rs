@@ -64,10 +64,10 @@ fn wrong_plans_are_refused_with_what_is_wrong() {
     for (plan, told) in [
         (json!("rows"), "invalid type"),
         (edited(|plan| plan["rows"] = json!("planet")), "no type"),
-        (edited(|plan| plan["rows"] = json!(1)), "is a name"),
+        (edited(|plan| plan["rows"] = json!(1)), "must be a name"),
         (edited(|plan| plan["rows"] = json!("brand")), "no brand has a field"),
         (edited(|plan| plan["columns"][0] = json!({"field": "colour"})), "no field"),
-        (edited(|plan| plan["columns"][0] = json!({"names": []})), "has steps"),
+        (edited(|plan| plan["columns"][0] = json!({"names": []})), "needs steps"),
         (edited(|plan| plan["columns"] = json!(vec![json!({"field": "price"}); 17])), "17 columns"),
         (edited(|plan| plan["conditions"][0]["nodes"] = json!(["Nobody"])), "no node called"),
         (edited(|plan| plan["conditions"][0]["nodes"] = json!([99_999])), "no node 99999"),
@@ -80,7 +80,7 @@ fn wrong_plans_are_refused_with_what_is_wrong() {
             edited(|plan| {
                 plan["operation"] = json!({"first": {"column": 0, "high": true, "top": 1_000_000}});
             }),
-            "first ones",
+            "is not in 1 to",
         ),
         (
             edited(|plan| {
@@ -96,7 +96,7 @@ fn wrong_plans_are_refused_with_what_is_wrong() {
                 }
                 plan["filters"] = json!([test]);
             }),
-            "deep",
+            "depth of tests",
         ),
         (
             edited(|plan| {
@@ -104,12 +104,12 @@ fn wrong_plans_are_refused_with_what_is_wrong() {
             }),
             "1000 tests",
         ),
-        (edited(|plan| plan["operation"] = json!({"share": []})), "a share has a test"),
+        (edited(|plan| plan["operation"] = json!({"share": []})), "a share needs a test"),
         (
             edited(|plan| {
                 plan["operation"] = json!({"compare": {"subjects": [], "measure": "rows", "high": true, "yes_no": true}});
             }),
-            "two subjects",
+            "two or more subjects",
         ),
         (edited(|plan| plan["answer"] = json!(42)), "unknown field"),
     ] {
@@ -175,7 +175,7 @@ fn a_plan_may_have_a_statement_that_only_reads() {
     let mut filtered = by_sql("SELECT count(*) FROM t", "number");
     filtered["filters"] = json!([{"filled": {"column": 0}}]);
     let error = analyst.run_plan(&filtered).unwrap_err().to_string();
-    assert!(error.contains("filters and suppositions of its own"), "{error}");
+    assert!(error.contains("must not be combined with filters"), "{error}");
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn fields_and_numbers_of_linked_nodes_are_columns() {
     assert!(most.path.iter().any(|line| line.ends_with("those of \"Ann\"")), "{:?}", most.path);
     assert_eq!(
         counted(json!([])).unwrap_err(),
-        "the plan cannot be run: a number among nodes has a condition"
+        "the plan cannot be run: a number among nodes needs a condition"
     );
     let astray = json!([{"name": "Ann", "nodes": ["Ann"], "steps": []}]);
     assert!(counted(astray).unwrap_err().contains("do not end at a book"));

@@ -117,7 +117,7 @@ impl Reading<'_> {
                 _ => {
                     let said = self.said_at(at);
                     return Err(AskError::Missing(format!(
-                        "it is not understood what {said:?} denies; say it of a name or a field"
+                        "cannot tell what {said:?} negates; put it before a name or a field"
                     )));
                 }
             };
@@ -143,8 +143,8 @@ impl Reading<'_> {
                 _ => {
                     let said = &thing.text;
                     return Err(AskError::Missing(format!(
-                        "it does not say whether {said:?} is denied too; say \"not\" of it, or ask \
-                         for it apart"
+                        "cannot tell whether {said:?} is negated too; put \"not\" before it, or \
+                         ask for it separately"
                     )));
                 }
             };
@@ -205,7 +205,7 @@ impl Reading<'_> {
                 )
             {
                 let said = self.said_at(at);
-                return Err(AskError::Missing(format!("{said:?} does not stand behind a number")));
+                return Err(AskError::Missing(format!("{said:?} must follow a number")));
             }
             if cue != Cue::Versus || self.said_at(at) != "or" {
                 continue;
@@ -216,7 +216,8 @@ impl Reading<'_> {
             let both_denied = self.beside(at, 1).and_then(|next| self.cue(next)) == Some(Cue::Not);
             if is_value(one) && is_thing(other) || is_thing(one) && is_value(other) || both_denied {
                 return Err(AskError::Missing(
-                    "\"or\" between conditions of two sorts is not understood; ask for each"
+                    "\"or\" between conditions of two kinds is not supported; ask for each \
+                     separately"
                         .to_owned(),
                 ));
             }
@@ -238,7 +239,7 @@ impl Reading<'_> {
             let behind = beside.and_then(|next| self.what(next));
             if cue == Cue::Bound(Bound::Equal, false) && !matches!(behind, Some(What::Number(..))) {
                 let said = self.said_at(at);
-                return Err(AskError::Missing(format!("it does not say {said:?} how many")));
+                return Err(AskError::Missing(format!("{said:?} must be followed by a number")));
             }
             // In `only wrote one paper`, `only` belongs to the verb.
             let all = &self.mentions.all;
@@ -247,11 +248,11 @@ impl Reading<'_> {
             let keeps = matches!(behind, Some(What::Number(..) | What::Thing(_) | What::Type(_)))
                 && (is_next || self.has(Cue::Suppose));
             if cue == Cue::Only && !keeps {
-                return Err(AskError::Missing("it does not say what \"only\" keeps".to_owned()));
+                return Err(AskError::Missing("cannot tell what \"only\" refers to".to_owned()));
             }
             if let (true, Some(Cue::Of(function))) = (bounds, next) {
                 return Err(AskError::Missing(format!(
-                    "a bound by the {} is not understood; say the number",
+                    "a bound by the {} is not supported; name the number",
                     function.name()
                 )));
             }

@@ -101,13 +101,13 @@ impl Reading<'_> {
             let changed = self.changed.get(at).copied().unwrap_or(false);
             if let Some(about) = self.is_rough(at) {
                 return Err(AskError::Missing(format!(
-                    "{about:?} does not say from which to which number; say both"
+                    "{about:?} does not give an exact range; name its lower and upper number"
                 )));
             }
             if self.is_top(at) {
                 if number > MAX_TOP as f64 {
                     return Err(AskError::Missing(format!(
-                        "{number} first ones are more than {MAX_TOP}; ask for fewer"
+                        "top {number} exceeds the limit of {MAX_TOP}"
                     )));
                 }
                 self.top = Some(number.max(1.0) as usize);
@@ -122,7 +122,7 @@ impl Reading<'_> {
             let limit = self.limit(at, unit)?;
             let Some(what) = self.bounded(at, number, &limit, changed) else {
                 return Err(AskError::Missing(format!(
-                    "it does not say of which value {number} is said; name a field"
+                    "cannot tell which field {number} refers to; name the field"
                 )));
             };
             if let Bounded::Mention(place) = what
@@ -136,7 +136,9 @@ impl Reading<'_> {
                 && place < at
                 && self.denied.remove(&place)
             {
-                let open = || AskError::Missing("what is denied is between two numbers".to_owned());
+                let open = || {
+                    AskError::Missing("a negated range is not supported; name one bound".to_owned())
+                };
                 bound = bound.denied().ok_or_else(open)?;
             }
             let or = uses.last().is_some() && self.is_alternative(at);

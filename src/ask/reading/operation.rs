@@ -201,7 +201,7 @@ impl Reading<'_> {
                     let said = self.said_at(at);
                     let rows = self.base.kb.type_name(self.rows);
                     return Err(AskError::Missing(format!(
-                        "it is not understood what {said:?} says of a {rows}; name what it is linked to"
+                        "cannot tell what {said:?} means for a {rows}; name what it is linked to"
                     )));
                 }
             }
@@ -252,9 +252,7 @@ impl Reading<'_> {
         let is_text = self.kind_of(field) == Some(ColumnKind::Text);
         if is_text && matches!(next, Some(What::Thing(_) | What::NoThing(_))) {
             let name = self.base.kb.field_name(field);
-            return Err(AskError::Missing(format!(
-                "{name:?} holds texts, and what they say is not looked for"
-            )));
+            return Err(AskError::Missing(format!("{name:?} holds texts, which are not searched")));
         }
         if parts.counts_rows && self.has(Cue::HowMany) || self.has(Cue::Share) {
             let column = self.column(ColumnSpec::Field(field));
@@ -291,7 +289,7 @@ impl Reading<'_> {
             Some(What::Type(_)) => {
                 let rows = self.base.kb.type_name(self.rows);
                 return Err(AskError::Missing(format!(
-                    "what links one {rows} to another is not followed"
+                    "links from one {rows} to another are not supported here"
                 )));
             }
             _ => None,
@@ -308,7 +306,7 @@ impl Reading<'_> {
         };
         if nodes.iter().step_by(every).any(is_zero) {
             let name = kb.field_name(field);
-            let why = format!("it does not say whether {name:?} is 0 or not known");
+            let why = format!("cannot tell whether {name:?} is 0 or unknown");
             return Err(AskError::Missing(why));
         }
         Ok(())
@@ -485,7 +483,7 @@ impl Reading<'_> {
     pub(super) fn is_no_difference(&self) -> Result<(), AskError> {
         match self.cues(false).any(|(at, _)| self.said_at(at) == "difference") {
             true => Err(AskError::Missing(
-                "a difference is not computed; ask which of them has the higher".to_owned(),
+                "differences are not computed; ask which is higher".to_owned(),
             )),
             false => Ok(()),
         }
@@ -503,8 +501,8 @@ impl Reading<'_> {
             Some((at, _)) => {
                 let behind = self.beside(at, 1).map_or(String::new(), |next| self.said_at(next));
                 Err(AskError::Missing(format!(
-                    "a comparison with {behind:?} of each row is not computed; name what it is \
-                     compared with"
+                    "a comparison with {behind:?} of each row is not supported; name what to \
+                     compare with"
                 )))
             }
             None => Ok(()),
@@ -529,7 +527,7 @@ impl Reading<'_> {
             .collect();
         let known = if numbers.is_empty() { "none".to_owned() } else { numbers.join(", ") };
         AskError::Missing(format!(
-            "it names no number of {rows} that is known here; known are: {known}, and numbers of links"
+            "no known number of {rows} is named; known: {known}, and numbers of links"
         ))
     }
 
@@ -599,7 +597,7 @@ impl Reading<'_> {
             self.top.is_some() || self.cues(false).any(|(_, cue)| matches!(cue, Cue::Best(..)));
         if let (true, Some(function)) = (first, self.function()) {
             return Err(AskError::Missing(format!(
-                "the {} of the first ones is not computed; ask for them, or say a bound",
+                "the {} of the top results is not computed; ask for them, or name a bound",
                 function.name()
             )));
         }
@@ -623,8 +621,8 @@ impl Reading<'_> {
                 None | Some(Function::Sum) => Measure::Rows,
                 Some(function) => {
                     return Err(AskError::Missing(format!(
-                        "the {} of how many there are in each group is not computed; ask how many \
-                         there are in each",
+                        "the {} of the group sizes is not computed; ask how many there are in each \
+                         group",
                         function.name()
                     )));
                 }
@@ -643,17 +641,17 @@ impl Reading<'_> {
                 let part = self.date_part(group);
                 Ok(Operation::Groups { group, part, measure, first: None })
             }
-            _ if measure == Measure::Rows && self.has(Cue::Each) => Err(AskError::Missing(
-                "it asks for a number of each, and not of each what".to_owned(),
-            )),
+            _ if measure == Measure::Rows && self.has(Cue::Each) => {
+                Err(AskError::Missing("name the groups for \"each\"".to_owned()))
+            }
             _ => Ok(Operation::Number(measure)),
         }
     }
 
     /// Returns the error for a total over nodes that several rows may link to.
     pub(super) fn counted_twice(&self) -> AskError {
-        let why = "what several rows lead to would be counted more than once; ask for the total or \
-                   the mean of what is linked directly";
+        let why = "nodes that several rows link to would be counted more than once; ask for the \
+                   total or the mean of directly linked nodes";
         AskError::Missing(why.to_owned())
     }
 
@@ -669,8 +667,7 @@ impl Reading<'_> {
             });
             if which {
                 return Err(AskError::Missing(
-                    "it does not say which number of each is compared: the total, the mean or the \
-                     highest"
+                    "name the number of each to compare: the total, the mean or the highest"
                         .to_owned(),
                 ));
             }
@@ -689,8 +686,8 @@ impl Reading<'_> {
             return Ok(Function::Sum);
         }
         Err(AskError::Missing(format!(
-            "it does not say which number of {says:?}: the mean, the median, the total, the highest or \
-             the lowest"
+            "name the number of {says:?} to compute: the mean, the median, the total, the highest \
+             or the lowest"
         )))
     }
 
@@ -715,7 +712,7 @@ impl Reading<'_> {
     fn comparison(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
         if let [_, "there", "a" | "an" | "any", ..] = self.own_words().as_slice() {
             return Err(AskError::Missing(
-                "whether there is one for which a comparison holds is not computed".to_owned(),
+                "a test of whether any row satisfies a comparison is not supported".to_owned(),
             ));
         }
         let more = self.comparative().is_some() || self.extreme().is_some();
@@ -726,7 +723,7 @@ impl Reading<'_> {
             self.is_no_difference()?;
         }
         if parts.subjects.len() < 2 {
-            return Err(AskError::Missing("it does not name two that are compared".to_owned()));
+            return Err(AskError::Missing("a comparison needs two or more subjects".to_owned()));
         }
         let (at, high, names) = match (self.comparative(), self.extreme()) {
             (Some(found), _) => found,
@@ -786,9 +783,7 @@ impl Reading<'_> {
         if !self.has(Cue::Normal) {
             let distributed = self.own_words().iter().any(|word| word.starts_with("distribut"));
             return Err(match distributed {
-                true => {
-                    AskError::Missing("it names no distribution that is tested here".to_owned())
-                }
+                true => AskError::Missing("only a normal distribution can be tested".to_owned()),
                 false => AskError::NoTable,
             });
         }
@@ -814,9 +809,9 @@ impl Reading<'_> {
             (&[(_, measure)], Some(&(_, group))) => {
                 Ok(Operation::SpreadAmong { measure, group: Some(group), subjects: Vec::new() })
             }
-            (&[_], None) => Err(AskError::Missing(
-                "it does not say between which groups the spread is compared".to_owned(),
-            )),
+            (&[_], None) => {
+                Err(AskError::Missing("name the groups whose spread is compared".to_owned()))
+            }
             (&[], _) => Err(self.no_number()),
         }
     }
@@ -862,12 +857,14 @@ impl Reading<'_> {
             if !used.contains(column) && !passed {
                 let said = self.said_at(*at);
                 return Err(AskError::Missing(format!(
-                    "it does not say what {said:?} is to the question"
+                    "cannot tell how {said:?} relates to the question"
                 )));
             }
         }
         if !parts.subjects.is_empty() {
-            return Err(AskError::Missing("it names several that are not compared".to_owned()));
+            return Err(AskError::Missing(
+                "several subjects are named, but not compared".to_owned(),
+            ));
         }
         self.fields_are_of_rows()
     }
@@ -882,7 +879,7 @@ impl Reading<'_> {
             if !is_said && !is_base && !fields.iter().any(is_of_rows) {
                 let rows = self.base.kb.type_name(self.rows);
                 return Err(AskError::Missing(format!(
-                    "{:?} is not of {rows}, which is what it asks about",
+                    "{:?} is not a field of {rows}",
                     self.said_at(at)
                 )));
             }

@@ -28,7 +28,7 @@ impl Reading<'_> {
     /// If no superlative is mentioned, or no known number.
     pub(super) fn superlative(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
         let Some((high, names)) = self.extreme().filter(|_| !self.asks_for_test()) else {
-            return Err(AskError::Missing("it names no greatest or least".to_owned()));
+            return Err(AskError::Missing("no maximum or minimum is named".to_owned()));
         };
         self.is_no_difference()?;
         let top = self.top.unwrap_or(1);

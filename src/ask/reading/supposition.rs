@@ -71,7 +71,7 @@ fn is_change_in_percent(all: &[Mention], at: usize) -> bool {
 }
 
 fn two_at_once() -> AskError {
-    AskError::Missing("it supposes two things at once; suppose one at a time".to_owned())
+    AskError::Missing("two assumptions at once are not supported; make one at a time".to_owned())
 }
 
 /// Whether two tests are alternatives: values or links in the same column, or rows.
@@ -148,7 +148,7 @@ impl Reading<'_> {
         let cues: Vec<Cue> = self.cues(true).map(|(_, cue)| cue).collect();
         if self.denied.iter().any(|at| self.changed.get(*at) == Some(&true)) {
             return Err(AskError::Missing(
-                "what is supposed may not be denied; say what is left out".to_owned(),
+                "a negated assumption is not supported; say which rows to leave out".to_owned(),
             ));
         }
         let mut tests = self.changed_things()?;
@@ -179,7 +179,7 @@ impl Reading<'_> {
             }
         }
         let tests: Vec<Test> = tests.into_iter().map(|(_, test)| test).collect();
-        let nothing = || AskError::Missing("it does not say what is supposed".to_owned());
+        let nothing = || AskError::Missing("cannot tell what is assumed".to_owned());
         let leaves = cues.contains(&Cue::LeaveOut) || cues.contains(&Cue::Only);
         let changes = |cue: &Cue| matches!(cue, Cue::Raise | Cue::Lower | Cue::Times(_));
         if leaves && cues.iter().any(changes) {
@@ -223,7 +223,7 @@ impl Reading<'_> {
         };
         if !tests.is_empty() {
             return Err(AskError::Missing(
-                "a supposed change of some rows alone is not understood; suppose it of all, or leave \
+                "a change of only some rows is not supported; apply it to all rows, or leave \
                  rows out"
                     .to_owned(),
             ));

@@ -22,7 +22,7 @@ impl Run<'_> {
         let mut nodes: Vec<NodeId> = rows.rows.iter().filter_map(node).collect();
         if nodes.len() > MAX_GROUPS {
             return Err(AskError::Missing(format!(
-                "{} {} rows are more than the {MAX_GROUPS} that are listed; ask how many there are",
+                "{} {} rows exceed the limit of {MAX_GROUPS}; ask how many there are",
                 nodes.len(),
                 self.rows_name()
             )));

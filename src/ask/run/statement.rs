@@ -42,7 +42,7 @@ impl Run<'_> {
     /// Reads the result in a form.
     fn read_as(&self, form: Form) -> Result<(Outcome, String), AskError> {
         let (rows, table) = (&self.result, self.writer.table);
-        let missing = |what: &str| AskError::Plan(format!("the statement gives no {what}"));
+        let missing = |what: &str| AskError::Plan(format!("the statement returns no {what}"));
         let first = || rows.rows.first().ok_or_else(|| missing("row"));
         Ok(match form {
             Form::Number => {

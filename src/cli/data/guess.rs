@@ -58,7 +58,7 @@ fn write(place: &Path, text: &str, force: bool) -> Result<()> {
     };
     let mut file = match file {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            return Err(anyhow!("{shown} is there already"))
+            return Err(anyhow!("{shown} already exists"))
                 .hint("edit it, or give --force to replace it");
         }
         file => file.with_context(|| format!("cannot write {shown}"))?,

@@ -78,7 +78,7 @@ pub(super) fn issues(name: &str, summary: &Summary, json: bool, ctx: &Context) -
     }
     let what = "with no candidate among the answers";
     lines.extend(told(&summary.unanswerable, "question", what));
-    let what = "with answers that are no candidates, which are left out of scores";
+    let what = "with answers that are not candidates, which are left out of scores";
     lines.extend(told(&summary.partly_unanswerable, "question", what));
     let text: String =
         lines.iter().map(|line| format!("{}\n", plain(line, 10 * MAX_SHOWN))).collect();
@@ -173,7 +173,7 @@ fn found(summary: &Summary) -> Vec<String> {
     }
     let questions = [
         (&summary.unanswerable, "with no candidate among the answers"),
-        (&summary.partly_unanswerable, "with answers that are no candidates"),
+        (&summary.partly_unanswerable, "with answers that are not candidates"),
     ];
     for (examples, what) in questions.into_iter().filter(|(examples, _)| examples.count > 0) {
         found.push(format!("{} {what}", counted(examples.count, "question")));

@@ -29,7 +29,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     summary::print(report, &format!("{done} in {:.1} s", reply.seconds), !dry_run, ctx)?;
     ctx.printer.text(&format!("\n{}", told(&reply.changes, report.kept_questions)))?;
     if let (true, Some(loss)) = (dry_run, &report.loss) {
-        ctx.printer.warning(&format!("this loses {loss}; only --force updates so"));
+        ctx.printer.warning(&format!("this loses {loss}; use --force to update anyway"));
     } else if !dry_run && !reply.was_indexed {
         let name = &report.base.name;
         ctx.printer.notice(&format!("next: build its index with `agent index {name}`"));
@@ -64,7 +64,7 @@ fn told(changes: &Changes, kept: Option<(u64, u64)>) -> String {
     }
     if let Some((kept, lost)) = kept {
         let (kept, lost) = (count(kept), count(lost));
-        lines.push(format!("questions  {kept} of before kept, {lost} lost with their answers"));
+        lines.push(format!("questions  {kept} kept, {lost} lost with their answers"));
     }
     lines.join("\n") + "\n"
 }

@@ -18,7 +18,7 @@ pub(crate) fn print(forecasts: &[Forecast], n: usize, json: bool, ctx: &Context)
         let calls = calls.map(|n| count(n as u64)).join(" to ");
         rows.add_row([system.clone(), calls, count(*tokens_in), count(*tokens_out), usd]);
     }
-    ctx.printer.notice(&format!("for {n} queries at most; nothing was asked"));
+    ctx.printer.notice(&format!("upper bounds for {n} queries; no request was sent"));
     ctx.printer.table(&rows)?;
     Ok(Exit::Done)
 }

@@ -90,12 +90,12 @@ impl Packed {
         }
         if !found.is_dir() {
             return Err(anyhow!("{} is neither a file nor a directory", place.display()))
-                .hint("put there what it leads to, or remove it");
+                .hint("replace it with its target, or remove it");
         }
         for entry in fs::read_dir(place).with_context(failed)? {
             let entry = entry.with_context(failed)?;
             let Ok(name) = entry.file_name().into_string() else {
-                return Err(anyhow!("{} has a name that is no UTF-8", entry.path().display()))
+                return Err(anyhow!("the name of {} is not valid UTF-8", entry.path().display()))
                     .hint("rename it");
             };
             if !name.starts_with('.') && !without.contains(&name.as_str()) {
@@ -125,7 +125,7 @@ impl Packed {
 
     fn add_run(&mut self, dir: &Path) -> Result<()> {
         if !is_run(dir) {
-            return Err(anyhow!("{} holds no run", dir.display()))
+            return Err(anyhow!("{} is not a run", dir.display()))
                 .hint("give the name of one that `agent run list` shows");
         }
         if let Some(pid) = journal::writer_pid(dir) {
@@ -148,7 +148,7 @@ fn of_run(dir: &Path) -> String {
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     if args.file.exists() && !args.force {
-        return Err(anyhow!("{} is there already", args.file.display()))
+        return Err(anyhow!("{} already exists", args.file.display()))
             .hint("replace it with --force, or give another name");
     }
     ctx.ends_itself.store(true, Ordering::Relaxed);

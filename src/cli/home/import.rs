@@ -150,7 +150,8 @@ fn may_be_placed(things: &[Thing], replace: bool, home: &Home) -> Result<()> {
     if !there.is_empty() && !replace {
         let names: Vec<String> =
             there.iter().map(|thing| thing.place(Path::new("")).display().to_string()).collect();
-        return Err(anyhow!("{} holds {} already", home.path().display(), names.join(", ")))
+        let (exist, home) = (if names.len() == 1 { "exists" } else { "exist" }, home.path());
+        return Err(anyhow!("{} already {exist} in {}", names.join(", "), home.display()))
             .hint("replace with --replace, or import into another home with --home DIR");
     }
     for thing in there.iter().filter(|thing| matches!(thing.kind, Kind::Run | Kind::Bundle)) {

@@ -14,7 +14,7 @@ use agent_app::{
 /// Most better, and most worse, queries listed; JSON lists all.
 const MAX_LISTED: usize = 10;
 
-/// Compare two programs: source, parameters, and how they answer
+/// Compare two programs: source, parameters and answers
 ///
 /// Prints a unified diff of the sources and the parameters that differ. Then prints the queries
 /// that the second program answers better and worse, with the paired difference of the mean

@@ -44,7 +44,7 @@ struct Ancestor<'a> {
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     if args.place.run_dir().is_none() {
-        return Err(anyhow!("a bundle does not say how its programs were found"))
+        return Err(anyhow!("a bundle does not record how its programs were found"))
             .hint("give the run's directory with --run DIR");
     }
     let sources = args.place.read(ctx)?;

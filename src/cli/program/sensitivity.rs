@@ -136,10 +136,10 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     ctx.printer.notice(&format!("{n} {} queries; mrr {mrr:.1} as the program is", args.on));
     if n < FEW_QUERIES {
         let all = if args.all { "" } else { "; --all asks all of the split" };
-        ctx.printer.warning(&format!("so few queries tell little{all}"));
+        ctx.printer.warning(&format!("too few queries for reliable results{all}"));
     }
     if rows.is_empty() {
-        ctx.printer.notice("the program has no number that can be moved");
+        ctx.printer.notice("no parameter of the program can be varied");
         return Ok(Exit::Done);
     }
     print_rows(&rows, ctx)?;

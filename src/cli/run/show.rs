@@ -122,7 +122,7 @@ fn print(shown: &Shown<'_>, ctx: &Context) -> Result<()> {
         ("dataset", plain(shown.dataset, MAX_SHOWN)),
         ("actor", actor),
         ("seed", number(shown.seed)),
-        ("steps asked for", number(shown.planned)),
+        ("planned steps", number(shown.planned)),
         ("state", state),
         ("journal", format!("{} steps: {}", count(shown.steps as u64), kinds.join(", "))),
         ("changes", format!("{} tested, {} accepted", shown.tested, shown.accepted)),

@@ -33,7 +33,7 @@ pub(super) fn plan(args: &PlanArgs, dataset: &str, ctx: &Context) -> Result<Unit
         Target::new(dataset, args.embedder.as_ref(), args.candidates_only, ctx)?;
     let why = match choice {
         EmbedderChoice::Builtin => "builtin is trained on the whole base",
-        _ => "import reads vectors that are there already",
+        _ => "import reads existing vectors",
     };
     let Some(embedder) = choice.open(&access(ctx), None)? else {
         let name = &base.name;
@@ -63,7 +63,7 @@ impl Embedding {
         let (_, kb) = planned(task, ctx)?;
         let other = || {
             let choice = &of.embedder;
-            anyhow!("{choice} is another model here than the one that was planned")
+            anyhow!("{choice} differs from the model of the plan")
         };
         let embedder = of.embedder.open(&access(ctx), Some(of.dim));
         let embedder = match embedder {

@@ -14,7 +14,7 @@ use crate::unit::{Kind, Query};
 pub(super) fn check(kind: &Kind, first: u64, items: &[String], bytes: &[u8]) -> Result<(), String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?;
     if !text.is_empty() && !text.ends_with('\n') {
-        return Err("its last line has no end".to_owned());
+        return Err("no final line break".to_owned());
     }
     match kind {
         Kind::Answer { .. } => answers(first, items, text),
@@ -31,7 +31,7 @@ fn answers(first: u64, items: &[String], text: &str) -> Result<(), String> {
         let line = lines.next().ok_or_else(|| format!("the answer to line {number} is missing"))?;
         let answer: Option<Value> = serde_json::from_str(line).ok();
         if answer.and_then(|answer| answer.get("line")?.as_u64()) != Some(number) {
-            return Err(format!("it has no answer to line {number} where that should be"));
+            return Err(format!("expected the answer to line {number}"));
         }
     }
     lines.next().map_or(Ok(()), |_| Err("it has more lines than questions".to_owned()))
@@ -59,7 +59,7 @@ fn rankings(tag: &str, depth: usize, items: &[String], text: &str) -> Result<(),
             last = score;
         }
     }
-    lines.next().map_or(Ok(()), |line| Err(format!("{line:?} is of no query of the unit")))
+    lines.next().map_or(Ok(()), |line| Err(format!("{line:?} belongs to no query of the unit")))
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ pub(super) fn open(task: &Task, format: u32, ctx: &Context) -> Result<(Base, Kb)
     if format == WORDS_FORMAT {
         return planned(task, ctx);
     }
-    Err(anyhow!("another version of this program planned these units, which reads words otherwise"))
+    Err(anyhow!("the units were planned by a version with another format of words"))
         .hint("run one version on every machine, and plan again")
 }
 

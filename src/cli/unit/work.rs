@@ -229,7 +229,7 @@ fn same_base(task: &Task, base: &Arc<IndexedBase>) -> Result<()> {
     let begin = |digest: &str| digest.chars().take(SHOWN).collect::<String>();
     let (planned, here) = (begin(&task.fingerprint), begin(base.fingerprint()));
     let name = &task.dataset;
-    Err(anyhow!("\"{name}\" is another here: its index is {here}, and {planned} was planned"))
+    Err(anyhow!("\"{name}\" differs from the plan: its index is {here}, not {planned}"))
         .hint("import and index the same data on every machine, with the same embedder")
 }
 

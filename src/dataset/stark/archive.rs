@@ -258,7 +258,7 @@ impl Members {
                 below => below.unwrap_or(&name),
             };
             if !is_plain(name.strip_suffix('/').unwrap_or(name)) {
-                return refuse("has a name that leads elsewhere");
+                return refuse("has a name that is not a plain relative path");
             }
             if entry.is_symlink() {
                 return refuse("is a link");
@@ -407,14 +407,16 @@ impl<R: Read> Read for MemberReader<R> {
             io::Error::new(io::ErrorKind::InvalidData, format!("{name:?} is damaged: {reason}"))
         };
         let n = n.map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => damaged("no deflated data"),
+            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => {
+                damaged("it is not deflate data")
+            }
             _ => error,
         })?;
         self.seen.update(buffer.get(..n).unwrap_or_default());
         let left = self.left.checked_sub(n as u64);
-        self.left = left.ok_or_else(|| damaged("it unpacks to more bytes than it says"))?;
+        self.left = left.ok_or_else(|| damaged("it unpacks to more bytes than declared"))?;
         if n == 0 && self.left > 0 {
-            return Err(damaged("it unpacks to fewer bytes than it says"));
+            return Err(damaged("it unpacks to fewer bytes than declared"));
         }
         if n == 0 && self.seen.sum() != self.crc {
             return Err(damaged("its checksum does not match"));

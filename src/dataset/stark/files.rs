@@ -73,8 +73,8 @@ pub(super) fn find(dir: &Path, name: &str) -> Result<Places, DatasetError> {
         Some((_, places)) => Ok(places),
         None if kinds.is_empty() => Err(wrong(
             dir,
-            "neither processed.zip nor a folder processed is here, nor below skb/amazon, skb/mag \
-             or skb/prime; give the folder that holds one",
+            "no processed.zip or folder processed was found here or below skb/amazon, skb/mag or \
+             skb/prime; give the folder that holds one",
         )),
         None => Err(wrong(
             dir,
@@ -116,8 +116,8 @@ fn incomplete(path: &Path) -> DatasetError {
     wrong(
         path,
         format!(
-            "no base is in it: Amazon has {AMAZON_FOLDER}{NODES_FILE}, Prime {NODES_FILE} and \
-             node_type_dict.pkl, MAG {NODES_FILE} and node_types.pt; fetch processed.zip again"
+            "it does not hold a base: Amazon has {AMAZON_FOLDER}{NODES_FILE}, Prime {NODES_FILE} \
+             and node_type_dict.pkl, MAG {NODES_FILE} and node_types.pt; fetch processed.zip again"
         ),
     )
 }
@@ -188,7 +188,7 @@ impl Files {
         let limits = Limits { file_bytes: MAX_NAMES_BYTES, ..Limits::default() };
         let Value::Dict(items) = pickle::read(&bytes, &limits).map_err(|e| bad(e.to_string()))?
         else {
-            return Err(bad("it holds no dict; fetch it again".to_string()));
+            return Err(bad("it is not a dict; fetch it again".to_string()));
         };
         let name =
             |(number, name): &(Value, Value)| Some((number.as_int()?, name.as_str()?.into()));
@@ -249,6 +249,6 @@ impl Files {
         if has_rows {
             return Ok(numbers);
         }
-        Err(bad(format!("its shape is {shape:?}, which has not {n_rows} rows; fetch it again")))
+        Err(bad(format!("its shape is {shape:?}, not {n_rows} rows; fetch it again")))
     }
 }

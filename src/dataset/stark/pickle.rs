@@ -180,7 +180,9 @@ pub enum PickleError {
         offset: u64,
     },
     /// An unsupported numpy element type, or a time with a time zone.
-    #[error("byte {offset}: numpy's element type {code:?} is not read; write such values as text")]
+    #[error(
+        "byte {offset}: numpy's element type {code:?} is not supported; write such values as text"
+    )]
     Element {
         /// Offset at which the error was detected, bytes.
         offset: u64,

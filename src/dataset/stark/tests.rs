@@ -247,7 +247,7 @@ fn a_wrong_file_is_named_and_nothing_is_installed() {
         ("node_info.pkl", b"\x80\x04}.", "node_info.pkl: node 0 of 15 is missing"),
         ("node_types.pt", b"text", "node_types.pt: "),
         ("node_type_dict.pkl", b"\x80\x04}.", "node_types.pt: node "),
-        ("node_type_dict.pkl", b"\x80\x04].", "node_type_dict.pkl: it holds no dict"),
+        ("node_type_dict.pkl", b"\x80\x04].", "node_type_dict.pkl: it is not a dict"),
         (
             "edge_type_dict.pkl",
             b"\x80\x04}K\0X\x03\0\0\0a\rbs.",

@@ -211,7 +211,7 @@ pub fn read_integers<R: Read + Seek>(
 ) -> Result<Vec<usize>, TorchError> {
     let mut file = TorchFile::open(reader, limits)?;
     let view = file.view(&pickle::read_with(&file.pickle, &limits.pickle, &NAMES)?, 0)?;
-    let no_integers = TorchError::Tensor { tensor: 0, reason: "holds no integers" };
+    let no_integers = TorchError::Tensor { tensor: 0, reason: "does not hold integers" };
     if view.dtype.integer(0).is_none() {
         return Err(no_integers);
     }
@@ -321,7 +321,7 @@ impl<R: Read + Seek> TorchFile<R> {
         let root = root.ok_or(TorchError::NotTorch { reason: "it has no data.pkl" })?;
         let pickle = members.get(&format!("{root}/data.pkl"))?;
         if pickle.deflated {
-            return Err(TorchError::NotTorch { reason: "data.pkl is packed" });
+            return Err(TorchError::NotTorch { reason: "data.pkl is compressed" });
         }
         let mut bytes = Vec::new();
         pickle.open(&mut reader)?.read_to_end(&mut bytes)?;
@@ -349,7 +349,7 @@ impl<R: Read + Seek> TorchFile<R> {
         let member = self.members.get(&format!("{}/data/{key}", self.root))?;
         let bytes = dtype.bytes() as u64;
         if member.deflated || n_stored.checked_mul(bytes) != Some(member.size) {
-            return Err(wrong("has a storage of another size"));
+            return Err(wrong("does not match the size of its storage"));
         }
         let start = member.start(&mut self.reader)?;
         let view = View { dtype, start, offset, shape, strides };

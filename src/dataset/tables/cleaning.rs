@@ -288,13 +288,13 @@ impl Cleaning {
                 message += &format!("; {rewritten} stored as year-month-day");
             }
             if *others > 0 {
-                message += &format!("; {others} cells are not dates, and stay texts");
+                message += &format!("; {others} cells are not dates and are kept as text");
             }
             repairs.push(repair("dates", *n, message));
         }
         for column in &self.unclear {
             let message = format!(
-                "{column}: stays text, since its days and months cannot be told apart; write the dates as \
+                "{column}: kept as text because day and month are ambiguous; write the dates as \
                  year-month-day"
             );
             repairs.push(repair("dates", 0, message));
@@ -478,7 +478,7 @@ mod tests {
         assert_eq!(cleaned("made", &["31/12/2024", "1/2/2025"]).0, ["2024-12-31", "2025-02-01"]);
         let (cells, said) = cleaned("made", &["01/02/2025", "03/04/2025"]);
         assert_eq!(cells, ["01/02/2025", "03/04/2025"]);
-        assert!(said[0].contains("cannot be told apart"), "{said:?}");
+        assert!(said[0].contains("day and month are ambiguous"), "{said:?}");
         for kept in [vec!["1.2.3", "4.5.6"], vec!["31.02.2025", "30.02.2025"], vec!["10.0.0.1"]] {
             assert_eq!(cleaned("made", &kept).0, kept);
         }

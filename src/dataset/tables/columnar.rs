@@ -27,7 +27,7 @@ use agent_ground::files;
 fn damaged(path: &Path) -> impl Fn(&str) -> DatasetError + '_ {
     |why: &str| {
         let message =
-            format!("cannot read the file of Parquet: {why}; write it again, or convert it to CSV");
+            format!("cannot read the Parquet file: {why}; write it again, or convert it to CSV");
         DatasetError::BadInput { path: path.to_path_buf(), message }
     }
 }

@@ -159,10 +159,10 @@ fn wrong_arrays_are_reported_with_their_lines() {
     let (dir, home) = home();
     let data = dir.path().join("data");
     for (text, expected) in [
-        ("[{\"id\": 1},\n {\"id\": 2}", "a.json:2: the array has no end"),
+        ("[{\"id\": 1},\n {\"id\": 2}", "a.json:2: the array is not closed"),
         ("[{\"id\": 1},\n {\"id\": 2,}]", "a.json:2: trailing comma"),
         ("[{\"id\": 1},\n 7]", "a.json:2: invalid type: integer `7`"),
-        ("[{\"id\": 1}]\n{\"id\": 2}", "a.json:2: the file goes on behind the end of its array"),
+        ("[{\"id\": 1}]\n{\"id\": 2}", "a.json:2: text follows the end of the array"),
     ] {
         fs::write(data.join("a.json"), text).unwrap();
         let mapping = mapped("a.json");

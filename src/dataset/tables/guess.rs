@@ -204,8 +204,8 @@ pub fn guess(source: &Path, options: &GuessOptions<'_>) -> Result<Guess, Dataset
         if let (Some(hint), true) = (hints.get(at), tables.len() > 1) {
             let (path, n, node_type) = (root.join(file), tables.len(), &hint.node_type);
             let message = format!(
-                "it has {n} tables, which cannot all be of type \"{node_type}\"; write down what \
-                 they are with `agent data guess {file} > mapping.toml`, and give --mapping"
+                "it has {n} tables, which cannot all be of type \"{node_type}\"; write a \
+                 mapping with `agent data guess {file} > mapping.toml`, and give --mapping"
             );
             return Err(DatasetError::BadInput { path, message });
         }
@@ -769,8 +769,8 @@ fn unusable_key_notes(facts: &[TableFacts], current: &TableFacts) -> Vec<String>
         let place = table_label(&current.table);
         let (columns, table) = (reference.columns.join(", "), &reference.table);
         notes.push(format!(
-            "{place}: the key ({columns}) of {table} has several columns, which makes no relation; \
-             give {table} one column of ids, and {place} one with these"
+            "{place}: the key ({columns}) of {table} has several columns, so it cannot become \
+             a relation; give {table} one column of ids, and {place} one with these"
         ));
     }
     for reference in current.declared.iter().filter(|reference| reference.columns.len() == 1) {
@@ -786,8 +786,8 @@ fn unusable_key_notes(facts: &[TableFacts], current: &TableFacts) -> Vec<String>
         let table = &reference.table;
         let id = other.id.as_deref().unwrap_or("the row number");
         notes.push(format!(
-            "{place}: {column} holds {to} of {table}, whose id is {id}, which makes no relation; if \
-             {to} is there once in each row, give {table} that as its id"
+            "{place}: {column} holds {to} of {table}, whose id is {id}, so it cannot become a \
+             relation; if {to} is unique, use it as the id of {table}"
         ));
     }
     notes

@@ -161,7 +161,7 @@ fn open_tables<'a>(source: &Path, mapping: &'a Mapping) -> Result<CheckedTables<
             check.node_type(&table, spec.line, &end.node_type);
         }
         if spec.relation.is_some() == spec.relation_column.is_some() {
-            let message = "the edges have no relation, or two ways to it";
+            let message = "the edges need exactly one of relation and relation_column";
             check.add(
                 &table,
                 spec.line,
@@ -219,7 +219,7 @@ impl Check<'_> {
         let path = self.root.join(relative);
         let found = match is_below && !file.is_empty() {
             true => self.tables_of(&path).and_then(|all| Table::find(&all, name)),
-            false => Err("it does not lie below the directory of the mapping".to_owned()),
+            false => Err("it is not below the directory of the mapping".to_owned()),
         };
         match found {
             Ok(table) => Some(table),

@@ -144,7 +144,7 @@ fn each_of_array(
             }
             if is_over {
                 if !c.is_whitespace() {
-                    let message = "the file goes on behind the end of its array";
+                    let message = "text follows the end of the array";
                     problems.add(path, line, Fault::new(ProblemKind::BadJson, message, ARRAY));
                     return Ok(());
                 }
@@ -172,7 +172,7 @@ fn each_of_array(
         }
     }
     if !is_over {
-        let message = "the array has no end";
+        let message = "the array is not closed";
         problems.add(path, last, Fault::new(ProblemKind::BadJson, message, ARRAY));
     }
     Ok(())

@@ -168,8 +168,8 @@ impl Mapping {
     /// Formats the mapping as a mapping file.
     pub fn to_toml(&self) -> String {
         let mut text = String::from(
-            "# What becomes what; edit it, then import the directory. A list of `fields` leaves other\n\
-             # columns out. `candidate_types` are the types whose nodes may be answers; without it all.\n",
+            "# Mapping of tables to nodes and edges; edit it, then import the directory. A list of `fields`\n\
+             # leaves out other columns. `candidate_types` are the types of possible answers [default: all].\n",
         );
         for (key, value) in [("title", &self.title), ("licence", &self.licence)] {
             if !value.is_empty() {
@@ -301,7 +301,7 @@ impl EdgesTable {
     fn describe(&self) -> String {
         let relation = match (&self.relation, &self.relation_column) {
             (Some(relation), _) => relation.clone(),
-            (None, Some(column)) => format!("as {column} says"),
+            (None, Some(column)) => format!("column {column}"),
             (None, None) => "?".to_owned(),
         };
         let table = table_label(&self.file, self.table.as_deref());
@@ -336,7 +336,7 @@ impl std::str::FromStr for TableHint {
         let mut parts = text.splitn(3, ':');
         let (file, node_type) = (parts.next().unwrap_or_default(), parts.next());
         let Some(node_type) = node_type.filter(|of| !of.is_empty() && !file.is_empty()) else {
-            return Err(format!("it names no type; {form}"));
+            return Err(format!("it has no type; {form}"));
         };
         let mut hint = TableHint {
             file: file.to_owned(),
@@ -391,7 +391,7 @@ impl std::str::FromStr for EdgesTable {
                 line: 0,
             })
         })();
-        parsed.ok_or_else(|| format!("it is not in that form; {form}"))
+        parsed.ok_or_else(|| format!("it does not have the expected form; {form}"))
     }
 }
 
@@ -478,9 +478,7 @@ mod tests {
         assert_eq!((hint.id.as_deref(), hint.name.as_deref()), (Some("sku"), Some("title")));
         let links: Vec<&str> = hint.relations.iter().map(|link| link.relation.as_str()).collect();
         assert_eq!(links, ["has_brand", "made_by"]);
-        assert!(
-            "p.csv".parse::<TableHint>().unwrap_err().contains("names no type; write FILE:TYPE")
-        );
+        assert!("p.csv".parse::<TableHint>().unwrap_err().contains("has no type; write FILE:TYPE"));
         assert!("p.csv:product:sku".parse::<TableHint>().unwrap_err().contains("\"sku\""));
         let edges: EdgesTable = "e.csv:bought:a->product, b->product".parse().unwrap();
         assert_eq!((edges.target.column.as_str(), edges.source.column.as_str()), ("b", "a"));

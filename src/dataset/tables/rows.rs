@@ -146,12 +146,12 @@ pub fn holds_data(path: &Path) -> bool {
 pub(super) fn unsupported_hint(path: &Path) -> Option<&'static str> {
     match extension(path).as_str() {
         _ if is_hidden(path) => None,
-        "arrow" | "feather" => {
-            Some("files of this kind are not read; convert it to CSV, for instance with `duckdb`")
-        }
+        "arrow" | "feather" => Some(
+            "files of this kind are not supported; convert it to CSV, for instance with `duckdb`",
+        ),
         JSON if json::is_array(path) => None,
         JSON => Some("not an array of objects; convert it with `jq -c '.[]' x.json > x.jsonl`"),
-        "xlsx" | "xls" | "ods" => Some("sheets are not read; save each as CSV"),
+        "xlsx" | "xls" | "ods" => Some("sheets are not supported; save each as CSV"),
         "nt" => Some("triples cannot be imported with tables; import the file alone"),
         _ => None,
     }
@@ -338,7 +338,7 @@ impl Table {
             file: file.clone(),
             kind: "encoding",
             count: 0,
-            message: format!("read as {encoding}; --encoding ENCODING reads it as another one"),
+            message: format!("read as {encoding}; use --encoding ENCODING for another encoding"),
         });
         let cells = self.cleaning.get().map(|cleaning| cleaning.repairs(&file));
         encoding.into_iter().chain(cells.unwrap_or_default()).collect()

@@ -264,7 +264,7 @@ fn a_mapping_that_does_not_fit_is_told_with_its_lines() {
     for words in [
         "mapping.toml:1: products.csv has no column \"skuu\"; its columns are: sku, title",
         "mapping.toml:1: no table makes nodes of type \"brnd\"; the types are: brand, product",
-        "mapping.toml:7: cannot read \"../brands.csv\": it does not lie below",
+        "mapping.toml:7: cannot read \"../brands.csv\": it is not below",
         "mapping.toml:11: cannot read \"no.csv\": no such file",
     ] {
         assert!(text.contains(words), "{words:?} is not in {text}");
@@ -422,8 +422,8 @@ fn a_foreign_key_of_several_columns_is_told_and_makes_no_relation() {
         INSERT INTO b VALUES (1,'1','2');";
     connect(&file).unwrap().execute_batch(sql).unwrap();
     let guessed = guess_of(&file).unwrap();
-    let told = "pairs.sqlite:b: the key (ax, ay) of a has several columns, which makes no \
-        relation; give a one column of ids, and pairs.sqlite:b one with these";
+    let told = "pairs.sqlite:b: the key (ax, ay) of a has several columns, so it cannot become \
+        a relation; give a one column of ids, and pairs.sqlite:b one with these";
     assert_eq!(guessed.notes, [told]);
     let report = import(&file, &guessed.mapping, &home, &ImportOptions::default()).unwrap();
     assert_eq!((report.base.record.n_nodes, report.base.record.n_edges), (2, 0));
@@ -444,7 +444,7 @@ fn hidden_files_are_left_out_and_other_data_are_told() {
     assert_eq!(guessed.mapping.nodes.len(), 1);
     let [json, sheet] = guessed.notes.as_slice() else { panic!("{:?}", guessed.notes) };
     assert!(json.starts_with("more.json: left out: not an array of objects"), "{json}");
-    assert_eq!(sheet, "sheet.xlsx: left out: sheets are not read; save each as CSV");
+    assert_eq!(sheet, "sheet.xlsx: left out: sheets are not supported; save each as CSV");
     // With unsupported files only, the error includes their remedies.
     fs::remove_file(dir.path().join("brands.csv")).unwrap();
     assert_eq!(InputFormat::detect(dir.path()).unwrap(), InputFormat::Tables);
@@ -676,8 +676,8 @@ fn a_foreign_key_may_be_to_another_unique_column() {
         INSERT INTO shops VALUES ('North', 1);";
     connection.execute_batch(more).unwrap();
     let guessed = guess_of(&file).unwrap();
-    let told = "shop.sqlite:products: brand_code holds code of brands, whose id is id, which makes \
-        no relation; if code is there once in each row, give brands that as its id";
+    let told = "shop.sqlite:products: brand_code holds code of brands, whose id is id, so it cannot \
+        become a relation; if code is unique, use it as the id of brands";
     assert_eq!(guessed.notes, [told]);
     let report = import(&file, &guessed.mapping, &home, &ImportOptions::default()).unwrap();
     assert_eq!((report.base.record.n_nodes, report.base.record.n_edges), (6, 1));

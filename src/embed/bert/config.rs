@@ -444,7 +444,7 @@ fn read_transformer(reader: &mut Reader, path: &Path) -> Result<(Architecture, S
 /// Returns the architecture in the file, or the reason why it is not supported.
 fn read_architecture(file: &Transformer) -> Result<Architecture, String> {
     let kind = file.model_type.as_deref().unwrap_or("bert");
-    let missing = |name: &str| format!("{name} is missing, or no positive number");
+    let missing = |name: &str| format!("{name} is missing or is not a positive number");
     // Base of the rotary positions, by its older name or from the newer object.
     let theta = |older: Option<f64>, layers: &str| {
         let newer = file.rope_parameters.get(layers).unwrap_or(&file.rope_parameters);
@@ -499,8 +499,7 @@ fn read_architecture(file: &Transformer) -> Result<Architecture, String> {
     };
     if architecture != Architecture::Bert && !cfg!(feature = "encoders") {
         return Err(format!(
-            "{} is run by a program that was built with `--features encoders`; build it so, or take \
-             a BERT encoder",
+            "{} needs a build with `--features encoders`; rebuild, or take a BERT encoder",
             architecture.name()
         ));
     }

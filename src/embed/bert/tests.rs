@@ -256,7 +256,7 @@ fn what_cannot_be_run_is_said_with_file_and_remedy() {
             "dense.bias",
         ),
         ("model.safetensors", "\"F32\"", "\"I32\"", "expected F32, F16 or BF16"),
-        ("tokenizer.json", "{", "[", "no tokenizer"),
+        ("tokenizer.json", "{", "[", "not a tokenizer"),
         ("config.json", "\"vocab_size\": 36", "\"vocab_size\": 35", "[36, 32]"),
     ] {
         let error = complaint("mean", file, find, replace);

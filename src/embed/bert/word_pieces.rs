@@ -62,8 +62,9 @@ impl Cutter {
         path: &Path,
         settings: &Settings,
     ) -> Result<Cutter, EmbedError> {
-        let wrong =
-            |error: &dyn std::fmt::Display| unusable(path, format!("it is no tokenizer: {error}"));
+        let wrong = |error: &dyn std::fmt::Display| {
+            unusable(path, format!("it is not a tokenizer: {error}"))
+        };
         let mut tokenizer = Tokenizer::from_bytes(bytes).map_err(|error| wrong(&error))?;
         let max_tokens = settings.max_tokens;
         let n_added = tokenizer.get_post_processor().map_or(0, |added| added.added_tokens(false));

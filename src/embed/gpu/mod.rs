@@ -161,7 +161,7 @@ pub fn give_up(error: GpuError) -> Result<(), GpuError> {
 fn warn_once(first: &mut Option<Option<Arc<Device>>>, error: &GpuError) {
     if !matches!(first, Some(None)) {
         *first = Some(None);
-        tracing::warn!("{error}; this process goes on without it, on the CPU");
+        tracing::warn!("{error}; continuing on the CPU");
     }
 }
 
@@ -227,7 +227,7 @@ impl Device {
             counted => counted.doing("being counted")?,
         };
         let context = CudaContext::new(0).doing("being opened")?;
-        let attribute = |which| context.attribute(which).doing("being asked what it is");
+        let attribute = |which| context.attribute(which).doing("reading its attributes");
         let (major, minor) = (
             attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
@@ -238,7 +238,7 @@ impl Device {
         Ok(Some(Arc::new(Device {
             blas: CudaBlas::new(stream.clone()).doing("opening cuBLAS")?,
             blas_lt: CudaBlasLT::new(stream.clone()).doing("opening cuBLASLt")?,
-            name: context.name().doing("being asked for its name")?,
+            name: context.name().doing("reading its name")?,
             module,
             stream,
         })))

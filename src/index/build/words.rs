@@ -160,12 +160,12 @@ impl Builders {
                         return Err(failed(invalid_data("names do not match the nodes")));
                     }
                 }
-                _ => return Err(failed(invalid_data("neither postings nor entries"))),
+                _ => return Err(failed(invalid_data("unknown kind of data"))),
             }
         }
         match self.terms.n_nodes() == kb.n_nodes() as usize {
             true => Ok(()),
-            false => Err(failed(invalid_data("not those of all nodes"))),
+            false => Err(failed(invalid_data("some nodes are missing"))),
         }
     }
 

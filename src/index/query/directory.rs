@@ -22,7 +22,7 @@ impl ReadOnly {
 
 /// The error of every write.
 fn refused() -> io::Error {
-    io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "the index is only read")
+    io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "the index is read-only")
 }
 
 impl Directory for ReadOnly {

@@ -101,12 +101,12 @@ impl Parser<'_> {
                 _ => {}
             }
             if depth > MAX_DEPTH {
-                let reason = format!("more than {MAX_DEPTH} parentheses within one another");
+                let reason = format!("parentheses are nested more than {MAX_DEPTH} deep");
                 return Err(self.wrong(at, reason));
             }
         }
         if self.text.trim().is_empty() {
-            return Err(self.wrong(0, "nothing is asked; write words, or * for all nodes"));
+            return Err(self.wrong(0, "the query is empty; write words, or * for all nodes"));
         }
         match parse_query(self.text) {
             Ok(tree) => self.tree(&tree),
@@ -121,7 +121,8 @@ impl Parser<'_> {
         let (at, message) = first.map_or((0, "it cannot be read".to_owned()), |error| {
             (error.pos.min(self.text.len()), error.message)
         });
-        let remedy = "put what has signs in it in double quotes, and close quotes and brackets";
+        let remedy = "put text with special characters in double quotes, and close quotes and \
+                      brackets";
         self.wrong(self.text.floor_char_boundary(at), format!("{message}; {remedy}"))
     }
 
@@ -152,7 +153,7 @@ impl Parser<'_> {
             UserInputAst::Boost(part, boost) => {
                 let boost = boost.into_inner() as f32;
                 if !boost.is_finite() || boost < 0.0 {
-                    return Err(self.wrong_at("^", "what counts more needs a number of 0 or more"));
+                    return Err(self.wrong_at("^", "a boost must be a number of 0 or more"));
                 }
                 Ok(Box::new(BoostQuery::new(self.tree(part)?, boost)))
             }
@@ -178,11 +179,12 @@ impl Parser<'_> {
                 Ok(Box::new(BooleanQuery::union(any.collect::<Result<_, _>>()?)))
             }
             UserInputLeaf::Exists { field } => {
-                let reason = "whether a field is there is not indexed; search for words in it";
+                let reason = "field existence is not indexed; search for words in it";
                 Err(self.wrong_at(field, reason))
             }
             UserInputLeaf::Regex { pattern, .. } => {
-                let reason = "patterns are not searched; use a prefix as in flas*, or flask~1";
+                let reason =
+                    "regular expressions are not supported; use a prefix as in flas*, or flask~1";
                 Err(self.wrong_at(pattern, reason))
             }
         }
@@ -196,11 +198,11 @@ impl Parser<'_> {
             _ => (written.as_str(), 0, literal.prefix),
         };
         if literal.slop > MAX_SLOP {
-            return Err(self.wrong_at("~", format!("a slop of more than {MAX_SLOP} words")));
+            return Err(self.wrong_at("~", format!("the slop exceeds {MAX_SLOP} words")));
         }
         let words: Vec<String> = words_of(text).map(|pair| pair.1).collect();
         if typos > 0 && words.len() > 1 {
-            let reason = format!("{written:?} is several words; typos are of one word");
+            let reason = format!("{written:?} has several words; ~ applies to one word");
             return Err(self.wrong_at(written, reason));
         }
         self.everywhere(&target, |field, path| match (words.as_slice(), prefix) {
@@ -230,7 +232,7 @@ impl Parser<'_> {
         match typos.parse() {
             Ok(typos) if typos <= MAX_TYPOS => Ok((text, typos, false)),
             _ => {
-                let reason = format!("typos are 0 to {MAX_TYPOS}, as in flask~1");
+                let reason = format!("~ allows 0 to {MAX_TYPOS} typos, as in flask~1");
                 Err(self.wrong_at(written, reason))
             }
         }
@@ -291,18 +293,18 @@ impl Parser<'_> {
     ) -> Result<Box<dyn Query>, QueryError> {
         let written = name.unwrap_or("[");
         let Target::Detail(id) = self.target(name)? else {
-            let reason = "ranges are of fields that are numbers, as in price:[5 TO 20]";
+            let reason = "ranges need a field of numbers, as in price:[5 TO 20]";
             return Err(self.wrong_at(written, reason));
         };
         let path = key('f', id);
         if !(self.has_numbers)(&path)? {
-            let reason = format!("no value of {written:?} is a number; ranges are of numbers");
+            let reason = format!("no value of {written:?} is a number; ranges need numbers");
             return Err(self.wrong_at(written, reason));
         }
         let bound = |bound: &UserInputBound| -> Result<Bound<Term>, QueryError> {
             let number = |text: &str| {
                 let reason =
-                    format!("{text:?} is not a number; ranges are of numbers, * for an open end");
+                    format!("{text:?} is not a number; write a number, or * for an open end");
                 number(text).ok_or_else(|| self.wrong_at(text, reason))
             };
             let term = |number: f64| {
@@ -361,7 +363,7 @@ impl Parser<'_> {
                 let listed = known.iter().take(MAX_LISTED).copied().collect::<Vec<_>>().join(", ");
                 let more = known.len().saturating_sub(MAX_LISTED);
                 let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-                format!("there are {listed}{more}")
+                format!("known: {listed}{more}")
             }
         }
     }

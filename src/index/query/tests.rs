@@ -238,16 +238,16 @@ fn the_language_has_groups_sets_and_open_ranges() {
 fn wrong_queries_say_where_and_what_to_do() {
     let world = &*WORLD;
     for (query, at, told) in [
-        ("", 1, "nothing is asked"),
+        ("", 1, "the query is empty"),
         ("steel titel:cap", 7, "no field or relation \"titel\"; did you mean title?"),
-        ("éé colour:red", 4, "there are type, name, body, price, title, near"),
+        ("éé colour:red", 4, "known: type, name, body, price, title, near"),
         ("price:[a TO 5]", 8, "\"a\" is not a number"),
         ("price:[1 TO \"x\"]", 12, ""),
         ("title:[1 TO 5]", 1, "no value of \"title\" is a number"),
-        ("near:[1 TO 5]", 1, "ranges are of fields that are numbers"),
-        ("cap~9", 1, "typos are 0 to 2"),
-        ("title:*", 1, "whether a field is there is not indexed"),
-        ("/ca.*/", 2, "patterns are not searched"),
+        ("near:[1 TO 5]", 1, "ranges need a field of numbers"),
+        ("cap~9", 1, "0 to 2 typos"),
+        ("title:*", 1, "field existence is not indexed"),
+        ("/ca.*/", 2, "regular expressions are not supported"),
         ("title:!!", 7, "has no word"),
         ("(steel", 7, "close quotes and brackets"),
         ("\"steel bottle", 14, "close quotes and brackets"),
@@ -262,7 +262,7 @@ fn wrong_queries_say_where_and_what_to_do() {
     }
     let deep = format!("{}steel{}", "(".repeat(17), ")".repeat(17));
     let long = "steel ".repeat(1_000);
-    for (query, told) in [(deep, "more than 16 parentheses"), (long, "at most 4096")] {
+    for (query, told) in [(deep, "nested more than 16 deep"), (long, "at most 4096")] {
         let error = world.index.search(&world.kb, &query, &[], 5).unwrap_err().to_string();
         assert!(error.contains(told), "{error}");
     }

@@ -90,16 +90,16 @@ fn parse(bytes: &[u8]) -> Result<Value, String> {
         return Err("it is a web page instead of JSON; check the base address".to_owned());
     }
     if text.starts_with("data:") {
-        return Err("it is a stream, which was not asked for".to_owned());
+        return Err("it is a stream, which was not requested".to_owned());
     }
     let n_values = text.bytes().filter(|byte| b",:[{".contains(byte)).count();
     if n_values > MAX_VALUES {
         return Err(format!("it has more than {MAX_VALUES} values"));
     }
     let body: Value = serde_json::from_str(text).map_err(|error| {
-        format!("it is no whole JSON (line {}, column {})", error.line(), error.column())
+        format!("it is not valid JSON (line {}, column {})", error.line(), error.column())
     })?;
-    if body.is_object() { Ok(body) } else { Err("it is no JSON object".to_owned()) }
+    if body.is_object() { Ok(body) } else { Err("it is not a JSON object".to_owned()) }
 }
 
 /// Returns the text of a content: a string, or the texts of its parts.

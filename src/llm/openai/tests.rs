@@ -223,13 +223,13 @@ fn l6_replies_that_cannot_be_used_are_asked_for_three_times_then_told() {
     let wide = format!("{{\"choices\":[{}1]}}", "1,".repeat(100_001));
     for (body, says) in [
         ("", "it is empty"),
-        ("{", "no whole JSON"),
-        (&cut[..cut.len() - 1], "no whole JSON"),
-        ("[]", "no JSON object"),
-        ("null", "no JSON object"),
+        ("{", "not valid JSON"),
+        (&cut[..cut.len() - 1], "not valid JSON"),
+        ("[]", "not a JSON object"),
+        ("null", "not a JSON object"),
         ("<html><body>busy", "a web page"),
         ("data: {}\n\ndata: {}\n\n", "a stream"),
-        (&deep, "no whole JSON"),
+        (&deep, "not valid JSON"),
         (&wide, "more than 100000 values"),
         ("{}", "no choice"),
         (r#"{"choices":[]}"#, "no choice"),

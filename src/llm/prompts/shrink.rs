@@ -85,13 +85,13 @@ fn size(value: &Value) -> usize {
 fn check_names(template: &Template, inputs: &Value) -> Result<(), PromptError> {
     let declared = template.description().inputs;
     let problem = match inputs.as_object() {
-        None => Some("the inputs are no object".to_owned()),
+        None => Some("the inputs are not an object".to_owned()),
         Some(given) => {
             let missing = declared.keys().find(|name| !given.contains_key(*name));
             let unknown = given.keys().find(|name| !declared.contains_key(*name));
             missing
                 .map(|name| format!("input {name:?} is missing"))
-                .or_else(|| unknown.map(|name| format!("{name:?} is no input")))
+                .or_else(|| unknown.map(|name| format!("{name:?} is not an input")))
         }
     };
     let bytes = size(inputs);

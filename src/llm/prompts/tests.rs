@@ -311,8 +311,8 @@ fn wrong_inputs_are_named() {
     assert!(fails("tools/none", json!({})).contains("no prompt \"tools/none\""));
     assert!(fails("tools/classify", json!({"text": "x"})).contains("\"classes\" is missing"));
     let more = json!({"text": "x", "classes": [], "odd": 1});
-    assert!(fails("tools/classify", more).contains("\"odd\" is no input"));
-    assert!(fails("tools/classify", json!([])).contains("no object"));
+    assert!(fails("tools/classify", more).contains("\"odd\" is not an input"));
+    assert!(fails("tools/classify", json!([])).contains("not an object"));
     let long = json!({"text": "x".repeat(20 << 20), "classes": []});
     assert!(fails("tools/classify", long).contains("more than 16777216; give less"));
     let lacks = json!({"text": "x", "classes": [{"name": "a"}]});

@@ -177,7 +177,7 @@ impl Run<'_> {
         let program = Program::new(&headed(category_program.program.source(), header));
         let origin = Origin {
             proposed_by: category_program.proposed_by.clone(),
-            change: "taken over for the category".to_owned(),
+            change: "adopted for the category".to_owned(),
             parent: Some(category_program.program.id().to_owned()),
         };
         self.category_program(
@@ -227,7 +227,7 @@ impl Run<'_> {
         sample: u32,
     ) -> Result<Vec<DraftResult>, OptimizeError> {
         if actor.stop().is_some() {
-            let why = "no model is asked any more".to_owned();
+            let why = "no further requests are sent".to_owned();
             return Ok(requests.iter().map(|_| Err(why.clone())).collect());
         }
         (self.watch)(Event::Progress { phase: "writing programs", done: 0, total: requests.len() });

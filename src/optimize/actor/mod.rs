@@ -66,7 +66,7 @@ const MAX_UNUSABLE: usize = 5;
 /// The first request of a run, which checks that the model answers.
 pub(crate) const GREETING: &str = "Reply with the word ready.";
 /// Reason for a missing reply if no request was sent.
-const NOT_ASKED: &str = "nothing was asked";
+const NOT_ASKED: &str = "no request was sent";
 /// Maximum number of repairs of a malformed JSON reply.
 const REPAIRS: u32 = 1;
 
@@ -408,7 +408,7 @@ impl Actor {
                 self.unusable += 1;
                 if self.unusable >= MAX_UNUSABLE && self.stop.is_none() {
                     self.stop = Some(Stop::Unusable(format!(
-                        "{MAX_UNUSABLE} steps in a row gave nothing usable, the last because {why}"
+                        "{MAX_UNUSABLE} consecutive results were unusable; last: {why}"
                     )));
                 }
             }

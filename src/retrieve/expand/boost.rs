@@ -136,8 +136,8 @@ impl GraphBoost {
             return explanation;
         }
         let fit = entity.kept.iter().find(|pair| pair.0 == node);
-        let fit = fit.map_or(Cell::from("not among the kept"), |pair| Cell::from(pair.1));
-        let path = Explanation::new("leads here by", relation_in_words(kb, &path));
+        let fit = fit.map_or(Cell::from("not kept"), |pair| Cell::from(pair.1));
+        let path = Explanation::new("path", relation_in_words(kb, &path));
         explanation.with([path.with([Explanation::new("fit", fit)])])
     }
 }

@@ -1,4 +1,4 @@
-//! The same program has the same effect inside WebAssembly as in this process.
+//! Compares programs inside WebAssembly with the same programs in this process.
 
 use std::{
     collections::BTreeMap,

@@ -1,8 +1,8 @@
-//! Compiled code on disk, so that a start need not compile again.
+//! Compiled code on disk, so that a new process need not compile it again.
 //!
 //! A file holds a keyed digest and the code. Code that was changed, truncated, or written without
-//! the key is not loaded but compiled again. Anyone who can read the key can inject code that is
-//! run: the directory must belong to the user, like the program itself.
+//! the key is not loaded but compiled again. Anyone who can read the key can inject code that this
+//! process runs, so the directory must belong to the user.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use crate::private::{KEY_BYTES, PrivateDir};
 /// Maximum size of a file, bytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
-/// Owner of code. Code of modules never displaces that of the engine, which every program in Rhai
+/// Owner of compiled code. Modules never displace the engine for Rhai, which every program in Rhai
 /// needs and which takes seconds and hundreds of megabytes to compile.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CodeOwner {
@@ -29,7 +29,8 @@ pub(super) enum CodeOwner {
 }
 
 impl CodeOwner {
-    /// File extension, and maximum number of files; the least recently used are removed first.
+    /// Returns the file extension and the maximum number of files; the least recently used are
+    /// removed first.
     fn retention(self) -> (&'static str, usize) {
         match self {
             Self::Engine => ("engine", 4),
@@ -57,12 +58,12 @@ impl CodeCache {
         self.0.path().join(Self::name(owner, digest))
     }
 
-    /// The keyed digest of the code of a module.
+    /// Computes the keyed digest of the code of a module.
     fn seal(&self, digest: &blake3::Hash, code: &[u8]) -> blake3::Hash {
         self.0.seal(&[digest.as_bytes(), code])
     }
 
-    /// The code of a module, if present, unchanged and for this engine.
+    /// Loads the code of a module, if it is present, unchanged and made for this engine.
     #[allow(clippy::disallowed_methods, reason = "says which files to keep, nothing of results")]
     pub(super) fn load(
         &self,
@@ -80,12 +81,12 @@ impl CodeCache {
         if blake3::Hash::from_bytes(*seal) != self.seal(digest, code) {
             return None;
         }
-        // SAFETY: the keyed digest says that these bytes were written by `store`, which got them
-        // from the compiler; an engine of another version or set up otherwise refuses them.
+        // SAFETY: the keyed digest proves that `store` wrote these bytes, which came from the
+        // compiler; an engine of another version or with other settings refuses them.
         unsafe { Module::deserialize(engine, code) }.ok()
     }
 
-    /// Stores the code of a module; if that fails the next start compiles again.
+    /// Stores the code of a module; if that fails, the next process compiles it again.
     pub(super) fn store(&self, module: &Module, owner: CodeOwner, digest: &blake3::Hash) {
         let Ok(code) = module.serialize() else { return };
         let seal = self.seal(digest, &code);

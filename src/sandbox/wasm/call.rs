@@ -1,5 +1,5 @@
 //! One call of a module: its input, budgets, usage and end, and the functions that modules import.
-//! A module's memory is only reached through checked slices.
+//! The host accesses a module's memory only through checked slices.
 
 use std::time::Duration;
 
@@ -22,17 +22,17 @@ use crate::{
 use agent_ground::clock::Timer;
 use agent_tools::{Kind, ToolError, ToolHost, ToolSpec, Value};
 
-/// Fuel of one operation of [`Limits::operations`]: about one instruction each.
+/// Fuel of one operation of [`Limits::operations`]; one unit of fuel is about one instruction.
 pub(super) const FUEL_PER_OPERATION: u64 = 100;
 /// Fuel of one operation in the engine for Rhai. The engine counts operations itself, and each may
-/// traverse a long value: the deadline comes first, and fuel is a second bound.
+/// traverse a long value: the deadline is the first bound, and fuel the second.
 const RHAI_FUEL_PER_OPERATION: u64 = 20_000;
 /// Additional fuel of the engine for Rhai.
 const RHAI_FUEL: u64 = 10_000_000_000;
 /// Bytes copied per unit of fuel.
 const BYTES_PER_FUEL: usize = 16;
-/// Memory of a module beyond the program's limit, bytes: its own data and allocator overhead. The
-/// same amount again is for messages, which the host copies.
+/// Memory allowed beyond the program's limit, bytes: for the module's own data and allocator
+/// overhead. The same amount again is allowed for messages, which the host copies.
 const SPARE_BYTES: u64 = 32 << 20;
 /// Maximum number of entries of a table of functions.
 const MAX_TABLE: usize = 100_000;
@@ -43,7 +43,7 @@ const MAX_ARGUMENT_BYTES: usize = 16 << 20;
 /// Maximum number of values in the arguments of a call from the engine for Rhai, which bounds its
 /// lists itself and sends vectors number by number.
 const MAX_RHAI_VALUES: usize = MAX_ARGUMENT_BYTES / size_of::<f32>();
-/// Fuel of a stopped module to report its usage.
+/// Fuel that lets a stopped module report its usage.
 const LAST_FUEL: u64 = 10_000_000;
 
 /// Import module of the host's own functions.
@@ -53,7 +53,7 @@ pub(super) const TOOLS: &str = "tools";
 /// Import module of the engine for Rhai.
 const RHAI: &str = "rhai";
 
-/// Import name of a tool.
+/// Returns the import name of a tool; operators get a name of letters.
 pub(super) fn import_name(spec: &ToolSpec) -> &'static str {
     match spec.name {
         "&" => "op_and",
@@ -66,7 +66,7 @@ pub(super) fn import_name(spec: &ToolSpec) -> &'static str {
     }
 }
 
-/// Memory of a module, bytes.
+/// Growth of a module's memory.
 #[derive(Default)]
 struct Growth {
     now: u64,
@@ -137,7 +137,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// A new call; without a host it may not use tools.
+    /// Starts the clock of a new call; without a host the call may not use tools.
     pub(super) fn new(
         specs: &'static [ToolSpec],
         host: Option<Box<dyn ToolHost>>,
@@ -164,7 +164,7 @@ impl Call {
         }
     }
 
-    /// Stops the call; the first reason counts.
+    /// Notes why the call stops, if it is the first reason; returns the error that ends the call.
     fn stop(&mut self, kind: FailureKind, message: &str) -> wasmtime::Error {
         let failure = || Failure::new(kind, message, &self.limits);
         if self.stop.is_none() {
@@ -173,7 +173,7 @@ impl Call {
         wasmtime::Error::msg("stopped")
     }
 
-    /// Limit of the module's memory and held values together, bytes.
+    /// Returns the limit of the module's memory and held values together, bytes.
     fn max_bytes(&self) -> u64 {
         self.limits.memory_bytes.saturating_add(SPARE_BYTES)
     }
@@ -183,10 +183,10 @@ impl Call {
         self.growth.peak = self.growth.peak.max(now);
     }
 
-    /// Charges the memory of a message in advance.
+    /// Charges the memory of a message in advance, bytes.
     ///
     /// # Errors
-    /// If it exceeds the limit.
+    /// Stops the call if the message exceeds the limit.
     fn charge_message(&mut self, bytes: u64) -> wasmtime::Result<()> {
         self.in_transit = bytes;
         let max_bytes = self.max_bytes().saturating_add(SPARE_BYTES);
@@ -199,7 +199,7 @@ impl Call {
         Ok(())
     }
 
-    /// Writes the result of a tool; sets, scores and vectors as handles.
+    /// Appends the result of a tool to `reply`; sets, scores and vectors as handles.
     fn write_answer(&mut self, value: &Value, reply: &mut Vec<u8>) -> Result<(), String> {
         Size::new(value).check(&self.limits)?;
         let left = self.max_bytes().saturating_sub(self.growth.now);
@@ -213,14 +213,15 @@ impl Call {
         self.timer.left().is_zero()
     }
 
-    /// Extends the deadline by the new waiting for language models.
+    /// Extends the deadline by the time waited for language models since the last call of this
+    /// function; `waited` is the total.
     fn add_waiting(&mut self, waited: Duration) {
         let more = waited.saturating_sub(std::mem::replace(&mut self.waited, waited));
         self.timer = self.timer.with_waiting(more);
     }
 }
 
-/// Memory of the calling module.
+/// Returns the memory of the calling module.
 fn memory(caller: &mut Caller<'_, Call>) -> wasmtime::Result<Memory> {
     match caller.get_export("memory").and_then(Extern::into_memory) {
         Some(memory) => Ok(memory),
@@ -232,7 +233,7 @@ fn out_of_bounds(call: &mut Call) -> wasmtime::Error {
     call.stop(FailureKind::Runtime, "the module names memory that it does not have")
 }
 
-/// Charges bytes copied by the host.
+/// Charges fuel for bytes that the host copies.
 fn charge(caller: &mut Caller<'_, Call>, bytes: usize) -> wasmtime::Result<()> {
     let fuel = caller.get_fuel()?;
     match fuel.checked_sub((bytes / BYTES_PER_FUEL) as u64) {
@@ -244,7 +245,7 @@ fn charge(caller: &mut Caller<'_, Call>, bytes: usize) -> wasmtime::Result<()> {
     }
 }
 
-/// Copies at most `max_len` bytes of the module.
+/// Copies bytes from the module's memory; more than `max_len` stop the call.
 fn bytes_at(
     caller: &mut Caller<'_, Call>,
     address: u32,
@@ -275,14 +276,14 @@ fn take(mut caller: Caller<'_, Call>, address: u32) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// Stores the result of the module; the last one counts.
+/// Stores the result of the module; a later result replaces it.
 fn give(mut caller: Caller<'_, Call>, address: u32, len: u32) -> wasmtime::Result<()> {
     let result = bytes_at(&mut caller, address, len, MAX_ARGUMENT_BYTES)?;
     caller.data_mut().result = Some(result);
     Ok(())
 }
 
-/// Copies at most `len` bytes of the value of a handle; returns the bytes copied.
+/// Copies at most `len` bytes of the value behind a handle; returns the number of bytes copied.
 fn read(
     mut caller: Caller<'_, Call>,
     handle: u32,
@@ -306,7 +307,7 @@ fn unknown(call: &mut Call, handle: u32) -> wasmtime::Error {
     call.stop(FailureKind::Runtime, &format!("handle {handle} is not held"))
 }
 
-/// Number of nodes or numbers behind a handle.
+/// Returns the number of nodes, scores or numbers behind a handle.
 fn length(mut caller: Caller<'_, Call>, handle: u32) -> wasmtime::Result<u32> {
     let call = caller.data_mut();
     match call.handles.len(handle) {
@@ -315,7 +316,7 @@ fn length(mut caller: Caller<'_, Call>, handle: u32) -> wasmtime::Result<u32> {
     }
 }
 
-/// Releases the value of a handle.
+/// Releases the value behind a handle.
 fn release(mut caller: Caller<'_, Call>, handle: u32) -> wasmtime::Result<()> {
     let call = caller.data_mut();
     match call.handles.release(handle) {
@@ -349,7 +350,7 @@ fn fail(mut caller: Caller<'_, Call>, address: u32, len: u32) -> wasmtime::Resul
     Err(caller.data_mut().stop(FailureKind::Runtime, &message))
 }
 
-/// Ends the call with a failure of the engine for Rhai.
+/// Ends the call with a failure that the engine for Rhai reports as JSON.
 fn fail_as(mut caller: Caller<'_, Call>, address: u32, len: u32) -> wasmtime::Result<()> {
     let report = bytes_at(&mut caller, address, len, MAX_ARGUMENT_BYTES)?;
     let call = caller.data_mut();
@@ -364,11 +365,11 @@ fn fail_as(mut caller: Caller<'_, Call>, address: u32, len: u32) -> wasmtime::Re
     Err(wasmtime::Error::msg("stopped"))
 }
 
-/// Length of a tool's reply, ready to be taken, or its error.
+/// Length of a tool's reply, which the module takes next, or the tool's error.
 type Answer = Result<usize, ToolError>;
 
-/// Calls a tool for a module. Failures that end the call are errors; those that the engine for Rhai
-/// reports to its program are answers.
+/// Calls a tool for a module; `choose` selects the tool by its arguments. Returns its number and
+/// answer. Failures that end the call are errors; refusals by the tool are part of the answer.
 fn call_tool(
     caller: &mut Caller<'_, Call>,
     choose: impl FnOnce(&[Value]) -> usize,
@@ -376,7 +377,7 @@ fn call_tool(
     address: u32,
     len: u32,
 ) -> wasmtime::Result<(usize, Answer)> {
-    // The message, and the values read from it.
+    // Twice: the message, and the values read from it.
     caller.data_mut().charge_message(2 * u64::from(len))?;
     let message = bytes_at(caller, address, len, MAX_ARGUMENT_BYTES)?;
     let call = caller.data_mut();
@@ -426,7 +427,7 @@ fn call_tool(
             return Err(call.stop(FailureKind::Panic, &message));
         }
     };
-    // The result, and its message.
+    // Twice: the result, and its message.
     call.charge_message(2 * Size::new(&value).bytes())?;
     let mut reply = Vec::new();
     if let Err(why) = call.write_answer(&value, &mut reply) {
@@ -449,7 +450,8 @@ fn kind_of(error: &ToolError) -> FailureKind {
     }
 }
 
-/// Calls a tool by its number; a failure is a negative length and a message.
+/// Calls a tool by its number. If the tool fails, the next message is one byte, 1 for a spent
+/// budget and 0 otherwise, with the reason; its length is returned as a negative number.
 fn call_numbered(
     mut caller: Caller<'_, Call>,
     tool: u32,
@@ -473,8 +475,8 @@ fn call_numbered(
     length.ok_or_else(|| call.stop(FailureKind::Memory, "a tool gave more than 2 GiB"))
 }
 
-/// Calls a tool by its name; of operators with the same name, the first that accepts the arguments.
-/// A failure ends the call.
+/// Calls one of the tools that share an import name: the first that accepts the arguments. A
+/// failure ends the call.
 fn call_named(
     caller: &mut Caller<'_, Call>,
     tools: &[usize],
@@ -499,7 +501,7 @@ fn call_named(
     }
 }
 
-/// Whether an operator accepts these arguments.
+/// Whether a tool accepts arguments of these kinds, all of them given.
 fn takes(spec: &ToolSpec, args: &[Value]) -> bool {
     let fits = |kind: Kind, value: &Value| match kind {
         Kind::Nodes => matches!(value, Value::Nodes(_) | Value::List(_)),
@@ -520,10 +522,10 @@ fn takes(spec: &ToolSpec, args: &[Value]) -> bool {
         && spec.args.iter().zip(args).all(|(arg, value)| fits(arg.kind, value))
 }
 
-/// Imports of modules: the host's own functions and each tool under its name.
+/// Defines the imports of modules: the host's own functions and each tool under its name.
 ///
 /// # Errors
-/// Those of the engine.
+/// Errors of the engine.
 pub(super) fn linker(specs: &'static [ToolSpec]) -> wasmtime::Result<Linker<Call>> {
     let mut linker = host_functions()?;
     let names: Vec<&str> = specs.iter().map(import_name).collect();
@@ -541,10 +543,10 @@ pub(super) fn linker(specs: &'static [ToolSpec]) -> wasmtime::Result<Linker<Call
     Ok(linker)
 }
 
-/// Imports of the engine for Rhai.
+/// Defines the imports of the engine for Rhai.
 ///
 /// # Errors
-/// Those of the engine.
+/// Errors of the engine.
 pub(super) fn rhai_linker() -> wasmtime::Result<Linker<Call>> {
     let mut linker = host_functions()?;
     linker.func_wrap(RHAI, "call", call_numbered)?;
@@ -591,7 +593,7 @@ pub(super) struct LiveInstance {
 }
 
 impl LiveInstance {
-    /// Makes an instance; the module's start function is charged.
+    /// Makes an instance; the module's start function is charged to the call.
     ///
     /// # Errors
     /// [`StartFailure`].
@@ -660,7 +662,7 @@ impl LiveInstance {
         })
     }
 
-    /// Gives a stopped module some fuel to report its usage.
+    /// Gives a stopped module fuel and time to report its usage.
     pub(super) fn refresh(&mut self) {
         let call = self.store.data_mut();
         call.stop = None;
@@ -670,7 +672,7 @@ impl LiveInstance {
         self.store.set_epoch_deadline(1);
     }
 
-    /// Usage as known to the host: fuel, tool calls, time, memory.
+    /// Returns the usage that the host measured: operations by fuel, tool calls, time, memory.
     pub(super) fn usage(&self) -> Usage {
         let call = self.store.data();
         let left = self.store.get_fuel().unwrap_or(0);
@@ -694,7 +696,7 @@ impl LiveInstance {
     }
 }
 
-/// The failure of a call from an error of the engine.
+/// Returns the failure of a call: the noted reason, or else one derived from the engine's error.
 fn failure_of(error: &wasmtime::Error, store: &mut Store<Call>) -> Failure {
     let call = store.data_mut();
     if let Some(stop) = call.stop.take() {

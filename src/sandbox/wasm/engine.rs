@@ -1,5 +1,5 @@
 //! The one WebAssembly engine of the process: its settings, deadlines, and compiled modules. The
-//! engine trusts compiled code: it comes from the compiler here, or from [`CodeCache`], which
+//! engine trusts compiled code, which comes from the compiler here, or from [`CodeCache`], which
 //! verifies it.
 
 use std::{
@@ -20,11 +20,11 @@ use crate::{
     workers::separate_pool,
 };
 
-/// Stack of a module's own calls, bytes; a quarter of [`STACK_BYTES`](crate::STACK_BYTES).
+/// Maximum stack of a module's own calls, bytes; a quarter of [`STACK_BYTES`](crate::STACK_BYTES).
 const WASM_STACK_BYTES: usize = 64 << 20;
 /// Interval at which deadlines are checked.
 const TICK: Duration = Duration::from_millis(5);
-/// Maximum number of modules in memory; at this number all are dropped.
+/// Maximum number of compiled modules kept in memory; when it is reached, all are dropped.
 const MAX_MODULES: usize = 64;
 /// Maximum number of modules compiled at once, abandoned ones included.
 const MAX_COMPILING: usize = 4;
@@ -38,7 +38,7 @@ pub(super) enum CompileError {
     /// The bytes are not a valid module.
     #[error("the module is not valid: {0}")]
     Invalid(String),
-    /// The compilation took too long; the limit in milliseconds.
+    /// The compilation took longer than the given limit, ms.
     #[error("the module takes more than {0} ms to compile; make it smaller")]
     Late(u128),
     /// Too many modules are being compiled.
@@ -46,7 +46,7 @@ pub(super) enum CompileError {
     Busy,
 }
 
-/// The engine of this process.
+/// Returns the engine of this process; the first call sets it up.
 ///
 /// # Errors
 /// [`CompileError::Engine`].
@@ -77,7 +77,7 @@ pub(super) fn engine() -> Result<&'static Engine, CompileError> {
     engine.as_ref().map_err(|error| CompileError::Engine(error.clone()))
 }
 
-/// Number of running calls, and a signal for the first.
+/// Number of running calls, and a signal that one started.
 struct Running {
     calls: Mutex<usize>,
     started: Condvar,
@@ -85,7 +85,7 @@ struct Running {
 
 static RUNNING: Running = Running { calls: Mutex::new(0), started: Condvar::new() };
 
-/// Keeps the deadline clock running while it lives.
+/// Guard that keeps the deadline clock running until it is dropped.
 pub(super) struct Ticker;
 
 impl Ticker {
@@ -119,7 +119,7 @@ fn start_ticker(engine: Engine) -> std::io::Result<()> {
 
 type ModuleCache = Mutex<HashMap<blake3::Hash, Module>>;
 
-/// The compiled module: from memory, from the cache, or compiled within `deadline`.
+/// Returns the compiled module: from memory, from the cache, or compiled within `deadline`.
 ///
 /// # Errors
 /// [`CompileError`].
@@ -154,7 +154,8 @@ pub(super) fn compiled(
     Ok(module)
 }
 
-/// Compiles on a separate pool, whose threads do not wait for programs.
+/// Compiles a module on a separate pool, whose threads do not wait for programs. At the deadline
+/// the caller stops waiting; the compiler itself cannot be stopped.
 fn compile(engine: &Engine, bytes: &[u8], deadline: Duration) -> Result<Module, CompileError> {
     static COMPILING: AtomicUsize = AtomicUsize::new(0);
     if COMPILING.fetch_add(1, Ordering::SeqCst) >= MAX_COMPILING {

@@ -1,6 +1,6 @@
-//! The engine for Rhai inside WebAssembly. Setting up the engine, and parsing a program, take
-//! longer than most programs run: both are done once, and the memory pages that they changed are
-//! copied into the new instance of each call.
+//! The engine for Rhai inside WebAssembly. Setting up the engine and parsing a program take longer
+//! than most programs run. So both are done once, and the memory pages that they changed are copied
+//! into the new instance of each call.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,12 +25,12 @@ const MODULE: &[u8] = include_bytes!("../../../sandboxes/wasm/rhai.wasm");
 const STACK_BYTES: usize = 16 << 20;
 /// Deadline of compiling the engine itself.
 pub(super) const ENGINE_DEADLINE: Duration = Duration::from_secs(300);
-/// Unit of comparing and copying memory, bytes.
+/// Unit in which memory is compared and copied, bytes.
 const PAGE_BYTES: usize = 4096;
-/// Unit of growing memory, bytes.
+/// Unit in which memory grows, bytes.
 const WASM_PAGE_BYTES: usize = 64 << 10;
 
-/// Description of a tool for the engine.
+/// Description of a tool, sent to the engine as JSON.
 #[derive(Serialize)]
 struct ToolSummary {
     name: &'static str,
@@ -52,14 +52,14 @@ pub(super) struct CallReport {
     pub(super) output: String,
 }
 
-/// Memory after some work: its size, and the changed pages.
+/// State of an instance's memory: its size in bytes, and the changed runs of pages by address.
 struct Image {
     bytes: usize,
     changed: Vec<(usize, Vec<u8>)>,
 }
 
 impl Image {
-    /// The changes since `before`, above the stack.
+    /// Collects the changes since `before`, above the stack.
     fn since(instance: &mut LiveInstance, before: &[u8]) -> Option<Self> {
         let memory = instance.memory()?;
         let now = memory.data(&instance.store);
@@ -93,7 +93,7 @@ impl Image {
     }
 }
 
-/// The memory of an instance above its stack.
+/// Copies the memory of an instance above its stack.
 fn above_stack(instance: &mut LiveInstance) -> Option<Vec<u8>> {
     let memory = instance.memory()?;
     memory.data(&instance.store).get(STACK_BYTES..).map(<[u8]>::to_vec)
@@ -117,7 +117,7 @@ fn broken(message: &str) -> Failure {
     Failure::new(FailureKind::Panic, message, &Limits::default())
 }
 
-/// Limits as text for the engine; the host keeps the deadlines.
+/// Formats the limits as JSON for the engine; the host enforces the deadlines.
 fn limits_text(limits: &Limits) -> String {
     serde_json::to_string(limits).unwrap_or_default()
 }
@@ -126,7 +126,7 @@ impl RhaiGuest {
     /// Compiles the engine, or loads it from the cache, and sets it up.
     ///
     /// # Errors
-    /// If WebAssembly is not supported on this machine.
+    /// If WebAssembly is not supported here, or the engine cannot be set up.
     pub(super) fn new(
         specs: &'static [ToolSpec],
         cache: Option<&CodeCache>,
@@ -178,7 +178,7 @@ impl RhaiGuest {
     /// Parses a program.
     ///
     /// # Errors
-    /// Those of [`Sandbox::compile`](crate::Sandbox::compile).
+    /// As [`Sandbox::compile`](crate::Sandbox::compile).
     pub(super) fn compile(
         self: &Arc<Self>,
         source: &str,
@@ -212,7 +212,7 @@ impl RhaiGuest {
 }
 
 impl RhaiProgram {
-    /// An instance that is ready to call the program.
+    /// Makes an instance that is ready to call the program.
     ///
     /// # Errors
     /// [`StartFailure`].
@@ -231,7 +231,7 @@ impl RhaiProgram {
         }
     }
 
-    /// Limits as the first part of a message.
+    /// Formats the limits, the first part of a message.
     pub(super) fn limits_text(limits: &Limits) -> String {
         limits_text(limits)
     }
@@ -243,7 +243,7 @@ impl RhaiProgram {
         Some((serde_json::from_slice(report).ok()?, result))
     }
 
-    /// The report of a stopped call; empty if it cannot report.
+    /// Asks a stopped instance for its report; empty if the instance cannot report.
     pub(super) fn report(instance: &mut LiveInstance) -> CallReport {
         instance.refresh();
         let report = instance.invoke("spent", None).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! Handles of a module: sets, scores and vectors stay in the host, and the module has numbers for
-//! them. A handle combines a slot with its number of uses, so that a released handle never refers
-//! to a later value.
+//! Handles of a module: sets, scores and vectors stay in the host, and the module refers to them by
+//! numbers. A handle combines a slot with its number of uses, so that a released handle never
+//! refers to a later value.
 
 use crate::wasm::wire::{Handles, NODES, NUMBERS, Reader, SCORES, VECTOR};
 use agent_kb::{NodeId, NodeSet, Scores};
@@ -8,14 +8,14 @@ use agent_tools::Value;
 
 /// Maximum number of values held at once.
 const MAX_HANDLES: usize = 1 << 16;
-/// Bits of a handle for its slot.
+/// Low bits of a handle that hold its slot; the higher bits hold [`Slot::turn`].
 const SLOT_BITS: u32 = 16;
-/// Memory of a held value besides its content, bytes.
+/// Memory charged for a held value besides its content, bytes.
 const HANDLE_BYTES: u64 = 64;
 
-/// A place for one value.
+/// A place in the table, for one value at a time.
 struct Slot {
-    /// Number of uses; a slot that reaches the maximum is retired.
+    /// Number of values held so far, from 1; at the maximum the slot is not used again.
     turn: u16,
     value: Option<Value>,
 }
@@ -27,14 +27,14 @@ pub(super) struct HandleTable {
     bytes: u64,
     /// Maximum memory of held values, bytes.
     pub(super) max_bytes: u64,
-    /// Whether vectors may be sent as numbers instead of a handle.
+    /// Whether the module may send vectors as numbers instead of a handle.
     pub(super) takes_numbers: bool,
-    /// Whether a value was refused because of the limit.
+    /// Whether a value was refused because too many or too large values were held.
     pub(super) refused: bool,
 }
 
 impl HandleTable {
-    /// An empty table of at most `max_bytes`.
+    /// Makes an empty table of at most `max_bytes`.
     pub(super) fn new(max_bytes: u64) -> Self {
         Self {
             slots: Vec::new(),
@@ -46,12 +46,12 @@ impl HandleTable {
         }
     }
 
-    /// Memory of held values, bytes.
+    /// Returns the memory of held values, bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Holds a value.
+    /// Holds a value and returns its handle.
     ///
     /// # Errors
     /// If too many or too large values are held.
@@ -82,7 +82,7 @@ impl HandleTable {
         Ok(u32::from(entry.turn) << SLOT_BITS | u32::from(slot))
     }
 
-    /// The value behind a handle.
+    /// Returns the value behind a handle.
     pub(super) fn get(&self, handle: u32) -> Option<&Value> {
         let slot = self.slots.get((handle & 0xffff) as usize)?;
         (u32::from(slot.turn) == handle >> SLOT_BITS).then_some(slot.value.as_ref()).flatten()
@@ -104,13 +104,13 @@ impl HandleTable {
         true
     }
 
-    /// Number of nodes or numbers behind a handle.
+    /// Returns the number of nodes, scores or numbers behind a handle.
     pub(super) fn len(&self, handle: u32) -> Option<usize> {
         self.get(handle).map(length)
     }
 
-    /// Copies as much of the content behind a handle as fits: ids as u32, scores as pairs of u32
-    /// and f32 by ascending id, numbers as f32; returns the number of bytes copied.
+    /// Copies as many whole items behind a handle as fit: ids as u32, scores as pairs of u32 and
+    /// f32 by ascending id, numbers as f32. Little endian; returns the number of bytes copied.
     pub(super) fn read(&self, handle: u32, into: &mut [u8]) -> Option<usize> {
         fn fill<const N: usize>(into: &mut [u8], items: impl Iterator<Item = [u8; N]>) -> usize {
             let (chunks, _) = into.as_chunks_mut::<N>();
@@ -143,7 +143,7 @@ fn length(value: &Value) -> usize {
     }
 }
 
-/// Charged size of a value, bytes.
+/// Returns the charged size of a value, bytes.
 fn size(value: &Value) -> u64 {
     let each = match value {
         Value::Scores(_) => size_of::<(NodeId, f32)>(),
@@ -207,7 +207,7 @@ mod tests {
         for unknown in [0, 1, u32::MAX, second + 1, second + (1 << 16)] {
             assert_eq!(table.get(unknown), None, "{unknown}");
         }
-        // A slot is given away a bounded number of times, and then left.
+        // A slot is used a bounded number of times, then never again.
         let mut last = second;
         for _ in 0..70_000 {
             assert!(table.release(last));
@@ -269,7 +269,7 @@ mod tests {
         assert!(Reader::new(&bytes, 5).value(&mut table).is_err_and(|why| why.contains("more")));
         let deep = [[9u8, 1, 0, 0, 0].repeat(20), vec![0]].concat();
         assert!(Reader::new(&deep, 100).value(&mut table).is_err_and(|why| why.contains("deeper")));
-        // A count that cannot be true asks for no memory.
+        // An impossible count allocates nothing.
         assert!(Reader::new(&[9, 255, 255, 255, 255], usize::MAX).value(&mut table).is_err());
     }
 }

@@ -1,6 +1,6 @@
-//! The interface page of modules: their imports and exports, from the descriptions of the tools. It
-//! is written in WIT for readability; modules are core modules and use the calling convention in
-//! its comments.
+//! Writes the interface page of modules, their imports and exports, from the descriptions of the
+//! tools. The page is in WIT for readability; modules are core modules, and use the calling
+//! convention in the page's comments.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -44,7 +44,7 @@ const HEAD: &str = "\
 // Lists and maps nest up to 16 deep; arguments have at most 100,000 values and 16 MiB.
 ";
 
-/// The interface page for these tools.
+/// Writes the interface page for these tools.
 pub fn interface_page(specs: &[ToolSpec]) -> String {
     let mut page = format!("{HEAD}\npackage retrieval:program;\n");
     let _ = write!(
@@ -83,7 +83,7 @@ pub fn interface_page(specs: &[ToolSpec]) -> String {
     page
 }
 
-/// A name with `-` in place of `_`.
+/// Replaces `_` by `-` in a name.
 fn kebab(name: &str) -> String {
     name.replace('_', "-")
 }
@@ -108,7 +108,7 @@ fn kind(kind: Kind) -> &'static str {
     }
 }
 
-/// Text wrapped to lines of at most 90 characters.
+/// Wraps text to lines of at most 90 bytes, if words allow.
 fn wrapped(text: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

@@ -2,10 +2,11 @@
 //! compiler's time nor its memory.
 //!
 //! A compiler follows every variable through every block. A function has at most one block per
-//! three bytes, so variables times bytes bound that work. Measured: a function of 26 kB with 2,000
-//! variables took 1.4 GB and 12.6 s.
+//! three bytes, so the product of variables and bytes bounds that work. Measured: a function of 26
+//! kB with 2,000 variables took 1.4 GB and 12.6 s.
 //!
-//! The compiler checks validity; unreadable parts are left to it.
+//! Only the compiler checks whether a module is valid; parts that cannot be read here are left to
+//! it.
 
 /// Maximum number of functions of one module.
 pub(super) const MAX_FUNCTIONS: u32 = 10_000;
@@ -16,25 +17,25 @@ pub(super) const MAX_LOCALS: u64 = 2_000;
 /// Maximum product of variables and bytes of one function. Variables are its own plus the
 /// parameters and results of the widest type, because blocks have types as well.
 pub(super) const MAX_FUNCTION_WORK: u64 = 4 << 20;
-/// Maximum sum over all functions of variables times bytes. The interpreter for Rhai, of 2 MB, has
-/// 50 million; its largest function 3.9 million.
+/// Maximum sum over all functions of variables times bytes. For comparison: the engine for Rhai, of
+/// 2 MB, has 50 million, and its largest function 3.9 million; it is not checked.
 pub(super) const MAX_WORK: u64 = 24 << 20;
 
-/// First bytes of every module.
+/// First bytes of every core module: magic number and version.
 pub(super) const MAGIC: &[u8] = b"\0asm\x01\0\0\0";
-/// Section of the types of functions and blocks.
+/// Id of the section with the types of functions and blocks.
 const TYPES: u8 = 1;
 /// First byte of a function type.
 const FUNCTION_TYPE: u8 = 0x60;
-/// Section of the functions.
+/// Id of the section with the code of functions.
 const CODE: u8 = 10;
-/// Custom section.
+/// Id of a custom section.
 const CUSTOM: u8 = 0;
 
 /// Why a module is rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ModuleError {
-    /// The magic number is missing.
+    /// The magic number is missing, or the version is another one.
     #[error("the bytes are not a WebAssembly module; components are not supported")]
     Magic,
     /// The module ends within a section.
@@ -83,7 +84,7 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), ModuleError> {
     Ok(())
 }
 
-/// Largest number of parameters and results of a type.
+/// Returns the largest number of parameters and results of a type, added up.
 fn widest_type(mut rest: &[u8]) -> Result<u64, ModuleError> {
     let mut widest = 0;
     for _ in 0..number(&mut rest)? {
@@ -92,14 +93,14 @@ fn widest_type(mut rest: &[u8]) -> Result<u64, ModuleError> {
         if form != FUNCTION_TYPE {
             return Err(ModuleError::Short);
         }
-        // Types of values are one byte each.
+        // Each value type is one byte.
         let (params, results) = (section(&mut rest)?, section(&mut rest)?);
         widest = widest.max((params.len() + results.len()) as u64);
     }
     Ok(widest)
 }
 
-/// The text of a custom section by its name, if the module has one.
+/// Returns the text of the first custom section with a name, if any.
 pub(super) fn custom_section<'a>(bytes: &'a [u8], name: &str) -> Option<&'a str> {
     let mut rest = bytes.strip_prefix(MAGIC)?;
     while let Some((&kind, after)) = rest.split_first() {
@@ -145,7 +146,7 @@ fn check_code(mut rest: &[u8], widest_type: u64) -> Result<(), ModuleError> {
     Ok(())
 }
 
-/// Bytes preceded by their length.
+/// Reads bytes that are preceded by their length.
 fn section<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], ModuleError> {
     let length = number(rest)? as usize;
     let (section, after) = rest.split_at_checked(length).ok_or(ModuleError::Short)?;
@@ -153,7 +154,7 @@ fn section<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], ModuleError> {
     Ok(section)
 }
 
-/// A LEB128 number of one to five bytes.
+/// Reads a LEB128 number of one to five bytes.
 fn number(rest: &mut &[u8]) -> Result<u32, ModuleError> {
     let mut value = 0u64;
     for index in 0..5 {

@@ -1,5 +1,5 @@
 //! Sizes of values passed to and from a module, in the units of the Rhai engine of this process:
-//! elements of lists, entries of maps, and text, nested ones included.
+//! elements of lists, entries of maps, and bytes of text, nested ones included.
 
 use crate::Limits;
 use agent_tools::Value;
@@ -13,7 +13,7 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// The size of a value; sets, scores and vectors count 0, because they are handles.
+    /// Measures a value; sets, scores and vectors count 0, because they are handles.
     pub(super) fn new(value: &Value) -> Self {
         let mut size = Self::default();
         size.add(value);
@@ -38,10 +38,10 @@ impl Size {
         }
     }
 
-    /// Checks the size.
+    /// Checks the size against the limits.
     ///
     /// # Errors
-    /// The first exceeded limit, in words.
+    /// A message about the first exceeded limit.
     pub(super) fn check(&self, limits: &Limits) -> Result<(), String> {
         let within = |items: &str, found: usize, max: usize| match found <= max {
             true => Ok(()),
@@ -52,7 +52,7 @@ impl Size {
         within("bytes of text", self.text_bytes, limits.text_bytes)
     }
 
-    /// Approximate memory, bytes.
+    /// Returns the approximate memory of the value, bytes.
     pub(super) fn bytes(&self) -> u64 {
         let slots = (self.items + 2 * self.entries) * size_of::<Value>();
         (slots + self.text_bytes) as u64

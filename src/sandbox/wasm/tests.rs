@@ -83,7 +83,7 @@ fn run_text(text: &str, limits: &Limits) -> Result<Outcome, Failure> {
     run_bytes(&wat::parse_str(text).unwrap_or_else(|error| panic!("{error}\n{text}")), limits)
 }
 
-/// A module with all of the host's functions and these parts.
+/// Returns a module that imports all functions of the host and has these parts.
 fn with(parts: &str) -> String {
     format!(
         r#"(module
@@ -110,7 +110,7 @@ fn with(parts: &str) -> String {
     )
 }
 
-/// A module whose `retrieve` has this body.
+/// Returns a module whose `retrieve` has this body.
 fn body(text: &str) -> String {
     with(&format!(r#"(func (export "retrieve") (param $n i32) {text})"#))
 }
@@ -209,7 +209,7 @@ fn every_way_to_end_has_its_kind() {
 
 #[test]
 fn memory_tables_and_stack_are_bounded() {
-    // A refused growth is told to the module; one that gives up then wanted too much memory.
+    // The module sees that growth was refused; if it traps after that, the failure is `Memory`.
     let grows = "(loop $l (br_if $l (i32.ne (memory.grow (i32.const 256)) (i32.const -1))))";
     assert_eq!(kind(&format!("{grows} unreachable")), FailureKind::Memory);
     let outcome = run(&format!("{grows} {GIVES}")).expect("goes on");
@@ -348,7 +348,7 @@ fn a_module_declares_its_parameters() {
 
 #[test]
 fn a_module_of_the_largest_functions_is_compiled_or_given_up() {
-    // As many functions of almost 128 KiB, with as many variables, as are allowed.
+    // As many functions of almost 128 KiB as are allowed, each with the most variables.
     let step = "local.get 1 local.get 0 i64.extend_i32_u i64.add local.set 1 ";
     let function =
         format!("(func (param i32){} {})", " (local i64)".repeat(29), step.repeat(14_000));

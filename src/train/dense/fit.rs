@@ -283,7 +283,7 @@ impl<'a> Run<'a> {
         let n = self.words.stems.len().max(1);
         let dim = numbers.len() / n;
         if n * dim != numbers.len() || dim == 0 {
-            return Err(self.task.no_checkpoint("it is of another version"));
+            return Err(self.task.no_checkpoint("it has another version"));
         }
         let adam = RowAdam { rate: self.task.settings.rate, steps, mean, square };
         let table = Table { dim, numbers };

@@ -152,7 +152,7 @@ impl Encoder {
             && vectors.n() == base.kb.candidates().len()
             && vectors.checksum() == record.model.vectors;
         if !fit {
-            return Err(TrainError::damaged(dir, "its words and vectors do not fit together"));
+            return Err(TrainError::damaged(dir, "its words and vectors do not match"));
         }
         let weight = record.model.weight;
         Ok((Self { stems, idf, table, vectors, dim, weight }, record))

@@ -269,7 +269,7 @@ impl<'a> Run<'a> {
         let adam = RowAdam::new(numbers.len(), settings.rate);
         let best = numbers.clone();
         let mut weights = Weights { numbers, adam, best, negatives };
-        (self.watch.report)(preparing("first look"));
+        (self.watch.report)(preparing("initial validation"));
         // The loss before training is the loss of the first batch.
         let variables = self.encoder.transformer().variables(&weights.numbers)?;
         let loss = self.contrast(&variables, &weights.negatives, 0, 0)?.0.loss;
@@ -433,7 +433,7 @@ impl<'a> Run<'a> {
             negatives,
         } = checkpoint::read(self.task, SYSTEM)?;
         if numbers.len() != self.encoder.runs.iter().map(|run| run.0).sum::<usize>() {
-            return Err(self.task.no_checkpoint("it is of another version"));
+            return Err(self.task.no_checkpoint("it has another version"));
         }
         let adam = RowAdam { rate: self.task.settings.rate, steps, mean, square };
         let weights = Weights { numbers, adam, best, negatives };

@@ -181,7 +181,7 @@ impl<'a> Run<'a> {
         let numbers = |name| -> Result<Vec<f64>, TrainError> {
             let bits = arrays.get::<u64>(name)?;
             if bits.as_slice().len() != n_weights(self.kinds) {
-                return Err(self.task.no_checkpoint("it is of another version"));
+                return Err(self.task.no_checkpoint("it has another version"));
             }
             Ok(bits.as_slice().iter().map(|&bits| f64::from_bits(bits)).collect())
         };

@@ -99,7 +99,7 @@ impl GraphNetwork {
         let weights: Vec<f64> =
             arrays.get::<f32>(WEIGHTS)?.as_slice().iter().map(|&weight| weight.into()).collect();
         if weights.len() != n_weights(kinds) || weights.iter().any(|weight| !weight.is_finite()) {
-            return Err(TrainError::damaged(dir, "its weights do not fit the base"));
+            return Err(TrainError::damaged(dir, "its weights do not match the base"));
         }
         Ok((Self { weights, kinds, settings: record.model.settings.clone() }, record))
     }

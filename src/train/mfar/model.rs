@@ -230,7 +230,7 @@ impl Mfar {
         let damaged = |error: serde_json::Error| TrainError::damaged(&path, error.to_string());
         let model: Self = serde_json::from_slice(&bytes).map_err(damaged)?;
         if !model.is_valid() {
-            return Err(TrainError::damaged(&path, "its numbers do not fit together"));
+            return Err(TrainError::damaged(&path, "its numbers are inconsistent"));
         }
         Ok((model, record))
     }

@@ -1,12 +1,12 @@
 // Retrieval programs in AssemblyScript. Build with `--runtime stub --use abort=`: a call is short,
-// and its memory is dropped with it. The interface is `sandboxes/wasm/wit/retrieval.wit`.
+// and its memory is dropped with it. See `sandboxes/wasm/wit/retrieval.wit` for the interface.
 
 @external("agent", "take") declare function hostTake(into: usize): void;
 @external("agent", "give") declare function hostGive(from: usize, length: usize): void;
 @external("agent", "read") declare function hostRead(handle: u32, into: usize, bytes: usize): usize;
 @external("agent", "print") declare function hostPrint(from: usize, length: usize): void;
 
-/** Bytes that are written one after another. */
+/** Encodes values one after another, in the host's format. */
 export class Writer {
   bytes: Uint8Array = new Uint8Array(256);
   length: i32 = 0;
@@ -27,19 +27,19 @@ export class Writer {
     store<u32>(this.room(4), number);
   }
 
-  /** Begins a list; its values follow. */
+  /** Starts a list of `count` values, which follow. */
   list(count: i32): Writer {
     this.kind(9, count);
     return this;
   }
 
-  /** Begins a map; its names and values follow. */
+  /** Starts a map of `count` entries; their names and values follow. */
   map(count: i32): Writer {
     this.kind(10, count);
     return this;
   }
 
-  /** The name of an entry; its value follows. */
+  /** Writes the name of a map entry; its value follows. */
   name(text: string): Writer {
     const utf8 = Uint8Array.wrap(String.UTF8.encode(text));
     store<u32>(this.room(4), utf8.length);
@@ -64,13 +64,13 @@ export class Writer {
     return this;
   }
 
-  /** What a tool gave, as it came. */
+  /** Writes a value that a tool returned, unchanged. */
   value(value: Value): Writer {
     memory.copy(this.room(value.bytes.length), value.bytes.dataStart, value.bytes.length);
     return this;
   }
 
-  /** Nodes with scores, only as a result. */
+  /** Writes pairs of node id and score; only as the result of a program. */
   ranking(ids: u32[], scores: f32[]): Writer {
     this.kind(13, ids.length);
     for (let i = 0; i < ids.length; i++) {
@@ -81,7 +81,7 @@ export class Writer {
   }
 }
 
-/** A value of the host, as its bytes: text, a number, or a handle that the host holds. */
+/** An encoded value of the host: text, a number, or a handle of a value that the host holds. */
 export class Value {
   constructor(public bytes: Uint8Array) {}
 
@@ -98,12 +98,12 @@ export class Value {
     return load<f64>(this.bytes.dataStart + 1);
   }
 
-  /** How many nodes, scores or numbers are behind a handle. */
+  /** Number of nodes, scores or numbers behind a handle. */
   get length(): i32 {
     return load<u32>(this.bytes.dataStart + 5);
   }
 
-  /** The content behind a handle: ids, or pairs of id and score, or numbers, four bytes each. */
+  /** Content behind a handle: ids, pairs of id and score, or numbers; each has four bytes. */
   get content(): Uint8Array {
     const bytes = new Uint8Array(this.length * (this.kind == 7 ? 8 : 4));
     hostRead(load<u32>(this.bytes.dataStart + 1), bytes.dataStart, bytes.length);
@@ -111,30 +111,30 @@ export class Value {
   }
 }
 
-/** Takes a message of the host. */
+/** Reads a message of the host of this length, in bytes. */
 export function take(length: usize): Value {
   const bytes = new Uint8Array(<i32>length);
   hostTake(bytes.dataStart);
   return new Value(bytes);
 }
 
-/** Gives the host a result. */
+/** Returns the written value to the host as the result. */
 export function give(writer: Writer): void {
   hostGive(writer.bytes.dataStart, writer.length);
 }
 
-/** Gives the host a value of its own as the result. */
+/** Returns a value of a tool to the host as the result. */
 export function giveValue(value: Value): void {
   hostGive(value.bytes.dataStart, value.bytes.length);
 }
 
-/** Shows text to the author of the program. */
+/** Prints text for the author of the program. */
 export function print(text: string): void {
   const utf8 = Uint8Array.wrap(String.UTF8.encode(text));
   hostPrint(utf8.dataStart, utf8.length);
 }
 
-/** What one call of the program gets. */
+/** Input of one call of the program. */
 export class Input {
   query: string = "";
   candidates: u32[] = [];

@@ -1,4 +1,4 @@
-//! Retrieval programs in Rust, as modules of WebAssembly, without the standard library.
+//! Retrieval programs in Rust, as WebAssembly modules, without the standard library.
 //!
 //! ```ignore
 //! retrieval::program!(params, retrieve);
@@ -13,8 +13,8 @@
 //! }
 //! ```
 //!
-//! A tool that fails ends the program, and so does a panic. Memory is only given back at the end of
-//! the call. The interface is `sandboxes/wasm/wit/retrieval.wit`.
+//! A failed tool call or a panic ends the program. Memory is freed only at the end of the call. The
+//! interface is described in `sandboxes/wasm/wit/retrieval.wit`.
 #![no_std]
 
 extern crate alloc;
@@ -22,7 +22,7 @@ extern crate alloc;
 use alloc::{string::String, vec, vec::Vec};
 use core::alloc::{GlobalAlloc, Layout};
 
-/// What the host offers.
+/// Functions of the host.
 mod host {
     #[link(wasm_import_module = "agent")]
     unsafe extern "C" {
@@ -35,7 +35,7 @@ mod host {
     }
 }
 
-/// An allocator that only goes forward: a call is short, and its memory is dropped with it.
+/// A bump allocator that never frees: a call is short, and its memory is dropped with it.
 struct Forward;
 
 #[global_allocator]
@@ -80,20 +80,20 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     }
 }
 
-/// Ends the program with these words.
+/// Ends the program with this message.
 pub fn fail(words: &str) -> ! {
-    // SAFETY: the host reads these bytes only, and does not come back.
+    // SAFETY: the host reads these bytes only, and does not return.
     unsafe { host::fail(words.as_ptr(), words.len()) };
     core::arch::wasm32::unreachable()
 }
 
-/// Shows text to the author of the program.
+/// Prints text for the author of the program.
 pub fn print(text: &str) {
     // SAFETY: the host reads these bytes only.
     unsafe { host::print(text.as_ptr(), text.len()) }
 }
 
-/// Something that the host holds; let go when dropped.
+/// A set of nodes, scores or a vector that the host holds; released when dropped.
 pub struct Handle {
     kind: u8,
     handle: u32,
@@ -101,23 +101,23 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// How many nodes, scores or numbers.
+    /// Returns the number of nodes, scores or numbers.
     pub fn len(&self) -> usize {
         self.length as usize
     }
 
-    /// Whether there is none.
+    /// Whether the value has no nodes, scores or numbers.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// The nodes of a set or of scores, ascending.
+    /// Reads the node ids of a set or of scores, ascending.
     pub fn ids(&self) -> Vec<u32> {
         let step = if self.kind == 7 { 8 } else { 4 };
         self.bytes(step).chunks_exact(step).map(|item| number(item, 0)).collect()
     }
 
-    /// Scores by node, ascending by id.
+    /// Reads pairs of node id and score, ascending by id; only for scores.
     pub fn pairs(&self) -> Vec<(u32, f32)> {
         let bytes = self.bytes(8);
         bytes
@@ -126,7 +126,7 @@ impl Handle {
             .collect()
     }
 
-    /// The numbers of a vector.
+    /// Reads the numbers of a vector.
     pub fn numbers(&self) -> Vec<f32> {
         self.bytes(4).chunks_exact(4).map(|item| f32::from_bits(number(item, 0))).collect()
     }
@@ -147,9 +147,9 @@ impl Drop for Handle {
     }
 }
 
-/// A value that a tool gave, or a result.
+/// A value that a tool returned, or the result of a program.
 pub enum Value {
-    /// Nothing.
+    /// No value.
     Unit,
     /// A truth value.
     Bool(bool),
@@ -159,13 +159,13 @@ pub enum Value {
     Float(f64),
     /// Text.
     Text(String),
-    /// Nodes, scores or a vector.
+    /// Nodes, scores or a vector, held by the host.
     Held(Handle),
     /// Values in order.
     List(Vec<Value>),
     /// Values by name.
     Map(Vec<(String, Value)>),
-    /// As a result: nodes with scores, in any order.
+    /// Pairs of node id and score, in any order; only as the result of a program.
     Ranking(Vec<(u32, f32)>),
 }
 
@@ -179,7 +179,7 @@ pub enum Arg<'a> {
     Float(f64),
     /// Text.
     Text(&'a str),
-    /// What a tool gave.
+    /// A value that a tool returned.
     Value(&'a Value),
     /// Node ids.
     Ids(&'a [u32]),
@@ -274,7 +274,7 @@ fn number(bytes: &[u8], at: usize) -> u32 {
         .map_or(0, |four| four.iter().rev().fold(0, |number, byte| number << 8 | u32::from(*byte)))
 }
 
-/// Reads values from bytes of the host.
+/// Decodes values from bytes of the host.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -326,7 +326,7 @@ fn take(length: usize) -> Value {
     Reader(&bytes).value()
 }
 
-/// Calls a tool; what [`tools!`] declares calls this.
+/// Calls a tool; the functions that [`tools!`] declares call this.
 pub fn call(tool: unsafe extern "C" fn(*const u8, usize) -> usize, args: &[Arg<'_>]) -> Value {
     let mut message = Vec::new();
     push(&mut message, 9, args.len() as u32);
@@ -336,7 +336,7 @@ pub fn call(tool: unsafe extern "C" fn(*const u8, usize) -> usize, args: &[Arg<'
     take(length)
 }
 
-/// What one call of the program gets.
+/// Input of one call of the program.
 pub struct Input {
     query: String,
     candidates: Vec<u32>,
@@ -344,17 +344,17 @@ pub struct Input {
 }
 
 impl Input {
-    /// The question.
+    /// Returns the query.
     pub fn query(&self) -> &str {
         &self.query
     }
 
-    /// The default shortlist, best first.
+    /// Returns the default shortlist, best first.
     pub fn candidates(&self) -> &[u32] {
         &self.candidates
     }
 
-    /// A declared number as an integer.
+    /// Returns a declared parameter as an integer, rounded toward zero; an unknown name fails.
     pub fn int(&self, name: &str) -> i64 {
         match self.param(name) {
             Value::Int(number) => *number,
@@ -363,7 +363,7 @@ impl Input {
         }
     }
 
-    /// A declared number.
+    /// Returns a declared parameter; an unknown name ends the program.
     pub fn float(&self, name: &str) -> f64 {
         match self.param(name) {
             Value::Int(number) => *number as f64,
@@ -398,17 +398,17 @@ impl Input {
     }
 }
 
-/// Declares the numbers that a tuner may move.
+/// The parameters that a program declares, for a tuner to set.
 #[derive(Default)]
 pub struct Declare(Vec<(String, Value)>);
 
 impl Declare {
-    /// An integer between two bounds.
+    /// Declares an integer with its default and its bounds, both inclusive.
     pub fn int(&mut self, name: &str, value: i64, min: i64, max: i64) {
         self.push(name, Value::Int(value), Value::Int(min), Value::Int(max));
     }
 
-    /// A number between two bounds.
+    /// Declares a number with its default and its bounds, both inclusive.
     pub fn float(&mut self, name: &str, value: f64, min: f64, max: f64) {
         self.push(name, Value::Float(value), Value::Float(min), Value::Float(max));
     }
@@ -431,12 +431,12 @@ pub fn give(value: Value) {
     push_value(&mut message, &value);
     // SAFETY: the host reads these bytes only.
     unsafe { host::give(message.as_ptr(), message.len()) };
-    // The host reads what is held after this.
+    // The host reads held values after this, so they must not be released.
     core::mem::forget(value);
 }
 
-/// Declares the tools that the program uses, as functions of a slice of arguments. Operators are
-/// named `op_and`, `op_or`, `op_sub`, `op_add`, `op_mul`, `op_div`.
+/// Declares the tools that the program uses, as functions that take a slice of arguments. Operators
+/// are named `op_and`, `op_or`, `op_sub`, `op_add`, `op_mul`, `op_div`.
 #[macro_export]
 macro_rules! tools {
     ($($name:ident),* $(,)?) => {
@@ -452,7 +452,7 @@ macro_rules! tools {
     };
 }
 
-/// Exports a program: the function that declares its parameters, and the one that answers.
+/// Exports a program: the function that declares its parameters, and the one that ranks.
 #[macro_export]
 macro_rules! program {
     ($params:path, $retrieve:path) => {

@@ -201,7 +201,7 @@ impl<'a> Machine<'a> {
             Op::PopMark => drop(self.pop_to_mark()?),
             Op::Dup => match self.stack.last() {
                 Some(Item::Done(part)) => self.push(Item::Done(part.clone()))?,
-                _ => return Err(self.malformed("what is doubled is not complete")),
+                _ => return Err(self.malformed("cannot duplicate an incomplete value")),
             },
             Op::None => self.push_plain(Value::None)?,
             Op::Bool(value) => self.push_plain(Value::Bool(value))?,
@@ -370,7 +370,7 @@ impl<'a> Machine<'a> {
     }
 
     fn pop(&mut self) -> Result<Item, PickleError> {
-        let item = self.stack.pop().ok_or_else(|| self.malformed("nothing is on the stack"))?;
+        let item = self.stack.pop().ok_or_else(|| self.malformed("the stack is empty"))?;
         self.release(item.weight() + STACK_BYTES);
         Ok(item)
     }
@@ -387,7 +387,7 @@ impl<'a> Machine<'a> {
     fn pop_to_mark(&mut self) -> Result<Vec<Part>, PickleError> {
         let is_mark = |item: &Item| matches!(item, Item::Mark);
         let mark = self.stack.iter().rposition(is_mark);
-        let mark = mark.ok_or_else(|| self.malformed("there is no mark"))?;
+        let mark = mark.ok_or_else(|| self.malformed("the mark is missing"))?;
         let mut parts = Vec::with_capacity(self.stack.len() - mark - 1);
         while self.stack.len() > mark + 1 {
             parts.push(self.pop_done()?);
@@ -431,7 +431,7 @@ impl<'a> Machine<'a> {
     fn put_in(&mut self, parts: Vec<Part>, pairs: bool) -> Result<ControlFlow<()>, PickleError> {
         let (depth, weight) = sum(&parts);
         let outermost = self.stack.len() == 1;
-        let error = self.malformed("what is put in has no place there");
+        let error = self.malformed("cannot add to this value");
         let Some(Item::OpenContainer(open)) = self.stack.last_mut() else { return Err(error) };
         let mut values = parts.into_iter().map(|part| part.value);
         match (&mut open.kind, pairs) {
@@ -467,12 +467,12 @@ impl<'a> Machine<'a> {
 
     fn put(&mut self, slot: u32) -> Result<(), PickleError> {
         self.n_puts = self.n_puts.checked_add(1).ok_or_else(|| self.malformed("2^32 puts"))?;
-        let error = self.malformed("nothing is there to remember");
+        let error = self.malformed("nothing to memoize");
         let item = self.stack.last_mut().ok_or(error)?;
         let Some(Slot { content, .. }) = self.memo.get_mut(&slot) else { return Ok(()) };
         let before = if let SlotContent::Part(part) = &*content { part.weight } else { 0 };
         let weight = match item {
-            Item::Mark => return Err(self.malformed("a mark cannot be remembered")),
+            Item::Mark => return Err(self.malformed("cannot memoize a mark")),
             Item::Done(part) => {
                 *content = SlotContent::Part(Box::new(part.clone()));
                 part.weight
@@ -595,7 +595,7 @@ impl<'a> Machine<'a> {
 
     /// Sets the state of the object on top of the stack.
     fn build(&mut self, state: Part) -> Result<(), PickleError> {
-        let error = self.malformed("what is given a state has none");
+        let error = self.malformed("this value takes no state");
         let Some(Item::OpenContainer(open)) = self.stack.last_mut() else { return Err(error) };
         match &mut open.kind {
             // Attributes of an ordered dict are not items.

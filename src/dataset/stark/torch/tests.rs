@@ -135,8 +135,8 @@ fn a_tensor_must_fit_its_storage() {
         (described("ByteStorage", 6, 2, &[2, 2], &[4, 1]), "beyond"),
         (described("ByteStorage", 6, 6, &[1], &[1]), "beyond"),
         (described("ByteStorage", 6, 0, &[200, 200, 200], &[0, 0, 0]), "beyond"),
-        (described("ByteStorage", 7, 0, &[7], &[1]), "another size"),
-        (described("LongStorage", 6, 0, &[6], &[1]), "another size"),
+        (described("ByteStorage", 7, 0, &[7], &[1]), "size of its storage"),
+        (described("LongStorage", 6, 0, &[6], &[1]), "size of its storage"),
         (described("ByteStorage", 6, 0, &[6], &[]), "not a plain tensor"),
         (described("OddStorage", 6, 0, &[6], &[1]), "OddStorage"),
         (described("ByteStorage", 6, 0, &[1; 20], &[1; 20]), "not a plain tensor"),
@@ -148,7 +148,7 @@ fn a_tensor_must_fit_its_storage() {
     }
     let members: [(&str, &[u8]); 2] = [("data.pkl", &ok), ("data/0", &[0; 6])];
     let deflated = tensor(&packed(&members, CompressionMethod::Deflated)).unwrap_err();
-    assert!(deflated.to_string().contains("packed"), "{deflated}");
+    assert!(deflated.to_string().contains("compressed"), "{deflated}");
     let without = tensor(&packed(&members[..1], CompressionMethod::Stored)).unwrap_err();
     assert!(without.to_string().contains("data/0"), "{without}");
     for (bytes, reason) in [

@@ -45,7 +45,7 @@ pub(super) fn add_values(facts: &[TableFacts], guess: &mut Guess) {
         if !told.is_empty() {
             let (place, rows) = (table_label(&entry.table), entry.rows);
             guess.notes.push(format!(
-                "{place}: few values in {rows} rows, so they are nodes too: {}; --no-values leaves them texts",
+                "{place}: few values in {rows} rows, so they are nodes too: {}; --no-values keeps them as texts",
                 told.join(", ")
             ));
         }

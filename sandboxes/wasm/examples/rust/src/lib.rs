@@ -1,5 +1,5 @@
-//! Products of a brand, described: follows the brand that the query names to its products, then
-//! ranks them by the other words.
+//! Finds described products of a brand: follows the brand that the query names to its products,
+//! then ranks them by the other words of the query.
 #![no_std]
 
 use retrieval::{Declare, Input, Value};
