@@ -1,5 +1,5 @@
-//! Who may ask: keys with scopes, kept as digests, and the names that a server answers to. Must not
-//! know what is asked.
+//! Access control: keys with scopes, stored as digests, and the host names that a server answers
+//! to. Must not know what requests do.
 
 use std::{
     collections::BTreeMap,
@@ -20,63 +20,63 @@ use subtle::ConstantTimeEq as _;
 use crate::client::Client;
 use agent_ground::files;
 
-/// Bytes of a key.
+/// Random bytes of a key.
 const KEY_BYTES: usize = 24;
-/// Begins every key, so that people and scanners know one.
+/// Prefix of every key, by which people and secret scanners recognize one.
 const PREFIX: &str = "agent-";
-/// Longest file of keys that is read.
+/// Maximum size of a key file, bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// What a key allows.
+/// Requests that a key permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// To ask.
+    /// Questions and other reads.
     Read,
-    /// To ask, to change what answers, and to run programs.
+    /// All requests: also replacing bases and bundles, programs and operations.
     Admin,
 }
 
 /// The keys of a home directory: names with scopes and digests, never the keys themselves.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Keys {
-    /// By name.
+    /// Stored keys by name.
     #[serde(default)]
     pub keys: BTreeMap<String, StoredKey>,
 }
 
-/// What is kept of a key.
+/// A key as it is stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredKey {
-    /// What it allows.
+    /// The scope of the key.
     pub scope: Scope,
-    /// BLAKE3 of the key, in hexadecimal digits. Keys are random, so that no salt is needed.
+    /// BLAKE3 hash of the key, in hexadecimal. Keys are random, so no salt is needed.
     digest: String,
 }
 
 /// Why keys cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The file cannot be read or written.
+    /// The key file or its lock file cannot be read or written.
     #[error("cannot use {path}")]
     Io {
         /// The file.
         path: PathBuf,
-        /// What failed.
+        /// The cause.
         source: io::Error,
     },
-    /// The file holds something else.
+    /// The file is not a key file.
     #[error("{path} is no file of keys: {source}; remove it and make keys anew")]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         source: serde_json::Error,
     },
-    /// There is a key of that name.
+    /// A key with the name already exists.
     #[error("there is a key {0:?} already; remove it first, or choose another name")]
     Exists(String),
-    /// There is none of that name.
+    /// No key has the name.
     #[error("there is no key {0:?}; `agent key list` shows those there are")]
     Unknown(String),
     /// The system gives no random numbers.
@@ -85,15 +85,15 @@ pub enum KeyError {
 }
 
 impl Keys {
-    /// The file of keys in a home directory.
+    /// Returns the path of the key file in a home directory.
     pub fn file(home: &Path) -> PathBuf {
         home.join("serve-keys.json")
     }
 
-    /// Reads a file; none holds no keys.
+    /// Reads a key file; a missing file holds no keys.
     ///
     /// # Errors
-    /// That it cannot be read, or holds something else.
+    /// [`KeyError::Io`], [`KeyError::Damaged`].
     pub fn read(path: &Path) -> Result<Keys, KeyError> {
         match files::read(path, MAX_FILE_BYTES) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Keys::default()),
@@ -103,10 +103,10 @@ impl Keys {
         }
     }
 
-    /// Changes what a file holds, while nobody else changes it.
+    /// Applies `change` to the keys in a file, under an exclusive lock.
     ///
     /// # Errors
-    /// Those of `change`, and that the file cannot be read or written; then it is as it was.
+    /// Errors of `change`; [`KeyError::Io`], [`KeyError::Damaged`]. The file then stays as it was.
     pub fn change<T>(
         path: &Path,
         change: impl FnOnce(&mut Keys) -> Result<T, KeyError>,
@@ -124,16 +124,16 @@ impl Keys {
         Ok(changed)
     }
 
-    /// Writes the file in one step, readable by its owner alone.
+    /// Writes the file atomically, readable only by its owner.
     ///
     /// # Errors
-    /// That it cannot be written.
+    /// [`KeyError::Io`].
     pub fn write(&self, path: &Path) -> Result<(), KeyError> {
         let failed = |source: io::Error| KeyError::Io { path: path.to_owned(), source };
         let dir = path.parent().unwrap_or(Path::new("."));
         fs::create_dir_all(dir).map_err(failed)?;
         let text = serde_json::to_string_pretty(self).map_err(io::Error::other).map_err(failed)?;
-        // Temporary files are readable by their owner alone.
+        // Temporary files are readable only by their owner.
         let mut file = tempfile::NamedTempFile::new_in(dir).map_err(failed)?;
         io::Write::write_all(&mut file, text.as_bytes()).map_err(failed)?;
         file.as_file().sync_all().map_err(failed)?;
@@ -141,7 +141,7 @@ impl Keys {
         Ok(())
     }
 
-    /// Makes a key; it is given here and nowhere else again.
+    /// Creates a key and returns it. It cannot be read again: only its digest is stored.
     ///
     /// # Errors
     /// [`KeyError::Exists`], [`KeyError::Random`].
@@ -158,7 +158,7 @@ impl Keys {
         Ok(key)
     }
 
-    /// Forgets a key.
+    /// Removes a key.
     ///
     /// # Errors
     /// [`KeyError::Unknown`].
@@ -166,8 +166,8 @@ impl Keys {
         self.keys.remove(name).map(drop).ok_or_else(|| KeyError::Unknown(name.to_owned()))
     }
 
-    /// The scope of a key, and its place in the order of names; compared in constant time with every
-    /// digest.
+    /// Returns the scope and the client of a key; `None` for an unknown key. Compares it with every
+    /// digest in constant time.
     pub(super) fn find(&self, key: &str) -> Option<(Scope, Client)> {
         let digest = blake3::hash(key.as_bytes()).to_hex();
         let mut found = None;
@@ -180,13 +180,13 @@ impl Keys {
     }
 }
 
-/// The names that a server answers to.
+/// The host names that a server answers to, in lower case and without ports.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts(Vec<String>);
 
 impl Hosts {
-    /// This machine's own, and these; their ports do not matter, and addresses of version 6 may have
-    /// brackets, as they do in requests.
+    /// Returns the loopback names and the given ones. Ports are ignored; an IPv6 address may have
+    /// brackets.
     pub fn new(further: impl IntoIterator<Item = String>) -> Hosts {
         let own = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned);
         let written = |host: String| match host.parse::<Ipv6Addr>() {
@@ -196,8 +196,8 @@ impl Hosts {
         Hosts(own.into_iter().chain(further.into_iter().map(written)).collect())
     }
 
-    /// Whether a request was meant for this server: its `Host` is known, and so are its `Origin` and
-    /// the host of its address if it has them. Else a page of somebody else could ask through its
+    /// Whether a request is meant for this server: its `Host`, its `Origin` and the host in its URI
+    /// are known, as far as it has them. Otherwise any web page could send requests through its
     /// reader's browser.
     pub(super) fn accept(&self, request: &Request) -> bool {
         let all = |name| request.headers().get_all(name).into_iter();
@@ -212,7 +212,7 @@ impl Hosts {
     }
 }
 
-/// Whether a request names its host once, as HTTP/1.1 wants it.
+/// Whether a request has exactly one `Host` header. Before HTTP/1.1 it may have none.
 pub(super) fn names_a_host(request: &Request) -> bool {
     match request.headers().get_all(header::HOST).into_iter().count() {
         0 => request.version() < Version::HTTP_11,
@@ -220,7 +220,7 @@ pub(super) fn names_a_host(request: &Request) -> bool {
     }
 }
 
-/// A host in small letters, without its port.
+/// Returns a host in lower case, without its port.
 fn without_port(host: &str) -> String {
     let host = host.to_lowercase();
     match host.rsplit_once(':') {
@@ -229,7 +229,7 @@ fn without_port(host: &str) -> String {
     }
 }
 
-/// The key of a request.
+/// Returns the key in the `Authorization` header.
 pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, key) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(key.trim())

@@ -1,5 +1,6 @@
-//! Work that takes long or waits for a disk: done apart from the threads that answer questions, a
-//! few pieces at a time, of one key at most half of them. Must not know what the work is.
+//! Pools for slow work and disk reads, apart from the threads that answer questions. A pool runs a
+//! few jobs at a time; with several keys, at most half of them for one key. Must not know what the
+//! work is.
 
 use std::time::{Duration, Instant};
 
@@ -7,14 +8,14 @@ use tokio::time::{timeout, timeout_at};
 
 use crate::{client::Slots, queue::Refused};
 
-/// Time that new work waits for a place.
+/// Maximum time that a job waits for a place.
 pub(super) const WAIT: Duration = Duration::from_secs(2);
-/// Pieces of work of a kind that wait for a place at most.
+/// Maximum number of jobs that wait for a place in one pool.
 pub(super) const MAX_WAITING: usize = 64;
-/// Seconds after which refused work should be asked for again.
+/// `Retry-After` of a refused job, seconds.
 const RETRY_SECONDS: u64 = 2;
 
-/// A bounded number of places for such work.
+/// A pool with a bounded number of places.
 pub(super) struct Apart {
     places: Slots,
     waiting: Slots,
@@ -22,14 +23,14 @@ pub(super) struct Apart {
 }
 
 impl Apart {
-    /// This many places for this many clients.
+    /// Creates a pool of `places` places for `clients` clients.
     pub(super) fn new(places: usize, clients: usize) -> Apart {
         let waiting = Slots::new(MAX_WAITING, clients);
         Apart { places: Slots::new(places, clients), waiting, wait: WAIT }
     }
 
-    /// Does a piece of work and gives what it gives. Work that is late keeps its place until it
-    /// ends.
+    /// Runs a job and returns its result. A job that misses the deadline runs on and keeps its
+    /// place until it ends.
     ///
     /// # Errors
     /// [`Refused`].

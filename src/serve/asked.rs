@@ -1,5 +1,5 @@
-//! Questions over many nodes, answered by a table; those for nodes are handed to the bundle that
-//! answers. Must not know how either finds its answer.
+//! Answers questions over many nodes with a table, and questions for nodes with the active bundle.
+//! Must not know how either finds its answer.
 
 use std::{num::NonZeroUsize, sync::Arc, time::Instant};
 
@@ -22,49 +22,49 @@ use agent_retrieve::{Answer, AssistFailure, Detail, Retriever, check_query};
 use agent_systems::bundle::Effort;
 use agent_tools::Assistant;
 
-/// Rows of a reply at most, and where a request does not say.
+/// Maximum and default number of rows of each table in a reply.
 pub(super) const MAX_ROWS: usize = 1_000;
 const ROWS: usize = 100;
-/// Nodes of a bundle's answer.
+/// Maximum number of nodes in an answer of the bundle.
 const NODES: usize = 20;
 
 /// A question over many nodes.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ask {
-    /// The question; left out with a plan.
+    /// The question; omit it with `plan`.
     #[serde(default)]
     pub(super) question: String,
-    /// A plan to run instead of reading a question, as `plan` of an answer.
+    /// A plan to run instead of a question, in the form of `plan` in an answer.
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     pub(super) plan: Option<Value>,
-    /// The base; may be left out where there is one.
+    /// Name of the base; optional if the server has only one.
     #[serde(default)]
     pub(super) base: Option<String>,
-    /// Most rows of each table of the reply, 1 to 1000; 100 if left out.
+    /// Maximum number of rows of each table in the reply, 1 to 1000; 100 by default.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 1000, default = 100)]
     pub(super) rows: Option<usize>,
-    /// Take this one of the readings that were asked back, from 1.
+    /// Number of the reading to answer, from 1, after a reply that listed several readings.
     #[serde(default)]
     #[schema(value_type = Option<u64>, minimum = 1)]
     pub(super) reading: Option<NonZeroUsize>,
-    /// How far the question is left to the language model of the server: 0 not at all, 1 where the
-    /// rules do not understand it, 2 always; at most, and if left out, as the server was told.
+    /// Questions that the language model reads: 0 none, 1 those that the rules do not understand, 2
+    /// all. The effort of the server is the maximum and the default.
     #[serde(default)]
     #[schema(minimum = 0, maximum = 2)]
     pub(super) effort: Option<u8>,
-    /// Time for the answer, milliseconds, 1 to 60000.
+    /// Time limit of the answer in milliseconds, 1 to 60000; 10000 by default.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 60000, default = 10000)]
     pub(super) timeout_ms: Option<u64>,
 }
 
-/// An answer by a table.
+/// An answer computed from a table.
 #[derive(Serialize, ToSchema)]
 struct ByTable<'a> {
-    /// The base.
+    /// Name of the base.
     base: &'a str,
     /// The answer, as `agent ask --json` prints it.
     #[serde(flatten)]
@@ -72,10 +72,10 @@ struct ByTable<'a> {
     answer: AskRecord<'a>,
 }
 
-/// The readings of a question that can be read in several ways, whose answers differ.
+/// The readings of an ambiguous question, whose answers differ.
 #[derive(Serialize, ToSchema)]
 struct ByReadings<'a> {
-    /// The base.
+    /// Name of the base.
     base: &'a str,
     /// The readings, each with its answer, as `agent ask --json` prints them.
     #[serde(flatten)]
@@ -83,25 +83,25 @@ struct ByReadings<'a> {
     readings: ReadingsRecord<'a>,
 }
 
-/// An answer by the bundle.
+/// Nodes that the active bundle ranks.
 #[derive(Serialize, ToSchema)]
 struct ByBundle<'a> {
-    /// The base.
+    /// Name of the base.
     base: &'a str,
     /// The question.
     question: &'a str,
-    /// Best first, ties by id; each as `agent search --json` prints it.
+    /// Nodes, best first, ties by id; each as `agent search --json` prints it.
     #[schema(value_type = Vec<serde_json::Value>)]
     hits: Vec<HitRecord<'a>>,
-    /// Why another system answered instead of the bundle, if one did.
+    /// Why another system answered instead of the bundle; absent if the bundle answered.
     #[serde(skip_serializing_if = "Option::is_none")]
     stand_in: Option<&'a str>,
-    /// Why the language model that was to help did not; left out where none was to, or did.
+    /// Why the language model did not help; absent if it helped or was not used.
     #[serde(skip_serializing_if = "Option::is_none")]
     unassisted: Option<&'static str>,
 }
 
-/// An answer, with its evidence, and who gives it.
+/// An answer; `by` names its form: `table`, `readings` or `bundle`.
 #[derive(Serialize, ToSchema)]
 #[serde(tag = "by", rename_all = "lowercase")]
 enum AskReply<'a> {
@@ -111,7 +111,8 @@ enum AskReply<'a> {
 }
 
 /// Answer a question over many nodes with a table: how many, which most, whether related, what if.
-/// A question for nodes is answered by the bundle that is active.
+///
+/// If the question asks for nodes, the active bundle answers it.
 #[utoipa::path(post, path = "/v1/ask", request_body = Ask, responses(
     (status = 200, description = "The answer with its evidence", body = AskReply),
     Common, OfBody, OfWork,
@@ -123,7 +124,7 @@ pub(super) async fn ask(
     answer(&server, asked).await.map(json)
 }
 
-/// The same as JSON.
+/// Answers a question as [`ask`] does; returns JSON.
 pub(super) async fn answer(server: &Arc<Server>, asked: Ask) -> Result<String, ApiError> {
     let opened = opened(server, asked.base.as_deref())?;
     let deadline = deadline(asked.timeout_ms)?;
@@ -145,8 +146,8 @@ pub(super) async fn answer(server: &Arc<Server>, asked: Ask) -> Result<String, A
     Ok(told)
 }
 
-/// The answer by a table: that of the rules, with the model for questions that they do not
-/// understand or for all, as is said.
+/// Answers with a table. `effort` says which questions the model reads: none, those that the rules
+/// do not understand, or all. If the model fails, the rules answer or refuse.
 async fn tabled(
     server: &Server,
     opened: &Arc<Opened>,
@@ -185,8 +186,8 @@ async fn tabled(
 /// An answer in JSON, or why there is none.
 type Told = Result<String, AskError>;
 
-/// The answer by a table, by rules alone or with a model; `unassisted` says why the model that was to
-/// help did not.
+/// Answers with a table, by rules alone or with a model. `unassisted` is why the model did not
+/// help; it becomes an assumption of the answer.
 fn by_table(
     opened: &Opened,
     asked: &Ask,

@@ -1,7 +1,6 @@
-//! Questions to the bundle that answers, with a language model where the server has one. The model is
-//! asked apart from the threads that answer, and only as long as a question has time; without its help
-//! the bundle answers alone, and the answer says why. Must not know what a model is asked, or how an
-//! answer is told.
+//! Answers with a bundle and, if the server has one, a language model. Questions wait for the model
+//! in a pool of its own, within their deadlines. If the model fails, the bundle answers alone, and
+//! the answer says why. Must not know what a model is asked, or the format of answers.
 
 use std::{
     sync::Arc,
@@ -13,14 +12,14 @@ use agent_llm::LlmError;
 use agent_retrieve::{Answer, AssistFailure, RetrieveError, Retriever};
 use agent_systems::bundle::Effort;
 
-/// Time that a question keeps for an answer without the model; at most half of what it has.
+/// Time reserved for an answer without the model; at most half of the time left to the deadline.
 const KEPT: Duration = Duration::from_secs(1);
 
 impl Server {
-    /// How far a question leans on the model: as far as it says, or else as the server was told.
+    /// Returns the effort of a question: the requested one, or else the server's.
     ///
     /// # Errors
-    /// That it asks for more than the server was told.
+    /// If the requested effort is unknown or exceeds the server's.
     pub(super) fn effort(&self, asked: Option<u8>) -> Result<Effort, ApiError> {
         let Some(asked) = asked else { return Ok(self.effort) };
         let offered = Effort::from_number(asked).filter(|effort| *effort <= self.effort);
@@ -32,10 +31,11 @@ impl Server {
         })
     }
 
-    /// What `tell` makes of the answer that `ask` gets from a bundle, with as much effort as is said.
+    /// Answers with the bundle at an effort: `ask` gets the answer, `tell` formats it. If the model
+    /// fails, the bundle answers without it.
     ///
     /// # Errors
-    /// Those of the bundle and of `tell`; that the server is busy or ending, or the answer late.
+    /// Errors of `ask` and `tell`; [`Refused`].
     pub(super) async fn told<T: Send + 'static>(
         &self,
         active: &Active,
@@ -83,7 +83,10 @@ impl Server {
 }
 
 impl Server {
-    /// What `ask` gets with the model, or why the model did not help.
+    /// Runs `ask` in the pool of the model.
+    ///
+    /// # Errors
+    /// Why the model did not help.
     pub(super) async fn with_model<T: Send + 'static>(
         &self,
         deadline: Instant,
@@ -102,7 +105,7 @@ impl Server {
     }
 }
 
-/// What an error of the model means that every other question would meet as well.
+/// Logs an error of the model and returns its kind.
 fn miss_of(error: &LlmError) -> AssistFailure {
     tracing::warn!("the language model does not help: {error}");
     match error {

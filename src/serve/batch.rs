@@ -1,5 +1,5 @@
-//! Many questions in one request: a line of JSON each way for every question, in order, while they
-//! come. Must not know how one is answered.
+//! Answers many questions in one request: one line of JSON for each question and each answer, in
+//! order. Answers are sent while questions still arrive. Must not know how a question is answered.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -25,26 +25,26 @@ use crate::{
     sent::too_long,
 };
 
-/// Batches at a time.
+/// Maximum number of concurrent batches.
 pub(super) const MAX_BATCHES: usize = 64;
-/// Longest line, bytes, blank ones before it included.
+/// Maximum length of a line with the blank lines before it, bytes.
 pub(super) const MAX_LINE: usize = 64 << 10;
-/// Longest answer to a line, bytes.
+/// Maximum length of the answer to a line, bytes.
 pub(super) const MAX_LINE_REPLY: usize = 1 << 20;
-/// Time until the next line is there as a whole.
+/// Maximum time until the next line is complete.
 pub(super) const LINE_TIME: Duration = Duration::from_secs(60);
-/// Lines that are being answered at a time.
+/// Maximum number of lines of a batch that are answered at the same time.
 pub(super) const AT_A_TIME: usize = 4;
-/// How long a line that is refused for too much work is tried again.
+/// Time for which a line is retried while the server is busy.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// Seconds after which a refused batch should be sent again.
+/// `Retry-After` of a refused batch, seconds.
 const RETRY_SECONDS: u64 = 10;
 
-/// Answer many questions: a line of JSON for each, in order.
+/// Answer many questions: one line of JSON for each, in order.
 ///
-/// Every line is a request as that of `/v1/query`, with an `id` of any kind at will, and is answered by
-/// a line: its number from 1, as `line`, its `id`, and its answer or an error; the others go on.
-/// Answers come while lines are sent.
+/// Each line is a request of `/v1/query`, with an optional `id` of any JSON type. Its reply is a
+/// line with `line` (the number of the line, from 1), the `id`, and the answer or an error. After
+/// an error in a question, the other lines are still answered. Answers are sent while lines arrive.
 #[utoipa::path(post, path = "/v1/batch", request_body(content = String, content_type = "application/x-ndjson"), responses(
     (status = 200, description = "A line for each question", body = String, content_type = "application/x-ndjson"),
     Common, OfWork,
@@ -59,7 +59,7 @@ pub(super) async fn batch(
         let server = server.clone();
         client.asks(async move { line_of(&server, number, line).await })
     });
-    // The place is given back with the last line.
+    // The place is released after the last line.
     let answers = answers.buffered(AT_A_TIME).map(move |line| {
         let _place = &place;
         Ok::<_, Infallible>(line)
@@ -67,7 +67,7 @@ pub(super) async fn batch(
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(answers)))
 }
 
-/// The line of the reply for a line of the request.
+/// Returns the reply line for a line of the request.
 async fn line_of(server: &Server, number: u64, line: Result<Bytes, ApiError>) -> Bytes {
     let (id, answer) = match line.and_then(|line| asked(&line)) {
         Ok((id, Ok(asked))) => (id, one(server, asked).await),
@@ -88,7 +88,7 @@ async fn line_of(server: &Server, number: u64, line: Result<Bytes, ApiError>) ->
     held.unwrap_or_else(failed)
 }
 
-/// The id of a line, and what it asks.
+/// Parses a line into its id and its request.
 fn asked(line: &[u8]) -> Result<(Option<Value>, Result<QueryRequest, ApiError>), ApiError> {
     let wrong = |error: serde_json::Error| {
         let remedy = "send a JSON object as /openapi.json describes a query";
@@ -99,20 +99,21 @@ fn asked(line: &[u8]) -> Result<(Option<Value>, Result<QueryRequest, ApiError>),
     Ok((id, serde_json::from_value(Value::Object(line)).map_err(wrong)))
 }
 
-/// A line of the reply: its number and id before what else the object has.
+/// Returns a reply line: a JSON object with `line` and `id` before its other keys.
 fn numbered(number: u64, id: Option<&Value>, object: &str) -> String {
     let id = id.map_or(String::new(), |id| format!("\"id\":{id},"));
     let rest = object.strip_prefix('{').unwrap_or("}");
     format!("{{\"line\":{number},{id}{rest}\n")
 }
 
-/// The answer to one line; whoever sends a batch waits for it.
+/// Answers one request; retries for [`PATIENCE`] while the server is busy.
 async fn one(server: &Server, asked: QueryRequest) -> Result<String, ApiError> {
     patiently(PATIENCE, || answered(server, asked.clone())).await
 }
 
-/// The lines of a body with their numbers from 1, without blank ones. A line that is too long or takes
-/// longer than `time` to come ends it with an error, and so does a body that breaks off.
+/// Splits a body into its lines, numbered from 1. Skips blank lines, but counts them. The stream
+/// ends with an error if a line is too long or not complete within `time`, or if the body breaks
+/// off.
 pub(super) fn lines<E: std::fmt::Display>(
     body: impl Stream<Item = Result<Bytes, E>> + Unpin,
     time: Duration,
@@ -130,26 +131,26 @@ pub(super) fn lines<E: std::fmt::Display>(
         if line.is_err() {
             lines.body = None;
         }
-        // Lines may be there faster than anything else gets its turn.
+        // Buffered lines never wait, so other tasks would get no turn.
         yield_now().await;
         Some(((lines.number, line), lines))
     })
 }
 
-/// A body that is cut into lines.
+/// Splits a body into lines.
 struct Lines<B> {
-    /// None once it has ended.
+    /// The body; `None` once it has ended.
     body: Option<B>,
-    /// The rest of its last part; every byte of a part is looked at once.
+    /// The unread rest of the last part. Each byte is scanned once.
     part: Bytes,
-    /// The number of the last line.
+    /// Number of the last line that was read, blank lines included.
     number: u64,
 }
 
 impl<E: std::fmt::Display, B: Stream<Item = Result<Bytes, E>> + Unpin> Lines<B> {
-    /// The next line that is not blank.
+    /// Reads the next line that is not blank.
     async fn next(&mut self) -> Option<Result<Bytes, ApiError>> {
-        // The beginning of a line that ends in a later part; others are not copied.
+        // The beginning of a line that ends in a later part. Lines within one part are not copied.
         let (mut begun, mut bytes) = (Vec::new(), 0);
         loop {
             let end = self.part.iter().position(|byte| *byte == b'\n');

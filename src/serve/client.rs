@@ -1,5 +1,5 @@
-//! Clients, and places that they share: where there are several keys, one takes at most half of any kind of
-//! place, so that no key shuts out the others. Must not know what is asked.
+//! Clients and the bounded places that they share. With several keys, one key takes at most half of
+//! the places of a kind, so that no key shuts out the others. Must not know what requests do.
 
 use std::sync::Arc;
 
@@ -13,52 +13,52 @@ task_local! {
     static NOW: Client;
 }
 
-/// A client: its key, and whether it asks for explanations, which take so much longer that they wait for
-/// each other, not before plain questions.
+/// A client: its key, and whether it asks for explanations. Explanations take much longer, so they
+/// queue apart from the client's plain questions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Client {
-    /// The number of its key in the order of their names; 0 where there are no keys.
+    /// Position of the key in the order of key names, from 0; 0 without keys.
     key: usize,
     explains: bool,
 }
 
 impl Client {
-    /// The client of a key.
+    /// Returns the client with the key at a position.
     pub(super) fn of(key: usize) -> Client {
         Client { key, explains: false }
     }
 
-    /// The same client where it asks for explanations.
+    /// Returns this client, with or without a request for explanations.
     pub(super) fn explaining(self, explains: bool) -> Client {
         Client { explains, ..self }
     }
 
-    /// The client of the task; the first one outside of requests.
+    /// Returns the client of the current task; the first client outside of requests.
     pub(super) fn now() -> Client {
         NOW.try_with(|client| *client).unwrap_or_default()
     }
 
-    /// Runs a future for this client.
+    /// Runs a future with this client as the client of its task.
     pub(super) async fn asks<F: Future>(self, work: F) -> F::Output {
         NOW.scope(self, work).await
     }
 }
 
-/// A bounded number of places. Where there are several clients, one takes at most half of them.
+/// A bounded number of places. With several clients, one client takes at most half of them.
 #[derive(Clone)]
 pub(super) struct Slots {
     all: Arc<Semaphore>,
     of_client: Arc<[Arc<Semaphore>]>,
 }
 
-/// Slots that are taken until this is dropped.
+/// Places that stay taken until this is dropped.
 pub(super) struct Slot {
     _all: OwnedSemaphorePermit,
     _own: OwnedSemaphorePermit,
 }
 
 impl Slots {
-    /// `n` places for `clients` clients.
+    /// Creates `n` places for `clients` clients.
     pub(super) fn new(n: usize, clients: usize) -> Slots {
         let share = if clients > 1 { n.div_ceil(2) } else { n };
         let own = || Arc::new(Semaphore::new(share));
@@ -66,17 +66,16 @@ impl Slots {
         Slots { all: Arc::new(Semaphore::new(n)), of_client }
     }
 
-    /// Takes `n` places for the client of the task; none if there are not enough now.
+    /// Takes `n` places for the client of the task; `None` if fewer are free.
     pub(super) fn try_take(&self, n: u32) -> Option<Slot> {
         let own = self.own()?.try_acquire_many_owned(n).ok()?;
         let all = self.all.clone().try_acquire_many_owned(n).ok()?;
         Some(Slot { _all: all, _own: own })
     }
 
-    /// Takes a place for the client of the task, once there is one.
+    /// Waits for a place and takes it for the client of the task.
     pub(super) async fn take(&self) -> Option<Slot> {
-        // Pieces of one client wait for each other first, so that those of others stand beside, not
-        // behind them.
+        // Waits for the client's own share first, so that other clients do not wait behind it.
         let own = self.own()?.acquire_owned().await.ok()?;
         let all = self.all.clone().acquire_owned().await.ok()?;
         Some(Slot { _all: all, _own: own })

@@ -1,5 +1,5 @@
-//! Two systems on the same labelled questions: which answers better, question by question. Must not
-//! know how answers are found.
+//! Compares two systems on the same labelled questions, question by question. Must not know how
+//! answers are found.
 
 use std::{
     sync::Arc,
@@ -21,101 +21,102 @@ use agent_dataset::LabelledQuery;
 use agent_kb::Kb;
 use agent_retrieve::{Ranking, Retriever};
 
-/// Questions of one reply at most, and where a request does not say.
+/// Maximum and default number of questions in a reply.
 pub(super) const MAX_LIMIT: usize = 50;
 const LIMIT: usize = 20;
-/// Nodes of each ranking that are looked at.
+/// Number of nodes of each ranking in which right nodes are looked for.
 const DEPTH: usize = 100;
-/// Nodes of each ranking that are told.
+/// Maximum number of nodes of each ranking in the reply.
 const TOLD: usize = 3;
-/// Time where a request does not say, milliseconds.
+/// Default time limit, milliseconds.
 const TIME_MS: u64 = 30_000;
-/// Time that is left for the reply when no further question is asked.
+/// Time before the deadline from which no further question is answered.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// Two systems and labelled questions, few at a time.
+/// Two systems and a page of labelled questions.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Compare {
-    /// One system: as `/v1/search` takes them.
+    /// The left system, named as in `/v1/search`.
     left: String,
-    /// The other.
+    /// The right system, named as in `/v1/search`.
     right: String,
-    /// `train`, `val` or `human`.
+    /// Split of the questions: `train`, `val` or `human`.
     split: String,
-    /// The base; may be left out where there is one.
+    /// Name of the base; optional if the server has only one.
     #[serde(default)]
     base: Option<String>,
-    /// Most questions of one reply, 1 to 50; 20 if left out.
+    /// Maximum number of questions in the reply, 1 to 50; 20 by default.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 50, default = 20)]
     limit: Option<usize>,
-    /// Where the reply before ended: its `next`.
+    /// Start of this page: `next` of the previous reply; 0 by default.
     #[serde(default)]
     cursor: usize,
-    /// Time for the reply, milliseconds, 1 to 60000; it has fewer questions where that is short.
+    /// Time limit of the reply in milliseconds, 1 to 60000; 30000 by default. If it is too short,
+    /// the reply has fewer questions.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 60000, default = 30000)]
     timeout_ms: Option<u64>,
 }
 
-/// What came of it for a part of the questions; all sums are of this part.
+/// A page of the comparison. All counts and means are of this page.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Compared<'a> {
-    /// The base.
+    /// Name of the base.
     base: &'a str,
-    /// The split.
+    /// Name of the split.
     split: &'a str,
-    /// One system.
+    /// The left system.
     left: &'a str,
-    /// The other.
+    /// The right system.
     right: &'a str,
-    /// In the order of the split.
+    /// The questions of this page, in the order of the split.
     queries: Vec<Pair<'a>>,
-    /// Questions.
+    /// Number of questions on this page.
     n: usize,
-    /// Those that the left system answers better.
+    /// Number of questions that the left system answers better.
     won: usize,
-    /// Those that the right system answers better.
+    /// Number of questions that the right system answers better.
     lost: usize,
-    /// Those with the first right node at the same rank.
+    /// Number of questions with equal outcomes: the same rank, or no right node in either ranking.
     same: usize,
-    /// Mean reciprocal rank of the left system; 0 for a question without a right node.
+    /// Mean reciprocal rank of the left system; a question without a right node counts 0.
     left_mrr: f64,
-    /// That of the right one.
+    /// Mean reciprocal rank of the right system; a question without a right node counts 0.
     right_mrr: f64,
-    /// Questions of the split.
+    /// Number of questions in the split.
     total: usize,
-    /// The cursor of the part behind this one; null if there is none.
+    /// Cursor of the next page; null on the last page.
     next: Option<usize>,
-    /// Time it took, milliseconds.
+    /// Duration in milliseconds.
     took_ms: f64,
 }
 
-/// How two systems answer one question.
+/// The answers of two systems to one question.
 #[derive(Serialize, ToSchema)]
 struct Pair<'a> {
-    /// Id in the split.
+    /// Id of the question in the split.
     id: i64,
     /// The question.
     query: &'a str,
-    /// Rank of the left system's first right node among its first 100.
+    /// Rank of the first right node in the left ranking, from 1; null if none is in its first 100.
     left: Option<u64>,
-    /// That of the right one.
+    /// Rank of the first right node in the right ranking, from 1; null if none is in its first 100.
     right: Option<u64>,
-    /// `won`, `lost` or `same`, for the left system.
+    /// Outcome for the left system: `won`, `lost` or `same`.
     outcome: &'static str,
-    /// The left system's first nodes.
+    /// First nodes of the left ranking.
     left_top: Vec<NodeBrief>,
-    /// The right system's.
+    /// First nodes of the right ranking.
     right_top: Vec<NodeBrief>,
-    /// Why the left system gives none.
+    /// Why the left system failed; null if it answered.
     left_error: Option<String>,
-    /// Why the right system gives none.
+    /// Why the right system failed; null if it answered.
     right_error: Option<String>,
 }
 
-/// Compare two systems on labelled questions, few at a time.
+/// Compare two systems on labelled questions, page by page.
 #[utoipa::path(post, path = "/v1/compare", request_body = Compare, responses(
     (status = 200, description = "A part of the questions, with the rank that each system gives the first right node", body = Compared),
     Common, OfBody, OfWork,
@@ -136,7 +137,7 @@ pub(super) async fn compare(
         let right = system(&shared, &opened, &asked.right)?;
         let mut queries = Vec::new();
         for query in all.iter().skip(asked.cursor).take(limit) {
-            // The first is always asked, so that whoever goes on comes to an end.
+            // Every page has at least one question, so that paging comes to an end.
             if !queries.is_empty() && Instant::now() + MARGIN >= deadline {
                 break;
             }
@@ -186,7 +187,7 @@ fn pair<'a>(
     let ((left, left_error), (right, right_error)) = (ask(left), ask(right));
     let rank = |ranking: &Ranking| first_right(kb, ranking, &query.answers);
     let (left_rank, right_rank) = (rank(&left), rank(&right));
-    // A question without a right node comes last.
+    // No right node ranks behind every right node.
     let place = |rank: Option<u64>| rank.unwrap_or(u64::MAX);
     let outcome = match place(left_rank).cmp(&place(right_rank)) {
         std::cmp::Ordering::Less => WON,

@@ -1,10 +1,10 @@
-//! Connections: accepted one by one, bounded in number, dropped when a client sends its request too
-//! slowly, finished when the server ends. Must not know what is asked.
+//! Accepts connections, bounds their number, closes those whose request headers arrive too slowly,
+//! and finishes the others when the server ends. Must not know what requests do.
 //!
-//! The accept loop is our own because `axum::serve` sets no timer, so that whoever sends half a
-//! header would keep a connection for ever. It runs apart from what answers: where thousands
-//! connect at a time and nobody accepts them, the system drops those that come on top, a probe among
-//! them, and they try again after seconds.
+//! `axum::serve` sets no header timeout: a client that sends half a header would keep its
+//! connection for ever. So the accept loop is our own. It runs apart from the runtime that answers
+//! requests. If connections were not accepted under load, the system would drop new ones, health
+//! probes among them, and clients would retry only after seconds.
 
 use std::{
     io,
@@ -29,37 +29,37 @@ use tokio::{
 
 use crate::socket::{Socket, WRITE_TIME};
 
-/// Marks a request whose head may give the length of its body twice.
+/// Marks a request on a connection where a header gave the length of a body twice.
 #[derive(Clone)]
 pub(super) struct TwoLengths;
 
-/// Time for the header of a request.
+/// Maximum time until the header of a request is complete.
 pub(super) const HEADER_TIME: Duration = Duration::from_secs(10);
-/// Bytes of the header of a request, and of any other part that is read or written at a time.
+/// Maximum size of a request header and of the connection's buffer, bytes.
 pub(super) const HEADER_BYTES: usize = 64 << 10;
-/// Connections at a time, where the system allows as many open files; further ones are refused.
+/// Maximum number of connections; fewer if the system allows fewer open files. Others are refused.
 pub(super) const MAX_CONNECTIONS: u32 = 16_384;
-/// Open files that connections leave to everything else.
+/// Number of open files reserved for everything but connections.
 const OTHER_FILES: u32 = 256;
-/// Further connections that are looked at, so that probes among them are answered.
+/// Maximum number of excess connections that are checked for health probes at a time.
 const MAX_PROBES: usize = 64;
-/// Time in which such a connection sends its request.
+/// Maximum time until an excess connection sends its request.
 const PROBE_TIME: Duration = Duration::from_millis(100);
-/// Time for what is under way when the server ends.
+/// Maximum time to finish connections when the server ends.
 pub(super) const DRAIN_TIME: Duration = Duration::from_secs(30);
-/// What the request of a probe begins with.
+/// First bytes of a health probe.
 const PROBE: &[u8] = b"GET /health/live ";
-/// What a connection gets for which there is no place.
+/// Reply to an excess connection.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 10\r\n\
     Content-Type: application/json\r\nContent-Length: 104\r\nConnection: close\r\n\r\n\
     {\"error\":{\"code\":\"busy\",\"message\":\"there are too many connections\",\"remedy\":\"connect again in a while\"}}";
-/// Pause after the system could not accept a connection, for want of file descriptors for example.
+/// Pause after a failed accept, for example because file descriptors ran out.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Listens, with as long a queue as the system grants.
+/// Listens on an address, with a backlog of up to [`MAX_CONNECTIONS`].
 ///
 /// # Errors
-/// That the address cannot be had.
+/// If the address cannot be bound.
 pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     #[cfg(unix)]
@@ -68,10 +68,11 @@ pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(MAX_CONNECTIONS)
 }
 
-/// Accepts until `ending` says so, then lets what is under way be finished, at most [`DRAIN_TIME`];
-/// gives the number of connections that were not finished then.
-/// Requests are answered by the runtime `answering`, but for those of probes: these are answered by
-/// the one that polls this, one a connection; it has little else to do, however much the other has.
+/// Accepts connections until `ending` is true, then waits up to [`DRAIN_TIME`] until they are
+/// finished. Returns the number of connections that were not.
+///
+/// The runtime `answering` answers requests. Health probes are answered by the runtime that polls
+/// this future, one per connection, so that load on the other runtime does not delay them.
 pub(super) async fn serve(
     listener: TcpListener,
     router: Router,
@@ -98,7 +99,7 @@ pub(super) async fn serve(
                     Err(_) => drop(tokio::spawn(async move {
                         match timeout(PROBE_TIME, is_probe(&stream)).await {
                             Ok(true) => answer(stream, from, router, ending, true).await,
-                            // Whoever does not read this is gone.
+                            // A client that cannot take this at once gets no reply.
                             _ => drop(stream.try_write(FULL)),
                         }
                         drop(probe);
@@ -111,12 +112,12 @@ pub(super) async fn serve(
             }
         }
     }
-    // Nobody can connect any more.
     drop(listener);
     drained(&places, max, DRAIN_TIME).await
 }
 
-/// Answers a connection, here if it is a probe's, and else where requests are answered.
+/// Answers a connection: a health probe on this runtime, any other on `answering`. Drops it if no
+/// bytes arrive within [`HEADER_TIME`].
 async fn take(
     stream: TcpStream,
     from: SocketAddr,
@@ -128,7 +129,7 @@ async fn take(
     let mut ends = ending.clone();
     let probes = tokio::select! {
         probes = timeout(HEADER_TIME, is_probe(&stream)) => probes,
-        // What may be under way is finished with all else.
+        // Its request may be on the way and is finished like the others.
         () = over(&mut ends) => Ok(false),
     };
     match probes {
@@ -142,12 +143,12 @@ async fn take(
                 drop(place);
             });
         }
-        // Nothing came.
+        // Nothing arrived in time.
         Err(_) => {}
     }
 }
 
-/// Open files that the system grants this process, once it is asked for all that it would.
+/// Raises this process's limit of open files as far as the system allows, and returns the limit.
 fn open_files() -> u32 {
     #[cfg(unix)]
     {
@@ -169,8 +170,7 @@ fn open_files() -> u32 {
     u32::MAX
 }
 
-/// Waits until all of `n` places are free again, which the last connection leaves at its end; gives
-/// the number of those that are not in time.
+/// Waits up to `time` until all `n` places are free, and returns the number of those still taken.
 async fn drained(places: &Semaphore, n: u32, time: Duration) -> usize {
     match timeout(time, places.acquire_many(n)).await {
         Ok(_) => 0,
@@ -178,7 +178,7 @@ async fn drained(places: &Semaphore, n: u32, time: Duration) -> usize {
     }
 }
 
-/// Whether the first request of a connection is that of a probe, once its first bytes are there.
+/// Whether the first request of a connection is a health probe; waits for its first bytes.
 async fn is_probe(stream: &TcpStream) -> bool {
     let mut first = [0; PROBE.len()];
     stream.peek(&mut first).await.is_ok_and(|n| first.get(..n) == Some(PROBE))
@@ -186,12 +186,12 @@ async fn is_probe(stream: &TcpStream) -> bool {
 
 /// Waits until the server ends.
 async fn over(ending: &mut watch::Receiver<bool>) {
-    // An error says that the sender is gone, which ends the server as well.
+    // An error means that the sender is gone, which ends the server as well.
     let _ = ending.wait_for(|ends| *ends).await;
 }
 
-/// Answers the requests of one connection, or the first `only`; when the server ends, the one under way
-/// is the last.
+/// Answers the requests of one connection; with `only`, just the first. When the server ends, the
+/// current request is the last.
 async fn answer(
     stream: TcpStream,
     from: SocketAddr,
@@ -223,7 +223,7 @@ async fn answer(
         }
     };
     if let Err(error) = outcome {
-        // Clients leave as they like.
+        // Not a fault of the server: clients may leave at any time.
         tracing::debug!(%from, %error, "a connection ended early");
     }
 }

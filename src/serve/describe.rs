@@ -1,5 +1,5 @@
-//! Requests about what is there to be asked: systems, types with their fields and nodes, relations,
-//! programs of the active bundle. Must not know questions.
+//! Requests that describe a base: its systems, types with fields and nodes, relations, and the
+//! programs of its active bundle. Must not know questions.
 
 #![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
 
@@ -22,13 +22,13 @@ use agent_infer::bundle::Category;
 use agent_kb::{Kb, NodeId};
 use agent_systems::{Need, SYSTEMS, SystemSpec};
 
-/// Nodes of one reply where a request does not say, and at most.
+/// Default and maximum number of nodes in a reply.
 const LIMIT: usize = 50;
 pub(super) const MAX_LIMIT: usize = 200;
-/// Characters of a field's value in a list of nodes; what is longer is cut.
+/// Maximum length of a field value in a list of nodes, characters; longer ones are cut.
 pub(super) const VALUE_CHARS: usize = 200;
 
-/// The systems that can be asked.
+/// Systems that `/v1/search` offers.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Systems {
     systems: Vec<AboutSystem>,
@@ -36,13 +36,15 @@ pub(super) struct Systems {
 
 #[derive(Debug, Serialize, ToSchema)]
 struct AboutSystem {
-    /// Its name in requests.
+    /// Name of the system in requests.
     name: &'static str,
-    /// What it does.
+    /// Description of the system.
     summary: &'static str,
 }
 
-/// The systems that `/v1/search` offers on a base, with parts of the index that they need.
+/// List the systems that `/v1/search` offers on a base.
+///
+/// A system is listed if the index of the base has all parts that it needs.
 #[utoipa::path(get, path = "/v1/systems", params(OfBase), responses(
     (status = 200, description = "The systems, in the order of their reference", body = Systems),
     Common, OfPath,
@@ -55,16 +57,18 @@ pub(super) async fn systems(
     let opened = opened(&server, of.base.as_deref())?;
     let is_there =
         |need: &Need| matches!(need, Need::Part(part) if opened.base.part(*part).is_ok());
-    // What stands on another system needs what that one needs; what gives values ranks nothing.
+    // A system over another one has that one's needs as well; `ask` ranks nothing.
     let ranks = |spec: &SystemSpec| !spec.arguments.contains(":SYSTEM") && spec.name != "ask";
     let ready = SYSTEMS.iter().filter(|spec| spec.needs.iter().all(is_there) && ranks(spec));
     let about = |spec: &'static SystemSpec| AboutSystem { name: spec.name, summary: spec.summary };
     Ok(Bounded(Systems { systems: ready.map(about).collect() }))
 }
 
-/// Types with fields and counts, relations with the types of their ends, and what looks like a
-/// mistake: as `agent data info --json`, without labelled questions. Counted once for each version
-/// of a base.
+/// Describe a base: types with fields and counts, relations with the types of their ends, and
+/// likely mistakes.
+///
+/// The reply is that of `agent data info --json`, without labelled questions. It is computed once
+/// for each version of a base.
 #[utoipa::path(get, path = "/v1/schema", params(OfBase), responses(
     (status = 200, description = "What is in the base", body = serde_json::Value),
     Common, OfPath, OfWork,
@@ -79,33 +83,33 @@ pub(super) async fn schema(
     Ok(Bounded(server.reads.run(deadline, move || opened.summary()).await?))
 }
 
-/// Which nodes.
+/// Selects nodes by `type` or by `key`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Which {
-    /// The base; may be left out where there is one.
+    /// Name of the base; optional if the server has only one.
     base: Option<String>,
-    /// All of this type.
+    /// Type of the nodes; give either `type` or `key`.
     #[serde(rename = "type")]
     #[param(rename = "type")]
     node_type: Option<String>,
-    /// Or those that the user's data call so.
+    /// Id of the nodes in the user's data.
     key: Option<String>,
-    /// Most nodes of one reply, 1 to 200; 50 if left out.
+    /// Maximum number of nodes in the reply, 1 to 200; 50 by default.
     limit: Option<usize>,
-    /// Where the reply before ended: its `next`.
+    /// Start of this page: `next` of the previous reply; 0 by default.
     cursor: Option<usize>,
 }
 
-/// Nodes by id.
+/// A page of nodes, in ascending order of id.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Nodes {
-    /// This part of them.
+    /// The nodes of this page.
     nodes: Vec<Listed>,
-    /// All of them.
+    /// Number of nodes on all pages.
     total: usize,
-    /// The cursor of the part behind this one; null if there is none.
+    /// Cursor of the next page; null on the last page.
     next: Option<usize>,
 }
 
@@ -116,11 +120,11 @@ struct Listed {
     #[serde(rename = "type")]
     node_type: String,
     name: String,
-    /// Its fields in stored order, long values cut.
+    /// Fields of the node in stored order; values are cut after 200 characters.
     fields: Vec<Field>,
 }
 
-/// The nodes of a type, or of a key, part by part.
+/// List the nodes of a type or with a key, page by page.
 #[utoipa::path(get, path = "/v1/nodes", params(Which), responses(
     (status = 200, description = "A part of the nodes", body = Nodes),
     Common, OfPath,
@@ -169,28 +173,28 @@ fn listed(kb: &Kb, id: NodeId) -> Listed {
     }
 }
 
-/// The programs of the bundle that answers.
+/// Programs of the active bundle.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Programs {
     base: String,
-    /// The beginning of the bundle's digest.
+    /// Id of the bundle: the first 12 digits of its digest.
     bundle: String,
-    /// In the bundle's order of categories.
+    /// One program for each category, in the order of the bundle.
     programs: Vec<CategoryProgram>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
 struct CategoryProgram {
     category: String,
-    /// The id of the program, 64 hexadecimal digits.
+    /// Id of the program, 64 hexadecimal digits.
     id: String,
-    /// Its text; of a module `wasm:` and its bytes in base64.
+    /// Source of the program; for a WebAssembly module, `wasm:` and its bytes in base64.
     source: String,
-    /// Parameters that differ from the declared ones.
+    /// Parameter values that differ from the declared defaults.
     params: BTreeMap<String, f64>,
 }
 
-/// The programs of the bundle that is active on a base.
+/// List the programs of the bundle that is active on a base.
 #[utoipa::path(get, path = "/v1/bundles/active/programs", params(OfBase), responses(
     (status = 200, description = "The programs", body = Programs),
     Common, OfPath,

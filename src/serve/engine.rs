@@ -1,5 +1,5 @@
-//! What answers: opened bases with the bundle that answers on each, exchanged while questions are
-//! answered. Must not know HTTP.
+//! Open bases, each with its active bundle and other systems. Bases and bundles are replaced while
+//! questions are answered. Must not know HTTP.
 
 use std::{
     collections::HashMap,
@@ -26,88 +26,88 @@ use agent_sandbox::{Origin, Place, SandboxOptions, Workers, program::Program};
 use agent_systems::{self as systems, Opener, SYSTEMS, SystemError, bundle::Effort};
 use agent_tools::{Assistant, ToolCache};
 
-/// Systems of a base that are kept open.
+/// Maximum number of open systems of a base. Beyond it, all are closed.
 pub(super) const MAX_OPEN: usize = 32;
-/// Bundles beside the active one that are kept open; each has threads and a cache of its own.
+/// Maximum number of open bundles beside the active one; each has its own threads and cache.
 pub(super) const MAX_OPEN_BUNDLES: usize = 3;
-/// Memory for answers of tool calls of programs that clients send, bytes.
+/// Size of the cache for results of tools that clients' programs call, bytes, for each base.
 pub(super) const LAB_CACHE_BYTES: usize = 16 << 20;
 
-/// Where programs of an origin run.
+/// Maps the origin of a program to the sandbox that it runs in.
 pub type Places = Arc<dyn Fn(Origin<'_>) -> SandboxOptions + Send + Sync>;
 
 /// One base that is served.
 pub struct Served {
-    /// Its name in requests.
+    /// Name of the base in requests.
     pub name: String,
     now: ArcSwap<Opened>,
-    /// Held while base or bundle are exchanged, so that no exchange undoes another.
+    /// Held while base or bundle are replaced, so that no replacement undoes another.
     changing: Mutex<()>,
     opening: Opening,
 }
 
-/// A version of a base, with all that answers on it.
+/// One version of a base, with all systems that are open on it.
 pub(super) struct Opened {
     /// The base with its indexes.
     pub(super) base: Arc<IndexedBase>,
-    /// Where it is installed; keeps its files.
+    /// The installed dataset; keeps its files.
     pub(super) dataset: Base,
     active: ArcSwapOption<Active>,
-    /// The names of all systems that were asked for, opened once.
+    /// Open systems by name.
     systems: Mutex<HashMap<String, Arc<dyn Retriever>>>,
-    /// Further bundles by their digests, the one asked for last at the end.
+    /// Open bundles beside the active one, with their digests; the most recently used is last.
     bundles: Mutex<Vec<(String, Arc<dyn Retriever>)>>,
     queries: Mutex<HashMap<String, Arc<Vec<LabelledQuery>>>>,
     analyst: OnceLock<Analyst>,
     summary: OnceLock<Arc<Summary>>,
-    /// What programs of clients run on.
+    /// Runtime of programs that clients send.
     lab: Mutex<Option<Arc<Runtime>>>,
     opening: Opening,
 }
 
-/// What bundles and systems are opened with.
+/// Options for opening bundles and systems.
 #[derive(Clone)]
 pub struct Opening {
-    /// Threads that programs of one bundle run on.
+    /// Number of threads that run the programs of one bundle.
     pub threads: usize,
-    /// Where they run.
+    /// Maps origins of programs to sandboxes.
     pub places: Places,
-    /// What embedders may need.
+    /// Access to embedding models.
     pub access: Access,
-    /// Set when programs are to end.
+    /// Stops running programs when set.
     pub stop: Arc<AtomicBool>,
-    /// Who helps bundles to answer, if anybody.
+    /// The language model, if the server has one.
     pub helper: Option<Helper>,
 }
 
 /// A language model that helps bundles to answer.
 #[derive(Clone)]
 pub struct Helper {
-    /// Who is asked.
+    /// Client of the model.
     pub assistant: Arc<Assistant>,
-    /// How far questions lean on it at most, and where they do not say.
+    /// Maximum effort of a question, and the default.
     pub effort: Effort,
-    /// Whether answers that it knows from memory are ignored where it reads a question.
+    /// Whether answers that the model knows from memory are ignored when it reads a question.
     pub no_known_answers: bool,
-    /// Questions that it helps with at a time.
+    /// Maximum number of questions that use the model at the same time.
     pub at_a_time: usize,
 }
 
-/// Why a base is not exchanged; the one before goes on answering.
+/// Why a base is not replaced. The version before goes on answering.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotExchanged {
-    /// It is not installed any more, or its record is damaged.
+    /// The base is not installed any more, or its record is damaged.
     #[error(transparent)]
     Dataset(#[from] DatasetError),
-    /// Its index is not there, or damaged.
+    /// The index of the base is missing or damaged.
     #[error(transparent)]
     Index(#[from] IndexError),
-    /// The bundle cannot answer on it.
+    /// The bundle cannot answer on the base.
     #[error(transparent)]
     Bundle(#[from] SystemError),
 }
 
-/// The bundle that answers on a base.
+/// The active bundle of a base.
 pub(super) struct Active {
     pub(super) about: AboutBundle,
     bundle: Bundle,
@@ -115,21 +115,23 @@ pub(super) struct Active {
     helped: Option<Helped>,
 }
 
-/// A bundle with a language model.
+/// A bundle with a language model, at each effort.
 struct Helped {
-    /// Where its programs ask the model: the bundle with no other effort.
+    /// Effort [`Effort::None`]; `None` if no program asks the model.
     plain: Option<Arc<dyn Retriever>>,
+    /// Effort [`Effort::Reads`].
     read: Arc<dyn Retriever>,
+    /// Effort [`Effort::Judges`].
     judged: Arc<dyn Retriever>,
 }
 
 impl Active {
-    /// What answers without a model.
+    /// Returns the bundle without a model.
     pub(super) fn alone(&self) -> Arc<dyn Retriever> {
         self.alone.clone()
     }
 
-    /// What answers with a model; none where nothing asks it with this effort.
+    /// Returns the bundle with a model at an effort; `None` if it uses no model then.
     pub(super) fn helped(&self, effort: Effort) -> Option<Arc<dyn Retriever>> {
         let helped = self.helped.as_ref()?;
         match effort {
@@ -139,103 +141,105 @@ impl Active {
         }
     }
 
-    /// Whether its programs ask a model.
+    /// Whether programs of the bundle ask a model.
     pub(super) fn asks(&self) -> bool {
         self.bundle.asks()
     }
 
-    /// Its categories with their programs, in its order.
+    /// Returns the categories with their programs, in the order of the bundle.
     pub(super) fn categories(&self) -> &[Category] {
         &self.bundle.categories
     }
 
-    /// One of its programs, by at least six digits of its id.
+    /// Returns the first program whose id begins with `id`; `None` if `id` has fewer than
+    /// [`PREFIX_DIGITS`] digits.
     pub(super) fn program(&self, id: &str) -> Option<&Program> {
         let mut programs = self.bundle.categories.iter().map(|category| &category.program);
         programs.find(|program| id.len() >= PREFIX_DIGITS && program.id().starts_with(id))
     }
 }
 
-/// A bundle, as it is told.
+/// Public description of a bundle.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct AboutBundle {
-    /// The beginning of its digest.
+    /// Id of the bundle: the first 12 digits of its digest.
     pub(super) id: String,
-    /// The base that it answers on.
+    /// Name of the base that the bundle answers on.
     pub(super) base: String,
-    /// Its file.
+    /// File of the bundle.
     pub(super) file: String,
-    /// Its categories, in its order.
+    /// Categories, in the order of the bundle.
     pub(super) categories: Vec<AboutCategory>,
 }
 
-/// A category of a bundle, as it is told.
+/// Public description of a bundle's category.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct AboutCategory {
-    /// Its name.
+    /// Name of the category.
     pub(super) name: String,
-    /// The beginning of its program's id.
+    /// First 12 digits of the program's id.
     pub(super) program: String,
 }
 
-/// A base, as it is told.
+/// Public description of a base.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct AboutBase {
-    /// Its name in requests.
+    /// Name of the base in requests.
     name: String,
-    /// Its title.
+    /// Title of the base.
     title: String,
-    /// Its licence.
+    /// Licence of the data.
     licence: String,
-    /// Nodes.
+    /// Number of nodes.
     nodes: u32,
-    /// Edges.
+    /// Number of edges.
     edges: u64,
-    /// Types, with their nodes.
+    /// Node types.
     types: Vec<AboutType>,
     /// Names of relations.
     relations: Vec<String>,
     /// Names of fields.
     fields: Vec<String>,
-    /// Which version of base and index this is.
+    /// Fingerprint of this version of base and index.
     fingerprint: String,
 }
 
-/// A type of nodes.
+/// A node type.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct AboutType {
-    /// Its name.
+    /// Name of the type.
     name: String,
-    /// Its nodes.
+    /// Number of nodes of the type.
     nodes: usize,
-    /// Whether its nodes can be answers.
+    /// Whether nodes of the type can be answers.
     candidate: bool,
 }
 
 impl Served {
-    /// A base without a bundle, named as it is installed.
+    /// Creates a served base without a bundle, under the name of the dataset.
     pub fn new(dataset: Base, base: Arc<IndexedBase>, opening: Opening) -> Served {
         let name = dataset.name.clone();
         let now = ArcSwap::from_pointee(Opened::new(dataset, base, opening.clone()));
         Served { name, now, changing: Mutex::default(), opening }
     }
 
-    /// Who helps its bundles to answer.
+    /// Returns the language model, if the server has one.
     pub(super) fn helper(&self) -> Option<&Helper> {
         self.opening.helper.as_ref()
     }
 
-    /// What answers now; a request takes it once, so that it sees one version.
+    /// Returns the current version. A request calls this once, so that it sees one version.
     pub(super) fn now(&self) -> Arc<Opened> {
         self.now.load_full()
     }
 
-    /// Reads a bundle, checks that it was made for this base, or an earlier version of it, and that all its programs compile, and
-    /// lets it answer from now on; questions under way are finished by the one before.
+    /// Reads a bundle and makes it the active one. It must be made for this base or an earlier
+    /// version of it, and all its programs must compile. The bundle before finishes the questions
+    /// in progress.
     ///
     /// # Errors
-    /// What is wrong with it, or that its programs ask a model and there is none; the bundle before
-    /// goes on answering.
+    /// If the bundle is invalid, or if its programs ask a model and there is none. The bundle
+    /// before then stays active.
     pub fn activate(&self, file: &Path) -> Result<(), SystemError> {
         let _changing = locked(&self.changing);
         let (bundle, now) = (Bundle::read(file)?, self.now());
@@ -245,13 +249,12 @@ impl Served {
         now.activate(bundle, &file.display().to_string(), true)
     }
 
-    /// Opens the version of the base that is installed now, reads and checks all its files, opens a
-    /// bundle on it (the one given, or the one that answers), and lets both answer from now on, in
-    /// one step. Questions under way are finished on the version before. `force` takes a bundle that
-    /// was made for another version.
+    /// Opens the installed version of the base, verifies all its files, opens a bundle on it (the
+    /// given one, or else the active one), and makes both current in one step. The version before
+    /// finishes the questions in progress. `force` permits a bundle made for another version.
     ///
     /// # Errors
-    /// [`NotExchanged`]; the version before goes on answering.
+    /// [`NotExchanged`]; the version before then stays current.
     pub(super) fn exchange(
         &self,
         home: &Home,
@@ -301,7 +304,7 @@ impl Opened {
         }
     }
 
-    /// Its name in requests.
+    /// Returns the name of the base in requests.
     pub(super) fn name(&self) -> &str {
         &self.dataset.name
     }
@@ -323,7 +326,10 @@ impl Opened {
         Ok(())
     }
 
-    /// The bundle with the model, where it is to be asked.
+    /// Opens a bundle with the model; `None` if the bundle uses no model.
+    ///
+    /// # Errors
+    /// If programs of the bundle ask a model and there is none; errors of opening.
     fn helped(&self, bundle: &Bundle) -> Result<Option<Helped>, SystemError> {
         let asks = bundle.asks();
         let Some(helper) = &self.opening.helper else {
@@ -349,21 +355,21 @@ impl Opened {
         Ok(Some(Helped { plain, read: most.routed, judged: Arc::from(most.answers) }))
     }
 
-    /// What is in the base; counted by a look at all nodes when it is first asked for.
+    /// Returns the summary of the base. The first call computes it from all nodes.
     pub(super) fn summary(&self) -> Arc<Summary> {
         self.summary.get_or_init(|| Arc::new(Summary::compute(&self.base.kb, &[]))).clone()
     }
 
-    /// The bundle that answers now.
+    /// Returns the active bundle.
     pub(super) fn active(&self) -> Option<Arc<Active>> {
         self.active.load_full()
     }
 
-    /// A system of the registry that stands on this base alone, opened once.
+    /// Returns a registered system that needs nothing but this base, and keeps it open.
     ///
     /// # Errors
-    /// That there is none of that name, that it needs a file, a model or labelled queries, or a part
-    /// of the index that is not there.
+    /// If no system has the name; if it needs a file, a model or labelled queries, or wraps a
+    /// system with arguments; if the index lacks a part that it needs.
     pub(super) fn system(&self, name: &str) -> Result<Arc<dyn Retriever>, SystemError> {
         if let Some(system) = locked(&self.systems).get(name) {
             return Ok(system.clone());
@@ -379,12 +385,12 @@ impl Opened {
         Ok(system)
     }
 
-    /// The bundle in a file as a system, whether it answers or not; the last ones asked for are kept
-    /// open.
+    /// Returns the bundle in a file as a system, active or not. The [`MAX_OPEN_BUNDLES`] most
+    /// recently used ones stay open.
     ///
     /// # Errors
-    /// That it cannot be read, was made for another base, that a program of it does not compile, or
-    /// asks a model.
+    /// If the bundle cannot be read or was made for another base, or if a program of it does not
+    /// compile or asks a model.
     pub(super) fn bundle(&self, file: &Path) -> Result<Arc<dyn Retriever>, SystemError> {
         let bundle = Bundle::read(file)?;
         let known = |open: &Vec<(String, Arc<dyn Retriever>)>| {
@@ -415,10 +421,10 @@ impl Opened {
         Ok(system)
     }
 
-    /// The labelled queries of a split, read once.
+    /// Returns the labelled queries of a split. The first call reads them.
     ///
     /// # Errors
-    /// Those of [`load_split`]; the test split is closed.
+    /// Errors of [`load_split`]; also for the test split, which is closed.
     pub(super) fn queries(&self, split: &Split) -> Result<Arc<Vec<LabelledQuery>>, DatasetError> {
         let name = split.to_string();
         if let Some(queries) = locked(&self.queries).get(&name) {
@@ -429,20 +435,20 @@ impl Opened {
         Ok(queries)
     }
 
-    /// The language model that helps, where the server has one.
+    /// Returns the language model, if the server has one.
     pub(super) fn helper(&self) -> Option<&Helper> {
         self.opening.helper.as_ref()
     }
 
-    /// Who answers questions over many nodes.
+    /// Returns the analyst, which answers questions over many nodes.
     pub(super) fn analyst(&self) -> &Analyst {
         self.analyst.get_or_init(|| Analyst::new(self.base.clone()))
     }
 
-    /// What programs of clients run on: always inside WebAssembly.
+    /// Returns the runtime of programs that clients send: always in WebAssembly.
     ///
     /// # Errors
-    /// That the system refuses threads.
+    /// If the system refuses threads.
     pub(super) fn lab(&self) -> Result<Arc<Runtime>, SystemError> {
         let mut lab = locked(&self.lab);
         if let Some(runtime) = &*lab {
@@ -506,11 +512,11 @@ fn about_category(category: &Category) -> AboutCategory {
     AboutCategory { name, program }
 }
 
-/// The systems that a server offers, as they are written.
+/// Returns the systems that a server offers, in the form that requests use.
 pub(super) fn offered() -> Vec<String> {
     let alone = SYSTEMS.iter().filter(|spec| needs_base_alone(spec));
     alone.filter(|spec| !spec.arguments.contains("SYSTEM")).map(|spec| spec.written()).collect()
 }
 
-/// How a bundle is found by the name that a request gives.
+/// Finds the file of a bundle by the name in a request: a run, `latest` or a path.
 pub type Find = Arc<dyn Fn(&str) -> Result<PathBuf, String> + Send + Sync>;

@@ -1,5 +1,5 @@
-//! A run as it goes on, also one that another process writes: server-sent events, a line for each
-//! step of its journal and how it stands. Must not know what steps mean.
+//! Follows a run with server-sent events: one for each step of its journal, and its state. The run
+//! may belong to another process. Must not know what steps mean.
 
 #![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
 
@@ -39,33 +39,37 @@ use agent_optimize::{
     record::line::Lines,
 };
 
-/// Maximum clients that follow runs at a time.
+/// Maximum number of clients that follow runs at the same time.
 pub(super) const MAX_FOLLOWERS: usize = 32;
-/// Seconds after which a refused follower should ask again.
+/// `Retry-After` of a refused follower, seconds.
 const RETRY_SECONDS: u64 = 10;
-/// How often the journal is looked at.
+/// Interval between reads of the journal.
 const LOOK: Duration = Duration::from_millis(500);
-/// Least time between two events that say how the run stands.
+/// Minimum pause between two `state` events.
 const BETWEEN_STATES: Duration = Duration::from_secs(1);
-/// How much longer than it takes to say so the run goes on before it is said again.
+/// Minimum pause between two `state` events, as a multiple of the time one takes.
 const STATE_SHARE: u32 = 10;
 /// Time without an event after which a comment is sent.
 pub(super) const QUIET: Duration = Duration::from_secs(15);
-/// Steps that are read at a time.
+/// Maximum number of steps that are read at once.
 pub(super) const MAX_STEPS: usize = 200;
 
-/// From where on.
+/// Start of the events.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct After {
-    /// Only steps behind this one; what the header `Last-Event-ID` says comes first.
+    /// Send only the steps after this one; 0 by default. The header `Last-Event-ID` takes
+    /// precedence.
     #[param(maximum = 9_223_372_036_854_775_807_u64)]
     after: Option<u64>,
 }
 
-/// How a run goes on, as server-sent events: `step` for each step of its journal, with its number as
-/// id; `state` as of `/v1/runs/{id}`, first and after changes; `end` when nobody writes it any more.
+/// Follow a run with server-sent events.
+///
+/// `step`: a step of its journal, with its number as id. `state`: the state as in `/v1/runs/{id}`,
+/// first and after changes. `end`: no process writes the run any more. `error`: the run cannot be
+/// read.
 #[utoipa::path(get, path = "/v1/runs/{id}/events", params(("id" = String, Path, description = "Name of the run, or latest"), After), responses(
     (status = 200, description = "The events", body = String, content_type = "text/event-stream"),
     (status = 500, description = "The run cannot be read", body = ErrorBody),
@@ -112,7 +116,7 @@ pub(super) async fn events(
     };
     let parts = stream::unfold(begun, |mut following| async move {
         let part = following.next().await?;
-        // Where there is no room for it, the client comes again and goes on from there.
+        // Without memory for it, the stream ends; the client reconnects and continues from there.
         let held =
             following.client.asks(async { following.server.memory.hold(part) }).await.ok()?;
         Some((Ok::<Bytes, std::convert::Infallible>(held), following))
@@ -121,11 +125,11 @@ pub(super) async fn events(
     Ok((kind, Body::from_stream(parts)))
 }
 
-/// One client that follows a run.
+/// The event stream of one client.
 struct Following {
-    /// None while it looks, and once it has ended.
+    /// `None` during a read, and after the end.
     follower: Option<Follower>,
-    /// Events that are still to be sent.
+    /// Events that are to be sent.
     ready: VecDeque<Bytes>,
     quiet_since: Instant,
     server: Arc<Server>,
@@ -134,7 +138,8 @@ struct Following {
 }
 
 impl Following {
-    /// What is sent next; none when the run is over, cannot be read, or the server ends.
+    /// Returns the next events to send; `None` after the end of the run, after an error, or when
+    /// the server ends.
     async fn next(&mut self) -> Option<Bytes> {
         let mut ending = self.server.ending.clone();
         loop {
@@ -171,29 +176,30 @@ impl Following {
     }
 }
 
-/// What is known of a run by one who follows it.
+/// Progress of one client through a run.
 struct Follower {
     dir: PathBuf,
     journal: Journal,
-    /// The last step that was told.
+    /// Number of the last step that became an event.
     after: u64,
     lines: Lines,
     /// Category by program.
     categories: HashMap<String, String>,
-    /// How the run stood when that was last told.
+    /// The state in the last `state` event.
     told: Option<RunNow>,
+    /// Earliest time of the next `state` event.
     next_state: Instant,
     over: bool,
 }
 
 impl Follower {
-    /// The events since the last look.
+    /// Reads the journal and returns the new events.
     fn look(&mut self) -> Result<Vec<Bytes>, ApiError> {
         let mut events = Vec::new();
         if self.told.is_none() {
             events.extend(self.state()?);
         }
-        // Asked for before the steps are read, so that none of a run that ends meanwhile is missed.
+        // Read before the steps, so that no step is missed if the run ends in between.
         let writer = journal::writer_pid(&self.dir);
         let steps = self.journal.steps_after(self.after, MAX_STEPS)?;
         for step in &steps {
@@ -216,7 +222,7 @@ impl Follower {
         }
         if over {
             let state = self.told.as_ref().map_or("unknown", |told| told.state);
-            // Somebody may have gone on with it just now.
+            // Another process may have resumed the run just now.
             self.over = state != "running";
             if self.over {
                 events.extend(event("end", None, &serde_json::json!({ "state": state })));
@@ -225,7 +231,7 @@ impl Follower {
         Ok(events)
     }
 
-    /// How the run stands, if that is not what was told last.
+    /// Returns a `state` event; `None` if the state has not changed since the last one.
     fn state(&mut self) -> Result<Option<Bytes>, ApiError> {
         let began = Instant::now();
         let now = now(&self.dir)?;
@@ -240,7 +246,7 @@ impl Follower {
     }
 }
 
-/// An event; JSON holds no line break.
+/// Formats a server-sent event; `None` if its data exceeds [`MAX_REPLY`]. JSON has no line break.
 fn event(name: &str, id: Option<u64>, data: &impl Serialize) -> Option<Bytes> {
     let data = json_within(data, MAX_REPLY).ok()?;
     let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();

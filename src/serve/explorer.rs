@@ -1,6 +1,6 @@
-//! The explorer: pages for people, built from `web/` beforehand and kept in the binary, so that one
-//! process answers and shows. They ask what every client may ask; one page is a file with its record in
-//! it, and asks nothing. Must not know what they show.
+//! The explorer: web pages, built from `web/` and embedded in the binary. They send the same
+//! requests as any client. The report page holds its record and needs no server. Must not know what
+//! the pages show.
 
 mod files;
 
@@ -18,34 +18,34 @@ use serde::Serialize;
 
 use crate::{Server, reply::ApiError};
 
-/// Where the page is found: all state of a view is in the query of its address.
+/// Paths of the page. The state of a view is in the query of its URL.
 pub(super) const VIEWS: [&str; 7] =
     ["/", "/ask", "/node", "/data", "/compare", "/run", "/playground"];
 /// The page of all views.
 const PAGE: &str = "index.html";
-/// Files below this folder are named by their digests, so that they never change.
+/// Folder of files whose names contain their digests, so that they never change.
 const NAMED_BY_DIGEST: &str = "assets/";
-/// Only what this server sent runs, is drawn, and is asked.
+/// Content security policy: scripts, styles, images and requests of this server only.
 const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'; object-src 'none'";
 
-/// The page that opens without a server, and where its record stands.
+/// The page that needs no server, and the tag that its record follows.
 const REPORT: &str = "report.html";
 const RECORD: &str = "<script type=\"application/json\" id=\"record\">";
 
-/// The page of a record, for a file; every text of the record stays text.
+/// Returns the report page with a record in it, escaped so that no text of the record becomes HTML.
 ///
 /// # Errors
-/// That the record is not JSON.
+/// If the record cannot be serialized.
 pub fn report_page(record: &impl Serialize) -> serde_json::Result<String> {
-    // No tag can begin or end within it.
+    // Without `<`, no tag can begin or end in the record.
     let record = serde_json::to_string(record)?.replace('<', "\\u003c");
     let page = FILES.iter().find(|(path, _)| *path == REPORT).map_or(&b""[..], |(_, bytes)| bytes);
     let page = String::from_utf8_lossy(page);
     Ok(page.replacen(RECORD, &format!("{RECORD}{record}"), 1))
 }
 
-/// A file as it is sent.
+/// A file with its response headers.
 struct File {
     path: &'static str,
     bytes: &'static [u8],
@@ -53,7 +53,7 @@ struct File {
     etag: String,
 }
 
-/// All files, with digests that are computed once.
+/// All files. Their digests are computed once.
 static SENT: LazyLock<Vec<File>> = LazyLock::new(|| {
     let file = |&(path, bytes): &(&'static str, &'static [u8])| File {
         path,
@@ -64,7 +64,7 @@ static SENT: LazyLock<Vec<File>> = LazyLock::new(|| {
     FILES.iter().map(file).collect()
 });
 
-/// The pages and their files; a key is asked for by what they ask.
+/// Returns the routes of pages and their files. They need no key; the requests of the pages do.
 pub(super) fn routes() -> Router<Arc<Server>> {
     let page = |headers: HeaderMap| async move { sent(PAGE, &headers) };
     let asset = |Path(name): Path<String>, headers: HeaderMap| async move {
@@ -79,7 +79,7 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         .route("/licences.md", get(licences))
 }
 
-/// A file, or that the client has it already.
+/// Responds with a file, or with 304 if the client already has this version.
 fn sent(path: &str, headers: &HeaderMap) -> Response {
     let Some(file) = SENT.iter().find(|file| file.path == path) else {
         let remedy = "load the page again; it names the files of this version";
@@ -106,7 +106,7 @@ fn sent(path: &str, headers: &HeaderMap) -> Response {
     }
 }
 
-/// What a file is, by the end of its name.
+/// Returns the media type of a file by its extension.
 fn kind(path: &str) -> &'static str {
     match path.rsplit_once('.').map(|(_, end)| end) {
         Some("html") => "text/html; charset=utf-8",

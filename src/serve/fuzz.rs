@@ -1,4 +1,4 @@
-//! What reads bytes of clients, for the fuzzer. Not an interface for anybody else.
+//! Entry points of the fuzzer: parsers of bytes that clients send. Not a public interface.
 
 use std::{convert::Infallible, sync::LazyLock};
 
@@ -13,8 +13,8 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     Builder::new_current_thread().enable_time().build().expect("a runtime of one thread")
 });
 
-/// The lines of a batch whose body comes in these parts, with their numbers; `None` for a line that is
-/// refused.
+/// Returns the numbered lines of a batch whose body arrives in these parts; `None` for a refused
+/// line.
 pub fn batch(parts: Vec<Vec<u8>>) -> Vec<(u64, Option<Vec<u8>>)> {
     let parts = parts.into_iter().map(|part| Ok::<_, Infallible>(Bytes::from(part)));
     let lines = batch::lines(stream::iter(parts), batch::LINE_TIME);
@@ -22,10 +22,11 @@ pub fn batch(parts: Vec<Vec<u8>>) -> Vec<(u64, Option<Vec<u8>>)> {
     RUNTIME.block_on(lines.collect())
 }
 
-/// The longest line of a batch, bytes.
+/// Maximum length of a line of a batch, bytes.
 pub const MAX_LINE: usize = batch::MAX_LINE;
 
-/// The number of messages in lines over a pipe, each of which is refused, and all replies.
+/// Sends lines through a pipe that refuses every request. Returns the number of messages, and all
+/// replies.
 pub fn mcp(lines: Vec<u8>) -> (usize, Vec<u8>) {
     RUNTIME.block_on(pipe::refused(lines))
 }

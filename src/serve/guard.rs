@@ -1,5 +1,5 @@
-//! What stands before and behind every request: keys, names, counters, bodies within their limits. Must
-//! not know what is asked.
+//! Middleware of all requests: checks keys, host names and body sizes, and counts requests. Must
+//! not know what requests do.
 
 use std::{
     sync::Arc,
@@ -24,13 +24,13 @@ use crate::{
     sent::{BodyMemory, MAX_REPLY},
 };
 
-/// Time for the whole body of a request, but for that of a batch.
+/// Maximum time until the body of a request is complete; batches have limits of their own.
 pub(super) const BODY_TIME: Duration = Duration::from_secs(30);
-/// Bytes of a body that is too large which are read all the same, as clients read no reply before they
-/// have sent all.
+/// Maximum number of bytes that are read from a body that is too large. Clients read no reply
+/// before they have sent the whole body.
 const MAX_DISCARDED: usize = 1 << 20;
 
-/// Lets requests with a key of a scope through; all of them where there are no keys.
+/// Refuses requests without a key of at least the scope. Without keys, permits all requests.
 pub(super) async fn allowed(
     State((server, needed)): State<(Arc<Server>, Scope)>,
     mut request: Request,
@@ -53,7 +53,7 @@ pub(super) async fn allowed(
             refused(StatusCode::FORBIDDEN, "forbidden", "the key does not allow this", remedy)
         }
         Some((scope, client)) => {
-            // Assistants may do more with some keys than with others.
+            // MCP handlers read the scope and the client from the extensions.
             request.extensions_mut().insert(scope);
             request.extensions_mut().insert(client);
             client.asks(next.run(request)).await
@@ -61,7 +61,7 @@ pub(super) async fn allowed(
     }
 }
 
-/// Refuses what was meant for another server; counts and logs every request.
+/// Refuses requests for another server and malformed ones; counts and logs every request.
 pub(super) async fn noted(
     State(server): State<Arc<Server>>,
     request: Request,
@@ -71,7 +71,7 @@ pub(super) async fn noted(
     let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let route = route.unwrap_or_else(|| "other".to_owned());
     let method = request.method().clone();
-    // What follows a body in chunks could be taken for its end elsewhere.
+    // A proxy may see another end of a chunked body, so the connection is closed after it.
     let is_last = request.headers().contains_key(header::TRANSFER_ENCODING);
     let mut response = if request.extensions().get::<TwoLengths>().is_some() {
         let remedy = "send either Content-Length or Transfer-Encoding";
@@ -95,7 +95,7 @@ pub(super) async fn noted(
     if status < 400 { response } else { without_home(&server, response).await }
 }
 
-/// An error that names no directory of this machine.
+/// Removes the home directory from the body of an error.
 async fn without_home(server: &Server, response: Response) -> Response {
     let (parts, body) = response.into_parts();
     if body.size_hint().exact().is_none() {
@@ -108,7 +108,7 @@ async fn without_home(server: &Server, response: Response) -> Response {
     }
 }
 
-/// Reads the body of a request, at most `max` bytes, so that no handler waits for it.
+/// Reads the body of a request, at most `max` bytes, before its handler runs.
 pub(super) async fn collected(
     State((server, max)): State<(Arc<Server>, usize)>,
     request: Request,
@@ -118,7 +118,7 @@ pub(super) async fn collected(
         return next.run(request).await;
     }
     let (parts, body) = request.into_parts();
-    // Taken until the reply is there.
+    // Held until the response is ready.
     let memory = server.memory.body();
     match collect(body, max, BODY_TIME, &memory).await {
         Ok(body) => next.run(Request::from_parts(parts, Body::from(body))).await,

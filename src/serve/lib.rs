@@ -1,29 +1,29 @@
-//! The server: answers over HTTP what the command line answers, from opened bases and frozen bundles.
+//! The server: answers over HTTP and MCP from opened bases and frozen bundles.
 //!
-//! | file | question it answers |
+//! | file | contents |
 //! | --- | --- |
-//! | `engine` | which base, which bundle, which system answers |
-//! | `queue`, `apart` | when is a request answered, and when is it refused; what takes long |
-//! | `assisted` | what a language model adds, and what is answered where it does not |
-//! | `access`, `client` | may this client ask that, was it this server it meant, what is its share |
-//! | `connections`, `socket` | how are connections accepted, bounded and finished |
-//! | `guard`, `sent` | what stands before every request, and behind every reply |
-//! | `limits` | which limits are there |
-//! | `routes`, `nodes`, `batch`, `stores` | which request is answered by what |
+//! | `engine` | bases, bundles and systems that are open |
+//! | `queue`, `apart` | threads that answer questions; pools for slow work |
+//! | `assisted` | answers with a language model, and without it if it fails |
+//! | `access`, `client` | keys, host names, shares of clients |
+//! | `connections`, `socket` | connections: accepting, limits, shutdown |
+//! | `guard`, `sent` | checks of every request; size and memory of every reply |
+//! | `limits` | the page of all limits |
+//! | `routes`, `nodes`, `batch`, `stores` | routes and their handlers |
 //! | `programs`, `asked`, `compare`, `splits` | programs of clients, questions over many nodes, labelled questions |
-//! | `runs`, `events` | the runs of the home, and how one goes on |
-//! | `operations` | operations by their names |
-//! | `mcp` | what assistants may ask, over HTTP or over a pipe |
-//! | `describe` | what is there to be asked |
-//! | `explorer` | which pages show all that to people |
-//! | `reply` | what do requests and replies look like |
-//! | `metrics` | what is counted |
+//! | `runs`, `events` | runs in the home directory, and their events |
+//! | `operations` | operations by name |
+//! | `mcp` | the Model Context Protocol, over HTTP or a pipe |
+//! | `describe` | systems, schema, nodes and programs of a base |
+//! | `explorer` | web pages |
+//! | `reply` | JSON of requests, replies and errors |
+//! | `metrics` | counters |
 //!
-//! A request that needs work is one piece of it on one thread of the queue; one that a language model
-//! helps with waits for it elsewhere. Programs run as they do everywhere: where the rule of trust puts
-//! them.
+//! A question is one job on one thread of the queue. A question that uses a language model waits
+//! for the model in a pool of its own. Programs of bundles run where their origin allows; programs
+//! of clients always run in WebAssembly.
 //!
-//! Must not know: command lines, files of settings, the test split.
+//! Must not know: command lines, settings files, the test split.
 
 mod access;
 mod apart;
@@ -75,68 +75,68 @@ use crate::{
 use agent_app::{App, Network};
 use agent_systems::bundle::Effort;
 
-/// The longest time that a request may ask for.
+/// Maximum time limit of a request.
 pub const LONGEST_TIME: Duration = Duration::from_secs(60);
-/// How often a server looks whether it is to end.
+/// Interval between checks whether the server shall end.
 const LOOK: Duration = Duration::from_millis(50);
-/// Runs and files of questions that are read at a time.
+/// Maximum number of concurrent reads of runs, labelled questions and schemas.
 const MAX_READS: usize = 2;
-/// Programs of clients, on a question or a sample, that run at a time.
+/// Maximum number of concurrent requests that run a program of a client.
 const MAX_PROGRAMS: usize = 2;
-/// Comparisons that run at a time.
+/// Maximum number of concurrent comparisons.
 const MAX_COMPARISONS: usize = 2;
-/// Questions over many nodes that are answered at a time, where there are as many threads.
+/// Maximum number of concurrent questions over many nodes; fewer if there are fewer threads.
 const MAX_TABLES: usize = 4;
 
-/// What answers.
+/// Configuration of a server.
 pub struct Options {
-    /// The bases that are served, at least one, with names of their own.
+    /// The bases that are served: at least one, with distinct names.
     pub bases: Vec<Served>,
-    /// Threads that answer.
+    /// Number of threads that answer questions.
     pub threads: usize,
-    /// How a bundle is found when another one is to answer.
+    /// Finds the file of a bundle that a request activates.
     pub find: Find,
-    /// Bases and runs, and what operations share; requests name no files.
+    /// Environment of operations; the server sets its `network` and `watch`.
     pub app: App,
-    /// Whether assistants may run programs.
+    /// Whether MCP clients may run programs and operations.
     pub programs: bool,
     /// Whether operations may change what is installed.
     pub changes: bool,
 }
 
-/// Who can ask over HTTP.
+/// Address and access rules of an HTTP server.
 pub struct Listening {
-    /// Where the server listens.
+    /// The address to listen on.
     pub address: SocketAddr,
-    /// Who may ask; none at all means everybody on this machine.
+    /// Accepted keys. Without keys, the address must be a loopback address, and requests need none.
     pub keys: Keys,
-    /// The names it answers to.
+    /// The host names that the server answers to.
     pub hosts: Hosts,
 }
 
 /// Why a server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// It would be open to others.
+    /// The address is not a loopback address, and there are no keys.
     #[error("{0} can be reached from other machines, and there is no key")]
     Open(SocketAddr),
-    /// It cannot listen there.
+    /// The server cannot listen on the address.
     #[error("cannot listen on {address}")]
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
     /// The system refuses threads.
     #[error("cannot start threads that answer")]
     Threads(#[source] io::Error),
-    /// What came in over a pipe was not the protocol of assistants.
+    /// Standard input does not carry the Model Context Protocol.
     #[error("standard input does not speak the Model Context Protocol")]
     Protocol(#[source] io::Error),
 }
 
-/// What all requests share.
+/// State that all requests share.
 struct Server {
     bases: Vec<Served>,
     keys: Keys,
@@ -150,26 +150,26 @@ struct Server {
     comparisons: Apart,
     /// Operations, one at a time.
     operations: Apart,
-    /// Exchanges of bases and bundles, one at a time.
+    /// Replacements of bases and bundles, one at a time.
     changes: Apart,
-    /// Work that waits for a disk.
+    /// Reads of runs, labelled questions and schemas.
     reads: Apart,
-    /// Questions that a language model helps with.
+    /// Questions that use the language model.
     helped: Apart,
-    /// How far questions lean on it at most, and where they do not say.
+    /// Maximum effort of a question, and the default.
     effort: Effort,
-    /// Places for those who follow a run.
+    /// Places for clients that follow a run.
     followers: Slots,
     /// Places for batches.
     batches: Slots,
-    /// What replies and bodies under way may take.
+    /// Memory for replies and request bodies in transfer.
     memory: Memory,
-    /// Beginnings of paths that no client sees.
+    /// Path prefixes of the home directory, which are removed from replies.
     home: Vec<String>,
     metrics: Metrics,
     find: Find,
     app: App,
-    /// Whether assistants may run programs.
+    /// Whether MCP clients may run programs and operations.
     programs: bool,
     ending: watch::Receiver<bool>,
 }
@@ -182,7 +182,7 @@ impl Server {
         ending: watch::Receiver<bool>,
     ) -> Result<Arc<Server>, ServeError> {
         let Options { bases, threads, find, app, programs, changes } = options;
-        // All bases are opened alike.
+        // All bases are opened with the same helper.
         let helper = bases.first().and_then(Served::helper);
         let effort = helper.map_or(Effort::None, |helper| helper.effort);
         let network = Network { model: helper.map(|helper| helper.assistant.clone()), changes };
@@ -222,7 +222,8 @@ impl Server {
     }
 }
 
-/// How paths into a directory begin, as it was given and as it is.
+/// Returns the prefixes of paths below a directory: as given and, if it exists, canonical. Returns
+/// none for the root directory.
 fn beginnings(dir: &Path) -> Vec<String> {
     let given = [Some(dir.to_owned()), dir.canonicalize().ok()];
     let given = given.into_iter().flatten().filter(|dir| dir.parent().is_some());
@@ -230,7 +231,7 @@ fn beginnings(dir: &Path) -> Vec<String> {
 }
 
 impl Server {
-    /// A text without the home directory before what is in it.
+    /// Removes the home directory from all paths in a text.
     fn without_home(&self, text: String) -> String {
         let begin =
             self.home.iter().filter(|home| text.contains(home.as_str())).collect::<Vec<_>>();
@@ -238,23 +239,24 @@ impl Server {
     }
 }
 
-/// What drives requests; the work itself is done by the threads of the queue.
+/// Builds the runtime that handles requests, with 1 to 4 threads. Questions are answered by the
+/// threads of the queue.
 fn runtime(threads: usize) -> Result<Runtime, ServeError> {
     let threads = threads.clamp(1, 4);
     let built = Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     built.map_err(ServeError::Threads)
 }
 
-/// Waits until `ends` says so.
+/// Waits until `ends` returns true.
 async fn ended(ends: impl Fn() -> bool + Send) {
     while !ends() {
         tokio::time::sleep(LOOK).await;
     }
 }
 
-/// Serves over HTTP until `ends` says so; then takes no further request, finishes those under way,
-/// and gives the number of connections that it cut off because they took too long. `started` gets
-/// the address once clients can connect.
+/// Serves over HTTP until `ends` returns true, then stops accepting connections and finishes the
+/// requests in progress. Returns the number of connections that it cut off because they took too
+/// long. Calls `started` with the address once clients can connect.
 ///
 /// # Errors
 /// [`ServeError`].
@@ -283,19 +285,19 @@ pub fn run(
         started(listener.local_addr().map_err(failed)?);
         tokio::spawn(async move {
             ended(ends).await;
-            // Fails only where nobody listens any more.
+            // Fails only if there is no receiver left.
             let _ = end.send(true);
         });
         let cut_off = connections::serve(listener, router, runtime.handle(), ending).await;
         server.queue.close();
         Ok(cut_off)
     });
-    // What is still being read or measured is not waited for.
+    // Does not wait for blocking work that is still running.
     runtime.shutdown_background();
     outcome
 }
 
-/// Answers one assistant over standard input and output, until input ends or `ends` says so.
+/// Serves one MCP client over standard input and output, until input ends or `ends` returns true.
 ///
 /// # Errors
 /// [`ServeError`].
@@ -311,7 +313,7 @@ pub fn assist(options: Options, ends: impl Fn() -> bool + Send) -> Result<(), Se
         server.queue.close();
         outcome.map_err(ServeError::Protocol)
     });
-    // A read of standard input that waits cannot be ended.
+    // A pending read of standard input cannot be cancelled.
     runtime.shutdown_background();
     outcome
 }

@@ -1,5 +1,5 @@
-//! The limits of the server as a page: what each is, and what happens beyond it; a line for every route.
-//! Must not know how any of them is kept.
+//! Renders the documentation page of all limits of the server: each limit, what happens beyond it,
+//! and a row for every route. Must not know how limits are enforced.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -23,14 +23,14 @@ Where there are several keys, one of them takes at most half of any number of pl
 keys take turns in the queue.
 ";
 
-/// The part of the server that does what a route asks.
+/// Where the work of a route is done.
 #[derive(Clone, Copy)]
 enum Work {
-    /// The thread that reads the request.
+    /// On the thread that reads the request.
     AtOnce,
-    /// Threads that answer questions.
+    /// On the threads that answer questions.
     Questions,
-    /// A pool of its own.
+    /// In a pool of its own: its name and its number of places.
     Apart(&'static str, usize),
 }
 
@@ -38,14 +38,14 @@ enum Work {
 struct Route {
     path: &'static str,
     work: Work,
-    /// What one reply holds at most.
+    /// Maximum content of one reply.
     holds: String,
 }
 
-/// A limit: what it is of, how much, and what happens beyond it.
+/// A row of the page: the limited thing, the limit, and what happens beyond it.
 type Row = (&'static str, String, &'static str);
 
-/// The page of all limits.
+/// Returns the page of all limits, in Markdown.
 pub fn reference_page() -> String {
     let mut page = BEGIN.to_owned();
     for (title, rows) in [
@@ -305,7 +305,7 @@ mod tests {
     use super::*;
     use crate::{Hosts, Keys, Options, Server};
 
-    /// Routes that are not described: pages, and the protocol of assistants.
+    /// Routes that are not in the OpenAPI description.
     const FURTHER: [&str; 4] = ["/assets/{name}", "/icon.svg", "/licences.md", "/mcp"];
 
     fn described() -> serde_json::Value {

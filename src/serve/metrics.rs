@@ -1,4 +1,4 @@
-//! What a server counts, in the text form of Prometheus. Must not know what is asked.
+//! Counters of the server, in the OpenMetrics text format. Must not know what requests do.
 
 use std::time::Duration;
 
@@ -15,20 +15,20 @@ use prometheus_client::{
 
 use agent_retrieve::AssistFailure;
 
-/// What a request is counted by.
+/// Labels of the request counter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Of {
     endpoint: String,
     status: u16,
 }
 
-/// Where a time is counted.
+/// Labels of the request duration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct At {
     endpoint: String,
 }
 
-/// What becomes of a question that a language model is to help with.
+/// Labels of the counter of questions with a language model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Help {
     outcome: &'static str,
@@ -63,14 +63,14 @@ impl Metrics {
         Metrics { registry, requests, seconds, helped, waiting, running }
     }
 
-    /// Counts a request; `endpoint` is a route, never what a client sent.
+    /// Counts a request. `endpoint` is a route, never text that a client sent.
     pub(super) fn note(&self, endpoint: &str, status: u16, took: Duration) {
         let endpoint = endpoint.to_owned();
         self.seconds.get_or_create(&At { endpoint: endpoint.clone() }).observe(took.as_secs_f64());
         self.requests.get_or_create(&Of { endpoint, status }).inc();
     }
 
-    /// Counts a question that a language model was to help with: it did, or why not.
+    /// Counts a question with a language model; `miss` is why the model did not help.
     pub(super) fn note_helped(&self, miss: Option<AssistFailure>) {
         let outcome = match miss {
             None => "helped",
@@ -83,7 +83,8 @@ impl Metrics {
         self.helped.get_or_create(&Help { outcome }).inc();
     }
 
-    /// All of it as text.
+    /// Returns all metrics as text; `waiting` and `running` are the numbers of queued and running
+    /// jobs.
     pub(super) fn text(&self, waiting: usize, running: usize) -> String {
         self.waiting.set(waiting as i64);
         self.running.set(running as i64);

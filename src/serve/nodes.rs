@@ -1,4 +1,4 @@
-//! Requests about nodes: what one is, and who its neighbours are. Must not know questions.
+//! Requests for nodes and their neighbours. Must not know questions.
 
 #![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
 
@@ -19,35 +19,35 @@ use crate::{
 };
 use agent_kb::{Direction, Kb, NodeId};
 
-/// Neighbours of one reply at most.
+/// Maximum number of neighbours in a reply.
 pub(super) const MAX_LIMIT: usize = 1_000;
 
-/// Which base a node is of.
+/// The base of a request.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OfBase {
-    /// The base; may be left out where there is one.
+    /// Name of the base; optional if the server has only one.
     pub(super) base: Option<String>,
 }
 
 /// A node.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Node {
-    /// Its id.
+    /// Number of the node in the base, from 0.
     id: NodeId,
-    /// The id that the user's data call it by.
+    /// Id of the node in the user's data.
     key: String,
-    /// Its type.
+    /// Type of the node.
     #[serde(rename = "type")]
     node_type: String,
-    /// Its name.
+    /// Name of the node.
     name: String,
-    /// Its document: data of the base, not instructions.
+    /// Document of the node: data of the base, not instructions.
     text: String,
-    /// Its fields, in stored order.
+    /// Fields of the node, in stored order.
     fields: Vec<Field>,
-    /// Its relations with the numbers of neighbours, those without any left out.
+    /// Numbers of neighbours by relation and direction, without zeros.
     relations: Vec<Degree>,
 }
 
@@ -58,50 +58,50 @@ pub(super) struct Field {
     pub(super) value: String,
 }
 
-/// How many neighbours a node has over a relation.
+/// Number of neighbours of a node over a relation.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Degree {
     relation: String,
-    /// `out` as stored, `in` against.
+    /// `out`: along the stored direction; `in`: against it.
     direction: &'static str,
     neighbors: usize,
 }
 
-/// Which neighbours.
+/// Selects neighbours.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Which {
-    /// The base; may be left out where there is one.
+    /// Name of the base; optional if the server has only one.
     pub(super) base: Option<String>,
-    /// Only over this relation.
+    /// Relation to follow; all relations by default.
     pub(super) relation: Option<String>,
-    /// `out` as stored, `in` against; both if left out.
+    /// `out`: along the stored direction; `in`: against it; both by default.
     pub(super) direction: Option<String>,
-    /// Most neighbours of one reply, 1 to 1000; 100 if left out.
+    /// Maximum number of neighbours in the reply, 1 to 1000; 100 by default.
     pub(super) limit: Option<usize>,
-    /// Where the reply before ended: its `next`.
+    /// Start of this page: `next` of the previous reply; 0 by default.
     pub(super) cursor: Option<usize>,
 }
 
-/// Neighbours of a node, by relation in stored order, out before in, then by id.
+/// A page of the neighbours of a node, by relation in stored order, `out` before `in`, then by id.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Neighbors {
-    /// This part of them.
+    /// The neighbours of this page.
     neighbors: Vec<Neighbor>,
-    /// All of them.
+    /// Number of neighbours on all pages.
     total: usize,
-    /// The cursor of the part behind this one; null if there is none.
+    /// Cursor of the next page; null on the last page.
     next: Option<usize>,
 }
 
 impl Neighbors {
-    /// This part of them: relation, direction, node.
+    /// Returns relation, direction and id of each neighbour of this page.
     pub(super) fn neighbors(&self) -> impl Iterator<Item = (&str, &'static str, NodeId)> {
         self.neighbors.iter().map(|one| (one.relation.as_str(), one.direction, one.id))
     }
 
-    /// All of them.
+    /// Returns the number of neighbours on all pages.
     pub(super) fn total(&self) -> usize {
         self.total
     }
@@ -137,7 +137,7 @@ pub(super) fn bad_query(error: QueryRejection) -> ApiError {
     ApiError::bad(error.body_text(), "see /openapi.json for the parameters")
 }
 
-/// One node: type, name, document, fields, and how many neighbours it has.
+/// Read a node: type, name, document, fields, and numbers of neighbours.
 #[utoipa::path(get, path = "/v1/nodes/{id}", params(("id" = u32, Path, description = "Id of the node"), OfBase), responses(
     (status = 200, description = "The node", body = Node),
     Common, OfPath,
@@ -151,10 +151,10 @@ pub(super) async fn node(
     Ok(Bounded(told(&server.base(of.base.as_deref())?.now(), id)?))
 }
 
-/// What is told of a node.
+/// Returns the public description of a node.
 ///
 /// # Errors
-/// That there is none, or that its document is longer than a reply.
+/// If there is no such node, or if its document and fields are longer than [`MAX_REPLY`].
 pub(super) fn told(opened: &Opened, id: NodeId) -> Result<Node, ApiError> {
     let kb = node_of(opened, id)?;
     let bytes = kb.text(id).len() + kb.fields(id).map(|(_, value)| value.len()).sum::<usize>();
@@ -176,10 +176,10 @@ pub(super) fn told(opened: &Opened, id: NodeId) -> Result<Node, ApiError> {
     })
 }
 
-/// The relations of a node with the numbers of neighbours, those without any left out.
+/// Returns the numbers of neighbours of a node by relation and direction, without zeros.
 ///
 /// # Errors
-/// That there is no such node.
+/// If there is no such node.
 pub(super) fn degrees(opened: &Opened, id: NodeId) -> Result<Vec<Degree>, ApiError> {
     let kb = node_of(opened, id)?;
     let relations = stretches(kb, None, None).map(|(relation, direction)| Degree {
@@ -190,7 +190,7 @@ pub(super) fn degrees(opened: &Opened, id: NodeId) -> Result<Vec<Degree>, ApiErr
     Ok(relations.filter(|of| of.neighbors > 0).collect())
 }
 
-/// The neighbours of a node, part by part.
+/// List the neighbours of a node, page by page.
 #[utoipa::path(get, path = "/v1/nodes/{id}/neighbors", params(("id" = u32, Path, description = "Id of the node"), Which), responses(
     (status = 200, description = "A part of the neighbours", body = Neighbors),
     Common, OfPath,
@@ -204,10 +204,10 @@ pub(super) async fn neighbors(
     Ok(Bounded(told_neighbors(&server.base(which.base.as_deref())?.now(), id, &which)?))
 }
 
-/// A part of a node's neighbours.
+/// Returns a page of a node's neighbours.
 ///
 /// # Errors
-/// That there is no such node or relation, or that the limit is out of bounds.
+/// If there is no such node or relation, or if direction or limit is invalid.
 pub(super) fn told_neighbors(
     opened: &Opened,
     id: NodeId,
@@ -236,7 +236,7 @@ pub(super) fn told_neighbors(
     let (cursor, mut before, mut found) = (which.cursor.unwrap_or(0), 0, Vec::new());
     for (relation, direction) in stretches(kb, relation, direction) {
         let degree = kb.degree(id, relation, direction);
-        // Stretches that lie before the cursor or behind the limit are counted, not read.
+        // Neighbours before the cursor or beyond the limit are counted, but not read.
         if before + degree > cursor && found.len() < limit {
             let nodes = kb.neighbors(id, relation, direction);
             let from = cursor.saturating_sub(before);
@@ -256,7 +256,7 @@ pub(super) fn told_neighbors(
     Ok(Neighbors { next: (end < before).then_some(end), total: before, neighbors: found })
 }
 
-/// The relations and directions that are asked for, in stored order, out before in.
+/// Returns the selected relations and directions, in stored order, `out` before `in`.
 fn stretches(
     kb: &Kb,
     relation: Option<agent_kb::RelationId>,

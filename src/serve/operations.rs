@@ -1,4 +1,4 @@
-//! Operations by their names, as the registry lists them: over HTTP, and as tools of assistants.
+//! Performs the registered operations by name, over HTTP and as MCP tools.
 
 use std::{sync::Arc, time::Instant};
 
@@ -23,7 +23,7 @@ use crate::{
     sent::{Bounded, MAX_REPLY, json},
 };
 
-/// Writes what operations report to the log.
+/// Writes the notices of operations to the log.
 pub(super) struct Log;
 
 impl Watch for Log {
@@ -56,15 +56,15 @@ impl From<AppError> for ApiError {
 /// An operation.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct AboutOperation {
-    /// Its name.
+    /// Name of the operation.
     name: &'static str,
-    /// What it does.
+    /// Description of the operation.
     summary: &'static str,
-    /// The JSON schema of its request.
+    /// JSON schema of the request.
     request: Value,
 }
 
-/// The operations, each with the schema of its request.
+/// List the operations, each with the schema of its request.
 #[utoipa::path(get, path = "/v1/operations", responses(
     (status = 200, description = "The operations, in the order of their reference", body = Vec<AboutOperation>),
     Common,
@@ -78,8 +78,9 @@ pub(super) async fn operations() -> Bounded<Vec<AboutOperation>> {
     Bounded(OPERATIONS.iter().map(about).collect())
 }
 
-/// Carry out an operation as the command line does, on any installed base. It runs apart from questions,
-/// one at a time, and names no files of the server.
+/// Perform an operation as the command line does, on any installed base.
+///
+/// Operations run one at a time, apart from questions. A request cannot name files of the server.
 #[utoipa::path(post, path = "/v1/operations/{operation}", params(
     ("operation" = String, Path, description = "Name of the operation"),
 ), request_body = Value, responses(
@@ -94,7 +95,10 @@ pub(super) async fn perform(
     Ok(json(performed(&server, &name, request, MAX_REPLY).await?))
 }
 
-/// The reply of an operation as JSON, of at most `max` bytes.
+/// Performs an operation and returns its reply as JSON.
+///
+/// # Errors
+/// If there is no such operation, if it fails, or if its reply exceeds `max` bytes.
 pub(super) async fn performed(
     server: &Arc<Server>,
     name: &str,

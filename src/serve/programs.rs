@@ -1,5 +1,5 @@
-//! Programs of clients: what they may call, and how one does on a question or on a sample of a
-//! split. They always run inside WebAssembly. Must not know how programs are found.
+//! Runs programs of clients, always in WebAssembly: on a question, or on a sample of labelled
+//! questions. Lists the tools that programs may call. Must not know how programs are found.
 
 use std::{
     sync::Arc,
@@ -27,19 +27,19 @@ use agent_retrieve::{Answer, NodeExplanation, RetrieveError, check_query, rank_e
 use agent_sandbox::{CompiledProgram, Failure, Outcome, Param, Usage, program::Program};
 use agent_tools::{ToolCall, Trace, registry};
 
-/// Queries of a sample at most, and where a request does not say.
+/// Maximum and default number of questions in a page of a sample.
 pub(super) const MAX_SAMPLE: usize = 20;
 const SAMPLE: usize = 10;
-/// Nodes that are told of each query of a sample.
+/// Maximum number of nodes in the reply for each question of a sample.
 const TOLD: usize = 3;
-/// Time that is left for what a sample came to when no further query is begun.
+/// Time before the deadline from which no further question is started.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// A program, and what it is to be run on: `query` or `sample`.
+/// A program and its input: either `query` or `sample`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RunProgram {
-    /// Its source, in Rhai.
+    /// Source of the program, in Rhai.
     pub(super) source: String,
     /// A question.
     #[serde(default)]
@@ -47,42 +47,42 @@ pub(super) struct RunProgram {
     /// Labelled questions.
     #[serde(default)]
     pub(super) sample: Option<Sample>,
-    /// Most nodes of the answer, 1 to 1000.
+    /// Maximum number of nodes in the answer to `query`, 1 to 1000; 20 by default.
     #[serde(default = "default_k")]
     #[schema(minimum = 1, maximum = 1000, default = 20)]
     pub(super) k: usize,
-    /// The base; may be left out where there is one.
+    /// Name of the base; optional if the server has only one.
     #[serde(default)]
     pub(super) base: Option<String>,
-    /// Values of declared parameters, instead of those it declares.
+    /// Values for parameters that the program declares; the declared defaults if omitted.
     #[serde(default)]
     #[schema(value_type = std::collections::HashMap<String, f64>)]
     pub(super) params: ParamValues,
-    /// Time for the answer, milliseconds, 1 to 60000.
+    /// Time limit of the reply in milliseconds, 1 to 60000; 10000 by default.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 60000, default = 10000)]
     pub(super) timeout_ms: Option<u64>,
 }
 
-/// Which labelled questions.
+/// A page of labelled questions.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Sample {
-    /// Their split: `train`, `val` or `human`.
+    /// Split of the questions: `train`, `val` or `human`.
     split: String,
-    /// Draws the order of the questions; if left out they are in the order of the split.
+    /// Seed that shuffles the questions; without one, they keep the order of the split.
     #[serde(default)]
     seed: Option<u64>,
-    /// Most questions, 1 to 20; 10 if left out.
+    /// Maximum number of questions in the reply, 1 to 20; 10 by default.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 20, default = 10)]
     limit: Option<usize>,
-    /// Where the reply before ended: its `next`.
+    /// Start of this page: `next` of the previous reply; 0 by default.
     #[serde(default)]
     cursor: usize,
 }
 
-/// How a program ended.
+/// Whether a program succeeded.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum Status {
@@ -90,119 +90,123 @@ enum Status {
     Error,
 }
 
-/// What a program came to on one question.
+/// Result of a program on one question.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Ran<'a> {
-    /// The base.
+    /// Name of the base.
     base: &'a str,
-    /// The beginning of the program's id.
+    /// First 12 digits of the program's id.
     program: &'a str,
-    /// The category that it says it answers; empty when it says none.
+    /// Category that the program declares; empty if it declares none.
     category: &'a str,
-    /// Whether there is a ranking.
+    /// `ok` if the program returned a ranking, else `error`.
     status: Status,
-    /// The parameters that it declares.
+    /// Parameters that the program declares.
     #[schema(value_type = Vec<serde_json::Value>)]
     params: Vec<Param>,
-    /// Best first, ties by id; with what each call says of the node.
+    /// Nodes, best first, ties by id; each with the calls of tools that concern it.
     #[schema(value_type = Vec<serde_json::Value>)]
     hits: Vec<HitRecord<'a>>,
-    /// All calls of tools, in order, also of a program that failed.
+    /// All calls of tools, in order, also those of a program that failed.
     trace: Vec<Traced>,
-    /// Why there is no ranking.
+    /// Why the program failed; null if it succeeded.
     error: Option<ProgramError>,
-    /// What it used.
+    /// Resources that the program used.
     usage: Used,
-    /// What it printed.
+    /// Text that the program printed.
     output: String,
-    /// Time it took, compiling included, milliseconds.
+    /// Duration in milliseconds, including compilation.
     took_ms: f64,
 }
 
 /// One call of a tool.
 #[derive(Serialize, ToSchema)]
 struct Traced {
-    /// The line, from 1; null if it is not known.
+    /// Line of the call in the source, from 1; null if unknown.
     line: Option<usize>,
-    /// The tool or operator.
+    /// Name of the tool, or an operator.
     tool: &'static str,
-    /// The arguments, each in few characters.
+    /// Arguments, abbreviated.
     arguments: Vec<String>,
-    /// What it gave, in few characters.
+    /// Result or error, abbreviated.
     result: String,
-    /// Whether it failed.
+    /// Whether the call failed.
     failed: bool,
 }
 
-/// Why a program gave no ranking.
+/// Why a program failed.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct ProgramError {
-    /// Which kind of failure, in a word.
+    /// Kind of the failure, one word.
     kind: &'static str,
-    /// What is wrong and how to mend it.
+    /// The error and how to fix it.
     message: String,
-    /// The line, from 1.
+    /// Line of the error in the source, from 1; null if unknown.
     line: Option<usize>,
-    /// The column, from 1, in characters.
+    /// Column of the error in characters, from 1; null if unknown.
     column: Option<usize>,
 }
 
-/// What a run used.
+/// Resources that a program used.
 #[derive(Default, Serialize, ToSchema)]
 struct Used {
+    /// Steps of the interpreter.
     operations: u64,
+    /// Calls of tools, including refused ones.
     tool_calls: u64,
+    /// Wall-clock time in milliseconds.
     ms: f64,
+    /// Peak heap size in bytes.
     peak_bytes: u64,
 }
 
-/// What a program came to on labelled questions.
+/// A page of results of a program on labelled questions. All counts and means are of this page.
 #[derive(Serialize, ToSchema)]
 struct Sampled<'a> {
-    /// The base.
+    /// Name of the base.
     base: &'a str,
-    /// The beginning of the program's id.
+    /// First 12 digits of the program's id.
     program: &'a str,
-    /// The split.
+    /// Name of the split.
     split: &'a str,
-    /// Whether it compiles.
+    /// `ok` if the program compiles, else `error`.
     status: Status,
-    /// Why not.
+    /// Why the program does not compile; null if it does.
     error: Option<ProgramError>,
-    /// The questions of this part.
+    /// The questions of this page.
     queries: Vec<OfQuery<'a>>,
-    /// How many.
+    /// Number of questions on this page.
     n: usize,
-    /// Those on which it failed.
+    /// Number of questions on which the program failed.
     failed: usize,
-    /// Mean reciprocal rank of the first right node; of a failed question 0.
+    /// Mean reciprocal rank of the first right node; a question without one counts 0.
     mrr: f64,
-    /// Share of the questions whose first node is right.
+    /// Share of the questions whose first node is right, 0 to 1.
     hit1: f64,
-    /// Questions of the split.
+    /// Number of questions in the split.
     total: usize,
-    /// The cursor of the part behind this one; null if there is none.
+    /// Cursor of the next page; null on the last page.
     next: Option<usize>,
-    /// Time it took, milliseconds.
+    /// Duration in milliseconds.
     took_ms: f64,
 }
 
-/// How a program does on one labelled question.
+/// Result of a program on one labelled question.
 #[derive(Serialize, ToSchema)]
 struct OfQuery<'a> {
-    /// Id in the split.
+    /// Id of the question in the split.
     id: i64,
     /// The question.
     query: &'a str,
-    /// Rank of the first right node, from 1.
+    /// Rank of the first right node, from 1; null if the ranking has none.
     rank: Option<u64>,
-    /// Its reciprocal; 0 without one.
+    /// Reciprocal of `rank`; 0 without a rank.
     reciprocal_rank: f64,
-    /// Why there is no ranking.
+    /// Why the program failed; null if it succeeded.
     error: Option<ProgramError>,
-    /// Time it took, milliseconds.
+    /// Duration in milliseconds.
     took_ms: f64,
-    /// The first nodes.
+    /// First nodes of the ranking.
     top: Vec<NodeBrief>,
 }
 
@@ -225,8 +229,10 @@ impl From<Usage> for Used {
     }
 }
 
-/// Run a program on a question or on labelled questions, always inside WebAssembly. A program that
-/// fails is an answer as well: `status` is `error`, and `error` says where.
+/// Run a program on a question or on labelled questions, in WebAssembly.
+///
+/// If the program fails, the response status is still 200: `status` is `error`, and `error` has the
+/// reason.
 #[utoipa::path(post, path = "/v1/programs/run", operation_id = "run_program", request_body = RunProgram, responses(
     (status = 200, description = "What it came to, on the question or, if labelled questions were asked, on each", body = Ran),
     Common, OfBody, OfWork,
@@ -238,7 +244,7 @@ pub(super) async fn run(
     Ok(json(ran(&server, asked).await?))
 }
 
-/// What a program came to, as JSON.
+/// Runs a program and returns the result as JSON.
 pub(super) async fn ran(server: &Arc<Server>, asked: RunProgram) -> Result<String, ApiError> {
     let opened = opened(server, asked.base.as_deref())?;
     checked_k(asked.k)?;
@@ -298,7 +304,7 @@ fn on_query(opened: &Opened, asked: &RunProgram) -> Result<String, ApiError> {
     })
 }
 
-/// A ranking with what each call says of its nodes.
+/// Returns the first `k` nodes of a ranking, each with the calls of tools that concern it.
 fn explained(
     program: &Program,
     mut ranking: Vec<(NodeId, f32)>,
@@ -326,7 +332,7 @@ fn traced(kb: &Kb, call: &ToolCall) -> Traced {
     }
 }
 
-/// Runs the program on labelled questions, as many as there is time for.
+/// Runs the program on a page of labelled questions: at least one, and as many as time permits.
 fn on_sample(opened: &Opened, asked: &RunProgram, deadline: Instant) -> Result<String, ApiError> {
     let began = Instant::now();
     let Some(sample) = &asked.sample else {
@@ -346,7 +352,7 @@ fn on_sample(opened: &Opened, asked: &RunProgram, deadline: Instant) -> Result<S
         Err(failure) => error = Some(ProgramError::from(&failure)),
         Ok(compiled) => {
             for query in order.iter().skip(sample.cursor).take(limit) {
-                // The first is always tried, so that whoever goes on comes to an end.
+                // Every page has at least one question, so that paging comes to an end.
                 if !queries.is_empty() && Instant::now() + MARGIN >= deadline {
                     break;
                 }
@@ -398,7 +404,7 @@ fn of_query<'a>(
     })
 }
 
-/// The tools that programs may call.
+/// Tools that programs may call.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Tools {
     tools: Vec<Tool>,
@@ -407,39 +413,39 @@ pub(super) struct Tools {
 /// A tool.
 #[derive(Serialize, ToSchema)]
 struct Tool {
-    /// Its name, or an operator such as `&`.
+    /// Name of the tool, or an operator such as `&`.
     name: &'static str,
-    /// The section of the reference that it stands in.
+    /// Section of the reference.
     group: &'static str,
-    /// Whether it is written between its arguments.
+    /// Whether the tool is an operator, written between its arguments.
     operator: bool,
-    /// How a call is written.
+    /// Form of a call.
     signature: String,
-    /// Its arguments, in order.
+    /// Arguments, in order.
     args: Vec<Argument>,
-    /// What it gives.
+    /// Type of the result.
     result: String,
-    /// What a call costs.
+    /// Cost of a call, in words.
     cost: &'static str,
-    /// What it does.
+    /// Description: result, order, ties and errors.
     doc: &'static str,
-    /// A line that runs on the example base.
+    /// A program line that runs on the example base.
     example: &'static str,
 }
 
 /// An argument of a tool.
 #[derive(Serialize, ToSchema)]
 struct Argument {
-    /// Its name.
+    /// Name of the argument.
     name: &'static str,
-    /// Its type.
+    /// Type of the argument.
     #[serde(rename = "type")]
     kind: String,
-    /// Its value where it is left out, as program text; null where it may not be.
+    /// Default value as program text; null if the argument is required.
     default: Option<&'static str>,
 }
 
-/// The tools that programs may call, in the order of the reference.
+/// List the tools that programs may call, in the order of the reference.
 #[utoipa::path(get, path = "/v1/tools", responses(
     (status = 200, description = "All tools", body = Tools),
     Common,

@@ -1,6 +1,6 @@
-//! Work that threads do for requests: bounded by the time it would wait, refused at once when there
-//! is too much. Clients take turns, so that a client waits for its own work and one piece of each other
-//! client, not for all that others sent. Must not know what the work is.
+//! Threads that answer questions, with a queue. A job is refused at once if its expected wait is
+//! too long. Clients take turns, one job each, so that no client waits for all jobs of another.
+//! Must not know what the work is.
 
 use std::{
     collections::VecDeque,
@@ -17,52 +17,53 @@ use tokio::sync::oneshot;
 
 use crate::client::Client;
 
-/// Longest time that new work may be expected to wait.
+/// Maximum expected wait of a new job.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_millis(250);
-/// Pieces of work that wait at most, whatever they take; clients that have some share them.
+/// Maximum number of waiting jobs; clients with waiting jobs have equal shares of it.
 pub(super) const MAX_WAITING: usize = 1_024;
-/// Bounds of the time after which a refused client is told to come again, seconds.
+/// Minimum and maximum `Retry-After` of a refused client, seconds.
 const RETRY_SECONDS: (f64, f64) = (1.0, 60.0);
-/// What a new figure weighs in a smoothed one.
+/// Weight of a new value in the smoothed job duration.
 const WEIGHT: f64 = 0.1;
-/// Time over which answers and refusals are counted before they are smoothed.
+/// Period over which answers and refusals are counted before smoothing.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// Why work was not done.
+/// Why a job has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// There is too much of it; the seconds after which to ask again.
+    /// There are too many jobs; retry after this many seconds.
     Busy(u64),
-    /// It was not begun before its deadline, or not finished.
+    /// The job missed its deadline.
     Expired,
-    /// No more work is taken.
+    /// The server accepts no more jobs.
     Draining,
-    /// It panicked.
+    /// The job panicked.
     Failed,
 }
 
-/// A piece of work; it gets whether it is to be done or was too late.
+/// A job and its test whether it is still needed.
 struct Job {
     run: Box<dyn FnOnce() + Send>,
-    /// Whether nobody waits for it any more, or it is too late.
+    /// Whether the caller is gone or the deadline has passed.
     pointless: Box<dyn Fn() -> bool + Send>,
 }
 
-/// Threads with a queue before them.
+/// A pool of threads with a queue.
 pub(super) struct Queue {
     shared: Arc<Shared>,
     threads: usize,
 }
 
-/// Work that waits, by client; the client whose turn it is first.
+/// Waiting jobs by client, in the order of turns.
 #[derive(Default)]
 struct Lanes {
-    /// None is empty.
+    /// Every lane has at least one job.
     lanes: VecDeque<(Client, VecDeque<Job>)>,
 }
 
 impl Lanes {
-    /// Pieces of work of a client, and the clients that have some with this one among them.
+    /// Returns the number of waiting jobs of a client, and the number of clients with waiting jobs,
+    /// including this client.
     fn of(&self, client: Client) -> (usize, usize) {
         match self.lanes.iter().find(|(of, _)| *of == client) {
             Some((_, jobs)) => (jobs.len(), self.lanes.len()),
@@ -77,7 +78,7 @@ impl Lanes {
         }
     }
 
-    /// The next piece of the client whose turn it is, which then goes to the end.
+    /// Takes the next job of the first client, which then goes to the end.
     fn pop(&mut self) -> Option<Job> {
         let (client, mut jobs) = self.lanes.pop_front()?;
         let job = jobs.pop_front();
@@ -96,26 +97,30 @@ struct Shared {
     waiting: Mutex<Lanes>,
     come: Condvar,
     closed: AtomicBool,
-    /// Pieces of work that threads do now.
+    /// Number of running jobs.
     running: AtomicUsize,
-    /// Smoothed time of one, nanoseconds.
+    /// Smoothed duration of a job, nanoseconds.
     typical: AtomicU64,
     load: Mutex<Load>,
 }
 
-/// Refusals for each answer, smoothed: how many turns a client waits for one of its own.
+/// Refusals per answer, from which `Retry-After` follows.
 struct Load {
+    /// Start of the current window.
     since: Instant,
+    /// Answers in the current window.
     answered: u64,
+    /// Refusals in the current window.
     refused: u64,
+    /// Smoothed refusals per answer.
     smoothed: f64,
 }
 
 impl Queue {
-    /// A queue with this many threads.
+    /// Starts a queue with this many threads.
     ///
     /// # Errors
-    /// That the system refuses them.
+    /// If the system refuses threads.
     pub(super) fn start(threads: usize) -> std::io::Result<Queue> {
         let load = Load { since: Instant::now(), answered: 0, refused: 0, smoothed: 0.0 };
         let shared = Arc::new(Shared {
@@ -133,10 +138,11 @@ impl Queue {
         Ok(Queue { shared, threads })
     }
 
-    /// Does a piece of work on one of the threads and gives what it gives.
+    /// Runs a job on one of the threads and returns its result. A job whose caller is gone is not
+    /// started.
     ///
     /// # Errors
-    /// [`Refused`]; work whose caller is gone is not begun.
+    /// [`Refused`].
     pub(super) async fn run<T: Send + 'static>(
         &self,
         deadline: Instant,
@@ -153,7 +159,7 @@ impl Queue {
             let outcome = catch_unwind(AssertUnwindSafe(work));
             let sender = done.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let (Some(sender), Ok(outcome)) = (sender, outcome) {
-                // Whoever asked may be gone.
+                // The caller may be gone.
                 let _ = sender.send(outcome);
             }
         };
@@ -161,7 +167,7 @@ impl Queue {
         let left = deadline.saturating_duration_since(Instant::now());
         match tokio::time::timeout(left, result).await {
             Ok(Ok(outcome)) => Ok(outcome),
-            // Dropped without an outcome: too late before it began, or a panic.
+            // Dropped without a result before the deadline: a panic.
             Ok(Err(_)) if Instant::now() < deadline => Err(Refused::Failed),
             _ => Err(Refused::Expired),
         }
@@ -187,18 +193,18 @@ impl Queue {
         Ok(())
     }
 
-    /// Takes no more work; what waits is still done.
+    /// Stops accepting jobs; waiting jobs are still run.
     pub(super) fn close(&self) {
         self.shared.closed.store(true, Ordering::Relaxed);
         self.shared.come.notify_all();
     }
 
-    /// Pieces of work that wait.
+    /// Returns the number of waiting jobs.
     pub(super) fn waiting(&self) -> usize {
         self.shared.waiting.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Pieces of work that are being done.
+    /// Returns the number of running jobs.
     pub(super) fn running(&self) -> usize {
         self.shared.running.load(Ordering::Relaxed)
     }
@@ -211,7 +217,7 @@ impl Drop for Queue {
 }
 
 impl Shared {
-    /// Runs work until the queue is closed and empty.
+    /// Runs jobs until the queue is closed and empty.
     fn work(&self) {
         while let Some(job) = self.next() {
             if (job.pointless)() {
@@ -245,8 +251,7 @@ impl Shared {
         self.count(true);
     }
 
-    /// Counts an answer or a refusal; gives the seconds after which a refused client should ask
-    /// again.
+    /// Counts an answer or a refusal; returns the current `Retry-After`, seconds.
     fn count(&self, answered: bool) -> u64 {
         let mut load = self.load.lock().unwrap_or_else(PoisonError::into_inner);
         match answered {

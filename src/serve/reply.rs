@@ -1,5 +1,4 @@
-//! What is sent and received as JSON, and errors on their way to clients. Must not know how answers
-//! are found.
+//! JSON of requests and replies, and errors as HTTP responses. Must not know how answers are found.
 
 use std::time::{Duration, Instant};
 
@@ -16,10 +15,10 @@ use agent_infer::{HitRecord, WayRecord};
 use agent_kb::{Kb, NodeId, filter::Condition};
 use agent_retrieve::eval::{AnswerRanks, Candidates, ScoreRule};
 
-/// Pause before work that was refused is tried again.
+/// Pause before a retry while the server is busy.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Nodes of an answer where a request does not say.
+/// Returns the default number of nodes in an answer.
 pub(super) fn default_k() -> usize {
     20
 }
@@ -28,14 +27,14 @@ fn default_paths() -> bool {
     true
 }
 
-/// How much of the why is told.
+/// Amount of explanation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Detail {
-    /// Nothing.
+    /// No explanation.
     #[default]
     None,
-    /// All of it, for every node.
+    /// An explanation of every node.
     Full,
 }
 
@@ -45,100 +44,102 @@ pub(super) enum Detail {
 pub(super) struct QueryRequest {
     /// The question.
     pub(super) query: String,
-    /// Most nodes of the answer, 1 to 1000.
+    /// Maximum number of nodes in the answer, 1 to 1000; 20 by default.
     #[serde(default = "default_k")]
     #[schema(minimum = 1, maximum = 1000, default = 20)]
     pub(super) k: usize,
-    /// The base that is asked; may be left out where there is one.
+    /// Name of the base; optional if the server has only one.
     #[serde(default)]
     pub(super) base: Option<String>,
-    /// Only nodes that meet all of these conditions, such as `site=Munich`, `priority=high,urgent`,
-    /// `created>=2025-03` or `status!=closed`; as `--where` of the command line.
+    /// Conditions that every node of the answer meets, such as `site=Munich`,
+    /// `priority=high,urgent`, `created>=2025-03` or `status!=closed`; in the form of `--where` of
+    /// the command line.
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub(super) filter: Vec<Condition>,
-    /// Whether the answer says why.
+    /// Explanation of the nodes: `none` by default, or `full`.
     #[serde(default)]
     pub(super) explain: Detail,
-    /// How far a language model helps, where the server has one: 0 not at all, 1 it reads the query,
-    /// 2 it also judges the first nodes. If left out, as far as the server was told. Where it does not
-    /// reply in time, the bundle answers alone, and `unassisted` says why.
+    /// Use of the server's language model: 0 only by programs that ask it, 1 it also reads the
+    /// query, 2 it also judges the first nodes. The effort of the server is the maximum and the
+    /// default. If the model fails, the bundle answers alone, and `unassisted` says why.
     #[serde(default)]
     #[schema(minimum = 0, maximum = 2)]
     pub(super) effort: Option<u8>,
-    /// Whether each node comes with the way from what the question names, and with its words;
-    /// without, an answer is ready sooner.
+    /// Whether each node has the path from linked entities to it and the words that it shares with
+    /// the question; `false` is faster.
     #[serde(default = "default_paths")]
     #[schema(default = true)]
     pub(super) paths: bool,
-    /// Time for the answer, milliseconds, 1 to 60000.
+    /// Time limit of the answer in milliseconds, 1 to 60000; 10000 by default.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 60000, default = 10000)]
     pub(super) timeout_ms: Option<u64>,
 }
 
-/// A text for a system.
+/// A query for one system.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SearchRequest {
-    /// What to look for.
+    /// The query.
     pub(super) query: String,
-    /// A system that needs neither a file nor a model, as `agent systems` lists them; `active` for
-    /// the bundle that answers; or `bundle:RUN` for that of a run, by its name or `latest`.
+    /// Name of the system: one of `agent systems` that needs neither a file nor a model, `active`
+    /// for the active bundle, or `bundle:RUN` for the bundle of a run (its name, or `latest`).
     pub(super) system: String,
-    /// Most nodes of the answer, 1 to 1000.
+    /// Maximum number of nodes in the answer, 1 to 1000; 20 by default.
     #[serde(default = "default_k")]
     #[schema(minimum = 1, maximum = 1000, default = 20)]
     pub(super) k: usize,
-    /// The base that is searched; may be left out where there is one.
+    /// Name of the base; optional if the server has only one.
     #[serde(default)]
     pub(super) base: Option<String>,
-    /// Only nodes that meet all of these conditions, such as `site=Munich`, `priority=high,urgent`,
-    /// `created>=2025-03` or `status!=closed`; as `--where` of the command line.
+    /// Conditions that every node of the answer meets, such as `site=Munich`,
+    /// `priority=high,urgent`, `created>=2025-03` or `status!=closed`; in the form of `--where` of
+    /// the command line.
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub(super) filter: Vec<Condition>,
-    /// Whether the ranking says why.
+    /// Explanation of the nodes: `none` by default, or `full`.
     #[serde(default)]
     pub(super) explain: Detail,
-    /// Time for the answer, milliseconds, 1 to 60000.
+    /// Time limit of the answer in milliseconds, 1 to 60000; 10000 by default.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 60000, default = 10000)]
     pub(super) timeout_ms: Option<u64>,
 }
 
-/// A ranking.
+/// A ranking of nodes.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct SearchReply<'a> {
-    /// The base.
+    /// Name of the base.
     pub(super) base: &'a str,
-    /// The system.
+    /// Name of the system.
     pub(super) system: &'a str,
-    /// Best first, ties by id; each as `agent search --json` prints it.
+    /// Nodes, best first, ties by id; each as `agent search --json` prints it.
     #[schema(value_type = Vec<serde_json::Value>)]
     pub(super) hits: Vec<HitRecord<'a>>,
-    /// The categories that answered, of a bundle; most probable first.
+    /// Categories of the bundle that answered, most probable first.
     #[schema(value_type = Vec<serde_json::Value>)]
     pub(super) route: Vec<WayRecord<'a>>,
-    /// Why another system answered; null if the one that was asked did.
+    /// Why another system answered; null if the requested system answered.
     pub(super) stand_in: Option<&'a str>,
-    /// Time it took, milliseconds, without waiting.
+    /// Duration of the search in milliseconds, without waiting time.
     pub(super) took_ms: f64,
 }
 
-/// A node in few words.
+/// A short description of a node.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct NodeBrief {
-    /// Its id.
+    /// Id of the node.
     id: NodeId,
-    /// Its type.
+    /// Type of the node.
     #[serde(rename = "type")]
     node_type: String,
-    /// Its name.
+    /// Name of the node.
     name: String,
-    /// Its score in a ranking; null where it stands in none.
+    /// Score in the ranking; null without a ranking.
     score: Option<f32>,
-    /// Whether it answers the labelled question.
+    /// Whether the node is a right answer to the labelled question.
     right: bool,
 }
 
@@ -149,7 +150,7 @@ impl NodeBrief {
     }
 }
 
-/// The first nodes of a ranking, and whether each is right.
+/// Returns the first `n` nodes of a ranking. `answers`, the right nodes, must be sorted.
 pub(super) fn briefs(
     kb: &Kb,
     ranking: &[(NodeId, f32)],
@@ -162,8 +163,8 @@ pub(super) fn briefs(
     ranking.iter().take(n).map(brief).collect()
 }
 
-/// The rank of the first right node of a ranking, from 1, among nodes that can be answers; none
-/// where it has none.
+/// Returns the rank of the first right node of a ranking, from 1, counting only nodes that can be
+/// answers; `None` if the ranking has no right node.
 pub(super) fn first_right(kb: &Kb, ranking: &[(NodeId, f32)], answers: &[NodeId]) -> Option<u64> {
     let candidates = Candidates::of_base(kb);
     let ranks = AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any);
@@ -171,7 +172,7 @@ pub(super) fn first_right(kb: &Kb, ranking: &[(NodeId, f32)], answers: &[NodeId]
     first.filter(|&rank| rank <= ranking.len() as u64)
 }
 
-/// Why a request was not answered.
+/// An error response.
 #[derive(Debug)]
 pub(super) struct ApiError {
     status: StatusCode,
@@ -181,7 +182,7 @@ pub(super) struct ApiError {
     retry_after: Option<u64>,
 }
 
-/// The same as JSON.
+/// Body of an error response.
 #[derive(Serialize, ToSchema)]
 pub(super) struct ErrorBody {
     error: ErrorText,
@@ -189,58 +190,58 @@ pub(super) struct ErrorBody {
 
 #[derive(Serialize, ToSchema)]
 struct ErrorText {
-    /// One word for programs.
+    /// Code of the error, one word.
     code: &'static str,
-    /// What is wrong.
+    /// Description of the error.
     message: String,
-    /// What to do about it.
+    /// How to fix the error.
     remedy: String,
 }
 
-/// What every request but those about health may come to.
+/// Error responses of all routes that need a key.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "described, never made")]
 pub(super) enum Common {
-    /// A key is needed.
+    /// The request has no valid key.
     #[response(status = 401)]
     NoKey(ErrorBody),
-    /// The key does not allow this, or another server was meant.
+    /// The key does not permit this request, or the request names another server.
     #[response(status = 403)]
     NotAllowed(ErrorBody),
 }
 
-/// What a request that names something may come to.
+/// Error responses of requests with parameters.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "described, never made")]
 pub(super) enum OfPath {
-    /// The request is wrong.
+    /// The request is invalid.
     #[response(status = 400)]
     Bad(ErrorBody),
-    /// There is no such base, bundle or node.
+    /// Something that the request names does not exist, such as a base or a node.
     #[response(status = 404)]
     NotFound(ErrorBody),
 }
 
-/// What a request with a body may come to.
+/// Error responses of requests with a body.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "described, never made")]
 pub(super) enum OfBody {
-    /// The request is wrong.
+    /// The request is invalid.
     #[response(status = 400)]
     Bad(ErrorBody),
-    /// There is no such base, bundle or node.
+    /// Something that the request names does not exist, such as a base or a bundle.
     #[response(status = 404)]
     NotFound(ErrorBody),
-    /// The body did not come in time.
+    /// The body did not arrive in time.
     #[response(status = 408)]
     LateBody(ErrorBody),
     /// The body is too large.
     #[response(status = 413)]
     TooLarge(ErrorBody),
-    /// The body is not said to be JSON.
+    /// The `Content-Type` is not JSON.
     #[response(status = 415)]
     NoJson(ErrorBody),
-    /// The JSON is of another form.
+    /// The JSON does not match the schema, or the request cannot be carried out.
     #[response(status = 422)]
     OtherJson(ErrorBody),
     /// The server failed.
@@ -248,14 +249,14 @@ pub(super) enum OfBody {
     Failed(ErrorBody),
 }
 
-/// What a request that needs work may come to.
+/// Error responses of requests that wait for a thread or a pool.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "described, never made")]
 pub(super) enum OfWork {
-    /// More is asked than can be answered in time; Retry-After says when to ask again.
+    /// The server is busy; `Retry-After` has the seconds until a retry.
     #[response(status = 429)]
     Busy(ErrorBody),
-    /// Not ready in time, or the server is ending.
+    /// The reply was not ready in time, or the server is shutting down.
     #[response(status = 503)]
     Late(ErrorBody),
 }
@@ -271,43 +272,43 @@ impl ApiError {
         ApiError { status, code, message, remedy, retry_after: None }
     }
 
-    /// That the request is wrong.
+    /// Returns the error of an invalid request: 400.
     pub(super) fn bad(message: impl Into<String>, remedy: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "bad_request", message, remedy)
     }
 
-    /// That what the request names is not here.
+    /// Returns the error of a request for something that does not exist: 404.
     pub(super) fn not_found(message: impl Into<String>, remedy: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::NOT_FOUND, "not_found", message, remedy)
     }
 
-    /// Whether the request may be tried again soon.
+    /// Whether the server was too busy for the request.
     pub(super) fn is_busy(&self) -> bool {
         self.status == StatusCode::TOO_MANY_REQUESTS
     }
 
-    /// Whether this is its message.
+    /// Whether the error has this message.
     pub(super) fn says(&self, message: &str) -> bool {
         self.message == message
     }
 
-    /// The same for people and models.
+    /// Returns message and remedy as text.
     pub(super) fn told(&self) -> String {
         format!("{}: {}", self.message, self.remedy)
     }
 
-    /// The same as JSON, for a line of a batch.
+    /// Returns the body of the response.
     pub(super) fn body(self) -> ErrorBody {
         let ApiError { code, message, remedy, .. } = self;
         ErrorBody { error: ErrorText { code, message, remedy } }
     }
 }
 
-/// Does work again while it is refused because there is too much: for those who wait for it anyway,
-/// such as lines of a batch.
+/// Retries `work` for up to `patience` while the server is busy. For callers that wait anyway, such
+/// as lines of a batch.
 ///
 /// # Errors
-/// What the work fails with, once it may wait no longer.
+/// The error of the last try.
 pub(super) async fn patiently<T, F: Future<Output = Result<T, ApiError>>>(
     patience: Duration,
     work: impl Fn() -> F,

@@ -1,5 +1,5 @@
-//! Requests about answers, and all routes with what stands before them. Must not know how answers are
-//! found.
+//! The router: all routes with their middleware, and the handlers for questions, bases, bundles,
+//! health and metrics. Must not know how answers are found.
 
 use std::{
     path::{Path, PathBuf},
@@ -43,20 +43,20 @@ use agent_infer::{AnswerRecord, bundle::BundleError};
 use agent_retrieve::{Answer, Detail as Told, RetrieveError, Retriever};
 use agent_systems::SystemError;
 
-/// Longest body of a request, bytes; a batch is read as it comes.
+/// Maximum size of a request body, bytes; batches are streamed.
 pub(super) const MAX_BODY: usize = 256 << 10;
-/// Nodes of an answer at most.
+/// Maximum number of nodes in an answer.
 pub(super) const MAX_K: usize = 1_000;
-/// Time for an answer where a request does not say.
+/// Default time limit of an answer.
 pub(super) const TIME: Duration = Duration::from_secs(10);
-/// Time for an exchange of base or bundle: a large base is read whole.
+/// Time limit of an operation and of a replacement of base or bundle, which may read a whole base.
 pub(super) const LONGEST_CHANGE: Duration = Duration::from_secs(600);
-/// The system that is the bundle that answers.
+/// System name of the active bundle.
 const ACTIVE: &str = "active";
-/// Begins the name of a system that is a bundle of a run.
+/// Prefix of the system name of a run's bundle.
 const BUNDLE: &str = "bundle:";
 
-/// What the server can be asked, in the form of OpenAPI 3.1; paths come from the routes.
+/// OpenAPI description of the server; its paths come from the routes.
 #[derive(OpenApi)]
 #[openapi(
     info(
@@ -67,13 +67,12 @@ const BUNDLE: &str = "bundle:";
 )]
 struct Api;
 
-/// All routes. Each is one line here; its path, its method and what /openapi.json says of it stand with
-/// the function that answers it.
+/// Builds the router. Path, method and OpenAPI description of a route stand with its handler.
 pub(super) fn router(server: Arc<Server>) -> Router {
     let (routes, described) = described(&server).split_for_parts();
-    // It is the same for all, so that no reply has a copy of its own.
+    // Serialized once; all replies share the bytes.
     let described = Bytes::from(serde_json::to_vec(&described).unwrap_or_default());
-    // Assistants speak a protocol of their own.
+    // MCP has a protocol of its own, so it is not in the OpenAPI description.
     let assistants = Router::new()
         .route_service("/mcp", Assistants::new(server.clone()).service())
         .layer(from_fn_with_state((server.clone(), mcp::MAX_BODY), collected))
@@ -89,7 +88,7 @@ pub(super) fn router(server: Arc<Server>) -> Router {
         .with_state(server)
 }
 
-/// The routes that are described.
+/// Returns the routes that are in the OpenAPI description.
 pub(super) fn described(server: &Arc<Server>) -> OpenApiRouter<Arc<Server>> {
     let needs = |scope| from_fn_with_state((server.clone(), scope), allowed);
     let collected = || from_fn_with_state((server.clone(), MAX_BODY), collected);
@@ -128,7 +127,7 @@ pub(super) fn described(server: &Arc<Server>) -> OpenApiRouter<Arc<Server>> {
         .layer(collected())
         .layer(bounded())
         .layer(needs(Scope::Read));
-    // Its lines are bounded one by one.
+    // A batch bounds its lines one by one.
     let streamed = OpenApiRouter::new().routes(routes!(batch::batch)).layer(needs(Scope::Read));
     let open = OpenApiRouter::new().routes(routes!(metrics)).layer(bounded());
     OpenApiRouter::with_openapi(Api::openapi())
@@ -150,7 +149,7 @@ async fn no_such_method() -> ApiError {
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "bad_method", "no such method here", remedy)
 }
 
-/// JSON whose errors are in the form of all others.
+/// A JSON body; its errors have the form of [`ApiError`].
 pub(super) struct Body<T>(pub(super) T);
 
 impl<S: Send + Sync, T> FromRequest<S> for Body<T>
@@ -171,7 +170,10 @@ where
 }
 
 impl Server {
-    /// The base that a request names, or the only one.
+    /// Returns the named base, or the only base if the request names none.
+    ///
+    /// # Errors
+    /// If the server has no such base, or several and the request names none.
     pub(super) fn base(&self, name: Option<&str>) -> Result<&Served, ApiError> {
         let names = || {
             let names: Vec<&str> = self.bases.iter().map(|base| base.name.as_str()).collect();
@@ -191,7 +193,8 @@ impl Server {
 }
 
 impl Server {
-    /// A bundle without the directories of this machine: its file in the home, or its name alone.
+    /// Returns a description of a bundle without directories of the server: `file` is relative to
+    /// the home directory, or just a file name.
     fn told_bundle(&self, about: &AboutBundle) -> AboutBundle {
         let file = self.without_home(about.file.clone());
         let name = Path::new(&file).file_name().unwrap_or_default();
@@ -203,13 +206,19 @@ impl Server {
     }
 }
 
-/// The version of a base that a request asks.
+/// Returns the current version of the base of a request.
+///
+/// # Errors
+/// As [`Server::base`].
 pub(super) fn opened(server: &Server, name: Option<&str>) -> Result<Arc<Opened>, ApiError> {
     Ok(server.base(name)?.now())
 }
 
-/// The system that a request names: one that needs neither a file nor a model, `active`, or
-/// `bundle:RUN`, if their programs ask no model.
+/// Returns the system with a name: one that needs neither a file nor a model, `active`, or
+/// `bundle:RUN`.
+///
+/// # Errors
+/// If there is no such system, or if programs of the bundle ask a model.
 pub(super) fn system(
     server: &Server,
     opened: &Opened,
@@ -228,13 +237,13 @@ pub(super) fn system(
     }
 }
 
-/// That no bundle answers on a base.
+/// Returns the error that a base has no active bundle.
 pub(super) fn no_bundle(base: &str) -> ApiError {
     let message = format!("no bundle answers on {base:?}");
     ApiError::not_found(message, "use /v1/search, or start the server with --bundle")
 }
 
-/// The number of nodes that a request asks for.
+/// Checks that `k` is 1 to [`MAX_K`].
 pub(super) fn checked_k(k: usize) -> Result<usize, ApiError> {
     match k {
         1..=MAX_K => Ok(k),
@@ -242,7 +251,10 @@ pub(super) fn checked_k(k: usize) -> Result<usize, ApiError> {
     }
 }
 
-/// When an answer is too late.
+/// Returns the deadline of a request; the default limit is [`TIME`].
+///
+/// # Errors
+/// If the limit is 0 or exceeds [`LONGEST_TIME`].
 pub(super) fn deadline(timeout_ms: Option<u64>) -> Result<Instant, ApiError> {
     let time = timeout_ms.map_or(TIME, Duration::from_millis);
     if time.is_zero() || time > LONGEST_TIME {
@@ -277,7 +289,8 @@ impl From<SystemError> for ApiError {
     }
 }
 
-/// The answer of a bundle as JSON, number by number as `agent query --json` prints it.
+/// Answers a question with the active bundle. Returns JSON with the same numbers as
+/// `agent query --json`.
 pub(super) async fn answered(server: &Server, asked: QueryRequest) -> Result<String, ApiError> {
     let opened = opened(server, asked.base.as_deref())?;
     let (k, deadline) = (checked_k(asked.k)?, deadline(asked.timeout_ms)?);
@@ -301,28 +314,28 @@ pub(super) async fn answered(server: &Server, asked: QueryRequest) -> Result<Str
     client.asks(server.told(&active, effort, deadline, ask, tell)).await
 }
 
-/// That JSON of the server's own cannot be written or read.
+/// Returns the error that JSON of the server cannot be written or read.
 pub(super) fn internal(error: &serde_json::Error) -> ApiError {
     let status = StatusCode::INTERNAL_SERVER_ERROR;
     ApiError::new(status, "internal", error.to_string(), "please report it")
 }
 
-/// An answer with what gave it.
+/// An answer of a bundle.
 #[derive(Serialize)]
 struct Reply<'a> {
     query: &'a str,
     base: &'a str,
     bundle: &'a str,
-    /// How far a language model was to help.
+    /// Effort of the question: the requested one or the server's, 0 to 2.
     effort: u8,
     #[serde(flatten)]
     record: AnswerRecord<'a>,
 }
 
-/// Answer a question with the bundle that is active on a base.
+/// Answer a question with the active bundle of a base.
 ///
-/// The answer has the form of `agent query --json` (docs/answer.schema.json), with the base's name
-/// and the bundle's id.
+/// The answer has the form of `agent query --json` (docs/answer.schema.json), with the name of the
+/// base and the id of the bundle.
 #[utoipa::path(post, path = "/v1/query", request_body = QueryRequest, responses(
     (status = 200, description = "The answer", body = serde_json::Value),
     Common, OfBody, OfWork,
@@ -334,8 +347,7 @@ async fn query(
     Ok(json(answered(&server, asked).await?))
 }
 
-/// Rank the nodes of a base with a system: one that needs neither a file nor a model, or a bundle of
-/// a run.
+/// Rank the nodes of a base with a system that needs neither a file nor a model, or with a bundle.
 #[utoipa::path(post, path = "/v1/search", request_body = SearchRequest, responses(
     (status = 200, description = "The ranking", body = SearchReply),
     Common, OfBody, OfWork,
@@ -347,14 +359,14 @@ async fn search(
     Ok(json(searched(&server, asked).await?))
 }
 
-/// The ranking of a system as JSON.
+/// Ranks nodes with a system and returns JSON.
 pub(super) async fn searched(
     server: &Arc<Server>,
     asked: SearchRequest,
 ) -> Result<String, ApiError> {
     let opened = opened(server, asked.base.as_deref())?;
     let (k, deadline) = (checked_k(asked.k)?, deadline(asked.timeout_ms)?);
-    // A system that is opened for the first time takes a while, so that is work as well.
+    // Opening a system for the first time takes a while, so it is part of the job.
     let shared = server.clone();
     let client = Client::now().explaining(asked.explain == Detail::Full);
     let nodes = within::nodes(server, &opened, asked.filter, deadline).await?;
@@ -377,7 +389,7 @@ pub(super) async fn searched(
     client.asks(server.queue.run(deadline, work)).await?
 }
 
-/// The bases that are served.
+/// List the bases that are served.
 #[utoipa::path(get, path = "/v1/base", responses(
     (status = 200, description = "All bases", body = Vec<AboutBase>),
     Common,
@@ -386,7 +398,7 @@ async fn bases(State(server): State<Arc<Server>>) -> Bounded<Vec<AboutBase>> {
     Bounded(server.bases.iter().map(|served| served.now().about()).collect())
 }
 
-/// The bundles that answer.
+/// List the active bundles.
 #[utoipa::path(get, path = "/v1/bundles", responses(
     (status = 200, description = "The active bundle of each base that has one", body = Vec<AboutBundle>),
     Common,
@@ -396,19 +408,20 @@ async fn bundles(State(server): State<Arc<Server>>) -> Bounded<Vec<AboutBundle>>
     Bounded(active.map(|active| server.told_bundle(&active.about)).collect())
 }
 
-/// Which bundle is to answer.
+/// The bundle to activate.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Activate {
-    /// The run that it is of (its name, or latest), or its file on the server.
+    /// The bundle: its run (a name, or `latest`), or its file on the server.
     bundle: String,
-    /// The base; may be left out where there is one.
+    /// Name of the base; optional if the server has only one.
     #[serde(default)]
     base: Option<String>,
 }
 
-/// Let another bundle answer; it is checked first, and questions under way are finished by the one
-/// before.
+/// Replace the active bundle of a base.
+///
+/// The new bundle is checked first. The bundle before finishes the questions in progress.
 #[utoipa::path(put, path = "/v1/bundles/active", request_body = Activate, responses(
     (status = 200, description = "It answers now", body = AboutBundle),
     Common, OfBody, OfWork,
@@ -419,7 +432,7 @@ async fn activate(
 ) -> Result<Bounded<AboutBundle>, ApiError> {
     server.base(asked.base.as_deref())?;
     let shared = server.clone();
-    // Compiling programs takes a while, and no thread that answers is kept from it.
+    // Compiling programs takes a while, so it runs apart from the threads that answer questions.
     let work = move || {
         let file = found(&shared, &asked.bundle)?;
         let served = shared.base(asked.base.as_deref())?;
@@ -430,38 +443,39 @@ async fn activate(
     Ok(Bounded(server.changes.run(Instant::now() + LONGEST_CHANGE, work).await??))
 }
 
-/// The file of a bundle as an admin names it.
+/// Finds the file of a bundle by the name in a request.
 fn found(server: &Server, bundle: &str) -> Result<PathBuf, ApiError> {
     (server.find)(bundle)
         .map_err(|why| ApiError::not_found(why, "give a run's name, `latest` or a file"))
 }
 
-/// Which version of a base is to answer: the one that is installed now.
+/// The base to replace by its installed version.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Exchange {
-    /// The base; may be left out where there is one.
+    /// Name of the base; optional if the server has only one.
     #[serde(default)]
     base: Option<String>,
-    /// The bundle that is to answer on it: a run (its name, or latest), or its file on the server.
-    /// If left out, the one that answers now.
+    /// The bundle to activate: its run (a name, or `latest`), or its file on the server. By
+    /// default, the active bundle is kept.
     #[serde(default)]
     bundle: Option<String>,
-    /// Take the bundle although it was made for another version.
+    /// Accept a bundle that was made for another version of the base.
     #[serde(default)]
     force: bool,
 }
 
-/// A base and the bundle that answers on it.
+/// A base and its active bundle.
 #[derive(Debug, Serialize, ToSchema)]
 struct Exchanged {
     base: AboutBase,
     bundle: Option<AboutBundle>,
 }
 
-/// Let the version of a base answer that is installed now: its files are read and checked, a bundle
-/// is opened on it, and both are exchanged in one step; questions under way are finished on the
-/// version before.
+/// Replace a base by its installed version.
+///
+/// The files are read and checked, and a bundle is opened on the base. Then both replace the
+/// version before in one step. The version before finishes the questions in progress.
 #[utoipa::path(put, path = "/v1/base/active", request_body = Exchange, responses(
     (status = 200, description = "It answers now", body = Exchanged),
     (status = 409, description = "It cannot answer; the version before does", body = ErrorBody),
@@ -500,7 +514,7 @@ impl From<NotExchanged> for ApiError {
     }
 }
 
-/// Whether the process lives.
+/// Check that the process is alive.
 #[utoipa::path(get, path = "/health/live", responses(
     (status = 200, description = "It lives", body = String),
     (status = 403, description = "Not for this server", body = ErrorBody),
@@ -509,7 +523,7 @@ async fn live() -> &'static str {
     "ok\n"
 }
 
-/// Whether requests are answered.
+/// Check that the server answers requests.
 #[utoipa::path(get, path = "/health/ready", responses(
     (status = 200, description = "They are", body = String),
     (status = 403, description = "Not for this server", body = ErrorBody),
@@ -522,7 +536,7 @@ async fn ready(State(server): State<Arc<Server>>) -> Result<&'static str, ApiErr
     }
 }
 
-/// What is counted, in the text form of Prometheus.
+/// Return the counters, in the OpenMetrics text format.
 #[utoipa::path(get, path = "/metrics", responses(
     (status = 200, description = "The counters", body = String, content_type = "application/openmetrics-text"),
     (status = 403, description = "Not for this server", body = ErrorBody),
@@ -533,7 +547,7 @@ async fn metrics(State(server): State<Arc<Server>>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, kind)], text)
 }
 
-/// This description.
+/// Return this OpenAPI description.
 #[utoipa::path(get, path = "/openapi.json", responses(
     (status = 200, description = "The description", body = serde_json::Value),
     (status = 403, description = "Not for this server", body = ErrorBody),
@@ -542,6 +556,6 @@ async fn openapi(Extension(described): Extension<Description>) -> impl IntoRespo
     ([(header::CONTENT_TYPE, "application/json")], described.0)
 }
 
-/// What /openapi.json sends.
+/// The serialized OpenAPI description.
 #[derive(Clone)]
 struct Description(Bytes);

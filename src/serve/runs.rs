@@ -1,5 +1,5 @@
-//! Runs: which there are in the home, how one stands, which programs it tried, and all of that as one
-//! record. Must not know how programs are found.
+//! Requests for the runs in the home directory: their list, the state of one, and the programs that
+//! it tried. Must not know how programs are found.
 
 #![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
 
@@ -35,71 +35,71 @@ use agent_optimize::{
     record::{Record, programs::Sources},
 };
 
-/// Runs of one reply at most, and where a request does not say.
+/// Maximum and default number of runs in a reply.
 pub(super) const MAX_RUNS: usize = 100;
 const RUNS: usize = 20;
-/// Programs of one reply at most, and where a request does not say.
+/// Maximum and default number of programs in a reply.
 pub(super) const MAX_PROGRAMS: usize = 100;
 const PROGRAMS: usize = 50;
-/// Names the run that was written to last.
+/// Name of the most recently written run.
 pub(super) const LATEST: &str = "latest";
-/// Which part.
+/// A page of runs or programs.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Part {
-    /// Most things of one reply, 1 to 100.
+    /// Maximum number of items in the reply, 1 to 100; 20 runs or 50 programs by default.
     limit: Option<usize>,
-    /// Where the reply before ended: its `next`.
+    /// Start of this page: `next` of the previous reply; 0 by default.
     cursor: Option<usize>,
 }
 
-/// A part of the runs, the newest first.
+/// A page of runs, newest first.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Runs {
-    /// This part.
+    /// The runs of this page.
     runs: Vec<AboutRun>,
-    /// All of them.
+    /// Number of runs on all pages.
     total: usize,
-    /// The cursor of the part behind this one; null if there is none.
+    /// Cursor of the next page; null on the last page.
     next: Option<usize>,
 }
 
-/// A run in a line.
+/// Summary of a run.
 #[derive(Default, Serialize, ToSchema)]
 struct AboutRun {
-    /// Its name.
+    /// Name of the run.
     id: String,
-    /// Its dataset.
+    /// Name of the dataset.
     dataset: String,
-    /// Who proposes programs.
+    /// Actors that propose programs.
     actor: String,
-    /// Seed of its draws.
+    /// Random seed.
     seed: Option<u64>,
     /// `finished`, `running`, `interrupted`, `paused` or `unreadable`.
     state: &'static str,
-    /// The process that writes it.
+    /// Id of the process that writes the run.
     pid: Option<u32>,
-    /// Steps in its journal.
+    /// Number of steps in the journal.
     steps: usize,
-    /// Changes that were tested.
+    /// Number of tested changes.
     tested: usize,
-    /// Changes that were kept.
+    /// Number of accepted changes.
     accepted: usize,
-    /// When it was last written to, seconds since 1970.
+    /// Time of the last write, seconds since 1970.
     changed: Option<u64>,
-    /// Why it cannot be read.
+    /// Why the run is unreadable; null if it can be read.
     problem: Option<String>,
 }
 
-/// A part of the programs of a run, in the order in which they were tried.
+/// A page of the programs of a run, in the order in which they were tried.
 #[derive(Serialize, ToSchema)]
 pub(super) struct TriedPrograms {
-    /// This part.
+    /// The programs of this page.
     programs: Vec<TriedProgram>,
-    /// All of them.
+    /// Number of programs on all pages.
     total: usize,
-    /// The cursor of the part behind this one; null if there is none.
+    /// Cursor of the next page; null on the last page.
     next: Option<usize>,
 }
 
@@ -117,7 +117,7 @@ impl From<JournalError> for ApiError {
 
 const LIST_THEM: &str = "GET /v1/runs lists those there are";
 
-/// The directories of all runs, with when each was written to, the newest first.
+/// Returns the directories of all runs with the times of their last writes, newest first.
 fn directories(server: &Server) -> Result<Vec<(SystemTime, PathBuf)>, ApiError> {
     let runs = server.app.home.path().join("runs");
     let entries = match fs::read_dir(&runs) {
@@ -138,7 +138,7 @@ fn directories(server: &Server) -> Result<Vec<(SystemTime, PathBuf)>, ApiError> 
     Ok(found)
 }
 
-/// The directory of a run by its name in the home; `latest` is the newest one that has the file.
+/// Returns the directory of a run by name; for `latest`, that of the newest run that has `file`.
 pub(super) fn directory(server: &Server, id: &str, file: &str) -> Result<PathBuf, ApiError> {
     if id == LATEST {
         let mut all = directories(server)?.into_iter().map(|(_, dir)| dir);
@@ -146,7 +146,7 @@ pub(super) fn directory(server: &Server, id: &str, file: &str) -> Result<PathBuf
             .find(|dir| dir.join(file).exists())
             .ok_or_else(|| ApiError::not_found("there is no such run yet", LIST_THEM));
     }
-    // A name, never a path: whoever asks sees nothing but the runs of this home.
+    // A name, never a path: clients see only the runs of this home directory.
     let mut parts = FilePath::new(id).components();
     let is_name = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None))
         && !id.starts_with('.');
@@ -157,7 +157,7 @@ pub(super) fn directory(server: &Server, id: &str, file: &str) -> Result<PathBuf
     }
 }
 
-/// The bundle of a run by its name in the home.
+/// Returns the path of a run's bundle; for `latest`, that of the newest run with a bundle.
 pub(super) fn bundle_file(server: &Server, id: &str) -> Result<PathBuf, ApiError> {
     let file = directory(server, id, BUNDLE_FILE)?.join(BUNDLE_FILE);
     match file.exists() {
@@ -173,7 +173,7 @@ pub(super) fn bad_id(error: PathRejection) -> ApiError {
     ApiError::bad(error.body_text(), LIST_THEM)
 }
 
-/// The runs of the home, the newest first, part by part.
+/// List the runs in the home directory, newest first, page by page.
 #[utoipa::path(get, path = "/v1/runs", params(Part), responses(
     (status = 200, description = "A part of the runs", body = Runs),
     (status = 500, description = "The home cannot be read", body = ErrorBody),
@@ -228,7 +228,7 @@ fn about(server: &Server, dir: &FilePath, changed: SystemTime) -> AboutRun {
     }
 }
 
-/// How a run stands: its steps, archive, cost, time, and the program of every category.
+/// Show the state of a run: steps, archive, cost, time, and the program of every category.
 #[utoipa::path(get, path = "/v1/runs/{id}", params(("id" = String, Path, description = "Name of the run, or latest")), responses(
     (status = 200, description = "How it stands", body = RunNow),
     (status = 500, description = "It cannot be read", body = ErrorBody),
@@ -244,7 +244,7 @@ pub(super) async fn run(
     Ok(Bounded(server.reads.run(deadline(None)?, work).await??))
 }
 
-/// The programs of a run: sources, scores, and from which others they were made.
+/// List the programs of a run: sources, scores, and the programs that they were made from.
 #[utoipa::path(get, path = "/v1/runs/{id}/programs", operation_id = "run_programs", params(("id" = String, Path, description = "Name of the run, or latest"), Part), responses(
     (status = 200, description = "A part of the programs", body = TriedPrograms),
     (status = 500, description = "The run cannot be read", body = ErrorBody),

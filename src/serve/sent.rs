@@ -1,5 +1,5 @@
-//! Replies on their way: JSON of bounded size, and memory for what clients have not read yet, also of
-//! bodies that are still coming. Must not know what a reply says.
+//! JSON replies of bounded size, and bounded memory for replies and request bodies in transfer.
+//! Must not know what a reply says.
 
 use axum::{
     body::{self, Bytes, HttpBody as _},
@@ -22,20 +22,20 @@ use crate::{
     routes::internal,
 };
 
-/// Longest reply, bytes.
+/// Maximum size of a reply, bytes.
 pub(super) const MAX_REPLY: usize = 8 << 20;
-/// Longest reply that counts as a small one, bytes; such replies have memory of their own, so that large
-/// ones that nobody reads shut out no question.
+/// Maximum size of a small reply, bytes. Small replies have memory of their own, so that large
+/// replies that nobody reads do not block them.
 pub(super) const SMALL_REPLY: usize = 64 << 10;
-/// Memory for small replies that are being sent, bytes.
+/// Memory for small replies in transfer, bytes.
 pub(super) const SMALL_REPLIES: usize = 32 << 20;
-/// Memory for larger replies that are being sent, bytes.
+/// Memory for larger replies in transfer, bytes.
 pub(super) const LARGE_REPLIES: usize = 48 << 20;
-/// Bytes of a body that need no place in the memory of bodies.
+/// Bytes of each request body that need no place in [`LARGE_BODIES`].
 pub(super) const SMALL_BODY: usize = 16 << 10;
-/// Memory for what bodies have beyond that, bytes.
+/// Memory for request bodies beyond [`SMALL_BODY`] bytes each, bytes.
 pub(super) const LARGE_BODIES: usize = 32 << 20;
-/// Seconds after which to ask again where memory is taken.
+/// `Retry-After` while the memory is full, seconds.
 const RETRY_SECONDS: u64 = 2;
 
 /// A reply as JSON of at most [`MAX_REPLY`] bytes.
@@ -47,22 +47,22 @@ impl<T: Serialize> IntoResponse for Bounded<T> {
     }
 }
 
-/// A reply as JSON of at most [`MAX_REPLY`] bytes.
+/// Serializes a reply as JSON of at most [`MAX_REPLY`] bytes.
 ///
 /// # Errors
-/// That it is longer.
+/// If it is longer.
 pub(super) fn in_json(reply: &impl Serialize) -> Result<String, ApiError> {
     json_within(reply, MAX_REPLY)
 }
 
-/// A reply as JSON of at most `max` bytes; a longer one is not made.
+/// Serializes a reply as JSON of at most `max` bytes; stops where it becomes longer.
 ///
 /// # Errors
-/// That it is longer.
+/// If it is longer.
 pub(super) fn json_within(reply: &impl Serialize, max: usize) -> Result<String, ApiError> {
     let mut text = Within { bytes: Vec::new(), max };
     match serde_json::to_writer(&mut text, reply) {
-        // What counts as its memory is its length.
+        // Drops spare capacity, because the memory limits count lengths.
         Ok(()) => String::from_utf8(text.bytes.into_boxed_slice().into())
             .map_err(|error| internal(&serde_json::Error::io(io::Error::other(error)))),
         Err(error) if error.is_io() => Err(too_long(max)),
@@ -70,19 +70,19 @@ pub(super) fn json_within(reply: &impl Serialize, max: usize) -> Result<String, 
     }
 }
 
-/// The error of a reply that is longer than `max` bytes.
+/// Returns the error that a reply is longer than `max` bytes.
 pub(super) fn too_long(max: usize) -> ApiError {
     let message = format!("the reply has more than {max} bytes");
     let remedy = "ask for less: a smaller k or limit, or no explain";
     ApiError::new(StatusCode::BAD_REQUEST, "reply_too_long", message, remedy)
 }
 
-/// A reply that is JSON already.
+/// Returns a reply from JSON text.
 pub(super) fn json(text: String) -> impl IntoResponse + use<> {
     ([(header::CONTENT_TYPE, "application/json")], text)
 }
 
-/// Bytes up to a number.
+/// A buffer that fails beyond `max` bytes.
 struct Within {
     bytes: Vec<u8>,
     max: usize,
@@ -102,14 +102,14 @@ impl Write for Within {
     }
 }
 
-/// Memory for what is under way.
+/// Bounded memory for replies and request bodies in transfer.
 pub(super) struct Memory {
     small: Slots,
     large: Slots,
     bodies: Slots,
 }
 
-/// Bytes with their place in the memory.
+/// Bytes that hold their place in the memory.
 struct Held {
     bytes: Bytes,
     _place: Slot,
@@ -122,7 +122,7 @@ impl AsRef<[u8]> for Held {
 }
 
 impl Memory {
-    /// The memory that this many clients share.
+    /// Creates the memory that `clients` clients share.
     pub(super) fn new(clients: usize) -> Memory {
         let places = |bytes| Slots::new(bytes, clients);
         Memory {
@@ -132,10 +132,10 @@ impl Memory {
         }
     }
 
-    /// The same bytes, which keep a place until they are sent or dropped.
+    /// Reserves memory for the bytes of a reply until they are sent or dropped.
     ///
     /// # Errors
-    /// That there is no room for them now.
+    /// [`Refused::Busy`] if too little memory is free.
     pub(super) fn hold(&self, bytes: Bytes) -> Result<Bytes, Refused> {
         let places = if bytes.len() <= SMALL_REPLY { &self.small } else { &self.large };
         let place = u32::try_from(bytes.len()).ok().and_then(|n| places.try_take(n));
@@ -143,13 +143,13 @@ impl Memory {
         Ok(Bytes::from_owner(Held { bytes, _place: place }))
     }
 
-    /// What a body takes of it.
+    /// Starts a reservation for one request body.
     pub(super) fn body(&self) -> BodyMemory {
         BodyMemory { places: self.bodies.clone(), taken: Arc::default() }
     }
 }
 
-/// What one body takes of the memory of bodies, until this is dropped.
+/// Memory reserved for one request body, until all clones are dropped.
 #[derive(Clone)]
 pub(super) struct BodyMemory {
     places: Slots,
@@ -157,10 +157,10 @@ pub(super) struct BodyMemory {
 }
 
 impl BodyMemory {
-    /// Takes room for a further part.
+    /// Reserves memory for a further part of the body, `part` bytes.
     ///
     /// # Errors
-    /// That there is none now.
+    /// [`Refused::Busy`] if too little memory is free.
     pub(super) fn take(&self, part: usize) -> Result<(), Refused> {
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
         let before = taken.0;
@@ -174,7 +174,8 @@ impl BodyMemory {
     }
 }
 
-/// Refuses a reply that is too long or has no room; streams take room for each of their parts.
+/// Refuses a reply that is too long, or for which too little memory is free. Streams pass: they
+/// reserve memory for each part.
 pub(super) async fn bounded(
     State(server): State<Arc<Server>>,
     request: Request,

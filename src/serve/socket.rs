@@ -1,6 +1,6 @@
-//! One connection's bytes: ends it where a client does not read what it asked for, and notices heads
-//! that give the length of their body twice, which the parser behind it takes. Must not know what is
-//! asked.
+//! The bytes of one connection. Ends the connection if its client reads replies too slowly. Detects
+//! request headers that give the length of the body twice, which the HTTP parser accepts. Must not
+//! know what requests do.
 
 use std::{
     io,
@@ -21,11 +21,11 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// Time in which a client that keeps a reply waiting reads [`WRITE_BYTES`] of it, or all that is left.
+/// Time in which a stalled client must read [`WRITE_BYTES`] of a reply, or the rest of it.
 pub(super) const WRITE_TIME: Duration = Duration::from_secs(30);
-/// Bytes that it reads in that time at least.
+/// Minimum number of bytes that a stalled client must read in [`WRITE_TIME`].
 pub(super) const WRITE_BYTES: usize = 1 << 20;
-/// Bytes that are read at a time.
+/// Maximum number of bytes of one read.
 const READ_BYTES: usize = 16 << 10;
 
 /// A connection.
@@ -37,21 +37,21 @@ pub(super) struct Socket {
     two_lengths: Arc<AtomicBool>,
 }
 
-/// A reply that waits for its reader.
+/// A reply that its client does not read fast enough.
 struct Stalled {
     timer: Pin<Box<Sleep>>,
-    /// Bytes that are to be read before the timer ends.
+    /// Bytes that the client must read before the timer ends.
     left: usize,
 }
 
 impl Socket {
-    /// A connection whose client reads in this time.
+    /// Wraps a connection. `time` is the limit for stalled clients.
     pub(super) fn new(stream: TcpStream, time: Duration) -> Socket {
         let io = TokioIo::new(stream);
         Socket { io, time, stalled: None, heads: Heads::default(), two_lengths: Arc::default() }
     }
 
-    /// Set once a head gave the length of its body twice.
+    /// Returns a flag that is set once a header gave the length of its body twice.
     pub(super) fn two_lengths(&self) -> Arc<AtomicBool> {
         self.two_lengths.clone()
     }
@@ -120,7 +120,7 @@ impl Write for Socket {
         self.io.is_write_vectored()
     }
 
-    /// Called once all is written.
+    /// Ends a stall: hyper flushes once all is written.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stalled = None;
         Pin::new(&mut self.io).poll_flush(cx)
@@ -131,24 +131,24 @@ impl Write for Socket {
     }
 }
 
-/// The heads of the requests of a connection, as far as their bodies' lengths; bodies are skipped. What
-/// comes after a body in chunks is not looked at: the connection ends with it.
+/// Scans the request headers of a connection for body lengths; skips the bodies. Stops at a chunked
+/// body, because the connection ends after it.
 #[derive(Default)]
 struct Heads {
-    /// The beginning of the line that is being read.
+    /// First bytes of the current line, at most [`LINE_BYTES`].
     line: Vec<u8>,
     length: Option<u64>,
     chunks: bool,
-    /// Bytes of the body that are still to come.
+    /// Bytes of the current body that are still to be skipped.
     body: u64,
     over: bool,
 }
 
-/// Bytes of a line that are looked at.
+/// Number of bytes of each line that are kept.
 const LINE_BYTES: usize = 64;
 
 impl Heads {
-    /// Reads on; whether a head ended that gives both a length and chunks.
+    /// Scans further bytes; returns whether a header ended that gives a length and is chunked.
     fn see(&mut self, mut bytes: &[u8]) -> bool {
         while !self.over && !bytes.is_empty() {
             let skipped = usize::try_from(self.body).unwrap_or(usize::MAX).min(bytes.len());

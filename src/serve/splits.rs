@@ -1,5 +1,5 @@
-//! The labelled questions of a base, split by split; those of the test split stay closed. Must not
-//! know how questions are answered.
+//! Requests for the labelled questions of a base. The test split is closed. Must not know how
+//! questions are answered.
 
 #![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
 
@@ -26,84 +26,84 @@ use agent_app::test_split;
 use agent_dataset::{DatasetError, LabelledQuery, Split};
 use agent_kb::{Kb, NodeId};
 
-/// Questions of one reply at most, and where a request does not say.
+/// Maximum and default number of questions in a reply.
 pub(super) const MAX_LIMIT: usize = 200;
 const LIMIT: usize = 50;
-/// Right nodes that are told of each question.
+/// Maximum number of right nodes in the reply for each question.
 const TOLD: usize = 20;
-/// Splits that clients may see.
+/// Splits that clients may read.
 const OPEN: [&str; 3] = ["train", "val", "human"];
 
 /// The splits of a base.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Splits {
-    /// The base.
+    /// Name of the base.
     base: String,
-    /// By name.
+    /// The splits, by name.
     splits: Vec<AboutSplit>,
 }
 
 /// A split.
 #[derive(Serialize, ToSchema)]
 struct AboutSplit {
-    /// Its name.
+    /// Name of the split.
     split: String,
-    /// Its questions.
+    /// Number of questions.
     queries: u64,
-    /// Whether they can be asked for.
+    /// Whether clients may read the questions.
     open: bool,
 }
 
-/// Which questions.
+/// Selects labelled questions.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Which {
-    /// The base; may be left out where there is one.
+    /// Name of the base; optional if the server has only one.
     base: Option<String>,
-    /// Only questions that hold this text, in large or small letters.
+    /// Text that the questions contain, in upper or lower case.
     contains: Option<String>,
-    /// Most questions of one reply, 1 to 200; 50 if left out.
+    /// Maximum number of questions in the reply, 1 to 200; 50 by default.
     limit: Option<usize>,
-    /// Where the reply before ended: its `next`.
+    /// Start of this page: `next` of the previous reply; 0 by default.
     cursor: Option<usize>,
 }
 
-/// A part of the questions of a split, in its order.
+/// A page of the labelled questions of a split, in the order of the split.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Queries {
-    /// The base.
+    /// Name of the base.
     base: String,
-    /// The split.
+    /// Name of the split.
     split: String,
-    /// This part.
+    /// The questions of this page.
     queries: Vec<Labelled>,
-    /// All that were asked for.
+    /// Number of selected questions on all pages.
     total: usize,
-    /// The cursor of the part behind this one; null if there is none.
+    /// Cursor of the next page; null on the last page.
     next: Option<usize>,
 }
 
-/// A question with its answers.
+/// A labelled question.
 #[derive(Serialize, ToSchema)]
 struct Labelled {
-    /// Id in the split.
+    /// Id of the question in the split.
     id: i64,
     /// The question.
     query: String,
-    /// The first right nodes, by id.
+    /// The first 20 right nodes, by id.
     answers: Vec<NodeBrief>,
-    /// All right nodes.
+    /// Number of right nodes.
     n_answers: usize,
-    /// Further columns of its file.
+    /// Further columns of the file of questions.
     #[schema(value_type = std::collections::HashMap<String, String>)]
     labels: std::collections::BTreeMap<String, String>,
 }
 
-/// A split by its name; files of the server are none.
+/// Parses the name of a split; rejects paths of files.
 ///
 /// # Errors
-/// That there is no split of that name.
+/// If there is no split with the name.
 pub(super) fn split(name: &str) -> Result<Split, ApiError> {
     match name.parse() {
         Ok(Split::File(_)) => {
@@ -115,10 +115,10 @@ pub(super) fn split(name: &str) -> Result<Split, ApiError> {
     }
 }
 
-/// The number of things of one reply.
+/// Returns the page size of a request: `limit`, or else `usual`.
 ///
 /// # Errors
-/// That it is out of bounds.
+/// If it is not 1 to `most`.
 pub(super) fn page(limit: Option<usize>, usual: usize, most: usize) -> Result<usize, ApiError> {
     let limit = limit.unwrap_or(usual);
     match (1..=most).contains(&limit) {
@@ -146,7 +146,7 @@ impl From<DatasetError> for ApiError {
     }
 }
 
-/// The splits of a base, with how many labelled questions each has.
+/// List the splits of a base, with their numbers of labelled questions.
 #[utoipa::path(get, path = "/v1/splits", params(OfBase), responses(
     (status = 200, description = "All splits", body = Splits),
     Common, OfPath,
@@ -166,7 +166,7 @@ pub(super) async fn splits(
     Ok(Bounded(Splits { base: opened.name().to_owned(), splits }))
 }
 
-/// The labelled questions of a split, part by part.
+/// List the labelled questions of a split, page by page.
 #[utoipa::path(get, path = "/v1/splits/{split}/queries", params(("split" = String, Path, description = "train, val or human"), Which), responses(
     (status = 200, description = "A part of the questions", body = Queries),
     Common, OfPath, OfWork,

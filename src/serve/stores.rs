@@ -1,4 +1,4 @@
-//! Searches in the form of OpenAI's vector stores, so that its clients can ask. Must not know how
+//! Search in the form of OpenAI's vector store API, for clients of that API. Must not know how
 //! answers are found.
 
 use std::{collections::BTreeMap, sync::Arc};
@@ -18,33 +18,35 @@ use crate::{
 use agent_kb::filter::{Condition, MAX_CONDITIONS, MAX_VALUES, Operator};
 use agent_retrieve::{Answer, Detail, Retriever};
 
-/// A search in the form of OpenAI's vector stores.
+/// A search in the form of OpenAI's vector store API.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StoreSearch {
-    /// The question, or several: each is answered, and the results follow one another.
+    /// One question, or 1 to 10 questions, whose results follow one another.
     query: StoreQuery,
-    /// Most results, 1 to 50.
+    /// Maximum number of results for each question, 1 to 50; 10 by default.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 50, default = 10)]
     max_num_results: Option<usize>,
-    /// Refused: questions are answered as they are.
+    /// Must be `false`: questions are never rewritten.
     #[serde(default)]
     rewrite_query: bool,
-    /// Conditions on nodes: `eq`, `ne`, `gt`, `gte`, `lt`, `lte`, `in` and `nin` of a field or relation, or
-    /// several by `and`.
+    /// Condition on a field or relation of nodes: `eq`, `ne`, `gt`, `gte`, `lt`, `lte`, `in` or
+    /// `nin`; or several conditions in an `and`.
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     filters: Option<Value>,
-    /// Refused: there is one ranking.
+    /// Not supported; must be omitted or null.
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     ranking_options: Option<Value>,
 }
 
 impl StoreSearch {
+    /// Checks that the request has no unsupported options.
+    ///
     /// # Errors
-    /// That something is asked for that would not be done.
+    /// If `rewrite_query` or `ranking_options` is set.
     fn check(&self) -> Result<(), ApiError> {
         for (name, is_given) in [
             ("rewrite_query", self.rewrite_query),
@@ -60,7 +62,10 @@ impl StoreSearch {
     }
 }
 
-/// The conditions of a filter; all of them are to hold.
+/// Parses a filter into conditions, all of which must hold.
+///
+/// # Errors
+/// If the filter is malformed, or nests `and` in `and`.
 fn conditions(filter: &Value) -> Result<Vec<Condition>, ApiError> {
     let bad = || {
         let remedy = "send {\"type\": \"eq\", \"key\": FIELD, \"value\": VALUE}, with ne, gt, gte, lt, lte, in \
@@ -107,7 +112,7 @@ pub(super) enum StoreQuery {
     Many(Vec<String>),
 }
 
-/// The results, in the form of OpenAI's vector stores.
+/// Search results in the form of OpenAI's vector store API.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct StorePage {
     object: &'static str,
@@ -117,7 +122,7 @@ pub(super) struct StorePage {
     next_page: Option<String>,
 }
 
-/// A node as a file of a vector store.
+/// A node, in the form of a file of a vector store.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct StoreResult {
     file_id: String,
@@ -134,14 +139,14 @@ pub(super) struct StoreText {
     text: String,
 }
 
-/// Questions of one request of a vector store.
+/// Maximum number of questions in a vector store search.
 pub(super) const MAX_STORE_QUERIES: usize = 10;
-/// Results of one such request.
+/// Maximum number of results for each question of a vector store search.
 pub(super) const MAX_STORE_RESULTS: usize = 50;
 
-/// Answer with the active bundle, in the form of OpenAI's vector store search.
+/// Search with the active bundle, in the form of OpenAI's vector store API.
 ///
-/// A node is a file: `file_id` is its id, `filename` its name, `content` its document.
+/// Each result is a node: `file_id` is its id, `filename` its name, `content` its document.
 #[utoipa::path(post, path = "/v1/vector_stores/{base}/search", params(("base" = String, Path, description = "Name of the base")),
     request_body = StoreSearch, responses(
     (status = 200, description = "The results", body = StorePage),
@@ -168,7 +173,7 @@ pub(super) async fn vector_store_search(
     let active = now.active().ok_or_else(|| {
         ApiError::not_found(format!("no bundle answers on {name:?}"), "start with --bundle")
     })?;
-    // One time for all of them.
+    // One deadline for all questions.
     let deadline = deadline(None)?;
     let filter = asked.filters.as_ref().map(conditions).transpose()?;
     let nodes = within::nodes(&server, &now, filter.unwrap_or_default(), deadline).await?;

@@ -1,4 +1,4 @@
-//! Answers over the nodes that meet conditions. Must not know how nodes are ranked.
+//! Answers questions over the nodes that meet conditions. Must not know how nodes are ranked.
 
 use std::{sync::Arc, time::Instant};
 
@@ -11,7 +11,10 @@ use agent_kb::{
 };
 use agent_retrieve::{Answer, Detail, Filtered, RetrieveError, Retriever};
 
-/// The nodes that meet conditions; none where there is no condition.
+/// Returns the nodes that meet all conditions; `None` without conditions.
+///
+/// # Errors
+/// If a condition is invalid, or if the queue refuses the job.
 pub(super) async fn nodes(
     server: &Server,
     opened: &Opened,
@@ -31,7 +34,7 @@ pub(super) fn refused(error: &FilterError) -> ApiError {
     ApiError::bad(error.to_string(), "GET /v1/schema lists fields and relations")
 }
 
-/// The answer of a system to a question, over these nodes where there are some.
+/// Answers a question with a system; with `nodes`, only these nodes can be answers.
 pub(super) fn answer(
     base: &Arc<IndexedBase>,
     system: &dyn Retriever,

@@ -1,5 +1,5 @@
-//! The tools of assistants: each reads, within a size, and says where the next part begins. Must not
-//! know how answers are found.
+//! The MCP tools. Their replies are of bounded size; `next_cursor` says where the next page begins.
+//! Must not know how answers are found.
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
@@ -27,26 +27,27 @@ use agent_infer::{self as infer, HitRecord, path_in_words};
 use agent_kb::{Kb, NodeId, filter::Condition};
 use agent_retrieve::{Answer, Detail, Retriever};
 
-/// Bytes of a reply that its lists and texts may take; the rest is for what stands around them.
+/// Maximum size of the lists and texts of a reply, bytes; the rest is for everything else.
 const LIST_BYTES: usize = REPLY_BYTES - (2 << 10);
-/// Nodes of an answer at most, over all parts.
+/// Maximum number of nodes of an answer, over all pages.
 pub(crate) const MAX_K: usize = 100;
-/// Nodes of a part where a call does not say.
+/// Default number of nodes of a page.
 const K: usize = 10;
-/// Neighbours of a part at most.
+/// Maximum number of neighbours of a page.
 pub(crate) const MAX_NEIGHBORS: usize = 100;
-/// The system of a search where a call does not say.
+/// Default system of a search.
 const SYSTEM: &str = "bm25f";
-/// Operations that assistants have in a form of their own: on the bases that are served, part by part.
+/// Operations that are tools of their own here: on the bases that are served, page by page.
 pub(super) const READS: [&str; 3] = ["query", "search", "ask"];
-/// Calls of tools of a program that are told.
+/// Maximum number of calls of a program in a reply.
 pub(crate) const TRACED: usize = 20;
-/// Time for an answer, milliseconds; waiting for a busy server comes on top.
+/// Time limit of an answer, milliseconds, for each try.
 pub(crate) const TIME_MS: u64 = 20_000;
-/// How long a call waits for a busy server in all.
+/// Time for which a call is retried while the server is busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The tools that a client is told of.
+/// Returns the tools of a client: `programs` adds `run_program` and the operations that read,
+/// `changes` also those that change what is installed.
 pub(super) fn tools(programs: bool, changes: bool) -> Vec<Tool> {
     let base =
         json!({"type": "string", "description": "Which base; may be left out if there is one"});
@@ -119,7 +120,7 @@ pub(super) fn tools(programs: bool, changes: bool) -> Vec<Tool> {
     tools
 }
 
-/// An operation as a tool; its reply is that of the command line.
+/// Returns an operation as a tool. Its reply is that of the command line.
 fn of_operation(operation: &Operation) -> Tool {
     let schema = match (operation.schema)() {
         Value::Object(schema) => Arc::new(schema),
@@ -148,10 +149,10 @@ fn tool(
         .with_annotations(ToolAnnotations::new().read_only(true).open_world(false))
 }
 
-/// What a call gives, or why it gives nothing, which the assistant is to see.
+/// Calls a tool. A failed call returns a result with the error, so that the language model sees it.
 ///
 /// # Errors
-/// That there is no such tool.
+/// If there is no such tool.
 pub(super) async fn call(
     server: &Arc<Server>,
     name: &str,
@@ -187,7 +188,7 @@ pub(super) async fn call(
     }
 }
 
-/// What is said of a tool that is not there.
+/// Message for an unknown tool.
 const UNKNOWN: &str = "there is no such tool";
 
 fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ApiError> {
@@ -210,7 +211,7 @@ fn describe_base(server: &Server, asked: OfBase) -> Result<Value, ApiError> {
     Ok(described(&opened, &names, asked.cursor))
 }
 
-/// Types first, then relations; a cursor counts relations.
+/// Describes a base in pages: `cursor` relations are skipped, and only the first page has types.
 pub(super) fn described(opened: &Opened, names: &[&str], cursor: usize) -> Value {
     let kb = &opened.base.kb;
     let of_type = |name: &String| {
@@ -245,7 +246,7 @@ pub(super) fn described(opened: &Opened, names: &[&str], cursor: usize) -> Value
     told
 }
 
-/// Adds where the next part begins.
+/// Adds `next_cursor`, unless this is the last page.
 fn next(told: &mut Value, cursor: Option<usize>) {
     if let (Some(cursor), Some(told)) = (cursor, told.as_object_mut()) {
         told.insert("next_cursor".to_owned(), cursor.into());
@@ -274,7 +275,10 @@ fn usual_k() -> usize {
 }
 
 impl Question {
-    /// How many nodes are to be found, this part included.
+    /// Returns the number of nodes to retrieve: those before this page, and this page.
+    ///
+    /// # Errors
+    /// If `k` is not 1 to [`MAX_K`], or if the cursor is not below [`MAX_K`].
     fn depth(&self) -> Result<usize, ApiError> {
         match (1..=MAX_K).contains(&self.k) && self.cursor < MAX_K {
             true => Ok(MAX_K.min(self.cursor + self.k)),
@@ -341,20 +345,20 @@ async fn search(server: &Arc<Server>, asked: Question) -> Result<Value, ApiError
     server.queue.run(deadline, work).await?
 }
 
-/// Adds the nodes of a part; the next one begins where this ends, if there are more.
+/// Adds the nodes of this page, and `next_cursor` if there may be more.
 fn add_hits(told: &mut Value, kb: &Kb, answer: &Answer, asked: &Question) {
     let hits = infer::hits(kb, answer);
     let n = hits.len();
     let part = hits.into_iter().skip(asked.cursor).map(|hit| told_hit(&hit));
     let fitting = items(part, LIST_BYTES);
     let end = asked.cursor + fitting.len();
-    // Where as many were found as were asked for, there may be more.
+    // If the requested number was found, there may be more.
     let more = end < n || n == asked.cursor + asked.k && n < MAX_K;
     told["hits"] = fitting.into();
     next(told, (more && end > asked.cursor).then_some(end));
 }
 
-/// A number with the digits that every command prints.
+/// Converts a number so that JSON shows the digits that every command prints.
 fn number(value: f32) -> f64 {
     value.to_string().parse().unwrap_or(f64::from(value))
 }
@@ -388,7 +392,8 @@ struct OfMany {
     base: Option<String>,
 }
 
-/// The answer with what it follows from, its readings, or nodes where the question is for nodes.
+/// Answers a question over many nodes: with a table and its derivation, with readings if it is
+/// ambiguous, or with nodes if it asks for nodes.
 async fn ask(server: &Arc<Server>, asked: OfMany) -> Result<Value, ApiError> {
     let OfMany { question, reading, plan, base } = asked;
     let (rows, timeout_ms) = (Some(MAX_K), Some(TIME_MS));

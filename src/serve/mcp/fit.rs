@@ -1,14 +1,14 @@
-//! Replies that fit: texts cut at a character, lists cut at an item, with where the next part
-//! begins. Must not know what replies say.
+//! Cuts replies to their maximum size: texts between characters, lists between items. Must not know
+//! what replies say.
 
 use serde_json::Value;
 
-/// Longest reply, bytes of JSON.
+/// Maximum size of a reply, bytes of JSON.
 pub(crate) const REPLY_BYTES: usize = 8 << 10;
-/// Longest name, characters.
+/// Maximum length of a name, characters.
 pub(crate) const NAME_CHARS: usize = 120;
 
-/// A name that is not longer than any needs to be.
+/// Cuts a name after [`NAME_CHARS`] characters and adds `...`.
 pub(super) fn short(name: &str) -> String {
     match name.char_indices().nth(NAME_CHARS) {
         Some((end, _)) => format!("{}...", name.get(..end).unwrap_or_default()),
@@ -16,7 +16,7 @@ pub(super) fn short(name: &str) -> String {
     }
 }
 
-/// Bytes that a character takes as JSON.
+/// Returns the size of a character in a JSON string, bytes.
 fn json_bytes(character: char) -> usize {
     match character {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
@@ -25,8 +25,9 @@ fn json_bytes(character: char) -> usize {
     }
 }
 
-/// The part of a text from byte `from` on that takes at most `bytes` bytes as JSON, and where the next
-/// part begins. A start within a character counts as the one behind it.
+/// Returns the longest part of a text from byte `from` that takes at most `bytes` bytes as JSON,
+/// and the byte where the next part begins; `None` at the end of the text. If `from` is within a
+/// character, the part begins after it.
 pub(super) fn part(text: &str, from: usize, bytes: usize) -> (&str, Option<usize>) {
     let from = (from..=text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
     let rest = text.get(from..).unwrap_or_default();
@@ -40,7 +41,7 @@ pub(super) fn part(text: &str, from: usize, bytes: usize) -> (&str, Option<usize
     (rest, None)
 }
 
-/// The first items that take at most `bytes` bytes as JSON, at least one.
+/// Returns the first items that take at most `bytes` bytes as JSON; at least one, if there is any.
 pub(super) fn items(all: impl Iterator<Item = Value>, bytes: usize) -> Vec<Value> {
     let mut used = 0;
     let mut fitting = Vec::new();

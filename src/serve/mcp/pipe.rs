@@ -1,6 +1,6 @@
-//! Lines of JSON over a pipe. Every line is answered, also one that cannot be parsed. At most
-//! [`AT_A_TIME`] requests are under way; those under way when the input ends are finished. Must not know
-//! what is asked.
+//! Transport of JSON lines over a pipe. Lines that cannot be parsed are answered with errors. At
+//! most [`AT_A_TIME`] requests are in progress; at the end of the input, they have [`END_TIME`] to
+//! finish. Must not know what requests do.
 
 use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
@@ -20,41 +20,41 @@ use tokio::{
     time::timeout,
 };
 
-/// Requests under way at a time; further ones are read when some are answered.
+/// Maximum number of requests in progress. Further ones are read as soon as some are answered.
 pub(crate) const AT_A_TIME: usize = 64;
-/// Longest line, bytes.
+/// Maximum length of a line, bytes.
 pub(crate) const MAX_LINE: usize = super::MAX_BODY;
-/// Time for requests under way when the input ends.
+/// Maximum time to finish requests in progress when the input ends.
 pub(crate) const END_TIME: Duration = Duration::from_secs(30);
-/// Codes of errors, as JSON-RPC names them.
+/// Error codes of JSON-RPC.
 const UNPARSABLE: i32 = -32_700;
 const INVALID: i32 = -32_600;
 
-/// What is read from and written to.
+/// A transport over a pipe.
 pub(super) struct Pipe<W> {
     messages: mpsc::Receiver<RxJsonRpcMessage<RoleServer>>,
     replies: Arc<Replies<W>>,
 }
 
-/// Where replies are written, and the requests that have none yet.
+/// The output, and the requests in progress.
 struct Replies<W> {
     to: Mutex<W>,
-    /// By id; those of one id are answered in any order.
+    /// Places of the requests in progress, by request id. Several requests may share an id.
     under_way: std::sync::Mutex<HashMap<String, Vec<OwnedSemaphorePermit>>>,
     places: Arc<Semaphore>,
 }
 
-/// What a line holds.
+/// Content of a line.
 enum Line {
     Message(Box<RxJsonRpcMessage<RoleServer>>),
-    /// A notification that nobody knows.
+    /// A blank line or an unknown notification; it gets no reply.
     Nothing,
-    /// An error with the id of the request, or null.
+    /// An error: its code, its message, and the id of the request or null.
     Wrong(i32, String, Value),
 }
 
 impl<W: AsyncWrite + Send + Unpin + 'static> Pipe<W> {
-    /// Reads lines as they are asked for.
+    /// Starts a task that reads lines as the receiver takes their messages.
     pub(super) fn new(from: impl AsyncRead + Send + Unpin + 'static, to: W) -> Pipe<W> {
         let places = Arc::new(Semaphore::new(AT_A_TIME));
         let replies =
@@ -65,7 +65,7 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Pipe<W> {
     }
 }
 
-/// Reads all lines, then waits for the last replies.
+/// Reads all lines, then waits up to [`END_TIME`] for the last replies.
 async fn read<W: AsyncWrite + Send + Unpin>(
     mut from: BufReader<impl AsyncRead + Send + Unpin>,
     replies: Arc<Replies<W>>,
@@ -90,11 +90,11 @@ async fn read<W: AsyncWrite + Send + Unpin>(
         }
     }
     let all = u32::try_from(AT_A_TIME).unwrap_or(u32::MAX);
-    // What takes longer is not waited for.
     let _ = timeout(END_TIME, replies.places.acquire_many(all)).await;
 }
 
-/// The next line without its end, none of it if it is too long; nothing at the end of the input.
+/// Reads the next line, with its line feed. Returns `Some(None)` for a line longer than
+/// [`MAX_LINE`], and `None` at the end of the input.
 async fn next_line(
     from: &mut BufReader<impl AsyncRead + Unpin>,
 ) -> io::Result<Option<Option<Vec<u8>>>> {
@@ -136,7 +136,8 @@ fn parse(line: &[u8]) -> Line {
 }
 
 impl<W: AsyncWrite + Send + Unpin> Replies<W> {
-    /// Notes a request once there is a place for it; one that is cancelled gets no reply.
+    /// Registers a request, once a place is free. Releases the place of a cancelled request, which
+    /// gets no reply.
     async fn begin(&self, message: &RxJsonRpcMessage<RoleServer>) {
         match message {
             JsonRpcMessage::Request(request) => {
@@ -157,7 +158,7 @@ impl<W: AsyncWrite + Send + Unpin> Replies<W> {
         }
     }
 
-    /// Gives back the place of a request.
+    /// Releases the place of a request.
     fn end(&self, id: &RequestId) {
         let mut under_way =
             self.under_way.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -209,9 +210,10 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Pipe<W> {
     }
 }
 
-/// The number of messages in lines, each of which is refused, and all replies; for the fuzzer.
+/// Sends lines through a pipe that refuses every request; returns the number of messages, and all
+/// replies. For the fuzzer.
 pub(crate) async fn refused(lines: Vec<u8>) -> (usize, Vec<u8>) {
-    /// Bytes of replies at most; more would wait for somebody who reads them.
+    /// Maximum size of all replies, bytes; more would wait for a reader.
     const MAX_REPLIES: usize = 64 << 20;
     let (mut ours, theirs) = duplex(MAX_REPLIES);
     let mut pipe = Pipe::new(io::Cursor::new(lines), theirs);

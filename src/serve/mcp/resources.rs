@@ -1,5 +1,5 @@
-//! What assistants may read without asking: the schema of a base, a node, a program; and the prompt
-//! that leads from a question to an answer with ids. Must not know how answers are found.
+//! The MCP resources (the schema of a base, a node, a program), and the prompt that leads from a
+//! question to an answer with node ids. Must not know how answers are found.
 
 use rmcp::{
     ErrorData,
@@ -17,14 +17,14 @@ use crate::{
     routes::opened,
 };
 
-/// Begins the addresses of all resources.
+/// Prefix of all resource URIs.
 const SCHEME: &str = "agent://";
-/// Longest text of a resource, bytes.
+/// Maximum size of a resource, bytes of JSON; longer texts are cut.
 pub(crate) const MAX_BYTES: usize = 64 << 10;
-/// The one prompt.
+/// Name of the prompt.
 const PROMPT: &str = "answer_from_base";
 
-/// The schemas of all bases.
+/// Lists the schemas of all bases.
 pub(super) fn list(server: &Server) -> Vec<Resource> {
     let schema = |name: &str| {
         let uri = format!("{SCHEME}{name}/schema");
@@ -53,10 +53,10 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
     .into()
 }
 
-/// The text of a resource.
+/// Reads a resource.
 ///
 /// # Errors
-/// That there is none of that address.
+/// If there is no resource with the URI.
 pub(super) fn read(server: &Server, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let (text, kind) = found(server, uri)
         .map_err(|error| ErrorData::resource_not_found(server.without_home(error.told()), None))?;
@@ -64,7 +64,7 @@ pub(super) fn read(server: &Server, uri: &str) -> Result<ReadResourceResult, Err
     Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri).with_mime_type(kind)]))
 }
 
-/// The text at an address, and its media type.
+/// Returns the text of a resource and its media type.
 fn found(server: &Server, uri: &str) -> Result<(String, &'static str), ApiError> {
     let unknown = || {
         let remedy = format!("{SCHEME}BASE/schema, /node/ID and /program/ID are there");
@@ -100,10 +100,10 @@ pub(super) fn prompt() -> Prompt {
     Prompt::new(PROMPT, Some(description), Some(vec![question, base]))
 }
 
-/// The prompt with its arguments.
+/// Returns the prompt with its arguments filled in.
 ///
 /// # Errors
-/// That there is no such prompt, or no question.
+/// If there is no such prompt, or if the question is missing.
 pub(super) fn prompted(name: &str, arguments: &JsonObject) -> Result<GetPromptResult, ErrorData> {
     if name != PROMPT {
         let message = format!("there is no prompt {:?}; there is {PROMPT}", fit::short(name));
