@@ -18,7 +18,7 @@
     clippy::panic,
     clippy::print_stdout,
     clippy::disallowed_methods,
-    reason = "a bench may panic and print, and signals the server it is told of"
+    reason = "a bench may panic and print, and signals the given server"
 )]
 
 use std::{

@@ -51,7 +51,7 @@ fn sandbox(name: Option<&str>, origin: Origin<'_>) -> Result<SandboxOptions, Fai
         Some("wasm") => Place::Wasm,
         Some(other) => {
             return Err(Failure::hinted(
-                format!("there is no sandbox {other:?}"),
+                format!("unknown sandbox {other:?}"),
                 "give \"rhai\", \"wasm\" or None",
             ));
         }

@@ -9,13 +9,13 @@ create_exception!(
     agent_retriever,
     AgentError,
     PyException,
-    "What the library reports: the message of the command line, with what to do in `hint`."
+    "An error of the library, with the message of the command line; `hint` says how to fix it."
 );
 create_exception!(
     agent_retriever,
     InternalError,
     AgentError,
-    "A fault of the library itself; please report it with its message."
+    "A bug in the library; please report it with its message."
 );
 
 /// An error on its way to Python.
@@ -62,7 +62,7 @@ pub(crate) fn without_gil<T: Send>(
         Failure::Told(message, hint) => (AgentError::new_err(message), hint),
         Failure::Fault(message) => {
             let told = format!("internal error: {message}");
-            let hint = "this is a fault of the library; please report it with this message";
+            let hint = "this is a bug in the library; please report it with this message";
             (InternalError::new_err(told), Some(hint.to_owned()))
         }
         Failure::Python(error) => return Err(error),
@@ -73,7 +73,7 @@ pub(crate) fn without_gil<T: Send>(
 
 /// Panics, so that a test can check the resulting exception.
 #[pyfunction]
-#[expect(clippy::panic, reason = "that is what it is for")]
+#[expect(clippy::panic, reason = "the test needs a panic")]
 pub(crate) fn fail(py: Python<'_>, message: String) -> PyResult<()> {
     without_gil(py, || panic!("{message}"))
 }

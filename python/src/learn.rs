@@ -89,7 +89,7 @@ pub(crate) fn learn(
     without_gil(py, || {
         let request: Request = serde_json::from_str(&request)?;
         if request.resume && request.run.is_none() {
-            return Err(Failure::hinted("which run is to go on?", "name it with run=DIR"));
+            return Err(Failure::hinted("resume needs a run", "name it with run=DIR"));
         }
         let stop = Arc::<AtomicBool>::default();
         let watch = Arc::new(Callback { progress, stop: stop.clone(), raised: Mutex::default() });

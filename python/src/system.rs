@@ -200,7 +200,7 @@ impl System {
                 "trec" => Definitions::Trec,
                 other => {
                     return Err(Failure::hinted(
-                        format!("there are no metrics {other:?}"),
+                        format!("unknown metrics {other:?}"),
                         "give \"stark\" or \"trec\"",
                     ));
                 }

@@ -200,7 +200,7 @@ def test_what_progress_raises_ends_a_run_that_can_go_on(
     with pytest.raises(Enough):
         base.optimize(seed=1, steps=2, run=run, progress=enough)
     assert not (run / "bundle.json").exists()
-    with pytest.raises(ar.AgentError, match="which run"):
+    with pytest.raises(ar.AgentError, match="resume needs a run"):
         base.optimize(resume=True)
     # With the options of its start.
     outcome = base.optimize(run=run, resume=True)

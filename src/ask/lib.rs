@@ -102,7 +102,7 @@ pub enum AskError {
     #[error("{}", ways_in_words(.0))]
     Ambiguous(Vec<AskReading>),
     /// The question has no reading with the requested number.
-    #[error("the question has no reading {reading}, but {}", ways(*.known))]
+    #[error("the question has no reading {reading}; it has {}", ways(*.known))]
     NoReading {
         /// The requested number, from 1.
         reading: usize,

@@ -413,7 +413,7 @@ impl Reading<'_> {
     fn number_test(&mut self, number: &NumberUse) -> Result<Test, AskError> {
         let rows = self.base.kb.type_name(self.rows).to_owned();
         let field = |field: Option<FieldId>, what: &str| {
-            let none = || AskError::Missing(format!("no {what} is known of {rows}"));
+            let none = || AskError::Missing(format!("no {what} is known for {rows}"));
             field.map(ColumnSpec::Field).ok_or_else(none)
         };
         let column = match number.what {
@@ -433,7 +433,7 @@ impl Reading<'_> {
                     None => {
                         let said = self.said_at(at);
                         return Err(AskError::Missing(format!(
-                            "no number called {said:?} is known of {rows}"
+                            "no number called {said:?} is known for {rows}"
                         )));
                     }
                 }
@@ -446,7 +446,7 @@ impl Reading<'_> {
                 let own = self.implied_or_dated(self.rows, names);
                 let is_date = own.and_then(|own| self.kind_of(own)) == Some(ColumnKind::Date);
                 if is_date && !is_year(number.number) {
-                    return Err(AskError::Missing("dates are bounded by years alone".to_owned()));
+                    return Err(AskError::Missing("dates can only be bounded by years".to_owned()));
                 }
                 let spec = field(own, names.first().unwrap_or(&"value"))?;
                 self.column(spec)
@@ -518,7 +518,7 @@ impl Reading<'_> {
         match sample.and_then(|sample| sample.unit.as_deref()) {
             Some(unit) if unit == said => {}
             Some(unit) => {
-                return Err(AskError::Missing(format!("{name:?} is in {unit}, and not in {said}")));
+                return Err(AskError::Missing(format!("{name:?} is in {unit}, not in {said}")));
             }
             None => self.assumed.push(format!("{name:?} has no unit; taken as {said}")),
         }
@@ -536,7 +536,7 @@ impl Reading<'_> {
     fn is_one_question(&self) -> Result<(), AskError> {
         let several = |one: &str, other: &str| {
             Err(AskError::Missing(format!(
-                "it asks for {one} and for {other} at once; ask one question at a time"
+                "{one} and {other} are requested at once; ask one question at a time"
             )))
         };
         let counts = self.cues(false).filter(|(_, cue)| *cue == Cue::HowMany);
@@ -628,7 +628,7 @@ impl Reading<'_> {
                 if between.iter().any(|step| step.to == end.to) {
                     let (counted, rows) = (kb.type_name(end.to), kb.type_name(plan.rows));
                     return Err(AskError::Missing(format!(
-                        "{:?} narrows the {counted} of a {rows}, and all of them would be counted",
+                        "{:?} applies to the {counted} of a {rows}, but all of them would be counted",
                         condition.name
                     )));
                 }

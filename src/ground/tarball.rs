@@ -263,7 +263,7 @@ impl Tarball {
         }
         if let Some(bad) = members.iter().find(|member| is_bad(&member.path)) {
             return Err(not_a_tarball(format!(
-                "its path {:?} may lead elsewhere; it is not of this program's making",
+                "its path {:?} may lead elsewhere; this program did not write it",
                 bad.path
             )));
         }
@@ -296,7 +296,7 @@ impl Tarball {
             let mut head = [0; BLOCK];
             self.rest.read_exact(&mut head).map_err(|error| self.damaged(error.to_string()))?;
             if header(&member.path, member.bytes) != Some(head) {
-                let reason = format!("{} is not what its manifest says", member.path);
+                let reason = format!("{} does not match the manifest", member.path);
                 return Err(self.damaged(reason));
             }
             let place = into.map(|into| into.join(&member.path));
@@ -317,7 +317,10 @@ impl Tarball {
                 copied => copied?,
             };
             if (bytes, hex(digest)) != (member.bytes, member.blake3) {
-                return Err(self.damaged(format!("the digest of {} is another", member.path)));
+                return Err(self.damaged(format!(
+                    "the digest of {} does not match the manifest",
+                    member.path
+                )));
             }
             if let (Some(file), Some(place)) = (created, place) {
                 file.sync_all().map_err(TarballError::io("write", place))?;
@@ -327,7 +330,7 @@ impl Tarball {
         self.zeros(END_BLOCKS * BLOCK)?;
         match self.rest.read(&mut [0]) {
             Ok(0) => {}
-            Ok(_) => return Err(self.damaged("it holds more than its manifest says".to_owned())),
+            Ok(_) => return Err(self.damaged("it holds more than its manifest lists".to_owned())),
             Err(error) => return Err(self.damaged(error.to_string())),
         }
         for folder in
@@ -348,7 +351,7 @@ impl Tarball {
         self.rest.read_exact(&mut read[..n]).map_err(|error| self.damaged(error.to_string()))?;
         match read.iter().all(|&byte| byte == 0) {
             true => Ok(()),
-            false => Err(self.damaged("there is something between its files".to_owned())),
+            false => Err(self.damaged("it holds data between its files".to_owned())),
         }
     }
 }

@@ -78,7 +78,7 @@ pub enum UnitsError {
     #[error("{} was changed since it was planned; plan again", .0.display())]
     Changed(PathBuf),
     /// Units without a result, or with a damaged one.
-    #[error("{} of {n} units have no complete result; unit {} is the first", missing.len(), missing[0])]
+    #[error("{} of {n} units have no complete result, the first is unit {}", missing.len(), missing[0])]
     Missing {
         /// Their numbers, ascending; at least one.
         missing: Vec<u64>,

@@ -478,7 +478,7 @@ pub fn verify(dir: &Path, on_bytes: &mut dyn FnMut(u64)) -> Result<(), KbError> 
     for (name, record) in &kb.manifest.files {
         let path = dir.join(name);
         if !record.matches(&path, on_bytes).map_err(KbError::io("read", &path))? {
-            return Err(KbError::damaged(path, "its digest is not the one in the manifest"));
+            return Err(KbError::damaged(path, "its digest does not match the manifest"));
         }
     }
     Ok(())
@@ -529,7 +529,7 @@ fn sections(graph: &[u8], manifest: &Manifest) -> Result<Sections, String> {
         })
         .ok_or("its section table is out of bounds")?;
     if blake3::hash(table).to_hex().as_str() != manifest.table_blake3 {
-        return Err("the digest of its section table is not the one in the manifest".into());
+        return Err("the digest of its section table does not match the manifest".into());
     }
     let n_relations = manifest.relations.len();
     let mut sections = Sections {
@@ -538,12 +538,12 @@ fn sections(graph: &[u8], manifest: &Manifest) -> Result<Sections, String> {
         ..Sections::default()
     };
     for entry in table.chunks_exact(ENTRY_BYTES) {
-        place(&mut sections, entry, graph.len()).ok_or("its section table makes no sense")?;
+        place(&mut sections, entry, graph.len()).ok_or("its section table is invalid")?;
     }
     let n_nodes = manifest.n_nodes as usize;
     if sections.node_types.len() != n_nodes * 2 || sections.field_offsets.len() != (n_nodes + 1) * 8
     {
-        return Err(format!("its sections are not those of {n_nodes} nodes"));
+        return Err(format!("its sections do not match {n_nodes} nodes"));
     }
     Ok(sections)
 }

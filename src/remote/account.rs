@@ -66,15 +66,16 @@ impl Account {
             ))
         })?;
         if !["http", "https"].contains(&url.scheme()) {
-            return Err(setup("its address is not one of http or https"));
+            return Err(setup("its address does not begin with http:// or https://"));
         }
         if !url.username().is_empty() || url.password().is_some() {
             return Err(setup("its address holds a user or a password; give a key instead"));
         }
         let host = url.host_str().map(str::to_owned);
-        let host = host.ok_or_else(|| setup("its address is not one of http or https"))?;
+        let host =
+            host.ok_or_else(|| setup("its address does not begin with http:// or https://"))?;
         if self.query.len() > MAX_EXTRAS {
-            return Err(setup("it has more than 64 parameters of the address"));
+            return Err(setup("it has more than 64 query parameters"));
         }
         if !self.query.is_empty() {
             url.query_pairs_mut().extend_pairs(&self.query);
@@ -94,11 +95,11 @@ impl Account {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         for (name, value) in &self.headers {
-            let message = format!("the header {name:?} holds characters that no header has");
+            let message = format!("the header {name:?} holds invalid characters");
             headers.insert(header_name(name)?, secret(value, &message)?);
         }
         if let Some(key) = &self.key {
-            let message = "its key holds characters that no key has";
+            let message = "its key holds invalid characters";
             match &self.key_header {
                 Some(name) => headers.insert(header_name(name)?, secret(key, message)?),
                 None => headers.insert(AUTHORIZATION, secret(&format!("Bearer {key}"), message)?),

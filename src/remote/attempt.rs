@@ -121,7 +121,7 @@ impl Requester {
             if idle < time.end {
                 format!("the reply stopped for {}", seconds(self.limits.idle))
             } else {
-                format!("the reply was not whole in {}", seconds(time.end - time.start))
+                format!("the reply was incomplete after {}", seconds(time.end - time.start))
             }
         };
         let chunk = before(time.end.min(idle), reply.chunk(), late).await?;
@@ -140,7 +140,7 @@ impl Requester {
                 return AttemptError::transient(format!("no connection in {wait}"));
             }
             (true, false) => "no connection".to_owned(),
-            (false, _) => "the connection broke off".to_owned(),
+            (false, _) => "the connection was lost".to_owned(),
         };
         // Only the innermost cause is shown, as the outermost error names the address.
         if error.source().is_some() {
@@ -160,7 +160,7 @@ impl Requester {
         if let Some(encoding) = text(CONTENT_ENCODING)
             && !encoding.trim().eq_ignore_ascii_case("identity")
         {
-            return unreadable(format!("it is packed with {encoding:?}, which was not asked for"));
+            return unreadable(format!("its content encoding {encoding:?} was not requested"));
         }
         let Some(kind) = text(CONTENT_TYPE).map(|kind| kind.to_ascii_lowercase()) else {
             return Ok(());
@@ -172,7 +172,7 @@ impl Requester {
         let charset = kind.split(';').find_map(|part| part.trim().strip_prefix("charset="));
         match charset.map(|charset| charset.trim_matches('"')) {
             None | Some("utf-8" | "utf8" | "us-ascii") => Ok(()),
-            Some(other) => unreadable(format!("its text is in {other:?} and not in UTF-8")),
+            Some(other) => unreadable(format!("its text is in {other:?}, not in UTF-8")),
         }
     }
 }

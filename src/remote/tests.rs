@@ -267,7 +267,7 @@ fn l5_each_deadline_ends_an_attempt() {
     // A byte now and then keeps it from being idle, but not from being late.
     let attempt = Limits { attempt: ms(600), ..limits };
     let drip = Act::Drip(vec![b'x'; 100], ms(100));
-    times_out(vec![begun(), drip], attempt, ms(600), "not whole in 0.6 s");
+    times_out(vec![begun(), drip], attempt, ms(600), "incomplete after 0.6 s");
     // Chunks that never end, with silence after the last one.
     let chunks = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n".to_vec();
     times_out(vec![Act::Send(chunks), Act::Pause(None)], idle, ms(400), "stopped for 0.4 s");
@@ -338,8 +338,8 @@ fn l5_a_stale_connection_is_replaced() {
 #[test]
 fn l6_forms_that_were_not_asked_for_are_one_typed_error() {
     for (header, says) in [
-        ("content-encoding: gzip", "packed with \"gzip\""),
-        ("content-encoding: br", "packed"),
+        ("content-encoding: gzip", "content encoding \"gzip\""),
+        ("content-encoding: br", "content encoding \"br\""),
         ("content-type: text/html; charset=utf-8", "a web page"),
         ("content-type: application/json; charset=\"utf-16\"", "not in UTF-8"),
         ("content-type: application/json;charset=ISO-8859-1", "not in UTF-8"),

@@ -73,7 +73,7 @@ pub enum JobLost {
     #[error("no answer within {} ms", .0.as_millis())]
     Late(Duration),
     /// All workers are stuck in abandoned jobs.
-    #[error("more than {MAX_STUCK} programs did not end; start again")]
+    #[error("more than {MAX_STUCK} programs did not end; restart the process")]
     NoWorker,
 }
 

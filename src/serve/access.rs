@@ -66,7 +66,7 @@ pub enum KeyError {
         source: io::Error,
     },
     /// The file is not a key file.
-    #[error("{path} is no file of keys: {source}; remove it and make keys anew")]
+    #[error("{path} is not a key file: {source}; remove it and create keys again")]
     Damaged {
         /// The file.
         path: PathBuf,
@@ -74,13 +74,13 @@ pub enum KeyError {
         source: serde_json::Error,
     },
     /// A key with the name already exists.
-    #[error("there is a key {0:?} already; remove it first, or choose another name")]
+    #[error("key {0:?} already exists; remove it first, or choose another name")]
     Exists(String),
     /// No key has the name.
-    #[error("there is no key {0:?}; `agent key list` shows those there are")]
+    #[error("no key {0:?}; `agent key list` lists all keys")]
     Unknown(String),
     /// The system gives no random numbers.
-    #[error("the system gives no random numbers for a key")]
+    #[error("the system provides no random numbers for a key")]
     Random,
 }
 

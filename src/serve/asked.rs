@@ -201,7 +201,7 @@ fn by_table(
     let (question, answered) = match &asked.plan {
         Some(_) if !asked.question.is_empty() || asked.reading.is_some() => {
             return Err(ApiError::bad(
-                "a plan comes without a question and a reading",
+                "`plan` excludes `question` and `reading`",
                 "send `plan` alone, or `question`",
             ));
         }
@@ -230,8 +230,8 @@ fn by_table(
 fn not_answered(error: &AskError) -> ApiError {
     let remedy = match error {
         AskError::NoTable => "a question for nodes needs a bundle: use /v1/query",
-        AskError::Plan(_) => "send a plan as `plan` of an answer is",
-        _ => "ask in words of the base: GET /v1/base lists its types and relations",
+        AskError::Plan(_) => "send a plan in the form of `plan` in an answer",
+        _ => "use words of the base; GET /v1/base lists its types and relations",
     };
     let status = StatusCode::UNPROCESSABLE_ENTITY;
     ApiError::new(status, "not_answered", error.to_string(), remedy)

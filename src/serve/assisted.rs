@@ -27,7 +27,7 @@ impl Server {
             let most = self.effort as u8;
             let remedy =
                 format!("give 0 to {most}, as the server was started with --effort {most}");
-            ApiError::bad(format!("effort {asked} is not offered"), remedy)
+            ApiError::bad(format!("effort {asked} is not available"), remedy)
         })
     }
 

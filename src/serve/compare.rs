@@ -118,7 +118,7 @@ struct Pair<'a> {
 
 /// Compare two systems on labelled questions, page by page.
 #[utoipa::path(post, path = "/v1/compare", request_body = Compare, responses(
-    (status = 200, description = "A part of the questions, with the rank that each system gives the first right node", body = Compared),
+    (status = 200, description = "A page of questions with the rank of the first right node per system", body = Compared),
     Common, OfBody, OfWork,
 ))]
 pub(super) async fn compare(

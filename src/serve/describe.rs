@@ -70,7 +70,7 @@ pub(super) async fn systems(
 /// The reply is that of `agent data info --json`, without labelled questions. It is computed once
 /// for each version of a base.
 #[utoipa::path(get, path = "/v1/schema", params(OfBase), responses(
-    (status = 200, description = "What is in the base", body = serde_json::Value),
+    (status = 200, description = "The contents of the base", body = serde_json::Value),
     Common, OfPath, OfWork,
 ))]
 pub(super) async fn schema(
@@ -126,7 +126,7 @@ struct Listed {
 
 /// List the nodes of a type or with a key, page by page.
 #[utoipa::path(get, path = "/v1/nodes", params(Which), responses(
-    (status = 200, description = "A part of the nodes", body = Nodes),
+    (status = 200, description = "A page of the nodes", body = Nodes),
     Common, OfPath,
 ))]
 pub(super) async fn list(
@@ -150,7 +150,7 @@ pub(super) async fn list(
             of_key = nodes_of_id(kb, key);
             &of_key
         }
-        _ => return Err(ApiError::bad("which nodes?", "give either type or key")),
+        _ => return Err(ApiError::bad("no selection of nodes", "give either type or key")),
     };
     let cursor = which.cursor.unwrap_or(0);
     let part = all.iter().skip(cursor).take(limit);

@@ -93,7 +93,7 @@ pub struct Helper {
     pub at_a_time: usize,
 }
 
-/// Why a base is not replaced. The version before goes on answering.
+/// Why a base is not replaced. The previous version stays active.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotExchanged {
     /// The base is not installed any more, or its record is damaged.
@@ -234,7 +234,7 @@ impl Served {
     }
 
     /// Reads a bundle and makes it the active one. It must be made for this base or an earlier
-    /// version of it, and all its programs must compile. The bundle before finishes the questions
+    /// version of it, and all its programs must compile. The previous bundle finishes the questions
     /// in progress.
     ///
     /// # Errors
@@ -250,11 +250,11 @@ impl Served {
     }
 
     /// Opens the installed version of the base, verifies all its files, opens a bundle on it (the
-    /// given one, or else the active one), and makes both current in one step. The version before
+    /// given one, or else the active one), and makes both current in one step. The previous version
     /// finishes the questions in progress. `force` permits a bundle made for another version.
     ///
     /// # Errors
-    /// [`NotExchanged`]; the version before then stays current.
+    /// [`NotExchanged`]; the previous version then stays current.
     pub(super) fn exchange(
         &self,
         home: &Home,

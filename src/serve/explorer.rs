@@ -82,7 +82,7 @@ pub(super) fn routes() -> Router<Arc<Server>> {
 /// Responds with a file, or with 304 if the client already has this version.
 fn sent(path: &str, headers: &HeaderMap) -> Response {
     let Some(file) = SENT.iter().find(|file| file.path == path) else {
-        let remedy = "load the page again; it names the files of this version";
+        let remedy = "reload the page; it names the files of this version";
         return ApiError::not_found("there is no such file", remedy).into_response();
     };
     let caching = if path.starts_with(NAMED_BY_DIGEST) {

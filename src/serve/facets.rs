@@ -52,7 +52,7 @@ fn default_k() -> usize {
 /// Every value comes with the condition that narrows an answer to its nodes, for `filter` of a query
 /// or search, and with their number.
 #[utoipa::path(post, path = "/v1/facets", request_body = FacetsRequest, responses(
-    (status = 200, description = "The values with their numbers of nodes", body = Reply),
+    (status = 200, description = "The values with their node counts", body = Reply),
     Common, OfBody, OfWork,
 ))]
 pub(super) async fn facets(

@@ -8,7 +8,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::{batch, mcp::pipe};
 
-#[allow(clippy::expect_used, reason = "the fuzzer is to end where it has no threads")]
+#[allow(clippy::expect_used, reason = "the fuzzer cannot run without a thread")]
 static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
     Builder::new_current_thread().enable_time().build().expect("a runtime of one thread")
 });

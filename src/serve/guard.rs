@@ -44,8 +44,8 @@ pub(super) async fn allowed(
     };
     match bearer(request.headers()).and_then(|key| server.keys.find(key)) {
         None => {
-            let remedy = "send a key as `Authorization: Bearer KEY`; `agent key add` makes one";
-            let message = "there is no key, or not one of this server";
+            let remedy = "send a key as `Authorization: Bearer KEY`; `agent key add` creates one";
+            let message = "the key is missing or unknown";
             refused(StatusCode::UNAUTHORIZED, "unauthorized", message, remedy)
         }
         Some((scope, _)) if scope < needed => {
@@ -79,7 +79,7 @@ pub(super) async fn noted(
     } else if !names_a_host(&request) {
         ApiError::bad("the request names no host, or several", "send one Host").into_response()
     } else if !server.hosts.accept(&request) {
-        let remedy = "ask it by its own name, or start it with --host and this name";
+        let remedy = "use the server's own name, or start it with --host and this name";
         let message = "the request names another server";
         ApiError::new(StatusCode::FORBIDDEN, "other_host", message, remedy).into_response()
     } else {
@@ -158,7 +158,7 @@ async fn collect(
     timeout(time, read).await.unwrap_or_else(|_| {
         let message = format!("the body did not come within {} s", time.as_secs());
         let status = StatusCode::REQUEST_TIMEOUT;
-        Err(ApiError::new(status, "late_body", message, "send it again, faster"))
+        Err(ApiError::new(status, "late_body", message, "send it faster"))
     })
 }
 

@@ -129,7 +129,7 @@ pub enum ServeError {
         source: io::Error,
     },
     /// The system refuses threads.
-    #[error("cannot start threads that answer")]
+    #[error("cannot start worker threads")]
     Threads(#[source] io::Error),
     /// Standard input does not carry the Model Context Protocol.
     #[error("standard input does not speak the Model Context Protocol")]

@@ -18,9 +18,9 @@ const BEGIN: &str = "<!-- Written by `UPDATE=1 cargo test --release generated`: 
 
 # Limits
 
-Everything that `agent serve` and `agent mcp` take, keep or wait for has a limit. Errors name it.
-Where there are several keys, one of them takes at most half of any number of places or bytes that requests share, and
-keys take turns in the queue.
+Everything that `agent serve` and `agent mcp` accept, keep or wait for has a limit. Errors name it.
+If several keys exist, each key uses at most half of the places or bytes that requests share, and keys take turns in
+the queue.
 ";
 
 /// Where the work of a route is done.
@@ -56,18 +56,19 @@ pub fn reference_page() -> String {
         ("Assistants", assistant_rows()),
         ("Programs and statements of clients", program_rows()),
     ] {
-        let _ = write!(page, "\n## {title}\n\n| of | limit | beyond it |\n| --- | ---: | --- |\n");
+        let _ =
+            write!(page, "\n## {title}\n\n| what | limit | beyond it |\n| --- | ---: | --- |\n");
         for (of, limit, beyond) in rows {
             let _ = writeln!(page, "| {of} | {limit} | {beyond} |");
         }
     }
-    page += "\n## Routes\n\nA body and a reply have the limits above, unless the line names another.\n\n\
-             | route | answered by | one reply holds at most |\n| --- | --- | --- |\n";
+    page += "\n## Routes\n\nBodies and replies have the limits above, unless a row names another.\n\n\
+             | route | runs on | maximum reply |\n| --- | --- | --- |\n";
     for Route { path, work, holds } in by_route() {
         let work = match work {
-            Work::AtOnce => "the thread that reads it".to_owned(),
-            Work::Questions => "the threads of questions".to_owned(),
-            Work::Apart(of, n) => format!("{of}, {n} at a time"),
+            Work::AtOnce => "the thread that reads the request".to_owned(),
+            Work::Questions => "the query threads".to_owned(),
+            Work::Apart(of, n) => format!("a pool for {of}, {n} at a time"),
         };
         let _ = writeln!(page, "| `{path}` | {work} | {holds} |");
     }
@@ -96,51 +97,55 @@ fn connection_rows() -> Vec<Row> {
     let slow = format!("{} in {}", bytes(socket::WRITE_BYTES), time(socket::WRITE_TIME));
     vec![
         (
-            "connections, where the system allows as many open files",
+            "connections, if the system allows that many open files",
             connections::MAX_CONNECTIONS.to_string(),
-            "503 and closed; probes of `/health/live` are still answered",
+            "503, then closed; probes of `/health/live` are still answered",
         ),
-        ("requests of a connection that begins with `GET /health/live`", "1".to_owned(), "closed"),
+        ("requests per connection that begins with `GET /health/live`", "1".to_owned(), "closed"),
         (
-            "head of a request, time, also between two requests",
+            "time for the head of a request, also between two requests",
             time(connections::HEADER_TIME),
             "closed",
         ),
-        ("head of a request, size", bytes(connections::HEADER_BYTES), "431 and closed"),
-        ("reading a reply: the least that a client takes", slow, "closed"),
-        ("requests under way when the server ends", time(connections::DRAIN_TIME), "cut off"),
+        ("size of the head of a request", bytes(connections::HEADER_BYTES), "431 and closed"),
+        ("minimum rate at which a client reads a reply", slow, "closed"),
+        (
+            "time for requests in progress when the server ends",
+            time(connections::DRAIN_TIME),
+            "cut off",
+        ),
     ]
 }
 
 fn request_rows() -> Vec<Row> {
     vec![
-        ("body", bytes(routes::MAX_BODY), "413"),
-        ("body, time until all of it is there", time(guard::BODY_TIME), "408"),
-        ("question", bytes(MAX_QUERY_BYTES), BAD),
-        ("reply", bytes(sent::MAX_REPLY), "400 `reply_too_long`, which names `k`; it is not made"),
-        ("replies that are being sent, of up to 64 kB each", bytes(sent::SMALL_REPLIES), BUSY),
-        ("replies that are being sent, longer ones", bytes(sent::LARGE_REPLIES), BUSY),
-        ("bodies under way, what each has beyond 16 kB", bytes(sent::LARGE_BODIES), BUSY),
-        ("nodes of an answer (`k`)", routes::MAX_K.to_string(), BAD),
+        ("size of a body", bytes(routes::MAX_BODY), "413"),
+        ("time for a body", time(guard::BODY_TIME), "408"),
+        ("size of a question", bytes(MAX_QUERY_BYTES), BAD),
+        ("size of a reply", bytes(sent::MAX_REPLY), "400 `reply_too_long`; a smaller `k` helps"),
+        ("memory for replies of up to 64 kB while they are sent", bytes(sent::SMALL_REPLIES), BUSY),
+        ("memory for longer replies while they are sent", bytes(sent::LARGE_REPLIES), BUSY),
+        ("memory for bodies in progress, beyond 16 kB each", bytes(sent::LARGE_BODIES), BUSY),
+        ("nodes per answer (`k`)", routes::MAX_K.to_string(), BAD),
         ("`timeout_ms`", time(LONGEST_TIME), BAD),
-        ("answer, where `timeout_ms` is left out", time(routes::TIME), "503"),
+        ("time for an answer without `timeout_ms`", time(routes::TIME), "503"),
     ]
 }
 
 fn work_rows() -> Vec<Row> {
     vec![
-        ("questions that wait", queue::MAX_WAITING.to_string(), BUSY),
-        ("a question, its expected wait", time(queue::LONGEST_WAIT), BUSY),
-        ("work apart from questions, its wait for a place", time(apart::WAIT), BUSY),
+        ("waiting questions", queue::MAX_WAITING.to_string(), BUSY),
+        ("expected wait of a question", time(queue::LONGEST_WAIT), BUSY),
+        ("wait of a job in a pool", time(apart::WAIT), BUSY),
+        ("waiting jobs per pool", apart::MAX_WAITING.to_string(), BUSY),
         (
-            "work apart from questions that waits, of each kind",
-            apart::MAX_WAITING.to_string(),
-            BUSY,
+            "time to replace a base or bundle, or to run an operation",
+            time(routes::LONGEST_CHANGE),
+            "503",
         ),
-        ("exchange of a base or bundle, and an operation", time(routes::LONGEST_CHANGE), "503"),
-        ("systems of a base that are kept open", engine::MAX_OPEN.to_string(), "all are closed"),
+        ("open systems of a base", engine::MAX_OPEN.to_string(), "all are closed"),
         (
-            "further bundles that are kept open",
+            "open bundles of a base beside the active one",
             engine::MAX_OPEN_BUNDLES.to_string(),
             "the oldest is closed",
         ),
@@ -149,45 +154,49 @@ fn work_rows() -> Vec<Row> {
 
 fn stream_rows() -> Vec<Row> {
     vec![
-        ("batches", batch::MAX_BATCHES.to_string(), BUSY),
+        ("concurrent batches", batch::MAX_BATCHES.to_string(), BUSY),
         (
-            "line of a batch, with blank lines before it",
+            "size of a batch line, with the blank lines before it",
             bytes(batch::MAX_LINE),
             "an error as the last line",
         ),
+        ("time for a batch line", time(batch::LINE_TIME), "an error as the last line"),
         (
-            "line of a batch, time until all of it is there",
-            time(batch::LINE_TIME),
-            "an error as the last line",
+            "concurrent lines of a batch",
+            batch::AT_A_TIME.to_string(),
+            "the next is read when one is answered",
         ),
-        ("lines of a batch that are answered at a time", batch::AT_A_TIME.to_string(), "not read"),
+        ("wait of a batch line for a busy server", time(batch::PATIENCE), "an error in its line"),
         (
-            "line of a batch, its wait for a busy server",
-            time(batch::PATIENCE),
+            "size of the answer to a batch line",
+            bytes(batch::MAX_LINE_REPLY),
             "an error in its line",
         ),
-        ("answer to a line of a batch", bytes(batch::MAX_LINE_REPLY), "an error in its line"),
         ("clients that follow runs", events::MAX_FOLLOWERS.to_string(), BUSY),
-        ("steps of a run that are read at a time", events::MAX_STEPS.to_string(), "read next"),
-        ("silence of events", time(events::QUIET), "a comment"),
+        ("steps of a run per read", events::MAX_STEPS.to_string(), "the rest is read next"),
+        ("time without an event", time(events::QUIET), "a comment is sent"),
         ("number of a step (`after`)", i64::MAX.to_string(), BAD),
     ]
 }
 
 fn assistant_rows() -> Vec<Row> {
     vec![
-        ("request at `/mcp`", bytes(mcp::MAX_BODY), "413"),
-        ("line over a pipe", bytes(pipe::MAX_LINE), "error -32700"),
-        ("requests over a pipe that are under way", pipe::AT_A_TIME.to_string(), "not read"),
-        ("requests under way when the pipe ends", time(pipe::END_TIME), "dropped"),
-        ("reply of a tool", bytes(fit::REPLY_BYTES), "`next_cursor`, or an error"),
-        ("name, path or word in a reply, characters", fit::NAME_CHARS.to_string(), "cut"),
-        ("nodes of an answer, over all parts", calls::MAX_K.to_string(), "an error"),
-        ("neighbours of a reply", calls::MAX_NEIGHBORS.to_string(), "`next_cursor`"),
-        ("calls of a program in a reply", calls::TRACED.to_string(), "left out"),
-        ("answer", time(Duration::from_millis(calls::TIME_MS)), "an error"),
+        ("size of a request at `/mcp`", bytes(mcp::MAX_BODY), "413"),
+        ("size of a line over a pipe", bytes(pipe::MAX_LINE), "error -32700"),
+        (
+            "concurrent requests over a pipe",
+            pipe::AT_A_TIME.to_string(),
+            "the next is read when one is answered",
+        ),
+        ("time for requests in progress when the pipe ends", time(pipe::END_TIME), "dropped"),
+        ("size of a tool's reply", bytes(fit::REPLY_BYTES), "`next_cursor`, or an error"),
+        ("characters of a name, path or word in a reply", fit::NAME_CHARS.to_string(), "cut"),
+        ("nodes of an answer, over all pages", calls::MAX_K.to_string(), "an error"),
+        ("neighbours per reply", calls::MAX_NEIGHBORS.to_string(), "`next_cursor`"),
+        ("calls of a program per reply", calls::TRACED.to_string(), "left out"),
+        ("time for an answer", time(Duration::from_millis(calls::TIME_MS)), "an error"),
         ("wait for a busy server", time(calls::PATIENCE), "an error"),
-        ("resource", bytes(resources::MAX_BYTES), "cut"),
+        ("size of a resource", bytes(resources::MAX_BYTES), "cut"),
     ]
 }
 
@@ -196,28 +205,32 @@ fn program_rows() -> Vec<Row> {
     let sql = table::Limits::default();
     let memory = usize::try_from(of.memory_bytes).unwrap_or(usize::MAX);
     vec![
-        ("source", bytes(of.source_bytes), "failure `parse`"),
+        ("size of the source", bytes(of.source_bytes), "failure `parse`"),
         ("tokens of the source", of.source_tokens.to_string(), "failure `parse`"),
-        ("parsing, processor time", time(of.parse_deadline), "failure `parse`"),
+        ("processor time of parsing", time(of.parse_deadline), "failure `parse`"),
         (
-            "a call, processor time; ten times as long by the clock",
+            "processor time of a call; ten times that in wall-clock time",
             time(of.deadline),
             "failure `deadline`",
         ),
         ("steps of the interpreter", of.operations.to_string(), "failure `operations`"),
         ("memory of a call", bytes(memory), "failure `memory`"),
-        ("calls of tools", of.tool_calls.to_string(), "failure `tool_budget`"),
-        ("text", bytes(of.text_bytes), "failure `memory`"),
+        ("tool calls", of.tool_calls.to_string(), "failure `tool_budget`"),
+        ("size of a text", bytes(of.text_bytes), "failure `memory`"),
         ("items of a list", of.list_items.to_string(), "failure `memory`"),
-        ("printed output", bytes(of.output_bytes), "failure `output`"),
+        ("size of the printed output", bytes(of.output_bytes), "failure `output`"),
         ("nodes of a result", of.max_answers.to_string(), "failure `result`"),
         ("parameters", of.parameters.to_string(), "failure `parse`"),
         (
-            "memory for results of tools, over all programs of a base",
+            "memory for cached tool results of all programs of a base",
             bytes(engine::LAB_CACHE_BYTES),
             "the oldest are dropped",
         ),
-        ("SQL statement of a question over many nodes", time(sql.time), "it is stopped"),
+        (
+            "time for the SQL statement of a question over many nodes",
+            time(sql.time),
+            "the statement is stopped",
+        ),
         ("rows of its result", sql.rows.to_string(), "an error"),
         ("rows of its table", table::MAX_ROWS.to_string(), "an error"),
         ("columns of its table", table::MAX_COLUMNS.to_string(), "an error"),
@@ -226,26 +239,25 @@ fn program_rows() -> Vec<Row> {
 
 fn by_route() -> Vec<Route> {
     use Work::{Apart, AtOnce, Questions};
-    let reads = Apart("readers of files", MAX_READS);
-    let changes = Apart("exchanges", 1);
+    let reads = Apart("disk reads", MAX_READS);
+    let changes = Apart("replacements", 1);
     let route = |path, work, holds: &str| Route { path, work, holds: holds.to_owned() };
     let some = |path, work, n: usize, of: &str| Route { path, work, holds: format!("{n} {of}") };
-    let views =
-        crate::explorer::VIEWS.iter().map(|&path| route(path, AtOnce, "a page of the program"));
+    let views = crate::explorer::VIEWS.iter().map(|&path| route(path, AtOnce, "a built-in page"));
     let mut all: Vec<Route> = views.collect();
     all.extend([
-        route("/assets/{name}", AtOnce, "a file of the program"),
-        route("/icon.svg", AtOnce, "a file of the program"),
-        route("/licences.md", AtOnce, "a file of the program"),
-        route("/health/live", AtOnce, "a word; answered by a thread of its own"),
-        route("/health/ready", AtOnce, "a word"),
+        route("/assets/{name}", AtOnce, "a built-in file"),
+        route("/icon.svg", AtOnce, "a built-in file"),
+        route("/licences.md", AtOnce, "a built-in file"),
+        route("/health/live", AtOnce, "one word; a separate thread answers"),
+        route("/health/ready", AtOnce, "one word"),
         route("/metrics", AtOnce, "counters by route and status"),
-        route("/openapi.json", AtOnce, "the description, kept once"),
-        route("/mcp", Questions, "see assistants; programs and operations run apart"),
+        route("/openapi.json", AtOnce, "the description, built once"),
+        route("/mcp", Questions, "see Assistants; programs and operations run in pools"),
         some("/v1/query", Questions, routes::MAX_K, "nodes"),
         some("/v1/search", Questions, routes::MAX_K, "nodes"),
-        route("/v1/batch", Questions, "see batches"),
-        some("/v1/ask", Apart("tables", MAX_TABLES), asked::MAX_ROWS, "rows of each table"),
+        route("/v1/batch", Questions, "see Batches and events"),
+        some("/v1/ask", Apart("tables", MAX_TABLES), asked::MAX_ROWS, "rows per table"),
         Route {
             path: "/v1/vector_stores/{base}/search",
             work: Questions,
@@ -270,20 +282,20 @@ fn by_route() -> Vec<Route> {
             path: "/v1/nodes",
             work: AtOnce,
             holds: format!(
-                "{} nodes, {} characters of each field",
+                "{} nodes, {} characters per field",
                 describe::MAX_LIMIT,
                 describe::VALUE_CHARS
             ),
         },
         route("/v1/base", AtOnce, "all bases"),
         route("/v1/base/active", changes, "a base"),
-        route("/v1/bundles", AtOnce, "a bundle of each base"),
+        route("/v1/bundles", AtOnce, "one bundle per base"),
         route("/v1/bundles/active", changes, "a bundle"),
         route("/v1/bundles/active/programs", AtOnce, "the programs of a bundle"),
         route("/v1/tools", AtOnce, "all tools"),
         route("/v1/systems", AtOnce, "all systems"),
-        route("/v1/schema", reads, "a summary, counted once"),
-        some("/v1/facets", reads, facets::MAX_VALUES, "values of each of 30 facets"),
+        route("/v1/schema", reads, "a summary, computed once"),
+        some("/v1/facets", reads, facets::MAX_VALUES, "values for each of 30 facets"),
         route("/v1/splits", AtOnce, "all splits"),
         some("/v1/splits/{split}/queries", reads, splits::MAX_LIMIT, "questions"),
         some("/v1/runs", reads, runs::MAX_RUNS, "runs"),

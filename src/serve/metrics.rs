@@ -56,7 +56,7 @@ impl Metrics {
         let help = "Time from the request to its answer";
         registry.register_with_unit("request", help, Unit::Seconds, seconds.clone());
         let helped = Family::<Help, Counter>::default();
-        let help = "Questions that a language model was to help with, by what became of it";
+        let help = "Questions that use a language model, by outcome";
         registry.register("helped_questions", help, helped.clone());
         registry.register("queue_waiting", "Requests that wait for a thread", waiting.clone());
         registry.register("queue_running", "Requests that a thread answers", running.clone());

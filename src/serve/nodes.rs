@@ -128,8 +128,7 @@ fn node_of(opened: &Opened, id: NodeId) -> Result<&Kb, ApiError> {
 }
 
 fn bad_path(error: PathRejection) -> ApiError {
-    let remedy =
-        "give the node's number; GET /v1/nodes?key=ID finds it by the id that your data write";
+    let remedy = "give the node's number; GET /v1/nodes?key=ID finds it by the id in your data";
     ApiError::bad(error.body_text(), remedy)
 }
 
@@ -192,7 +191,7 @@ pub(super) fn degrees(opened: &Opened, id: NodeId) -> Result<Vec<Degree>, ApiErr
 
 /// List the neighbours of a node, page by page.
 #[utoipa::path(get, path = "/v1/nodes/{id}/neighbors", params(("id" = u32, Path, description = "Id of the node"), Which), responses(
-    (status = 200, description = "A part of the neighbours", body = Neighbors),
+    (status = 200, description = "A page of the neighbours", body = Neighbors),
     Common, OfPath,
 ))]
 pub(super) async fn neighbors(

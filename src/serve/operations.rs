@@ -84,7 +84,7 @@ pub(super) async fn operations() -> Bounded<Vec<AboutOperation>> {
 #[utoipa::path(post, path = "/v1/operations/{operation}", params(
     ("operation" = String, Path, description = "Name of the operation"),
 ), request_body = Value, responses(
-    (status = 200, description = "Its reply, as the command line prints it with --json", body = Value),
+    (status = 200, description = "The reply, as the command line prints it with --json", body = Value),
     Common, OfBody, OfPath, OfWork,
 ))]
 pub(super) async fn perform(
@@ -116,7 +116,7 @@ pub(super) async fn performed(
         n if n <= max => Ok(reply),
         n => {
             let message = format!("the reply has {n} bytes, more than {max}");
-            Err(ApiError::bad(message, "ask for less, such as a smaller k"))
+            Err(ApiError::bad(message, "request less, such as a smaller k"))
         }
     }
 }

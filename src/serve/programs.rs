@@ -234,7 +234,7 @@ impl From<Usage> for Used {
 /// If the program fails, the response status is still 200: `status` is `error`, and `error` has the
 /// reason.
 #[utoipa::path(post, path = "/v1/programs/run", operation_id = "run_program", request_body = RunProgram, responses(
-    (status = 200, description = "What it came to, on the question or, if labelled questions were asked, on each", body = Ran),
+    (status = 200, description = "Result on the question, or on each labelled question", body = Ran),
     Common, OfBody, OfWork,
 ))]
 pub(super) async fn run(
@@ -258,7 +258,7 @@ pub(super) async fn ran(server: &Arc<Server>, asked: RunProgram) -> Result<Strin
             let work = move || on_sample(&opened, &asked, deadline);
             server.programs_run.run(deadline, work).await?
         }
-        _ => Err(ApiError::bad("what is it to be run on?", "give either query or sample")),
+        _ => Err(ApiError::bad("no input for the program", "give either query or sample")),
     }
 }
 
@@ -336,7 +336,7 @@ fn traced(kb: &Kb, call: &ToolCall) -> Traced {
 fn on_sample(opened: &Opened, asked: &RunProgram, deadline: Instant) -> Result<String, ApiError> {
     let began = Instant::now();
     let Some(sample) = &asked.sample else {
-        return Err(ApiError::bad("there is no sample", "give one"));
+        return Err(ApiError::bad("the sample is missing", "give sample"));
     };
     let split = split(&sample.split)?;
     let all = opened.queries(&split)?;

@@ -141,12 +141,17 @@ pub(super) fn described(server: &Arc<Server>) -> OpenApiRouter<Arc<Server>> {
 }
 
 async fn no_such_route() -> ApiError {
-    ApiError::not_found("there is no such route", "see /openapi.json for those there are")
+    ApiError::not_found("there is no such route", "see /openapi.json for all routes")
 }
 
 async fn no_such_method() -> ApiError {
-    let remedy = "see /openapi.json for those there are";
-    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "bad_method", "no such method here", remedy)
+    let remedy = "see /openapi.json for all routes";
+    ApiError::new(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "bad_method",
+        "the route does not support this method",
+        remedy,
+    )
 }
 
 /// A JSON body; its errors have the form of [`ApiError`].
@@ -181,7 +186,9 @@ impl Server {
         };
         match (name, self.bases.as_slice()) {
             (None, [only]) => Ok(only),
-            (None, _) => Err(ApiError::bad("which base?", format!("give base: {}", names()))),
+            (None, _) => {
+                Err(ApiError::bad("the base is missing", format!("give base: {}", names())))
+            }
             (Some(name), bases) => bases.iter().find(|base| base.name == name).ok_or_else(|| {
                 ApiError::not_found(
                     format!("no base {name:?} is served"),
@@ -239,7 +246,7 @@ pub(super) fn system(
 
 /// Returns the error that a base has no active bundle.
 pub(super) fn no_bundle(base: &str) -> ApiError {
-    let message = format!("no bundle answers on {base:?}");
+    let message = format!("no bundle is active on {base:?}");
     ApiError::not_found(message, "use /v1/search, or start the server with --bundle")
 }
 
@@ -274,7 +281,7 @@ impl From<RetrieveError> for ApiError {
             | RetrieveError::Late(_)
             | RetrieveError::Index(_)
             | RetrieveError::Llm(_) => {
-                let remedy = "look at the server's log; `agent doctor` checks the base";
+                let remedy = "see the server's log; `agent doctor` checks the base";
                 let status = StatusCode::INTERNAL_SERVER_ERROR;
                 ApiError::new(status, "failed", error.to_string(), remedy)
             }
@@ -421,9 +428,9 @@ struct Activate {
 
 /// Replace the active bundle of a base.
 ///
-/// The new bundle is checked first. The bundle before finishes the questions in progress.
+/// The new bundle is checked first. The previous bundle finishes the questions in progress.
 #[utoipa::path(put, path = "/v1/bundles/active", request_body = Activate, responses(
-    (status = 200, description = "It answers now", body = AboutBundle),
+    (status = 200, description = "The new active bundle", body = AboutBundle),
     Common, OfBody, OfWork,
 ))]
 async fn activate(
@@ -438,7 +445,7 @@ async fn activate(
         let served = shared.base(asked.base.as_deref())?;
         served.activate(&file)?;
         let active = served.now().active().map(|active| shared.told_bundle(&active.about));
-        active.ok_or_else(|| ApiError::not_found("no bundle answers", "ask again"))
+        active.ok_or_else(|| ApiError::not_found("no bundle is active", "retry"))
     };
     Ok(Bounded(server.changes.run(Instant::now() + LONGEST_CHANGE, work).await??))
 }
@@ -475,10 +482,10 @@ struct Exchanged {
 /// Replace a base by its installed version.
 ///
 /// The files are read and checked, and a bundle is opened on the base. Then both replace the
-/// version before in one step. The version before finishes the questions in progress.
+/// previous version in one step. The previous version finishes the questions in progress.
 #[utoipa::path(put, path = "/v1/base/active", request_body = Exchange, responses(
-    (status = 200, description = "It answers now", body = Exchanged),
-    (status = 409, description = "It cannot answer; the version before does", body = ErrorBody),
+    (status = 200, description = "The base and its active bundle", body = Exchanged),
+    (status = 409, description = "The new version cannot answer; the current one stays", body = ErrorBody),
     Common, OfBody, OfWork,
 ))]
 async fn exchange(
@@ -502,13 +509,13 @@ impl From<NotExchanged> for ApiError {
     fn from(error: NotExchanged) -> ApiError {
         let remedy = match &error {
             NotExchanged::Dataset(DatasetError::UnknownName { .. }) => {
-                let remedy = "import it again; the version before goes on answering";
+                let remedy = "import it again; the current version stays active";
                 return ApiError::not_found(error.to_string(), remedy);
             }
             NotExchanged::Bundle(SystemError::Bundle(BundleError::OtherBase { .. })) => {
                 "give a bundle that was made for it, or force: true"
             }
-            _ => "`agent doctor` and `agent verify` say more; the version before goes on answering",
+            _ => "run `agent doctor` and `agent verify`; the current version stays active",
         };
         ApiError::new(StatusCode::CONFLICT, "not_exchanged", error.to_string(), remedy)
     }
@@ -516,8 +523,8 @@ impl From<NotExchanged> for ApiError {
 
 /// Check that the process is alive.
 #[utoipa::path(get, path = "/health/live", responses(
-    (status = 200, description = "It lives", body = String),
-    (status = 403, description = "Not for this server", body = ErrorBody),
+    (status = 200, description = "The process is alive", body = String),
+    (status = 403, description = "The request names another server", body = ErrorBody),
 ))]
 async fn live() -> &'static str {
     "ok\n"
@@ -525,8 +532,8 @@ async fn live() -> &'static str {
 
 /// Check that the server answers requests.
 #[utoipa::path(get, path = "/health/ready", responses(
-    (status = 200, description = "They are", body = String),
-    (status = 403, description = "Not for this server", body = ErrorBody),
+    (status = 200, description = "The server answers requests", body = String),
+    (status = 403, description = "The request names another server", body = ErrorBody),
     (status = 503, description = "The server is ending", body = ErrorBody),
 ))]
 async fn ready(State(server): State<Arc<Server>>) -> Result<&'static str, ApiError> {
@@ -539,7 +546,7 @@ async fn ready(State(server): State<Arc<Server>>) -> Result<&'static str, ApiErr
 /// Return the counters, in the OpenMetrics text format.
 #[utoipa::path(get, path = "/metrics", responses(
     (status = 200, description = "The counters", body = String, content_type = "application/openmetrics-text"),
-    (status = 403, description = "Not for this server", body = ErrorBody),
+    (status = 403, description = "The request names another server", body = ErrorBody),
 ))]
 async fn metrics(State(server): State<Arc<Server>>) -> impl IntoResponse {
     let text = server.metrics.text(server.queue.waiting(), server.queue.running());
@@ -550,7 +557,7 @@ async fn metrics(State(server): State<Arc<Server>>) -> impl IntoResponse {
 /// Return this OpenAPI description.
 #[utoipa::path(get, path = "/openapi.json", responses(
     (status = 200, description = "The description", body = serde_json::Value),
-    (status = 403, description = "Not for this server", body = ErrorBody),
+    (status = 403, description = "The request names another server", body = ErrorBody),
 ))]
 async fn openapi(Extension(described): Extension<Description>) -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], described.0)

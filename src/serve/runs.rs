@@ -115,7 +115,7 @@ impl From<JournalError> for ApiError {
     }
 }
 
-const LIST_THEM: &str = "GET /v1/runs lists those there are";
+const LIST_THEM: &str = "GET /v1/runs lists all runs";
 
 /// Returns the directories of all runs with the times of their last writes, newest first.
 fn directories(server: &Server) -> Result<Vec<(SystemTime, PathBuf)>, ApiError> {
@@ -124,7 +124,7 @@ fn directories(server: &Server) -> Result<Vec<(SystemTime, PathBuf)>, ApiError> 
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(|error| {
             let status = StatusCode::INTERNAL_SERVER_ERROR;
-            ApiError::new(status, "failed", error.to_string(), "look at the home directory")
+            ApiError::new(status, "failed", error.to_string(), "check the home directory")
         })?,
     };
     let dated = |path: PathBuf| {
@@ -175,7 +175,7 @@ pub(super) fn bad_id(error: PathRejection) -> ApiError {
 
 /// List the runs in the home directory, newest first, page by page.
 #[utoipa::path(get, path = "/v1/runs", params(Part), responses(
-    (status = 200, description = "A part of the runs", body = Runs),
+    (status = 200, description = "A page of the runs", body = Runs),
     (status = 500, description = "The home cannot be read", body = ErrorBody),
     Common, OfPath, OfWork,
 ))]
@@ -230,8 +230,8 @@ fn about(server: &Server, dir: &FilePath, changed: SystemTime) -> AboutRun {
 
 /// Show the state of a run: steps, archive, cost, time, and the program of every category.
 #[utoipa::path(get, path = "/v1/runs/{id}", params(("id" = String, Path, description = "Name of the run, or latest")), responses(
-    (status = 200, description = "How it stands", body = RunNow),
-    (status = 500, description = "It cannot be read", body = ErrorBody),
+    (status = 200, description = "State of the run", body = RunNow),
+    (status = 500, description = "The run cannot be read", body = ErrorBody),
     Common, OfPath, OfWork,
 ))]
 pub(super) async fn run(
@@ -246,7 +246,7 @@ pub(super) async fn run(
 
 /// List the programs of a run: sources, scores, and the programs that they were made from.
 #[utoipa::path(get, path = "/v1/runs/{id}/programs", operation_id = "run_programs", params(("id" = String, Path, description = "Name of the run, or latest"), Part), responses(
-    (status = 200, description = "A part of the programs", body = TriedPrograms),
+    (status = 200, description = "A page of the programs", body = TriedPrograms),
     (status = 500, description = "The run cannot be read", body = ErrorBody),
     Common, OfPath, OfWork,
 ))]

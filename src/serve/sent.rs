@@ -73,7 +73,7 @@ pub(super) fn json_within(reply: &impl Serialize, max: usize) -> Result<String, 
 /// Returns the error that a reply is longer than `max` bytes.
 pub(super) fn too_long(max: usize) -> ApiError {
     let message = format!("the reply has more than {max} bytes");
-    let remedy = "ask for less: a smaller k or limit, or no explain";
+    let remedy = "use a smaller k or limit, or leave explain out";
     ApiError::new(StatusCode::BAD_REQUEST, "reply_too_long", message, remedy)
 }
 

@@ -168,7 +168,7 @@ pub(super) async fn splits(
 
 /// List the labelled questions of a split, page by page.
 #[utoipa::path(get, path = "/v1/splits/{split}/queries", params(("split" = String, Path, description = "train, val or human"), Which), responses(
-    (status = 200, description = "A part of the questions", body = Queries),
+    (status = 200, description = "A page of the questions", body = Queries),
     Common, OfPath, OfWork,
 ))]
 pub(super) async fn queries(

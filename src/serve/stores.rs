@@ -53,9 +53,8 @@ impl StoreSearch {
             ("ranking_options", self.ranking_options.is_some()),
         ] {
             if is_given {
-                let remedy =
-                    "leave it out, and choose among the results by their attributes and scores";
-                return Err(ApiError::bad(format!("{name} is not offered"), remedy));
+                let remedy = "leave it out, and filter the results by their attributes and scores";
+                return Err(ApiError::bad(format!("{name} is not supported"), remedy));
             }
         }
         Ok(())
@@ -70,7 +69,7 @@ fn conditions(filter: &Value) -> Result<Vec<Condition>, ApiError> {
     let bad = || {
         let remedy = "send {\"type\": \"eq\", \"key\": FIELD, \"value\": VALUE}, with ne, gt, gte, lt, lte, in \
                       or nin for eq, or {\"type\": \"and\", \"filters\": [...]}";
-        ApiError::bad("the filter is not understood", remedy)
+        ApiError::bad("the filter is malformed", remedy)
     };
     let kind = filter["type"].as_str().ok_or_else(bad)?;
     if kind == "and" {
@@ -167,11 +166,11 @@ pub(super) async fn vector_store_search(
     if !(1..=MAX_STORE_RESULTS).contains(&k) || !(1..=MAX_STORE_QUERIES).contains(&queries.len()) {
         let remedy =
             format!("send 1 to {MAX_STORE_QUERIES} questions, 1 to {MAX_STORE_RESULTS} results");
-        return Err(ApiError::bad("too many questions or results, or none", remedy));
+        return Err(ApiError::bad("the number of questions or results is out of bounds", remedy));
     }
     let now = served.now();
     let active = now.active().ok_or_else(|| {
-        ApiError::not_found(format!("no bundle answers on {name:?}"), "start with --bundle")
+        ApiError::not_found(format!("no bundle is active on {name:?}"), "start with --bundle")
     })?;
     // One deadline for all questions.
     let deadline = deadline(None)?;

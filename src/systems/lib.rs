@@ -276,7 +276,7 @@ fn nearest(name: &str) -> Option<&'static str> {
 #[non_exhaustive]
 pub enum SystemError {
     /// The name is unknown.
-    #[error("no system {name:?}; there are {}", names())]
+    #[error("no system {name:?}; use one of: {}", names())]
     Unknown {
         /// The given name.
         name: String,

@@ -293,7 +293,7 @@ impl Session {
     /// Runs a tool; also returns its usage of a language model and its number of unparsed items.
     fn run(&mut self, tool: usize, args: &[Value]) -> (Result<Value, ToolError>, AskUsage, usize) {
         let Some(spec) = registry().get(tool) else {
-            let message = format!("there is no tool number {tool}");
+            let message = format!("tool number {tool} does not exist");
             return (Err(ToolError::Internal(message)), AskUsage::default(), 0);
         };
         let key = self

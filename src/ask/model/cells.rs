@@ -58,10 +58,14 @@ impl Model<'_> {
         let read = left.get(..left.len().min(MAX_READ)).unwrap_or_default();
         let (texts, unread) = self.read_cells(&plan.texts, read)?;
         let mut left_out = Vec::new();
-        let why = "the reply of the language model that was to read them is unusable";
+        let why = "the reply of the language model that should read them is unusable";
         note(&mut left_out, unread, why.to_owned());
         let beyond = left.len() - read.len();
-        note(&mut left_out, beyond, format!("beyond the first {MAX_READ} rows, which are read"));
+        note(
+            &mut left_out,
+            beyond,
+            format!("beyond the first {MAX_READ} rows; only those are read"),
+        );
         let column = |(TextColumn { name, .. }, own): (&TextColumn, Vec<String>)| {
             let empty = own.iter().filter(|text| text.is_empty()).count().saturating_sub(unread);
             note(&mut left_out, empty, format!("no {name} in the document"));

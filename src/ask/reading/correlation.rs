@@ -53,7 +53,7 @@ impl Reading<'_> {
         match *own.as_slice() {
             [one, other] => Ok(Operation::Correlate { one, other, ranks, rises }),
             [_, _, _, ..] => Err(AskError::Missing(
-                "it names more than two numbers; ask whether two go together".to_owned(),
+                "more than two numbers are named; ask whether two go together".to_owned(),
             )),
             _ => Err(self.no_number()),
         }

@@ -66,7 +66,7 @@ impl Reading<'_> {
             }
             if bounds.is_empty() {
                 return Err(AskError::Missing(
-                    "it does not say what is bounded by a date".to_owned(),
+                    "cannot tell what is bounded by the date".to_owned(),
                 ));
             }
             let is_near =
@@ -105,7 +105,7 @@ impl Reading<'_> {
         };
         if self.kind_of(field) != Some(ColumnKind::Date) {
             let name = self.base.kb.field_name(field);
-            return Err(AskError::Missing(format!("{name:?} holds no dates; say a year")));
+            return Err(AskError::Missing(format!("{name:?} holds no dates; name a year")));
         }
         let column = self.column(ColumnSpec::Field(field));
         let test = |(bound, date): &(Bound, String)| Test::Date {
@@ -149,7 +149,7 @@ impl Reading<'_> {
             .collect();
         let none = || {
             let rows = self.base.kb.type_name(self.rows);
-            AskError::Missing(format!("no year or date is known of {rows}"))
+            AskError::Missing(format!("no field of {rows} holds a year or a date"))
         };
         fields.get(self.choose(&told)).copied().ok_or_else(none)
     }

@@ -115,7 +115,7 @@ impl Reading<'_> {
         let best = if says_type { found.first() } else { found.get(self.choose(&told)) };
         let unsaid = || {
             AskError::Missing(format!(
-                "it does not say of what; this base has nodes of the types {}",
+                "cannot tell which type is meant; this base has nodes of the types {}",
                 kb.types().join(", ")
             ))
         };

@@ -43,7 +43,7 @@ impl Reading<'_> {
             None => (Vec::new(), said),
         };
         if part.is_empty() {
-            return Err(AskError::Missing("it does not say the share of which".to_owned()));
+            return Err(AskError::Missing("the condition of the share is missing".to_owned()));
         }
         for (at, one) in whole {
             match one {
@@ -103,7 +103,7 @@ impl Reading<'_> {
         match said {
             [] | [_] => Ok(None),
             _ => Err(AskError::Missing(
-                "it does not say what is the whole; ask what share of the whole is the part"
+                "the whole of the share is unclear; ask what share of the whole is the part"
                     .to_owned(),
             )),
         }

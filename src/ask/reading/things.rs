@@ -65,7 +65,9 @@ impl Reading<'_> {
         for ((at, name, role), is_subject) in roles.into_iter().zip(is_subject) {
             if is_subject {
                 if self.denied.contains(&at) {
-                    return Err(AskError::Missing(format!("{name:?} is compared and denied")));
+                    return Err(AskError::Missing(format!(
+                        "{name:?} is both compared and negated"
+                    )));
                 }
                 let test = self.test(role);
                 parts.subjects.push(Subject { name, test });

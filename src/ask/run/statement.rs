@@ -30,7 +30,8 @@ impl Run<'_> {
             .chain(table.columns.iter().map(|column| column.name.as_str()))
             .collect();
         let (sql, texts) = with_literals(statement, &names);
-        let failed = |why: String| AskError::Plan(format!("{why}; there are {}", tables(table)));
+        let failed =
+            |why: String| AskError::Plan(format!("{why}; the tables are {}", tables(table)));
         let rows = self.database.query(&sql, &Limits::default());
         self.result = rows.map_err(|error| failed(error.to_string()))?;
         self.sql.push(sql);

@@ -97,7 +97,7 @@ pub enum ValueError {
         limit: usize,
     },
     /// Two columns have the same name.
-    #[error("two columns of the table are called {0:?}; name them apart")]
+    #[error("two columns of the table are called {0:?}; give them different names")]
     SameColumn(String),
     /// A text is too long.
     #[error("a text of the answer has {0} bytes, more than {MAX_CELL_BYTES}")]

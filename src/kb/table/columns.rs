@@ -303,7 +303,7 @@ pub fn read_named(
         name: column_name(end),
         kind: ColumnKind::Categories,
         unit: None,
-        source: format!("{}, those that are asked for", spec.source(kb, kind)),
+        source: format!("{}, only the named ones", spec.source(kb, kind)),
         cells,
         unfit: 0,
     }

@@ -245,7 +245,7 @@ impl Database {
     fn rows(&self, sql: &str, limits: &Limits) -> Result<Rows, Stopped> {
         let mut statement = self.connection.prepare(sql)?;
         if !statement.readonly() {
-            return Err(SqlError::Refused("it changes something".to_owned()).into());
+            return Err(SqlError::Refused("it changes data".to_owned()).into());
         }
         let columns: Vec<String> = statement.column_names().map(str::to_owned).collect();
         let mut found = Rows { columns, rows: Vec::new() };
@@ -348,7 +348,7 @@ fn is_one_reading_statement(sql: &str) -> Result<(), SqlError> {
             Some(_) => {}
             None if matches!(c, '\'' | '"' | '`') => quote = Some(c),
             None if c == '[' => quote = Some(']'),
-            None if c == ';' => return refused("there is more than one"),
+            None if c == ';' => return refused("it is more than one statement"),
             None if c == '\0' => return refused("it has a zero byte"),
             None if (before, c) == ('-', '-') || (before, c) == ('/', '*') => {
                 return refused("it has a comment");

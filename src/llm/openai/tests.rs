@@ -277,7 +277,7 @@ fn l6_forms_that_cannot_be_read_are_asked_for_again_too() {
     ]
     .concat();
     for (bad, says) in [
-        (reply_with(200, &["content-encoding: gzip"], "\u{1f}bomb"), "packed"),
+        (reply_with(200, &["content-encoding: gzip"], "\u{1f}bomb"), "content encoding"),
         (reply_with(200, &["content-type: text/html"], "<p>"), "web page"),
         (reply_with(200, &["content-type: application/json; charset=utf-16"], "{}"), "UTF-8"),
         (not_text, "not UTF-8"),

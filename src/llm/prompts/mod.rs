@@ -201,7 +201,7 @@ impl Prompts {
             let is_prompt = path.extension().is_some_and(|suffix| suffix == "md");
             if !is_prompt || !BUILT_IN.iter().any(|(known, _)| *known == name) {
                 let known: Vec<&str> = BUILT_IN.iter().map(|(known, _)| *known).collect();
-                let message = format!("there is no such prompt; there are {}", known.join(", "));
+                let message = format!("there is no such prompt; use one of: {}", known.join(", "));
                 return Err(PromptError::File { path, line: 1, message });
             }
             let text = files::read_text(&path, MAX_FILE_BYTES)

@@ -230,7 +230,7 @@ fn memory(caller: &mut Caller<'_, Call>) -> wasmtime::Result<Memory> {
 }
 
 fn out_of_bounds(call: &mut Call) -> wasmtime::Error {
-    call.stop(FailureKind::Runtime, "the module names memory that it does not have")
+    call.stop(FailureKind::Runtime, "an address is outside the module's memory")
 }
 
 /// Charges fuel for bytes that the host copies.
@@ -397,7 +397,7 @@ fn call_tool(
     };
     let tool = choose(&args);
     let Some(spec) = call.specs.get(tool) else {
-        return Err(call.stop(FailureKind::Runtime, &format!("there is no tool number {tool}")));
+        return Err(call.stop(FailureKind::Runtime, &format!("tool number {tool} does not exist")));
     };
     let (min, max, n) = (spec.min_args(), spec.args.len(), args.len());
     if !(min..=max).contains(&n) {

@@ -50,9 +50,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 /// `changes` also those that change what is installed.
 pub(super) fn tools(programs: bool, changes: bool) -> Vec<Tool> {
     let base =
-        json!({"type": "string", "description": "Which base; may be left out if there is one"});
+        json!({"type": "string", "description": "Name of the base; optional if there is only one"});
     let cursor =
-        json!({"type": "integer", "minimum": 0, "description": "next_cursor of the part before"});
+        json!({"type": "integer", "minimum": 0, "description": "next_cursor of the previous page"});
     let k = json!({"type": "integer", "minimum": 1, "maximum": MAX_K, "default": K});
     let id = json!({"type": "integer", "minimum": 0});
     let hits = json!({"type": "array", "items": {"type": "object", "required": ["rank", "id", "type", "name", "score"]}});

@@ -67,7 +67,7 @@ pub(super) fn read(server: &Server, uri: &str) -> Result<ReadResourceResult, Err
 /// Returns the text of a resource and its media type.
 fn found(server: &Server, uri: &str) -> Result<(String, &'static str), ApiError> {
     let unknown = || {
-        let remedy = format!("{SCHEME}BASE/schema, /node/ID and /program/ID are there");
+        let remedy = format!("use {SCHEME}BASE/schema, /node/ID or /program/ID");
         ApiError::not_found(format!("there is no resource {:?}", fit::short(uri)), remedy)
     };
     let path = uri.strip_prefix(SCHEME).ok_or_else(unknown)?;
@@ -93,10 +93,11 @@ fn found(server: &Server, uri: &str) -> Result<(String, &'static str), ApiError>
 
 pub(super) fn prompt() -> Prompt {
     let question = PromptArgument::new("question")
-        .with_description("What is to be answered")
+        .with_description("The question to answer")
         .with_required(true);
-    let base = PromptArgument::new("base").with_description("Which base, if there are several");
-    let description = "Answer a question from a base, with the ids of the nodes that say so";
+    let base = PromptArgument::new("base")
+        .with_description("Name of the base; optional if there is only one");
+    let description = "Answer a question from a base, citing the nodes by id";
     Prompt::new(PROMPT, Some(description), Some(vec![question, base]))
 }
 
@@ -106,7 +107,8 @@ pub(super) fn prompt() -> Prompt {
 /// If there is no such prompt, or if the question is missing.
 pub(super) fn prompted(name: &str, arguments: &JsonObject) -> Result<GetPromptResult, ErrorData> {
     if name != PROMPT {
-        let message = format!("there is no prompt {:?}; there is {PROMPT}", fit::short(name));
+        let message =
+            format!("there is no prompt {:?}; the only prompt is {PROMPT}", fit::short(name));
         return Err(ErrorData::invalid_params(message, None));
     }
     let text = |name: &str| arguments.get(name).and_then(|value| value.as_str());
