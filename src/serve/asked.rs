@@ -138,7 +138,9 @@ pub(super) async fn answer(server: &Arc<Server>, asked: Ask) -> Result<String, A
             in_json(&AskReply::Readings(ByReadings { base: opened.name(), readings }))?
         }
         Err(AskError::NoTable) => match opened.active() {
-            Some(active) => by_bundle(server, opened, &active, asked.question, deadline).await?,
+            Some(active) => {
+                by_bundle(server, opened, &active, (asked.question, effort), deadline).await?
+            }
             None => return Err(not_answered(&AskError::NoTable)),
         },
         told => told.map_err(|error| not_answered(&error))?,
@@ -239,7 +241,7 @@ async fn by_bundle(
     server: &Server,
     opened: Arc<Opened>,
     active: &Active,
-    question: String,
+    (question, effort): (String, Effort),
     deadline: Instant,
 ) -> Result<String, ApiError> {
     let (base, asked) = (opened.base.clone(), question.clone());
@@ -253,5 +255,5 @@ async fn by_bundle(
         let question = &question;
         in_json(&AskReply::Bundle(ByBundle { base, question, hits, stand_in, unassisted }))
     };
-    server.told(active, server.effort(None)?, deadline, ask, tell).await
+    server.told(active, effort, deadline, ask, tell).await
 }

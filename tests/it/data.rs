@@ -92,7 +92,11 @@ fn a_base_of_the_benchmark_is_imported_shown_and_measured() {
     }
 
     let faithful = world.run(import.into_iter().chain(["--mode", "faithful"]));
-    assert!(faithful.stderr.contains("answers until `agent index mag`"), "{}", faithful.stderr);
+    assert!(
+        faithful.stderr.contains("stays current until `agent index mag`"),
+        "{}",
+        faithful.stderr
+    );
     faithful.done();
     let shown = &world.run(["data", "show", "mag", "--json"]).json_lines()[0];
     assert_eq!(shown["stark"]["mode"], "exact");

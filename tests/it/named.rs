@@ -27,7 +27,7 @@ fn runs_and_bundles_are_known_by_name_and_the_latest_by_that_word() {
         assert_eq!(world.run(short.clone()).done(), answer, "{short:?}");
     }
     let joined = world.run(["query", "latest", "a", "steel", "bottle"]);
-    assert!(joined.stderr.contains("quotes"), "{}", joined.stderr);
+    assert!(joined.stderr.contains("quote it next time"), "{}", joined.stderr);
     world.run(["explain", "latest"]).done();
     world.run(["verify", "latest"]).done();
     world.run(["program", "list", "--run", "latest"]).done();

@@ -304,7 +304,7 @@ fn a_wrong_file_is_removed() {
     assert!(!part(&world).exists());
     assert!(!world.path("home/downloads/stark/skb/prime/processed.zip").exists());
     let server = hub(|_, _| Some(ok(vec![7; 200_001])));
-    pull(&world, &server).fails(1, &["more bytes"]);
+    pull(&world, &server).fails(1, &["exceeds the listed size"]);
 }
 
 #[test]

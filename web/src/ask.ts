@@ -9,6 +9,7 @@ import { Loader } from './loader';
 import type {
   Answer,
   CategoryProgram,
+  Facets,
   Hit,
   LabelledQuery,
   Node,
@@ -44,6 +45,8 @@ const ROWS = 50;
 /** What is asked where no bundle answers. */
 const WITHOUT_BUNDLE = 'bm25+names';
 const LENGTHS = [10, 20, 50, 100];
+/** Values of each facet that are offered. */
+const VALUES = 12;
 /** Questions that are offered to begin with. */
 const EXAMPLES = 6;
 /** Characters of a document that are shown. */
@@ -66,6 +69,7 @@ class Ask extends ViewElement {
   private systems = new Loader<System[]>(this);
   private examples = new Loader<LabelledQuery[]>(this);
   private document = new Loader<Node>(this);
+  private facets = new Loader<Facets>(this);
 
   private get system(): string {
     return this.param('system') || (this.bundle ? BUNDLE : WITHOUT_BUNDLE);
@@ -86,12 +90,17 @@ class Ask extends ViewElement {
     return this.system === TABLES ? this.param('plan') : '';
   }
 
+  /** The conditions that answers fulfil, as the address has them: one a line. */
+  private get filter(): string[] {
+    return this.system === TABLES ? [] : this.param('where').split('\n').filter(Boolean);
+  }
+
   private get chosen(): number | null {
     return this.param('node') ? Number(this.param('node')) : null;
   }
 
   protected override load(): void {
-    const [query, base] = [this.param('q'), this.base.name];
+    const [query, base, filter] = [this.param('q'), this.base.name, this.filter];
     this.systems.load(base, 'Asking which systems there are', async (signal) => {
       return (await get<{ systems: System[] }>(address('v1/systems', { base }), signal)).systems;
     });
@@ -101,13 +110,18 @@ class Ask extends ViewElement {
         return (await get<{ programs: CategoryProgram[] }>(path, signal)).programs;
       });
     }
+    if (this.param('facets')) {
+      this.facets.load(JSON.stringify([base, filter]), 'Counting values', (signal) =>
+        post<Facets>('v1/facets', { base, filter, k: VALUES }, signal),
+      );
+    }
     if (!query && !this.plan) {
       this.reply.clear();
       this.examples.load(base, 'Looking for labelled questions', (signal) => this.labelled(signal));
       return;
     }
     const { k, system, reading, plan } = this;
-    const asked = { query, k, base, explain: 'full' };
+    const asked = { query, k, base, filter, explain: 'full' };
     this.reply.load(JSON.stringify([asked, system, reading, plan]), `Asking ${this.asked()}`, (signal) =>
       this.send(system, asked, signal),
     );
@@ -120,7 +134,11 @@ class Ask extends ViewElement {
     }
   }
 
-  private async send(system: string, asked: { query: string; base: string }, signal: AbortSignal): Promise<Reply> {
+  private async send(
+    system: string,
+    asked: { query: string; base: string; filter: string[] },
+    signal: AbortSignal,
+  ): Promise<Reply> {
     const { query, base } = asked;
     switch (system) {
       case BUNDLE:
@@ -191,9 +209,38 @@ class Ask extends ViewElement {
           ${this.systemChoice()} ${this.lengthChoice()}
         </div>
       </form>
+      ${this.filters()}
       ${this.param('q') || this.plan ? this.reply.show((reply) => this.answer(reply)) : this.begin()}
       ${this.planned()}
     `;
+  }
+
+  /** The conditions on answers, and values to choose further ones from. */
+  private filters(): unknown {
+    if (this.system === TABLES) return nothing;
+    const { filter } = this;
+    const isOpen = this.param('facets') !== '';
+    const where = (conditions: string[]) => changed({ where: conditions.join('\n'), node: null });
+    const chosen = filter.map(
+      (condition) => html`<a class="chip" aria-label="Remove the condition ${condition}"
+          href=${where(filter.filter((other) => other !== condition))}>${condition} ×</a>`,
+    );
+    const offered = ({ name, n_values, values }: Facets['facets'][number]) => {
+      const chips = values
+        .filter(({ condition }) => !filter.includes(condition))
+        .map(({ value, condition, nodes }) => html`<a class="chip" href=${where([...filter, condition])}
+            >${value} <span class="soft">${count(nodes)}</span></a>`);
+      const more = n_values - values.length;
+      return html`<dt>${name}</dt>
+        <dd class="line">${chips}${more > 0 ? html`<span class="soft">${counted(more, 'more value')}</span>` : nothing}</dd>`;
+    };
+    const facets = ({ nodes, facets }: Facets) => html`<p class="soft">${counted(nodes, 'node')}</p>
+      ${facets.length ? html`<dl class="facets">${facets.map(offered)}</dl>` : empty('No field has values that repeat.', '')}`;
+    return html`<div class="line">
+        <button aria-expanded=${isOpen} @click=${() => go(changed({ facets: isOpen ? null : 1 }))}>Filter</button>
+        ${chosen}
+      </div>
+      ${isOpen ? this.facets.show(facets) : nothing}`;
   }
 
   /** The plan of an answer over many nodes, to be changed and run again. */
@@ -317,7 +364,7 @@ class Ask extends ViewElement {
     if (hits.length === 0 && !answer?.value) {
       return empty(
         'Nothing was found.',
-        html`Name something that is in the base, or describe it in other words;
+        html`${this.filter.length ? 'Remove a condition, or name' : 'Name'} something that is in the base, or describe it in other words;
           <a href=${to('data')}>Data</a> shows what there is.`,
       );
     }
@@ -475,8 +522,9 @@ class Ask extends ViewElement {
   /** How the same is asked for elsewhere. */
   private again(reply: Answer | Ranking): TemplateResult {
     const bundle = 'bundle' in reply;
-    const { k } = this;
-    const body = JSON.stringify({ query: this.param('q'), k, base: this.base.name, ...(bundle ? {} : { system: this.system }) });
+    const { k, filter } = this;
+    const narrowed = filter.length ? { filter } : {};
+    const body = JSON.stringify({ query: this.param('q'), k, base: this.base.name, ...narrowed, ...(bundle ? {} : { system: this.system }) });
     const path = bundle ? 'v1/query' : 'v1/search';
     const took = bundle
       ? Object.values(reply.timings).reduce((sum, ms) => sum + ms, 0)

@@ -115,6 +115,18 @@ export interface Ranking {
   took_ms: number;
 }
 
+/** The values of a field, relation or type of neighbour, with the condition that keeps their nodes. */
+export interface Facet {
+  name: string;
+  n_values: number;
+  values: { value: string; condition: string; nodes: number }[];
+}
+
+export interface Facets {
+  nodes: number;
+  facets: Facet[];
+}
+
 export interface System {
   name: string;
   summary: string;

@@ -22,7 +22,7 @@ use agent_optimize::{
     trial::{TRIAL, Trial},
 };
 
-/// Maximum numbers of programs and steps in a record, the same as in `web/src/run.ts`.
+/// Maximum number of programs and of steps in a record, the same as in `web/src/run.ts`.
 const _PROGRAMS: usize = 500;
 const _STEPS: usize = 200;
 /// Approximate maximum number of points of a curve.
