@@ -3,14 +3,14 @@
 //! A reader sees the old questions, no questions, or all new questions: the record is written last.
 //! If old questions are replaced, a record without questions is written first.
 
-use std::{collections::BTreeMap, fs, path::Path, sync::atomic::AtomicBool};
+use std::{collections::BTreeMap, fs, path::Path, slice, sync::atomic::AtomicBool};
 
 use crate::{
     Base, DatasetError, Home, LabelledQuery,
     error::Problems,
     ids::AnswerIds,
     install::Watch,
-    queries::{QUERIES_FILE, QuerySources, import_queries, stored_queries},
+    queries::{QUERIES_FILE, QuerySources, all_queries, import_queries},
 };
 use agent_ground::files;
 
@@ -26,20 +26,13 @@ pub fn is_synthetic(queries: &[LabelledQuery]) -> bool {
     queries.iter().any(|query| query.metadata.get(SOURCE).is_some_and(|source| source == SYNTHETIC))
 }
 
-/// Whether a base has the user's own labels: `qa.csv` has a question that is not synthetic or, if
-/// there is no `qa.csv`, the base has any question.
+/// Whether a base has the user's own labels: `qa.csv` or `human.csv` has a question that is not
+/// synthetic.
 ///
 /// # Errors
 /// [`DatasetError::Damaged`], [`DatasetError::Io`].
 pub fn has_own_labels(base: &Base) -> Result<bool, DatasetError> {
-    let files = &base.record.query_files;
-    match files.contains_key(QUERIES_FILE) {
-        true => {
-            let mut queries = stored_queries(base, QUERIES_FILE)?.into_iter();
-            Ok(queries.any(|query| !is_synthetic(&[query])))
-        }
-        false => Ok(base.record.n_queries > 0),
-    }
+    Ok(all_queries(base)?.iter().any(|query| !is_synthetic(slice::from_ref(query))))
 }
 
 /// Replaces the synthetic questions of a base with the query files of a directory: `qa.csv`,

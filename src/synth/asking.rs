@@ -111,7 +111,7 @@ pub fn estimate(requester: Option<&Requester>, queries: usize) -> Estimate {
     let n = queries as u64;
     // Least: two candidates per question, without repairs. Most: every attempt with all candidates,
     // and a repair of every reply.
-    let max_calls = ATTEMPTS as u64 * (1 + 2 * MAX_ANSWERS as u64) + 2;
+    let max_calls = ATTEMPTS as u64 * (3 + 2 * MAX_ANSWERS as u64);
     let calls = [n * (3 + 2 * 2), n * max_calls * u64::from(1 + REPAIRS)];
     let set = requester.llm.role(&SYNTHESIZE_ROLE.role());
     let received = [SHORT_REPLY, set.map_or(0, |set| u64::from(set.max_tokens))];

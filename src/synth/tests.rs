@@ -271,6 +271,12 @@ fn questions_become_those_of_a_base_and_own_labels_stay() {
     let changed = attach_questions(&sample.home, &base, &write("fourth", "synthetic")).unwrap_err();
     assert!(matches!(changed, DatasetError::BaseChanged { .. }), "{changed}");
     assert_eq!(sample.home.get("base").unwrap(), own);
+    // Questions of people in human.csv are own labels, whatever qa.csv has.
+    let mixed = write("mixed", "synthetic");
+    fs::write(mixed.join("human.csv"), "id,query,answer_ids\n0,what is 0,[0]\n").unwrap();
+    let other = Sample::new(SampleKind::Mag, 0.0006);
+    let base = other.home.get("base").unwrap();
+    assert!(has_own_labels(&attach_questions(&other.home, &base, &mixed).unwrap()).unwrap());
 }
 
 /// Returns the step of a request, by the form of its reply.

@@ -226,7 +226,9 @@ pub(super) fn options(
         llm_steps: llm_steps.unwrap_or_else(|| LLM_STEPS.min(steps)),
         hops: hops.unwrap_or(DEFAULT_HOPS),
         actors,
-        llm_tools: actors.llm && !request.no_llm_tools && is_set("llm_tools"),
+        llm_tools: actors.llm
+            && !request.no_llm_tools
+            && (request.llm_tools || is_set("llm_tools")),
         avatar_tools: request.avatar_tools || is_set("avatar_tools"),
         programs,
         sandbox,

@@ -373,16 +373,17 @@ impl<'a> Reader<'a> {
         let kb = &self.base.kb;
         let name = |field: &Field| kb.field_names()[usize::from(field.id.0)].as_str();
         let fields: Vec<&Field> = self.fields.iter().filter(|field| field.kind == kind).collect();
+        let is_marked = |place: &usize| {
+            self.mentions.iter().any(|mention| mention.marked && mention.words.contains(place))
+        };
         let before = (at.saturating_sub(MAX_FIELD_DISTANCE)..at).rev();
-        let places = before.chain(after..(after + usize::from(after > at) * MAX_FIELD_DISTANCE));
-        for place in places {
+        let behind = after..(after + usize::from(after > at) * MAX_FIELD_DISTANCE);
+        // A name ends the words of each side that belong to the condition.
+        let before = before.take_while(|place| !is_marked(place));
+        for place in before.chain(behind.take_while(|place| !is_marked(place))) {
             let Some(word) = self.words.get(place).filter(|word| !word.is_in_name) else {
                 continue;
             };
-            if self.mentions.iter().any(|mention| mention.marked && mention.words.contains(&place))
-            {
-                break;
-            }
             let means = |field: &&&Field| {
                 let own = stemmed(&self.base.stems, name(field));
                 let is_of = |row: &&(&str, &[&str])| {

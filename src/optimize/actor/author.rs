@@ -113,9 +113,9 @@ impl Run<'_> {
         let notes = actor.notes.entry(name.clone()).or_default();
         notes.attempts.mark_current(target.category_program);
         if notes.gap > PATIENCE {
-            notes.gap = 0;
+            let steps = std::mem::take(&mut notes.gap);
             notes.restarts += 1;
-            self.report(format!("{name}: restarted after {PATIENCE} steps without progress"));
+            self.report(format!("{name}: restarted after {steps} steps without progress"));
             return self.restart(actor, &name, &mut target, archive);
         }
         if open.is_empty() {
