@@ -107,7 +107,7 @@ fn a_base_of_the_benchmark_is_imported_shown_and_measured() {
     world.run(neutral).fails(2, &["--mode is for --format stark"]);
     let elsewhere =
         ["data", "import", "--name", "t", "--from", &world.source(), "--format", "stark"];
-    world.run(elsewhere).fails(1, &["tiny: neither processed.zip nor a folder processed"]);
+    world.run(elsewhere).fails(1, &["tiny: no processed.zip or folder processed"]);
 }
 
 #[test]

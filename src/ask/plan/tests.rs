@@ -165,7 +165,7 @@ fn a_plan_may_have_a_statement_that_only_reads() {
                  t_brand h, t_brand i, t_brand j, t_brand k, t_brand l, t_brand m, t_brand n";
     for (statement, told) in [
         ("DELETE FROM t", "SELECT"),
-        ("SELECT name FROM t", "there are t(id, price, brand), t_brand(id, key, value)"),
+        ("SELECT name FROM t", "the tables are t(id, price, brand), t_brand(id, key, value)"),
         ("SELECT price FROM t WHERE price > 1000", "no row"),
         (&format!("SELECT count(*) FROM {many}"), "stopped after 2000 ms"),
     ] {
