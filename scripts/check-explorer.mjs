@@ -323,6 +323,7 @@ function views(base, question, run) {
   return [
     ['begin', `?base=${base}`],
     ['ask', `?base=${base}&q=${q}`],
+    ['filter', `?base=${base}&q=${q}&facets=1&where=${encodeURIComponent('type=product')}`],
     ['node', `node?base=${base}&id=1`],
     ['data', `data?base=${base}`],
     ['compare', `compare?base=${base}&left=${run ? 'active' : 'bm25'}&right=bm25%2Bnames&split=val`],
