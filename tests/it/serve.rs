@@ -210,7 +210,27 @@ fn conditions_keep_the_nodes_that_they_keep_on_the_command_line() {
     let files: Vec<&str> = files.map(|file| file["file_id"].as_str().unwrap()).collect();
     assert_eq!(files, kept);
 
+    // The values to choose from, here and on the command line; a number is what its condition leaves.
+    let asked = json!({"filter": conditions, "field": ["brand"], "k": 2});
+    let (status, counted) = served.send("POST", "/v1/facets", &asked);
+    let printed: Value = serde_json::from_str(
+        &world
+            .run(["data", "facets", "shop", "--field", "brand", "-k", "2", "--json"])
+            .done()
+            .replace('\n', ""),
+    )
+    .unwrap();
+    let (_, all) = served.send("POST", "/v1/facets", &json!({"field": ["brand"], "k": 2}));
+    assert_eq!((status, &all), (200, &printed), "{counted}");
+    let brand = &counted["facets"][0]["values"][0];
+    let mut narrowed = conditions.map(str::to_owned).to_vec();
+    narrowed.push(brand["condition"].as_str().unwrap().to_owned());
+    let (_, left) = served.send("POST", "/v1/facets", &json!({"filter": narrowed}));
+    assert_eq!(left["nodes"], brand["nodes"], "{left}");
+
     for (path, wrong) in [
+        ("/v1/facets", json!({"field": ["prize"]})),
+        ("/v1/facets", json!({"k": 0})),
         ("/v1/query", json!({"query": question, "filter": ["prize<40"]})),
         ("/v1/query", json!({"query": question, "filter": ["price"]})),
         ("/v1/search", json!({"query": question, "system": "bm25", "filter": ["name<b"]})),
