@@ -255,7 +255,7 @@ pub fn index_as_before(served: &Base, app: &App) -> Result<()> {
 fn make_current(base: &Base, app: &App) -> Result<()> {
     if app.home.get(&base.name)?.version != base.version {
         app.home.make_current(base)?;
-        app.watch.notice(&format!("\"{}\" answers with the new import from now on", base.name));
+        app.watch.notice(&format!("\"{}\" now answers with the new import", base.name));
     }
     Ok(())
 }

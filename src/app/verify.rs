@@ -119,7 +119,7 @@ impl Perform for Request {
     fn perform(&self, app: &App) -> Result<Reply> {
         if self.accept_drift && app.network.is_some() {
             return Err(AppError::usage(anyhow!("a request over a network writes no bundle")))
-                .hint("carry it over with `agent verify BUNDLE --drift --accept-drift`");
+                .hint("accept the new data for this bundle with `agent verify BUNDLE --drift --accept-drift`");
         }
         match self.is_of_drift() {
             true => Ok(Reply::Drift(Session::open(self, app)?.measure(self, app)?)),

@@ -76,7 +76,7 @@ fn end(ended: &Ended, args: &Args, ctx: &Context) -> Result<Exit> {
             Ok(Exit::Done)
         }
         Stop::Unusable(why) => Err(anyhow!("{why}; the best so far is frozen"))
-            .hint("begin another run with another model, or without one"),
+            .hint("start a new run to use another model or none"),
     }
 }
 

@@ -215,7 +215,7 @@ impl ServedArgs {
         }
         if bases.is_empty() {
             return Err(AppError::usage(anyhow!("there is nothing to serve")))
-                .hint("give --bundle latest, or --base N for searches alone");
+                .hint("give --bundle latest, or --base NAME to serve search alone");
         }
         Ok(bases)
     }

@@ -21,7 +21,8 @@ pub struct Request {
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub filter: Vec<Condition>,
-    /// Count the values of this field, relation or type of neighbour; repeatable [default: all whose values repeat]
+    /// Count the values of this field, relation or type of neighbour; may be given several times [default: all with values
+    /// that several nodes share]
     #[arg(long, value_name = "FIELD")]
     #[serde(default)]
     pub field: Vec<String>,

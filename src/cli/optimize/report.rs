@@ -57,7 +57,7 @@ pub(super) fn print(ended: &Ended, ctx: &Context) -> Result<()> {
     ));
     if ended.spent.calls == 0 {
         ctx.printer.notice(
-            "with a language model that reads each question answers get better: --effort 1 --model NAME",
+            "for better answers, let a language model read each question: --effort 1 --model NAME",
         );
     }
     Ok(())

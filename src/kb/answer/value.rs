@@ -77,7 +77,7 @@ pub enum Cell {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     /// A row has fewer or more cells than there are columns.
-    #[error("row {row} of the table has {found} cells, not {columns}: one for each column")]
+    #[error("row {row} of the table has {found} cells; expected {columns}, one per column")]
     Ragged {
         /// Number of the row, from 1.
         row: usize,
@@ -433,7 +433,7 @@ mod tests {
         let ragged = Table::new(vec!["a".into()], vec![vec![1usize.into()], vec![]]).unwrap_err();
         assert_eq!(
             ragged.to_string(),
-            "row 2 of the table has 0 cells, not 1: one for each column"
+            "row 2 of the table has 0 cells; expected 1, one per column"
         );
         let many = Table::new(vec!["a".into()], vec![vec![Cell::Empty]; MAX_ROWS + 1]).unwrap_err();
         assert!(many.to_string().contains("10001 rows, more than 10000"), "{many}");

@@ -44,7 +44,7 @@ pub enum TooManyNames {
     Cell(String),
     /// Several values in one cell of a column that is not of categories; the source of the column.
     #[error(
-        "{0} leads from one row to several values; ask about rows that have the field themselves"
+        "{0} has several values per row and cannot be a column; ask about the type that has the field itself"
     )]
     Several(String),
 }

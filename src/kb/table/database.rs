@@ -119,7 +119,7 @@ pub enum SqlError {
     #[error("the statement is refused: {0}")]
     Refused(String),
     /// Invalid SQL.
-    #[error("the statement is wrong: {0}")]
+    #[error("invalid SQL statement: {0}")]
     Wrong(String),
     /// The deadline passed.
     #[error("the statement was stopped after {} ms; request less at a time", .0.as_millis())]
