@@ -26,7 +26,7 @@ if [ $# -eq 0 ]; then
     set -- $(sed -n 's/^name = "\(.*\)"$/\1/p' fuzz/Cargo.toml | grep -v '^agent-fuzz$')
 fi
 # The code under test is safe Rust: no sanitizer. pulp cannot be compiled with dead code linked.
-export options='-s none --strip-dead-code'
+export options='--strip-dead-code -s none'
 jobs=${JOBS:-$(nproc)}
 each=${SECONDS_EACH:-$((minutes * 60 * jobs / $#))}
 logs=$(mktemp -d)
