@@ -30,7 +30,7 @@ pub struct Request {
     /// The question
     #[arg(value_name = "QUESTION")]
     pub question: String,
-    /// The system that finds the nodes
+    /// Find the nodes with this system
     #[arg(long, value_name = "SYSTEM", default_value = crate::search::SYSTEM,
         help = format!("Find the nodes with {}", systems::choices()))]
     #[serde(default = "crate::search::system")]
@@ -39,31 +39,32 @@ pub struct Request {
     #[arg(long)]
     #[serde(default)]
     pub check: bool,
-    /// Sandbox for programs.
+    /// Where Rhai programs run: in this process or inside WebAssembly.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
     pub sandbox: SandboxArgs,
-    /// The language model.
+    /// Language model to use, with its budget, reply files and prompts.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
     pub llm: LlmArgs,
 }
 
-/// An answer in prose, with the nodes that it was written from.
+/// An answer in prose, with the nodes from which a language model wrote it.
 pub struct Reply {
     /// The question.
     pub question: String,
     /// The sentences, and those that were dropped.
     pub prose: Prose,
     answer: Answer,
-    /// The base.
+    /// The base that was searched.
     pub base: Arc<IndexedBase>,
 }
 
 impl Reply {
-    /// Calls `take` with the hits of the cited nodes, in order of first citation.
+    /// Calls `take` with the hits of the nodes that the answer cites, in order of first citation,
+    /// and returns its result.
     pub fn with_cited<T>(&self, take: impl FnOnce(&[&HitRecord<'_>]) -> T) -> T {
         let record = AnswerRecord::new(&self.base.kb, &self.answer);
         let hit = |node| record.hits.iter().find(|hit| hit.id == node);
@@ -77,11 +78,11 @@ impl Serialize for Reply {
         #[derive(Serialize)]
         struct Record<'a> {
             question: &'a str,
-            /// Whether nothing supports an answer.
+            /// Whether the answer is refused because no retrieved node supports one.
             refused: bool,
             sentences: Vec<Sentence<'a>>,
             dropped: &'a [DroppedSentence],
-            /// Hits of the cited nodes, in order of first citation.
+            /// Hits of the nodes that the sentences cite, in order of first citation.
             cited: &'a [&'a HitRecord<'a>],
         }
         #[derive(Serialize)]

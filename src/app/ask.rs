@@ -1,4 +1,5 @@
-//! Answers a question over many nodes with a table; a bundle answers questions for nodes.
+//! Answers a question over many nodes, such as "how many movies are there", with a table. A
+//! question for nodes, such as "movies about whales", is answered by a bundle.
 
 use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, time::Instant};
 
@@ -19,13 +20,13 @@ use agent_ask::{
 use agent_index::IndexedBase;
 use agent_retrieve::{Detail, check_query};
 
-/// Number of nodes in a bundle's ranking.
+/// Number of nodes in the ranking of a bundle that answers.
 const NODES: usize = 20;
-/// Warning if a language model should have answered but failed.
+/// Warning when a language model should have answered but gave no usable reply.
 const UNASSISTED: &str = "the language model gave no usable reply; this is the answer without it \
     (-v shows what the service said)";
 
-/// Questions that a language model answers.
+/// Which questions a language model answers. In JSON, a number from 0 to 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(try_from = "u8")]
 pub enum Effort {
@@ -53,12 +54,12 @@ impl TryFrom<u8> for Effort {
     }
 }
 
-/// Parses a JSON document from the command line.
+/// Parses a command-line argument that is a JSON document.
 fn as_json(text: &str) -> std::result::Result<serde_json::Value, String> {
     serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
 }
 
-/// A question over many nodes.
+/// A question over many nodes, or its plan, with the means to answer.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -94,41 +95,41 @@ pub struct Request {
     #[serde(default)]
     #[schema(value_type = Option<u8>, minimum = 0, maximum = 2)]
     pub effort: Option<Effort>,
-    /// Sandbox for programs.
+    /// Where Rhai programs run: in this process or inside WebAssembly.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
     pub sandbox: SandboxArgs,
-    /// The language model.
+    /// Language model to use, with its budget, reply files and prompts.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
     pub llm: LlmArgs,
 }
 
-/// An answer, by its source.
+/// An answer: a table, the readings of an ambiguous question, or a ranking.
 pub enum Reply {
-    /// A table, with its evidence.
+    /// A table, with the plan that computed it.
     Table {
         /// The question.
         question: String,
-        /// The answer.
+        /// The table with its plan.
         answered: Box<Answered>,
-        /// The base.
+        /// The base that was queried.
         base: Arc<IndexedBase>,
-        /// Time that the answer took, milliseconds.
+        /// Time that answering took, in milliseconds.
         ms: f64,
     },
     /// The question is ambiguous: its readings have different answers.
     Readings {
         /// The question.
         question: String,
-        /// The readings, each with its answer.
+        /// Possible readings of the question, each with its answer.
         readings: Vec<AskReading>,
-        /// Time that the answer took, milliseconds.
+        /// Time that answering took, in milliseconds.
         ms: f64,
     },
-    /// The ranking of a bundle.
+    /// The ranking of nodes by a bundle.
     Bundle(Box<search::Reply>),
 }
 
@@ -226,7 +227,8 @@ impl Request {
         Ok(Reply::Table { question: question.to_owned(), answered: Box::new(answered), base, ms })
     }
 
-    /// Answers a question for nodes with the requested bundle; without one, returns `error`.
+    /// Answers a question for nodes with the bundle that the request names. If it names none,
+    /// returns `error`, which says why no table answers the question.
     fn by_bundle(
         &self,
         question: &str,

@@ -1,4 +1,4 @@
-//! Numbers with bounds, which hold for requests from the command line and from JSON alike.
+//! Whole numbers with bounds. The bounds are checked both on the command line and in JSON requests.
 
 use std::{fmt, str::FromStr};
 
@@ -13,16 +13,16 @@ use utoipa::{
 pub struct Bounded<const MIN: u64, const MAX: u64>(u64);
 
 impl<const MIN: u64, const MAX: u64> Bounded<MIN, MAX> {
-    /// Returns a number that is within the bounds.
+    /// Wraps `number`, which must be from `MIN` to `MAX`.
     ///
     /// # Panics
-    /// If the number is out of bounds; at compile time for constants.
+    /// If `number` is out of bounds; for a constant, this is a compile error.
     pub const fn new(number: u64) -> Self {
         assert!(MIN <= number && number <= MAX);
         Self(number)
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn get(self) -> usize {
         self.0 as usize
     }

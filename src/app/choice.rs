@@ -17,21 +17,21 @@ use agent_train::{
     mfar::{Conditioning, Variant},
 };
 
-/// An enumeration that an option chooses from.
+/// An enumeration whose variants are the values of a command-line option.
 pub trait Choices: Copy + Send + Sync + 'static {
-    /// All values, in the order of the help.
+    /// All variants, in the order in which the help lists them.
     const ALL: &'static [Choice<Self>];
 
-    /// Returns the value's name on the command line and its help text.
+    /// Returns the variant's name on the command line and its help text.
     fn described(self) -> (&'static str, &'static str);
 }
 
-/// Returns a parser for the values of such an option.
+/// Returns a parser of the option's values, for `value_parser` of clap.
 pub fn choice<T: Choices>() -> impl TypedValueParser<Value = T> {
     EnumValueParser::<Choice<T>>::new().map(|choice| choice.0)
 }
 
-/// Deserializes an effort from a number.
+/// Deserializes an effort from its number, 0 to 2.
 ///
 /// # Errors
 /// If the number is not in 0..=2.
@@ -39,7 +39,7 @@ pub fn effort<'de, D: Deserializer<'de>>(from: D) -> Result<Effort, D::Error> {
     of_number(u8::deserialize(from)?)
 }
 
-/// Deserializes efforts from a list of numbers.
+/// Deserializes efforts from a list of their numbers, each 0 to 2.
 ///
 /// # Errors
 /// If a number is not in 0..=2.
@@ -52,11 +52,11 @@ fn of_number<E: Error>(number: u8) -> Result<Effort, E> {
     Effort::from_number(number).ok_or_else(unknown)
 }
 
-/// A value of an option.
+/// Wraps a variant, so that clap can parse enumerations of other crates.
 #[derive(Clone, Copy, Debug)]
 pub struct Choice<T>(pub T);
 
-/// Defines types whose JSON schema is the list of an option's value names.
+/// Defines types that only name a JSON schema: the names of an option's values, as an `enum`.
 macro_rules! names {
     ($($(#[$doc:meta])* $name:ident of $choices:ty;)*) => {$(
         $(#[$doc])*
@@ -74,13 +74,13 @@ macro_rules! names {
 }
 
 names! {
-    /// Schema of mFAR variant names.
+    /// JSON schema of the names of mFAR variants.
     VariantName of Variant;
-    /// Schema of the names of mFAR weight conditionings.
+    /// JSON schema of the names of mFAR weight conditionings: what the weights of fields depend on.
     ConditioningName of Conditioning;
-    /// Schema of the names of graph-network ablations.
+    /// JSON schema of the names of the parts that a graph network can leave out.
     AblationName of Ablation;
-    /// Schema of the names of negative sources.
+    /// JSON schema of the names of the sources of negatives, for the training of encoders.
     NegativesName of Negatives;
 }
 

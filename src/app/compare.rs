@@ -1,4 +1,4 @@
-//! Answers a question with several systems, side by side. Must not know the correct answers.
+//! Answers a question with several systems, side by side. Does not read labelled answers.
 
 use std::{collections::HashSet, sync::Arc, time::Instant};
 
@@ -22,17 +22,17 @@ use agent_infer::{self as infer, HitRecord};
 use agent_retrieve::{Answer, Detail, Retriever, check_query};
 use agent_systems::choices;
 
-/// Allowed number of compared systems.
+/// How many systems a request may compare.
 const SYSTEMS: std::ops::RangeInclusive<usize> = 2..=8;
 
-/// A question for several systems.
+/// A question, and the systems that are to answer it.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
     /// Installed dataset, directory in neutral format, or built-in sample
     #[arg(value_name = "N")]
     pub dataset: String,
-    /// The query
+    /// The question
     #[arg(value_name = "TEXT")]
     pub text: String,
     /// Names of the compared systems, 2 to 8.
@@ -54,47 +54,47 @@ pub struct Request {
     #[arg(long)]
     #[serde(default)]
     pub no_known_answers: bool,
-    /// Sandbox for programs.
+    /// Where Rhai programs run: in this process or inside WebAssembly.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
     pub sandbox: SandboxArgs,
-    /// The language model.
+    /// Language model to use, with its budget, reply files and prompts.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
     pub llm: LlmArgs,
 }
 
-/// Default number of nodes of each system.
+/// Default maximum number of nodes per system.
 const TOP: Top = Bounded::new(10);
 
 fn top() -> Top {
     TOP
 }
 
-/// The answers, in the order of the systems of the request.
+/// The answers of all systems, in the order in which the request names them.
 pub struct Reply {
     base: Arc<IndexedBase>,
     answers: Vec<(String, Result<Answer>, f64)>,
 }
 
-/// The answer of one system.
+/// The answer of one system, or why there is none.
 #[derive(Serialize)]
 pub struct SystemAnswer<'a> {
-    /// The system.
+    /// Name of the system, as in the request.
     pub system: &'a str,
-    /// The nodes, best first; ties by ascending id.
+    /// The nodes that the system ranked, best first; equal scores by ascending node id.
     pub hits: Vec<HitRecord<'a>>,
-    /// Why the system failed, if it did; then there are no nodes.
+    /// Why the system failed; `hits` is then empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// Time that the answer took, milliseconds.
+    /// Time that the system took to answer, in milliseconds.
     pub ms: f64,
 }
 
 impl Reply {
-    /// Returns the answer of each system, in the order of the request.
+    /// Returns the answer of each system, in the order in which the request names the systems.
     pub fn systems(&self) -> Vec<SystemAnswer<'_>> {
         let hits = |answer| infer::hits(&self.base.kb, answer);
         let answers = self.answers.iter().map(|(system, answer, ms)| SystemAnswer {

@@ -1,5 +1,5 @@
-//! Operations on datasets: import, update, list, show and remove datasets, count values, and make
-//! questions.
+//! Operations on datasets: import, update, list, show and remove a dataset, count the values of its
+//! nodes, and make labelled questions for it.
 
 pub mod facets;
 pub mod import;

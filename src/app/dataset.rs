@@ -1,6 +1,6 @@
-//! Resolves a dataset argument: an installed name, a directory in neutral format, or the name of
-//! a built-in sample. Imports directories, generates samples and indexes both as needed, with
-//! notices. Must not know what the dataset is used for.
+//! Resolves a dataset argument: an installed name, a directory in neutral format, or the name of a
+//! built-in sample. Imports directories, generates samples and indexes both as needed, and notifies
+//! the user. Does not depend on what the dataset is used for.
 
 use std::{
     fs,
@@ -30,29 +30,32 @@ use agent_ground::{files, words::Languages};
 use agent_index::{self as index, IndexError, IndexedBase, Plan, languages};
 use agent_kb::Kb;
 
-/// Prefix of the directory that a sample is imported from; its kind follows. Identifies samples.
+/// Name prefix of the directory from which a sample is imported, followed by the kind of sample, as
+/// in `agent-sample-mag`. By this name, samples are told from other datasets.
 const SAMPLE_PREFIX: &str = "agent-sample-";
 
-/// Stages of an import in order, each with its approximate share of the time.
+/// Stages of an import in the order in which they run, each with its approximate share of the total
+/// time; only the ratios count.
 const STAGES: crate::Plan = &[("nodes", 6.0), ("edges", 2.0), ("graph", 2.0), ("queries", 1.0)];
 
 /// A dataset argument resolved to an installed base.
 pub struct Dataset {
-    /// The base.
+    /// The installed base.
     pub base: Base,
-    /// Whether a missing index is built automatically: for samples and directories.
+    /// Whether [`open`] builds a missing index: true for samples and for directories that were
+    /// given as the argument.
     automatic: bool,
 }
 
 impl Dataset {
-    /// Whether it is a generated sample.
+    /// Whether the dataset is a generated sample.
     pub fn is_sample(&self) -> bool {
         sample_kind(&self.base).is_some()
     }
 }
 
-/// Finds the base of a dataset argument, as [`locate`]. Notifies if a newer import of it is not
-/// indexed yet.
+/// Finds the base of a dataset argument like [`locate`]. Also notifies the user if a newer import
+/// of this base is not indexed yet.
 ///
 /// # Errors
 /// As [`locate`].
@@ -64,25 +67,25 @@ pub fn find(dataset: &str, app: &App) -> Result<Dataset> {
     Ok(found)
 }
 
-/// Finds the dataset argument `given`, or else the installed base `made_for` of a bundle, plan or
-/// run. `made_for` comes from a file, so it never triggers an import.
+/// Finds the dataset argument `given`; without one, the installed base named `made_for`, for which
+/// a bundle, plan or run was made. That name comes from a file, so it never triggers an import.
 ///
 /// # Errors
-/// As [`locate`] for `given`; if `made_for` is not installed.
+/// As [`locate`] for `given`. Without `given`, if no base named `made_for` is installed.
 pub fn chosen(given: Option<&str>, made_for: &str, app: &App) -> Result<Dataset> {
     given.map_or_else(|| installed(made_for, app), |given| find(given, app))
 }
 
-/// Finds the installed base of a name read from a file.
+/// Finds the installed base of this name, which was read from a file, such as a bundle.
 ///
 /// # Errors
-/// If it is not installed.
+/// If no base of this name is installed.
 pub fn installed(name: &str, app: &App) -> Result<Dataset> {
     app.home.get(name).hint("install it under this name, or name a dataset with --dataset N")?;
     find(name, app)
 }
 
-/// Returns the notice for a base whose newer import is not indexed yet.
+/// Returns a notice that the base of this name has a newer import that is not indexed yet.
 pub fn waiting(name: &str) -> String {
     format!(
         "the previous \"{name}\" stays current until `agent index {name}` has indexed the new \
@@ -90,8 +93,8 @@ pub fn waiting(name: &str) -> String {
     )
 }
 
-/// Finds the base of a dataset argument, importing a new directory or generating a missing sample
-/// first. Requests over a network find installed bases only.
+/// Finds the base of a dataset argument. Imports a directory that is new, and generates a sample
+/// that is missing. For requests over a network, finds installed bases only.
 ///
 /// # Errors
 /// If the argument names no dataset, or if the import fails.
@@ -133,7 +136,7 @@ pub fn locate(dataset: &str, app: &App) -> Result<Dataset> {
     }
 }
 
-/// Returns the kind of a sample; `None` for other bases.
+/// Returns the kind of sample that the base is; `None` if the base is not a sample.
 pub fn sample_kind(base: &Base) -> Option<SampleKind> {
     let source = Path::new(&base.record.source).file_name()?.to_str()?;
     SampleKind::from_name(source.strip_prefix(SAMPLE_PREFIX)?)
@@ -168,7 +171,7 @@ pub fn sample(
     Ok(imported.report)
 }
 
-/// Generates the files of a sample in `dir`, with progress.
+/// Generates the files of a sample in `dir`, and reports progress.
 ///
 /// # Errors
 /// If the scale is invalid, `dir` is not empty, or files cannot be written.
@@ -182,10 +185,12 @@ pub fn sample_files(
     Ok(generate(kind, options, dir, &mut |at| progress.at(at.stage, at.done, at.total))?)
 }
 
-/// Opens the base with its index; builds a missing index of a sample or directory first.
+/// Opens the base of a dataset with its index. Builds the index first if it is missing and the
+/// dataset is a sample or was given as a directory.
 ///
 /// # Errors
-/// If another base has no index, or if an index is damaged or belongs to another base.
+/// If the base is neither and has no index, or if its index is damaged or was built for another
+/// base.
 pub fn open(dataset: &Dataset, app: &App) -> Result<Arc<IndexedBase>> {
     let base = &dataset.base;
     let began = Instant::now();
@@ -204,15 +209,15 @@ pub fn open(dataset: &Dataset, app: &App) -> Result<Arc<IndexedBase>> {
     Ok(Arc::new(opened))
 }
 
-/// Opens the base with its existing index.
+/// Opens the base with its existing index; never builds one.
 pub fn open_index(base: &Base, app: &App) -> std::result::Result<IndexedBase, IndexError> {
     IndexedBase::open_with(&base.kb_dir(), &base.index_dir(), &base.name, app.access())
 }
 
-/// Builds parts of a base's index, replacing older ones.
+/// Builds the planned parts of a base's index, and replaces older versions of them.
 ///
 /// # Errors
-/// If a part cannot be built or the operation was stopped; the older parts stay.
+/// If a part cannot be built or the operation was stopped; the older versions then stay.
 pub fn build_index(base: &Base, kb: &Kb, plan: &Plan<'_>, app: &App) -> Result<()> {
     let began = Instant::now();
     let progress = app.watch.progress();
@@ -233,7 +238,8 @@ pub fn build_index(base: &Base, kb: &Kb, plan: &Plan<'_>, app: &App) -> Result<(
     Ok(())
 }
 
-/// Returns a notice of a base's languages: which functions use them, and which know only English.
+/// Returns a notice for a base with texts in these languages: which functions know them, and which
+/// know only English.
 pub fn in_languages(languages: Languages) -> String {
     format!(
         "languages: {languages}; words and names are searched in them, while `agent ask`, made \
@@ -241,46 +247,47 @@ pub fn in_languages(languages: Languages) -> String {
     )
 }
 
-/// Format of a file or directory to import.
+/// Format of a file or directory to import, with its reading options.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// Detected from its files, with options in case they are tables.
+    /// Unknown: detected from the files. The options apply if they are tables.
     Detected(TablesInput),
-    /// The neutral format.
+    /// The neutral format: nodes.jsonl, edges.tsv and, optionally, questions.
     Neutral,
-    /// The files of the STaRK benchmark, with the edges to read.
+    /// The files of the STaRK benchmark; the mode says which edges are read.
     Stark(stark::Mode),
-    /// Tables, with their options; missing ones are guessed.
+    /// Tables; options that are not set are guessed.
     Tables(TablesInput),
-    /// N-Triples.
+    /// A file of N-Triples.
     Triples,
 }
 
 /// Options for reading tables.
 #[derive(Clone, Debug, Default)]
 pub struct TablesInput {
-    /// File with the mapping.
+    /// File that maps tables to nodes and edges; if absent, the mapping is guessed or read from the
+    /// directory.
     pub mapping: Option<PathBuf>,
-    /// Tables of nodes.
+    /// Tables that hold nodes; if empty, they are guessed.
     pub nodes: Vec<TableHint>,
-    /// Tables of edges.
+    /// Tables that hold edges, in addition to the edges in tables of nodes.
     pub edges: Vec<EdgesTable>,
-    /// Encoding of text files; detected if absent.
+    /// Encoding of the tables that are text files; detected if absent.
     pub encoding: Option<Encoding>,
-    /// Whether column values stay text and never become nodes.
+    /// Whether the values of columns, such as a department, stay text instead of becoming nodes.
     pub no_values: bool,
 }
 
-/// A finished import.
+/// An import that has ended well.
 pub struct Imported {
-    /// The base, with counts of the omitted input.
+    /// The base, with counts of the input lines that were left out or changed.
     pub report: ImportReport,
-    /// Time that the import took, seconds.
+    /// Time that the import took, in seconds.
     pub seconds: f64,
 }
 
 impl Imported {
-    /// Reports the counts of the import in one notice.
+    /// Notifies the user of the number of nodes, edges and questions that were imported.
     fn tell(&self, app: &App) {
         let record = &self.report.base.record;
         app.watch.notice(&format!(
@@ -294,7 +301,8 @@ impl Imported {
     }
 }
 
-/// Returns the mapping of tables to nodes and edges: from a mapping file, or else guessed.
+/// Returns the mapping of the tables in `source` to nodes and edges: from a mapping file, or else
+/// guessed, with notices of what was guessed. `said` holds the user's options.
 ///
 /// # Errors
 /// If a file cannot be read, or no mapping can be guessed.
@@ -324,7 +332,8 @@ pub fn mapping(source: &Path, said: &TablesInput, app: &App) -> Result<Mapping> 
     Ok(mapping)
 }
 
-/// Imports a file or directory as `name`, with progress, and reports the omitted input.
+/// Imports a file or directory as `name`, reports progress, and notifies the user of input that was
+/// left out or changed.
 ///
 /// # Errors
 /// If `name` or the input is invalid, or the import was stopped.
@@ -376,7 +385,7 @@ pub fn import(
     Ok(imported)
 }
 
-/// Reports the input that was dropped, changed or left out.
+/// Notifies the user of the input that was dropped, changed or left out.
 fn tell_of_losses(report: &ImportReport, app: &App) {
     if report.duplicate_edges > 0 {
         let dropped = count(report.duplicate_edges);

@@ -1,5 +1,5 @@
-//! Embedders from the settings file: models with prefixes, normalization and vector length, by the
-//! name that `--embedder` accepts.
+//! Reads embedders from the settings file. Each has a name, which `--embedder` accepts, and is a
+//! model with text prefixes, normalization and vector length.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -8,8 +8,8 @@ use agent_embed::EmbedderOptions;
 use agent_index::{EmbedderChoice, NamedEmbedder};
 use agent_llm::settings::EmbedderSettings;
 
-/// Reads the embedders under `[embedders]`, by name. Model directories are relative to the
-/// settings file.
+/// Reads the embedders under `[embedders]` in the settings file; the keys are their names. Relative
+/// paths of model directories start at the directory of the settings file.
 ///
 /// # Errors
 /// If the settings cannot be read or are invalid.
@@ -21,7 +21,8 @@ pub(crate) fn configured(app: &App) -> Result<BTreeMap<String, NamedEmbedder>> {
     Ok(named.filter_map(|(name, settings)| Some((name, embedder(settings, dir)?))).collect())
 }
 
-/// Converts checked settings; `None` if the model is invalid.
+/// Converts the settings of one embedder, which were checked before. `dir` is the directory of the
+/// settings file. Returns `None` if the model is invalid.
 fn embedder(settings: EmbedderSettings, dir: &Path) -> Option<NamedEmbedder> {
     let EmbedderSettings { model, query_prefix, document_prefix, normalize, dimensions } = settings;
     let model = match model.parse().ok()? {

@@ -1,4 +1,5 @@
-//! Errors of operations: message, causes, hints, and whether the request is invalid.
+//! Errors of operations: each has a message, causes and hints, and says whether the request is to
+//! blame.
 
 use std::fmt::{Debug, Display};
 
@@ -8,10 +9,10 @@ use agent_systems::SystemError;
 /// Result of an operation.
 pub type Result<T> = std::result::Result<T, AppError>;
 
-/// Maximum number of installed names in a hint.
+/// Maximum number of installed datasets that a hint lists.
 const MAX_LISTED: usize = 20;
 
-/// An error of an operation.
+/// An error of an operation, with hints for the user.
 #[derive(Debug)]
 pub struct AppError {
     error: anyhow::Error,
@@ -20,7 +21,7 @@ pub struct AppError {
 }
 
 impl AppError {
-    /// Returns an error for an invalid request that its types do not exclude.
+    /// Wraps `error` as the fault of the request, such as two options that contradict each other.
     pub fn usage(error: anyhow::Error) -> AppError {
         AppError { error, hints: Vec::new(), usage: true }
     }
@@ -30,13 +31,13 @@ impl AppError {
         self.error.downcast_ref()
     }
 
-    /// Returns the message and its causes in one line.
+    /// Returns the message and its causes in one line, joined by `: `.
     pub fn message(&self) -> String {
         chain(&self.error).join(": ")
     }
 
-    /// Returns the message and its causes, outermost first, without causes that the previous line
-    /// already contains.
+    /// Returns the message and its causes, one per line, outermost first. Leaves out a cause whose
+    /// text the line before already contains.
     pub fn lines(&self) -> Vec<String> {
         match self.error.downcast_ref::<DatasetError>() {
             Some(DatasetError::UnknownName { name, .. }) => {
@@ -46,7 +47,8 @@ impl AppError {
         }
     }
 
-    /// Returns the hints: added ones in order of addition, then those of the error's type.
+    /// Returns the hints: first those added by [`Explain::hint`], in the order in which they were
+    /// added, then those that the type of the error has.
     pub fn hints(&self) -> Vec<String> {
         let further = match self.error.downcast_ref::<DatasetError>() {
             Some(DatasetError::UnknownName { installed, nearest, .. }) => {
@@ -62,13 +64,13 @@ impl AppError {
         self.hints.iter().cloned().chain(further).collect()
     }
 
-    /// Whether the request is invalid, as opposed to a failure while executing it.
+    /// Whether the request is invalid, rather than valid but failed.
     pub fn is_usage(&self) -> bool {
         let system = self.error.downcast_ref::<SystemError>();
         self.usage || system.is_some_and(SystemError::is_usage)
     }
 
-    /// Returns the problems of an imported input, if they are the error.
+    /// Returns the problems found in the imported files, if they are the error.
     pub fn wrong(&self) -> Option<&ProblemReport> {
         match self.error.downcast_ref::<DatasetError>() {
             Some(DatasetError::Problems(wrong)) => Some(wrong),
@@ -76,13 +78,14 @@ impl AppError {
         }
     }
 
-    /// Returns the original error as `E`, if it has this type.
+    /// Returns the error, or a context added to it, as `E`, if one has this type.
     pub fn downcast_ref<E: Display + Debug + Send + Sync + 'static>(&self) -> Option<&E> {
         self.error.downcast_ref()
     }
 }
 
-/// Returns the hints for a name that is not installed.
+/// Returns the hints for a dataset name that is not installed: a similar name, if any, and the
+/// installed names.
 fn unknown(installed: &[String], nearest: &Option<String>) -> Vec<String> {
     let mut hints = Vec::new();
     if let Some(nearest) = nearest {
@@ -99,8 +102,8 @@ fn unknown(installed: &[String], nearest: &Option<String>) -> Vec<String> {
     hints
 }
 
-/// Returns the error and its causes, outermost first, without causes that the previous line
-/// already contains.
+/// Returns the error and its causes, one per line, outermost first. Leaves out a cause whose text
+/// the line before already contains.
 fn chain(error: &anyhow::Error) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for cause in error.chain() {
@@ -118,9 +121,9 @@ impl<E: Into<anyhow::Error>> From<E> for AppError {
     }
 }
 
-/// Adds hints to the error of a result.
+/// Lets a result add hints to its error.
 pub trait Explain<T> {
-    /// Adds a line of advice to the error.
+    /// Adds a line of advice for the user to the error, if there is one.
     fn hint(self, hint: impl Display) -> Result<T>;
 }
 

@@ -1,5 +1,5 @@
-//! Measures systems on labelled queries and compares them in pairs. Openings of the test split are
-//! counted and reported with the results.
+//! Measures systems on labelled queries and compares them in pairs. Counts how often the test split
+//! was opened, that is, measured on, and reports the count with the results.
 
 pub mod figures;
 pub mod forecast;
@@ -45,14 +45,15 @@ use agent_retrieve::{
 };
 use agent_systems::{answers_with_values, choices, mfar, uses_effort};
 
-/// Maximum number of kept ranked nodes per system (queries times depth), 8 bytes each.
+/// Maximum number of ranked nodes that are kept in memory per system: queries times depth. Each
+/// takes 8 bytes.
 const MAX_KEPT: usize = 1 << 28;
-/// Metrics in which systems are compared.
+/// Metrics in which pairs of systems are compared.
 pub const COMPARED: [Metric; 4] = [Metric::Hit1, Metric::Hit5, Metric::Recall20, Metric::Mrr];
 
-/// Number of nodes ranked for a query.
+/// Number of nodes that a system ranks for a query.
 pub type Depth = Bounded<1, 100_000>;
-/// Default number of nodes ranked for a query.
+/// Default number of nodes that a system ranks for a query.
 pub const DEPTH: Depth = Depth::new(measured::DEPTH as u64);
 
 fn depth() -> Depth {
@@ -63,7 +64,7 @@ fn no_effort() -> Vec<Effort> {
     vec![Effort::None]
 }
 
-/// Definitions of metrics.
+/// Which definitions of the metrics apply.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize, ToSchema,
 )]
@@ -84,7 +85,7 @@ pub enum Metrics {
     Value,
 }
 
-/// An evaluation.
+/// Systems to measure, the queries to measure them on, and how.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -102,7 +103,8 @@ pub struct Request {
         help = format!("Measure {}; may be repeated", choices()))]
     #[serde(rename = "system")]
     pub systems: Vec<String>,
-    /// Give these fields of mfar systems no weight: names joined by commas, relations or details
+    /// Set the weight of these fields of mfar systems to zero: field names joined by commas, or
+    /// `relations` or `details` for all fields of that kind
     #[arg(long, value_name = "FIELDS")]
     #[serde(default)]
     pub mask: Option<String>,
@@ -111,8 +113,8 @@ pub struct Request {
     #[serde(rename = "where", default)]
     #[schema(value_type = Vec<String>)]
     pub filters: Vec<Filter>,
-    /// Also report results by the values of this column of the queries; `category` is the category
-    /// by the first bundle, unless the queries have this column
+    /// Also report results for each value of this column of the queries; unless the queries have
+    /// such a column, `category` is the category that the first bundle chooses for a query
     #[arg(long, value_name = "COLUMN")]
     #[serde(default)]
     pub by: Option<String>,
@@ -121,7 +123,7 @@ pub struct Request {
     #[serde(default = "depth")]
     #[schema(inline)]
     pub depth: Depth,
-    /// Measure by these definitions
+    /// Measure by these definitions of the metrics
     #[arg(long, value_name = "NAME", value_enum, default_value_t)]
     #[serde(default)]
     #[schema(inline)]
@@ -130,7 +132,7 @@ pub struct Request {
     #[arg(long)]
     #[serde(default)]
     pub pairs: bool,
-    /// Keep the rankings for the caller.
+    /// Keep the rankings in the reply, for a caller that writes them to files.
     #[arg(skip)]
     #[serde(skip)]
     pub keep_rankings: bool,
@@ -150,12 +152,12 @@ pub struct Request {
     #[arg(long)]
     #[serde(default)]
     pub no_known_answers: bool,
-    /// Sandbox for programs.
+    /// Where Rhai programs run: in this process or inside WebAssembly.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
     pub sandbox: SandboxArgs,
-    /// The language model.
+    /// Language model to use, with its budget, reply files and prompts.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
@@ -163,11 +165,12 @@ pub struct Request {
 }
 
 impl Request {
-    /// Returns the systems in the order of the request; systems that use an effort, once for each.
+    /// Returns the systems in the order of the request. A system that can use a language model
+    /// occurs once for each requested effort.
     ///
     /// # Errors
-    /// If splits, systems or efforts are empty, if a system or an effort is given twice, or if
-    /// there is a mask but no system for it.
+    /// If there is no split, system or effort, if a system or an effort is given twice, or if there
+    /// is a mask but no mfar system to apply it to.
     pub fn chosen(&self) -> Result<Vec<Chosen>> {
         if self.splits.is_empty() || self.systems.is_empty() || self.efforts.is_empty() {
             return Err(AppError::usage(anyhow!("split, system and effort need a value each")));
@@ -206,14 +209,14 @@ impl Request {
         Ok(chosen)
     }
 
-    /// Whether to measure values instead of nodes.
+    /// Whether to measure answers that are values, such as numbers and tables, instead of nodes.
     pub fn measures_values(&self) -> bool {
         let all = || self.systems.iter().all(|name| answers_with_values(name));
         self.metrics == Metrics::Value || all()
     }
 
-    /// Returns the number of queries, and bounds on each system's requests to a language model.
-    /// Sends no request.
+    /// Returns the number of queries, and for each system a forecast of its requests to a language
+    /// model. Sends no requests.
     ///
     /// # Errors
     /// If the request is invalid, or no language model is configured.
@@ -226,7 +229,7 @@ impl Request {
         Ok((n, forecast::all(&chosen, n, &self.llm, app)?))
     }
 
-    /// Returns how queries are measured, without keeping rankings.
+    /// Returns the depth and the definitions by which queries are measured; rankings are not kept.
     fn how(&self) -> How {
         let definitions = match self.metrics {
             Metrics::Trec => Definitions::Trec,
@@ -235,8 +238,8 @@ impl Request {
         How { depth: self.depth.get(), definitions, keep: false }
     }
 
-    /// Returns what the results of all systems have in common. Counts an opening of the test split:
-    /// call it just before measuring.
+    /// Returns the data that the results of all systems have in common. If the test split is among
+    /// the splits, counts that it was opened: call this just before measuring.
     fn about(&self, dataset: &Dataset, synthetic: bool, app: &App) -> About {
         let is_test = test_split::is_among(&self.splits);
         About {
@@ -251,34 +254,34 @@ impl Request {
 /// Results of an evaluation.
 #[derive(Serialize)]
 pub struct Reply {
-    /// The base.
+    /// The base that was searched.
     #[serde(skip)]
     pub base: Arc<IndexedBase>,
-    /// The queries whose answers are nodes; empty if values are measured.
+    /// The measured queries; empty if their answers are values instead of nodes.
     #[serde(skip)]
     pub queries: Vec<LabelledQuery>,
-    /// Measurements of each system on these queries, in the order of the figures.
+    /// Measurements of each system on `queries`, in the same order of systems as `figures`.
     #[serde(skip)]
     pub measured: Vec<Measured>,
-    /// The figures of each system.
+    /// The figures of each system, for display.
     #[serde(rename = "systems")]
     pub figures: Figures,
 }
 
-/// Figures by kind of metrics, in the order of the systems of the request.
+/// Figures of each system, in the order of the request; which figures depends on the metrics.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum Figures {
-    /// Figures of rankings.
+    /// Figures of systems whose rankings are measured.
     Ranks(Vec<SystemFigures<Evaluation>>),
-    /// Figures of answer sets.
+    /// Figures of systems whose answers are measured as sets of nodes.
     Sets(Vec<SetFigures>),
-    /// Figures of values.
+    /// Figures of systems whose answers are values.
     Values(Vec<ValueFigures>),
 }
 
 impl Reply {
-    /// Whether a system failed on a query.
+    /// Whether any system failed on any query.
     pub fn has_failures(&self) -> bool {
         match &self.figures {
             Figures::Values(systems) => systems.iter().any(|one| one.evaluation.failed > 0),
@@ -325,7 +328,7 @@ impl Perform for Request {
     }
 }
 
-/// Fails if the rankings are too many to be kept in memory.
+/// Fails if rankings of `n` queries with `depth` nodes each are too many to be kept in memory.
 fn check_kept(n: usize, depth: usize) -> Result<()> {
     match n.saturating_mul(depth) > MAX_KEPT {
         true => Err(anyhow!("rankings of {n} queries to depth {depth} are too many to be kept"))
@@ -334,7 +337,7 @@ fn check_kept(n: usize, depth: usize) -> Result<()> {
     }
 }
 
-/// Measures every system, with its spending on language models.
+/// Measures every system on the benchmark, and what each spends on language models.
 fn measured(benchmark: &Benchmark<'_>, opened: &Opened, app: &App) -> Result<Vec<Measured>> {
     let ledger = opened.assistant.as_ref().map(|assistant| assistant.llm().ledger());
     let spent = || -> (Spending, Spending) {
@@ -349,7 +352,8 @@ fn measured(benchmark: &Benchmark<'_>, opened: &Opened, app: &App) -> Result<Vec
     opened.systems.iter().map(measure).collect()
 }
 
-/// Returns the figures of rankings: over all queries, for each label, and comparisons.
+/// Returns the figures of each system's rankings: over all queries, over the queries of each label,
+/// and compared with other systems. `labels[i]` is the label of query `i`.
 fn ranked(
     request: &Request,
     about: &About,
@@ -375,8 +379,9 @@ fn ranked(
     figures.collect()
 }
 
-/// Compares each system with the first one, or with all before it. Systems with outages are left
-/// out. P-values are corrected over all comparisons (Holm 1979).
+/// Compares each system with the first one or, with `every_pair`, with all before it; returns the
+/// comparisons by the name of the later system. Leaves out systems for which a service gave no
+/// reply. Corrects p-values over all comparisons (Holm 1979).
 fn comparisons(
     measured: &[Measured],
     every_pair: bool,

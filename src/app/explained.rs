@@ -1,5 +1,5 @@
-//! Explains where answers of labelled queries were lost, by category. Must not know how this is
-//! shown.
+//! Explains where a bundle lost the answers of labelled queries, by category. Does not depend on
+//! how this is shown.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +11,8 @@ use agent_dataset::LabelledQuery;
 use agent_infer::explain::{Cause, ExplainedQuery, Explainer, causes};
 use agent_optimize::trial::mean;
 
-/// Explains every query, in order. Keeps the tool calls only if there is a single query.
+/// Explains every query, in parallel; returns the explanations in the order of the queries. The
+/// explanations have no tool calls, unless there is only one query.
 ///
 /// # Errors
 /// If a query cannot be answered, or the operation was stopped.
@@ -41,26 +42,28 @@ pub fn explain_all(
     Ok(queries.par_iter().map(one).collect::<anyhow::Result<_>>()?)
 }
 
-/// The queries whose most probable category is this one.
+/// The queries whose most probable category is the same, with the causes of their losses.
 pub struct Group<'a> {
-    /// The category.
+    /// Name of the category.
     pub name: &'a str,
-    /// Source text of its program.
+    /// Source text of the category's program.
     pub source: &'a str,
-    /// Id of its program.
+    /// Id of the category's program.
     pub id: &'a str,
-    /// Number of queries.
+    /// Number of queries in the group.
     pub n: usize,
-    /// Mean reciprocal rank of the queries.
+    /// Mean reciprocal rank of the first correct answer over these queries.
     pub mrr: f64,
-    /// Causes of lost answers.
+    /// Causes for which answers were lost.
     pub causes: Vec<Cause>,
-    /// Causes of losses within the program, for queries that should have used another category.
+    /// Causes for which the program of this category lost answers of queries that should have used
+    /// another category.
     pub within: Vec<Cause>,
 }
 
 impl Group<'_> {
-    /// Groups queries by category, in the order of the categories, without empty groups.
+    /// Groups queries by category, in the order of the bundle's categories. Leaves out categories
+    /// without queries.
     pub fn all<'a>(explainer: &'a Explainer, explained: &[ExplainedQuery]) -> Vec<Group<'a>> {
         let category_programs = explainer.category_programs().iter().enumerate();
         let groups = category_programs.map(|(at, category_program)| {
@@ -79,8 +82,8 @@ impl Group<'_> {
         groups.filter(|group| group.n > 0).collect()
     }
 
-    /// Returns lines of the program, each with its losses in words; gains are averaged over `n`
-    /// queries.
+    /// Returns the lines of the program that lost answers, counted from 1, each with its losses in
+    /// words. Gains are averaged over `n` queries.
     pub fn marks(&self, n: usize) -> impl Iterator<Item = (usize, String)> {
         self.causes.iter().chain(&self.within).filter_map(move |cause| {
             let gain = points(cause.gain, n);
@@ -89,7 +92,7 @@ impl Group<'_> {
     }
 }
 
-/// Formats a sum of reciprocal ranks as points (1/100) of the mean over `n` queries.
+/// Formats `gain`, a sum of reciprocal ranks, as its mean over `n` queries, in points (1/100).
 pub fn points(gain: f64, n: usize) -> String {
     format!("{:.1}", 100.0 * gain / n.max(1) as f64)
 }

@@ -1,4 +1,5 @@
-//! Builds the indexes of a dataset, and makes an indexed new import the current version.
+//! Builds the index of a dataset. If a newer import of the dataset waits to be indexed, indexes
+//! that import and makes it the current version.
 
 use std::path::PathBuf;
 
@@ -15,7 +16,7 @@ use agent_index::{
 };
 use agent_kb::Kb;
 
-/// A dataset to index.
+/// A dataset to index, and the parts to build.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -48,16 +49,16 @@ pub struct Request {
     pub force: bool,
 }
 
-/// A complete index.
+/// Describes the index of a dataset, which is now complete.
 #[derive(Debug, Serialize)]
 pub struct Reply {
     /// Name of the dataset.
     pub dataset: String,
-    /// Embedder of its vectors.
+    /// Embedder that made the vectors of the index.
     pub embedder: EmbedderChoice,
     /// Whether only nodes that may be answers have vectors.
     pub candidates_only: bool,
-    /// Whether any part was built; false if all parts existed.
+    /// Whether any part was built; false if all requested parts existed.
     pub built: bool,
 }
 
@@ -78,8 +79,8 @@ impl Perform for Request {
 }
 
 impl Request {
-    /// Refuses requests over a network that choose an embedder, which may read a directory or cost
-    /// money, or that drop cached vectors.
+    /// For requests that come over a network, rejects the choice of an embedder (it may read a
+    /// directory or cost money) and the dropping of cached vectors.
     fn check_network(&self, app: &App) -> Result<()> {
         let is_builtin = matches!(self.embedder, None | Some(EmbedderChoice::Builtin));
         if app.network.is_none() || (is_builtin && !self.drop_cache) {
@@ -90,7 +91,7 @@ impl Request {
             .hint("index on the machine of the server with `agent index`")
     }
 
-    /// Builds missing parts. Returns whether any were missing.
+    /// Builds the parts of the index that are missing. Returns whether any were missing.
     fn build(&self, target: &Target, app: &App) -> Result<bool> {
         let Target { base, kb, served, state, choice, candidates_only } = target;
         let IndexState { words, vectors } = state;
@@ -144,25 +145,25 @@ impl Request {
     }
 }
 
-/// The version of a dataset to index, with its embedder and scope.
+/// The version of a dataset to index, with its embedder and the nodes that get vectors.
 pub struct Target {
-    /// The latest imported version.
+    /// The version of the dataset that was imported last.
     pub base: Base,
-    /// Its nodes and edges.
+    /// The nodes and edges of this version.
     pub kb: Kb,
-    /// The current version, if it is another one.
+    /// The current version of the dataset, if it is older than `base`.
     served: Option<Base>,
-    /// State of the existing index.
+    /// State of the index that `base` has, if any.
     state: IndexState,
-    /// The embedder of its vectors.
+    /// Embedder that makes the vectors.
     pub choice: EmbedderChoice,
     /// Whether only nodes that may be answers get vectors.
     pub candidates_only: bool,
 }
 
 impl Target {
-    /// Finds the latest import of a dataset. Embedder and scope default to those of the existing
-    /// vectors.
+    /// Finds the latest import of a dataset. The embedder and the nodes that get vectors are by
+    /// default those of the existing vectors.
     ///
     /// # Errors
     /// If the dataset cannot be found, or the embedder's directory or name does not exist.
@@ -198,7 +199,8 @@ impl Target {
     }
 }
 
-/// Indexes a base with precomputed vectors and makes it current. A usable word index is kept.
+/// Indexes a base with vectors that were computed elsewhere, and makes the base current. Keeps the
+/// word index if it is usable.
 ///
 /// # Errors
 /// If indexing fails.
@@ -216,8 +218,8 @@ pub fn from_vectors<'a>(
     make_current(base, app)
 }
 
-/// Indexes the words of a base from `words`. If its vectors are usable, they are kept and the base
-/// becomes current.
+/// Builds the word index of a base from `words`. If the base has usable vectors, keeps them and
+/// makes the base current.
 ///
 /// # Errors
 /// If indexing fails.
@@ -233,10 +235,11 @@ pub fn from_words(base: &Base, kb: &Kb, words: WordSource<'_>, app: &App) -> Res
     Ok(())
 }
 
-/// Indexes the pending version of a base like the current one, and makes it current.
+/// Indexes the newer import of `served`, the current version of a base, as `served` itself is
+/// indexed, and makes that import current.
 ///
 /// # Errors
-/// If indexing fails; then the previous version stays current.
+/// If indexing fails; `served` then stays current.
 pub fn index_as_before(served: &Base, app: &App) -> Result<()> {
     let kb = Kb::open(&served.kb_dir())?;
     let vectors = IndexState::inspect(&kb, &served.index_dir(), &served.name).vectors.ok();
@@ -251,7 +254,8 @@ pub fn index_as_before(served: &Base, app: &App) -> Result<()> {
     request.perform(app).map(|_| ())
 }
 
-/// Makes an indexed version of a base current.
+/// Makes an indexed version of a base the current one, with a notice; does nothing if it already
+/// is.
 fn make_current(base: &Base, app: &App) -> Result<()> {
     if app.home.get(&base.name)?.version != base.version {
         app.home.make_current(base)?;
@@ -260,7 +264,8 @@ fn make_current(base: &Base, app: &App) -> Result<()> {
     Ok(())
 }
 
-/// Returns the embedder of a base's vectors; the built-in one if there are none.
+/// Returns the embedder that made a base's vectors; the built-in one if the base has no usable
+/// vectors.
 fn embedder_of(base: &Base) -> EmbedderChoice {
     let vectors = Kb::open(&base.kb_dir())
         .ok()
@@ -268,8 +273,8 @@ fn embedder_of(base: &Base) -> EmbedderChoice {
     vectors.map_or_else(EmbedderChoice::default, |vectors| vectors.embedder)
 }
 
-/// Returns the choice with an absolute path, so that it opens from any directory. Fails if a named
-/// embedder is not configured.
+/// Makes the path in an embedder choice absolute, so that the embedder can be opened from any
+/// directory. Fails if the choice is a name that the settings do not contain.
 fn absolute(choice: &EmbedderChoice, app: &App) -> Result<EmbedderChoice> {
     let full = |dir: &PathBuf| {
         let full = dir.canonicalize();
@@ -294,7 +299,8 @@ fn absolute(choice: &EmbedderChoice, app: &App) -> Result<EmbedderChoice> {
     })
 }
 
-/// Opens an embedder with its cache; `None` if the choice has none to open without a base.
+/// Opens an embedder with its cache of vectors, emptied first if `drop_cache`. Returns `None` for
+/// the built-in embedder and for imported vectors, which are not opened here.
 fn open(
     choice: &EmbedderChoice,
     drop_cache: bool,
@@ -307,7 +313,8 @@ fn open(
     Ok(Some(access.cached(embedder)))
 }
 
-/// Reports the cost of an embedder.
+/// Notifies the user of what an embedder cost, and of problems. `is_done` is false if the index
+/// could not be completed.
 fn report_cost(spent: &EmbedCost, is_done: bool, app: &App) {
     let from_cache = format!("{} vectors from the cache", count(spent.from_cache));
     let parts = [vec![from_cache], costs(spent)].concat();
@@ -319,7 +326,8 @@ fn report_cost(spent: &EmbedCost, is_done: bool, app: &App) {
     }
 }
 
-/// Returns the nonzero costs of an embedder in words, without time.
+/// Returns the costs of an embedder in words, such as `1,200 paid tokens`: those that are not 0,
+/// and not the time.
 pub fn costs(spent: &EmbedCost) -> Vec<String> {
     let counts = [
         (spent.tokens, "paid tokens"),

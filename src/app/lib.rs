@@ -1,5 +1,5 @@
-//! The operations of the program. The command line, HTTP, MCP and Python all call them and add only
-//! arguments and output.
+//! The operations of the program. The command line, HTTP, MCP and Python all call them, and
+//! themselves only read arguments and write output.
 //!
 //! Each operation is one file with a `Request`, its defaults and bounds, which implements
 //! [`Perform`](operation::Perform), and a line in [`OPERATIONS`](operation::OPERATIONS). All share
@@ -57,10 +57,12 @@ use agent_tools::Assistant;
 pub use crate::error::{AppError, Explain, Result};
 use crate::private::Private;
 
-/// Default address of the model service; OPENAI_BASE_URL names another one.
+/// Default address of the service of language models and embedders; the environment variable
+/// OPENAI_BASE_URL names another one.
 pub const OPENAI_URL: &str = "https://api.openai.com/v1";
 
-/// Stages of a task in order, each with its approximate share of the time.
+/// Stages of a task in the order in which they run, each with its approximate share of the total
+/// time; only the ratios count.
 pub type Plan = &'static [(&'static str, f64)];
 
 /// Receives the reports of a running operation. Messages are single lines; by default they are
@@ -72,10 +74,11 @@ pub trait Watch: Send + Sync {
     /// Reports a possible problem.
     fn warning(&self, _message: &str) {}
 
-    /// Reports a detail for verbose output.
+    /// Reports a detail that only verbose output shows.
     fn detail(&self, _message: &str) {}
 
-    /// Begins a task named `what`, which may be empty; dropping the result ends the task.
+    /// Begins a task named `what`, which may be empty, with the stages of `plan`. The task ends
+    /// when the result is dropped.
     fn progress_of(&self, _what: &str, _plan: Plan) -> Box<dyn Progress + '_> {
         Box::new(Unwatched)
     }
@@ -85,16 +88,19 @@ pub trait Watch: Send + Sync {
         self.progress_of("", &[])
     }
 
-    /// Reports that an interrupt loses nothing from now on; `message` says how to resume.
+    /// Reports that from now on the user can interrupt the operation without losing work; `message`
+    /// says how to resume it.
     fn resumable(&self, _message: &str) {}
 
-    /// Reports an event of an optimization; events for users are also notices or progress.
+    /// Reports an event of an optimization to programs. What users should see of it is also
+    /// reported as a notice or as progress.
     fn optimization(&self, _event: &Event<'_>) {}
 }
 
-/// Progress of a task, whose stages may run in parallel.
+/// Receives the progress of a task, whose stages may run in parallel.
 pub trait Progress: Sync {
-    /// Reports that `done` of `total` units of a stage are done.
+    /// Reports that `done` of the `total` units of work of a stage are done; each stage has its own
+    /// unit.
     fn at(&self, stage: &str, done: u64, total: u64);
 }
 
@@ -107,42 +113,45 @@ impl Progress for Unwatched {
     fn at(&self, _: &str, _: u64, _: u64) {}
 }
 
-/// Rights of requests over a network. Such requests name installed bases, runs and systems, never
-/// files, and cannot choose to run programs in this process.
+/// What requests over a network may do. They name installed bases, runs and systems, never files,
+/// and cannot choose to run programs in this process.
 #[derive(Clone)]
 pub struct Network {
-    /// The only language model that requests may use: the server's, within its budget.
+    /// The server's language model with its budget, the only one that requests may use; `None` if
+    /// they may use none.
     pub model: Option<Arc<Assistant>>,
-    /// Whether operations may change what is installed.
+    /// Whether requests may change what is installed: bases, indexes, models, runs.
     pub changes: bool,
 }
 
-/// Environment that all operations share.
+/// The directories, settings, rights and reports that all operations share.
 #[derive(Clone)]
 pub struct App {
-    /// The home directory: bases, runs, models, caches.
+    /// The home directory, which holds bases, runs, models and caches.
     pub home: Home,
     /// The user's private directories, outside the home directory.
     pub private: Private,
-    /// The settings file; `config.toml` in the home directory if none is named.
+    /// The settings file that the user named; if `None`, `config.toml` in the home directory.
     pub config: Option<PathBuf>,
-    /// Receives notices, warnings and progress.
+    /// Receives the notices, warnings and progress of operations.
     pub watch: Arc<dyn Watch>,
-    /// Rights of requests over a network; `None` for requests of this user.
+    /// What requests may do that come over a network; `None` for requests of this user, who may do
+    /// everything.
     pub network: Option<Network>,
-    /// Stops operations when set; long tasks poll it.
+    /// When set, operations stop; long tasks read it again and again.
     pub stop: Arc<AtomicBool>,
 }
 
 impl App {
-    /// Returns an app with this user's private directories and the settings file of `home`.
+    /// Returns an app for requests of this user, with the user's private directories and the
+    /// settings file in `home`.
     pub fn new(home: Home, watch: Arc<dyn Watch>) -> App {
         let (private, config, stop) = (Private::of_user(), None, Arc::default());
         App { home, private, config, watch, network: None, stop }
     }
 
-    /// Refuses a request that names files or directories if it comes over a network. The hint names
-    /// `command`, which does the same on the server's machine.
+    /// Call this for a request that names files or directories: it is refused if it comes over a
+    /// network. The hint names `command`, which does the same on the server's machine.
     ///
     /// # Errors
     /// If the request comes over a network.
@@ -155,7 +164,8 @@ impl App {
             .hint(format!("use `agent {command}` on the machine of the server"))
     }
 
-    /// Returns the cache, the service and the settings of embedders.
+    /// Returns what embedders need: the directory of their cache, the account of their service, and
+    /// their settings.
     pub fn access(&self) -> Access {
         let (key, base_url) = (variable("OPENAI_API_KEY"), variable("OPENAI_BASE_URL"));
         let service = (key.is_some() || base_url.is_some()).then(|| {
@@ -169,9 +179,9 @@ impl App {
     }
 }
 
-/// Number of requested nodes.
+/// Maximum number of nodes that a request asks for.
 pub type Top = bounded::Bounded<1, { text::MAX_K }>;
-/// Default number of nodes.
+/// Default maximum number of nodes that a request asks for.
 pub const TOP: Top = Top::new(20);
 
 fn top() -> Top {

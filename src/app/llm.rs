@@ -1,8 +1,8 @@
-//! Finds and opens the configured language model. Reads the keys of language models from the
-//! environment and stores them only in the account.
+//! Finds and opens the configured language model. Reads the key of its service from the environment
+//! and stores the key nowhere but in the account.
 //!
-//! Precedence: options, then the environment, then the settings file (`config.toml` in the home
-//! directory, or `--config FILE`).
+//! A value comes from the options, or else from the environment, or else from the settings file
+//! (`config.toml` in the home directory, or `--config FILE`).
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -35,11 +35,11 @@ use agent_optimize::roles::ROLES;
 use agent_remote::{Account, Service};
 use agent_tools::Assistant;
 
-/// File name of the settings in the home directory.
+/// Name of the settings file in the home directory.
 const CONFIG_FILE: &str = "config.toml";
-/// Host suffix of Azure OpenAI, which expects the key in its own header.
+/// Suffix of the host names of Azure OpenAI, which expects the key in a header of its own.
 const AZURE_HOSTS: &str = ".openai.azure.com";
-/// Hint on how to configure a language model.
+/// Advice for users who have not configured a language model.
 pub const REMEDY: &str = "name a model with --model M, AGENT_MODEL or `model` under [llm] in \
     config.toml, and set OPENAI_API_KEY, or OPENAI_BASE_URL for a service without a key";
 
@@ -56,7 +56,8 @@ pub struct LlmArgs {
     #[schema(value_type = Option<String>)]
     #[serde(default)]
     pub record: Option<PathBuf>,
-    /// Replay replies from this file without any service; requests that it lacks fail
+    /// Replay replies from this file without contacting any service; a request that is not in the
+    /// file fails
     #[arg(long, value_name = "FILE", help_heading = "Language model")]
     #[schema(value_type = Option<String>)]
     #[serde(default)]
@@ -80,23 +81,23 @@ pub struct LlmArgs {
     pub prompts: Option<PathBuf>,
 }
 
-/// The configuration of a language model.
+/// The configured language models, one for each role, and their service.
 pub struct Configured {
-    /// Address, key and headers of the service.
+    /// Address, key and headers of the service of language models.
     pub account: Account,
-    /// Request settings of every role.
+    /// Model and request settings of every role.
     pub roles: HashMap<Role, RoleSettings>,
     /// Content of the settings file.
     pub settings: Settings,
-    /// The environment variable of the key, if there is a key.
+    /// Name of the environment variable that holds the key, if there is a key.
     pub key_variable: Option<String>,
 }
 
-/// A language model with its prompts and stores of replies.
+/// An opened language model, with its prompts and the stores of its replies.
 pub struct Opened {
     /// The language model with its prompts.
     pub assistant: Arc<Assistant>,
-    /// Maximum number of concurrent requests.
+    /// Maximum number of requests that may run at the same time.
     pub at_a_time: usize,
     recorder: Option<Arc<Recorder>>,
     cassette: Option<Arc<Cassette>>,
@@ -104,11 +105,11 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Completes the file of --record. Warns of unused replies of --replay and of problems of the
-    /// cache.
+    /// Completes the file of --record, if any. Warns if replies in the file of --replay were not
+    /// used, or if the cache had a problem.
     ///
     /// # Errors
-    /// If the recording cannot be completed.
+    /// If the file of --record cannot be completed.
     pub fn finish(&self, app: &App) -> Result<()> {
         if let Some(recorder) = &self.recorder {
             recorder.finish()?;
@@ -127,13 +128,15 @@ impl Opened {
     }
 }
 
-/// Opens the configured language model. Replies come from the run's own store, if any, then from
-/// the cache that runs share, then from the service, within the ceilings. With --replay, a file
-/// replaces the service and the cache. Over a network, this is the server's model.
+/// Opens the configured language model. A reply comes from `own`, the store of a run, if it has
+/// one; else from the cache that all runs share; else from the service, within the budget. With
+/// --replay, a file replaces the service and the cache. For requests over a network, opens the
+/// server's model.
 ///
 /// # Errors
-/// If no model or key is configured; if ceilings, settings, prompts or a file of replies are
-/// invalid; if a budget in USD lacks prices; if a request over a network has options.
+/// If no model or key is configured; if the budget, settings, prompts or a file of replies are
+/// invalid; if there is a budget in USD but a model has no price; if a request over a network
+/// chooses a model.
 pub fn open(choice: &LlmArgs, own: Option<Arc<dyn ReplyStore>>, app: &App) -> Result<Opened> {
     if let Some(network) = &app.network {
         return of_server(choice, network)?
@@ -143,10 +146,11 @@ pub fn open(choice: &LlmArgs, own: Option<Arc<dyn ReplyStore>>, app: &App) -> Re
     opened(check(choice, app)?, choice, own, Duration::MAX, app)
 }
 
-/// Returns the server's language model, if it has one; requests over a network cannot choose one.
+/// Returns the server's language model; `None` if the server has none. Requests over a network
+/// cannot choose another one.
 ///
 /// # Errors
-/// If the request has options.
+/// If the request chooses a model or sets another option of [`LlmArgs`].
 fn of_server(choice: &LlmArgs, network: &Network) -> Result<Option<Opened>> {
     if *choice != LlmArgs::default() {
         return Err(AppError::usage(anyhow!("a request over a network has no options under llm")))
@@ -164,8 +168,8 @@ fn of_server(choice: &LlmArgs, network: &Network) -> Result<Option<Opened>> {
     Ok(network.model.as_ref().map(opened))
 }
 
-/// Opens the configured language model like [`open`], but waits at most `longest` for a reply, and
-/// ignores network rights.
+/// Opens the configured language model like [`open`], but waits at most `longest` for a reply.
+/// Opens this user's model even if the app is for requests over a network.
 ///
 /// # Errors
 /// As [`open`].
@@ -173,8 +177,9 @@ pub fn open_within(choice: &LlmArgs, longest: Duration, app: &App) -> Result<Ope
     opened(check(choice, app)?, choice, None, longest, app)
 }
 
-/// Opens the model of a configuration. If a required key is missing, every request fails with that
-/// reason.
+/// Opens the models of a configuration, with `own`, the store of a run, as the first source of
+/// replies. Waits at most `longest` for a reply. If a required key is missing, opening succeeds,
+/// and every request fails for that reason.
 fn opened(
     configured: Configured,
     choice: &LlmArgs,
@@ -219,7 +224,8 @@ fn opened(
     Ok(Opened { assistant, at_a_time, recorder, cassette, cache })
 }
 
-/// Opens the configured language model for inspection: it needs no key and refuses every request.
+/// Opens the configured language model only to look at its settings and prompts: needs no key, and
+/// refuses every request.
 ///
 /// # Errors
 /// If no model is configured, or settings or prompts are invalid.
@@ -236,7 +242,7 @@ pub fn open_unasked(choice: &LlmArgs, app: &App) -> Result<Opened> {
     Ok(Opened { assistant, at_a_time, recorder: None, cassette: None, cache: None })
 }
 
-/// A model that refuses every request with this reason.
+/// A model that refuses every request; the text says why.
 struct Unasked(String);
 
 impl Model for Unasked {
@@ -252,8 +258,9 @@ fn prompts(choice: &LlmArgs) -> Result<Prompts> {
     })
 }
 
-/// Opens the configured language model like [`open`]; `None` if no model is configured. Unless
-/// `is_asked`, a missing key is an error only at the first request.
+/// Opens the configured language model like [`open`]; `None` if no model is configured. `is_asked`
+/// says that requests are certain: only then is a missing key an error at once, otherwise it is one
+/// at the first request.
 ///
 /// # Errors
 /// As [`open`].
@@ -271,8 +278,8 @@ pub fn open_if_configured(choice: &LlmArgs, is_asked: bool, app: &App) -> Result
     }
 }
 
-/// Opens the configured language model, without options, for the programs of a bundle; `None` if
-/// they use no model.
+/// Opens the configured language model for the programs of a bundle, with default options; `None`
+/// if none of the programs asks a model.
 ///
 /// # Errors
 /// As [`open`].
@@ -280,8 +287,8 @@ pub fn open_for_programs(bundle: &Bundle, app: &App) -> Result<Option<Opened>> {
     bundle.asks().then(|| open(&LlmArgs::default(), None, app)).transpose()
 }
 
-/// Returns the configuration if requests are possible, so that commands fail before they start
-/// work.
+/// Returns the configuration, and checks that requests are possible, so that a command without a
+/// model fails before it starts its work.
 ///
 /// # Errors
 /// If no model is configured, the settings or --budget-usd are invalid, or a required key is
@@ -294,7 +301,7 @@ pub fn check(choice: &LlmArgs, app: &App) -> Result<Configured> {
     Ok(configured)
 }
 
-/// Returns the configuration, with or without a key.
+/// Returns the configuration; a missing key is no error.
 fn checked(choice: &LlmArgs, app: &App) -> Result<Configured> {
     if choice.budget_usd.is_some_and(|usd| !(usd > 0.0 && usd < 1e9)) {
         return Err(AppError::usage(anyhow!("--budget-usd must be above 0")));
@@ -305,8 +312,8 @@ fn checked(choice: &LlmArgs, app: &App) -> Result<Configured> {
     Ok(configured)
 }
 
-/// Returns the configuration with `model`, AGENT_MODEL or the model of the settings, in this order
-/// of precedence; `None` if no role has a model.
+/// Returns the configuration. The model is `model`, or else that of the environment variable
+/// AGENT_MODEL, or else that of the settings file. `None` if no role has a model.
 ///
 /// # Errors
 /// If the settings are invalid, or some roles have no model.
@@ -329,18 +336,19 @@ pub fn configured(app: &App, model: Option<&str>) -> Result<Option<Configured>> 
 }
 
 impl Configured {
-    /// Returns the name of a role's model.
+    /// Returns the name of the model that a role uses.
     pub fn model(&self, role: &Role) -> Option<&str> {
         self.roles.get(role).map(|set| set.model.as_str())
     }
 
-    /// Returns the distinct names of all models.
+    /// Returns the names of the models of all roles, each once.
     pub fn models(&self) -> BTreeSet<&str> {
         self.roles.values().map(|set| set.model.as_str()).collect()
     }
 }
 
-/// Reads the settings of `--config FILE`, or of the home directory; defaults if it has none.
+/// Reads the settings file of `--config FILE`, or else of the home directory. Returns the defaults
+/// if the home directory has no settings file.
 pub(crate) fn read_settings(app: &App) -> Result<Settings> {
     let path = settings_path(app);
     if app.config.is_none() && !path.exists() {
@@ -352,12 +360,13 @@ pub(crate) fn read_settings(app: &App) -> Result<Settings> {
     Ok(Settings::read(&text, &path.display().to_string(), &ROLES)?)
 }
 
-/// Returns the path of the settings file; the default file may be missing.
+/// Returns the path of the settings file. The file may be missing if the user did not name it.
 pub(crate) fn settings_path(app: &App) -> PathBuf {
     app.config.clone().unwrap_or_else(|| app.home.path().join(CONFIG_FILE))
 }
 
-/// Returns the account of the settings and the environment, with the variable of its key.
+/// Returns the account that settings and environment describe, and the name of the environment
+/// variable that holds its key; `None` without a key.
 fn account(settings: &Settings) -> (Account, Option<String>) {
     let base_url = variable("OPENAI_BASE_URL").or_else(|| settings.base_url.clone());
     let base_url = base_url.unwrap_or_else(|| OPENAI_URL.to_owned());
@@ -386,16 +395,16 @@ fn account(settings: &Settings) -> (Account, Option<String>) {
     (account, key_variable)
 }
 
-/// A missing key.
+/// Says that the key of the service is missing, and what to do.
 pub struct NoKey {
-    /// Description of the missing key.
+    /// Which key is missing, in words.
     pub what: String,
-    /// Advice.
+    /// What the user can do.
     pub remedy: &'static str,
 }
 
-/// Returns a missing key that is required: by `key_env` in the settings, or by OpenAI's own
-/// service.
+/// Returns which key is missing although it is required: because `key_env` in the settings names
+/// it, or because the service is OpenAI's own. `None` if no required key is missing.
 pub fn missing_key(configured: &Configured) -> Option<NoKey> {
     if configured.account.key.is_some() {
         return None;
@@ -419,7 +428,7 @@ fn require_key(configured: &Configured) -> Result<()> {
     }
 }
 
-/// Fails if there is a budget in USD and a model has no price.
+/// Fails if there is a budget in USD and the settings have no price for a configured model.
 fn check_prices(configured: &Configured, ceilings: Ceilings) -> Result<()> {
     let prices = &configured.settings.prices;
     let unknown = configured.models().into_iter().filter(|model| !prices.contains_key(*model));
@@ -434,7 +443,8 @@ fn check_prices(configured: &Configured, ceilings: Ceilings) -> Result<()> {
     ))
 }
 
-/// Returns settings with the prices of some models, to be filled in.
+/// Returns lines for the settings file that set the prices of `models`, with zeros for the user to
+/// fill in.
 fn price_lines(models: &[&str]) -> String {
     let lines = models.iter().map(|model| {
         let name = toml::Value::String((*model).to_owned());
@@ -447,7 +457,7 @@ fn price_lines(models: &[&str]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Describes the request limits for display.
+/// Describes the limits of requests for display, such as `8 requests at a time, 5 attempts`.
 pub fn limits_in_words(configured: &Configured) -> String {
     let limits = &configured.settings.limits;
     let mut parts = vec![
@@ -461,7 +471,8 @@ pub fn limits_in_words(configured: &Configured) -> String {
     parts.join(", ")
 }
 
-/// Describes the models for display: one model for all roles, or each model with its roles.
+/// Describes the models for display: the name alone if all roles have the same model, else each
+/// model with its roles.
 pub fn models_in_words(configured: &Configured) -> String {
     let mut roles: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for spec in &ROLES {

@@ -1,5 +1,5 @@
-//! Measures systems on labelled queries, with progress, and warns of failed queries. Must not draw
-//! conclusions from the results.
+//! Measures systems on labelled queries, reports progress, and warns of failed queries. Does not
+//! compare systems.
 
 use agent_dataset::LabelledQuery;
 use agent_index::IndexedBase;
@@ -12,19 +12,19 @@ use agent_retrieve::{
 
 use crate::{App, Result, systems::STAND_IN};
 
-/// Default number of nodes ranked for every query.
+/// Default number of nodes that a system ranks for each query.
 pub const DEPTH: u32 = 1_000;
-/// Maximum number of failed queries listed individually.
+/// Maximum number of failed queries that warnings list per system.
 const MAX_LISTED: usize = 5;
 
 /// How each query is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
-    /// Number of ranked nodes.
+    /// Number of nodes that a system ranks for each query.
     pub depth: usize,
-    /// Definitions of the metrics.
+    /// Which definitions of the metrics apply.
     pub definitions: Definitions,
-    /// Whether rankings are kept.
+    /// Whether the rankings are kept in memory, besides the metrics.
     pub keep: bool,
 }
 
@@ -36,33 +36,35 @@ impl Default for How {
 
 /// Labelled queries to measure systems on.
 pub struct Benchmark<'a> {
-    /// The queries.
+    /// The labelled queries.
     pub queries: &'a [LabelledQuery],
-    /// The searched base.
+    /// The base that the systems search.
     pub base: &'a IndexedBase,
-    /// Answers queries for which a system fails.
+    /// Answers a query on which a system fails; its ranking counts instead.
     pub stand_in: &'a dyn Retriever,
-    /// How each query is measured.
+    /// How the systems are measured on each query.
     pub how: How,
 }
 
-/// Results of one system.
+/// Results of one system on the queries of a benchmark.
 pub struct Measured {
-    /// Its name.
+    /// Name of the system.
     pub system: String,
     /// Results by query, in the order of the queries.
     pub results: Vec<QueryResult>,
-    /// Rankings by query; empty unless they are kept.
+    /// Rankings by query, in the order of the queries; empty unless [`How::keep`].
     pub rankings: Vec<Ranking>,
-    /// By query: the last rank of the ranking's answers, if the system determines it.
+    /// For each query: how many nodes at the start of the ranking the system counts as answers;
+    /// `None` if the system does not say.
     pub ends: Vec<Option<usize>>,
-    /// Means and intervals over all queries.
+    /// Mean and confidence interval of each metric over all queries.
     pub evaluation: Evaluation,
     /// Number of queries for which a service gave no reply; if above 0, the means are invalid.
     pub outages: usize,
-    /// Spending on language models; the caller sets it.
+    /// Requests to language models that were sent, and their cost; zero until the caller sets it.
     pub llm: Spending,
-    /// Cost of all replies used, cached ones included; the caller sets it.
+    /// Requests to language models whose replies were used, cached replies included; zero until the
+    /// caller sets it.
     pub used: Spending,
     /// Number of queries that a language model should have helped with but did not.
     pub unassisted: usize,
@@ -104,12 +106,12 @@ impl Benchmark<'_> {
 }
 
 impl Measured {
-    /// Returns why the means are invalid, if they are.
+    /// Returns why the means are invalid; `None` if they are valid.
     pub fn invalid(&self) -> Option<String> {
         invalid(self.outages, self.evaluation.n)
     }
 
-    /// Returns the mean time per query, seconds.
+    /// Returns the mean time per query, in seconds.
     pub fn seconds(&self) -> f64 {
         let ms: f64 = self.results.iter().map(|result| result.latency_ms).sum();
         ms / 1e3 / self.results.len().max(1) as f64
@@ -138,7 +140,7 @@ impl Measured {
     }
 }
 
-/// Describes how many queries a system failed on; `None` if it failed on none.
+/// Says in words on how many queries a system failed; `None` if it failed on none.
 pub fn failed(system: &str, evaluation: &Evaluation) -> Option<String> {
     let (n, of, name) = (evaluation.failed, evaluation.n, STAND_IN.name());
     (n > 0).then(|| {
@@ -146,12 +148,13 @@ pub fn failed(system: &str, evaluation: &Evaluation) -> Option<String> {
     })
 }
 
-/// Returns why means over `n` queries are invalid, if they are.
+/// Returns why means over `n` queries are invalid: a service gave no reply for `outages` of them.
+/// `None` if they are valid.
 pub fn invalid(outages: usize, n: usize) -> Option<String> {
     (outages > 0).then(|| format!("a service gave no answer to {outages} of {n} queries"))
 }
 
-/// Returns a warning that the means of a system are invalid.
+/// Returns the warning that the means of a system are invalid; `why` is the result of [`invalid`].
 pub fn invalid_line(system: &str, why: &str) -> String {
     format!("{system}: this evaluation is invalid: {why}; evaluate again")
 }

@@ -1,5 +1,5 @@
-//! Resolves arguments for runs, bundles and models: a path, a name in the home directory, or, for
-//! runs, `latest`. Must not know what they are used for.
+//! Resolves arguments that name runs, bundles and models: a path, a name in the home directory, or,
+//! for runs and bundles, `latest`. Does not depend on what they are used for.
 
 use std::{
     collections::BTreeMap,
@@ -19,11 +19,12 @@ use agent_ground::words::nearest;
 use agent_infer::bundle::Bundle;
 use agent_optimize::{BUNDLE_FILE, journal::DATABASE_FILE, record::Record};
 
-/// Argument for the run that was written last.
+/// Argument that means the run or bundle that was written last.
 const LATEST: &str = "latest";
-/// Name prefix of systems that are bundles.
+/// Prefix of the names of systems that are bundles, as in `bundle:latest`.
 pub(crate) const BUNDLE: &str = "bundle:";
-/// Name prefixes of systems that are trained models, each with the option that may follow.
+/// Prefixes of the names of systems that are trained models, each with the option that may follow
+/// the model, as in `mfar:MODEL:mask=FIELDS`.
 const MODELS: [(&str, &str); 6] = [
     ("mfar:", ":mask="),
     ("dense:trained:", ":weight="),
@@ -32,16 +33,16 @@ const MODELS: [(&str, &str); 6] = [
     ("hybrid:trained:", ":weight="),
     ("graph:", ":weight="),
 ];
-/// Maximum edit distance of a suggested name.
+/// Maximum edit distance of a name that a hint suggests from the name that was given.
 const MAX_DISTANCE: usize = 3;
 
-/// Returns the directory of a home's runs.
+/// Returns the directory that holds the runs of a home directory.
 pub fn runs_dir(home: &Home) -> PathBuf {
     home.path().join("runs")
 }
 
-/// Lists the directories of a home's runs, sorted by name. Names that begin with a dot are left
-/// out: such runs are being removed.
+/// Lists the directories of the runs in a home directory, sorted by name. Leaves out names that
+/// begin with a dot: such runs are being removed.
 ///
 /// # Errors
 /// If the directory of runs exists but cannot be read.
@@ -61,7 +62,8 @@ pub fn run_dirs(home: &Home) -> Result<Vec<PathBuf>> {
 }
 
 /// Returns the directory of a run: `given` if this path exists, else the run of this name in the
-/// home directory. `latest` is the run that was written last; ties go to the last name.
+/// home directory. `latest` is the run that was written last; among runs written at the same time,
+/// the last by name.
 ///
 /// # Errors
 /// If there is no such run.
@@ -72,7 +74,8 @@ pub fn run_dir(given: &Path, home: &Home) -> Result<PathBuf> {
     run_of_home(given, home)
 }
 
-/// Returns the directory of a run in the home directory, by its name or `latest`.
+/// Returns the directory of the run in the home directory that has this name, or of the run that
+/// was written last if the name is `latest`.
 ///
 /// # Errors
 /// If there is no such run.
@@ -80,7 +83,8 @@ pub fn run_of_home(name: &Path, home: &Home) -> Result<PathBuf> {
     find(name, DATABASE_FILE, home)
 }
 
-/// Returns the directory of a run in the home directory, by its name or `latest`.
+/// Returns the directory of the run in the home directory that has this name, or of the run that
+/// was written last if the name is `latest`.
 ///
 /// # Errors
 /// If there is no such run.
@@ -88,8 +92,9 @@ pub fn run_of_name(name: &Path, home: &Home) -> Result<PathBuf> {
     find(name, DATABASE_FILE, home)
 }
 
-/// Returns the file of a bundle: `given` if it is a file, else the bundle of the run that
-/// [`run_dir`] finds. `latest` is the bundle that was written last.
+/// Returns the file of a bundle: `given` itself if it is a file, else the bundle in the run that
+/// `given` names, by its directory or its name in the home directory. `latest` is the bundle that
+/// was written last.
 ///
 /// # Errors
 /// If there is no such file or run, if the run has no bundle, or if `latest` is ambiguous.
@@ -97,7 +102,8 @@ pub fn bundle_file(given: &Path, home: &Home) -> Result<PathBuf> {
     bundle_for(given, None, home)
 }
 
-/// Returns the file of a bundle like [`bundle_file`]; `latest` prefers runs for `dataset`.
+/// Returns the file of a bundle like [`bundle_file`], but `latest` is the last bundle that was made
+/// for `dataset`, if there is one.
 ///
 /// # Errors
 /// As [`bundle_file`].
@@ -108,8 +114,8 @@ pub fn bundle_for(given: &Path, dataset: Option<&str>, home: &Home) -> Result<Pa
     if given.is_dir() { bundle_in(given.to_owned()) } else { bundle_of_run(given, dataset, home) }
 }
 
-/// Returns the bundle file of a run in the home directory, by its name or `latest`, which prefers
-/// runs for `dataset`.
+/// Returns the bundle file of the run in the home directory that has this name. `latest` is the
+/// bundle that was written last, if possible among those made for `dataset`.
 ///
 /// # Errors
 /// If there is no such run, if the run has no bundle, or if `latest` is ambiguous: bundles were
@@ -121,8 +127,9 @@ pub fn bundle_of_run(name: &Path, dataset: Option<&str>, home: &Home) -> Result<
     bundle_in(find(name, BUNDLE_FILE, home)?)
 }
 
-/// Returns the bundle for `dataset` that was written last. If there is none, all bundles must be
-/// for one dataset. Ties go to the last path.
+/// Returns the file of the bundle for `dataset` that was written last. If there is none, returns
+/// the last bundle of all, provided that all were made for the same dataset. Among bundles written
+/// at the same time, the last path counts.
 fn latest_bundle(dataset: Option<&str>, home: &Home) -> Result<PathBuf> {
     let mut latest: BTreeMap<String, (SystemTime, PathBuf)> = BTreeMap::new();
     for dir in run_dirs(home)? {
@@ -170,8 +177,9 @@ pub fn is_latest(given: &Path) -> bool {
     given == Path::new(LATEST)
 }
 
-/// Resolves the bundle or model in a system's name to its path: `bundle:latest` becomes
-/// `bundle:FILE`, preferring runs for `dataset`. Other names stay unchanged.
+/// Replaces the bundle or model in the name of a system by its path: `bundle:latest` becomes
+/// `bundle:FILE`. `latest` is the last bundle made for `dataset`, if there is one. Other names stay
+/// unchanged.
 ///
 /// # Errors
 /// As [`bundle_file`] and [`model_dir`].
@@ -190,12 +198,12 @@ pub fn system(name: &str, dataset: Option<&str>, home: &Home) -> Result<String> 
     Ok(name.to_owned())
 }
 
-/// Returns the directory of a home's trained models.
+/// Returns the directory that holds the trained models of a home directory.
 pub fn models_dir(home: &Home) -> PathBuf {
     home.path().join("models")
 }
 
-/// Returns the names of a home's trained models, sorted.
+/// Returns the names of the trained models in a home directory, sorted.
 pub fn model_names(home: &Home) -> Vec<String> {
     let entries = fs::read_dir(models_dir(home)).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -217,7 +225,7 @@ fn is_plain(name: &str) -> bool {
     !name.starts_with(['.', '-']) && !name.is_empty() && name.chars().all(plain)
 }
 
-/// Returns the directory for a new model.
+/// Returns the directory in which a new model of this name is stored.
 ///
 /// # Errors
 /// If the name is invalid.
@@ -241,7 +249,7 @@ pub fn model_dir(given: &Path, home: &Home) -> Result<PathBuf> {
     model_of_home(given, home)
 }
 
-/// Returns the directory of a model in the home directory, by its name.
+/// Returns the directory of the model in the home directory that has this name.
 ///
 /// # Errors
 /// If there is no such model.
@@ -258,7 +266,8 @@ pub fn model_of_home(name: &Path, home: &Home) -> Result<PathBuf> {
     Err(anyhow!("there is no model {:?}", name.display().to_string())).hint(hint)
 }
 
-/// Finds a run by name; `latest` is the run whose `file` was written last.
+/// Returns the directory of the run in the home directory that has this name. `latest` is the run
+/// whose `file`, such as its journal, was written last.
 fn find(given: &Path, file: &str, home: &Home) -> Result<PathBuf> {
     let dirs = run_dirs(home)?;
     if is_latest(given) {
@@ -283,7 +292,8 @@ fn find(given: &Path, file: &str, home: &Home) -> Result<PathBuf> {
     Err(anyhow!("there is no file or run {name:?}")).hint(known(&name, &dirs))
 }
 
-/// Returns a hint: the nearest name, or else the known runs.
+/// Returns a hint for a run name that does not exist: the most similar name of a run, or else the
+/// names of the runs, the last first.
 fn known(name: &str, dirs: &[PathBuf]) -> String {
     let names: Vec<_> = dirs.iter().filter_map(|dir| dir.file_name()?.to_str()).collect();
     if names.is_empty() {

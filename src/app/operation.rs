@@ -1,4 +1,5 @@
-//! The registry of operations. The command line, HTTP, MCP and Python offer them by the same names.
+//! The list of all operations. The command line, HTTP, MCP and Python offer each operation under
+//! the same name.
 
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -9,7 +10,7 @@ use crate::{
     program, query, report, search, train, verify,
 };
 
-/// All operations, in the order of the reference documentation.
+/// All operations, in the order in which the reference documentation lists them.
 pub const OPERATIONS: &[Operation] = &[
     Operation::new::<data::import::Request>(),
     Operation::new::<data::update::Request>(),
@@ -35,13 +36,13 @@ pub const OPERATIONS: &[Operation] = &[
     Operation::new::<optimize::Request>(),
 ];
 
-/// A request that can be executed.
+/// The request of an operation, which can be executed.
 pub trait Perform: DeserializeOwned + ToSchema {
-    /// The operation's name.
+    /// Name of the operation, such as `data_import`.
     const NAME: &'static str;
     /// What the operation does, in one sentence.
     const SUMMARY: &'static str;
-    /// Whether it changes what is installed: bases, indexes, models, runs.
+    /// Whether the operation changes what is installed: bases, indexes, models, runs.
     const CHANGES: bool = false;
     /// The operation's result; its JSON is the output of the command line with `--json`.
     type Reply: Serialize;
@@ -53,16 +54,16 @@ pub trait Perform: DeserializeOwned + ToSchema {
     fn perform(&self, app: &App) -> Result<Self::Reply>;
 }
 
-/// An operation with JSON requests and replies.
+/// An operation whose requests and replies are JSON.
 #[derive(Clone, Copy, Debug)]
 pub struct Operation {
-    /// Its name.
+    /// Name of the operation, such as `data_import`.
     pub name: &'static str,
     /// What the operation does, in one sentence.
     pub summary: &'static str,
-    /// Whether it changes what is installed: bases, indexes, models, runs.
+    /// Whether the operation changes what is installed: bases, indexes, models, runs.
     pub changes: bool,
-    /// Returns the JSON schema of its request.
+    /// Returns the JSON schema of the operation's request.
     pub schema: fn() -> Value,
     perform: fn(&App, Value) -> Result<String>,
 }
@@ -82,16 +83,17 @@ impl Operation {
         }
     }
 
-    /// Finds an operation by name.
+    /// Returns the operation with this name; `None` if there is none.
     pub fn find(name: &str) -> Option<&'static Operation> {
         OPERATIONS.iter().find(|operation| operation.name == name)
     }
 
-    /// Executes a JSON request. The reply is JSON text with the same digits as on the command line.
+    /// Executes a JSON request. Returns the reply as JSON text, with numbers written as on the
+    /// command line.
     ///
     /// # Errors
-    /// If the request does not match [`Operation::schema`], if it needs the right to change what is
-    /// installed, or if the operation fails.
+    /// If the request does not match [`Operation::schema`], if it changes what is installed and
+    /// comes over a network that may not do so, or if the operation fails.
     pub fn call(&self, app: &App, request: Value) -> Result<String> {
         if self.changes && app.network.as_ref().is_some_and(|network| !network.changes) {
             let name = self.name.replace('_', " ");
@@ -102,8 +104,8 @@ impl Operation {
     }
 }
 
-/// Merges each `allOf` of a field's schema with an object that holds only the field's description.
-/// The derived `allOf` would accept no value.
+/// Replaces each `allOf` of two schemas, that of a field's type and an object that holds only the
+/// field's description, by the type's schema with this description. No value would match both.
 fn merged(schema: Value) -> Value {
     match schema {
         Value::Array(items) => items.into_iter().map(merged).collect(),

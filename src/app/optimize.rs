@@ -1,5 +1,5 @@
-//! Finds, proves and freezes retrieval programs for a dataset. A request passes through these files
-//! in this order:
+//! Finds retrieval programs for a dataset, tests that they are better, and freezes them as a
+//! bundle. A request passes through these files in this order:
 //!
 //! | file | step |
 //! | --- | --- |
@@ -59,7 +59,7 @@ pub use self::{
 /// Maximum number of relations in a mined metapath.
 pub type Hops = Bounded<2, { MAX_HOPS as u64 }>;
 
-/// An optimization: its data, actors and limits.
+/// Options of an optimization: the dataset, the actors that propose programs, and limits.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -72,23 +72,24 @@ pub struct Request {
     #[serde(default)]
     #[schema(inline)]
     pub actor: Vec<Actor>,
-    /// Let no program call functions that ask a model, so that the bundle's programs never ask one
+    /// Let no program call functions that ask a language model, so that the bundle's programs never
+    /// do
     #[arg(long)]
     #[serde(default)]
     pub no_llm_tools: bool,
-    /// Let programs call functions that ask a model [default]
+    /// Let programs call functions that ask a language model [default]
     #[arg(long, conflicts_with = "no_llm_tools")]
     #[serde(default)]
     pub llm_tools: bool,
-    /// Also describe the AvaTaR functions, which take one node or lists of nodes, to models;
-    /// programs may always call them
+    /// Also tell models about the AvaTaR functions, which take one node or lists of nodes; programs
+    /// may call these functions in any case
     #[arg(long)]
     #[serde(default)]
     pub avatar_tools: bool,
     /// Let the model improve programs for K steps per category [default: 3, or --steps if less]
     #[arg(long, value_name = "K")]
     pub llm_steps: Option<usize>,
-    /// The language model.
+    /// Language model to use, with its budget, reply files and prompts.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
@@ -124,8 +125,8 @@ pub struct Request {
     #[arg(long)]
     #[serde(default)]
     pub resume: bool,
-    /// Also measure the frozen bundle and all baselines on the test split, which counts as an
-    /// opening of it; always on for built-in samples
+    /// Also measure the frozen bundle and all baselines on the test split, and count that it was
+    /// opened; always on for built-in samples
     #[arg(long)]
     #[serde(default)]
     pub test: bool,
@@ -137,7 +138,8 @@ pub struct Request {
     #[arg(long)]
     #[serde(default)]
     pub dry_run: bool,
-    /// Run programs on this many threads [default: all cores]; the result does not depend on it
+    /// Run programs on this many threads [default: all cores]; the result does not depend on their
+    /// number
     #[arg(long, value_name = "N")]
     #[schema(value_type = Option<u64>, minimum = 1)]
     pub threads: Option<NonZeroUsize>,
@@ -145,7 +147,7 @@ pub struct Request {
     #[arg(long, value_name = "DIR", conflicts_with = "dry_run")]
     #[schema(value_type = Option<String>)]
     pub pool: Option<PathBuf>,
-    /// Sandbox for programs.
+    /// Where Rhai programs run: in this process or inside WebAssembly.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
@@ -199,13 +201,13 @@ impl From<Part> for Ablation {
     }
 }
 
-/// A run with its data, model and pool.
+/// An open run, with the data, language model and other processes that it uses.
 struct Session {
     data: Data,
     run: Run,
-    /// The language model, if one takes part.
+    /// The language model, if the llm actor takes part.
     model: Option<Model>,
-    /// Other processes that run programs.
+    /// The pool of other processes that run programs, if there is one.
     pool: Option<Pool>,
 }
 
@@ -221,8 +223,8 @@ impl Perform for Request {
 }
 
 impl Request {
-    /// Executes the request on an open base and ignores the dataset that it names. The test split
-    /// is opened only if the request has `test`.
+    /// Executes the request on a base that is already open, whatever dataset the request names.
+    /// Measures on the test split only if the request has `test`.
     ///
     /// # Errors
     /// As [`Perform::perform`].
@@ -253,7 +255,7 @@ impl Request {
         }
     }
 
-    /// Runs the loop, which freezes a bundle, and measures the bundle.
+    /// Runs the optimization, which freezes a bundle, then measures the bundle.
     fn freeze(&self, mut session: Session, app: &App) -> Result<Reply> {
         let began = Instant::now();
         let (outcome, timing) = events::learn(&mut session, app);
@@ -292,7 +294,8 @@ impl Request {
         })))
     }
 
-    /// Refuses contradictory options, and over a network also options that name files.
+    /// Rejects options that contradict one another and, in requests over a network, options that
+    /// name files.
     fn check(&self, app: &App) -> Result<()> {
         if app.network.is_some() {
             if self.run.is_some() || self.pool.is_some() || !self.program.is_empty() {
@@ -327,7 +330,7 @@ impl Request {
         Ok(())
     }
 
-    /// Returns the distinct parts to leave out, in ascending order.
+    /// Returns the parts of the optimizer to leave out, each once, in the order of [`Ablation`].
     fn ablations(&self) -> Vec<Ablation> {
         let mut parts: Vec<Ablation> = self.without.iter().map(|&part| part.into()).collect();
         parts.sort_unstable();

@@ -1,4 +1,5 @@
-//! Writes files atomically: a file appears only when it is complete. Must not know the content.
+//! Writes files atomically: a file appears under its path only when it is complete. Does not depend
+//! on the content.
 
 use std::{
     io::{self, BufWriter, Write},
@@ -11,7 +12,7 @@ use tempfile::NamedTempFile;
 use crate::error::Result;
 use agent_ground::files;
 
-/// A file that appears only when it is complete.
+/// A file being written, which appears under its path only when it is complete.
 pub struct Output {
     path: PathBuf,
     file: NamedTempFile,
@@ -34,10 +35,10 @@ impl Output {
         Ok(Output { path: path.to_owned(), file })
     }
 
-    /// Writes the content and renames the file to its path.
+    /// Lets `content` write the file, then gives the file its path.
     ///
     /// # Errors
-    /// If the file cannot be written; an existing file stays.
+    /// If the file cannot be written; a file that existed under the path then stays.
     pub fn finish(self, content: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>) -> Result<()> {
         let Output { path, file } = self;
         let write = || {
@@ -54,10 +55,11 @@ fn cannot_write(path: &Path) -> String {
     format!("cannot write {}", path.display())
 }
 
-/// Writes a file atomically.
+/// Writes a file atomically: `content` writes it, and it appears at `path` only when it is
+/// complete.
 ///
 /// # Errors
-/// If the file cannot be written; an existing file stays.
+/// If the file cannot be written; a file that existed under the path then stays.
 pub fn write(
     path: &Path,
     content: impl FnOnce(&mut dyn Write) -> anyhow::Result<()>,

@@ -1,27 +1,29 @@
-//! The user's private directories: notes of trusted work, and compiled code. They are outside the
-//! home directory, since users share home directories.
+//! The user's private directories: one records which runs and bundles this user made and may trust,
+//! one holds compiled code. They are outside the home directory, since several users may share
+//! that.
 
 use std::path::PathBuf;
 
 use crate::variable;
 use agent_sandbox::{self as sandbox, Origin, SandboxOptions, Trust};
 
-/// Returns the notes of this user's work, whose programs run in this process by default.
+/// Returns the record of the runs and bundles that this user made; their programs run in this
+/// process by default.
 pub fn trust_of_user() -> Trust {
     Private::of_user().trust()
 }
 
-/// Returns the default sandbox options of an origin, the same as on the command line, for programs
-/// that embed the library.
+/// Returns the default sandbox options for programs of an origin, such as a bundle; the same as on
+/// the command line. For software that embeds this library.
 pub fn sandbox_of_user(origin: Origin<'_>) -> SandboxOptions {
     let private = Private::of_user();
     SandboxOptions { place: private.trust().place(origin), code_dir: private.code_dir() }
 }
 
-/// Environment variable with another location of both directories.
+/// Environment variable that names another location for both directories.
 pub const VARIABLE: &str = "AGENT_STATE";
 
-/// Two directories of this user; `None` if the platform has no place for them.
+/// The two private directories of this user; each is `None` if the platform has no place for it.
 #[derive(Clone, Debug)]
 pub struct Private {
     made: Option<PathBuf>,
@@ -29,8 +31,9 @@ pub struct Private {
 }
 
 impl Private {
-    /// Returns the directories below `AGENT_STATE`, or else the platform's: the state directory for
-    /// notes, the cache directory for code.
+    /// Returns the directories: below `AGENT_STATE`, if this variable is set; else below the
+    /// platform's state directory (for the record of trust) and cache directory (for compiled
+    /// code).
     pub fn of_user() -> Private {
         if let Some(state) = variable(VARIABLE).map(PathBuf::from) {
             return Private { made: Some(state.join("made")), code: Some(state.join("code")) };
@@ -46,12 +49,12 @@ impl Private {
         }
     }
 
-    /// Returns the notes of this user's work.
+    /// Returns the record of the runs and bundles that this user made and may trust.
     pub fn trust(&self) -> Trust {
         Trust::new(self.made.clone())
     }
 
-    /// Returns why a directory is unusable; `None` if both are usable.
+    /// Returns why one of the two directories is unusable; `None` if both are usable.
     pub fn unusable(&self) -> Option<String> {
         let [made, code] = [&self.made, &self.code].map(|dir| match dir {
             None => Some("this platform has no state or cache directory for the user".to_owned()),

@@ -27,10 +27,10 @@ use agent_infer::{
 use agent_kb::filter::Condition;
 use agent_retrieve::{Answer, Detail, Filtered, StandIn, check_query};
 
-/// Maximum number of explained nodes.
+/// Number of nodes at the start of the ranking that `--explain` explains.
 const MAX_EXPLAINED: usize = 5;
 
-/// A question for a bundle.
+/// A question, and the bundle that is to answer it.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -42,14 +42,14 @@ pub struct Request {
     #[arg(skip)]
     #[serde(default)]
     pub text: String,
-    /// Options for opening the bundle and answering.
+    /// How to open the bundle and answer.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
     pub options: Options,
 }
 
-/// Options for opening a bundle and answering.
+/// How to open a bundle and answer questions with it.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Options {
@@ -79,7 +79,7 @@ pub struct Options {
     #[arg(long, display_order = 6)]
     #[serde(default)]
     pub force: bool,
-    /// Sandbox for programs.
+    /// Where Rhai programs run: in this process or inside WebAssembly.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
@@ -93,7 +93,7 @@ pub struct Options {
     #[arg(long, display_order = 9)]
     #[serde(default)]
     pub no_known_answers: bool,
-    /// The language model.
+    /// Language model to use, with its budget, reply files and prompts.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
@@ -116,11 +116,11 @@ impl Default for Options {
     }
 }
 
-/// A bundle opened on its base, for any number of questions.
+/// A bundle opened on a base, ready to answer any number of questions.
 pub struct Session {
-    /// The base.
+    /// The base that is searched.
     pub base: Arc<IndexedBase>,
-    /// The opened bundle.
+    /// The bundle, opened on this base.
     pub opened: OpenedBundle,
 }
 
@@ -150,13 +150,13 @@ impl Session {
     }
 }
 
-/// The answer to a question.
+/// The answer of a bundle to one question.
 pub struct Reply {
     /// The question.
     pub query: String,
-    /// The bundle's file, as the request names it.
+    /// The bundle, as the request names it.
     pub bundle: String,
-    /// The answer.
+    /// The answer: a ranking of nodes, with how it was found.
     pub answer: Answer,
     base: Arc<IndexedBase>,
 }
@@ -173,9 +173,9 @@ impl Reply {
 pub struct QueryRecord<'a> {
     /// The question.
     pub query: &'a str,
-    /// The bundle's file, as the request names it.
+    /// The bundle, as the request names it.
     pub bundle: &'a str,
-    /// The answer.
+    /// The answer, in the format of `docs/answer.schema.json`.
     #[serde(flatten)]
     pub answer: AnswerRecord<'a>,
 }
@@ -209,7 +209,8 @@ impl Perform for Request {
     }
 }
 
-/// Reports a failed program, and a question in which nothing was recognised.
+/// Warns if a program failed, and notifies the user if nothing in the question was recognised or no
+/// node matches.
 fn warn(answer: &Answer, app: &App) {
     if let Some(StandIn { system, reason, .. }) = &answer.stand_in {
         app.watch.warning(&format!("a program failed: {reason}"));
@@ -225,7 +226,7 @@ fn warn(answer: &Answer, app: &App) {
     }
 }
 
-/// Fails if the bundle was made for another base; with `force`, only warns.
+/// Fails if the bundle was made for another base; with `force`, warns instead.
 fn check_base(bundle: &Bundle, base: &IndexedBase, force: bool, app: &App) -> Result<()> {
     match check_fit(bundle, base, app) {
         Err(error @ BundleError::OtherBase { .. }) if force => {

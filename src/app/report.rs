@@ -1,4 +1,4 @@
-//! Collects the findings of a run, or the training of a model, as the data of a page.
+//! Collects the data of a report page: the findings of a run, or the record of a trained model.
 
 mod found;
 pub mod recorded;
@@ -21,7 +21,7 @@ use agent_dataset::{DatasetError, Split, load_split};
 use agent_optimize::{journal::Journal, record::programs::Sources, trial::Trial};
 use agent_train::Record;
 
-/// A run or a model to report on.
+/// The run or trained model to report on.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -39,17 +39,17 @@ pub struct Request {
     #[arg(long, value_name = "N")]
     #[serde(default)]
     pub dataset: Option<String>,
-    /// Sandbox for programs.
+    /// Where Rhai programs run: in this process or inside WebAssembly.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
     pub sandbox: SandboxArgs,
 }
 
-/// The data of a page.
+/// The data of a report page.
 #[derive(Serialize)]
 pub struct Reply {
-    /// Directory of the run or model.
+    /// Directory of the run or model that the page is about.
     #[serde(skip)]
     pub dir: PathBuf,
     #[serde(flatten)]
@@ -63,7 +63,7 @@ enum Page {
     Model(Box<ModelPage>),
 }
 
-/// The data of a run's page.
+/// The data of the page of a run.
 #[derive(Serialize)]
 struct RunPage {
     #[serde(flatten)]
@@ -71,7 +71,7 @@ struct RunPage {
     found: Findings,
 }
 
-/// The data of a model's page.
+/// The data of the page of a trained model.
 #[derive(Serialize)]
 struct ModelPage {
     name: String,

@@ -1,5 +1,5 @@
-//! Calibration of a bundle's router on validation queries, from the trials in the journal. Must not
-//! know how it is shown.
+//! Measures the calibration of a bundle's router on validation queries, from the trials in the
+//! journal: how well its probabilities match the outcomes. Does not depend on how this is shown.
 
 use rayon::prelude::*;
 
@@ -12,10 +12,11 @@ use agent_optimize::{
 };
 use agent_retrieve::eval::{Calibration, calibration};
 
-/// Query pool whose trials are used.
+/// Name of the pool of queries whose trials are used.
 const VALIDATION: &str = "validation";
 
-/// Reads the trials of a journal, in order. Trials in an unknown format are left out.
+/// Reads the trials in a journal, in the order of its steps. Leaves out trials in an unknown
+/// format.
 ///
 /// # Errors
 /// If the journal cannot be read.
@@ -24,9 +25,10 @@ pub fn trials(journal: &Journal) -> Result<Vec<Trial>, JournalError> {
     Ok(journal.steps()?.into_iter().filter(|step| step.kind == TRIAL).filter_map(trial).collect())
 }
 
-/// Compares the router's probability of its first category with how often no other program ranks
-/// an answer better. For an ensemble, this is its first router. Queries that no program answers
-/// are left out. `None` if no queries are left, or if a program has no trial on all queries.
+/// For each query, takes the router's most probable category and checks whether the program of this
+/// category answers the query as well as any other program. Returns how well the probabilities
+/// match the outcomes. Of an ensemble, measures the first router. Leaves out queries that no
+/// program answers. `None` if no query is left, or if a program has no trial on all queries.
 pub fn calibrated(
     bundle: &Bundle,
     base: &IndexedBase,
@@ -71,7 +73,7 @@ pub fn calibrated(
     calibration(&predictions)
 }
 
-/// Describes the calibration in words.
+/// Describes a router's calibration in words.
 pub fn told(of: &Calibration) -> String {
     format!(
         "no other program answers better than that of the router's first category on {:.1} % of {} \

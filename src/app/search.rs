@@ -21,10 +21,10 @@ use agent_kb::{
 use agent_retrieve::{Answer, Detail, Filtered, check_query};
 use agent_systems as systems;
 
-/// The default system.
+/// Name of the system that ranks by default.
 pub const SYSTEM: &str = "bm25f";
 
-/// A search.
+/// A base, a text or expression to search for, and how to rank.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -61,12 +61,12 @@ pub struct Request {
     #[arg(long)]
     #[serde(default)]
     pub explain: bool,
-    /// Sandbox for programs.
+    /// Where Rhai programs run: in this process or inside WebAssembly.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
     pub sandbox: SandboxArgs,
-    /// The language model.
+    /// Language model to use, with its budget, reply files and prompts.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
@@ -77,14 +77,14 @@ pub(crate) fn system() -> String {
     SYSTEM.to_owned()
 }
 
-/// A ranking over a base.
+/// A ranking of the nodes of a base.
 pub struct Reply {
     pub(crate) base: Arc<IndexedBase>,
     pub(crate) answer: Answer,
 }
 
 impl Reply {
-    /// Returns the nodes, best first; ties by ascending id.
+    /// Returns the ranked nodes, best first; equal scores by ascending node id.
     pub fn hits(&self) -> Vec<HitRecord<'_>> {
         infer::hits(&self.base.kb, &self.answer)
     }

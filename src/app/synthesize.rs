@@ -1,4 +1,5 @@
-//! Makes labelled questions for a base that has none. Must not know how they are generated.
+//! Makes labelled questions for a base that has none, and installs them. Does not depend on how
+//! questions are generated.
 
 use std::{path::Path, sync::Arc};
 
@@ -14,10 +15,12 @@ pub const QUERIES: usize = 500;
 /// Default random seed.
 pub const SEED: u64 = 1;
 
-/// Stages of a synthesis in order, each with its approximate share of the time.
+/// Stages of making questions in the order in which they run, each with its approximate share of
+/// the total time.
 const STAGES: Plan = &[("templates", 2.0), ("questions", 5.0)];
 
-/// Makes questions, with progress.
+/// Makes questions about a base, and reports progress. `requester` sends requests to a language
+/// model, if one takes part.
 ///
 /// # Errors
 /// As [`synth::synthesize`].
@@ -30,7 +33,8 @@ pub(crate) fn make(
     watched(STAGES, app, |watch| synth::synthesize(base, options, requester, watch))
 }
 
-/// Runs `make` with progress and a stop flag, and returns its result.
+/// Calls `make` with a [`Watch`] that reports progress through `stages` and stops it on request;
+/// returns its result.
 ///
 /// # Errors
 /// As `make`.
@@ -49,7 +53,7 @@ pub(crate) fn watched<T>(
 /// Replaces the synthetic questions of a base with those that `write` writes to a directory.
 ///
 /// # Errors
-/// If the base has the user's own labels, or files cannot be written or read.
+/// If the base has labels that the user gave, or if files cannot be written or read.
 pub(crate) fn keep(
     base: &Base,
     app: &App,
@@ -60,7 +64,8 @@ pub(crate) fn keep(
     Ok(attach_questions(&app.home, base, dir.path())?)
 }
 
-/// Makes the default number of questions for a base without labels, and installs them.
+/// Makes [`QUERIES`] questions for a base without labels, and installs them. Returns the base with
+/// its questions.
 ///
 /// # Errors
 /// If no questions can be made, or they cannot be written.
@@ -72,7 +77,7 @@ pub fn for_base(base: &Base, indexed: &Arc<IndexedBase>, app: &App) -> Result<Ba
     Ok(labelled)
 }
 
-/// Describes the numbers of questions and templates.
+/// Describes in words how many questions were made, of which kinds, and from how many templates.
 pub(crate) fn summary(made: &Synthesis) -> String {
     let kinds = made.quality.kinds.iter().map(|(kind, n)| format!("{n} {kind}"));
     format!(

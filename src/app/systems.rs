@@ -1,5 +1,5 @@
-//! Opens systems, bundles and the runtime of programs: with a sandbox, a number of threads and a
-//! language model.
+//! Opens systems, bundles and the runtime of programs, each with a sandbox, a number of threads
+//! and, if needed, a language model.
 
 use std::{
     path::{Path, PathBuf},
@@ -24,7 +24,7 @@ pub use agent_systems::{
 };
 use agent_tools::Assistant;
 
-/// Place where Rhai programs run.
+/// Where Rhai programs run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SandboxName {
@@ -46,7 +46,7 @@ pub struct SandboxArgs {
     sandbox: Option<SandboxName>,
 }
 
-/// The rule for where the programs of one command run.
+/// Decides where the programs of one command run.
 #[derive(Clone)]
 pub struct Places {
     said: Option<Place>,
@@ -56,10 +56,11 @@ pub struct Places {
 }
 
 impl SandboxArgs {
-    /// Returns the requested place, with the user's trust notes as the default.
+    /// Returns the rule for where programs run: in the requested place or, without a request, as
+    /// the user's record of trusted runs and bundles says.
     ///
     /// # Errors
-    /// If a request over a network chooses this process.
+    /// If a request over a network asks to run programs in this process.
     pub fn places(self, app: &App) -> Result<Places> {
         if self.sandbox == Some(SandboxName::Rhai) && app.network.is_some() {
             return Err(AppError::usage(anyhow!("a request over a network cannot choose rhai")))
@@ -75,8 +76,9 @@ impl SandboxArgs {
 }
 
 impl Places {
-    /// Returns the sandbox options for programs of an origin: the requested place, or else this
-    /// process for trusted origins and WebAssembly for others.
+    /// Returns the sandbox options for programs of an origin, such as a bundle. They run in the
+    /// requested place; without a request, in this process if the origin is trusted, else inside
+    /// WebAssembly.
     pub fn of(&self, origin: Origin<'_>) -> SandboxOptions {
         let place = self.said.unwrap_or_else(|| self.trust.place(origin));
         self.watch.detail(match place {
@@ -87,25 +89,26 @@ impl Places {
     }
 }
 
-/// Resources of systems besides the base.
+/// What systems need besides the base.
 #[derive(Clone)]
 pub struct Resources {
-    /// The language model, if one is open: answers the tools of programs, reranks, calls tools.
+    /// The language model, if one is open. Programs ask it through tools; some systems let it
+    /// rerank nodes or call tools.
     pub assistant: Option<Arc<Assistant>>,
     /// How much bundles use the language model.
     pub effort: Effort,
     /// Whether to ignore answers that the model names from memory when it reads a query.
     pub no_known_answers: bool,
-    /// Sandbox for programs.
+    /// Decides where programs run.
     pub places: Places,
-    /// The queries to be answered with their ids, if they are known beforehand.
+    /// All queries that will be asked, each after its id; empty if they are not known beforehand.
     pub queries: Arc<[(i64, String)]>,
-    /// Stops programs when set.
+    /// When set, programs stop.
     pub stop: Arc<AtomicBool>,
 }
 
 impl Resources {
-    /// Returns resources with the lowest effort, without known queries.
+    /// Returns resources with the lowest effort and without queries known beforehand.
     pub fn new(opened: Option<&Opened>, places: Places, app: &App) -> Resources {
         let assistant = opened.map(|opened| opened.assistant.clone());
         let (effort, queries) = (Effort::default(), Arc::default());
@@ -119,7 +122,8 @@ pub fn all_threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Calls `open` with an opener of systems over a base.
+/// Calls `open` with an opener of systems over a base, which runs programs on `threads` threads.
+/// Returns the result of `open`.
 fn with_opener<T>(
     base: &Arc<IndexedBase>,
     threads: usize,
@@ -140,12 +144,12 @@ fn with_opener<T>(
     })?)
 }
 
-/// Resolves the bundle or model in a system's name to its path. Over a network, only bundles of
-/// installed runs and systems that need nothing but the base are allowed.
+/// Replaces the bundle or model in the name of a system by its path. A request over a network may
+/// only name bundles of runs in the home directory, and systems that need nothing but the base.
 ///
 /// # Errors
-/// As [`named::system`]. Over a network: if the run does not exist, or the system needs more than
-/// the base.
+/// As [`named::system`]. For a request over a network: if the run does not exist, or if the system
+/// is not allowed.
 pub fn system_name(given: &str, dataset: &str, app: &App) -> Result<String> {
     if app.network.is_none() {
         return named::system(given, Some(dataset), &app.home);
@@ -158,10 +162,11 @@ pub fn system_name(given: &str, dataset: &str, app: &App) -> Result<String> {
     Ok(given.to_owned())
 }
 
-/// Refuses systems that need more than the base or wrap a system with arguments.
+/// Checks that requests over a network may use a system: it must need nothing but the base. A
+/// system around another system is refused if that one has arguments.
 ///
 /// # Errors
-/// If the system is refused or does not exist.
+/// If the system may not be used or does not exist.
 pub fn check_served(name: &str) -> std::result::Result<(), SystemError> {
     let (spec, arguments) = systems::find(name)?;
     let has_inner = arguments.contains(':') && spec.arguments.contains("SYSTEM");
@@ -176,7 +181,8 @@ pub fn needs_base_alone(spec: &SystemSpec) -> bool {
     spec.needs.iter().all(|need| matches!(need, Need::Part(_)))
 }
 
-/// Opens a system over a base; programs and bundles may use the language model.
+/// Opens the system with this name over a base. Programs and bundles may use the language model of
+/// `resources`.
 ///
 /// # Errors
 /// As [`systems::open`].
@@ -188,7 +194,8 @@ pub fn open_system(
     with_opener(base, all_threads(), resources, |opener| systems::open(name, opener))
 }
 
-/// Opens a runtime for programs of one origin, with this many threads and its own tool cache.
+/// Opens a runtime for programs of one origin, such as a bundle, with this many threads and a tool
+/// cache of its own.
 ///
 /// # Errors
 /// As [`Opener::runtime`].
@@ -201,8 +208,8 @@ pub fn open_runtime(
     with_opener(base, threads, resources, |opener| opener.runtime(origin))
 }
 
-/// Returns the file of a bundle like [`named::bundle_file`]; over a network, only of installed
-/// runs.
+/// Returns the file of a bundle like [`named::bundle_file`]; for a request over a network, only of
+/// a run in the home directory.
 ///
 /// # Errors
 /// As [`named::bundle_file`] and [`named::bundle_of_run`].
@@ -210,7 +217,8 @@ pub fn bundle_file(given: &Path, app: &App) -> Result<PathBuf> {
     bundle_file_for(given, None, app)
 }
 
-/// Returns the file of a bundle like [`bundle_file`]; `latest` prefers runs for `dataset`.
+/// Returns the file of a bundle like [`bundle_file`], but `latest` is the last bundle that was made
+/// for `dataset`, if there is one.
 fn bundle_file_for(given: &Path, dataset: Option<&str>, app: &App) -> Result<PathBuf> {
     match app.network {
         None => named::bundle_for(given, dataset, &app.home),
@@ -226,7 +234,8 @@ pub fn read_bundle(given: &Path, app: &App) -> Result<Bundle> {
     read_bundle_for(given, None, app)
 }
 
-/// Reads a bundle like [`read_bundle`]; `latest` prefers runs for `dataset`.
+/// Reads a bundle like [`read_bundle`], but `latest` is the last bundle that was made for
+/// `dataset`, if there is one.
 ///
 /// # Errors
 /// As [`read_bundle`].
@@ -240,7 +249,8 @@ pub fn read_bundle_for(given: &Path, dataset: Option<&str>, app: &App) -> Result
     Ok(bundle)
 }
 
-/// Opens a bundle as a retriever. The caller checks whether it was made for this base.
+/// Opens a bundle to answer questions over a base. The caller checks whether the bundle was made
+/// for this base.
 ///
 /// # Errors
 /// As [`systems::bundle::open`].

@@ -1,24 +1,24 @@
-//! The only access of commands to the test split. The home directory counts every opening, which is
-//! reported beside the results. Must not know what is measured.
+//! The only way in which commands read the test split. A file in the home directory counts how
+//! often the split was opened, that is, measured on; the count is reported beside the results.
 
 use crate::{App, error::Result, text};
 use agent_dataset::{
     Base, LabelledQuery, Split, ValuedQuery, load_test, load_test_tenth, load_test_values,
 };
 
-/// Hint for requests over a network that would open the test split.
+/// Hint for requests over a network, which may not measure on the test split.
 pub const REMEDY: &str = "measure with `agent eval --split test`, which counts its openings";
 
-/// The opened part of the test split; either part counts as an opening.
+/// How much of the test split is read. Measuring on either part counts as opening the split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The whole split.
+    /// The whole test split.
     Whole,
-    /// A tenth.
+    /// The tenth of the test split that is named `test-0.1`.
     Tenth,
 }
 
-/// Loads the queries of the test split. Callers that show results must [`count`] the opening;
+/// Loads the queries of the test split. Callers that show results on them must call [`count`];
 /// callers that only report the number of queries need not.
 ///
 /// # Errors
@@ -30,7 +30,8 @@ pub fn load(part: Part, base: &Base) -> Result<Vec<LabelledQuery>> {
     })
 }
 
-/// Loads the queries of the test split whose answers are values, with the same duty to [`count`].
+/// Loads the queries of the test split whose answers are values. Callers that show results on them
+/// must call [`count`].
 ///
 /// # Errors
 /// As [`load`].
@@ -38,7 +39,7 @@ pub fn load_values(part: Part, base: &Base) -> Result<Vec<ValuedQuery>> {
     Ok(load_test_values(base, part == Part::Tenth)?)
 }
 
-/// Returns the part of the test split that `split` names, if any.
+/// Returns how much of the test split `split` names; `None` if it names another split.
 pub fn part(split: &Split) -> Option<Part> {
     match split {
         Split::Test => Some(Part::Whole),
@@ -47,13 +48,13 @@ pub fn part(split: &Split) -> Option<Part> {
     }
 }
 
-/// Whether any of the splits is the test split or a part of it.
+/// Whether any of the splits is the test split or a part of the test split.
 pub fn is_among(splits: &[Split]) -> bool {
     splits.iter().any(|split| part(split).is_some())
 }
 
-/// Counts an opening of the test split and returns the number of openings so far, 0 if unreadable.
-/// If the opening cannot be counted, only warns.
+/// Counts that a base's test split is opened. Returns how often it was opened so far, this time
+/// included; 0 if the count cannot be read. If the count cannot be written, only warns.
 pub fn count(base: &Base, app: &App) -> u64 {
     if let Err(error) = app.home.count_opening(base) {
         app.watch.warning(&format!("this opening of the test split is not counted: {error}"));
@@ -61,7 +62,7 @@ pub fn count(base: &Base, app: &App) -> u64 {
     app.home.openings(base).unwrap_or_default()
 }
 
-/// Describes the number of openings in words.
+/// Says in words how often the test split was opened.
 pub fn told(openings: u64) -> String {
     match openings {
         1 => "test split opened once".to_owned(),

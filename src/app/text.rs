@@ -1,17 +1,18 @@
-//! Formats numbers and text for messages, and limits the length of lists.
+//! Formats numbers and text for messages, and sets the maximum lengths of lists and names.
 
 use std::fmt::Display;
 
 use agent_retrieve::eval::Interval;
 
-/// Maximum number of nodes in an answer.
+/// Maximum number of nodes that a request may ask for.
 pub const MAX_K: u64 = 10_000;
-/// Maximum length of a name in a message, characters; also the maximum number of listed names.
+/// Maximum length of a name in a message, in characters; also the maximum number of names that a
+/// message lists.
 pub const MAX_SHOWN: usize = 80;
-/// Smallest p-value shown in digits.
+/// Smallest p-value that is shown as a number.
 const LEAST_P: f64 = 0.0001;
 
-/// Formats a count with commas between thousands.
+/// Formats a count with commas between thousands: `12,345`.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
@@ -24,7 +25,7 @@ pub fn count(n: u64) -> String {
     text
 }
 
-/// Formats a count with its noun, with a plural s unless the count is 1.
+/// Formats a count with its noun: `1 node`, `12,345 nodes`.
 pub fn counted(n: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
 }
@@ -34,26 +35,27 @@ pub fn p_value(p: f64) -> String {
     if p < LEAST_P { format!("p < {LEAST_P}") } else { format!("p {p:.4}") }
 }
 
-/// Formats a p-value for a table column named `p`.
+/// Formats a p-value like [`p_value`], without the leading `p`, for a table column of this name:
+/// `0.0123` or `< 0.0001`.
 pub fn p_cell(p: f64) -> String {
     p_value(p).trim_start_matches("p ").to_owned()
 }
 
-/// Formats a mean and its interval in percent.
+/// Formats a mean and its interval, both from 0 to 1, in percent: `41.2 [38.0, 44.4]`.
 pub fn percent(mean: f64, interval: Interval) -> String {
     format!("{:.1} [{:.1}, {:.1}]", 100.0 * mean, 100.0 * interval.low, 100.0 * interval.high)
 }
 
-/// Whether a character controls the terminal, breaks a line or changes the direction of text.
-/// Joiners and non-joiners are not hidden: some scripts need them.
+/// Whether a character must not be printed: one that controls the terminal, breaks a line or
+/// changes the direction of text. Joiners and non-joiners may be printed: some scripts need them.
 pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
             | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// Formats text in one line of at most `limit` characters. Spaces replace hidden characters, and an
-/// ellipsis ends shortened text.
+/// Formats text in one line of at most `limit` characters. Replaces characters that [`is_hidden`]
+/// names by spaces, and ends shortened text with an ellipsis.
 pub fn plain(text: impl Display, limit: usize) -> String {
     let text = text.to_string();
     let mut chars = text.chars().map(|c| if is_hidden(c) { ' ' } else { c });

@@ -1,5 +1,5 @@
 //! Operations that train a retriever on labelled queries and store it as a model in the home
-//! directory. Must not know how weights are learned.
+//! directory. Does not depend on how weights are learned.
 
 pub mod dense;
 pub mod graph;
@@ -22,12 +22,13 @@ use agent_dataset::{LabelledQuery, Split, load_split};
 use agent_index::IndexedBase;
 use agent_train::{Progress, Record, Source, Task, TrainError, ValidationPoint};
 
-/// Minimum time between notices of loss and speed.
+/// Minimum time between two notices of loss and speed during training.
 const BETWEEN_LOSSES: Duration = Duration::from_secs(30);
-/// Stages of training in epochs, each with its approximate share of the time.
+/// Stages of training in epochs, in the order in which they run, each with its approximate share of
+/// the total time.
 const EPOCHS: Plan = &[("preparing", 1.0), ("learning", 10.0), ("completing", 1.0)];
 
-/// Dataset and name of a model to train.
+/// The dataset to train a model on, and the name of the model.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct ModelArgs {
@@ -73,21 +74,21 @@ impl fmt::Display for Rate {
     }
 }
 
-/// A trained and stored model.
+/// A model that was trained and stored.
 #[derive(Debug, Serialize)]
 pub struct Trained<M> {
-    /// Its name in the home directory.
+    /// Name of the model in the home directory.
     pub name: String,
-    /// The directory of its files.
+    /// Directory that holds the model's files.
     pub directory: String,
-    /// Time that training took, seconds.
+    /// Time that training took, in seconds.
     pub seconds: f64,
     /// Record of the training.
     #[serde(flatten)]
     pub record: Record<M>,
 }
 
-/// A training, with its base and queries.
+/// A training that has begun: its base and queries, and where the model is stored.
 struct Training {
     name: String,
     dir: PathBuf,
@@ -100,8 +101,9 @@ struct Training {
 }
 
 impl ModelArgs {
-    /// Opens the base and its queries. `kind` is the prefix of the default name. Fails if the model
-    /// exists, unless `force` is set.
+    /// Opens the base with its training and validation queries. The default name of the model is
+    /// `kind`, a hyphen and the name of the base. Fails if a model of the name exists, unless
+    /// `force` is set.
     fn open(&self, kind: &str, app: &App) -> Result<Training> {
         let dataset = dataset::find(&self.dataset, app)?;
         let known = &dataset.base.name;
@@ -123,14 +125,15 @@ impl ModelArgs {
 }
 
 impl Training {
-    /// Returns the task of training in epochs, with a checkpoint.
+    /// Returns the task for a trainer that works in epochs. With `resume`, it continues from the
+    /// checkpoint.
     fn task<'a, S>(&'a self, settings: &'a S, resume: bool) -> Task<'a, S> {
         let Self { dir, checkpoint, base, train, val, source, .. } = self;
         Task { base, source, train, val, settings, dir, checkpoint, resume }
     }
 
-    /// Trains in epochs, with progress. If stopped with a checkpoint, the error has a hint on how
-    /// to resume.
+    /// Calls `train` with a function that reports progress; returns its result. If training was
+    /// stopped and there is a checkpoint, the error has a hint on how to resume.
     fn in_epochs<T>(
         &self,
         app: &App,
@@ -171,7 +174,7 @@ impl Training {
     }
 }
 
-/// Describes the model after one of `of` epochs in one line.
+/// Describes in one line how good the model is after an epoch; `of` is the number of epochs.
 pub fn epoch_line(look: &ValidationPoint, of: usize) -> String {
     let ValidationPoint { step, loss, mrr } = look;
     format!("epoch {step} of {of}: loss {loss:.4}, validation mrr {:.1} %", 100.0 * mrr)

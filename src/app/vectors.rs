@@ -1,5 +1,5 @@
-//! Imports embedding dictionaries in the layout of the STaRK benchmark as vectors of an index. Only
-//! this module knows both; it must not know how vectors are stored or searched.
+//! Imports the vectors of dictionaries of embeddings, in the file layout of the STaRK benchmark,
+//! into an index. Does not depend on how vectors are stored or searched.
 //!
 //! ```text
 //! DIR/doc*/candidate_emb_dict.pt                        node id -> [1, d]
@@ -35,13 +35,14 @@ use agent_kb::Kb;
 
 const NODES: &str = "candidate_emb_dict.pt";
 const QUERIES: &str = "query_emb_dict.pt";
-/// Number of vectors between progress reports.
+/// Number of vectors read between two reports of progress.
 const REPORT_EVERY: u64 = 1_024;
 
 /// Reads the vectors of the nodes and queries of a base from `dir`.
 ///
 /// # Errors
-/// If files in `dir` are missing or invalid, or nodes with vectors are not exactly the candidates.
+/// If files in `dir` are missing or invalid, or if the nodes with vectors are not exactly the nodes
+/// that may be answers.
 pub fn read(dir: &Path, base: &Base, kb: &Kb, app: &App) -> Result<Import> {
     let place = base.index_dir();
     let mut import = ImportBuilder::new(kb, &place)?;
@@ -82,7 +83,7 @@ pub fn read(dir: &Path, base: &Base, kb: &Kb, app: &App) -> Result<Import> {
     Ok(import.finish()?)
 }
 
-/// Returns the file with vectors of nodes; there must be exactly one.
+/// Returns the file in `dir` that holds the vectors of nodes; fails unless there is exactly one.
 fn nodes_file(dir: &Path) -> Result<PathBuf> {
     let entries = fs::read_dir(dir).with_context(|| format!("cannot list {}", dir.display()))?;
     let mut files: Vec<PathBuf> = entries
@@ -103,19 +104,20 @@ fn nodes_file(dir: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Result of adding the vectors of some queries.
+/// How many queries got a vector, and how many did not.
 #[derive(Default)]
 struct Added {
-    /// Number of queries with a vector.
+    /// Number of queries that have a vector in the file.
     found: u64,
-    /// Number of queries without a vector.
+    /// Number of queries that have no vector in the file.
     missing: u64,
-    /// Ids of queries whose text already had a different vector, which is kept.
+    /// Ids of queries whose text had got a different vector before; that one is kept.
     unlike: Vec<i64>,
 }
 
-/// Adds the vectors of queries by their texts. Splits that the base lacks are skipped; if the file
-/// is missing, all queries are without a vector.
+/// Adds the vectors in `file` for the queries of `splits`; an index finds the vector of a query by
+/// its text. Skips splits that the base does not have. If the file is missing, no query gets a
+/// vector.
 fn add_queries(
     import: &mut ImportBuilder<'_>,
     file: &Path,
@@ -145,7 +147,7 @@ fn add_queries(
     Ok(added)
 }
 
-/// Calls `on_row` with each id and vector of a dictionary.
+/// Calls `on_row` with each id in the dictionary in a file, and with the vector of the id.
 fn each_row(
     path: &Path,
     app: &App,

@@ -1,5 +1,5 @@
-//! Checks that a bundle is intact and reproduces its recorded results, or whether it still fits its
-//! updated base.
+//! Checks that a bundle is intact and reproduces the results that it records, or whether it still
+//! fits its base after the base was updated.
 
 pub mod drift;
 mod programs;
@@ -23,7 +23,7 @@ use agent_index::IndexedBase;
 use agent_infer::bundle::{Bundle, BundleError, Member};
 use agent_kb as kb;
 
-/// A bundle to check.
+/// A bundle, and what to check of it.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -43,14 +43,14 @@ pub struct Request {
     #[arg(long)]
     #[serde(default)]
     pub accept_drift: bool,
-    /// Sandbox for programs.
+    /// Where Rhai programs run: in this process or inside WebAssembly.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
     pub sandbox: SandboxArgs,
 }
 
-/// Result of a check.
+/// How a check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
@@ -62,14 +62,14 @@ pub enum Status {
     Failed,
 }
 
-/// One check with its result.
+/// One check, and how it ended.
 #[derive(Debug, Serialize)]
 pub struct Check {
     /// Name of the check.
     pub check: &'static str,
-    /// Its result.
+    /// How the check ended.
     pub status: Status,
-    /// Details in words.
+    /// What was checked or found, in words.
     pub detail: String,
 }
 
@@ -87,21 +87,21 @@ impl Check {
     }
 }
 
-/// Result of a verification.
+/// Result of checking a bundle.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Reply {
-    /// Checks of the bundle.
+    /// Whether the bundle is intact and reproduces its results.
     Checks {
-        /// The checks, in order of execution.
+        /// The checks, in the order in which they were made.
         checks: Vec<Check>,
     },
-    /// Performance of the bundle on its updated base.
+    /// How well the bundle works on its updated base.
     Drift(DriftReport),
 }
 
 impl Reply {
-    /// Whether no check failed, or the bundle fits its updated base.
+    /// Whether the bundle is good: no check failed or, for an updated base, the bundle fits.
     pub fn holds(&self) -> bool {
         match self {
             Reply::Checks { checks } => checks.iter().all(|one| one.status != Status::Failed),
@@ -129,13 +129,14 @@ impl Perform for Request {
 }
 
 impl Request {
-    /// Whether the request is about the updated base.
+    /// Whether the request asks if the bundle still fits its updated base.
     pub fn is_of_drift(&self) -> bool {
         self.drift || self.accept_drift
     }
 }
 
-/// Checks the bundle by itself, then on its base as far as possible.
+/// Checks the file, programs and router of a bundle, then its results on its base if that is
+/// installed.
 fn checks(request: &Request, app: &App) -> Result<Vec<Check>> {
     let bundle = match Bundle::read(&bundle_file(&request.bundle, app)?) {
         Ok(bundle) => bundle,
@@ -175,7 +176,7 @@ fn router(bundle: &Bundle) -> Check {
     Check::ok("router", sizes.collect::<Vec<_>>().join("; "))
 }
 
-/// Runs the checks that need the dataset; skips them if it is missing.
+/// Makes the checks that need the dataset; if it is not installed, reports them as skipped.
 fn on_dataset(request: &Request, bundle: &Bundle, app: &App) -> Result<Vec<Check>> {
     let Some(dataset) = find(request, bundle, app)? else {
         let name = &bundle.dataset.name;
@@ -229,7 +230,8 @@ fn digests(dataset: &Dataset, base: &IndexedBase, app: &App) -> std::result::Res
     dataset.base.verify_queries(&mut |_| {}).map_err(|error| text(&error))
 }
 
-/// Finds the dataset to replay on: the requested one, or else the bundle's, if installed.
+/// Finds the dataset to check the bundle on: the one that the request names, or else the one that
+/// the bundle was made for; `None` if that one is not installed.
 fn find(request: &Request, bundle: &Bundle, app: &App) -> Result<Option<Dataset>> {
     if let Some(name) = &request.dataset {
         return dataset::find(name, app).map(Some);

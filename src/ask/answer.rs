@@ -1,5 +1,5 @@
-//! The answer to a question about many nodes, with its plan, table, SQL and test. Independent of
-//! how it is found or printed.
+//! The answer to a question about many nodes, with the plan, table, SQL and statistical test that
+//! it was computed from. Does not depend on how answers are found or printed.
 
 use serde::Serialize;
 
@@ -11,45 +11,46 @@ use agent_kb::{
 };
 use agent_retrieve::AssistFailure;
 
-/// Significance level of the statistical tests.
+/// Significance level of the statistical tests: an effect is shown if the p-value is below this.
 pub const LEVEL: f64 = 0.05;
 
-/// The answer itself.
+/// The answer itself, without what it was computed from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// A number.
+    /// The answer is a number.
     Number {
-        /// The number, which is finite.
+        /// The number; always finite.
         value: f64,
-        /// Unit of the number, if it has one.
+        /// Unit of the number; `None` if the number has none.
         unit: Option<String>,
     },
-    /// The requested names, including those that tie with the last of them.
+    /// The names of the rows that were asked for; further names with the same number as the last
+    /// one are included.
     Names {
-        /// The names, in order.
+        /// The names, in the order of the result.
         names: Vec<String>,
-        /// The number or date of the first name.
+        /// The number or date that belongs to the first name.
         value: SqlValue,
-        /// Unit of the number, if it has one.
+        /// Unit of `value`; `None` if it has none.
         unit: Option<String>,
     },
-    /// Yes or no.
+    /// The answer is yes (true) or no (false).
     Truth(bool),
-    /// The rows of [`Answered::result`].
+    /// The answer is the rows of [`Answered::result`].
     Table,
 }
 
-/// A number of rows that are left out of the answer for one reason.
+/// How many rows are left out of the answer, for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
-    /// Number of rows.
+    /// Number of rows left out.
     pub rows: usize,
-    /// Why the rows are left out.
+    /// Why these rows are left out, in words.
     pub why: String,
 }
 
-/// An answer, with everything that it was computed from.
+/// An answer, with everything that the answer was computed from.
 #[derive(Clone, Debug)]
 pub struct Answered {
     /// The kind of the question.
@@ -58,34 +59,35 @@ pub struct Answered {
     pub outcome: Outcome,
     /// The answer in a sentence.
     pub told: String,
-    /// How the rows were found: one line for each condition or metapath.
+    /// How the rows were found: one line for each condition, metapath or field.
     pub path: Vec<String>,
-    /// The plan as a JSON document, which can be run again.
+    /// The plan as a JSON document; [`Analyst::run_plan`](crate::Analyst::run_plan) runs it again.
     pub plan: serde_json::Value,
-    /// The rows that satisfy the filters, ascending. `None` if there are no filters, or if the
-    /// question makes an assumption.
+    /// The rows that satisfy the plan's filters, by ascending node id. `None` if the plan has no
+    /// filters or makes an assumption.
     pub counted: Option<Vec<NodeId>>,
     /// The SQL statements, in the order in which they ran.
     pub sql: Vec<String>,
-    /// The statistical test, if there was one.
+    /// The result of the statistical test; `None` if none was computed.
     pub statistic: Option<TestResult>,
-    /// The rows of the result; for a statistical test, one row with the test's numbers.
+    /// The rows that the computation gave; for a statistical test, one row with its numbers.
     pub result: Rows,
-    /// The type of the table's rows.
+    /// Name of the type of the table's rows.
     pub row_type: String,
-    /// The queried table.
+    /// The table that the SQL statements or the test read.
     pub table: Table,
-    /// Rows that are left out of the answer, with reasons.
+    /// How many rows are left out of the answer, for each reason.
     pub left_out: Vec<LeftOut>,
-    /// Assumptions about the question, in words.
+    /// What was assumed in reading the question, one sentence each.
     pub assumed: Vec<String>,
     /// Why the rules answered instead of a language model; `None` if no model was requested, or if
-    /// it answered.
+    /// the model answered.
     pub unassisted: Option<AssistFailure>,
 }
 
 impl Answered {
-    /// Returns the positions of all rows of the table, those in `counted` first.
+    /// Returns the indexes of all rows of the table: first those of the rows in `counted`, then the
+    /// others.
     pub fn row_order(&self) -> Vec<usize> {
         let is_counted = |at: &usize| match (&self.counted, self.table.rows.get(*at)) {
             (Some(counted), Some(node)) => counted.binary_search(node).is_ok(),
@@ -97,7 +99,8 @@ impl Answered {
         first
     }
 
-    /// Converts the answer to a value: a number with its unit, a truth value, a text or a table.
+    /// Converts the answer to a value: a number with its unit, a truth value, a text (one name) or
+    /// a table.
     pub fn value(&self) -> AnswerValue {
         match &self.outcome {
             Outcome::Number { value, unit } => {
@@ -113,7 +116,8 @@ impl Answered {
     }
 }
 
-/// Converts names to a value: one to a text, several to a table of one column.
+/// Converts names to a value: one name to a text, any other number of names to a table with the
+/// column `name`.
 pub(crate) fn value_of_names(names: &[String]) -> AnswerValue {
     match names {
         [name] => AnswerValue::from(Cell::from(name.as_str())),
@@ -124,7 +128,7 @@ pub(crate) fn value_of_names(names: &[String]) -> AnswerValue {
     }
 }
 
-/// Converts a table to a value; the value is empty if the table is too large.
+/// Converts columns and rows to a table value; returns an empty value if the table is too large.
 pub(crate) fn table_of(columns: Vec<String>, rows: Vec<Vec<Cell>>) -> AnswerValue {
     answer::Table::new(columns, rows)
         .map_or_else(|_| AnswerValue::from(Cell::Empty), AnswerValue::Table)
@@ -139,8 +143,8 @@ fn cell(value: &SqlValue) -> Cell {
     }
 }
 
-/// Formats a number for people: with at most 2 decimal places from 100 on, 8 below 0.001, and 4
-/// between; whole numbers below 1e15 have none.
+/// Formats a number for people. The maximum number of decimal places depends on the absolute value:
+/// 2 from 100 on, 8 below 0.001, 4 between; whole numbers below 1e15 have none.
 pub fn shown(number: f64) -> String {
     if number.fract() == 0.0 && number.abs() < 1e15 {
         return format!("{number:.0}");
@@ -156,7 +160,7 @@ pub fn shown(number: f64) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Formats a value of a result for people; `-` if it is null.
+/// Formats one value of a result for people; null becomes `-`.
 pub fn shown_value(value: &SqlValue) -> String {
     match value {
         SqlValue::Null => "-".to_owned(),

@@ -2,7 +2,7 @@
 //! pairs of words (Maron 1961; McCallum and Nigam 1998). The built-in model is trained on a file of
 //! questions written for this purpose.
 //!
-//! Independent of bases and tables.
+//! Reads no base and no table.
 
 use std::{collections::HashMap, sync::LazyLock};
 
@@ -12,30 +12,30 @@ use agent_ground::words::name_words;
 
 /// Training questions on many subjects, one per line: kind, tab, question.
 const QUESTIONS: &str = include_str!("questions.tsv");
-/// Additive smoothing of word counts.
+/// Additive smoothing: added to the count of each word or pair of words.
 const SMOOTHING: f64 = 0.1;
-/// Maximum number of words of a question that are read.
+/// Maximum number of words of a question that are used; later words are ignored.
 const MAX_WORDS: usize = 256;
 
-/// The kinds of questions about many nodes.
+/// A kind of question about many nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Compares two or more named nodes or groups by one value.
+    /// Compares two or more named nodes or groups by one value, as in "which is faster, A or B?".
     Intercomparison,
-    /// The first or last node by a value.
+    /// Asks for the nodes with the largest or smallest value.
     Superlative,
-    /// One number over many nodes: how many, how much, on average.
+    /// Asks for one number over many nodes: how many, how much, on average.
     Aggregation,
-    /// Whether values follow a distribution.
+    /// Asks whether values follow a distribution, such as the normal distribution.
     Distribution,
-    /// Whether two values are correlated.
+    /// Asks whether two values are correlated.
     Correlation,
-    /// Whether values have equal variance.
+    /// Asks whether values have equal variance.
     Variance,
-    /// How one property relates to another.
+    /// Asks how one property relates to another.
     Descriptive,
-    /// The result under a changed assumption.
+    /// Asks for a result under an assumption, such as "if the tugs were left out".
     Hypothetical,
 }
 
@@ -52,7 +52,7 @@ impl Kind {
         Self::Hypothetical,
     ];
 
-    /// Returns the name of the kind.
+    /// Returns the name of the kind: the variant's name in lower case.
     pub fn name(self) -> &'static str {
         match self {
             Self::Intercomparison => "intercomparison",
@@ -66,13 +66,14 @@ impl Kind {
         }
     }
 
-    /// Returns the kind with a name.
+    /// Finds a kind by its name; `None` if no kind has the name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 }
 
-/// Counts of words and pairs of words in the questions of each kind.
+/// Naive Bayes model: for each kind, the counts of words and of pairs of adjacent words in the
+/// training questions of that kind.
 #[derive(Clone, Debug, Default)]
 pub struct KindModel {
     said: HashMap<String, [u32; Kind::ALL.len()]>,
@@ -81,7 +82,7 @@ pub struct KindModel {
 }
 
 impl KindModel {
-    /// Returns the model that is trained on the built-in questions.
+    /// Returns the model trained on the built-in questions.
     pub fn built_in() -> &'static Self {
         static MODEL: LazyLock<KindModel> = LazyLock::new(|| {
             let of = |line: &'static str| {
@@ -107,8 +108,8 @@ impl KindModel {
         model
     }
 
-    /// Ranks the kinds by log probability (up to a constant), likeliest first; ties in the order of
-    /// [`Kind::ALL`].
+    /// Returns all kinds with the log probability (up to a constant) that `question` is of that
+    /// kind, likeliest first; kinds with equal probability stay in the order of [`Kind::ALL`].
     pub fn ranked(&self, question: &str) -> Vec<(Kind, f64)> {
         let said: Vec<String> = features(question);
         let different = self.said.len() as f64;
@@ -131,8 +132,8 @@ impl KindModel {
     }
 }
 
-/// Returns the pairs of adjacent words of a question, then its words; words with a digit become
-/// `0`.
+/// Returns the features of a question: its pairs of adjacent words, then its words. Words with a
+/// digit become `0`.
 fn features(question: &str) -> Vec<String> {
     let number =
         |word: String| if word.bytes().any(|b| b.is_ascii_digit()) { "0".to_owned() } else { word };

@@ -1,5 +1,5 @@
-//! English phrases of questions about many nodes: functions, comparisons, assumptions. Independent
-//! of bases and tables.
+//! English phrases that occur in questions about many nodes, with their meanings: functions,
+//! comparisons, assumptions. Reads no base and no table.
 
 mod plain;
 
@@ -9,7 +9,7 @@ pub(crate) use plain::{
     is_anything, is_filler, is_frequency, is_person, number_word, same_sort, synonyms,
 };
 
-/// An aggregate function of a column.
+/// An aggregate function over the values of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Function {
@@ -32,7 +32,7 @@ pub(crate) enum Function {
 }
 
 impl Function {
-    /// Returns the name in SQL.
+    /// Returns the name of the function in SQL.
     pub(crate) fn sql(self) -> &'static str {
         match self {
             Self::Mean => "avg",
@@ -46,7 +46,7 @@ impl Function {
         }
     }
 
-    /// Returns the name for people.
+    /// Returns the name of the function for people.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Mean => "mean",
@@ -82,7 +82,7 @@ pub(crate) enum Bound {
 }
 
 impl Bound {
-    /// Returns the operator in SQL; `BETWEEN` takes two numbers.
+    /// Returns the comparison's operator in SQL; `BETWEEN` takes two numbers.
     pub(crate) fn sql(self) -> &'static str {
         match self {
             Self::Above => ">",
@@ -95,7 +95,7 @@ impl Bound {
         }
     }
 
-    /// Returns the negated comparison; `None` for `Between`.
+    /// Returns the opposite comparison, such as `<=` for `>`; `None` for `Between`, which has none.
     pub(crate) fn denied(self) -> Option<Self> {
         match self {
             Self::Above => Some(Self::AtMost),
@@ -109,10 +109,10 @@ impl Bound {
     }
 }
 
-/// Meaning of a phrase.
+/// The meaning of a phrase. The examples are phrases with that meaning.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Cue {
-    /// An aggregate function.
+    /// An aggregate function: `on average`.
     Of(Function),
     /// `how many`.
     HowMany,
@@ -120,59 +120,66 @@ pub(crate) enum Cue {
     NumberOf,
     /// `percentage of`.
     Share,
-    /// The greatest.
+    /// The row with the largest value: `highest`.
     High,
-    /// The least.
+    /// The row with the smallest value: `lowest`.
     Low,
-    /// The maximum, or the most frequent, of the counted nodes.
+    /// The row with the largest number of counted nodes (`most`), or the most frequent value (`most
+    /// common`).
     Most,
-    /// The minimum of the counted nodes.
+    /// The row with the smallest number of counted nodes (`fewest`), or the least frequent value
+    /// (`rarest`).
     Fewest,
-    /// The maximum (true) or minimum of a property that the word implies, with names of its field.
+    /// The row with the largest (true) or smallest (false) value of a property that the phrase
+    /// implies: `cheapest`. The list holds names that the property's field may have.
     Best(bool, &'static [&'static str]),
-    /// The number of requested results follows.
+    /// The number of requested results follows: `top`.
     Top,
-    /// A number that bounds a value follows; `true` if it is usually a year or a date.
+    /// A number that bounds a value follows: `more than`. The second item is true if the number is
+    /// usually a year or a date: `since`.
     Bound(Bound, bool),
-    /// The preceding number bounds a value from below (true) or from above.
+    /// The preceding number is a lower bound (true, `or more`) or an upper bound (false, `or
+    /// less`).
     OrMore(bool),
-    /// More (true) or less than another value, or than a number of counted nodes.
+    /// A value or a number of counted nodes is larger (true, `more`) or smaller (false, `fewer`)
+    /// than another one.
     More(bool),
-    /// More (true) or less of a property that the word implies, with names of its field.
+    /// A property that the phrase implies has a larger (true, `newer`) or smaller (false, `older`)
+    /// value. The list holds names that the property's field may have.
     Comparative(bool, &'static [&'static str]),
-    /// One result for each value of the following column.
+    /// One result for each value of the following column: `per`.
     Each,
-    /// Separates compared items.
+    /// Separates items that are compared: `versus`.
     Versus,
-    /// Values follow a normal distribution.
+    /// Asks whether values follow a normal distribution: `normally distributed`.
     Normal,
-    /// Values are correlated.
+    /// Asks whether values are correlated: `correlated`.
     Correlate,
-    /// Rank correlation.
+    /// Asks for rank correlation: `spearman`.
     Ranks,
-    /// Values have equal spread.
+    /// Asks whether values have equal spread: `variability`.
     Spread,
-    /// Values are related.
+    /// Asks whether values are related: `depends`.
     Relate,
-    /// Whether two values are equal.
+    /// Asks whether two values are equal: `differ`.
     Differ,
-    /// An assumption follows.
+    /// An assumption follows: `what if`.
     Suppose,
-    /// Some rows are assumed to be absent.
+    /// Some rows are assumed to be absent: `without`.
     LeaveOut,
-    /// Only some rows are assumed to be present.
+    /// Only some rows are assumed to remain: `only`.
     Only,
-    /// Values are assumed to be larger, by the following amount.
+    /// Values are assumed to be larger, by an amount that the question names: `increased by`.
     Raise,
-    /// Values are assumed to be smaller, by the following amount.
+    /// Values are assumed to be smaller, by an amount that the question names: `dropped by`.
     Lower,
-    /// Values are assumed to be multiplied by this factor.
+    /// Values are assumed to be multiplied by this factor: `doubled`.
     Times(f64),
-    /// Negates the following phrase.
+    /// Negates the following phrase: `not`.
     Not,
-    /// The requested column follows.
+    /// The requested column follows: `which`.
     Which,
-    /// A word without meaning of its own.
+    /// A phrase without meaning of its own: `tend to be`.
     Filler,
 }
 
@@ -181,8 +188,9 @@ pub(crate) const TIME: &[&str] = &["year", "date"];
 const RATING: &[&str] = &["rating", "score", "stars"];
 const CITED: &[&str] = &["citations", "citation"];
 
-/// Phrases and their meanings. Of several that begin at a word, the longest is used, then the
-/// first.
+/// Phrases and their meanings; words are folded and separated by one space. Of several phrases that
+/// begin at the same word of a question, the longest is used; of equally long ones, the first in
+/// this list.
 pub(crate) const PHRASES: &[(&str, Cue)] = &[
     ("on average", Cue::Of(Function::Mean)),
     ("average", Cue::Of(Function::Mean)),
@@ -716,7 +724,7 @@ pub(crate) const PHRASES: &[(&str, Cue)] = &[
     ("rank the", Cue::Filler),
 ];
 
-/// Whether a folded word is part of a meaningful phrase.
+/// Whether a folded word occurs in one of [`PHRASES`].
 pub(crate) fn is_cue(word: &str) -> bool {
     PHRASES.iter().any(|(phrase, _)| phrase.split(' ').any(|own| own == word))
 }

@@ -1,10 +1,12 @@
-//! Answers questions about many nodes: counts, superlatives, statistical tests, assumptions.
+//! Answers questions about many nodes, such as counts, superlatives, statistical tests and "what
+//! if" questions.
 //!
 //! Rules split a question into mentions (`mentions`), classify it (`kind`) and read it as a plan
-//! (`plan`). A plan has rows of one type at the ends of metapaths from named nodes, columns, and a
-//! computation. `run` builds the table and runs SQL or a statistic over it; the answer includes
-//! plan, table and SQL. Words that the rules cannot explain are an error. A language model may
-//! write the plans of questions that the rules do not understand, or of all questions (`model`).
+//! (`plan`). A plan has rows (nodes of one type, at the ends of metapaths from named nodes),
+//! columns, and a computation. `run` builds the plan's table and computes the answer with SQL or a
+//! statistical test; the answer includes the plan, the table and the SQL. A question with words
+//! that the rules cannot explain is an error. A language model may write the plans of questions
+//! that the rules do not understand, or of all questions (`model`).
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -18,7 +20,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Independent of command lines and of labelled answers.
+//! Reads no command line and no labelled answers.
 
 pub mod answer;
 #[cfg(test)]
@@ -65,88 +67,96 @@ use agent_retrieve::AssistFailure;
 use agent_tools::Assistant;
 use serde::Serialize;
 
-/// Added to a kind's log probability if a phrase implies the kind.
+/// Amount added to the log probability of a kind if a phrase of the question implies that kind.
 const KIND_BONUS: f64 = 1_000.0;
 
-/// Maximum length of the reason why a reply is unusable, characters.
+/// Maximum length of the reason why a model's reply is unusable or why a model declined,
+/// characters.
 const MAX_REASON: usize = 200;
-/// Maximum number of unknown words that may be typos; a question with more is on another subject.
+/// Maximum number of unknown words for which corrections are suggested; a question with more
+/// unknown words is on another subject.
 const MAX_MISSPELLED: usize = 2;
 
 /// Error of answering a question.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AskError {
-    /// The question asks for nodes, or for nothing that the rules know.
+    /// The question asks for nodes themselves, or for nothing that the rules recognise.
     #[error("the question asks for no number, comparison or test of many nodes")]
     NoTable,
-    /// The question is too long.
+    /// The question has too many words.
     #[error("the question has more than {MAX_WORDS} words; ask for one thing at a time")]
     TooLong,
-    /// The question needs more columns than a table may have.
+    /// The question needs more columns than a table may have; holds the number of columns that it
+    /// needs.
     #[error("the question needs {0} columns, more than {MAX_COLUMNS}; ask for fewer")]
     TooWide(usize),
     /// The question has words that occur neither in the base nor in the lexicon.
     #[error("not understood: {}; {}", .words.join(", "), remedy(.names, .near))]
     Unknown {
-        /// The words, in order.
+        /// The unknown words, in the order of the question.
         words: Vec<String>,
-        /// The words that are names in the base, but in lower case and without quotation marks.
+        /// Those of the words that are names in the base, but are written in lower case and without
+        /// quotation marks.
         names: Vec<String>,
         /// Suggested corrections of possible typos: pairs of an unknown word and a known one.
         near: Vec<(String, String)>,
-        /// Whether the known words ask for a number, a test or an assumption, so that no list of
-        /// nodes can answer the question.
+        /// Whether the known words ask for a number or a statistical test, so that no list of nodes
+        /// can answer the question.
         counts: bool,
     },
-    /// The question has several readings, whose answers differ.
+    /// The question has several readings, and their answers differ.
     #[error("{}", ways_in_words(.0))]
     Ambiguous(Vec<AskReading>),
-    /// The question has no reading with the requested number.
+    /// The question has fewer readings than the number of the requested one.
     #[error("the question has no reading {reading}; it has {}", ways(*.known))]
     NoReading {
-        /// The requested number, from 1.
+        /// Number of the requested reading, from 1.
         reading: usize,
-        /// The number of readings.
+        /// Number of readings that the question has.
         known: usize,
     },
-    /// A plan is invalid.
+    /// A plan is invalid; holds the reason.
     #[error("the plan cannot be run: {0}")]
     Plan(String),
-    /// Something that the answer needs is missing from the question or from the base.
+    /// Something that the answer needs is missing from the question or from the base; holds what is
+    /// missing.
     #[error("the question cannot be answered: {0}")]
     Missing(String),
     /// No node satisfies the conditions on rows.
     #[error("there is no {kind} {}", if .of.is_empty() { "that satisfies the conditions".to_owned() } else { format!("of {of}") })]
     NoRows {
-        /// The type of the rows.
+        /// Name of the type of the rows.
         kind: String,
-        /// The names of the conditions and subjects, separated by commas; empty without names.
+        /// The names of the plan's conditions and compared subjects, separated by commas; empty if
+        /// there are none.
         of: String,
     },
-    /// No row has a value.
+    /// No row has a value in a column that the computation needs.
     #[error("no {kind} that satisfies the conditions has a value: {what}")]
     NoValues {
-        /// The type of the rows.
+        /// Name of the type of the rows.
         kind: String,
-        /// The name of the column.
+        /// Name of the column that has no values.
         what: String,
     },
-    /// A column cannot be built.
+    /// A column cannot be built because it would hold too many names.
     #[error(transparent)]
     Column(#[from] TooManyNames),
-    /// A statistical test is not possible.
+    /// A statistical test cannot be computed.
     #[error(transparent)]
     Statistics(#[from] StatisticsError),
     /// An SQL statement failed.
     #[error(transparent)]
     Sql(#[from] SqlError),
-    /// The language model finds that the base does not answer the question, with its reason.
+    /// The language model replied that the base cannot answer the question; holds the reason that
+    /// the model gave.
     #[error("the language model finds no answer in this base: {0}")]
     Declined(String),
-    /// The language model gave no reply, or a ceiling would be exceeded.
+    /// The request to the language model failed or was refused because a ceiling on requests or
+    /// cost would be exceeded.
     #[error(transparent)]
     Llm(LlmError),
-    /// A prompt cannot be rendered.
+    /// A prompt for the language model cannot be rendered; holds the reason.
     #[error("{0}")]
     Prompt(String),
 }
@@ -156,7 +166,8 @@ pub enum AskError {
 pub struct AskReading {
     /// The answer in words.
     pub told: String,
-    /// The conditions, metapaths and fields of the reading, which distinguish it from the others.
+    /// The conditions, metapaths and fields of this reading, one line each; they differ between
+    /// readings.
     pub path: Vec<String>,
 }
 
@@ -164,7 +175,7 @@ fn ways(n: usize) -> String {
     if n == 1 { "one".to_owned() } else { format!("{n}") }
 }
 
-/// Lists the readings in one line.
+/// Formats the readings of an ambiguous question and their answers as one line of an error message.
 fn ways_in_words(readings: &[AskReading]) -> String {
     let all =
         (1..).zip(readings).map(|(n, one)| format!("{n}. {}: {}", one.path.join(", "), one.told));
@@ -172,7 +183,8 @@ fn ways_in_words(readings: &[AskReading]) -> String {
     format!("the question can be read in {} ways: {}", readings.len(), all.join("; "))
 }
 
-/// Suggests a remedy for unknown words.
+/// Says what to do about unknown words: correct them as in `near`, or put `names` in quotation
+/// marks.
 fn remedy(names: &[String], near: &[(String, String)]) -> String {
     let near = near.iter().map(|(word, known)| format!("did you mean {known} instead of {word}?"));
     let quote = || format!("put names in quotation marks: \"{}\"", names.join("\", \""));
@@ -192,12 +204,14 @@ impl AskError {
         }
     }
 
-    /// Whether a list of nodes may answer the question.
+    /// Whether a list of nodes, instead of a table, may answer the question that failed with this
+    /// error.
     pub fn may_be_for_nodes(&self) -> bool {
         matches!(self, Self::NoTable | Self::Unknown { counts: false, .. })
     }
 
-    /// Whether the rules found no single reading, so that a language model may read the question.
+    /// Whether the rules failed to find one reading that can be answered, so that a language model
+    /// may read the question.
     pub fn is_unread(&self) -> bool {
         matches!(
             self,
@@ -210,16 +224,16 @@ impl AskError {
     }
 }
 
-/// Questions whose plans a language model writes.
+/// For which questions a language model writes the plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Helps {
-    /// Questions that the rules do not understand.
+    /// For questions that the rules cannot read ([`AskError::is_unread`]).
     Unread,
-    /// All questions.
+    /// For all questions.
     All,
 }
 
-/// Answers questions over one base. Safe to share between threads.
+/// Answers questions about many nodes of one base. Can be shared between threads.
 pub struct Analyst {
     base: Arc<IndexedBase>,
     schema: Schema,
@@ -241,35 +255,38 @@ impl Analyst {
         }
     }
 
-    /// Adds a language model that writes the plans of some questions.
+    /// Adds a language model, which writes the plans of the questions that `helps` selects.
     pub fn helped(self, assistant: Arc<Assistant>, helps: Helps) -> Self {
         Self { model: Some((assistant, helps)), ..self }
     }
 
-    /// Returns the base.
+    /// Returns the base that questions are answered from.
     pub fn base(&self) -> &Arc<IndexedBase> {
         &self.base
     }
 
-    /// Answers a question.
+    /// Answers a question. If the question has several readings, all must have the same answer.
     ///
     /// # Errors
-    /// [`AskError`]. If a model's reply is unusable, the rules answer; if the model gives no
-    /// reply, [`AskError::Llm`].
+    /// [`AskError`]. An unusable reply of the model is not an error: the rules answer instead. A
+    /// failed request to the model is [`AskError::Llm`].
     pub fn ask(&self, question: &str) -> Result<Answered, AskError> {
         self.ask_as(question, None)
     }
 
-    /// Answers a question in its n-th reading, from 1, in the order of [`AskError::Ambiguous`].
+    /// Answers a question in the reading with number `reading`, from 1, in the order of the
+    /// readings in [`AskError::Ambiguous`]. With `None`, all readings must have the same answer.
     ///
     /// # Errors
-    /// As [`ask`](Self::ask); [`AskError::NoReading`].
+    /// As [`ask`](Self::ask); [`AskError::NoReading`] if the question has fewer than `reading`
+    /// readings.
     pub fn ask_as(&self, question: &str, reading: Option<usize>) -> Result<Answered, AskError> {
         let model = self.model.as_ref().map(|(assistant, helps)| (assistant, *helps));
         self.ask_with(question, reading, model)
     }
 
-    /// Answers as [`ask_as`](Self::ask_as), with another language model or without one.
+    /// Answers as [`ask_as`](Self::ask_as), but with `model` instead of the analyst's own language
+    /// model; `None` answers by rules only.
     ///
     /// # Errors
     /// As [`ask_as`](Self::ask_as).
@@ -312,12 +329,12 @@ impl Analyst {
         Ok(answered)
     }
 
-    /// Runs a plan: a JSON document of the form of [`Answered::plan`], which
+    /// Runs a plan: a JSON document such as [`Answered::plan`], in the form that
     /// `docs/plan.schema.json` describes.
     ///
     /// # Errors
-    /// [`AskError::Plan`] if the plan is invalid; the errors of running it, as
-    /// [`ask`](Self::ask) has.
+    /// [`AskError::Plan`] if the plan is invalid; otherwise as [`ask`](Self::ask), if the plan
+    /// cannot be run.
     pub fn run_plan(&self, document: &serde_json::Value) -> Result<Answered, AskError> {
         let plan = Plan::from_document(&self.base, &self.schema, document);
         let plan = plan.map_err(AskError::Plan)?;
@@ -331,8 +348,9 @@ impl Analyst {
         Model { base: &self.base, schema: &self.schema, assistant }
     }
 
-    /// Answers by rules. Of several readings, takes the `wanted` one, or the first if all have the
-    /// same answer.
+    /// Answers a question by rules, without a language model. Of several readings, takes the one
+    /// with number `wanted`, from 1; if `wanted` is `None`, takes the first if all have the same
+    /// answer.
     fn by_rules(
         &self,
         question: &str,
@@ -356,7 +374,7 @@ impl Analyst {
         settled(&base.kb, plans, wanted, |plan| run::run(base, plan, &[]))
     }
 
-    /// Adds suggested corrections to [`AskError::Unknown`]; leaves other errors unchanged.
+    /// Adds suggested corrections to an [`AskError::Unknown`]; returns other errors unchanged.
     fn with_near(&self, mut error: AskError) -> AskError {
         if let AskError::Unknown { words, names, near, .. } = &mut error {
             if words.len() > MAX_MISSPELLED {
@@ -371,7 +389,7 @@ impl Analyst {
         error
     }
 
-    /// Ranks the kinds of a question, likeliest first.
+    /// Returns all kinds, ordered by how likely the question is of that kind, likeliest first.
     fn kinds(&self, question: &str, mentions: &Mentions) -> Vec<Kind> {
         let mut ranked = self.kinds.ranked(question);
         for (kind, log) in &mut ranked {
@@ -388,7 +406,7 @@ impl Analyst {
     }
 }
 
-/// Returns the kind that a phrase implies by itself.
+/// Returns the kind of question that a phrase implies by itself; `None` if it implies none.
 fn names_kind(cue: Cue) -> Option<Kind> {
     match cue {
         Cue::Suppose | Cue::LeaveOut => Some(Kind::Hypothetical),

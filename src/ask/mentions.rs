@@ -1,7 +1,7 @@
-//! Splits a question into mentions: nodes, values, types, fields, numbers, phrases of the lexicon,
-//! and unknown words.
+//! Splits a question into mentions: groups of words that mention nodes, field values, types,
+//! fields, numbers or phrases of the lexicon, and unknown words.
 //!
-//! Independent of what the question asks for.
+//! Does not decide what the question asks for.
 
 mod settle;
 
@@ -25,17 +25,18 @@ use agent_kb::{
     },
 };
 
-/// Maximum number of words of a question; a longer one is refused.
+/// Maximum number of words of a question; longer questions are refused.
 pub(crate) const MAX_WORDS: usize = 120;
-/// A field with more sampled values is not searched in questions.
+/// Maximum number of values in the sample of a field; if there are more, the field's values are not
+/// searched in questions.
 const MAX_VALUES: usize = 500;
-/// Minimum length of a word that may be a typo, characters.
+/// Minimum length of a word that may be a typo, and of a suggested correction, characters.
 const MIN_MISSPELLED: usize = 4;
-/// Maximum number of words of a phrase.
+/// Maximum number of words in a phrase of the lexicon or in a name of the schema.
 const MAX_PHRASE: usize = 8;
-/// Maximum number of words that are tried as a part of a field's name.
+/// Maximum number of adjacent words that together may mention part of a field's name.
 const MAX_PARTIAL: usize = 4;
-/// Units after a number, and their codes.
+/// Words for units after a number, with the code of each unit.
 const UNITS: [(&str, &str); 14] = [
     ("%", "%"),
     ("percent", "%"),
@@ -52,11 +53,11 @@ const UNITS: [(&str, &str); 14] = [
     ("quid", "GBP"),
     ("GBP", "GBP"),
 ];
-/// Words that may stand before a counted noun.
+/// Words before a relation's noun after which the relation's links are counted: `a target`.
 const ARTICLES: [&str; 9] = ["a", "an", "any", "some", "both", "no", "their", "its", "without"];
-/// Words after a type or a relation that denote its number.
+/// Words after a type or a relation that mean the number of its nodes or links: `paper counts`.
 pub(crate) const COUNTS: [&str; 5] = ["count", "counts", "list", "lists", "links"];
-/// Words after which `one` is a number.
+/// Words after which a number word such as `one` is a number: `exactly one`.
 const BEFORE_ONE: [&str; 6] = ["exactly", "only", "just", "than", "least", "most"];
 /// Single letters that have no meaning in lower case or after question words: the article, `I`, a
 /// sample size, and letters after an apostrophe.
@@ -67,22 +68,24 @@ const QUOTES: [(char, char); 3] = [('"', '"'), ('\u{201c}', '\u{201d}'), ('\u{ab
 /// A word or number of a question.
 #[derive(Clone, Debug)]
 pub(crate) struct Token {
-    /// Byte range in the question.
+    /// Byte range of the token in the question; a number includes its unit.
     pub range: Range<usize>,
-    /// The folded word.
+    /// The word, folded.
     pub word: String,
     /// The stem of the word.
     pub stem: String,
-    /// The number that the token denotes, with its unit.
+    /// The number that the token stands for, with the code of its unit: a number in digits, or a
+    /// number word with a unit after it. `None` for other tokens.
     pub number: Option<(f64, Option<String>)>,
-    /// Whether the token has a digit, or has a capital and is not the first.
+    /// Whether the token may be part of a name by its spelling: it has a digit, or it has a capital
+    /// and is not the first token.
     marked: bool,
 }
 
-/// A value of a field.
+/// A value that nodes of one type have in a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FieldValue {
-    /// The type of nodes with this value.
+    /// The type of the nodes that have this value.
     pub kind: TypeId,
     /// The field.
     pub field: FieldId,
@@ -90,37 +93,39 @@ pub(crate) struct FieldValue {
     pub key: String,
 }
 
-/// A named thing of a question: nodes, values of fields, or both with the same name.
+/// Something that a question names: nodes, field values, or both, with the same name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Thing {
-    /// The name as written.
+    /// The name as the question spells it.
     pub text: String,
-    /// The nodes with that name, ascending.
+    /// The nodes with that name, by ascending id.
     pub nodes: Vec<NodeId>,
-    /// The fields with that value.
+    /// The field values with that name.
     pub values: Vec<FieldValue>,
 }
 
-/// Meaning of some words of a question.
+/// The meaning of one or more adjacent words of a question.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum What {
-    /// A named thing.
+    /// A name of nodes or of field values.
     Thing(Thing),
     /// Words in quotation marks that name nothing in the base.
     NoThing(String),
     /// A type.
     Type(TypeId),
-    /// Fields, with the mentioned share of their names; best first.
+    /// Fields that the words may mention, each with the share (0 to 1) of its name that the words
+    /// contain; largest share first.
     Field(Vec<(FieldId, f32)>),
-    /// A number with its unit.
+    /// A number with the code of its unit.
     Number(f64, Option<String>),
-    /// A month, a day or a span of dates; years alone are numbers.
+    /// A month, a day or a span of dates; a year alone is a number.
     Date(DateSpan),
     /// A phrase of the lexicon.
     Cue(Cue),
-    /// A relation whose links are counted, mentioned as a noun.
+    /// A relation that is mentioned by a noun and whose links are counted: `targets` in `how many
+    /// targets`.
     Links(RelationId),
-    /// A word of a relation's name.
+    /// A word that refers to a relation, by its name or a synonym.
     Relation,
     /// A word without meaning of its own.
     Filler,
@@ -128,27 +133,28 @@ pub(crate) enum What {
     Unknown(String),
 }
 
-/// Words of a question with their meaning.
+/// Adjacent words of a question, with their meaning.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Mention {
-    /// Positions among the tokens.
+    /// The range of the words in [`Mentions::tokens`].
     pub at: Range<usize>,
-    /// Their meaning.
+    /// What the words mean.
     pub what: What,
 }
 
-/// A question split into mentions: every word is in one mention, in order.
+/// A question split into mentions. Every token belongs to exactly one mention.
 pub(crate) struct Mentions {
-    /// The words and numbers.
+    /// The words and numbers of the question, in order.
     pub tokens: Vec<Token>,
-    /// The mentions.
+    /// The mentions, in the order of their words.
     pub all: Vec<Mention>,
 }
 
-/// Values by their first word: the words of the value, and its field.
+/// Field values by their first folded word; for each value, all its folded words and the value.
 type ByFirstWord = HashMap<String, Vec<(Vec<String>, FieldValue)>>;
 
-/// The values of fields that questions may mention, by their first word.
+/// The field values that questions may mention, by their first word; collected from samples when
+/// they are first needed.
 #[derive(Default)]
 pub(crate) struct Values(OnceLock<ByFirstWord>);
 
@@ -178,7 +184,9 @@ impl Values {
         })
     }
 
-    /// Returns the nearest word of the lexicon, the schema or a value that `word` may be a typo of.
+    /// Returns the known word (of the lexicon, the schema or a field value) with the fewest edits
+    /// from `word`, which may be a typo of it: at most 1 edit, or 2 if `word` has 8 or more
+    /// characters. `None` if there is no such word.
     pub(crate) fn nearest(
         &self,
         base: &IndexedBase,
@@ -207,7 +215,7 @@ impl Values {
     }
 }
 
-/// Splits a question into mentions.
+/// Splits the question `text` into mentions; ambiguous mentions get their meaning in context.
 pub(crate) fn mentions(
     base: &IndexedBase,
     schema: &Schema,
@@ -267,8 +275,8 @@ pub(crate) fn mentions(
     Mentions { tokens, all }
 }
 
-/// Searches all nodes for values that are mentioned next to the name of their field but are too
-/// rare to be indexed.
+/// Adds field values that were missing from the samples: for a name or quotation after the mention
+/// of a field, searches all nodes for that value of the field.
 fn find_rare_values(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Mention]) {
     for at in 1..all.len() {
         let (before, own) = all.split_at_mut(at);
@@ -311,7 +319,8 @@ fn find_rare_values(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: 
     debug_assert!(all.iter().all(|mention| mention.at.end <= tokens.len()));
 }
 
-/// Splits a text into words and numbers; a number includes its unit.
+/// Splits a text into words and numbers, at most one more than [`MAX_WORDS`]; a number includes its
+/// unit.
 fn tokens(base: &IndexedBase, text: &str) -> Vec<Token> {
     let mut tokens: Vec<Token> = Vec::new();
     for (range, word) in name_words(text) {
@@ -334,7 +343,8 @@ fn tokens(base: &IndexedBase, text: &str) -> Vec<Token> {
     tokens
 }
 
-/// Reads a number word with the unit after it. Returns the end of the unit, and the number.
+/// Reads a number word with the unit after it, as in `ten dollars`. Returns the byte position of
+/// the unit's end, and the number with the unit's code; `None` without a unit.
 fn number_said(
     text: &str,
     at: &Range<usize>,
@@ -345,7 +355,8 @@ fn number_said(
     Some((at.end + length, (number, Some(unit.to_owned()))))
 }
 
-/// Reads the unit at the start of a text. Returns its end and its code.
+/// Reads a unit at the start of a text. Returns the byte position of the unit's end, and the unit's
+/// code.
 fn unit_behind(text: &str) -> Option<(usize, &'static str)> {
     let behind = text.trim_start();
     let ends = |word: &str| {
@@ -356,7 +367,9 @@ fn unit_behind(text: &str) -> Option<(usize, &'static str)> {
     Some((text.len() - behind.len() + word.len(), unit))
 }
 
-/// Reads the number at a byte position. Returns its end, including a unit after it, and the number.
+/// Reads the number in digits at a byte position. Returns the byte position of its end, including a
+/// unit after it, and the number with the unit's code. A minus sign before the number and a
+/// currency sign on either side are read too.
 fn number_at(text: &str, start: usize) -> Option<(usize, (f64, Option<String>))> {
     let rest = text.get(start..)?;
     let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
@@ -395,7 +408,8 @@ fn number_at(text: &str, start: usize) -> Option<(usize, (f64, Option<String>))>
     Some((start + end, (number.number, number.unit)))
 }
 
-/// Returns the length of a name if the tokens begin with it as a noun, singular or plural.
+/// Returns the number of words in a name if the tokens begin with these words; the last one may
+/// have a plural `s`. `None` otherwise.
 fn noun(name: &[String], tokens: &[Token]) -> Option<usize> {
     let (last, begin) = name.split_last()?;
     let said = tokens.get(..name.len())?;
@@ -405,7 +419,7 @@ fn noun(name: &[String], tokens: &[Token]) -> Option<usize> {
     (same && (end.word == *last || plural)).then_some(name.len())
 }
 
-/// Context of one question.
+/// One question, with the base, schema and values that its words are looked up in.
 struct Reader<'a> {
     base: &'a IndexedBase,
     schema: &'a Schema,
@@ -415,8 +429,9 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Finds the named things, in the order in which they take their words: quotations, known or
-    /// not, then the longest first, ties by position.
+    /// Finds the names in the question, with their token ranges, in the order in which they claim
+    /// their words: first quotations, even if they name nothing, then other names, those with the
+    /// most tokens first, equally long ones by position.
     fn things(&self) -> Vec<(Range<usize>, What)> {
         let mut found: Vec<(Range<usize>, Thing)> = Vec::new();
         let words: Vec<Range<usize>> = name_words(self.text).map(|(range, _)| range).collect();
@@ -467,8 +482,8 @@ impl Reader<'_> {
         things
     }
 
-    /// Whether words are part of a longer name of a type or field in the question: `Google` in
-    /// `google scholar citations`.
+    /// Whether the tokens in a range are part of a longer name of a type or field in the question:
+    /// `Google` in `google scholar citations`.
     fn is_in_schema_name(&self, at: &Range<usize>) -> bool {
         let names = self.schema.types.iter().chain(&self.schema.fields);
         let is_around = |own: &Words| {
@@ -486,8 +501,8 @@ impl Reader<'_> {
         names.into_iter().any(is_around)
     }
 
-    /// Finds names of one word that the question writes in small letters: `lego` for LEGO. Skips
-    /// types whose names are symbols, such as genes.
+    /// Finds names of nodes that are one word and that the question writes in small letters: `lego`
+    /// for LEGO. Skips nodes of types whose names are symbols, such as genes.
     fn in_small_letters(&self) -> Vec<(Range<usize>, Thing)> {
         let mut found = Vec::new();
         for (at, token) in self.tokens.iter().enumerate() {
@@ -510,7 +525,8 @@ impl Reader<'_> {
         found
     }
 
-    /// Returns a part of the text with adjacent signs that may belong to a name: `C++`, `.NET`.
+    /// Returns the text between two byte positions, extended by adjacent signs that may belong to a
+    /// name: `C++`, `.NET`.
     fn with_signs(&self, start: usize, end: usize) -> &str {
         let behind = self.text.get(end..).unwrap_or_default();
         let signs = behind.len() - behind.trim_start_matches(['+', '#', '*']).len();
@@ -519,8 +535,8 @@ impl Reader<'_> {
         self.text.get(start - point..end + signs).unwrap_or_default()
     }
 
-    /// Whether all words are common nouns: synonyms of types or fields, or words for nodes of any
-    /// type.
+    /// Whether all tokens in a range are common nouns: synonyms of types or fields, or words for
+    /// nodes of any type.
     fn is_common(&self, at: &Range<usize>) -> bool {
         let own = self.tokens.get(at.clone()).unwrap_or_default();
         own.iter().all(|token| {
@@ -530,8 +546,8 @@ impl Reader<'_> {
         })
     }
 
-    /// Keeps those of the nodes that have the text as name, ignoring case; if none, those with the
-    /// same words; if none, all.
+    /// Returns those of the nodes whose name is `text`, ignoring case; if there are none, those
+    /// whose name has the same folded words; if there are none, all.
     fn called(&self, text: &str, nodes: Vec<NodeId>) -> Vec<NodeId> {
         let kb = &self.base.kb;
         let words =
@@ -550,7 +566,7 @@ impl Reader<'_> {
         nodes
     }
 
-    /// Returns the tokens between two byte positions of the text.
+    /// Returns the range of the tokens between two byte positions of the text.
     fn between(&self, start: usize, end: usize) -> Range<usize> {
         let first = self.tokens.partition_point(|token| token.range.start < start);
         let last = self.tokens.partition_point(|token| token.range.end <= end);
@@ -567,8 +583,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether words may be a name: one of them is marked, or is in neither the schema nor the
-    /// lexicon. Numbers alone are not a name.
+    /// Whether the tokens in a range may be a name: one of them is marked ([`Token`]), or occurs in
+    /// neither the schema nor the lexicon. Numbers alone are not a name.
     fn is_apart(&self, at: &Range<usize>) -> bool {
         let own = self.tokens.get(at.clone()).unwrap_or_default();
         let number = own.iter().all(|token| token.number.is_some());
@@ -578,7 +594,7 @@ impl Reader<'_> {
         !number && own.iter().any(|token| token.marked && token.number.is_none() || !plain(token))
     }
 
-    /// Finds the values of fields in the question.
+    /// Finds the known field values in the question, with their token ranges.
     fn valued(&self) -> Vec<(Range<usize>, FieldValue)> {
         let mut found = Vec::new();
         let quotations = self.quotations();
@@ -602,14 +618,15 @@ impl Reader<'_> {
         found
     }
 
-    /// Whether a schema name of one word is directly before or after words: `high priority`.
+    /// Whether the schema name `name` is one word that stands directly before or after the tokens
+    /// in a range: `priority` after `high`.
     fn is_beside(&self, at: &Range<usize>, name: Option<&Words>) -> bool {
         let places = [at.start.checked_sub(1), Some(at.end)].into_iter().flatten();
         let mut beside = places.filter_map(|place| self.tokens.get(place));
         name.is_some_and(|own| beside.any(|token| own.words == [token.word.as_str()]))
     }
 
-    /// Returns the token ranges of the quoted phrases.
+    /// Returns the token ranges of the quoted phrases, in order.
     fn quotations(&self) -> Vec<Range<usize>> {
         let mut found = Vec::new();
         let mut rest = 0;
@@ -629,9 +646,10 @@ impl Reader<'_> {
         found
     }
 
-    /// Returns what begins at a token, and its end: a date, else a number, else the longest of the
-    /// whole names of types, fields and relations and the phrases of the lexicon; ties in this
-    /// order.
+    /// Returns the meaning of the words that begin at token `at`, and the position of the token
+    /// after them: a date, else a number, else the longest match among whole names of types, fields
+    /// and relations and phrases of the lexicon; of equally long matches, the first in this order.
+    /// `None` if nothing begins there.
     fn phrase(&self, at: usize, taken: &[Option<What>]) -> Option<(usize, What)> {
         if taken.get(at)?.is_some() {
             return None;
@@ -696,7 +714,8 @@ impl Reader<'_> {
         Some((at + n, what))
     }
 
-    /// Returns the date that begins at a token, and its end; `None` if it is only a year.
+    /// Returns the date that begins at token `at`, and the position of the token after the date;
+    /// `None` if there is no date or only a year.
     fn date(&self, at: usize, taken: &[Option<What>]) -> Option<(DateSpan, usize)> {
         let is_free = |at: usize| taken.get(at).is_some_and(Option::is_none);
         let own = self.tokens.iter().enumerate();
@@ -708,8 +727,9 @@ impl Reader<'_> {
         (!span.is_year() && end <= self.tokens.len()).then_some((span, end))
     }
 
-    /// Returns the fields, type or relation that remaining words mention by a part of their names
-    /// or by a synonym, and the end of these words.
+    /// Returns the fields, type or relation that the words from token `at` on mention by part of a
+    /// name or by a synonym, and the position of the token after these words. `None` if they
+    /// mention none.
     fn part(&self, at: usize, taken: &[Option<What>]) -> Option<(usize, What)> {
         if taken.get(at)?.is_some() {
             return None;
@@ -804,7 +824,8 @@ impl Reader<'_> {
         (!meant.is_empty()).then_some((at + 1, What::Field(meant)))
     }
 
-    /// Returns the fields whose names contain one of these words, with a word's share of the name.
+    /// Returns the fields whose names contain the stem of one of these words, each with the share
+    /// of its name that one word makes up.
     fn meant(&self, names: &[&str]) -> Vec<(FieldId, f32)> {
         let stems: Vec<String> =
             names.iter().map(|name| self.base.stems.stem(name).into_owned()).collect();
@@ -815,7 +836,8 @@ impl Reader<'_> {
             .collect()
     }
 
-    /// Returns the meaning of a word that nothing else explains: number, filler or unknown.
+    /// Returns the meaning of a token that nothing else explains: a number, a filler or an unknown
+    /// word.
     fn left(&self, at: usize) -> What {
         let Some(token) = self.tokens.get(at) else { return What::Filler };
         let before = at.checked_sub(1).and_then(|at| self.tokens.get(at));

@@ -1,12 +1,13 @@
-//! Reads a question with a language model, which writes its plan.
+//! Lets a language model read a question and write a plan for each reading.
 //!
-//! A plan is checked against the base and run before it is accepted: types, relations, fields,
-//! nodes and values must exist, and there must be rows. The model may correct a wrong reply once.
-//! Several plans are several readings. The model never computes numbers; an authorizer permits the
-//! SQL statement of a plan only to read the table. The steps of SRAG (rows, columns, cells, SQL)
-//! are parts of the plan.
+//! A plan is checked against the base and run before it is accepted: the types, relations, fields,
+//! nodes and values in the plan must exist, and there must be rows. If the reply is wrong, the
+//! model may correct it once. Several plans are several readings of the question. The model never
+//! computes numbers; the SQL statement of a plan can only read the plan's table, as SQLite's
+//! authorizer enforces. The steps of SRAG (rows, columns, cells, SQL) are parts of the plan.
 //!
-//! Independent of how models are reached, of the cost of replies and of the rules.
+//! Does not depend on how models are reached, on the cost of replies or on the rules that read
+//! questions without a model.
 
 mod cells;
 
@@ -31,7 +32,7 @@ use agent_kb::{NodeId, TypeId, table::ColumnKind};
 use agent_llm::{LlmError, RoleSpec};
 use agent_tools::{Assistant, AssistantError, schema_text};
 
-/// The role that answers questions about many nodes.
+/// The role of the language model that writes plans and reads cells.
 pub const ASK_ROLE: RoleSpec = RoleSpec {
     name: "ask",
     summary: "answers questions over many nodes",
@@ -39,10 +40,11 @@ pub const ASK_ROLE: RoleSpec = RoleSpec {
     max_tokens: 2_048,
 };
 
-/// The prompt that asks for plans.
+/// Name of the prompt that asks for plans.
 const PLAN: &str = "ask/plan";
-/// Bounds on the requests for one question: plans and their correction, each with a repair of the
-/// reply, and the cells of every plan.
+/// Bounds on the number of requests to the model for one question. The maximum consists of the
+/// plans and their correction, each with one repair of an unreadable reply, and of the cells of
+/// every plan.
 pub const ASK_ASKS: RequestBounds = RequestBounds {
     role: ASK_ROLE,
     prompt: PLAN,
@@ -50,30 +52,33 @@ pub const ASK_ASKS: RequestBounds = RequestBounds {
     min: 1,
     max: 2 * 2 + 2 * MAX_PLANS * MAX_READ_REQUESTS,
 };
-/// Maximum number of plans of one reply.
+/// Maximum number of plans that are used of one reply.
 const MAX_PLANS: usize = 3;
-/// Maximum number of lines of names and values in the prompt.
+/// Maximum number of lines in the prompt that list names of nodes and values.
 const MAX_NAMES: usize = 40;
-/// Maximum number of linked nodes in the prompt, besides those that the question spells out.
+/// Maximum number of nodes in the prompt that are only linked to the question; nodes whose names
+/// the question spells out are not counted.
 const LINKED: usize = 10;
-/// Maximum number of node ids shown for one name.
+/// Maximum number of node ids in the prompt for one name.
 const MAX_IDS: usize = 10;
-/// Maximum number of fields shown for a type.
+/// Maximum number of fields in the prompt for each type.
 const MAX_FIELDS: usize = 40;
-/// Maximum number of values shown for a field.
+/// Maximum number of example values in the prompt for each field.
 const SHOWN_VALUES: usize = 12;
-/// Maximum length of a name, characters.
+/// Maximum length of a name in the prompt or of a cell that was read, characters; longer ones are
+/// cut.
 const NAME_CHARS: usize = 100;
-/// Maximum length of an example, characters.
+/// Maximum length of an example value in the prompt, characters; longer ones are cut.
 const EXAMPLE_CHARS: usize = 40;
 
-/// Why the language model has no answer.
+/// Why the language model gave no answer.
 pub(super) enum Failed {
-    /// A reply is unusable, with the reason.
+    /// A reply is unusable; holds the reason.
     Unusable(String),
-    /// The model replies that the base cannot answer the question, with its reason.
+    /// The model replied that the base cannot answer the question; holds the model's reason.
     Declined(String),
-    /// A final error, such as several readings, or no reply of the service.
+    /// An error after which the rules are not tried, such as a question with several readings or a
+    /// failed request.
     Ends(AskError),
 }
 
@@ -89,14 +94,15 @@ impl From<AssistantError> for Failed {
     }
 }
 
-/// The reply to [`PLAN`]: a plan for each reading; the reason if there is none.
+/// The reply to the prompt [`PLAN`]: a plan for each reading of the question, or, if there are
+/// none, the reason `why` the base cannot answer it.
 #[derive(Deserialize)]
 struct PlanReply {
     plans: Vec<Json>,
     why: String,
 }
 
-/// A language model that plans questions over one base.
+/// A language model that writes the plans of questions about one base.
 #[derive(Clone, Copy)]
 pub(super) struct Model<'a> {
     pub(super) base: &'a IndexedBase,
@@ -109,8 +115,8 @@ fn cut(text: &str, chars: usize) -> String {
 }
 
 impl Model<'_> {
-    /// Answers a question. Of several readings, takes the `wanted` one, or the first if all have
-    /// the same answer.
+    /// Answers a question by the model's plans. Of several readings, takes the one with number
+    /// `wanted`, from 1; if `wanted` is `None`, takes the first if all have the same answer.
     pub(super) fn answer(
         self,
         question: &str,
@@ -137,7 +143,8 @@ impl Model<'_> {
         Err(Failed::Unusable(failed))
     }
 
-    /// Runs the plans of a reply, at most [`MAX_PLANS`].
+    /// Runs the first [`MAX_PLANS`] plans of a reply and returns the answer of one reading, chosen
+    /// by `wanted` as in [`answer`](Self::answer).
     fn run_all(self, plans: &[Json], wanted: Option<usize>) -> Result<Answered, AskError> {
         let read = |document: &Json| {
             let plan = Plan::from_document(self.base, self.schema, document);
@@ -151,7 +158,7 @@ impl Model<'_> {
         settled(&self.base.kb, plans.into_iter().map(Ok).collect(), wanted, |plan| self.run(plan))
     }
 
-    /// Reads the text columns of a plan with the language model, then runs the plan.
+    /// Runs a plan; if it has text columns, the language model reads their cells first.
     pub(super) fn run(self, plan: &Plan) -> Result<Answered, AskError> {
         if plan.texts.is_empty() {
             return run::run(self.base, plan, &[]);
@@ -163,13 +170,14 @@ impl Model<'_> {
         Ok(answered)
     }
 
-    /// Sends a prompt and parses the reply.
+    /// Sends a prompt with its inputs to the model and parses the reply from JSON.
     fn ask<T: DeserializeOwned>(self, prompt: &str, inputs: Json) -> Result<T, Failed> {
         let reply = self.assistant.json(ASK_ROLE.role(), prompt, inputs)?;
         serde_json::from_value(reply).map_err(|error| Failed::Unusable(error.to_string()))
     }
 
-    /// Builds the inputs of the prompt [`PLAN`].
+    /// Builds the inputs of the prompt [`PLAN`]: the schema, the fields, the names in the question,
+    /// and the question. `failed` is empty.
     fn inputs(self, question: &str, mentions: &Mentions) -> Json {
         let lines = |lines: Vec<String>| -> Vec<Json> {
             lines.into_iter().map(|text| json!({"text": text})).collect()
@@ -183,7 +191,8 @@ impl Model<'_> {
         })
     }
 
-    /// Describes the fields of every type: kind, unit, number of nodes with a value, some values.
+    /// Describes the fields of every type, one line for each field: kind, unit, number of sampled
+    /// nodes with a value, some values.
     fn fields(self) -> Vec<String> {
         let kb = &self.base.kb;
         let mut lines = Vec::new();
@@ -213,7 +222,8 @@ impl Model<'_> {
         lines
     }
 
-    /// Lists what the question may name: nodes that it spells out, linked nodes, then values.
+    /// Lists what the question may name, one line each, at most [`MAX_NAMES`]: first nodes whose
+    /// names it spells out, then nodes linked to it, then values of fields.
     fn names(self, question: &str, mentions: &Mentions) -> Vec<String> {
         let kb = &self.base.kb;
         let things = || {

@@ -1,7 +1,8 @@
-//! The plan of a question about many nodes: rows, columns, computation. Every answer has its plan
-//! as JSON (`document`), which can be edited and run again.
+//! The plan of a question about many nodes: the rows and columns of a table, and the computation
+//! over the table. Every answer includes its plan as a JSON document (module `document`), which can
+//! be edited and run again.
 //!
-//! Independent of the words of questions and of SQL.
+//! Reads no words of questions and writes no SQL.
 
 mod document;
 #[cfg(test)]
@@ -15,7 +16,7 @@ use crate::{
 };
 use agent_kb::{MetapathStep, NodeId, TypeId, table::ColumnSpec};
 
-/// The plan of a question.
+/// The plan of a question: the rows, the columns, and the computation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Plan {
@@ -23,30 +24,34 @@ pub(crate) struct Plan {
     pub kind: Kind,
     /// Type of the rows.
     pub rows: TypeId,
-    /// Conditions that the rows must satisfy by their links or as nodes.
+    /// Conditions on the row's node itself or on its links; a row must satisfy all of them.
     #[serde(default)]
     pub conditions: Vec<Condition>,
-    /// Tests that the cells of a row must pass.
+    /// Tests on a row's cells; a row is counted only if it passes all of them.
     #[serde(default)]
     pub filters: Vec<Test>,
-    /// The columns of the table, each once; all column indexes below refer to this list.
+    /// The columns of the table, without duplicates. Column indexes in tests, operations and
+    /// changes are positions in this list.
     #[serde(default)]
     pub columns: Vec<ColumnSpec>,
-    /// Columns that a language model reads; their indexes follow those of `columns`.
+    /// Further columns, whose cells a language model reads from documents; their indexes follow
+    /// those of `columns`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub texts: Vec<TextColumn>,
-    /// The computation.
+    /// The computation over the rows.
     pub operation: Operation,
-    /// An assumption; the computation is repeated with it.
+    /// An assumption, if the question makes one; the computation is then repeated under the
+    /// assumption.
     #[serde(default)]
     pub supposed: Option<Change>,
-    /// Whether the question asks if values are the same, so that a difference means no.
+    /// Whether the question asks if values are equal, so that the answer is no if they differ.
     #[serde(default)]
     pub asks_same: bool,
-    /// Whether the question asks if the first of two samples varies more (true) or less.
+    /// Whether the question asks if the first of two samples varies more (true) or less (false)
+    /// than the second; `None` if it asks neither.
     #[serde(default)]
     pub asks_more: Option<bool>,
-    /// Assumptions about the question, in words.
+    /// What was assumed in reading the question, one sentence each.
     #[serde(skip)]
     pub assumed: Vec<String>,
 }
@@ -57,67 +62,69 @@ pub(crate) struct Plan {
 pub(crate) struct TextColumn {
     /// Name of the column.
     pub name: String,
-    /// Description of the cells, for the language model.
+    /// What the cells hold, described for the language model.
     pub description: String,
 }
 
-/// A condition on rows: each is at the end of a metapath from given nodes, or is one of them.
+/// A condition on rows: the row's node must be at the end of a metapath from one of the given
+/// nodes, or, if the metapath has no steps, be one of them.
 pub(crate) use agent_kb::table::Reachable as Condition;
 
-/// A test of one row.
+/// A test that a row passes or fails.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Test {
-    /// Compares a number; in a column of dates, the year.
+    /// Compares the cell's number with a number; in a column of dates, compares the year.
     Number {
         /// Index of the column.
         column: usize,
-        /// The comparison.
+        /// How the cell is compared.
         bound: Bound,
-        /// The number to compare with.
+        /// The number that the cell is compared with.
         number: f64,
-        /// The other end of an interval, for [`Bound::Between`].
+        /// For [`Bound::Between`], the other end of the interval.
         to: Option<f64>,
     },
-    /// Compares the year, month or day of a date, whichever `date` has. In a column of numbers,
-    /// `date` is a year.
+    /// Compares the cell's date with `date`, to the year, month or day, as precisely as `date` is
+    /// given. In a column of numbers, `date` is a year.
     Date {
         /// Index of the column.
         column: usize,
-        /// The comparison.
+        /// How the cell is compared.
         bound: Bound,
-        /// The date to compare with, year first; the cell is cut to its length.
+        /// The date that the cell is compared with, such as `2020`, `2020-05` or `2020-05-31`; the
+        /// cell is cut to the same length.
         date: String,
     },
-    /// The cell has this category.
+    /// The cell is this category, or one of the cell's categories is.
     Value {
         /// Index of the column.
         column: usize,
-        /// The normalised value.
+        /// The normalised name of the category.
         key: String,
     },
-    /// The cell has a link to one of these nodes.
+    /// One of these nodes is among the linked nodes that the cell names.
     Linked {
-        /// Index of the column of names.
+        /// Index of the column, which holds names of linked nodes.
         column: usize,
-        /// The nodes.
+        /// Ids of the nodes.
         nodes: Vec<NodeId>,
     },
-    /// The row is one of these nodes.
+    /// The row's node is one of these nodes.
     Is(Vec<NodeId>),
     /// The cell has a value.
     Filled {
         /// Index of the column.
         column: usize,
     },
-    /// The negated test; also true for rows with a missing value.
+    /// The row does not pass this test; also true if the row has no value to test.
     Not(Box<Test>),
-    /// At least one of these tests.
+    /// The row passes at least one of these tests.
     Any(Vec<Test>),
 }
 
 impl Test {
-    /// Returns the indexes of the columns that the test reads.
+    /// Returns the indexes of the columns that the test reads; a column may occur several times.
     pub(crate) fn columns(&self) -> Vec<usize> {
         match self {
             Self::Number { column, .. }
@@ -133,7 +140,8 @@ impl Test {
 }
 
 impl Test {
-    /// Returns the indexes of the columns that must have a value for the test to be decided.
+    /// Returns the indexes of the columns that must have a value in a row for the test to be
+    /// decided.
     pub(crate) fn valued(&self) -> Vec<usize> {
         match self {
             Self::Number { column, .. }
@@ -145,8 +153,9 @@ impl Test {
         }
     }
 
-    /// Adds the columns in which nodes are searched, with these nodes, to `names`, and the columns
-    /// that are read in another way to `others`.
+    /// Sorts the columns that the test reads by how they are read: adds to `names` each column of
+    /// [`Test::Linked`] with the nodes to find there, and to `others` the columns of all other
+    /// tests.
     pub(crate) fn looks_for<'a>(
         &'a self,
         names: &mut Vec<(usize, &'a [NodeId])>,
@@ -162,7 +171,8 @@ impl Test {
 }
 
 impl Plan {
-    /// Returns all tests: filters, and tests of the assumption, the subjects and the share.
+    /// Returns all tests of the plan: the filters, and the tests in the assumption, the subjects
+    /// and the share.
     pub(crate) fn tests(&self) -> impl Iterator<Item = &Test> {
         let supposed = match &self.supposed {
             Some(Change::LeaveOut(tests) | Change::Only(tests)) => tests.as_slice(),
@@ -176,7 +186,7 @@ impl Plan {
         self.filters.iter().chain(supposed).chain(subjects).chain(shared)
     }
 
-    /// Returns the indexes of the columns that the plan reads, ascending, each once.
+    /// Returns the indexes of the columns that the plan reads, ascending, without duplicates.
     pub(crate) fn used(&self) -> Vec<usize> {
         let mut used = match self.operation {
             Operation::Sql { .. } => (0..self.columns.len() + self.texts.len()).collect(),
@@ -195,8 +205,8 @@ impl Plan {
         used
     }
 
-    /// Returns the nodes that tests search in a column, ascending; `None` if the column is also
-    /// read in another way.
+    /// Returns the nodes that [`Test::Linked`] tests look for in a column, ascending, without
+    /// duplicates; `None` if the column is also read in another way.
     pub(crate) fn looked_for(&self, column: usize) -> Option<Vec<NodeId>> {
         if matches!(self.operation, Operation::Sql { .. }) {
             return None;
@@ -215,7 +225,7 @@ impl Plan {
 }
 
 impl Operation {
-    /// Returns the compared subjects; empty for most operations.
+    /// Returns the subjects that the operation compares; empty if it compares none.
     pub(crate) fn subjects(&self) -> &[Subject] {
         match self {
             Self::Compare { subjects, .. } | Self::SpreadAmong { subjects, .. } => subjects,
@@ -223,7 +233,8 @@ impl Operation {
         }
     }
 
-    /// Returns the indexes of the columns that it reads outside of tests.
+    /// Returns the indexes of the columns that the operation reads other than in the tests of
+    /// subjects and of shares.
     fn own_columns(&self) -> Vec<usize> {
         match self {
             Self::Compare { measure: Measure::Of(_, column), .. } => vec![*column],
@@ -236,7 +247,8 @@ impl Operation {
         }
     }
 
-    /// Returns the indexes of the columns that the operation reads.
+    /// Returns the indexes of the columns that the operation reads, including those in its tests;
+    /// empty for SQL statements.
     pub(crate) fn columns(&self) -> Vec<usize> {
         let of = |measure: &Measure| match measure {
             Measure::Rows => None,
@@ -273,28 +285,28 @@ impl Operation {
     }
 }
 
-/// An aggregate over several rows: a function of a column, or the number of rows.
+/// A number computed over several rows: a function of a column's values, or the number of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Measure {
     /// The number of rows.
     Rows,
-    /// A function of the values in a column.
+    /// A function of the values in the column with this index.
     Of(Function, usize),
 }
 
-/// The part of a date that groups rows.
+/// The part of a date by which rows are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum DatePart {
     /// The year.
     Year,
-    /// Year and month.
+    /// The year and the month.
     Month,
 }
 
 impl DatePart {
-    /// Returns the length of this part at the start of a date, year first, bytes.
+    /// Returns the length of this part at the start of a date such as `2020-05-31`, bytes.
     pub(crate) fn len(self) -> usize {
         match self {
             Self::Year => 4,
@@ -303,94 +315,98 @@ impl DatePart {
     }
 }
 
-/// A subject that is compared with others.
+/// A group of rows that is compared with other groups.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Subject {
     /// Name of the subject.
     pub name: String,
-    /// The test that its rows pass.
+    /// The test that decides which rows belong to the subject.
     pub test: Test,
 }
 
-/// A computation.
+/// A computation over the rows that satisfy the plan's filters.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Operation {
-    /// One number over all rows.
+    /// Computes one number over all rows.
     Number(Measure),
-    /// The share of the rows that satisfy all of these tests, percent.
+    /// The share of rows that satisfy all of these tests, percent.
     Share(Vec<Test>),
-    /// A number for each value of a column; largest first, unless `first` asks for the smallest.
+    /// A number for each group of rows with the same value in a column. The group with the largest
+    /// number comes first, unless `first` asks for the smallest.
     Groups {
         /// Index of the column whose values group the rows.
         group: usize,
-        /// The part of a date that groups the rows, if the column holds dates.
+        /// The part of the date by which rows are grouped, if the column holds dates; `None` for
+        /// the whole value.
         #[serde(default)]
         part: Option<DatePart>,
-        /// The measure of each group.
+        /// The number that is computed for each group.
         measure: Measure,
-        /// Whether the largest (true) or the smallest groups are requested, and how many; `None`
-        /// for all groups.
+        /// Whether the groups with the largest (true) or the smallest (false) numbers are
+        /// requested, and how many groups; `None` for all groups.
         first: Option<(bool, usize)>,
     },
-    /// The rows with the largest or smallest number.
+    /// The rows with the largest or smallest number or date in a column.
     First {
         /// Index of the column.
         column: usize,
-        /// Whether the largest number comes first.
+        /// Whether the rows with the largest values (true) or the smallest (false) are requested.
         high: bool,
-        /// Number of rows.
+        /// Number of requested rows.
         top: usize,
     },
-    /// Compares one number of each subject.
+    /// Compares subjects by one number for each.
     Compare {
-        /// The subjects, at least two.
+        /// The subjects; at least two.
         subjects: Vec<Subject>,
-        /// The measure of each subject.
+        /// The number that is computed for each subject.
         measure: Measure,
-        /// Whether the subject with the largest number is requested, else the smallest.
+        /// Whether the subject with the largest number (true) or the smallest (false) is requested.
         high: bool,
-        /// Whether the question asks if this is the first subject, with the answer yes or no.
+        /// Whether the question asks if the first of `subjects` is the requested one, so that the
+        /// answer is yes or no.
         yes_no: bool,
     },
-    /// Whether a column's numbers are normally distributed.
+    /// Tests whether the numbers of the column with this index are normally distributed.
     Normal(usize),
-    /// Whether two columns are correlated.
+    /// Tests whether two columns are correlated.
     Correlate {
         /// Index of one column.
         one: usize,
-        /// Index of the other.
+        /// Index of the other column.
         other: usize,
-        /// Whether to use rank correlation (Spearman), else Pearson's.
+        /// Whether to compute Spearman's rank correlation (true) or Pearson's correlation (false).
         ranks: bool,
-        /// Whether the question asks if one rises (true) or falls with the other; `None` if
-        /// neither.
+        /// Whether the question asks if one column rises (true) or falls (false) as the other
+        /// rises; `None` if it asks neither.
         rises: Option<bool>,
     },
-    /// Whether two columns have equal variance.
+    /// Tests whether the columns with these two indexes have equal variance.
     Spread(usize, usize),
-    /// Whether a column has equal spread in the groups of another column, or in the subjects if
-    /// there are any.
+    /// Tests whether the numbers of a column have equal spread in all groups of rows. Rows are
+    /// grouped by another column, or by subjects.
     SpreadAmong {
         /// Index of the column of numbers.
         measure: usize,
-        /// Index of the column whose values group the rows.
+        /// Index of the column whose values group the rows; `None` if `subjects` group them.
         group: Option<usize>,
-        /// The subjects, if there is no group column.
+        /// The subjects; empty if `group` groups the rows.
         subjects: Vec<Subject>,
     },
-    /// Whether two columns are related, by a test that fits their kinds.
+    /// Tests whether the columns with these two indexes are related, by a statistical test that
+    /// fits their kinds.
     Relate(usize, usize),
-    /// The names of the rows.
+    /// Lists the names of the rows.
     List,
-    /// Whether there is a row.
+    /// Tells whether there is any row.
     Exists,
-    /// An SQL statement, which may only read the table.
+    /// Runs an SQL statement, which may only read the table.
     Sql {
-        /// The statement.
+        /// The SQL statement.
         statement: String,
-        /// How to read the result.
+        /// How to read the statement's result.
         answer: Form,
     },
 }
@@ -399,36 +415,38 @@ pub(crate) enum Operation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Form {
-    /// The first number of the first row.
+    /// The answer is the first number in the first row.
     Number,
-    /// The first column; if it is called `id`, the names of its nodes.
+    /// The answer is the values of the first column; if the column is called `id`, the names of the
+    /// nodes with these ids.
     Names,
-    /// The first cell: 0 is no, other numbers are yes.
+    /// The answer is in the first cell: 0 is no, other numbers are yes.
     YesNo,
-    /// The whole result.
+    /// The answer is the whole result.
     Table,
 }
 
-/// An assumption.
+/// An assumption that a question makes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Change {
     /// Rows that satisfy all of these tests are removed.
     LeaveOut(Vec<Test>),
-    /// Only rows that satisfy all of these tests remain.
+    /// Rows that do not satisfy all of these tests are removed.
     Only(Vec<Test>),
-    /// The numbers of a column are multiplied by a factor, then increased by a constant.
+    /// Each number in a column is multiplied by a factor; then a constant is added.
     Scale {
         /// Index of the column.
         column: usize,
-        /// The factor.
+        /// The factor by which the numbers are multiplied.
         times: f64,
-        /// The added constant.
+        /// The constant that is then added.
         plus: f64,
     },
 }
 
-/// Reverses a metapath that starts at type `from`.
+/// Reverses a metapath that starts at type `from`: the result leads from the end's type back to
+/// `from`.
 pub(crate) fn reversed(from: TypeId, steps: &[MetapathStep]) -> Vec<MetapathStep> {
     let begins = std::iter::once(from).chain(steps.iter().map(|step| step.to));
     let mut back: Vec<MetapathStep> = steps

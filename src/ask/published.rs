@@ -1,5 +1,5 @@
-//! Tests with the published benchmark of questions over tables, if its files are available:
-//! classification of its kinds, and execution of its statements.
+//! Tests with MEBench, a published benchmark of questions over tables, if its files are available:
+//! the classifier must recognise the kinds of its questions, and its SQL statements must run.
 
 use serde_json::Value as Json;
 
@@ -9,7 +9,7 @@ use crate::{
 };
 use agent_kb::table::{Column, ColumnKind, Database, Limits, Table, with_literals};
 
-/// The questions of a file of MEBench; none if the data are not available.
+/// Returns the questions in a file of MEBench; `None` if the data are not available.
 fn questions(file: &str) -> Option<Vec<Json>> {
     let text = std::fs::read_to_string(real_data("mebench")?.join(file)).unwrap();
     // An answer in each file holds a NaN, which is not JSON.
@@ -42,8 +42,8 @@ fn a_model_taught_with_the_training_questions_knows_the_kinds_of_the_test_questi
     assert!(taught >= 0.93, "{taught}");
 }
 
-/// Runs on a table of the columns that the question names. Some questions have a remark instead of
-/// a statement.
+/// Runs each question's SQL statement on an empty table with the columns that the question names.
+/// Questions that have only SQL comments instead of a statement are skipped.
 #[test]
 fn published_statements_bind() {
     let Some(questions) = questions("test.jsonl") else { return };

@@ -1,10 +1,11 @@
 //! Reads the mentions of a question as a plan.
 //!
-//! The row type is the type with the mentioned fields. Other named things are conditions, filters,
-//! groups or subjects, by their position. Kinds of questions are tried, likeliest first, until one
-//! finds all its parts. An unexplained word prevents a plan, because it may be decisive.
+//! The rows are the nodes of the counted type, or of the type with the mentioned fields. Other
+//! mentions become conditions, filters, groups or subjects, depending on their position. Kinds of
+//! questions are tried, likeliest first, until a kind finds all the parts it needs. A question with
+//! an unexplained word gets no plan, because the word may be decisive.
 //!
-//! Independent of tables and SQL.
+//! Builds no tables and writes no SQL.
 
 mod asks;
 pub(crate) mod choices;
@@ -48,33 +49,36 @@ use agent_kb::{
     table::{ColumnKind, ColumnSpec, Sample, reached},
 };
 
-/// Maximum number of nodes sampled to estimate the degree of links.
+/// Approximate number of nodes that are sampled to find whether a step leads to one node or to
+/// several.
 const LOOKED_AT: usize = 1_000;
 
-/// State of reading one question.
+/// The state of reading one question. Sets and maps refer to mentions by their index in
+/// `mentions.all`.
 struct Reading<'a> {
     base: &'a IndexedBase,
     schema: &'a Schema,
     mentions: &'a Mentions,
     text: &'a str,
-    /// Whether each mention is part of the assumption.
+    /// For each mention, whether it is part of the question's assumption.
     changed: Vec<bool>,
-    /// Mentions of types and fields that only describe a named thing, with the mention of that
-    /// thing.
+    /// Mentions of types and fields that only describe an adjacent name, such as `brand` in `the
+    /// brand "X"`, each with the mention of that name.
     bound: BTreeMap<usize, usize>,
-    /// Counted types, by the mention of the type.
+    /// Mentions of types whose nodes are counted, each with the type.
     counted: BTreeMap<usize, TypeId>,
     numbers: Vec<NumberUse>,
     dates: Vec<DateUse>,
-    /// Fields and counts bounded by a number.
+    /// Mentions of fields and counts that a number or a date bounds.
     bounded: BTreeSet<usize>,
-    /// Negated things, fields and types.
+    /// Mentions that are negated: names, fields, types and relations.
     denied: BTreeSet<usize>,
-    /// Number of first results requested.
+    /// Number of requested results, as in `top 5`; `None` if the question gives no number.
     top: Option<usize>,
-    /// Whether the question asks for a list of the rows.
+    /// Whether the question is read as one for a list of the rows, or for whether there are any
+    /// rows.
     lists: bool,
-    /// Stems of the words of the question that are not in names.
+    /// Stems of the question's words that do not belong to names of nodes or values.
     said: BTreeSet<String>,
     rows: TypeId,
     columns: Vec<ColumnSpec>,
@@ -82,21 +86,22 @@ struct Reading<'a> {
     choices: &'a RefCell<Choices>,
 }
 
-/// A question to read.
+/// A question to read, with its mentions and its likely kinds.
 #[derive(Clone, Copy)]
 pub(crate) struct Question<'a> {
     pub(crate) base: &'a IndexedBase,
     pub(crate) schema: &'a Schema,
     pub(crate) mentions: &'a Mentions,
     pub(crate) text: &'a str,
-    /// The possible kinds of the question, likeliest first.
+    /// The kinds that the question may be of, likeliest first.
     pub(crate) kinds: &'a [Kind],
 }
 
-/// Reads a question as a plan; where it is ambiguous, takes the options of `choices`.
+/// Reads a question as a plan. Where the question is ambiguous, takes the options given by
+/// `choices`.
 ///
 /// # Errors
-/// [`AskError`], which names the missing part.
+/// [`AskError`], which says what is missing or not understood.
 pub(crate) fn read(asked: Question<'_>, choices: &RefCell<Choices>) -> Result<Plan, AskError> {
     let Question { base, schema, mentions, text, kinds } = asked;
     let unknown: Vec<String> = mentions
@@ -164,7 +169,7 @@ pub(crate) fn read(asked: Question<'_>, choices: &RefCell<Choices>) -> Result<Pl
     }
 }
 
-/// Returns the stems of the words of a question that are not in names.
+/// Returns the stems of a question's words that do not belong to names of nodes or values.
 fn stems_outside_names(mentions: &Mentions) -> BTreeSet<String> {
     let is_name = |mention: &&Mention| !matches!(mention.what, What::Thing(_) | What::NoThing(_));
     let own = mentions.all.iter().filter(is_name);
@@ -173,8 +178,8 @@ fn stems_outside_names(mentions: &Mentions) -> BTreeSet<String> {
 }
 
 impl Reading<'_> {
-    /// Chooses one of several options that fit the question equally. Returns its index; other
-    /// readings take the others.
+    /// Chooses one of several options that fit the question equally; other readings of the question
+    /// take the other options. Returns the index of the chosen option.
     fn choose(&self, options: &[String]) -> usize {
         self.choices.borrow_mut().take(options)
     }
@@ -190,7 +195,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Returns the phrases with their positions, within the assumption if `changed`, else outside.
+    /// Returns the phrases of the lexicon with the indexes of their mentions: those in the
+    /// assumption if `changed`, else those outside.
     fn cues(&self, changed: bool) -> impl Iterator<Item = (usize, Cue)> + '_ {
         let own = move |at: &usize| self.changed.get(*at) == Some(&changed);
         (0..self.mentions.all.len()).filter(own).filter_map(|at| Some((at, self.cue(at)?)))
@@ -200,7 +206,8 @@ impl Reading<'_> {
         self.cues(false).any(|(_, own)| own == cue)
     }
 
-    /// Returns the next meaningful mention after a position, or before it, by `step` 1 or -1.
+    /// Returns the index of the nearest mention after (`step` 1) or before (`step` -1) mention
+    /// `at`, skipping fillers and relations.
     fn beside(&self, at: usize, step: isize) -> Option<usize> {
         let mut at = at.checked_add_signed(step)?;
         loop {
@@ -228,7 +235,8 @@ impl Reading<'_> {
         thing.nodes.iter().any(|&node| self.base.kb.node_type(node) == kind)
     }
 
-    /// Binds types and fields to adjacent named things: `the brand "X"`, `X papers`.
+    /// Finds the types and fields that only describe an adjacent name, and stores them in `bound`:
+    /// `the brand "X"`, `X papers`.
     fn bind(&mut self) {
         let mut bound = BTreeMap::new();
         for (at, thing) in self.things() {
@@ -261,7 +269,8 @@ impl Reading<'_> {
         self.bound = bound;
     }
 
-    /// Finds the counted types: `how many X`, `number of X`, `most X`, `more than 3 X`.
+    /// Finds the types whose nodes are counted, and stores them in `counted`: `how many X`, `number
+    /// of X`, `most X`, `more than 3 X`.
     fn count(&mut self) {
         let mut counted = BTreeMap::new();
         for at in 0..self.mentions.all.len() {
@@ -313,13 +322,14 @@ impl Reading<'_> {
         self.counted = counted;
     }
 
-    /// Returns the numeric field of a type whose name has one of these words: an exact name first,
-    /// then the field with the most values.
+    /// Returns the numeric field of a type whose name contains the stem of one of `names`. Of
+    /// several, an exactly equal name is preferred, then the field with the most values.
     fn implied(&self, kind: TypeId, names: &[&str]) -> Option<FieldId> {
         self.called(kind, names, ColumnKind::is_number)
     }
 
-    /// Returns as [`implied`](Self::implied), or a field of dates, whose years a number may bound.
+    /// As [`implied`](Self::implied), but the field may also hold dates, whose years a number can
+    /// bound; numeric fields are preferred to dates.
     fn implied_or_dated(&self, kind: TypeId, names: &[&str]) -> Option<FieldId> {
         self.called(kind, names, |kind| kind.is_number() || kind == ColumnKind::Date)
     }
@@ -353,8 +363,9 @@ impl Reading<'_> {
         names.contains(&self.base.kb.field_name(field).to_lowercase().as_str())
     }
 
-    /// Returns the best match among the fields of a mention that the rows have; only numeric ones
-    /// if `numbers`. Chooses among equal matches.
+    /// Returns the field of the rows that matches a mention best: the largest share of the name.
+    /// `numbers` restricts the fields to numeric ones. Of equal matches, takes the one that
+    /// [`choose`](Self::choose) selects.
     fn field(&self, fields: &[(FieldId, f32)], numbers: bool) -> Option<FieldId> {
         let own = fields.iter().filter_map(|(field, share)| {
             let sample = self.schema.sample(self.base, self.rows, *field)?;
@@ -376,7 +387,7 @@ impl Reading<'_> {
         self.schema.sample(self.base, self.rows, field).map(|sample| sample.kind)
     }
 
-    /// Returns the index of a column, which is added if it is missing.
+    /// Returns the index of a column in the plan; adds the column if it is missing.
     fn column(&mut self, spec: ColumnSpec) -> usize {
         if let Some(at) = self.columns.iter().position(|own| *own == spec) {
             return at;
@@ -385,7 +396,8 @@ impl Reading<'_> {
         self.columns.len() - 1
     }
 
-    /// Returns the column of numbers that a mention names, if any: a field, or a count.
+    /// Returns the index of the column of numbers that a mention names: a numeric field, or a count
+    /// of linked nodes. `None` if it names no numbers.
     fn number_column(&mut self, at: usize) -> Result<Option<usize>, AskError> {
         let spec = match self.what(at).cloned() {
             Some(What::Field(fields)) => match self.field(&fields, true) {
@@ -409,7 +421,7 @@ impl Reading<'_> {
         Ok(Some(self.column(spec)))
     }
 
-    /// Builds the test of a bounded number.
+    /// Builds the test that compares a column with a number of the question.
     fn number_test(&mut self, number: &NumberUse) -> Result<Test, AskError> {
         let rows = self.base.kb.type_name(self.rows).to_owned();
         let field = |field: Option<FieldId>, what: &str| {
@@ -457,8 +469,9 @@ impl Reading<'_> {
         Ok(Test::Number { column, bound: number.bound, number: number.number, to: number.to })
     }
 
-    /// Returns the column of the numeric field whose name contains all words of a mention:
-    /// `number_of_reviews` for `reviews`, if these are texts.
+    /// Returns the index of the column of a numeric field whose name contains all stems of a
+    /// mention: `number_of_reviews` for `reviews`, if the field `reviews` holds texts. `None` if
+    /// there is no such field.
     fn number_called(&mut self, at: usize) -> Option<usize> {
         let own = self.mentions.all.get(at)?.at.clone();
         let stems: Vec<&String> =
@@ -475,7 +488,8 @@ impl Reading<'_> {
         Some(self.column(spec))
     }
 
-    /// Returns the words of the question that are not in names.
+    /// Returns the question's folded words that do not belong to names of nodes or values, in
+    /// order.
     fn own_words(&self) -> Vec<&str> {
         let own = self
             .mentions
@@ -487,8 +501,9 @@ impl Reading<'_> {
         tokens.map(|token| token.word.as_str()).collect()
     }
 
-    /// Returns the column of a field whose name adds the unit to this column's name, else the
-    /// column itself: `price_gbp` instead of `price` for pounds.
+    /// Returns the index of a column whose field name contains the unit `said` and all words of
+    /// this column's name, such as `price_gbp` instead of `price` for pounds; without such a field,
+    /// returns `column`.
     fn in_unit(&mut self, column: usize, said: Option<&str>) -> usize {
         let (Some(said), Some(&ColumnSpec::Field(field))) = (said, self.columns.get(column)) else {
             return column;
@@ -507,8 +522,8 @@ impl Reading<'_> {
         spec.map_or(column, |spec| self.column(spec))
     }
 
-    /// Refuses a number whose unit differs from its column's; notes an assumption if the column has
-    /// no unit.
+    /// Refuses a number with the unit `said` if its column has another unit; if the column has no
+    /// unit, notes the assumption that it is `said`.
     fn check_unit(&mut self, column: usize, said: Option<&str>) -> Result<(), AskError> {
         let (Some(said), Some(&ColumnSpec::Field(field))) = (said, self.columns.get(column)) else {
             return Ok(());
@@ -532,7 +547,7 @@ impl Reading<'_> {
         words.iter().map(|token| token.word.as_str()).collect::<Vec<_>>().join(" ")
     }
 
-    /// Refuses a question for two numbers at once.
+    /// Refuses a question that asks for two numbers at once.
     fn is_one_question(&self) -> Result<(), AskError> {
         let several = |one: &str, other: &str| {
             Err(AskError::Missing(format!(
@@ -587,9 +602,9 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Plans over the chosen row type. If that fails and the question asks for most or fewest,
-    /// plans over a counted type: `who wrote the most papers at V` becomes papers by author. Else
-    /// plans over another type with a mentioned field of numbers.
+    /// Plans the question over the chosen row type. If that fails and the question asks for most or
+    /// fewest, tries the counted types: `who wrote the most papers at V` becomes papers grouped by
+    /// author. If that fails too, tries the other types that have a mentioned numeric field.
     fn plan_of_any(&mut self, kinds: &[Kind]) -> Result<Plan, AskError> {
         let error = match self.plan(kinds).and_then(|plan| self.is_narrowed(plan)) {
             Ok(plan) => return Ok(plan),
@@ -616,8 +631,9 @@ impl Reading<'_> {
         Err(error)
     }
 
-    /// Refuses a plan that ignores a condition on the counted nodes, such as counting all papers of
-    /// the authors with a paper at a venue.
+    /// Refuses a plan that counts linked nodes without the condition that the question sets on
+    /// them, such as counting all papers of authors who have a paper at a venue. Returns other
+    /// plans unchanged.
     fn is_narrowed(&self, plan: Plan) -> Result<Plan, AskError> {
         let kb = &self.base.kb;
         for condition in &plan.conditions {
@@ -637,7 +653,8 @@ impl Reading<'_> {
         Ok(plan)
     }
 
-    /// Whether a single step leads from at least 99 % of the linked rows to one node, by a sample.
+    /// Whether the metapath is a single step that leads to exactly one node from at least 99 % of
+    /// the rows that have any link by that step, judged by a sample.
     fn leads_to_one(&self, steps: &[MetapathStep]) -> bool {
         let nodes = self.base.kb.nodes_of_type(self.rows);
         let every = nodes.len().div_ceil(LOOKED_AT).max(1);
@@ -650,8 +667,8 @@ impl Reading<'_> {
         steps.len() == 1 && several * 100 <= some
     }
 
-    /// Plans the question as the first kind that finds all its parts; a comparison of names is
-    /// first tried as an intercomparison.
+    /// Plans the question as the first of `kinds` that finds all the parts it needs; a comparison
+    /// of names is tried as an intercomparison first.
     fn plan(&mut self, kinds: &[Kind]) -> Result<Plan, AskError> {
         let mut first: Option<AskError> = None;
         let compares = compares_names(self.mentions);
@@ -674,8 +691,8 @@ impl Reading<'_> {
         Err(first.unwrap_or(AskError::NoTable))
     }
 
-    /// Returns the first mentioned column of numbers, within the assumption if `changed`, else
-    /// outside.
+    /// Returns the index of the first column of numbers that is mentioned in the assumption (if
+    /// `changed`) or outside.
     fn first_number(&mut self, changed: bool) -> Result<Option<usize>, AskError> {
         for at in 0..self.mentions.all.len() {
             if self.changed.get(at) == Some(&changed)
@@ -687,7 +704,7 @@ impl Reading<'_> {
         Ok(None)
     }
 
-    /// Returns the first mentioned function outside of the assumption.
+    /// Returns the first aggregate function that is mentioned outside of the assumption.
     fn function(&self) -> Option<Function> {
         self.cues(false).find_map(|(_, cue)| match cue {
             Cue::Of(function) => Some(function),

@@ -1,6 +1,6 @@
 //! JSON records of answers, of ambiguous questions and of errors.
 //!
-//! Independent of how answers are found or sent.
+//! Does not depend on how answers are found or sent.
 
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -16,7 +16,7 @@ use agent_kb::{
     table::{SqlValue, statistics::TestResult},
 };
 
-/// JSON record of an answer, with the first rows of its table and the source of every column.
+/// JSON record of an answer, with the first rows of the table and the source of every column.
 #[derive(Serialize)]
 pub struct AskRecord<'a> {
     question: &'a str,
@@ -24,7 +24,7 @@ pub struct AskRecord<'a> {
     answer: &'a Outcome,
     told: &'a str,
     path: &'a [String],
-    /// The plan, which can be run again.
+    /// The plan as a JSON document, which can be run again.
     plan: &'a Json,
     sql: &'a [String],
     statistic: Option<TestResult>,
@@ -39,7 +39,7 @@ pub struct AskRecord<'a> {
 struct Result<'a> {
     columns: &'a [String],
     rows: &'a [Vec<SqlValue>],
-    /// Number of all rows, including those not in `rows`.
+    /// Total number of rows, including those not in `rows`.
     n_rows: usize,
 }
 
@@ -47,15 +47,16 @@ struct Result<'a> {
 struct Table<'a> {
     rows_are: &'a str,
     columns: Vec<Column<'a>>,
-    /// The rows that satisfy the filters first.
+    /// The first rows of the table; rows that satisfy the filters come before the others.
     rows: Vec<Row<'a>>,
-    /// Number of all rows, including those not in `rows`.
+    /// Total number of rows, including those not in `rows`.
     n_rows: usize,
-    /// Number of rows that satisfy the filters.
+    /// Number of rows that satisfy the filters; all rows if there are no filters.
     counted: usize,
 }
 
-/// A column; `source` describes its cells relative to the row's node.
+/// A column of the table. `source` says how a cell is found from the node of its row; `empty` is
+/// the number of cells without a value.
 #[derive(Serialize)]
 struct Column<'a> {
     name: &'a str,
@@ -67,17 +68,17 @@ struct Column<'a> {
 #[derive(Serialize)]
 struct Row<'a> {
     id: NodeId,
-    /// The id in the user's data.
+    /// The id of the node in the user's data.
     key: String,
     name: &'a str,
     cells: Vec<Json>,
 }
 
-/// JSON record of an ambiguous question, with its readings.
+/// JSON record of an ambiguous question, with the readings of the question.
 #[derive(Serialize)]
 pub struct ReadingsRecord<'a> {
     question: &'a str,
-    /// Always null.
+    /// Always null, because there is no single answer.
     answer: Option<()>,
     reason: String,
     readings: &'a [AskReading],
@@ -85,25 +86,25 @@ pub struct ReadingsRecord<'a> {
 }
 
 impl<'a> ReadingsRecord<'a> {
-    /// Builds the record; `ms` is the time of the question, milliseconds.
+    /// Builds the record; `ms` is the time that the question took, milliseconds.
     pub fn new(question: &'a str, readings: &'a [AskReading], ms: f64) -> Self {
         let reason = format!("the question can be read in {} ways", readings.len());
         Self { question, answer: None, reason, readings, ms }
     }
 }
 
-/// JSON record of a question without an answer.
+/// JSON record of a question that has no answer.
 #[derive(Serialize)]
 pub struct RefusalRecord<'a> {
     question: &'a str,
-    /// Always null.
+    /// Always null, because there is no single answer.
     answer: Option<()>,
     reason: String,
     not_understood: &'a [String],
 }
 
 impl<'a> RefusalRecord<'a> {
-    /// Builds the record from the error of a question.
+    /// Builds the record from a question and the error that it gave.
     pub fn new(question: &'a str, error: &'a AskError) -> Self {
         let (reason, not_understood) = (error.to_string(), error.not_understood());
         Self { question, answer: None, reason, not_understood }
@@ -111,8 +112,8 @@ impl<'a> RefusalRecord<'a> {
 }
 
 impl<'a> AskRecord<'a> {
-    /// Builds the record with at most `rows` rows of each table; `ms` is the time of the question,
-    /// milliseconds.
+    /// Builds the record of an answer. `rows` is the maximum number of rows that are shown of the
+    /// table and of the result; `ms` is the time that the question took, milliseconds.
     pub fn new(
         question: &'a str,
         answered: &'a Answered,

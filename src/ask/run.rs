@@ -1,6 +1,7 @@
-//! Runs a plan: builds the table, runs SQL or a statistical test, and forms the answer.
+//! Runs a plan: builds the table, runs SQL or a statistical test over the table, and states the
+//! answer.
 //!
-//! Independent of the words of questions.
+//! Does not read the question.
 
 mod lists;
 mod statement;
@@ -24,24 +25,28 @@ use agent_kb::{
     },
 };
 
-/// Maximum number of groups, or of listed rows, in an answer.
+/// Maximum number of groups in an answer, and of rows in an answer that lists rows.
 const MAX_GROUPS: usize = 10_000;
-/// Maximum number of rows kept after the requested ones and their ties.
+/// Number of further rows or groups that a result keeps after the requested ones and those that tie
+/// with the last of them.
 const MAX_FIRST: usize = 50;
-/// Maximum number of rows read after the requested ones to find all ties.
+/// Maximum number of rows or groups that are read after the requested ones to find all that tie
+/// with the last of them.
 const MAX_TIED: usize = 1_000;
-/// Limits of the rows that statistics read.
+/// Limits on the SQL statements that a plan's operations need: time, and number of rows.
 const ROWS: Limits = Limits { time: std::time::Duration::from_secs(2), rows: MAX_ROWS };
-/// Maximum number of possible pairs of values of two columns.
+/// Maximum size of a contingency table: the number of distinct values in one column times that in
+/// the other.
 const MAX_PAIRS: usize = 4_000_000;
-/// Minimum number of values of a group to compare its spread.
+/// Minimum number of numbers that a group must have for its spread to be compared.
 const MIN_OF_GROUP: usize = 2;
 
-/// Answers a plan. `texts` holds its text columns, which a language model has read, with a cell for
-/// each of [`rows`].
+/// Runs a plan and returns its answer. `texts` holds the plan's text columns, whose cells a
+/// language model has read; each has a cell for each of the plan's [`rows`].
 ///
 /// # Errors
-/// If there are no rows or no values, or too many; if SQL or a statistical test fails.
+/// If the plan has too many columns, no rows or too many, or no values; if an SQL statement or a
+/// statistical test fails.
 pub(crate) fn run(base: &IndexedBase, plan: &Plan, texts: &[Column]) -> Result<Answered, AskError> {
     let width = plan.used().len();
     if width > MAX_COLUMNS {
@@ -96,8 +101,8 @@ fn kind_name(column: &Column) -> &'static str {
     }
 }
 
-/// Describes the conditions, metapaths and fields of a plan, which distinguish its reading from
-/// others.
+/// Describes the conditions, metapaths and fields of a plan in words, one per line, so that the
+/// readings of a question can be told apart.
 pub(crate) fn sources(kb: &Kb, plan: &Plan) -> Vec<String> {
     let mut lines = path(kb, plan);
     for at in plan.used() {
@@ -108,7 +113,8 @@ pub(crate) fn sources(kb: &Kb, plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// Describes the conditions and metapaths of a plan in words, one per line.
+/// Describes the conditions of a plan and the metapaths of its columns in words, one per line.
+/// Without conditions, the first line says that every node of the type is a row.
 pub(super) fn path(kb: &Kb, plan: &Plan) -> Vec<String> {
     let mut lines = Vec::new();
     for Condition { nodes, steps, name } in &plan.conditions {
@@ -128,10 +134,10 @@ pub(super) fn path(kb: &Kb, plan: &Plan) -> Vec<String> {
     lines
 }
 
-/// Returns the nodes of the rows, ascending.
+/// Returns the nodes that are the rows of a plan's table, by ascending id; filters are not applied.
 ///
 /// # Errors
-/// If there are too many rows, or none and the operation needs some.
+/// If there are too many rows, or if there are none and the operation needs at least one.
 pub(super) fn rows(kb: &Kb, plan: &Plan) -> Result<Vec<NodeId>, AskError> {
     let nodes = match (fulfilling(kb, &plan.conditions), of_subjects(kb, plan)) {
         (Some(mut known), Some(own)) => {
@@ -165,8 +171,8 @@ pub(super) fn rows(kb: &Kb, plan: &Plan) -> Result<Vec<NodeId>, AskError> {
     Ok(nodes)
 }
 
-/// Returns the rows that belong to any of the compared subjects, ascending. `None` if there are no
-/// subjects, or if a subject is not defined by nodes.
+/// Returns the nodes of the rows that belong to any of the plan's subjects, ascending. `None` if
+/// there are no subjects, or if a subject is not defined by nodes.
 fn of_subjects(kb: &Kb, plan: &Plan) -> Option<Vec<NodeId>> {
     let subjects = plan.operation.subjects();
     let mut own: Vec<NodeId> = Vec::new();
@@ -185,8 +191,8 @@ fn of_subjects(kb: &Kb, plan: &Plan) -> Option<Vec<NodeId>> {
     (!subjects.is_empty()).then_some(own)
 }
 
-/// Builds the table of the columns that the plan reads. Also returns, for each column of the plan,
-/// its index in the table.
+/// Builds the table with the rows `nodes` and those columns of the plan that are used. Also
+/// returns, for each column of the plan, its index in the table; `None` if it is not used.
 fn load(
     kb: &Kb,
     plan: &Plan,
@@ -217,7 +223,7 @@ fn load(
     Ok((table, places))
 }
 
-/// State of answering a plan.
+/// State of running one plan.
 struct Run<'a> {
     kb: &'a Kb,
     plan: &'a Plan,
@@ -237,8 +243,8 @@ impl Run<'_> {
         Ok(rows)
     }
 
-    /// Returns the rows that satisfy the filters, ascending; `None` without filters or with an
-    /// assumption.
+    /// Returns the nodes of the rows that satisfy the plan's filters, ascending; `None` if the plan
+    /// has no filters or makes an assumption.
     fn counted(&mut self) -> Result<Option<Vec<NodeId>>, AskError> {
         if self.plan.filters.is_empty() || self.plan.supposed.is_some() {
             return Ok(None);
@@ -267,7 +273,7 @@ impl Run<'_> {
         }
     }
 
-    /// Names a measure in words.
+    /// Names the number that a measure computes in words, such as `mean price`.
     fn measure_name(&self, measure: Measure) -> String {
         match measure {
             Measure::Rows => "number".to_owned(),
@@ -282,8 +288,9 @@ impl Run<'_> {
         }
     }
 
-    /// Answers the plan. With an assumption, the answer holds under it, and the sentence and the
-    /// result also state the answer without it.
+    /// Runs the plan's operation; returns the answer, also as a sentence. If the plan makes an
+    /// assumption, the answer is the one under the assumption; the sentence and the result also
+    /// state the answer without it.
     fn answer(&mut self) -> Result<(Outcome, String), AskError> {
         let Some(change) = &self.plan.supposed else { return self.of_operation() };
         let (before, told_before) = self.of_operation()?;
@@ -352,7 +359,8 @@ impl Run<'_> {
         }
     }
 
-    /// Records the number of rows that satisfy the filters but have no value in a column.
+    /// For each of these columns, records the number of rows that satisfy the filters but have no
+    /// value in the column.
     fn note_left_out(&mut self, columns: &[usize]) -> Result<(), AskError> {
         for &column in columns {
             let missing = self.writer.missing(&self.plan.filters, column);
@@ -428,8 +436,9 @@ impl Run<'_> {
         Ok((Outcome::Number { value, unit: Some("%".to_owned()) }, told))
     }
 
-    /// Returns the first `top` rows by the number in the second column, all ties with the last of
-    /// them, and at most [`MAX_FIRST`] more. `written` writes the statement with a limit.
+    /// Runs the statement that `written` writes for a maximum number of rows, and whose rows are
+    /// sorted by the second column. Returns the first `top` rows, all further rows with the same
+    /// value as the last of them, and at most [`MAX_FIRST`] more.
     fn first_rows(
         &mut self,
         top: usize,
@@ -639,8 +648,8 @@ impl Run<'_> {
         Ok((Outcome::Names { names, value: SqlValue::Real(best), unit }, told))
     }
 
-    /// Returns the numbers of columns, a list for each, in the rows that satisfy the filters and
-    /// have all of them.
+    /// Returns the numbers in `columns`, one list for each column, from the rows that satisfy the
+    /// filters and have a number in all these columns.
     fn numbers(&mut self, columns: &[usize]) -> Result<Vec<Vec<f64>>, AskError> {
         let sql = self.writer.values(&self.plan.filters, columns);
         let rows = self.ask(sql, &ROWS)?;
@@ -655,7 +664,7 @@ impl Run<'_> {
         Ok(numbers)
     }
 
-    /// Stores a test result and describes it in words.
+    /// Stores the result of a statistical test, and describes it in words.
     fn tested(&mut self, tested: TestResult) -> String {
         self.statistic = Some(tested);
         let (result, told) = test_in_words(tested);
@@ -770,7 +779,8 @@ impl Run<'_> {
         Ok(self.spreads(tested, &what, &samples))
     }
 
-    /// Returns the numbers of a column by the values of another, ascending by value.
+    /// Returns the numbers in column `measure`, grouped by the values in column `group`; the groups
+    /// ascend by value.
     fn samples(
         &mut self,
         measure: usize,
@@ -820,7 +830,7 @@ impl Run<'_> {
     }
 }
 
-/// Groups the numbers of the second column by the values of the first, which must be sorted.
+/// Groups the numbers in the second column by the values in the first, which must be sorted.
 pub(super) fn by_key(rows: &Rows) -> Vec<(String, Vec<f64>)> {
     let mut samples: Vec<(String, Vec<f64>)> = Vec::new();
     for row in &rows.rows {
@@ -836,11 +846,12 @@ pub(super) fn by_key(rows: &Rows) -> Vec<(String, Vec<f64>)> {
     samples
 }
 
-/// Counts the pairs of values of the first two columns. The third column is the count of a row, 1
-/// if it is missing.
+/// Builds a contingency table: how often each value of the first column occurs with each value of
+/// the second. The third column, if there is one, says how often a row's pair occurs; otherwise,
+/// each row counts once.
 ///
 /// # Errors
-/// If there are more than [`MAX_PAIRS`] possible pairs.
+/// If the contingency table would have more than [`MAX_PAIRS`] cells.
 pub(super) fn contingency(rows: &Rows) -> Result<Vec<Vec<u64>>, AskError> {
     let text = |value: Option<&SqlValue>| value.map(shown_value).unwrap_or_default();
     let keys = |at: usize| {

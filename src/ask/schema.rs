@@ -1,7 +1,7 @@
-//! The schema of a base: words of its types, relations and fields, samples of field values, and
-//! metapaths between types.
+//! The schema of a base, prepared for matching words of questions: words in the names of types,
+//! relations and fields, samples of field values, and metapaths between types.
 //!
-//! Independent of questions.
+//! Does not depend on how questions are split or read.
 
 use std::{collections::BTreeSet, sync::OnceLock};
 
@@ -16,58 +16,62 @@ use agent_kb::{
     table::{Sample, sample},
 };
 
-/// Maximum number of steps of a metapath between two types.
+/// Maximum number of steps in a metapath between two types.
 const MAX_STEPS: usize = 3;
-/// Maximum number of metapaths between two types.
+/// Maximum number of unfinished metapaths that are kept after each step of the search.
 const MAX_PATHS: usize = 200;
-/// Minimum length of a stem that may be a prefix of another form of its word, bytes.
+/// Minimum length of a stem for a longer stem that begins with it to count as a form of the same
+/// word, bytes.
 const MIN_BEGINNING: usize = 4;
-/// Maximum number of bytes that the longer form adds.
+/// Maximum number of bytes by which one stem may be longer than another form of the same word.
 const MAX_ENDING: usize = 3;
-/// Words in names of relations that have no meaning of their own.
+/// Words without meaning of their own that occur in names of relations.
 const AUXILIARIES: [&str; 13] =
     ["has", "have", "is", "are", "of", "in", "by", "with", "to", "for", "from", "at", "on"];
-/// Maximum number of sampled names of a type.
+/// Approximate number of nodes of a type whose names are sampled.
 const NAMES_LOOKED_AT: usize = 100;
-/// Ratio of edges to the most frequent step's beyond which a step is ignored.
+/// A step is ignored if the most frequent step from the same type has more than this many times as
+/// many edges.
 const MUCH_RARER: u64 = 10;
-/// Weight of a word in a relation's name; a synonym weighs 1.
+/// Score that a question earns for mentioning a word in a relation's name; a synonym earns 1.
 const OWN_WORD: i32 = 4;
-/// Maximum total weight of synonyms.
+/// Maximum total score for mentioned synonyms of a relation.
 const MAX_SYNONYMS: i32 = 3;
-/// Weight of a word that excludes a relation.
+/// Score of a relation if the question mentions only a word that excludes it.
 const EXCLUDED: i32 = -8;
 
-/// The words of a name in the schema.
+/// The words in the name of a type, field or relation.
 #[derive(Clone, Debug)]
 pub(crate) struct Words {
     /// The folded words, stop words included; `ReferenceCount` has two.
     pub words: Vec<String>,
-    /// The words, joined.
+    /// The folded words, joined without spaces.
     pub joined: String,
-    /// The stems of the words that are not stop words.
+    /// The stems of those words that are not stop words.
     pub stems: Vec<String>,
 }
 
 /// The schema of one base.
 pub(crate) struct Schema {
-    /// Names by [`TypeId`].
+    /// The words in each type's name, indexed by [`TypeId`].
     pub types: Vec<Words>,
-    /// Names by [`FieldId`].
+    /// The words in each field's name, indexed by [`FieldId`].
     pub fields: Vec<Words>,
-    /// Names by relation.
+    /// The words in each relation's name, indexed by [`RelationId`].
     pub relations: Vec<Words>,
-    /// The words of each relation's name without those of types and auxiliaries: `manager` of
-    /// `has_manager`, `target` of `drug_target_gene`.
+    /// For each relation, the words in its name except auxiliaries, fillers and words in names of
+    /// types: `manager` of `has_manager`, `target` of `drug_target_gene`.
     pub nouns: Vec<Vec<String>>,
     type_synonyms: Vec<Synonyms>,
     relation_synonyms: Vec<Synonyms>,
     samples: Vec<OnceLock<Vec<Sample>>>,
-    /// Types as nodes; steps between them as edges, with their number of links.
+    /// A graph of the types: nodes are types, edges are steps from type to type, with the number of
+    /// edges of the base that each step stands for.
     graph: DiGraph<TypeId, (MetapathStep, u64)>,
 }
 
-/// Inserts a space before each capital that follows a small letter.
+/// Inserts a space before each capital that follows a small letter: `ReferenceCount` becomes
+/// `Reference Count`.
 fn parted(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     let mut small = false;
@@ -81,7 +85,8 @@ fn parted(name: &str) -> String {
     text
 }
 
-/// Whether two stems are forms of one word: equal, or one a slightly shorter prefix of the other.
+/// Whether two stems are forms of one word: they are equal, or one begins with the other and is at
+/// most [`MAX_ENDING`] bytes longer.
 pub(crate) fn is_form(one: &str, other: &str) -> bool {
     let (short, long) = if one.len() < other.len() { (one, other) } else { (other, one) };
     short == long
@@ -90,7 +95,8 @@ pub(crate) fn is_form(one: &str, other: &str) -> bool {
             && long.starts_with(short)
 }
 
-/// Adds to steps within a type, for each of their relations, a step in both directions.
+/// Returns steps within one type and, for each of their relations, an added step that follows edges
+/// in both directions ([`Direction::Any`]).
 pub(crate) fn with_both_ways(mut steps: Vec<MetapathStep>) -> Vec<MetapathStep> {
     let mut both: Vec<MetapathStep> =
         steps.iter().map(|step| MetapathStep { direction: Direction::Any, ..*step }).collect();
@@ -101,7 +107,7 @@ pub(crate) fn with_both_ways(mut steps: Vec<MetapathStep>) -> Vec<MetapathStep> 
 }
 
 impl Schema {
-    /// Reads the schema of a base; values of fields are sampled on demand.
+    /// Reads the schema of a base; field values are sampled when they are first needed.
     pub(crate) fn new(base: &IndexedBase) -> Self {
         let in_words = |name: &String| {
             let name = parted(name);
@@ -143,7 +149,8 @@ impl Schema {
         }
     }
 
-    /// Whether most names of a type are symbols without small letters, by a sample.
+    /// Whether more than half of a sample of a type's node names are symbols without small letters,
+    /// such as names of genes.
     pub(crate) fn has_symbols(&self, base: &IndexedBase, kind: TypeId) -> bool {
         let nodes = base.kb.nodes_of_type(kind);
         let every = nodes.len().div_ceil(NAMES_LOOKED_AT).max(1);
@@ -155,13 +162,14 @@ impl Schema {
         symbols * 2 > all
     }
 
-    /// Returns samples of the fields of a type; computed at the first call.
+    /// Returns a sample of the values of each field of a type; computed at the first call.
     pub(crate) fn samples(&self, base: &IndexedBase, kind: TypeId) -> &[Sample] {
         let at = self.samples.get(kind.0 as usize);
         at.map_or(&[], |known| known.get_or_init(|| sample(&base.kb, kind)))
     }
 
-    /// Returns the sample of one field of a type; `None` if no sampled node has the field.
+    /// Returns the sample of values of one field of a type; `None` if no sampled node has the
+    /// field.
     pub(crate) fn sample(
         &self,
         base: &IndexedBase,
@@ -172,9 +180,9 @@ impl Schema {
     }
 
     /// Returns the shortest metapaths from one type to another; all have the same number of steps,
-    /// at most [`MAX_STEPS`]. Best first: by [`said`](Self::said), then by the edges of their
-    /// rarest step, then ascending. A metapath visits no type twice, except for a single step
-    /// within one type.
+    /// at most [`MAX_STEPS`]. Order: highest score by [`said`](Self::said) first, then most edges
+    /// in the rarest step, then ascending by the steps themselves. A metapath visits no type twice,
+    /// except that it may be a single step within one type.
     pub(crate) fn paths(
         &self,
         from: TypeId,
@@ -218,8 +226,8 @@ impl Schema {
         found.into_iter().map(|(steps, _)| steps).collect()
     }
 
-    /// Returns the step of a relation from a type: an outgoing one first, then the one with the
-    /// most edges.
+    /// Returns the step of a relation from a type: among its outgoing steps, or else its incoming
+    /// ones, the step with the most edges. `None` if the relation has no step from the type.
     pub(crate) fn step_of(&self, from: TypeId, relation: RelationId) -> Option<MetapathStep> {
         let edges = self.graph.edges(NodeIndex::new(from.0 as usize)).map(|edge| *edge.weight());
         let own = edges.filter(|(step, _)| step.relation == relation);
@@ -227,15 +235,17 @@ impl Schema {
             .map(|(step, _)| step)
     }
 
-    /// Returns the other type at the end of the most frequent step from `to`; ties by highest id.
+    /// Returns the type at the end of the step from type `to` to another type that has the most
+    /// edges; among steps with equally many edges, the type with the highest id. `None` if there is
+    /// no such step.
     pub(crate) fn most_linked(&self, to: TypeId) -> Option<TypeId> {
         let edges = self.graph.edges(NodeIndex::new(to.0 as usize)).map(|edge| *edge.weight());
         let others = edges.filter(|(step, _)| step.to != to);
         others.max_by_key(|(step, edges)| (*edges, step.to)).map(|(step, _)| step.to)
     }
 
-    /// Returns the steps from a type to other types, most frequent first. Steps with less than a
-    /// tenth of the edges of the first are left out.
+    /// Returns the steps from a type to other types, those with the most edges first. Steps with
+    /// less than a tenth of the edges of the first step are left out.
     pub(crate) fn frequent_steps(&self, from: TypeId) -> Vec<MetapathStep> {
         let edges = self.graph.edges(NodeIndex::new(from.0 as usize)).map(|edge| *edge.weight());
         let mut steps: Vec<(MetapathStep, u64)> =
@@ -246,7 +256,7 @@ impl Schema {
         steps.into_iter().map(|step| step.0).collect()
     }
 
-    /// Returns the steps that begin at a type, ascending, each once.
+    /// Returns the steps that begin at a type, ascending, without duplicates.
     pub(crate) fn steps(&self, from: TypeId) -> Vec<MetapathStep> {
         let edges = self.graph.edges(NodeIndex::new(from.0 as usize));
         let mut steps: Vec<MetapathStep> = edges.map(|edge| edge.weight().0).collect();
@@ -255,8 +265,8 @@ impl Schema {
         steps
     }
 
-    /// Returns those of [`paths`](Self::paths) that the question mentions as strongly as the first
-    /// one, by [`said`](Self::said).
+    /// Returns those of [`paths`](Self::paths) that have the same score by [`said`](Self::said) as
+    /// the first, which has the highest.
     pub(crate) fn best_paths(
         &self,
         from: TypeId,
@@ -269,9 +279,10 @@ impl Schema {
         paths
     }
 
-    /// Scores how strongly a question with the stems `said` mentions the relations of a metapath.
-    /// Words of a relation's name count, except those of types, and synonyms; a relation that only
-    /// an excluding word mentions counts negatively.
+    /// Scores how strongly a question with the stems `said` mentions the relations of a metapath:
+    /// the sum over the steps, higher is stronger. Each mentioned word in a relation's name (except
+    /// words in names of types) and each mentioned synonym adds to the score; a relation that is
+    /// mentioned only by a word that excludes it has a negative score.
     pub(crate) fn said(&self, steps: &[MetapathStep], said: &BTreeSet<String>) -> i32 {
         steps.iter().map(|step| self.said_of(step.relation, said)).sum()
     }
@@ -291,7 +302,8 @@ impl Schema {
         OWN_WORD * n_own as i32 + means
     }
 
-    /// Returns the type that a stem is a synonym of; `None` if there is none or several.
+    /// Returns the only type that a stem is a synonym of; `None` if there is no such type or
+    /// several.
     pub(crate) fn type_meant(&self, stem: &String) -> Option<TypeId> {
         let mut own = (0u16..).zip(&self.type_synonyms).filter(|(_, own)| own.means.contains(stem));
         match (own.next(), own.next()) {
@@ -300,20 +312,20 @@ impl Schema {
         }
     }
 
-    /// Whether a stem is a synonym of a relation.
+    /// Whether a stem is a synonym of any relation.
     pub(crate) fn means_relation(&self, stem: &String) -> bool {
         self.relation_synonyms.iter().any(|own| own.means.contains(stem))
     }
 
-    /// Returns the steps within a type whose relations are mentioned by a word of their names, in
-    /// each direction and in both.
+    /// Returns the steps from a type to itself whose relations the question with the stems `said`
+    /// mentions by a word in their names; for each relation, also a step in both directions.
     pub(crate) fn linked_within(&self, kind: TypeId, said: &BTreeSet<String>) -> Vec<MetapathStep> {
         let mut steps = self.steps(kind);
         steps.retain(|step| step.to == kind && self.said_of(step.relation, said) >= OWN_WORD);
         with_both_ways(steps)
     }
 
-    /// Whether a stem is a form of a word in the relation's name, or one of its synonyms.
+    /// Whether a stem is a form of a word in the relation's name, or a synonym of the relation.
     pub(crate) fn is_said_by(&self, relation: RelationId, stem: &str) -> bool {
         let at = usize::from(relation.0);
         let own = self.relations.get(at).map_or(&[][..], |own| &own.stems);

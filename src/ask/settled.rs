@@ -1,6 +1,6 @@
 //! Runs the plans of a question's readings and chooses the answer.
 //!
-//! Independent of whether rules or a language model wrote the plans.
+//! Does not depend on whether rules or a language model wrote the plans.
 
 use crate::{
     AskError, AskReading,
@@ -10,13 +10,15 @@ use crate::{
 };
 use agent_kb::Kb;
 
-/// Runs the plans of a question and returns the answer of one reading: the `wanted` one, from 1, or
-/// the first if all have the same answer. Plans that fail are skipped and get no number; neither do
-/// plans that repeat a reading.
+/// Runs the plans of a question, one per reading, and returns the answer of one reading: the one
+/// with number `wanted`, from 1, or, if `wanted` is `None`, the first if all have the same answer.
+/// Plans that fail and plans that repeat a reading are skipped and not numbered.
 ///
 /// # Errors
-/// [`AskError::Ambiguous`] if the answers differ and no reading is wanted; [`AskError::NoReading`];
-/// the first plan's error if all plans fail; [`AskError::Llm`] at once.
+/// [`AskError::Ambiguous`] if the answers differ and `wanted` is `None`; [`AskError::NoReading`] if
+/// there are fewer than `wanted` readings; the first error if all plans fail; [`AskError::NoTable`]
+/// if there are no plans. An [`AskError::Llm`] is returned at once, without running the remaining
+/// plans.
 pub(crate) fn settled(
     kb: &Kb,
     plans: Vec<Result<Plan, AskError>>,

@@ -1,10 +1,11 @@
-//! Writes the SQL statements of a plan over the table `t`.
+//! Writes the SQL statements that run a plan over the table `t`.
 //!
-//! Values are literals; every other word is a keyword or a name from [`column_name`].
+//! Values are written as literals. Names of columns come from [`column_name`]; all other words are
+//! fixed.
 //!
 //! [`column_name`]: agent_kb::table::column_name
 //!
-//! Independent of the words of questions and of the meaning of results.
+//! Neither reads questions nor interprets results.
 
 use crate::{
     lexicon::{Bound, Function},
@@ -12,7 +13,7 @@ use crate::{
 };
 use agent_kb::table::{Cell, Column, ColumnKind, Table, quoted, value::category};
 
-/// The keywords of SQLite; a column with such a name must be quoted.
+/// The keywords of SQLite. A column that is named like one of them must be quoted.
 const KEYWORDS: [&str; 147] = [
     "abort",
     "action",
@@ -163,24 +164,26 @@ const KEYWORDS: [&str; 147] = [
     "without",
 ];
 
-/// Writes statements over one table.
+/// Writes SQL statements over one table. Methods take the index of a column in the plan.
 pub(crate) struct Writer<'a> {
-    /// The table.
+    /// The table, which has only the columns that the plan uses.
     pub table: &'a Table,
-    /// Index in the table of each column of the plan; `None` if the plan does not read the column.
+    /// For each column of the plan, its index in `table`; `None` if the plan does not use the
+    /// column.
     pub columns: &'a [Option<usize>],
-    /// An assumption: index of a column of the plan, factor, and added constant.
+    /// The assumption that a column's numbers are scaled: the column's index in the plan, the
+    /// factor, and the constant that is added then.
     pub scale: Option<(usize, f64, f64)>,
-    /// Further conditions in SQL, which every statement has.
+    /// Further conditions in SQL that every statement includes in its `WHERE` clause.
     pub extra: Vec<String>,
 }
 
-/// Writes a name in SQL, quoted if it is a keyword.
+/// Writes the name of a column or table in SQL, quoted if it is a keyword.
 fn name(name: &str) -> String {
     if KEYWORDS.contains(&name) { quoted(name) } else { name.to_owned() }
 }
 
-/// Writes a text as an SQL literal.
+/// Writes a text as an SQL literal, without NUL characters.
 fn literal(text: &str) -> String {
     format!("'{}'", text.replace('\0', "").replace('\'', "''"))
 }
@@ -195,7 +198,8 @@ fn number(number: f64) -> String {
 }
 
 impl Writer<'_> {
-    /// Returns the column at an index of the plan.
+    /// Returns the column of the table for a column of the plan; `None` if the plan does not use
+    /// it.
     pub(crate) fn column(&self, at: usize) -> Option<&Column> {
         self.table.columns.get((*self.columns.get(at)?)?)
     }
@@ -204,7 +208,8 @@ impl Writer<'_> {
         self.column(at).map_or_else(|| "NULL".to_owned(), |column| name(&column.name))
     }
 
-    /// Writes the value of a column, under the assumption if there is one.
+    /// Writes the expression for the value of a column, scaled if the assumption changes this
+    /// column.
     fn value(&self, at: usize) -> String {
         let written = self.written(at);
         match self.scale {
@@ -225,7 +230,8 @@ impl Writer<'_> {
         self.column(at).is_some_and(|column| column.kind.is_number())
     }
 
-    /// Writes the expression that a bound compares: the value of a column, or the year of a date.
+    /// Writes the expression that is compared with a number: the value of a column, or, in a column
+    /// of dates, the year.
     fn bounded(&self, at: usize) -> String {
         match self.column(at).map(|column| column.kind) {
             Some(ColumnKind::Date) => format!("year({})", self.written(at)),
@@ -233,15 +239,15 @@ impl Writer<'_> {
         }
     }
 
-    /// Returns the name of the table with one row per value of a column; `None` if no cell of the
-    /// column has several values.
+    /// Returns the name of the further table that has one row for each value in a column's cells;
+    /// `None` if no cell can hold several values.
     fn long(&self, at: usize) -> Option<String> {
         let column = self.column(at)?;
         let many = column.cells.iter().any(|cell| matches!(cell, Cell::Many(_)));
         many.then(|| name(&format!("t_{}", column.name)))
     }
 
-    /// Writes a test as a condition.
+    /// Writes a test as a condition in SQL.
     pub(crate) fn test(&self, test: &Test) -> String {
         match test {
             Test::Number { column, bound: Bound::Between, number: from, to } => {
@@ -282,7 +288,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Returns the first spelling in a column of a normalised value; the value itself if none.
+    /// Returns the first spelling in a column whose normalised form is `key`; `key` itself if there
+    /// is none.
     fn spelling(&self, at: usize, key: &str) -> String {
         let mut seen: Vec<*const u8> = Vec::new();
         for cell in self.column(at).into_iter().flat_map(|column| &column.cells) {
@@ -299,7 +306,8 @@ impl Writer<'_> {
         key.to_owned()
     }
 
-    /// Writes the `WHERE` clause of filters and further conditions; empty if there are none.
+    /// Writes the `WHERE` clause for filters, for [`extra`](Self::extra) and for the conditions
+    /// `others`; empty if there are none.
     fn where_all(&self, filters: &[Test], others: &[String]) -> String {
         let own = filters.iter().map(|test| self.test(test));
         let all: Vec<String> =
@@ -307,13 +315,13 @@ impl Writer<'_> {
         if all.is_empty() { String::new() } else { format!(" WHERE {}", all.join(" AND ")) }
     }
 
-    /// Writes the statement for the ids of the rows that satisfy filters, ascending.
+    /// Writes the statement that returns the ids of the rows that satisfy the filters, ascending.
     pub(crate) fn satisfying(&self, filters: &[Test]) -> String {
         format!("SELECT id FROM t{} ORDER BY 1", self.where_all(filters, &[]))
     }
 
-    /// Writes a measure with its name and the count of its values, and the condition that a row has
-    /// a value.
+    /// Writes the expressions of a measure (its number, and the count of values that went into it),
+    /// and the condition that a row has a value; `None` if the measure needs none.
     fn measure(&self, measure: Measure) -> (String, Option<String>) {
         match measure {
             Measure::Rows => ("count(*) AS n".to_owned(), None),
@@ -336,14 +344,14 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes the statement for one number over all rows.
+    /// Writes the statement that computes one number over all rows that satisfy the filters.
     pub(crate) fn number(&self, filters: &[Test], measure: Measure) -> String {
         let (of, _) = self.measure(measure);
         format!("SELECT {of} FROM t{}", self.where_all(filters, &[]))
     }
 
-    /// Writes the statement for the percentage of rows that satisfy all tests, among the rows that
-    /// satisfy the filters and have the required values.
+    /// Writes the statement that computes how many percent of rows satisfy all `tests`, among the
+    /// rows that satisfy the filters and have the values that the tests read.
     pub(crate) fn share(&self, filters: &[Test], tests: &[Test]) -> String {
         let written: Vec<String> = tests.iter().map(|test| self.test(test)).collect();
         let n = format!("sum(CASE WHEN {} THEN 1 ELSE 0 END)", written.join(" AND "));
@@ -358,8 +366,9 @@ impl Writer<'_> {
         )
     }
 
-    /// Writes the statement for a number for each value of a column, or part of a date; the largest
-    /// or smallest first, ties by value.
+    /// Writes the statement that computes a number for each value of a column, or for each `part`
+    /// of its dates. Returns at most `limit` groups, the largest number first if `high`, else the
+    /// smallest; equal numbers are ordered by the group's value.
     pub(crate) fn groups(
         &self,
         filters: &[Test],
@@ -395,7 +404,8 @@ impl Writer<'_> {
         )
     }
 
-    /// Writes the statement for the rows with the largest or smallest number first, ties by id.
+    /// Writes the statement that returns at most `limit` rows, those with the largest value in a
+    /// column first if `high`, else the smallest; equal values are ordered by id.
     pub(crate) fn first(&self, filters: &[Test], at: usize, high: bool, limit: usize) -> String {
         let value = self.value(at);
         let plain = self.written(at);
@@ -405,7 +415,7 @@ impl Writer<'_> {
         format!("SELECT id, {label} FROM t{all} ORDER BY 2 {order}, 1 LIMIT {limit}")
     }
 
-    /// Writes the statement for a number of each subject, in the order of the subjects.
+    /// Writes the statement that computes a number for each subject, in the order of the subjects.
     pub(crate) fn compare(
         &self,
         filters: &[Test],
@@ -420,7 +430,8 @@ impl Writer<'_> {
         subjects.iter().map(of).collect::<Vec<_>>().join(" UNION ALL ")
     }
 
-    /// Writes the statement for the values of columns in rows that have all of them.
+    /// Writes the statement that returns the values in `columns`, from the rows that satisfy the
+    /// filters and have a value in all these columns.
     pub(crate) fn values(&self, filters: &[Test], columns: &[usize]) -> String {
         let values: Vec<String> = columns.iter().map(|&at| self.value(at)).collect();
         let known: Vec<String> =
@@ -428,8 +439,8 @@ impl Writer<'_> {
         format!("SELECT {} FROM t{}", values.join(", "), self.where_all(filters, &known))
     }
 
-    /// Returns the expression of a column that groups rows, and the join that it needs; `alias`
-    /// prefixes the names of the join.
+    /// Returns the expression for the values of a column that groups rows, and the `JOIN` clause
+    /// that the expression needs, or an empty text; `alias` is a prefix for names in the clause.
     fn parting(&self, at: usize, alias: &str) -> (String, String) {
         match self.long(at) {
             Some(long) => {
@@ -442,7 +453,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes the statement for pairs of a group and a number, ascending by group.
+    /// Writes the statement that returns pairs of a value of `group` and a number of `measure`,
+    /// ascending by the value.
     pub(crate) fn grouped_values(&self, filters: &[Test], measure: usize, group: usize) -> String {
         let value = self.value(measure);
         let (key, join) = self.parting(group, "v");
@@ -451,7 +463,7 @@ impl Writer<'_> {
         format!("SELECT {key}, {value} FROM t{join}{all} ORDER BY 1")
     }
 
-    /// Writes the statement for the counts of pairs of values of two columns.
+    /// Writes the statement that counts the rows for each pair of values in two columns.
     pub(crate) fn pairs(&self, filters: &[Test], one: usize, other: usize) -> String {
         let ((one, first), (other, second)) = (self.parting(one, "v"), self.parting(other, "w"));
         let known = [format!("{one} IS NOT NULL"), format!("{other} IS NOT NULL")];
@@ -459,7 +471,7 @@ impl Writer<'_> {
         format!("SELECT {one}, {other}, count(*) FROM t{first}{second}{all} GROUP BY 1, 2")
     }
 
-    /// Writes the statement for the number of rows that satisfy the filters but have no value in a
+    /// Writes the statement that counts the rows that satisfy the filters but have no value in a
     /// column.
     pub(crate) fn missing(&self, filters: &[Test], at: usize) -> String {
         let all = self.where_all(filters, &[format!("{} IS NULL", self.written(at))]);

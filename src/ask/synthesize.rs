@@ -1,10 +1,11 @@
-//! Generates questions of all eight kinds with exact answers, for any base.
+//! Generates questions about many nodes, of all eight kinds, with exact answers, for any base that
+//! has numbers.
 //!
-//! Answers are computed directly from the cells, without SQL and without reading the question, so
-//! that they test both. A question is kept only if its answer is unambiguous: few ties, and no name
-//! that two nodes of a type share.
+//! The answers are computed directly from the cells of columns, without SQL and without reading the
+//! question, so that they can test both. A question is kept only if its answer is unambiguous: few
+//! names tie, and no name is shared by two nodes of a type.
 //!
-//! Independent of how questions are read.
+//! Does not depend on how questions are read.
 
 mod facts;
 
@@ -27,18 +28,18 @@ use agent_kb::{
 use agent_retrieve::eval::values::is_same_number;
 use agent_synth::{self as synth, SynthError, Watch};
 
-/// Maximum number of consecutive attempts without a new question of a kind.
+/// Number of consecutive attempts without a new question after which a kind is given up.
 const ATTEMPTS: usize = 400;
-/// Minimum number of rows or numbers that a question is about.
+/// Minimum number of rows or numbers that most questions must be about.
 const MIN_ROWS: usize = 5;
-/// Maximum number of names with the same rank.
+/// Maximum number of names that may tie for the first place in an answer.
 const MAX_TIED: usize = 3;
-/// Maximum number of rows of a table as an answer.
+/// Maximum number of rows in a table that is an answer.
 const MAX_TABLE: usize = 200;
-/// The columns of `qa.csv`.
+/// The columns of the file `qa.csv`, in order.
 const COLUMNS: [&str; 9] =
     ["id", "query", "answer_ids", "answer_value", "kind", "template", "rows", "source", "seed"];
-/// Amounts of assumed changes of numbers, percent.
+/// Percentages by which questions assume that numbers rise.
 const PERCENTS: [u32; 4] = [5, 10, 20, 50];
 
 /// A question about many nodes with a known answer.
@@ -46,30 +47,30 @@ const PERCENTS: [u32; 4] = [5, 10, 20, 50];
 pub struct Question {
     /// Kind of the question.
     pub kind: Kind,
-    /// Name of the wording pattern, which other questions share.
+    /// Name of the pattern that the question's wording follows; several questions have the same.
     pub template: String,
-    /// Type of the rows.
+    /// Name of the type of the rows, in words.
     pub rows: String,
     /// Text of the question.
     pub text: String,
-    /// The answer; never nodes.
+    /// The answer: a number, a truth value, a text or a table.
     pub answer: AnswerValue,
 }
 
-/// Questions of one synthesis.
+/// The questions that one call of [`synthesize`] generated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Questions {
-    /// Questions by kind, in the order of [`Kind::ALL`].
+    /// The questions, grouped by kind in the order of [`Kind::ALL`].
     pub all: Vec<Question>,
     seed: u64,
 }
 
-/// Generates `n` questions, equally many of each kind; fewer if a kind runs out. The same base, `n`
-/// and seed give the same questions.
+/// Generates `n` questions, about equally many of each kind; fewer if no new question of a kind is
+/// found. The same base, `n` and seed give the same questions.
 ///
 /// # Errors
-/// [`SynthError::Number`] for a number out of range, [`SynthError::NoNumbers`] for a base without
-/// numbers, [`SynthError::Stopped`].
+/// [`SynthError::Number`] if `n` is out of range; [`SynthError::NoNumbers`] if no type of the base
+/// has enough numbers; [`SynthError::Stopped`] if the stop flag of `watch` is set.
 pub fn synthesize(
     base: &IndexedBase,
     n: usize,
@@ -109,20 +110,22 @@ pub fn synthesize(
 }
 
 impl Questions {
-    /// Returns the numbers of questions in the training, validation and test split.
+    /// Returns the number of questions in the training, validation and test split, in this order.
     pub fn splits(&self) -> [usize; 3] {
         synth::split_sizes(&self.assigned())
     }
 
-    /// Assigns a split to each question: 60, 20 and 20 percent of each wording.
+    /// Returns the index of each question's split. Of each wording pattern, 60 percent of the
+    /// questions are for training, 20 for validation, 20 for testing.
     fn assigned(&self) -> Vec<usize> {
         synth::splits(self.all.iter().map(|one| one.template.as_str()))
     }
 
-    /// Writes `qa.csv` and `split/` to a directory; none of them may exist.
+    /// Writes the questions to the file `qa.csv` and their splits to files in `split/`, all in the
+    /// directory `dir`; none of these files may exist.
     ///
     /// # Errors
-    /// [`SynthError::Write`].
+    /// [`SynthError::Write`] if one of the files exists or cannot be written.
     pub fn write(&self, dir: &Path) -> Result<(), SynthError> {
         let seed = self.seed.to_string();
         let rows = (0..).zip(&self.all).map(|(id, one): (usize, _)| {
@@ -136,7 +139,7 @@ impl Questions {
     }
 }
 
-/// A question without its kind.
+/// A question without its kind and its type of rows.
 struct Draft {
     template: &'static str,
     text: String,
@@ -157,13 +160,13 @@ fn truth(value: bool) -> AnswerValue {
     Cell::from(value).into()
 }
 
-/// Draws questions one by one.
+/// Draws random questions from the facts of a base.
 struct Maker<'a> {
     facts: &'a Facts,
     rng: &'a mut ChaCha8Rng,
 }
 
-/// A condition: its words, and the rows that satisfy it.
+/// A condition of a question: its words, and the indexes of the rows that satisfy it.
 struct Condition {
     words: String,
     rows: Vec<usize>,
@@ -196,8 +199,9 @@ impl Maker<'_> {
         self.rng.random_range(0..of) == 0
     }
 
-    /// Draws a condition: none, or one value of a group. Always a value if `often` and there are
-    /// groups.
+    /// Draws the condition of a question: all rows (without words), or the rows with one value of a
+    /// group. If `often`, all rows are drawn only if there are no groups. `None` if the drawn value
+    /// has too few rows.
     fn condition(&mut self, of: &facts::Rows, often: bool) -> Option<Condition> {
         let all = || Condition { words: String::new(), rows: (0..of.n).collect() };
         if !often && self.chance(2) || of.groups.is_empty() {
@@ -211,12 +215,13 @@ impl Maker<'_> {
         })
     }
 
-    /// Returns the numbers of a column in some rows, without missing ones.
+    /// Returns the numbers of a column in the given rows; rows without a number are skipped.
     fn numbers(column: &Numbers, rows: &[usize]) -> Vec<f64> {
         rows.iter().filter_map(|row| column.values.get(*row).copied().flatten()).collect()
     }
 
-    /// Draws a number between the 20th and the 80th percentile, rounded to one decimal place.
+    /// Draws a percentile of `numbers` between the 20th and the 80th; returns its value, rounded to
+    /// one decimal place.
     fn threshold(&mut self, numbers: &[f64]) -> Option<f64> {
         let mut sorted = numbers.to_vec();
         let share = f64::from(self.rng.random_range(20..80)) / 100.0;
@@ -272,8 +277,8 @@ impl Maker<'_> {
         }
     }
 
-    /// Returns the names with the largest or smallest number; `None` if more than [`MAX_TIED`] tie,
-    /// or if another number is almost equal.
+    /// Returns the names with the largest number if `high`, else with the smallest. `None` if more
+    /// than [`MAX_TIED`] names have that number, or if another number is almost equal.
     fn first(named: &[(String, f64)], high: bool) -> Option<Vec<String>> {
         let numbers = named.iter().map(|(_, number)| *number);
         let best = if high { numbers.reduce(f64::max) } else { numbers.reduce(f64::min) }?;
@@ -340,12 +345,13 @@ impl Maker<'_> {
         }
     }
 
-    /// Draws a value of a group that a question can name.
+    /// Draws a value that a question can name from a group; returns the value with its rows.
     fn one<'t>(&mut self, group: &'t Group) -> Option<&'t (String, Vec<usize>)> {
         group.values.get(*self.pick(&group.named)?)
     }
 
-    /// Draws two different values of a group that a question can name.
+    /// Draws two values that a question can name from a group, each with its rows; `None` if both
+    /// draws give the same value.
     fn two<'t>(&mut self, group: &'t Group) -> Option<[&'t (String, Vec<usize>); 2]> {
         let (one, other) = (self.one(group)?, self.one(group)?);
         (one.0 != other.0).then_some([one, other])
@@ -409,7 +415,9 @@ impl Maker<'_> {
         made("normal", question, truth(tested.p >= LEVEL))
     }
 
-    /// Draws two columns; returns their words, and their numbers in the rows that have both.
+    /// Draws two columns of numbers; returns their names in words, and the numbers of each from
+    /// those of the given rows that have both. `None` if both draws give the same column, or too
+    /// few rows have both.
     fn both(
         &mut self,
         of: &facts::Rows,

@@ -1,5 +1,6 @@
-//! Questions that a scripted model answers over the example base: verified and refused replies,
-//! repairs, and fallbacks. Questions that the rules answer over a small shop: results and refusals.
+//! Tests of questions that a scripted model answers from the example base (accepted and refused
+//! replies, repairs, fallbacks) and of questions that the rules answer from a small shop (results
+//! and refusals).
 
 use std::{
     fmt::Write,
@@ -22,24 +23,24 @@ use agent_testing::{
 
 const STEEL: &str = "How many products are made of steel?";
 
-/// Returns the name of a request's prompt.
+/// Returns the name of the prompt of a request to the model; empty if the request asks for no JSON.
 fn prompt(request: &Request) -> &str {
     request.json.as_ref().map_or("", |schema| &schema.name)
 }
 
-/// A reply with plans.
+/// Builds a model's reply with plans.
 fn plans(plans: serde_json::Value) -> String {
     json!({"plans": plans, "why": ""}).to_string()
 }
 
-/// A plan that counts products.
+/// Builds a plan that counts products; a text column holds their material.
 fn counted(filters: serde_json::Value) -> serde_json::Value {
     json!({"kind": "aggregation", "rows": "product", "columns": [{"field": "price"}],
            "texts": [{"name": "material", "description": "main material of the product"}],
            "filters": filters, "operation": {"number": "rows"}})
 }
 
-/// Replies that read the material of each product.
+/// Replies as a model that plans with `plan` and reads the material of each product.
 fn steel(request: &Request, plan: &serde_json::Value) -> String {
     match prompt(request) {
         "ask_plan" => plans(json!([plan])),
@@ -132,7 +133,7 @@ fn nodes_of_two_things_together_are_no_comparison() {
     }
 }
 
-/// A plan with a statement.
+/// Builds a plan with an SQL statement, whose result is read as `answer` says.
 fn by_sql(statement: &str, answer: &str) -> serde_json::Value {
     json!({"kind": "aggregation", "rows": "product", "columns": ["name", {"field": "price"}],
            "operation": {"sql": {"statement": statement, "answer": answer}}})
@@ -253,7 +254,7 @@ fn an_outage_or_a_ceiling_is_an_error_and_never_a_number() {
     assert_eq!(heard.count(), 0);
 }
 
-/// Twelve products of three brands in turn, four of which were bought once.
+/// Opens a base with twelve products, of three brands in turn; four products were bought once.
 pub(crate) fn shop() -> Arc<IndexedBase> {
     static BASE: LazyLock<Arc<IndexedBase>> = LazyLock::new(|| {
         let (mut nodes, mut edges) = (String::new(), String::new());
@@ -284,7 +285,7 @@ pub(crate) fn shop() -> Arc<IndexedBase> {
     BASE.clone()
 }
 
-/// The number that the rules answer with.
+/// Asks a question that the rules must answer with a number; returns the number.
 fn number(question: &str) -> f64 {
     match Analyst::new(shop()).ask(question).unwrap_or_else(|error| panic!("{question}: {error}")) {
         Answered { outcome: Outcome::Number { value, .. }, .. } => value,
@@ -292,7 +293,7 @@ fn number(question: &str) -> f64 {
     }
 }
 
-/// Returns the error of the rules, as text.
+/// Asks a question that the rules must refuse; returns the message of the error.
 fn refused(question: &str) -> String {
     match Analyst::new(shop()).ask(question) {
         Ok(answered) => panic!("{question}: {}", answered.told),
@@ -424,7 +425,8 @@ fn dates_are_bounded_and_ordered() {
     }
 }
 
-/// The number of names and the rows that the rules answer with.
+/// Asks a question that the rules must answer with names; returns the number of names and the rows
+/// of the result.
 fn first(base: Arc<IndexedBase>, question: &str) -> (usize, Vec<Vec<SqlValue>>) {
     match Analyst::new(base).ask(question).unwrap_or_else(|error| panic!("{question}: {error}")) {
         Answered { outcome: Outcome::Names { names, .. }, result, .. } => {
@@ -454,7 +456,7 @@ fn first_ones_are_as_many_as_are_asked_for_and_all_that_tie() {
 /// Number of papers with the same name and the best rating; all others have a lower rating.
 const MANY: usize = 150;
 
-/// Papers of one topic.
+/// Opens a base with papers on one topic, [`MANY`] of which have the best rating.
 fn many() -> Arc<IndexedBase> {
     static BASE: LazyLock<Arc<IndexedBase>> = LazyLock::new(|| {
         let mut nodes = json!({"id": 0, "type": "topic", "name": "Physics"}).to_string() + "\n";

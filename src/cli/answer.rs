@@ -14,17 +14,17 @@ use agent_retrieve::check_query;
 
 use crate::{Context, Exit, eval::forecast, hits, printer::plain};
 
-/// Most characters printed of a dropped sentence.
+/// Maximum number of characters printed of a dropped sentence.
 const SHOWN_SENTENCE: usize = 200;
-/// Most characters printed of a node's id, name or type.
+/// Maximum number of characters printed of a node's id, name or type.
 const SHOWN_NAME: usize = 60;
 
 /// Answer a question in a few sentences, each citing its supporting nodes
 ///
-/// A language model writes the answer from the first nodes of a system's ranking alone: a sentence
-/// that cites none of them is dropped. Prints each sentence with the ids of the nodes that it
-/// cites, then these nodes with the paths to them from the entities that the question names.
-/// If no retrieved node supports an answer, the question is refused with exit status 1.
+/// A language model writes the answer using only the first nodes of a system's ranking; a sentence
+/// that cites none of these nodes is dropped. Prints each sentence with the ids of the nodes that
+/// it cites, then these nodes with the paths to them from the entities that the question names. If
+/// no retrieved node supports an answer, prints no answer and exits with status 1.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -33,7 +33,8 @@ pub(super) struct Args {
     /// nodes
     #[arg(long)]
     json: bool,
-    /// Print the most requests and tokens this would take, without sending any request
+    /// Print the largest number of requests and tokens the answer could take, without sending any
+    /// request
     #[arg(long)]
     dry_run: bool,
 }
@@ -64,7 +65,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
 }
 
-/// Prints the sentences, one per line, then the nodes that they cite.
+/// Prints the sentences, one per line, each with the ids of the nodes that it cites, then the cited
+/// nodes with the reason for which each was retrieved.
 fn print(prose: &Prose, kb: &Kb, cited: &[&HitRecord<'_>], ctx: &Context) -> Result<()> {
     let mut text = String::new();
     for sentence in &prose.sentences {

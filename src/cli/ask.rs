@@ -30,25 +30,25 @@ use crate::{
     printer::{plain, table},
 };
 
-/// Most rows printed of a table.
+/// Maximum number of rows printed of a table.
 const SHOWN_ROWS: usize = 20;
-/// Most rows printed as examples below a number or a yes/no answer.
+/// Maximum number of rows printed as examples below an answer that is a number, yes or no.
 const SHOWN_EXAMPLES: usize = 5;
-/// Most characters printed of a cell.
+/// Maximum number of characters printed of a cell.
 const SHOWN_CELL: usize = 60;
 
 /// Answer a question over many nodes: how many, which most, whether related, what if
 ///
 /// The answer is a number with its unit, names, a table, or yes or no with its statistic. The
-/// output adds the path to the rows, the SQL, the table, and the rows that were left out. If
-/// something is missing for an answer, the message names it, and the exit status is 1. If a
-/// question is ambiguous, each reading is printed with its answer, and the exit status is 3. With
-/// --bundle, the bundle answers questions for nodes.
+/// output adds the path to the rows, the SQL, the table, and the rows that were left out. If the
+/// data lack something that the answer needs, the message names what is missing, and the exit
+/// status is 1. If a question is ambiguous, each reading is printed with its answer, and the exit
+/// status is 3. With --bundle, the bundle answers questions that ask for nodes.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     request: Request,
-    /// Write the whole table to this CSV file, one line per row with its node
+    /// Write all rows of the table to this CSV file, one line per row, with the row's node
     #[arg(long, value_name = "OUT.csv")]
     csv: Option<PathBuf>,
     /// Print one JSON object with all rows of the table and the source of every column
@@ -91,8 +91,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Prints the readings of an ambiguous question, each with its answer and the lines of its path
-/// that the readings do not all share.
+/// Prints the readings of an ambiguous question, numbered from 1. Below each come its answer and
+/// those lines of its path that differ between the readings.
 fn print_readings(readings: &[AskReading], ctx: &Context) -> Result<()> {
     let n = readings.len();
     let mut text = format!("the question can be read in {n} ways; choose one with --reading K\n");
@@ -106,7 +106,7 @@ fn print_readings(readings: &[AskReading], ctx: &Context) -> Result<()> {
     ctx.printer.text(&text)
 }
 
-/// Prints the answer, its path, table and SQL, and the first rows.
+/// Prints the answer, the path to its rows, the table and the SQL, then the first rows.
 fn print(answered: &Answered, kb: &Kb, ctx: &Context) -> Result<()> {
     let Answered { table: asked, result, .. } = answered;
     let mut text = format!("{}\n\n", answered.told);
@@ -151,8 +151,8 @@ fn print_rows(result: &Rows, ctx: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Prints the first rows that the answer counts: [`SHOWN_EXAMPLES`] below a number or a yes/no
-/// answer, else [`SHOWN_ROWS`].
+/// Prints the first rows that the answer is computed from: up to [`SHOWN_EXAMPLES`] rows below an
+/// answer that is a number, yes or no, otherwise up to [`SHOWN_ROWS`].
 fn print_table(answered: &Answered, kb: &Kb, ctx: &Context) -> Result<()> {
     let asked = &answered.table;
     let mut headings = vec!["id".to_owned(), "name".to_owned()];
@@ -181,7 +181,7 @@ fn told_rest(n: usize, shown: usize, ctx: &Context) {
     }
 }
 
-/// Returns the cells of a row as text; the items of a list are joined by semicolons.
+/// Returns the cells of row `at` (from 0) as text; the items of a list are joined by semicolons.
 fn cells(asked: &Table, at: usize) -> impl Iterator<Item = String> + '_ {
     row_json(asked, at).map(|cell| match cell {
         serde_json::Value::Null => String::new(),

@@ -19,16 +19,16 @@ use agent_llm::shared::{CacheSize, SharedCache};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Show the cached entries and bytes, by model
+    /// Show the number and bytes of cached replies and embeddings, by model
     Show(ShowArgs),
     /// Remove cached replies and embeddings
     Clear(ClearArgs),
 }
 
-/// Show the cached entries and bytes, by model
+/// Show the number and bytes of cached replies and embeddings, by model
 ///
-/// Replies of language models and embeddings are kept in the home directory, so that each is paid
-/// for only once.
+/// Replies of language models and embeddings are kept in the home directory, so that no request is
+/// paid for twice.
 #[derive(Debug, clap::Args)]
 pub(super) struct ShowArgs {
     /// Print one JSON object
@@ -38,7 +38,7 @@ pub(super) struct ShowArgs {
 
 /// Remove cached replies and embeddings
 ///
-/// Without an option, both are removed. Runs keep their own copies of the replies they used.
+/// Without an option, removes both. Runs keep their own copies of the replies they used.
 #[derive(Debug, clap::Args)]
 pub(super) struct ClearArgs {
     /// Remove replies of language models
@@ -49,7 +49,7 @@ pub(super) struct ClearArgs {
     embeddings: bool,
 }
 
-/// The cached replies, as `agent cache show --json` prints them.
+/// JSON of the cached replies, as `agent cache show --json` prints it.
 #[derive(Serialize)]
 struct Replies {
     dir: PathBuf,
@@ -66,7 +66,7 @@ struct OfModel {
     kept: CacheSize,
 }
 
-/// The cached embeddings, as `agent cache show --json` prints them.
+/// JSON of the cached embeddings, as `agent cache show --json` prints it.
 #[derive(Serialize)]
 struct Embeddings {
     dir: PathBuf,
@@ -75,7 +75,7 @@ struct Embeddings {
     files: Vec<CacheFile>,
 }
 
-/// Returns the cache of replies that all runs share.
+/// Returns the cache, in the home directory, of model replies that all runs share.
 pub(super) fn replies(ctx: &Context) -> SharedCache {
     SharedCache::new(&ctx.home.path().join("cache").join("replies"))
 }

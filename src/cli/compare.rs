@@ -13,12 +13,12 @@ use crate::{
 /// Answer a question with several systems, side by side
 ///
 /// Prints, for each rank, the id and name of the node at that rank in each system. If a system
-/// fails, the others are still printed, and the exit status is 1.
+/// fails, the rankings of the others are still printed, and the exit status is 1.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     request: Request,
-    /// Print one JSON object: for each system, its nodes or its error, and its time
+    /// Print one JSON object: for each system, the ranked nodes or the error, and the time taken
     #[arg(long)]
     json: bool,
 }

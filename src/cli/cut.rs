@@ -1,10 +1,11 @@
-//! Names the file that was truncated while it was mapped. Reading behind the new end of a mapped
-//! file is a bus error, which would otherwise end the process without a message. Writing beyond the
-//! limit on file sizes (`ulimit -f`) becomes an error of the write instead of ending the process.
+//! Prints which mapped file was truncated by another process. Reading behind the new end of a
+//! mapped file is a bus error, which would otherwise end the process without a message. Writing
+//! beyond the limit on file sizes (`ulimit -f`) becomes an error of the write instead of ending the
+//! process.
 //!
 //! The signal handler calls only async-signal-safe functions: it opens, reads, writes and exits. It
-//! finds the file at the address in the system's list of mappings. Linux only; elsewhere nothing
-//! changes.
+//! looks up the faulting address in the system's list of mappings to find the file. Linux only; on
+//! other systems, the module does nothing.
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::install;
@@ -19,15 +20,18 @@ mod linux {
 
     use crate::Exit;
 
-    /// The list of mappings, one per line: `from-to rights offset device inode    path`.
+    /// File that lists the mappings of this process, one per line:
+    /// `from-to rights offset device inode    path`.
     const MAPPINGS: &CStr = c"/proc/self/maps";
-    /// Longest line that is read, bytes; a longer line is cut. A path has at most 4,096 bytes.
+    /// Number of bytes read of a line of [`MAPPINGS`]; the rest of a longer line is dropped. A path
+    /// has at most 4,096 bytes.
     const LINE_BYTES: usize = 4_096 + 128;
     const BEGINS: &[u8] = b"error: ";
     const ENDS: &[u8] = b" was cut short or replaced while it was read, or its disk failed\n\
         hint: check it with `agent doctor`, then import or index the dataset again\n";
 
-    /// Installs the handler for bus errors, and ignores the signal for too large files.
+    /// Installs the handler for bus errors (SIGBUS), and ignores the signal for too large files
+    /// (SIGXFSZ).
     pub(crate) fn install() {
         // SAFETY: `action` is a plain structure for which zeros are valid; the handler has the
         // signature that SA_SIGINFO asks for, and calls only functions that are safe in a handler.
@@ -43,8 +47,9 @@ mod linux {
         }
     }
 
-    /// Names the mapped file and ends the process. An address outside mapped files restores the
-    /// default handler, which ends the process when the instruction is repeated.
+    /// Handler of a bus error: writes the path of the mapped file to stderr and ends the process.
+    /// If the address is in no mapped file, restores the default handler, which ends the process
+    /// when the instruction is repeated.
     extern "C" fn tell(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
         // SAFETY: the system gives the handler a valid structure, which has an address for SIGBUS.
         let address = unsafe { (*info).si_addr() } as usize;
@@ -73,7 +78,8 @@ mod linux {
         unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
     }
 
-    /// Returns the path of the file that is mapped at an address, as a slice of `line`.
+    /// Returns the path of the file that is mapped at this address, as a slice of the buffer
+    /// `line`; `None` if no file is mapped there or the list of mappings cannot be read.
     fn mapped_at(address: usize, line: &mut [u8; LINE_BYTES]) -> Option<&mut [u8]> {
         // SAFETY: the path ends with zero.
         let file = unsafe { libc::open(MAPPINGS.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
@@ -106,7 +112,8 @@ mod linux {
         line.get_mut(path..)
     }
 
-    /// Whether a line `from-to ...` describes a mapping that contains this address.
+    /// Whether a line of [`MAPPINGS`], `from-to ...`, describes a mapping that contains this
+    /// address.
     fn holds(line: &[u8], address: usize) -> bool {
         let mut bounds = [0usize; 2];
         let mut at = 0;

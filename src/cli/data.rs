@@ -36,7 +36,7 @@ use agent_dataset::{
 
 pub(super) use import::install;
 
-/// Most characters shown of a title, licence, type or relation.
+/// Maximum number of characters shown of a title, licence, node type or relation.
 const MAX_SHOWN: usize = 100;
 
 #[derive(Debug, Subcommand)]
@@ -57,28 +57,29 @@ pub(super) enum Command {
     Guess(guess::Args),
     /// Import a dataset again, index it as before, and replace it in one step
     ///
-    /// The old dataset answers until then, and queries that are running finish on it. Its questions
-    /// are kept if the new data bring none. Prints the changes. Texts already embedded by any
-    /// embedder but the built-in one are not embedded again.
+    /// The old dataset answers until the new one is indexed, and queries that are running finish on
+    /// the old one. The old questions are kept if the new data bring none. Prints the changes.
+    /// Texts already embedded by any embedder but the built-in one are not embedded again.
     Update(update::Args),
     /// Download the files of a STaRK dataset
     ///
-    /// They come from the dataset repository snap-stanford/stark (CC-BY-4.0) and are kept in the
-    /// home, so that an interrupted download resumes the next time. HF_TOKEN, if set, is sent only
-    /// to the endpoint.
+    /// The files come from the dataset repository snap-stanford/stark (CC-BY-4.0) and are kept in
+    /// the home, so that an interrupted download resumes the next time. HF_TOKEN, if set, is sent
+    /// only to the endpoint.
     Pull(pull::Args),
     /// Generate a small made-up dataset and import it
     ///
-    /// It has the schema of a STaRK knowledge base and questions with answers, but invented
-    /// content. A dataset of that name is replaced.
+    /// The dataset has the schema of a STaRK knowledge base and questions with answers, but
+    /// invented content. An existing dataset of the same name is replaced.
     Sample(SampleArgs),
     Synthesize(synthesize::Args),
     /// Show the contents of a dataset, its likely mistakes, or one of its nodes
     Show(ShowArgs),
-    /// Count the values of a dataset's nodes, as facets for conditions
+    /// Count the nodes with each value of a field, as facets for conditions
     ///
-    /// Each number is the number of nodes that the condition `FIELD=VALUE` leaves. Fields with more than 500 values are
-    /// left out, and so are those whose values hardly repeat.
+    /// Each number is the number of nodes that the condition `FIELD=VALUE` leaves. Fields with more
+    /// than 500 values are left out, and so are fields whose values occur on fewer than two nodes
+    /// on average.
     Facets(FacetsArgs),
     /// Remove a dataset with its indexes
     Remove(remove::Request),
@@ -93,7 +94,7 @@ pub(super) struct ListArgs {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct SampleArgs {
-    /// Use the schema of amazon, mag or prime
+    /// Use the schema of this STaRK knowledge base: amazon, mag or prime
     #[arg(value_name = "KIND", value_parser = PossibleValuesParser::new(
         SampleKind::ALL.map(SampleKind::name)))]
     kind: String,
@@ -103,10 +104,10 @@ pub(super) struct SampleArgs {
     /// Draw all random numbers with this seed
     #[arg(long, value_name = "S", default_value_t = 0)]
     seed: u64,
-    /// Install it under this name [default: the kind]
+    /// Install the dataset under this name [default: the kind]
     #[arg(long, value_name = "N")]
     name: Option<String>,
-    /// Write its files to this new or empty directory instead of installing it
+    /// Write the files of the dataset to this new or empty directory instead of installing it
     #[arg(long, value_name = "DIR", conflicts_with_all = ["name", "json"])]
     to: Option<PathBuf>,
     /// Print a summary of the import as one JSON object

@@ -23,21 +23,21 @@ use agent_infer::ROUTER_ROLE;
 use agent_kb::{self as kb, Kb, Manifest};
 use agent_llm::Message;
 
-/// Most characters shown of the model's answer.
+/// Maximum number of characters shown of the model's answer.
 const MAX_SHOWN_CHARS: usize = 60;
 /// Question for the language model with `--ask`.
 const QUESTION: &str = "Answer with the one word ready.";
 
 /// Check the home directory and everything installed in it
 ///
-/// Reads all files of all datasets and compares them with their digests. If something is broken,
-/// prints a remedy and exits with status 1.
+/// Reads all files of all datasets and compares them with their recorded digests. For each fault
+/// found, prints a remedy, and exits with status 1.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Print JSON lines with check, status, detail and remedy
+    /// Print one JSON line per check, with check, status, detail and remedy
     #[arg(long)]
     json: bool,
-    /// Send the language model one short question too, which costs some tokens
+    /// Also send the language model one short question, which costs some tokens
     #[arg(long)]
     ask: bool,
     /// Ask this language model instead of the configured one
@@ -112,8 +112,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(if broken { Exit::Failed } else { Exit::Done })
 }
 
-/// Checks that files can be created in the home, or in its nearest existing ancestor. A read-only
-/// home is a note if it holds datasets, as it can still answer questions; else it is broken.
+/// Checks that files can be created in the home directory or, if it does not exist, in its nearest
+/// existing ancestor. A read-only home with datasets is only noted, as it can still answer
+/// questions; one without datasets is broken.
 fn home(path: &Path, has_datasets: bool) -> Check {
     let existing = path.ancestors().find(|dir| dir.exists()).unwrap_or(Path::new("."));
     let existing = if existing.as_os_str().is_empty() { Path::new(".") } else { existing };
@@ -135,8 +136,8 @@ fn home(path: &Path, has_datasets: bool) -> Check {
     }
 }
 
-/// Checks the state and cache directories, which hold the record of what was made here and compiled
-/// code.
+/// Checks the user's state directory, which holds the record of the artefacts made on this machine,
+/// and the cache directory, which holds compiled code.
 fn private(ctx: &Context) -> Check {
     let check = "state";
     match ctx.private.unusable() {
@@ -148,7 +149,7 @@ fn private(ctx: &Context) -> Check {
     }
 }
 
-/// Checks the configured language model, and with `--ask` whether it answers.
+/// Checks the configured language model and, with `--ask`, whether it answers a question.
 fn language_model(args: &Args, ctx: &Context) -> Result<Vec<Check>> {
     let check = "language model";
     let configured = match llm::configured(ctx, args.model.as_deref()) {
@@ -184,7 +185,7 @@ fn language_model(args: &Args, ctx: &Context) -> Result<Vec<Check>> {
     Ok(checks)
 }
 
-/// Returns the language model's answer to [`QUESTION`], with its time and tokens.
+/// Asks the language model [`QUESTION`]. Returns its answer with the time and tokens taken.
 fn answer(args: &Args, ctx: &Context) -> Result<String> {
     let choice = LlmArgs { model: args.model.clone(), no_cache: true, ..LlmArgs::default() };
     let llm = llm::open(&choice, None, ctx)?.assistant.llm().clone();
@@ -201,7 +202,8 @@ fn beginning(text: &str) -> String {
     text.chars().take(MAX_SHOWN_CHARS).collect()
 }
 
-/// Notes each hidden directory: it belongs to work in progress, or was left by a killed process.
+/// Returns a note for each hidden directory in the home, beside the bases or among the indexes of
+/// the bases `names`. It belongs to work in progress, or was left by a killed process.
 fn unfinished(names: &[String], ctx: &Context) -> Vec<Check> {
     let bases = names.iter().filter_map(|name| ctx.home.get(name).ok());
     let places = bases.map(|base| base.index_dir()).chain(bases_dir(ctx));
@@ -222,7 +224,7 @@ fn unfinished(names: &[String], ctx: &Context) -> Vec<Check> {
     hidden.into_iter().map(check).collect()
 }
 
-/// Returns the directory of all bases.
+/// Returns the directory that holds all bases; none if the path of a base cannot be formed.
 fn bases_dir(ctx: &Context) -> Option<PathBuf> {
     Some(ctx.home.path_of("x").ok()?.parent()?.to_path_buf())
 }
@@ -308,7 +310,7 @@ fn bytes_of(base: &Base) -> u64 {
     of_base + base.record.query_files.values().map(|file| file.bytes).sum::<u64>()
 }
 
-/// Progress of reading files.
+/// Progress of reading files, in bytes.
 struct Reading<'a> {
     progress: Progress<'a>,
     stage: String,
@@ -322,7 +324,7 @@ impl<'a> Reading<'a> {
         Reading { progress: ctx.printer.progress(), stage, done: Cell::new(0), total }
     }
 
-    /// Adds `n` bytes to the progress.
+    /// Reports that `n` more bytes were read.
     fn more(&self, n: u64) {
         self.done.set(self.done.get() + n);
         self.progress.at(&self.stage, self.done.get(), self.total);

@@ -21,20 +21,21 @@ use agent_app::{
 /// Measure systems on labelled queries
 ///
 /// Ranks --depth nodes per query and computes the --metrics. Prints means with 95 % bootstrap
-/// intervals. With several systems, each is also compared with the first on the same queries. The
-/// comparison has paired bootstrap intervals, and p-values of paired randomisation tests corrected
-/// for their number. If a system fails on a query, the ranking of the hybrid baseline counts
-/// instead, and the exit status is 1. If a service gave no answer, the evaluation is marked invalid
-/// and not compared. Latencies are wall times while all cores are busy.
+/// intervals. With several systems, each is also compared with the first on the same queries:
+/// paired bootstrap intervals, and p-values of paired randomisation tests, corrected for the number
+/// of comparisons. If a system fails on a query, the ranking of the hybrid baseline counts instead,
+/// and the exit status is 1. If a service gave no answer, the evaluation is marked invalid and not
+/// compared. Latencies are wall times while all cores are busy.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     request: Request,
-    /// Write the rankings to this file in TREC format, with the user's node ids; with several
-    /// systems the name must contain {system}
+    /// Write the rankings to this file in TREC run format, with the user's node ids; with several
+    /// systems the file name must contain {system}
     #[arg(long, value_name = "OUT.trec")]
     run_file: Option<PathBuf>,
-    /// Write the answers to this file in TREC qrels format
+    /// Write the labelled answers of the queries (relevance judgements) to this file in TREC qrels
+    /// format
     #[arg(long, value_name = "OUT.qrels")]
     qrels_file: Option<PathBuf>,
     /// Write the metrics of every query and system to this CSV file
@@ -46,7 +47,8 @@ pub(super) struct Args {
     /// Print one JSON object per system
     #[arg(long)]
     json: bool,
-    /// Print the most requests and tokens this would take, without sending any request
+    /// Print the largest number of requests and tokens the evaluation could take, without sending
+    /// any request
     #[arg(long)]
     dry_run: bool,
 }

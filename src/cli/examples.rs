@@ -1,9 +1,10 @@
-//! Examples for the help of every command. Must not know what a command does; a test parses every
-//! example.
+//! Examples in the help of every command. A test parses every example. Does not depend on what a
+//! command does.
 
 use clap::Command;
 
-/// Examples by the path of the command below `agent`, in ascending order.
+/// Examples of each command, by its path below `agent` (such as `data import`), in ascending order
+/// of paths.
 const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "answer",
@@ -179,7 +180,8 @@ pub(super) fn add(command: Command) -> Command {
     })
 }
 
-/// Appends a text to the help of the subcommand with this path; an unknown path changes nothing.
+/// Appends a text to the help of the subcommand with the path `names`; does nothing if there is no
+/// such subcommand.
 fn at(command: Command, names: &[&str], text: &str) -> Command {
     match names.split_first() {
         None => command.after_help(text.to_owned()),
@@ -196,7 +198,7 @@ mod tests {
     use super::*;
     use crate::Cli;
 
-    /// Collects the paths of the commands without subcommands.
+    /// Adds the paths of all commands below `command` that have no subcommands to `found`.
     fn leaves(command: &Command, path: &str, found: &mut Vec<String>) {
         if !command.has_subcommands() {
             found.push(path.trim_start().to_owned());
@@ -206,7 +208,7 @@ mod tests {
         }
     }
 
-    /// Splits an example into words as a shell does, up to a pipe or redirection.
+    /// Splits the text of an example into words as a shell does, up to a pipe or redirection.
     fn words(example: &str) -> Vec<String> {
         let parts = example.split('"').enumerate();
         let words = parts.flat_map(|(at, part)| match at % 2 {

@@ -1,5 +1,5 @@
-//! `agent explain`: prints where the answers of labelled queries were lost, by category and program
-//! line; or, for one query, all calls of its program.
+//! `agent explain`: prints where the answers of labelled queries were lost, by category and by line
+//! of the program; or, for one query, all tool calls of its program.
 
 mod report;
 
@@ -26,15 +26,15 @@ use agent_kb::Kb;
 use agent_retrieve::check_query;
 use agent_sandbox::Origin;
 
-/// Most answers accepted on the command line.
+/// Maximum number of answer ids accepted on the command line.
 const MAX_ANSWERS: usize = 10_000;
 
 /// Explain, line by line, where answers that do not rank first were lost
-///
 /// Runs every query and follows its answers through the tool calls of the program. For each query
 /// whose first answer is not at rank 1, names one line and one kind of loss: failed, not routed,
-/// not linked, not reached, filtered, cut or ranked low. The gain is an upper bound of the rise in
-/// mean reciprocal rank if that loss were repaired. For a bundle, follows the program of the most
+/// not linked, not reached, filtered, cut or ranked low. The gain of a line is the most by which
+/// the mean reciprocal rank could rise if its loss were repaired. For a bundle, follows the program
+/// of the most probable category. With --query or a text, also prints the result of every call.
 /// probable category. With --query or a text, also prints the result of every call.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -48,19 +48,22 @@ pub(super) struct Args {
     /// bundle's]
     #[arg(long, value_name = "N", required_unless_present_any = ["bundle", "words"])]
     dataset: Option<String>,
-    /// Explain these queries: train, val, human or a file like qa.csv; test queries are refused
+    /// Explain the queries of this split: train, val, human or a file like qa.csv; test queries are
+    /// refused
     #[arg(long, value_name = "SPLIT", default_value = "val")]
     split: Split,
-    /// Keep only queries with this value in an extra column of their file; may be repeated
+    /// Keep only queries with this value in an extra column of their file; may be given several
+    /// times
     #[arg(long = "where", value_name = "COLUMN=VALUE")]
     filters: Vec<Filter>,
-    /// Explain one query of the split
+    /// Explain only the query with this id in the split
     #[arg(long, value_name = "ID", conflicts_with = "answers")]
     query: Option<i64>,
-    /// Explain this query, with --answers; without --bundle or --program, the bundle comes first
+    /// Explain this query, whose answers --answers gives; without --bundle or --program, the first
+    /// word is the bundle
     #[arg(value_name = "[BUNDLE] [TEXT]")]
     words: Vec<String>,
-    /// Give the ids of its answers as in the data, joined by commas
+    /// Give the ids of the query's answers, as in the data, joined by commas
     #[arg(long, value_name = "IDS", requires = "words")]
     answers: Vec<String>,
     #[command(flatten)]
@@ -73,7 +76,8 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// Returns the bundle, if one is explained, and the text of the query, if one is given.
+    /// Returns the bundle and the text of the query, each `None` if not given. Without `--bundle`
+    /// and `--program`, the first word on the command line is the bundle.
     fn asked(&self) -> Result<(Option<&Path>, Option<String>)> {
         let named = self.bundle.is_some() || self.program.is_some();
         let (bundle, words) = match self.words.split_first() {
@@ -142,7 +146,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Builds the query given on the command line, with its answers.
+/// Builds a labelled query from the text and the answer ids given on the command line.
 fn given(text: &str, answers: &[String], kb: &Kb) -> Result<LabelledQuery> {
     let text = check_query(text)?.to_owned();
     let mut answers = nodes_of_ids(kb, &answers.join(","))
@@ -156,7 +160,7 @@ fn given(text: &str, answers: &[String], kb: &Kb) -> Result<LabelledQuery> {
     Ok(LabelledQuery { id: 0, text, answers, metadata: Default::default() })
 }
 
-/// Returns all queries of the split, or only the one with the id of `--query`.
+/// Returns all queries of the split or, with `--query`, only the query with that id.
 fn of_split(args: &Args, mut queries: Vec<LabelledQuery>) -> Result<Vec<LabelledQuery>> {
     let Some(id) = args.query else { return Ok(queries) };
     queries.retain(|query| query.id == id);
@@ -167,7 +171,7 @@ fn of_split(args: &Args, mut queries: Vec<LabelledQuery>) -> Result<Vec<Labelled
     Ok(queries)
 }
 
-/// Opens the bundle or the program that is explained.
+/// Opens the system that is explained: the bundle, or the program.
 fn open(
     args: &Args,
     bundle: Option<&Bundle>,

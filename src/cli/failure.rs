@@ -1,17 +1,18 @@
-//! Prints the error that a command ends with and decides its exit status.
+//! Prints the error that ended a command, and chooses the exit status for it.
 
 use agent_app::AppError;
 use agent_dataset::ProblemReport;
 
 use crate::{Exit, printer::Printer};
 
-/// Error for a stdout that its reader closed; it does not count as a failure.
+/// Error for a write to stdout whose reader has closed it, such as `head`; the command does not
+/// count as failed.
 #[derive(Debug, thiserror::Error)]
 #[error("standard output was closed")]
 pub(crate) struct ClosedPipe;
 
-/// Writes an error to stderr and returns the exit status; `stopped` is whether a signal stopped the
-/// command.
+/// Writes an error to stderr and returns the exit status for it. `stopped` is whether a signal
+/// stopped the command.
 pub(crate) fn report(error: &AppError, printer: &Printer, stopped: bool) -> Exit {
     if error.downcast_ref::<ClosedPipe>().is_some() {
         return Exit::Done;
@@ -31,8 +32,8 @@ pub(crate) fn report(error: &AppError, printer: &Printer, stopped: bool) -> Exit
     if error.is_usage() { Exit::Usage } else { Exit::Failed }
 }
 
-/// Writes the first problems of an input, each with its location, excerpt and hint, then the number
-/// of the others.
+/// Writes the first problems found in an input file, each with its location, excerpt and hint, then
+/// the number of further problems.
 fn report_wrong(wrong: &ProblemReport, printer: &Printer) {
     for problem in &wrong.first {
         printer.error(&format!("{}: {}", problem.location(), problem.message));

@@ -1,19 +1,20 @@
-//! Fits a table to the width of a terminal: intervals go below their numbers if necessary, and text
-//! wraps between words. Must not know what the cells mean. Widths are in terminal columns.
+//! Fits a table to the width of a terminal. If the table is too wide, intervals go below their
+//! numbers, and text wraps between words. Does not depend on what the cells mean. Widths are in
+//! terminal columns.
 
 use comfy_table::{Cell, ColumnConstraint, ContentArrangement, Row, Table, Width::Fixed};
 
-/// Gap between two columns of a table.
+/// Gap between two columns of a table, in terminal columns.
 pub(super) const GAP: u16 = 2;
-/// Gap in a table with little room.
+/// Gap between two columns of a table that would be too wide with [`GAP`], in terminal columns.
 const SMALL_GAP: u16 = 1;
-/// Least width of a column of text; words are not broken to make it narrower.
+/// Width below which a column of text is not narrowed by breaking its words, in terminal columns.
 const LEAST: u16 = 8;
-/// Longest word that counts for the least width of a column; longer ones may be broken.
+/// Maximum length, in characters, of a word that its column is made wide enough for; longer words
+/// may be broken.
 const LONGEST_WORD: u16 = 24;
 
-/// Returns the table in at most `width` columns, or a wider one if its numbers and headings need
-/// it.
+/// Returns the table narrowed to `width`, or wider if its numbers and headings need more room.
 pub(super) fn fitted(table: &Table, width: u16) -> Table {
     let mut fitted = table.clone();
     let natural = fitted.column_max_content_widths();
@@ -37,15 +38,15 @@ pub(super) fn fitted(table: &Table, width: u16) -> Table {
     fitted
 }
 
-/// Returns the width of a table with these column widths.
+/// Returns the total width of a table whose columns have these widths, with `gap` between them.
 fn whole(widths: &[u16], gap: u16) -> u16 {
     let gaps =
         gap.saturating_mul(u16::try_from(widths.len().saturating_sub(1)).unwrap_or(u16::MAX));
     widths.iter().fold(gaps, |sum, &width| sum.saturating_add(width))
 }
 
-/// Returns the least width of each column: its longest word, at most [`LONGEST_WORD`]. A cell line
-/// that begins like a number or an interval counts as one word.
+/// Returns the minimum width of each column: the length of its longest word, at most
+/// [`LONGEST_WORD`]. A line of a cell that begins like a number or an interval counts as one word.
 fn least(table: &Table) -> Vec<u16> {
     let mut least: Vec<u16> = Vec::new();
     for row in table.header().into_iter().chain(table.row_iter()) {
@@ -61,7 +62,8 @@ fn least(table: &Table) -> Vec<u16> {
     least
 }
 
-/// Returns the columns that hold text: some cell below the heading is not empty, `-` or a number.
+/// Returns the indexes (from 0), ascending, of the columns that hold text: below the heading, some
+/// cell is not empty, `-` or a number.
 fn texts(table: &Table) -> Vec<usize> {
     let is_text = |cell: &Cell| {
         let content = cell.content();
@@ -76,8 +78,8 @@ fn texts(table: &Table) -> Vec<usize> {
     columns
 }
 
-/// Narrows columns of text, the widest first, until the table fits or all are at [`LEAST`]. Words
-/// may then be broken; numbers are not.
+/// Reduces the minimum widths of the columns of text (indexes `texts`), the widest first, until the
+/// table fits or all are at [`LEAST`]. Words in these columns may then be broken; numbers are not.
 fn break_words(least: &mut [u16], texts: &[usize], gap: u16, width: u16) {
     while whole(least, gap) > width {
         let longest = texts.iter().copied().filter(|&at| least[at] > LEAST);
@@ -90,7 +92,8 @@ fn is_number(text: &str) -> bool {
     text.starts_with(|c: char| "+-<[0123456789".contains(c))
 }
 
-/// Returns the parts of a line that are not broken.
+/// Splits a line of a cell into the parts that must not be broken: words, or the whole line if it
+/// begins like a number.
 fn pieces(line: &str) -> Vec<&str> {
     if is_number(line) { vec![line] } else { line.split(' ').collect() }
 }
@@ -99,7 +102,7 @@ fn length(text: &str) -> u16 {
     u16::try_from(text.chars().count()).unwrap_or(u16::MAX)
 }
 
-/// Puts `[low, high]` below the number it belongs to.
+/// Puts each interval `[low, high]` on the line below the number that it belongs to.
 fn put_intervals_below(table: &mut Table) {
     for row in table.row_iter_mut() {
         let cells: Vec<Cell> =
@@ -108,8 +111,9 @@ fn put_intervals_below(table: &mut Table) {
     }
 }
 
-/// Distributes the width over the columns. Each gets its least; the rest goes first to the columns
-/// that lack least of their natural width, so that numbers stay on one line and text wraps.
+/// Distributes `width` over the columns and returns their widths. Each column gets its minimum; the
+/// remaining width goes first to the columns closest to their natural width, so that numbers stay
+/// on one line and text wraps.
 fn shared(natural: &[u16], least: &[u16], gap: u16, width: u16) -> Vec<u16> {
     let mut widths: Vec<u16> =
         natural.iter().zip(least).map(|(&natural, &least)| natural.min(least.max(LEAST))).collect();

@@ -1,5 +1,5 @@
 //! Prints ranked nodes: as a table, as lines with reasons, with explanations, or as JSON lines.
-//! Must not know which system ranked them.
+//! Does not depend on which system ranked them.
 
 use std::collections::HashMap;
 
@@ -11,23 +11,25 @@ use crate::{
 use agent_app::{error::Result, text::MAX_SHOWN};
 use agent_infer::{Expected, HitRecord, StepRecord, path_in_words};
 
-/// Most characters of a node's name and type before the column of reasons.
+/// Maximum number of characters of a node's name and type together, before the column of reasons.
 const MAX_NAMED: usize = 32;
-/// Forms of a path, tried in this order until one fits: most characters of a name, and whether
-/// relations are printed in full.
+/// Forms in which a path is printed, tried in this order until one fits: the maximum number of
+/// characters of a name, and whether relations are printed in full.
 const PATH_FORMS: [(usize, bool); 6] =
     [(60, true), (30, true), (20, true), (30, false), (20, false), (12, false)];
 
-/// The predicted end of the answers in a ranking, with the expected quality of the nodes up to it.
+/// The predicted last rank of the answers in a ranking, and the expected quality of the nodes up to
+/// that rank.
 #[derive(Clone, Copy)]
 pub(super) struct Ending {
-    /// Rank of the last answer (from 1); may lie behind the printed nodes.
+    /// Rank of the last answer (from 1); may be larger than the number of printed nodes.
     pub(super) rank: usize,
     /// Expected precision and recall of the nodes up to this rank.
     pub(super) expected: Expected,
 }
 
-/// Prints a ranking: one JSON object per node, or a table; a notice if it is empty.
+/// Prints a ranking, as one JSON object per node or as a table; an empty ranking gives only a
+/// notice.
 ///
 /// # Errors
 /// If stdout cannot be written to.
@@ -39,8 +41,8 @@ pub(super) fn print(hits: &[HitRecord<'_>], json: bool, ctx: &Context) -> Result
     if json { ctx.printer.json_lines(hits) } else { print_table(hits, ctx) }
 }
 
-/// Returns the line that marks the end of the answers among `n` printed nodes, or names its rank if
-/// it lies behind them.
+/// Returns the line that marks the end of the answers among `n` printed nodes. If the end lies
+/// behind these nodes, the line names its rank.
 fn told_end(end: Ending, n: usize) -> String {
     let Expected { precision, recall } = end.expected;
     let [precision, recall] = [precision, recall].map(|share| 100.0 * share);
@@ -51,13 +53,14 @@ fn told_end(end: Ending, n: usize) -> String {
     }
 }
 
-/// Returns the line that marks the end of the answers if it belongs below this rank, else nothing.
+/// Returns the line printed below the node of this rank, of `n` nodes: the mark of the end of the
+/// answers if the node is the last answer or the last node, otherwise an empty string.
 fn rule_below(end: Option<Ending>, rank: usize, n: usize) -> String {
     let last = end.filter(|end| end.rank.min(n) == rank);
     last.map_or(String::new(), |end| told_end(end, n))
 }
 
-/// Prints rank, id, type, name and score in columns.
+/// Prints one row per node with rank, id, type, name and score.
 ///
 /// # Errors
 /// If stdout cannot be written to.
@@ -75,7 +78,8 @@ pub(super) fn print_table(hits: &[HitRecord<'_>], ctx: &Context) -> Result<()> {
     ctx.printer.table(&rows)
 }
 
-/// Prints each node with its reason on one line, and marks the end of the answers.
+/// Prints one line per node with the reason why it was found, and a line that marks the end of the
+/// answers.
 ///
 /// # Errors
 /// If stdout cannot be written to.
@@ -97,7 +101,8 @@ pub(super) fn print_reasons(
     ctx.printer.text(&lines.collect::<String>())
 }
 
-/// Returns name and type of each node, with its id if another printed node has the same.
+/// Returns the name and type of each node, as `name (type)`, with its id if another printed node
+/// has the same name and type.
 fn named(hits: &[HitRecord<'_>]) -> Vec<String> {
     let shown = |hit: &HitRecord<'_>| {
         let node_type = plain(hit.node_type, MAX_NAMED);
@@ -114,8 +119,9 @@ fn named(hits: &[HitRecord<'_>]) -> Vec<String> {
     all.iter().zip(hits).map(told).collect()
 }
 
-/// Returns the reason for a hit in at most `room` characters: the paths to the node from the
-/// entities that the question names, or else the words that it shares with the question.
+/// Returns the reason for a hit in at most `room` characters (none: no limit): the paths to the
+/// node from the entities that the question names or, if there are none, the words that it shares
+/// with the question.
 pub(super) fn reason(hit: &HitRecord<'_>, room: Option<usize>) -> String {
     let first = hit.path.iter().filter(|path| !path.is_empty());
     let paths: Vec<_> = first.chain(&hit.further_paths).collect();
@@ -150,7 +156,7 @@ pub(super) fn reason(hit: &HitRecord<'_>, room: Option<usize>) -> String {
     told.iter().find(|told| fits(told)).cloned().unwrap_or_else(|| plain(shortest, room))
 }
 
-/// Returns the relation of an edge without the types that it joins: `also_viewed` for
+/// Returns the relation of an edge without the node types at its ends: `also_viewed` for
 /// `product_also_viewed_product`.
 fn short_relation(from: &StepRecord<'_>, to: &StepRecord<'_>) -> String {
     let relation = to.relation.unwrap_or_default();
@@ -164,7 +170,8 @@ fn short_relation(from: &StepRecord<'_>, to: &StepRecord<'_>) -> String {
     own.filter(|own| !own.is_empty()).unwrap_or(rest).to_owned()
 }
 
-/// Prints each node with its explanation below it, if it has one, and marks the end of the answers.
+/// Prints each node, with its explanation below if there is one, and a line that marks the end of
+/// the answers.
 ///
 /// # Errors
 /// If stdout cannot be written to.

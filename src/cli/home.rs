@@ -1,5 +1,5 @@
-//! `agent home`: exports and imports a home directory as one tarball with the layout of a home:
-//! `bases/NAME/`, `models/NAME/`, `runs/NAME/`.
+//! `agent home`: exports a home directory as one tarball, or imports such a tarball. The tarball
+//! has the layout of a home: `bases/NAME/`, `models/NAME/`, `runs/NAME/`.
 
 mod export;
 mod import;
@@ -24,9 +24,11 @@ const BASES: &str = "bases";
 const MODELS: &str = "models";
 /// Directory of runs, in a home and in a tarball.
 const RUNS: &str = "runs";
-/// File of a base in a tarball that counts how often its test split was opened.
+/// File in the directory of a base, in a tarball, that holds how often the base's test split was
+/// opened.
 const OPENINGS: &str = "openings";
-/// Permitted contents of a base in a tarball; the last three are directories.
+/// Files and directories permitted in the directory of a base in a tarball; names of directories
+/// end with `/`.
 const OF_BASE: [&str; 5] = ["base.json", OPENINGS, "kb/", "queries/", "index/"];
 
 #[derive(Debug, Subcommand)]
@@ -50,11 +52,12 @@ enum Kind {
     Dataset,
     Model,
     Run,
-    /// The bundle of a run, without its journal.
+    /// The bundle of a run, without the journal of the run.
     Bundle,
 }
 
-/// A dataset, model, run or bundle in a tarball.
+/// A dataset, model, run or bundle in a tarball, with the number of its files and their total size
+/// in bytes.
 #[derive(Debug, Serialize)]
 struct Thing {
     kind: Kind,
@@ -63,11 +66,11 @@ struct Thing {
     bytes: u64,
 }
 
-/// Groups the files of a tarball into datasets, models, runs and bundles, in the order of the
-/// tarball.
+/// Groups the files of a tarball into datasets, models, runs and bundles, which are returned in the
+/// order of the tarball.
 ///
 /// # Errors
-/// If a file has no place in a home.
+/// If the path of a file is none that a home may hold.
 fn things(members: &[Member], home: &Home) -> Result<Vec<Thing>> {
     let mut things: Vec<Thing> = Vec::new();
     let mut last = "";
@@ -100,7 +103,8 @@ fn things(members: &[Member], home: &Home) -> Result<Vec<Thing>> {
     Ok(things)
 }
 
-/// Splits the path of a file that a home may hold into directory, name and path below the name.
+/// Splits a path such as `bases/shop/kb/nodes` into directory (`bases`), name (`shop`) and the path
+/// below it (`kb/nodes`). `None` if a home may hold no such file.
 fn placed<'a>(path: &'a str, home: &Home) -> Option<(&'a str, &'a str, &'a str)> {
     let (folder, rest) = path.split_once('/')?;
     let (name, file) = rest.split_once('/')?;
@@ -119,7 +123,7 @@ fn placed<'a>(path: &'a str, home: &Home) -> Option<(&'a str, &'a str, &'a str)>
     is_known.then_some((folder, name, file))
 }
 
-/// Prints the contents of a tarball as a table, or as JSON lines.
+/// Prints the datasets, models, runs and bundles of a tarball as a table or as JSON lines.
 fn tell(things: &[Thing], json: bool, ctx: &Context) -> Result<()> {
     if json {
         return ctx.printer.json_lines(things);

@@ -6,9 +6,9 @@ use crate::{Context, Exit};
 
 /// Build the indexes of a dataset
 ///
-/// Keeps existing parts that fit the dataset, unless --force is given; another embedder replaces
-/// only the vectors. If an indexed dataset was imported again, the old one answers until the new
-/// index is built.
+/// Keeps existing parts that fit the dataset, unless --force is given; choosing another embedder
+/// rebuilds only the vectors. If an indexed dataset was imported again, the old version answers
+/// until the new index is built.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

@@ -9,20 +9,20 @@ use agent_serve::{Keys, Scope};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Create a key; it is printed once and never again
+    /// Create a key; the key is printed once and never again
     Add(AddArgs),
     /// List the keys by name
     List(ListArgs),
-    /// Remove a key; a running server accepts it until it is restarted
+    /// Remove a key; a running server accepts the key until the server is restarted
     Remove(RemoveArgs),
 }
 
-/// Create a key; it is printed once and never again
+/// Create a key; the key is printed once and never again
 ///
-/// Only its digest is stored, in the home directory.
+/// Only the digest of the key is stored, in the home directory.
 #[derive(Debug, clap::Args)]
 pub(super) struct AddArgs {
-    /// Name the key, for listing and removing it
+    /// Give the key this name, by which it is listed and removed
     #[arg(value_name = "NAME")]
     name: String,
     /// Set the permissions of the key
@@ -39,7 +39,7 @@ pub(super) struct ListArgs {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct RemoveArgs {
-    /// Remove the key of this name
+    /// Remove the key with this name
     #[arg(value_name = "NAME")]
     name: String,
 }
@@ -52,7 +52,7 @@ enum ScopeName {
     Admin,
 }
 
-/// JSON of a key; the digest is left out.
+/// JSON of an API key, without its digest.
 #[derive(Serialize)]
 struct Listed<'a> {
     name: &'a str,

@@ -1,4 +1,4 @@
-//! The command line: one file per command, and shared code. Only this crate prints and decides the
+//! The command line: one file per command, and shared code. Only this crate prints and chooses the
 //! exit status; `agent_app` opens files and computes.
 //!
 //! | file | contents |
@@ -79,22 +79,24 @@ use agent_app::{App, AppError, Explain, Result, variable};
 use agent_dataset::Home;
 use agent_sandbox::MAX_WORKERS;
 
-/// Error message for a system that refuses to start threads; [`MORE_THREADS`] is the hint.
+/// Error message if the system refuses to start threads; [`MORE_THREADS`] is its hint.
 const NO_THREADS: &str = "the system refuses to start threads";
 const MORE_THREADS: &str = "raise the limit of processes (`ulimit -u`, or of the container), or set \
     RAYON_NUM_THREADS to a smaller number";
 
-/// Most threads in the pool for parallel work; equals the most workers of one sandbox pool.
+/// Maximum number of threads in the pool for parallel work; equals the maximum number of workers of
+/// one sandbox pool.
 const MAX_THREADS: usize = MAX_WORKERS;
-/// Stack of the thread that runs a command, bytes; only touched pages cost memory.
+/// Size, in bytes, of the stack of the thread that runs a command; only touched pages cost memory.
 const STACK_BYTES: usize = 8 << 20;
-/// Time that a command has to end by itself after the first Ctrl-C. Ending it later is safe
-/// anywhere: it publishes files by renaming them, and its records are consistent at every moment.
+/// Time that a command has to end by itself after the first Ctrl-C; then the process is ended. That
+/// is safe at any point: files are published by renaming, and the records of a run are consistent
+/// at every moment.
 const TIME_TO_END: Duration = Duration::from_millis(850);
-/// Time limit for writing the message about the interruption.
+/// Time limit for writing the message that the command was interrupted.
 const TIME_TO_TELL: Duration = Duration::from_millis(50);
 
-/// How the program ends.
+/// Outcome of the program; decides the exit status of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// The command completed; a closed pipe on stdout counts as completion.
@@ -103,7 +105,8 @@ pub enum Exit {
     Failed,
     /// The command line is wrong.
     Usage,
-    /// The question is ambiguous: its readings were printed for the user to choose one.
+    /// The question is ambiguous: its possible readings were printed, and the user has to choose
+    /// one.
     AskedBack,
     /// Internal error: the program panicked.
     Internal,
@@ -153,7 +156,7 @@ struct Cli {
 }
 
 impl Cli {
-    /// Returns the command line definition with the examples in its help texts.
+    /// Returns the definition of the command line, with examples in the help texts.
     fn full() -> clap::Command {
         examples::add(Cli::command())
     }
@@ -163,9 +166,9 @@ impl Cli {
 struct GlobalArgs {
     /// Keep datasets and indexes in this directory [default: the platform's data directory]
     ///
-    /// Homes may be copied. The record of which artefacts were made here, and compiled code, are
-    /// therefore kept in the user's state and cache directories; AGENT_STATE names one directory
-    /// for both.
+    /// A home may be copied to another machine. The record of the artefacts made on this machine,
+    /// and compiled code, are therefore kept in the user's state and cache directories; AGENT_STATE
+    /// names one directory for both.
     #[arg(
         long,
         value_name = "DIR",
@@ -180,10 +183,10 @@ struct GlobalArgs {
     /// Write errors only to stderr: no notices, no progress
     #[arg(short, long, global = true, help_heading = "Options of every command")]
     quiet: bool,
-    /// Write details and timings to stderr; give it twice to include the internal log
+    /// Write details and timings to stderr; give the option twice to include the internal log
     ///
-    /// AGENT_LOG sets filter directives for that log, such as agent=debug. The level trace shows
-    /// every run, step, trial, program and tool call with its duration.
+    /// AGENT_LOG sets filter directives for the internal log, such as agent=debug. At the level
+    /// trace, the log shows every run, step, trial, program and tool call with its duration.
     #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet", help_heading = "Options of every command")]
     verbose: u8,
 }
@@ -195,7 +198,7 @@ enum Command {
     Data(data::Command),
     /// Build the indexes of a dataset
     Index(index::Args),
-    /// Rank the nodes of a dataset for a text
+    /// Rank the nodes of a dataset by relevance to a text
     Search(search::Args),
     /// Answer a question with several systems, side by side
     Compare(compare::Args),
@@ -216,11 +219,12 @@ enum Command {
     /// List, inspect and remove runs; show their costs, prompts and replies
     #[command(subcommand)]
     Run(run::Command),
-    /// Write the page of a run or a trained model
+    /// Write the HTML page of a run or a trained model
     Report(report::Args),
     /// Answer a question with a frozen bundle
     Query(query::Args),
-    /// Cut batch answering or ranking into units that any scheduler runs, and collect their results
+    /// Cut batch answering, ranking or indexing into units that any scheduler runs, and collect
+    /// their results
     #[command(subcommand)]
     Unit(unit::Command),
     /// Answer a question over many nodes: how many, which most, whether related, what if
@@ -254,7 +258,7 @@ enum Command {
 struct Context {
     app: App,
     printer: Arc<Printer>,
-    /// Whether the command ends by itself, without a time limit, after the stop flag is set.
+    /// Whether the command ends by itself, without a time limit, once the stop flag is set.
     ends_itself: Arc<AtomicBool>,
 }
 
@@ -386,8 +390,9 @@ fn home(given: Option<PathBuf>) -> Result<Home> {
     }
 }
 
-/// Starts the threads of every command: one for signals, and a pool of at most [`MAX_THREADS`] for
-/// parallel work. Starting the pool here, not at its first use, allows a proper error message.
+/// Starts the threads that every command uses: one that waits for signals, and a pool of at most
+/// [`MAX_THREADS`] for parallel work. The pool is started here, not at its first use, so that a
+/// refusal by the system is reported with a hint.
 ///
 /// # Errors
 /// If the system refuses to start threads.
@@ -408,8 +413,8 @@ fn start_threads(
     pool.context(NO_THREADS).hint(MORE_THREADS)
 }
 
-/// Sets the stop flag at the first Ctrl-C or SIGTERM. Ends the process at the second one, or after
-/// [`TIME_TO_END`] unless the command ends itself.
+/// Sets the stop flag at the first Ctrl-C or SIGTERM. Ends the process at the second one or, if
+/// `ends_itself` is false, [`TIME_TO_END`] after the first.
 fn watch_signals(
     stop: &Arc<AtomicBool>,
     printer: &Arc<Printer>,
@@ -437,7 +442,8 @@ fn watch_signals(
     Ok(())
 }
 
-/// Ends the process at once, after a message to stderr that has [`TIME_TO_TELL`] to be written.
+/// Writes the message about the interruption to stderr, waiting at most [`TIME_TO_TELL`] for that,
+/// and ends the process.
 fn end_interrupted(printer: Arc<Printer>) -> ! {
     let text =
         printer.way_on().unwrap_or_else(|| "the command was ended before it finished".to_owned());
@@ -452,8 +458,9 @@ fn end_interrupted(printer: Arc<Printer>) -> ! {
     std::process::exit(Exit::Interrupted.status().into())
 }
 
-/// Stores the message of the latest panic instead of printing it. Some panics are caught and become
-/// the failure of one program; only a panic that reaches [`main`] is printed.
+/// Installs a hook that stores the message of the latest panic in the returned cell instead of
+/// printing it. Some panics are caught and become the failure of one program; only a panic that
+/// reaches [`main`] is printed.
 fn keep_panics() -> Arc<Mutex<Option<String>>> {
     let last = Arc::new(Mutex::new(None));
     let kept = last.clone();
@@ -504,7 +511,8 @@ fn start_log(verbose: u8) -> impl Sized {
 mod tests {
     use super::*;
 
-    /// Calls `see` with the path of a command and the command, then with those of its subcommands.
+    /// Calls `see` with the path of a command, such as `agent data import`, and the command itself,
+    /// then does the same for each of its subcommands.
     fn each(path: &str, command: &clap::Command, see: &mut dyn FnMut(&str, &clap::Command)) {
         see(path, command);
         for below in command.get_subcommands() {

@@ -11,7 +11,7 @@ use agent_app::error::Result;
 
 /// Write a completion script for a shell
 ///
-/// Prints the script; its place depends on the shell.
+/// Prints the script to stdout; where to save it depends on the shell.
 #[derive(Debug, clap::Args)]
 pub(super) struct CompletionsArgs {
     /// Write the script for this shell
@@ -21,10 +21,11 @@ pub(super) struct CompletionsArgs {
 
 /// Write the manual pages
 ///
-/// Writes one page per command, in the format of `man`: agent.1, agent-data-import.1 and so on.
+/// Writes one page per command, in the format of the man program: agent.1, agent-data-import.1 and
+/// so on.
 #[derive(Debug, clap::Args)]
 pub(super) struct ManArgs {
-    /// Write to this directory; it is created if it does not exist
+    /// Write the pages to this directory; it is created if it does not exist
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 }
@@ -46,7 +47,8 @@ pub(super) fn man(args: &ManArgs, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Writes the pages of a command and all its subcommands; returns the number of pages.
+/// Writes the pages of the command `name` and all its subcommands into `dir`; returns the number of
+/// pages.
 fn write_pages(command: &Command, name: &str, dir: &PathBuf) -> Result<usize> {
     let path = dir.join(format!("{name}.1"));
     let mut page = Vec::new();

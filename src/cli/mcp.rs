@@ -11,9 +11,10 @@ use agent_serve as serve;
 
 /// Answer an assistant that speaks the Model Context Protocol, over standard input and output
 ///
-/// Assistants start this command themselves. It offers five read-only tools (describe_base, query,
-/// search, get_node, neighbors), resources and a prompt; run_program only with --allow-programs. It
-/// ends at the end of its input. `agent serve` offers the same at /mcp.
+/// Assistants start this command themselves. The server offers five read-only tools (describe_base,
+/// query, search, get_node, neighbors), resources and a prompt; run_program only with
+/// --allow-programs. The command ends at the end of its input. `agent serve` offers the same tools
+/// at /mcp.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `agent optimize`: prints the forecast of a run, or its result.
+//! `agent optimize`: prints the result of a run, or a forecast of what the run would take.
 
 mod report;
 
@@ -17,8 +17,8 @@ use agent_optimize::{Estimate, Stop};
 /// Find, prove and freeze retrieval programs for a dataset
 ///
 /// The search actor mines metapaths from training answers, and composes and improves programs from
-/// them. The llm actor asks a language model for categories, programs and better programs; it takes
-/// part if a language model is configured.
+/// them. The llm actor asks a language model for categories, programs and improved programs; it
+/// takes part if a language model is configured.
 ///
 /// A sequential test on validation queries compares all changes with the initial programs, then, if
 /// they do not pass together, each category's changes. Only proven changes are frozen (error rate
@@ -26,18 +26,18 @@ use agent_optimize::{Estimate, Stop};
 /// validation split, by question type, and the path of the bundle. The test split is opened only
 /// with --test and on built-in samples; every opening is counted.
 ///
-/// The run can be interrupted at any time and continued with --resume. A language model is asked
-/// one short question first: without a reply the run pauses, freezes nothing, and continues with
-/// --resume.
+/// The run can be interrupted at any time and continued with --resume. If a language model is used,
+/// it is first asked one short question; without a reply, the run pauses, freezes nothing, and
+/// continues with --resume.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     request: Request,
-    /// Write the page of the run at its end and open it in a browser; `agent serve` shows a running
-    /// run
+    /// Write the page of the run when it ends, and open the page in a browser; `agent serve` shows
+    /// a running run
     #[arg(long, conflicts_with = "dry_run")]
     open: bool,
-    /// Print one JSON object at the end
+    /// Print one JSON object when the run ends
     #[arg(long)]
     json: bool,
 }
@@ -61,7 +61,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
 }
 
-/// Prints the result of a run, and opens its page with `--open`.
+/// Prints the result of a run that ended and, with `--open`, opens its page in a browser.
 fn end(ended: &Ended, args: &Args, ctx: &Context) -> Result<Exit> {
     if !args.json {
         report::print(ended, ctx)?;
@@ -100,7 +100,8 @@ fn print_forecast(forecast: &Forecast, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Describes the estimated costs of a language model.
+/// Describes the estimated calls, tokens, cost and time of a language model: the range from least
+/// to most, then the typical case.
 fn cost(estimate: &Estimate) -> String {
     if estimate.calls[1] == 0 {
         return "0 LLM calls, 0 USD".to_owned();

@@ -1,8 +1,8 @@
-//! Sends the spans of a process to the OpenTelemetry collector that OTEL_EXPORTER_OTLP_ENDPOINT
-//! names. Requests to language models carry the attributes of the semantic conventions for
-//! generative AI, but no text of prompts or replies.
+//! Sends the tracing spans of this process to the OpenTelemetry collector at the address in
+//! `OTEL_EXPORTER_OTLP_ENDPOINT`. Requests to language models carry the attributes of the semantic
+//! conventions for generative AI, but no text of prompts or replies.
 //!
-//! Requires the feature `otlp`. Must not decide what is traced.
+//! Requires the feature `otlp`. Does not decide what is traced.
 
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::{HttpExporterBuilderSet, SpanExporter, SpanExporterBuilder};
@@ -13,10 +13,10 @@ use tracing_subscriber::{EnvFilter, Layer, registry::LookupSpan};
 /// Environment variable with the address of the collector.
 const ENDPOINT: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
-/// Filter directives for the spans that are sent.
+/// Filter directives that select the spans to send.
 const EXPORTED: &str = "agent=info";
 
-/// Guard that sends the remaining spans when it is dropped.
+/// Guard that sends the spans not yet sent when it is dropped.
 pub(super) struct Export(SdkTracerProvider);
 
 impl Drop for Export {
@@ -26,8 +26,8 @@ impl Drop for Export {
     }
 }
 
-/// Returns a layer that sends spans, and a guard to keep until the process ends. None if no
-/// collector is named or the exporter cannot be built.
+/// Returns a layer that sends spans, and a guard to keep until the process ends. `None` if
+/// [`ENDPOINT`] is not set or the exporter cannot be built.
 pub(super) fn layer<S>() -> Option<(impl Layer<S>, Export)>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,

@@ -1,7 +1,8 @@
-//! Writes all output: data to stdout; notices, errors and progress to stderr. Must not know what
-//! the data mean.
+//! Writes all output: data to stdout; notices, errors and progress to stderr. Does not depend on
+//! what the data mean.
 //!
-//! Tables fit the terminal, or the number of columns in the variable COLUMNS.
+//! Tables are fitted to the width of the terminal, or to the number of columns in the variable
+//! COLUMNS.
 //!
 //! Characters that control a terminal or change the direction of text never reach a terminal. Text
 //! for people (lines, tables, names) is always cleaned. Data (sources of programs, CSV) are cleaned
@@ -29,35 +30,35 @@ use agent_app::{
     text::is_hidden,
 };
 
-/// Maximum redraws of progress per second.
+/// Maximum number of times per second that progress is redrawn.
 const BAR_HZ: u8 = 8;
 
-/// Least width that tables are fitted to, terminal columns; a narrower one is ignored.
+/// Minimum width that tables are fitted to, in terminal columns; a smaller width counts as unknown.
 const LEAST_WIDTH: u16 = 20;
-/// Longest label of a category, characters.
+/// Maximum number of characters of a category's label.
 const MAX_LABEL: usize = 120;
 
-/// Amount of output on stderr.
+/// Amount of output on stderr; each level includes the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
-    /// Errors and their hints.
+    /// Only errors and their hints.
     Quiet,
-    /// Also notices, warnings and progress.
+    /// Errors, hints, notices, warnings and progress.
     Normal,
-    /// Also details.
+    /// Everything, including details.
     Verbose,
 }
 
-/// Writer to stdout and stderr; nothing else writes to them.
+/// Writer to stdout and stderr; no other code of the program writes to them.
 pub(super) struct Printer {
     level: Level,
     color: bool,
     /// Whether stdout is a terminal.
     is_watched: bool,
     bars: MultiProgress,
-    /// Width for tables, terminal columns; none if unknown.
+    /// Width that tables are fitted to, in terminal columns; none if unknown.
     width: Option<u16>,
-    /// Message on how to resume after an interrupt; none if the work cannot be resumed.
+    /// Message on how to resume the command after an interrupt; none if it cannot be resumed.
     way_on: Mutex<Option<String>>,
 }
 
@@ -82,8 +83,8 @@ impl Printer {
         }
     }
 
-    /// Writes data to stdout: every byte, or cleaned text if stdout is a terminal. Adds a missing
-    /// final line break.
+    /// Writes data to stdout: every byte of `text`, but without hidden characters if stdout is a
+    /// terminal. Adds a final line break if `text` has none.
     ///
     /// # Errors
     /// If stdout cannot be written to; [`ClosedPipe`] if its reader is gone.
@@ -91,7 +92,8 @@ impl Printer {
         if self.is_watched { self.text(text) } else { self.write(text) }
     }
 
-    /// Writes cleaned text to stdout. Adds a missing final line break.
+    /// Writes text for people to stdout, always without hidden characters. Adds a final line break
+    /// if `text` has none.
     ///
     /// # Errors
     /// As [`Printer::data`].
@@ -140,7 +142,7 @@ impl Printer {
         if self.is_watched { self.write(&escaped(&text)) } else { self.write(&text) }
     }
 
-    /// Writes a table, fitted to the width if it is known.
+    /// Writes a table, fitted to the width of the terminal if that is known.
     ///
     /// # Errors
     /// As [`Printer::data`].
@@ -151,7 +153,7 @@ impl Printer {
         }
     }
 
-    /// Returns the width for lines of text, terminal columns; none if unknown.
+    /// Returns the width for lines of text, in terminal columns; none if unknown.
     pub(super) fn columns(&self) -> Option<usize> {
         self.width.map(usize::from)
     }
@@ -161,7 +163,7 @@ impl Printer {
         self.stderr(Level::Normal, "", message);
     }
 
-    /// Writes a detail to stderr; shown only with `--verbose`.
+    /// Writes a detail to stderr, only with `--verbose`.
     pub(super) fn detail(&self, message: &str) {
         self.stderr(Level::Verbose, "", message);
     }
@@ -171,23 +173,23 @@ impl Printer {
         self.stderr(Level::Normal, "warning: ", message);
     }
 
-    /// Writes the first line of an error.
+    /// Writes the first line of an error message to stderr, after the label `error:`.
     pub(super) fn error(&self, message: &str) {
         let label = if self.color { "\x1b[1;31merror:\x1b[0m " } else { "error: " };
         self.stderr(Level::Quiet, label, message);
     }
 
-    /// Writes the cause of the error in the line before.
+    /// Writes the cause of the error written last to stderr.
     pub(super) fn cause(&self, message: &str) {
         self.stderr(Level::Quiet, "  cause: ", message);
     }
 
-    /// Writes further information on the error in the line before, labelled with `word`.
+    /// Writes further information on the error written last to stderr, after the label `word`.
     pub(super) fn aside(&self, word: &str, text: &str) {
         self.stderr(Level::Quiet, &format!("  {word}: "), text);
     }
 
-    /// Writes a hint on how to fix an error.
+    /// Writes to stderr a hint on how to fix an error.
     pub(super) fn hint(&self, message: &str) {
         self.stderr(Level::Quiet, "hint: ", message);
     }
@@ -202,17 +204,20 @@ impl Printer {
         }
     }
 
-    /// Starts to show the progress of unnamed work, until the value is dropped.
+    /// Starts to show the progress of work without a name. The progress is shown until the returned
+    /// value is dropped.
     pub(super) fn progress(&self) -> Progress<'_> {
         self.progress_of("", &[])
     }
 
-    /// Starts to show the progress of named work with planned stages, until the value is dropped.
+    /// Starts to show the progress of the work `what`, whose stages are planned in `plan`. The
+    /// progress is shown until the returned value is dropped.
     pub(super) fn progress_of(&self, what: &str, plan: Plan) -> Progress<'_> {
         Progress::new(self, what, plan)
     }
 
-    /// Returns the message on how to resume after an interrupt; none if the work cannot be resumed.
+    /// Returns the message on how to resume the command after an interrupt; none if it cannot be
+    /// resumed.
     pub(super) fn way_on(&self) -> Option<String> {
         self.way_on.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -222,7 +227,7 @@ impl Printer {
         self.level
     }
 
-    /// Returns the progress bars.
+    /// Returns the set of progress lines shown on stderr.
     pub(super) fn bars(&self) -> &MultiProgress {
         &self.bars
     }
@@ -250,15 +255,16 @@ impl Watch for Printer {
     }
 }
 
-/// Returns the value of COLUMNS, or else the width of the terminal on stdout; none if that is
-/// unknown or below [`LEAST_WIDTH`].
+/// Returns the width for tables in terminal columns: the value of COLUMNS or, without it, the width
+/// of the terminal on stdout. None if that is unknown or below [`LEAST_WIDTH`].
 fn width() -> Option<u16> {
     let given = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let terminal = || terminal_size::terminal_size_of(io::stdout()).map(|(width, _)| width.0);
     given.or_else(terminal).filter(|&width| width >= LEAST_WIDTH)
 }
 
-/// Creates a table without rules, with these headings; columns in `right` are aligned to the right.
+/// Creates an empty table with these headings and without ruled lines. The columns with an index
+/// (from 0) in `right` are aligned to the right.
 pub(super) fn table(headings: impl Into<Row>, right: &[usize]) -> Table {
     let mut table = Table::new();
     let style: TableStyle = presets::NOTHING;
@@ -272,13 +278,14 @@ pub(super) fn table(headings: impl Into<Row>, right: &[usize]) -> Table {
     table
 }
 
-/// Replaces hidden characters by spaces, so that the text cannot control a terminal. Line breaks
-/// and tabs stay.
+/// Replaces hidden characters (control characters and those that change the direction of text) by
+/// spaces, so that the text cannot control a terminal. Line breaks and tabs stay.
 pub(super) fn harmless(text: &str) -> String {
     text.chars().map(|c| if is_hidden(c) && c != '\n' && c != '\t' { ' ' } else { c }).collect()
 }
 
-/// Escapes hidden characters in JSON, which occur only in its strings; the value stays the same.
+/// Replaces hidden characters in serialized JSON by `\u` escapes. They occur only in strings, so
+/// the value stays the same.
 fn escaped(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     for c in json.chars() {
@@ -291,8 +298,9 @@ fn escaped(json: &str) -> String {
     text
 }
 
-/// Wraps a text between words into lines of at most `width` columns. The first line is indented by
-/// `indent` spaces, the others by `hanging`. A word that is too long gets its own line.
+/// Wraps a text between words into lines of at most `width` terminal columns (none: one line). The
+/// first line is indented by `indent` spaces, the others by `hanging`. A word that is too long gets
+/// its own line.
 pub(super) fn wrapped(text: &str, indent: usize, hanging: usize, width: Option<usize>) -> String {
     let mut lines = " ".repeat(indent);
     let (mut column, mut begins) = (indent, true);
@@ -314,7 +322,8 @@ pub(super) fn wrapped(text: &str, indent: usize, hanging: usize, width: Option<u
     lines
 }
 
-/// Returns the names of categories without bracketed parts, where the short names are unique.
+/// Returns the names of categories without the parts in parentheses, cut to [`MAX_LABEL`]. Names
+/// that would become empty or equal keep these parts.
 pub(super) fn short_labels(names: &[&str]) -> Vec<String> {
     let short: Vec<String> = names.iter().map(|name| without_brackets(name)).collect();
     let shown = names.iter().zip(&short).map(|(name, own)| {

@@ -1,7 +1,8 @@
-//! Shows the progress of work: one line on a terminal, never wider than it; otherwise at most one
-//! plain line per [`BETWEEN_LINES`]. The remaining time is estimated for the whole work if its
-//! stages are planned, else for the current stage. The latter uses the rate of the last minute, as
-//! work of an earlier process passes at once. Must not know what the work is.
+//! Shows the progress of work: as one line on a terminal, never wider than it; otherwise as at most
+//! one plain line per [`BETWEEN_LINES`]. The remaining time is estimated for the whole work if its
+//! stages are planned, otherwise for the current stage. For a stage, the recent rate is used (see
+//! [`RATE_TIME`]), as units that an earlier process has done count at once when work is resumed.
+//! Does not depend on what the work is.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -13,17 +14,18 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::printer::{Level, Printer, plain};
 use agent_app::{self as app, Plan, text::count};
 
-/// Least time between two lines of progress.
+/// Minimum time between two plain lines of progress.
 const BETWEEN_LINES: Duration = Duration::from_secs(5);
-/// Time from the start before the first estimate of the remaining time.
+/// Time after the start of the work or stage before a remaining time is estimated.
 const BEFORE_ESTIMATES: Duration = Duration::from_secs(1);
-/// Least time span over which a rate is measured, except at the start; with frequent reports the
-/// span is at most twice this.
+/// Minimum length of the time span over which a rate is measured, once a stage has run that long.
+/// With frequent reports the span is at most twice as long.
 const RATE_TIME: Duration = Duration::from_secs(30);
-/// Longest line of progress, characters.
+/// Maximum length of a line of progress, in characters.
 const LINE_CHARS: usize = 79;
 
-/// Progress of a piece of work, whose stages may run in parallel. Dropping it removes its line.
+/// Progress of one piece of work, whose stages may run in parallel. Dropping the value removes its
+/// line from the terminal.
 pub(super) struct Progress<'a> {
     printer: &'a Printer,
     state: Mutex<State>,
@@ -34,7 +36,7 @@ struct State {
     what: String,
     plan: Plan,
     began: Instant,
-    /// Stages with progress, in the order of their first report.
+    /// Stages that have reported progress, in the order of their first report.
     stages: Vec<Stage>,
     last_line: Instant,
 }
@@ -43,8 +45,8 @@ struct Stage {
     name: String,
     done: u64,
     total: u64,
-    /// Times with the units done by then: the start of the span of the rate, and the next such
-    /// start.
+    /// Two moments with the number of units done at each: the start of the span over which the rate
+    /// is measured, and the start of the next span.
     marks: [(Instant, u64); 2],
     began: Instant,
 }
@@ -62,7 +64,7 @@ impl Stage {
         }
     }
 
-    /// Returns the rate since the older mark, units per second.
+    /// Returns the rate since the first mark, in units per second.
     fn rate(&self, now: Instant) -> f64 {
         let [(since, before), _] = self.marks;
         let seconds = now.duration_since(since).as_secs_f64();
@@ -75,7 +77,8 @@ impl Stage {
 }
 
 impl<'a> Progress<'a> {
-    /// Starts the progress of `what`, a name or empty, with a plan that may be empty.
+    /// Starts to show the progress of the work `what` (empty: no name). `plan` lists its stages
+    /// with their weights; it may be empty.
     pub(super) fn new(printer: &'a Printer, what: &str, plan: Plan) -> Progress<'a> {
         let now = Instant::now();
         let state =
@@ -87,7 +90,7 @@ impl<'a> Progress<'a> {
         Progress { printer, state: Mutex::new(state), bar }
     }
 
-    /// Reports that `done` of `total` units of a stage are done.
+    /// Reports that `done` of the `total` units of a stage are done.
     pub(super) fn at(&self, stage: &str, done: u64, total: u64) {
         if self.printer.level() == Level::Quiet {
             return;
@@ -125,7 +128,8 @@ impl Drop for Progress<'_> {
 }
 
 impl State {
-    /// Returns the line for a stage and the whole work, at most [`LINE_CHARS`] characters.
+    /// Returns the line of progress, at most [`LINE_CHARS`] characters, for the stage with index
+    /// `place` in `stages` and for the whole work.
     fn line(&self, place: usize, now: Instant) -> String {
         let Some(stage) = self.stages.get(place) else { return String::new() };
         let planned = self.plan.iter().position(|(name, _)| *name == stage.name);
@@ -165,8 +169,9 @@ impl State {
         plain(line, LINE_CHARS)
     }
 
-    /// Returns the share of the whole work that is done, in `0..=1`, by the weights of the plan:
-    /// all earlier stages and the done share of this one.
+    /// Returns the share of the whole work that is done, in `0..=1`, while `stage`, number `at`
+    /// (from 0) of the plan, runs. Earlier stages count as done, and each stage counts by its
+    /// weight in the plan.
     fn share(&self, at: usize, stage: &Stage) -> f64 {
         let weight = |stages: &[(&str, f64)]| stages.iter().map(|stage| stage.1).sum::<f64>();
         let before = self.plan.get(..at).map_or(0.0, weight);
@@ -175,7 +180,7 @@ impl State {
     }
 }
 
-/// Formats a time as `0:09`, `12:05` or `1:02:03`.
+/// Formats a duration as `0:09`, `12:05` or `1:02:03` (hours only if needed).
 fn clock(time: Duration) -> String {
     let seconds = time.as_secs_f64().round() as u64;
     let (hours, minutes, seconds) = (seconds / 3_600, seconds / 60 % 60, seconds % 60);

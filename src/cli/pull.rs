@@ -1,5 +1,5 @@
-//! `agent data pull`: downloads the files of a dataset from the repository `snap-stanford/stark`
-//! into the home, and imports them.
+//! `agent data pull`: downloads the files of a STaRK dataset from the repository
+//! `snap-stanford/stark` into the home, and imports them.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(super) struct Args {
     #[arg(value_name = "KIND", value_parser = PossibleValuesParser::new(
         SampleKind::ALL.map(SampleKind::name)))]
     kind: String,
-    /// Use the hub at this address
+    /// Download from the Hugging Face hub at this address
     #[arg(long, value_name = "URL", env = "HF_ENDPOINT", default_value = "https://huggingface.co")]
     endpoint: String,
     /// Close a connection that sends nothing for this many seconds
@@ -39,7 +39,7 @@ pub(super) struct Args {
     /// Download the files without importing them
     #[arg(long, conflicts_with = "name")]
     download_only: bool,
-    /// Print a summary of the import, or of the download alone, as one JSON object
+    /// Print a summary of the import, or only of the download, as one JSON object
     #[arg(long)]
     json: bool,
 }
@@ -49,7 +49,7 @@ fn seconds(text: &str) -> std::result::Result<f64, String> {
     if (0.1..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("use 0.1 to 3600".to_owned()) }
 }
 
-/// Returns the paths of the files of a base in the repository.
+/// Returns the paths, in the repository, of the files of the dataset `kind`.
 fn base_files(kind: &str) -> &'static [&'static str] {
     match kind {
         "amazon" => &["skb/amazon/category_list.json", "skb/amazon/processed.zip"],
@@ -63,8 +63,8 @@ fn base_files(kind: &str) -> &'static [&'static str] {
     }
 }
 
-/// Whether a path is a file of queries or splits with a safe name: ASCII letters, digits, `.`, `-`
-/// and `_`, not hidden.
+/// Whether `path` is a file of the queries or splits of the dataset `kind` with a safe name: ASCII
+/// letters, digits, `.`, `-` and `_`, and not hidden.
 fn is_of_queries(kind: &str, path: &str) -> bool {
     let name = ["stark_qa", "split"].iter().find_map(|folder| {
         path.strip_prefix("qa/")?
@@ -77,7 +77,7 @@ fn is_of_queries(kind: &str, path: &str) -> bool {
     name.is_some_and(|name| !name.starts_with('.') && name.chars().all(plain))
 }
 
-/// JSON of a download without an import.
+/// JSON of a download that was not followed by an import.
 #[derive(Serialize)]
 struct Pulled<'a> {
     kind: &'a str,

@@ -19,51 +19,52 @@ use crate::{
     printer::{plain, table, wrapped},
 };
 
-/// Most characters shown of a category's name.
+/// Maximum number of characters shown of a category's name.
 const MAX_CATEGORY: usize = 120;
-/// Most characters shown of a name, type or word below the nodes.
+/// Maximum number of characters shown of a name, type or word in the lines below the nodes.
 const MAX_NAME: usize = 60;
-/// Most meanings shown of a word.
+/// Maximum number of meanings (types and relations) shown of a word.
 const MAX_MEANINGS: usize = 3;
-/// Width of the labels below the nodes, terminal columns.
+/// Width of the labels of the lines below the nodes, in terminal columns.
 const LABEL: usize = 12;
 
 /// Answer a question with a frozen bundle
 ///
 /// Prints the nodes, best first, each with the path to it from the entities that the question
-/// names, or the words that found it. Marks the rank where the answers likely end, and prints how
-/// the question was understood. If a program of the bundle fails, prints the ranking of the hybrid
-/// baseline with a warning, and exits with status 1.
+/// names, or the words by which it was found. Marks the rank at which the answers likely end, and
+/// prints how the question was understood. If a program of the bundle fails, prints the ranking of
+/// the hybrid baseline with a warning, and exits with status 1.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Answer with this frozen bundle: its file, or its run (name, or latest)
     #[arg(long, value_name = "BUNDLE", display_order = 0)]
     bundle: Option<PathBuf>,
-    /// Answer this question; without --bundle, the bundle comes first
+    /// Answer this question; without --bundle, the first word is the bundle
     #[arg(value_name = "[BUNDLE] TEXT", required_unless_present = "batch")]
     words: Vec<String>,
-    /// Answer all questions of this file (- for stdin), in order
+    /// Answer all questions of this file (- for stdin), in the order of the file
     ///
-    /// Each line is a JSON object with query and, optionally, id. For each, prints one line with
-    /// line, id, and the keys of --json or error. The exit status is 1 if the bundle failed on a
-    /// line.
+    /// Each line is a JSON object with query and, optionally, id. For each question, prints one
+    /// JSON line with line (its number), id, and either the keys of --json or error. The exit
+    /// status is 1 if the bundle failed on a line.
     #[arg(long, value_name = "FILE", conflicts_with = "explain", display_order = 2)]
     batch: Option<PathBuf>,
-    /// Begin --batch at this line, to continue an earlier run
+    /// Begin --batch at the line with this number, to continue an earlier run
     #[arg(long, value_name = "LINE", requires = "batch", default_value_t = 1,
         value_parser = clap::value_parser!(u64).range(1..), display_order = 3)]
     from_line: u64,
     #[command(flatten)]
     options: Options,
-    /// Print one JSON object: route, nodes with their paths, the last rank of the answers, how the
-    /// question was understood, times
+    /// Print one JSON object: route, nodes with their paths, the predicted last rank of the
+    /// answers, how the question was understood, times
     #[arg(long, display_order = 7)]
     json: bool,
 }
 
 impl Args {
-    /// Returns the bundle and the question of `--bundle FILE TEXT` or `BUNDLE TEXT`. Words of a
-    /// question without quotes are joined; with `--batch` the question is empty.
+    /// Returns the bundle and the question, given as `--bundle FILE TEXT` or `BUNDLE TEXT`. The
+    /// words of a question without quotes are joined by spaces; with `--batch` the question is
+    /// empty.
     fn asked(&self, ctx: &Context) -> Result<(&Path, String)> {
         let (bundle, words) = match (&self.bundle, self.words.split_first()) {
             (Some(bundle), None) if self.batch.is_some() => (bundle.as_path(), &[][..]),
@@ -109,8 +110,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(if reply.answer.stand_in.is_some() { Exit::Failed } else { Exit::Done })
 }
 
-/// Returns the predicted end of the answers, if known. None too if the question names nothing of
-/// the base and has words that match no hit: the prediction was learned from understood questions.
+/// Returns the predicted end of the answers, if known. `None` too if the question names nothing in
+/// the base and has words that match no hit: the prediction was learned from questions that were
+/// understood.
 fn ending(record: &AnswerRecord<'_>) -> Option<Ending> {
     if !record.recognised && !record.understood.unused.is_empty() {
         return None;
@@ -118,7 +120,7 @@ fn ending(record: &AnswerRecord<'_>) -> Option<Ending> {
     Some(Ending { rank: record.cutoff?, expected: record.expected? })
 }
 
-/// Prints the categories that answer, with their probabilities and programs.
+/// Prints a table of the categories that answer, with their probabilities and programs.
 fn print_route(record: &AnswerRecord<'_>, ctx: &Context) -> Result<()> {
     let mut rows = table(["category", "probability", "program"], &[1]);
     for WayRecord { category, probability, program } in &record.route {
@@ -132,7 +134,8 @@ fn print_route(record: &AnswerRecord<'_>, ctx: &Context) -> Result<()> {
     ctx.printer.data("\n")
 }
 
-/// Describes the conditions that a question states, and the number of hits that fulfil them.
+/// Describes the conditions that a question states, and how many hits fulfil them; empty if it
+/// states none.
 fn conditions_line(record: &AnswerRecord<'_>) -> String {
     let shown: Vec<String> =
         record.understood.conditions.iter().map(|text| plain(text, MAX_NAME).to_string()).collect();
@@ -146,8 +149,8 @@ fn conditions_line(record: &AnswerRecord<'_>) -> String {
     }
 }
 
-/// Prints how the question was understood, unused words, doubtful paths, and the category that
-/// answered.
+/// Prints, one line each, how the question was understood, its conditions, unused words, doubtful
+/// paths, and the category that answered.
 fn print_understood(record: &AnswerRecord<'_>, ctx: &Context) -> Result<()> {
     let understood = &record.understood;
     let entities = understood.entities.iter().map(|one| {

@@ -1,5 +1,5 @@
-//! `agent report`: writes the record of a run, or of a trained model, as one self-contained HTML
-//! page: the explorer's view with its record in the page.
+//! `agent report`: writes the page of a run or a trained model, one self-contained HTML file: the
+//! explorer's view, with the record that it shows embedded.
 
 use std::path::{Path, PathBuf};
 
@@ -17,14 +17,13 @@ use agent_app::{
 /// Name of the page in the directory of a run or model, unless `--out` names a file.
 const DEFAULT_FILE: &str = "report.html";
 
-/// Write the page of a run or a trained model
+/// Write the HTML page of a run or a trained model
 ///
 /// The page of a run shows programs by category with their diffs, lost answers, baselines, and how
 /// well the router finds the best program. It also shows changes with their sequential test, and
-/// costs. It uses
-/// training and validation queries only, and may show an unfinished run. The page of a model shows
-/// the curves of loss and validation, and how it was trained. The page is one file that loads
-/// nothing else, for browsers and phones.
+/// costs. It uses training and validation queries only, and may show an unfinished run. The page of
+/// a model shows the curves of loss and validation, and how the model was trained. The page is one
+/// file that loads nothing else, for browsers and phones.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -46,10 +45,10 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Writes the page of a run into its directory and opens it.
+/// Writes the page of a run into its directory and opens the page in a browser.
 ///
 /// # Errors
-/// If the record cannot be read or the page cannot be written.
+/// If the record of the run cannot be read or the page cannot be written.
 pub(super) fn open(run: &Path, sandbox: SandboxArgs, ctx: &Context) -> Result<()> {
     let request = Request { run: Some(run.to_owned()), sandbox, ..Request::default() };
     show(&written(&request.perform(ctx)?, None)?, ctx);
@@ -61,8 +60,8 @@ fn show(page: &Path, ctx: &Context) {
     opener::open(&page.display().to_string(), ctx);
 }
 
-/// Writes the page of a record to `out`, or into the directory of its run or model. Returns the
-/// path.
+/// Writes the page of a record to `out` or, without it, into the directory of the run or model.
+/// Returns the path of the page.
 fn written(reply: &Reply, out: Option<&Path>) -> Result<PathBuf> {
     let out = out.map_or_else(|| reply.dir.join(DEFAULT_FILE), Path::to_owned);
     refuse_run_files(&out)?;
@@ -71,7 +70,8 @@ fn written(reply: &Reply, out: Option<&Path>) -> Result<PathBuf> {
     Ok(out)
 }
 
-/// Refuses file extensions of a run or model, so that a page never replaces one of their files.
+/// Refuses an output path with a file extension that files of a run or model have, so that a page
+/// never replaces one of these files.
 fn refuse_run_files(out: &Path) -> Result<()> {
     let known = out.extension().and_then(|suffix| suffix.to_str()).unwrap_or_default();
     if ["sqlite", "json", "rhai", "safetensors"].contains(&known.to_ascii_lowercase().as_str()) {

@@ -4,7 +4,7 @@ use agent_app::{Result, operation::Perform as _, search::Request};
 
 use crate::{Context, Exit, hits};
 
-/// Rank the nodes of a dataset for a text
+/// Rank the nodes of a dataset by relevance to a text
 ///
 /// Prints rank, id, type, name and score, best first.
 #[derive(Debug, clap::Args)]
@@ -12,6 +12,7 @@ pub(super) struct Args {
     #[command(flatten)]
     request: Request,
     /// Print JSON lines with rank, id, key, type, name and score; with --explain also the reasons
+    /// for each rank
     #[arg(long)]
     json: bool,
 }

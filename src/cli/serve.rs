@@ -28,7 +28,7 @@ use agent_systems::SystemError;
 
 /// Answer questions over HTTP
 ///
-/// Serves the bases of the bundles, and further ones, until Ctrl-C or SIGTERM; then finishes
+/// Serves the datasets of the bundles, and further ones, until Ctrl-C or SIGTERM; then finishes
 /// running requests within 30 seconds. GET /openapi.json describes all requests; assistants connect
 /// at /mcp. Without a key (`agent key add`) the server is reachable from this machine only. Use a
 /// proxy for TLS.
@@ -39,7 +39,8 @@ pub(super) struct Args {
     /// Listen on this address; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7700")]
     listen: SocketAddr,
-    /// Accept requests to this host name, besides those of this machine; may be repeated
+    /// Also accept requests to this host name, not only to the names of this machine; may be given
+    /// several times
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
 }
@@ -47,19 +48,19 @@ pub(super) struct Args {
 /// Options for the bundles and bases that are served.
 #[derive(Debug, clap::Args)]
 pub(super) struct ServedArgs {
-    /// Answer with this bundle: its file, or its run (name, or latest); may be repeated, for
-    /// different bases
+    /// Answer with this bundle: its file, or its run (name, or latest); may be given several times,
+    /// for different datasets
     #[arg(long = "bundle", value_name = "BUNDLE")]
     bundles: Vec<PathBuf>,
-    /// Also serve this dataset, for searches; may be repeated
+    /// Also serve this dataset, for searches; may be given several times
     #[arg(long = "base", value_name = "N")]
     bases: Vec<String>,
     /// Let assistants run programs, inside WebAssembly; over HTTP this needs a key of scope admin,
     /// if any key exists
     #[arg(long)]
     allow_programs: bool,
-    /// Let operations import, update, remove, index, train and optimize: those at /v1/operations
-    /// and, with --allow-programs, those of assistants
+    /// Permit operations that import, update, remove, index, train and optimize: those at
+    /// /v1/operations and, with --allow-programs, those of assistants
     #[arg(long)]
     allow_changes: bool,
     /// Answer with this many threads [default: one per processor]
@@ -68,11 +69,11 @@ pub(super) struct ServedArgs {
     /// Set how much a language model helps the bundles to answer; requests may lower it
     ///
     /// The model is asked within the time limit of a request, for at most at_a_time requests at
-    /// once (see [llm.limits] in the settings). If it does not reply in time, or the budget is
-    /// spent, the bundle answers alone, and the answer names the reason.
+    /// once (see [llm.limits] in the settings). If the model does not reply in time, or the budget
+    /// is spent, the bundle answers without it, and the answer names the reason.
     #[arg(long, value_parser = choice::<Effort>(), default_value = "0", help_heading = "Language model")]
     effort: Effort,
-    /// Ignore answers that the model names from memory when it reads a question
+    /// Ignore answers that the model recalls from memory when it reads a question
     #[arg(long, help_heading = "Language model")]
     no_known_answers: bool,
     #[command(flatten)]
@@ -117,15 +118,16 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
 }
 
-/// Options of a server, and the language model that it uses.
+/// What a server needs: its options, and the language model that it uses.
 pub(super) struct Serving {
-    /// Options of the server.
+    /// Options of the server, with its bases and bundles opened.
     pub(super) options: Options,
-    /// Language model, if one is used; pass it to [`finish`] at the end.
+    /// The language model, if one is used; pass it to [`finish`] when the server ends.
     pub(super) llm: Option<llm::Opened>,
 }
 
-/// Completes the recording of a language model, and prints its number of requests and tokens.
+/// Completes the recording of the language model's replies, and prints the number of its requests
+/// and tokens.
 ///
 /// # Errors
 /// As [`llm::Opened::finish`].
@@ -140,10 +142,10 @@ pub(super) fn finish(llm: Option<llm::Opened>, ctx: &Context) -> Result<()> {
 }
 
 impl ServedArgs {
-    /// Opens the bases, bundles and language model.
+    /// Opens the bases, bundles and language model that these options name.
     ///
     /// # Errors
-    /// If there is nothing to serve, or that a base, bundle or language model cannot be opened.
+    /// If there is nothing to serve, or a base, bundle or language model cannot be opened.
     pub(super) fn options(&self, ctx: &Context) -> Result<Serving> {
         let llm = match self.effort == Effort::None && !self.any_asks(ctx)? {
             true => None,
@@ -171,7 +173,7 @@ impl ServedArgs {
         Ok(Serving { options, llm })
     }
 
-    /// Whether programs of any bundle ask a language model.
+    /// Whether some bundle has programs that ask a language model.
     fn any_asks(&self, ctx: &Context) -> Result<bool> {
         for given in &self.bundles {
             let file = named::bundle_file(given, &ctx.home)?;
@@ -182,7 +184,8 @@ impl ServedArgs {
         Ok(false)
     }
 
-    /// Opens the bases that are served, with their bundles.
+    /// Opens the bases that are served: those of the bundles, with the bundles, then those of
+    /// `--base`.
     fn served(&self, threads: usize, helper: Option<Helper>, ctx: &Context) -> Result<Vec<Served>> {
         let places = self.sandbox.places(ctx)?;
         let opening = Opening {

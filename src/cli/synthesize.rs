@@ -1,4 +1,4 @@
-//! `agent data synthesize`: prints the number of labelled questions that were made, and their
+//! `agent data synthesize`: prints the number of labelled questions that were generated, and their
 //! quality metrics.
 
 use crate::{Context, Exit};
@@ -9,17 +9,17 @@ use agent_app::{
     text::count,
 };
 
-/// Make questions with answers for a dataset that has none
+/// Generate questions with answers for a dataset that has none
 ///
 /// Each question, in one of many wordings, combines a metapath with words of an answer's document.
 /// The metapath leads over the dataset's relations from a named node to a few answers. Without a
-/// language model the words come from documents, and every answer is checked against them. With
-/// --actor llm, a model extracts properties from documents, words the questions, and filters the
-/// answers in two votes.
+/// language model the words come from documents, and every answer is checked against the documents.
+/// With --actor llm, a model extracts properties from documents, words the questions, and filters
+/// the answers by two votes.
 ///
-/// With --kind table, makes eight kinds of questions over many nodes instead, with exact answers
-/// computed from fields and links, and asks no model. Labelled questions are never replaced: with
-/// --to DIR the new ones are written elsewhere.
+/// With --kind table, generates eight kinds of questions over many nodes instead, with exact
+/// answers computed from fields and links, and asks no model. Existing labelled questions are never
+/// replaced: with --to DIR the new ones are written elsewhere.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Describes the questions over many nodes, in two lines.
+/// Describes generated questions over many nodes in two lines: their number by split, and by kind.
 fn of_table(made: &TableQuestions) -> String {
     let TableQuestions { kinds, place, splits: [train, val, test], .. } = made;
     let n: usize = kinds.values().sum();
@@ -58,7 +58,8 @@ fn of_table(made: &TableQuestions) -> String {
     )
 }
 
-/// Describes the questions that nodes answer: splits, styles, quality, and dropped questions.
+/// Describes generated questions whose answers are nodes: splits, styles, quality, and dropped
+/// questions.
 fn of_nodes(made: &NodeQuestions) -> String {
     let NodeQuestions { quality, summary, place, splits: [train, val, test], .. } = made;
     let styles = quality.styles.iter().map(|(style, n)| format!("{style} {n}"));
@@ -81,7 +82,7 @@ fn of_nodes(made: &NodeQuestions) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Describes the forecast of questions and their costs, in two lines.
+/// Describes, in two lines, how many questions would be generated and what they would cost.
 fn of_forecast(forecast: &Forecast) -> String {
     let Forecast { queries, llm, .. } = forecast;
     let [least, most] = llm.calls;

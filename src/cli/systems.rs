@@ -1,4 +1,4 @@
-//! `agent systems`: lists all systems. Must not depend on any particular system.
+//! `agent systems`: lists all systems. Does not depend on any particular system.
 
 use serde::Serialize;
 
@@ -8,7 +8,8 @@ use agent_systems::{Need, SYSTEMS, SystemSpec};
 
 /// List the systems that rank nodes, and what each needs
 ///
-/// Give a name to --system of search, compare and eval. Arguments in brackets are optional.
+/// Give one of these names to --system of search, compare and eval. Arguments in brackets are
+/// optional.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Print JSON lines with name, arguments, summary and needs

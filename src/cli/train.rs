@@ -1,4 +1,4 @@
-//! `agent train`: trains a model on labelled queries and prints a summary. Must not know how
+//! `agent train`: trains a model on labelled queries and prints a summary. Does not depend on how
 //! weights are learned.
 
 use std::sync::atomic::Ordering;
@@ -21,13 +21,14 @@ use agent_train::{
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Learn the weights of a node's fields, given the query (mFAR)
+    /// Learn the weights of the fields of nodes, depending on the query (mFAR)
     ///
     /// Trains on training queries, and keeps the step that is best on validation queries.
     /// Cross-validation over training queries chooses how the weights depend on the query. The same
-    /// dataset, queries, seed and options give the same model. Needs `agent index N --with fields`.
+    /// dataset, queries, seed and options give the same model. Needs
+    /// `agent index NAME --with fields`.
     Mfar(Args<mfar::Request>),
-    /// Learn vectors of queries and nodes, so that a query is near its answers
+    /// Learn vectors of queries and nodes, such that a query is near its answers
     ///
     /// Trains on training queries and on queries made from documents, and keeps the epoch that is
     /// best on validation queries. The same dataset, queries, seed and options give the same model.
@@ -41,12 +42,12 @@ pub(super) enum Command {
     Graph(Args<graph::Request>),
 }
 
-/// Options of a training, and the format of its record.
+/// Options of one kind of training, and how its record is printed.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args<R: clap::Args> {
     #[command(flatten)]
     request: R,
-    /// Print the record as JSON
+    /// Print the record of the training as JSON
     #[arg(long)]
     json: bool,
 }
@@ -81,7 +82,7 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
     }
 }
 
-/// Prints the record as JSON, or a summary with the next steps.
+/// Prints the record of a training as JSON, or the summary `lines` with the next steps.
 fn print<M: Serialize>(
     trained: &Trained<M>,
     lines: &str,
@@ -100,14 +101,15 @@ fn print<M: Serialize>(
     Ok(Exit::Done)
 }
 
-/// Returns the command that measures a model.
+/// Returns a notice with the command that measures the trained model.
 fn to_measure<M>(trained: &Trained<M>) -> String {
     let Trained { name, record: Record { system, source, .. }, .. } = trained;
     let dataset = &source.dataset;
     format!("measure it: agent eval --dataset {dataset} --split val --system {system}:{name}")
 }
 
-/// Returns the commands that index with a sentence encoder and measure it.
+/// Returns two notices with the commands that index with the trained sentence encoder and measure
+/// it.
 fn to_embed<M>(trained: &Trained<M>) -> [String; 2] {
     let (name, to) = (&trained.record.source.dataset, &trained.directory);
     [
@@ -116,7 +118,7 @@ fn to_embed<M>(trained: &Trained<M>) -> [String; 2] {
     ]
 }
 
-/// Describes trained field weights, after a table of their cross-validation.
+/// Describes trained field weights; a table of the cross-validation comes first.
 fn mfar_lines(record: &Record<FieldWeights>) -> String {
     let FieldWeights { cross_validation, variant, conditioning, .. } = &record.model;
     let mut choices = table(["conditioning", "steps", "mrr"], &[1, 2]);

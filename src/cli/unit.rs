@@ -1,8 +1,8 @@
 //! `agent unit`: cuts batch answering, rankings for labelled queries, and the vectors and words of
 //! an index into units, which any scheduler may run on any host. The collected results equal those
 //! of a single process. A unit is refused if its base, embedder, bundle, program or questions
-//! differ from the plan. If a time limit ends a question, its unit has no result and must be run
-//! again.
+//! differ from the plan. If a time limit ends the answering of a question, its unit has no result
+//! and must be run again.
 
 mod embed;
 mod form;
@@ -42,15 +42,16 @@ use agent_systems::{self as systems, Need};
 
 use self::worker::WorkArgs;
 
-/// Longest file of questions, and longest result of a unit of answers or rankings, bytes.
+/// Maximum size, in bytes, of a file of questions, and of the result of a unit of answers or
+/// rankings.
 const MAX_INPUT_BYTES: u64 = 1 << 30;
-/// Longest bundle or program, bytes.
+/// Maximum size of a bundle or program file, in bytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
-/// Most failed items listed individually.
+/// Maximum number of failed items listed individually.
 const MAX_TOLD: usize = 5;
-/// Prefix of a system that is a program file.
+/// Prefix of the name of a system that is a program file: `program:FILE`.
 const PROGRAM: &str = "program:";
-/// Prefix of a system that is a bundle file.
+/// Prefix of the name of a system that is a bundle file: `bundle:FILE`.
 const BUNDLE: &str = "bundle:";
 /// File extension of a WebAssembly module.
 const MODULE: &str = "wasm";
@@ -74,11 +75,11 @@ pub(super) enum Command {
 /// --run-file`. With --index, documents are embedded or their words read, and the collected index
 /// equals that of `agent index`.
 ///
-/// The directory has everything that units need, except the dataset and the directory of an
-/// encoder. The dataset must be installed on every host, and indexed unless the units make its
-/// index; the encoder must have the same path everywhere. Repeating the command, or giving the
-/// directory alone, prints the units without a complete result. A plan with the test split opens
-/// it, which is counted when the plan is made.
+/// The plan's directory holds everything that units need, except the dataset and the directory of
+/// an encoder. The dataset must be installed on every host, and indexed unless the units make its
+/// index; the encoder must have the same path everywhere. Repeating the command, or giving only the
+/// directory, prints the units without a complete result. A plan for the test split opens the
+/// split, which is counted when the plan is made.
 #[derive(Debug, clap::Args)]
 pub(super) struct PlanArgs {
     /// Keep the plan in this directory, on a file system that all hosts share
@@ -94,8 +95,8 @@ pub(super) struct PlanArgs {
     #[arg(short, value_name = "K", default_value_t = 20, requires = "batch",
         value_parser = clap::value_parser!(u64).range(1..=MAX_K))]
     k: u64,
-    /// Rank the labelled queries of train, val, test, test-0.1, human or a file like qa.csv; join
-    /// several by commas
+    /// Rank the labelled queries of this split: train, val, test, test-0.1, human or a file like
+    /// qa.csv; join several by commas
     #[arg(long, value_name = "SPLIT", value_delimiter = ',', requires = "system")]
     split: Vec<Split>,
     /// Rank with this system; bundle:FILE and program:FILE are copied into the plan
@@ -109,21 +110,21 @@ pub(super) struct PlanArgs {
     /// bundle's]
     #[arg(long, value_name = "N")]
     dataset: Option<String>,
-    /// Embed the documents of this dataset
+    /// Embed the documents of this dataset, for its index
     #[arg(long, value_name = "N",
         conflicts_with_all = ["bundle", "batch", "split", "system", "dataset"])]
     index: Option<String>,
-    /// Read the words of the documents and of their neighbours' names instead
+    /// Read the words of the documents and of their neighbours' names instead of embedding
     #[arg(long, requires = "index", conflicts_with_all = ["embedder", "candidates_only"])]
     words: bool,
     /// Embed with candle:DIR, openai:MODEL, or NAME of [embedders.NAME] in config.toml [default:
     /// the embedder of the existing vectors]
     #[arg(long, value_name = "EMBEDDER", requires = "index")]
     embedder: Option<EmbedderChoice>,
-    /// Embed only candidates for answers; vector search does not find other nodes
+    /// Embed only nodes that can be answers; vector search does not find other nodes
     #[arg(long, requires = "index")]
     candidates_only: bool,
-    /// Cut into this many units, 1 to 10000, but at most one per item
+    /// Cut the work into this many units, 1 to 10000, but at most one per item
     #[arg(long, value_name = "UNITS", default_value_t = 16,
         value_parser = clap::value_parser!(u64).range(1..=MAX_UNITS))]
     units: u64,
@@ -132,7 +133,7 @@ pub(super) struct PlanArgs {
 /// Run units and publish their results
 ///
 /// A unit with a complete result is skipped. Several processes may run the same unit. If a unit
-/// gets no result, the exit status is 1; run it again.
+/// gets no result, the exit status is 1; run that unit again.
 #[derive(Debug, clap::Args)]
 pub(super) struct RunArgs {
     /// Read the plan in this directory
@@ -147,21 +148,21 @@ pub(super) struct RunArgs {
 
 /// Write the results of all units to one file, or build the index from them
 ///
-/// Compares every result with its digest first; if one is missing or damaged, writes nothing and
-/// exits with status 1. If items failed, lists them and exits with status 1. Units that embed
+/// Compares every result with its digest first; if a result is missing or damaged, writes nothing
+/// and exits with status 1. If items failed, lists them and exits with status 1. Units that embed
 /// replace the vectors of the installed dataset, and its words are indexed if they are not yet.
-/// Units that read words replace its words and keep its vectors.
+/// Units that read words replace the words of the dataset's index and keep its vectors.
 #[derive(Debug, clap::Args)]
 pub(super) struct CollectArgs {
     /// Read the plan in this directory
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Write answers or rankings to this file; not for an index
+    /// Write answers or rankings to this file; not allowed for units that make an index
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
-/// Item of a ranking unit: a labelled query without its answers, which no unit needs.
+/// Item of a unit of rankings: a labelled query without its answers, which units do not need.
 #[derive(Serialize, Deserialize)]
 struct Query {
     id: i64,
@@ -200,7 +201,7 @@ fn plan(args: &PlanArgs, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Plans the answers to a file of questions.
+/// Plans units in which the bundle `given` answers the questions in the file `batch`.
 fn plan_answers(args: &PlanArgs, given: &Path, batch: &Path, ctx: &Context) -> Result<Units> {
     let bundle = read_bundle(given, ctx)?;
     let bytes = read(&named::bundle_file(given, &ctx.home)?)?;
@@ -225,7 +226,7 @@ fn plan_answers(args: &PlanArgs, given: &Path, batch: &Path, ctx: &Context) -> R
     Ok(Units::plan(&args.dir, &task, &lines, args.units, Some(("bundle.json", &bytes)))?)
 }
 
-/// Plans the rankings for labelled queries.
+/// Plans units in which the system `given` ranks nodes for labelled queries.
 fn plan_rankings(args: &PlanArgs, given: &str, ctx: &Context) -> Result<Units> {
     let full = named::system(given, args.dataset.as_deref(), &ctx.home)?;
     let own_file =
@@ -261,7 +262,8 @@ fn plan_rankings(args: &PlanArgs, given: &str, ctx: &Context) -> Result<Units> {
     Ok(units)
 }
 
-/// Checks that a system, and every system within its name, needs nothing but the index of the base.
+/// Checks that a system, and every system within its name, needs only the index of the base, so
+/// that a unit can run it on any host.
 fn travels(name: &str) -> Result<()> {
     systems::find(name)?;
     let starts = name.char_indices().filter(|(_, c)| [':', '='].contains(c));
@@ -278,7 +280,7 @@ fn travels(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Returns the name of a base and the fingerprint of its index.
+/// Returns the name of a dataset and the fingerprint of its index.
 fn named_index(found: &Dataset, ctx: &Context) -> Result<(String, String)> {
     let base = dataset::open(found, ctx)?;
     Ok((found.base.name.clone(), base.fingerprint().to_owned()))
@@ -289,14 +291,15 @@ fn read(path: &Path) -> Result<Vec<u8>> {
     Ok(bytes.with_context(|| format!("cannot read {}", path.display()))?)
 }
 
-/// Returns the task of a plan.
+/// Returns the task of a plan: the dataset and what its units compute.
 fn task_of(units: &Units) -> Result<Task> {
     let task = serde_json::from_value(units.task().clone());
     let other = || format!("cannot read the task of the plan in {}", units.dir().display());
     Ok(task.with_context(other)?)
 }
 
-/// Adds a hint to an error about missing results: how to run their units.
+/// If `result` is an error about missing results, adds a hint on how to run the units that lack
+/// one.
 fn to_be_run<T>(result: std::result::Result<T, UnitsError>, dir: &Path) -> Result<T> {
     match result {
         Err(error @ UnitsError::Missing { .. }) => {
@@ -348,7 +351,7 @@ fn collect(args: &CollectArgs, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Failed)
 }
 
-/// Checks the format of all existing results.
+/// Checks the format of all results that exist; missing results are not an error.
 fn check_form(units: &Units, task: &Task) -> Result<()> {
     for unit in 0..units.len() {
         let (first, items) = units.items(unit)?;
@@ -362,18 +365,18 @@ fn check_form(units: &Units, task: &Task) -> Result<()> {
     Ok(())
 }
 
-/// Reads the bundle of a plan.
+/// Reads the bundle that is stored in a plan.
 fn carried(path: &Path) -> Result<Bundle> {
     Ok(Bundle::read(path).map_err(systems::SystemError::from)?)
 }
 
-/// Plans one unit per range of nodes.
+/// Plans units that each process one range of nodes of `ranges`.
 fn plan_nodes(args: &PlanArgs, task: &Task, ranges: &[Range<NodeId>]) -> Result<Units> {
     let lines = ranges.iter().map(serde_json::to_string).collect::<serde_json::Result<Vec<_>>>()?;
     Ok(Units::plan(&args.dir, task, &lines, lines.len() as u64, None)?)
 }
 
-/// Returns the range of nodes of a unit.
+/// Returns the range of nodes that a unit processes.
 fn nodes_of(units: &Units, unit: u64, kb: &Kb) -> Result<Range<NodeId>> {
     let (_, items) = units.items(unit)?;
     let range = items.first().and_then(|item| serde_json::from_str(item).ok());
@@ -381,7 +384,8 @@ fn nodes_of(units: &Units, unit: u64, kb: &Kb) -> Result<Range<NodeId>> {
     Ok(range.context("a unit of the plan is not a range of nodes of this base")?)
 }
 
-/// Opens the imported version of a base that has the fingerprint of the plan, pending or served.
+/// Opens the version of a dataset with the fingerprint that the plan names: the pending version or,
+/// if that does not match, the one in use.
 fn planned(task: &Task, ctx: &Context) -> Result<(Base, Kb)> {
     let served = dataset::installed(&task.dataset, ctx)?.base;
     let next = ctx.home.pending_version(&served.name)?;

@@ -14,19 +14,19 @@ use agent_app::{
 };
 use agent_retrieve::eval::Interval;
 
-/// Most characters shown of a detail.
+/// Maximum number of characters shown of the detail of a check.
 const MAX_DETAIL: usize = 300;
-/// Most characters shown of a category.
+/// Maximum number of characters shown of a category.
 const MAX_SHOWN: usize = 60;
 
 /// Check that a bundle is intact and reproduces its recorded scores
 ///
 /// Checks format and digest, and that all programs compile, call only existing functions and have
-/// parameters within their bounds. Then checks that its dataset is unchanged, and that the
+/// parameters within their bounds. Then checks that the bundle's dataset is unchanged, and that the
 /// validation queries give exactly the recorded scores. Exits with status 1 if a check fails.
 ///
 /// After an update of the dataset, --drift measures the loss: it answers the validation queries on
-/// the updated dataset, and names categories with losses and relations that are gone.
+/// the updated dataset, and names categories with losses and relations that no longer exist.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

@@ -1,5 +1,5 @@
 //! Formats the explanation of a hit as lines: its tree, the calls that returned the node, and the
-//! features with the largest gains. Must not know how they were found.
+//! features with the largest gains. Does not depend on how these were found.
 
 use crate::printer::{plain, wrapped};
 use agent_infer::HitRecord;
@@ -7,20 +7,22 @@ use agent_kb::answer::Explanation;
 use agent_retrieve::{Call, Feature};
 use agent_tools::registry;
 
-/// Most characters of one name, value or call.
+/// Maximum number of characters of one name, value or call.
 const MAX_PART: usize = 120;
-/// Indent of an explanation, spaces.
+/// Number of spaces by which an explanation is indented.
 const INDENT: usize = 4;
-/// Additional indent of each level below, spaces.
+/// Number of additional spaces by which each deeper level of an explanation is indented.
 const STEP: usize = 2;
-/// Group of tools that combine or cut the scores of other tools.
+/// Name of the group of tools that combine or cut the scores of other tools, and so find no nodes
+/// themselves.
 const COMPUTES: &str = "rank";
-/// Most features of the re-ranker that are printed.
+/// Maximum number of features of the learned re-ranker that are printed.
 const MAX_FEATURES: usize = 6;
-/// Features with a smaller absolute gain are not printed.
+/// Minimum absolute gain of a feature that is printed.
 const LEAST_GAIN: f32 = 0.05;
 
-/// Returns the explanation of a hit, wrapped to `width` columns; empty if it has none.
+/// Returns the explanation of a hit as text, wrapped to `width` terminal columns (none: not
+/// wrapped); empty if the hit has none.
 pub(super) fn lines(hit: &HitRecord<'_>, width: Option<usize>) -> String {
     let mut lines: Vec<(usize, String)> = Vec::new();
     for part in hit.explanation.iter().flat_map(|tree| &tree.children) {
@@ -38,7 +40,8 @@ pub(super) fn lines(hit: &HitRecord<'_>, width: Option<usize>) -> String {
     lines.iter().map(line).collect()
 }
 
-/// Whether a call found the node itself, and does not only combine or cut scores of other calls.
+/// Whether a call found the node itself, rather than only combining or cutting the scores of other
+/// calls.
 fn speaks(call: &Call) -> bool {
     let computes = registry().iter().any(|spec| spec.name == call.tool && spec.group == COMPUTES);
     !call.value.is_empty() && call.value != false.into() && !computes
@@ -59,8 +62,9 @@ fn told_feature(feature: &Feature) -> String {
     format!("re-ranker {gain:+.2}: {} {value:.2}", plain(name, MAX_PART))
 }
 
-/// Adds the lines of a part. Children whose own children are leaves share its line; the others
-/// follow, indented.
+/// Adds the lines that explain `part`, each with its indent in spaces, to `into`. Children without
+/// grandchildren share the line of `part`; the other children follow on lines of their own,
+/// indented.
 fn tree_lines(part: &Explanation, indent: usize, into: &mut Vec<(usize, String)>) {
     let (within, below): (Vec<_>, Vec<_>) = part.children.iter().partition(|child| is_flat(child));
     let within: Vec<String> = within.into_iter().map(inline).collect();

@@ -1,6 +1,7 @@
 //! Compares two versions of a base.
 //!
-//! Nodes are the same if they have the same type and key or, without keys, the same number.
+//! Two nodes are the same if they have the same type and key. In a base without keys, they are the
+//! same if they have the same type and node number.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,27 +9,28 @@ use serde::Serialize;
 
 use agent_kb::{Direction, Kb, NodeId, RelationId};
 
-/// Changes from one version of a base to another.
+/// What differs between an old and a new version of a base.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Changes {
-    /// Added nodes.
+    /// Number of nodes that only the new version has.
     pub nodes_added: u64,
-    /// Removed nodes.
+    /// Number of nodes that only the old version has.
     pub nodes_removed: u64,
-    /// Nodes whose name, text or fields differ.
+    /// Number of nodes in both versions whose name, text or fields differ.
     pub nodes_changed: u64,
-    /// Unchanged nodes.
+    /// Number of nodes in both versions with equal name, text and fields.
     pub nodes_same: u64,
-    /// Numbers of added and removed edges by relation; unchanged relations are omitted.
+    /// For each relation, the number of added and the number of removed edges; relations without
+    /// either are omitted.
     pub edges: BTreeMap<String, (u64, u64)>,
-    /// Removed relations.
+    /// Names of the relations that only the old version has.
     pub relations_gone: Vec<String>,
-    /// Added relations.
+    /// Names of the relations that only the new version has.
     pub relations_new: Vec<String>,
 }
 
 impl Changes {
-    /// Compares all nodes and edges; O(text + edges * log of edges of a node).
+    /// Compares all nodes and edges of two versions. Time: O(text + edges * log(edges of a node)).
     pub fn between(old: &Kb, new: &Kb) -> Changes {
         let node_map = Changes::node_map(old, new);
         let mut inverse = vec![None; new.n_nodes() as usize];
@@ -70,7 +72,8 @@ impl Changes {
         changes
     }
 
-    /// Maps each node of the old version to its number in the new one.
+    /// Returns, for each node of the old version, its node number in the new version; `None` if the
+    /// new version lacks the node.
     pub(super) fn node_map(old: &Kb, new: &Kb) -> Vec<Option<NodeId>> {
         let same_type = |node, new_node| {
             old.type_name(old.node_type(node)) == new.type_name(new.node_type(new_node))
@@ -94,7 +97,7 @@ impl Changes {
         (0..old.n_nodes()).map(|node| known.get(&of(old, node)).copied()).collect()
     }
 
-    /// Whether no node or edge was added, removed or changed.
+    /// Whether both versions have the same nodes, with the same content, and the same edges.
     pub fn is_empty(&self) -> bool {
         self.nodes_added + self.nodes_removed + self.nodes_changed == 0 && self.edges.is_empty()
     }

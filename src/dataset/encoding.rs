@@ -1,9 +1,10 @@
 //! Detects the encoding of text files, and decodes them to UTF-8 while reading.
 //!
-//! A byte order mark decides. Without one, a file is UTF-16 if most of its first bytes at even, or
-//! at odd, positions are zero. Otherwise it is UTF-8, unless more of its lines are invalid UTF-8
-//! than are valid and not ASCII. Then it is Latin-1 if an invalid line has a byte that cp1252
-//! leaves undefined, else cp1252. Memory is bounded by a buffer.
+//! A byte order mark decides. Without one, a file is UTF-16 if more than half of the first bytes at
+//! even positions, or of those at odd positions, are zero. Otherwise the lines outside ASCII
+//! decide: the file is UTF-8 unless most of these lines are invalid UTF-8. Then it is Latin-1 if an
+//! invalid line has a byte that cp1252 leaves undefined, else cp1252. Memory is bounded by a
+//! buffer.
 
 use std::{
     fmt,
@@ -13,9 +14,10 @@ use std::{
 
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 
-/// Bytes inspected for the zeros of UTF-16.
+/// Number of bytes at the start of a file in which zero bytes are counted to detect UTF-16.
 const INSPECTED_BYTES: usize = 1024;
-/// Maximum number of bytes of a line that are checked at once; longer lines count as several.
+/// Maximum number of bytes of a line that are checked at once; a longer line is checked, and
+/// counted, in several pieces.
 const MAX_PIECE_BYTES: u64 = 1 << 20;
 /// Characters of cp1252 for bytes 0x80 to 0x9F; undefined bytes map to Latin-1 control characters.
 const CP1252: [char; 32] = [
@@ -59,7 +61,7 @@ impl Encoding {
     /// order mark or zero bytes decide.
     ///
     /// # Errors
-    /// Read errors of `text`.
+    /// Any error of reading `text`.
     pub(crate) fn detect(text: &mut dyn BufRead) -> io::Result<Encoding> {
         let head = text.fill_buf()?;
         let head = head.get(..head.len().min(INSPECTED_BYTES)).unwrap_or(head);
@@ -146,12 +148,12 @@ impl Serialize for Encoding {
 pub(crate) struct Decoder<R> {
     text: R,
     encoding: Encoding,
-    /// Decoded bytes; those from `at` on are not read yet.
+    /// Decoded bytes; the caller has read those before the index `at`.
     decoded: Vec<u8>,
     at: usize,
-    /// First byte of a UTF-16 unit whose second byte is not read yet.
+    /// First byte of a UTF-16 code unit whose second byte has not been read yet.
     odd: Option<u8>,
-    /// High surrogate whose low surrogate is not read yet.
+    /// High surrogate whose low surrogate has not been read yet.
     high: Option<u16>,
 }
 
@@ -160,7 +162,7 @@ impl<R: BufRead> Decoder<R> {
         Decoder { text, encoding, decoded: Vec::new(), at: 0, odd: None, high: None }
     }
 
-    /// Decodes the next buffer of the text; returns false at the end.
+    /// Decodes the next buffer of the text; returns false at the end of the text.
     fn fill(&mut self) -> io::Result<bool> {
         self.decoded.clear();
         self.at = 0;

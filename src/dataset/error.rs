@@ -1,6 +1,6 @@
-//! Errors of dataset files and installed bases. A problem with the input has a file, a line and a
-//! remedy. A strict import reads to the end and fails with all problems; a lenient import skips
-//! invalid lines and counts them.
+//! Errors of dataset files and installed bases. A problem of the input names a file, a line and a
+//! remedy. A strict import reads the input to its end and then fails with all problems; a lenient
+//! import skips invalid lines and counts them.
 
 use std::{
     collections::BTreeMap,
@@ -13,11 +13,11 @@ use agent_kb::KbError;
 
 /// Maximum number of examples kept per kind of problem.
 const EXAMPLES: usize = 5;
-/// Maximum number of problems that an error lists; further ones are counted.
+/// Maximum number of problems that an error lists one by one; further problems are only counted.
 pub const MAX_LISTED_PROBLEMS: usize = 50;
-/// Maximum length of an excerpt, characters.
+/// Maximum length of an excerpt of invalid input, characters.
 const MAX_EXCERPT_CHARS: usize = 100;
-/// Maximum number of installed names listed in an unknown-name error.
+/// Maximum number of installed bases listed in the error for an unknown base name.
 pub(super) const MAX_LISTED_NAMES: usize = 20;
 
 /// Why a dataset could not be imported, found or read.
@@ -27,17 +27,17 @@ pub enum DatasetError {
     /// The input has invalid lines.
     #[error("{0}")]
     Problems(Box<ProblemReport>),
-    /// The store could not be written or opened.
+    /// The knowledge base could not be written or opened.
     #[error(transparent)]
     Kb(#[from] KbError),
     /// A file or directory could not be read or written, for example because the disk is full.
     #[error("cannot {action} {path}: {source}{}", files::remedy(source))]
     Io {
-        /// Attempted action, an infinitive.
+        /// What was attempted, as an infinitive such as `open`.
         action: &'static str,
-        /// The file or directory.
+        /// The file or directory that could not be read or written.
         path: PathBuf,
-        /// The cause.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// An input file is truncated or cannot be unpacked.
@@ -45,28 +45,29 @@ pub enum DatasetError {
         "{path}:{line}: cannot read further: {source}; the file is truncated or damaged, fetch it again"
     )]
     Unreadable {
-        /// The file.
+        /// The truncated or packed file.
         path: PathBuf,
         /// The line (1-based) that could not be read.
         line: u64,
-        /// The cause.
+        /// The error of reading or unpacking.
         source: io::Error,
     },
-    /// The base has the user's own labels.
+    /// The labelled questions cannot be replaced by synthetic ones, because the base has the user's
+    /// own labels.
     #[error(
         "\"{name}\" has {n} labelled questions, which are never replaced; write the new ones \
          elsewhere with --to DIR"
     )]
     HasOwnLabels {
-        /// The base.
+        /// Name of the base.
         name: String,
-        /// Number of its questions.
+        /// Number of labelled questions of the base.
         n: u64,
     },
-    /// The base was replaced since it was opened.
+    /// The base was replaced or removed since it was opened.
     #[error("\"{name}\" was replaced or removed in the meantime; run the command again")]
     BaseChanged {
-        /// The base.
+        /// Name of the base.
         name: String,
     },
     /// An update would lose more than half of the nodes, or all questions.
@@ -75,20 +76,20 @@ pub enum DatasetError {
          --force"
     )]
     WouldLoseData {
-        /// The base.
+        /// Name of the base.
         name: String,
-        /// The lost content, such as `7 of 10 nodes`.
+        /// What the update would lose, such as `7 of 10 nodes`.
         loss: String,
     },
-    /// A file is larger than its limit.
+    /// A file is larger than [`crate::MAX_FILE_BYTES`] after unpacking.
     #[error("{path} holds more than {limit} bytes; split it or raise the limit in the source")]
     FileTooLong {
-        /// The file.
+        /// The file that is too large.
         path: PathBuf,
-        /// The limit in bytes, unpacked.
+        /// Maximum size, bytes after unpacking.
         limit: u64,
     },
-    /// None of the possible file names exists.
+    /// A required file exists neither unpacked nor packed.
     #[error(
         "{dir} has no {file}, {file}.gz or {file}.zst; add one, or import tables with \
          `agent data guess`"
@@ -96,33 +97,33 @@ pub enum DatasetError {
     MissingFile {
         /// The dataset directory.
         dir: PathBuf,
-        /// The name without packing suffix.
+        /// File name without `.gz` or `.zst`, such as `nodes.jsonl`.
         file: &'static str,
     },
-    /// A file exists in two packings.
+    /// A file exists more than once, for example unpacked and as `.gz`.
     #[error("{dir} has both {first} and {second}; keep one")]
     AmbiguousFile {
         /// The dataset directory.
         dir: PathBuf,
-        /// One name.
+        /// Name of the first of the two conflicting files.
         first: String,
-        /// Another name.
+        /// Name of the second of the two conflicting files.
         second: String,
     },
     /// The input is not in a known format.
     #[error("{path}: {message}")]
     BadInput {
-        /// The file or directory.
+        /// The file or directory that was to be imported.
         path: PathBuf,
         /// What is wrong, and the remedy.
         message: String,
     },
-    /// `dataset.toml` or a mapping is wrong.
+    /// `dataset.toml`, or a file with a mapping of tables, is invalid.
     #[error("{}: {message}", location_text(.path, *.line))]
     BadToml {
-        /// The file.
+        /// The invalid file.
         path: PathBuf,
-        /// The line, 1-based; 0 for the whole file.
+        /// Line number (from 1); 0 if the error concerns the whole file.
         line: u64,
         /// What is wrong, and the remedy.
         message: String,
@@ -130,7 +131,7 @@ pub enum DatasetError {
     /// A file of the STaRK benchmark, or its directory, is invalid.
     #[error("{path}: {message}")]
     BadStark {
-        /// The file or directory.
+        /// The invalid file or directory.
         path: PathBuf,
         /// What is wrong, and the remedy.
         message: String,
@@ -146,7 +147,7 @@ pub enum DatasetError {
     TooManyMissingIds {
         /// The nodes file.
         path: PathBuf,
-        /// Maximum number of nodes filled in.
+        /// Maximum number of missing nodes that a lenient import fills in.
         limit: u32,
     },
     /// A base name has invalid characters or is too long.
@@ -154,52 +155,53 @@ pub enum DatasetError {
         "\"{name}\" is not a valid dataset name; use 1 to {limit} of a-z, 0-9, - and _, a letter or digit first"
     )]
     BadName {
-        /// The name.
+        /// The invalid name.
         name: String,
-        /// Maximum length in characters.
+        /// Maximum length of a name, characters.
         limit: usize,
     },
     /// No base with that name is installed.
     #[error("no dataset \"{name}\" is installed{}; {}", hint(.nearest), listed(.installed))]
     UnknownName {
-        /// The name.
+        /// The requested name.
         name: String,
-        /// All installed names, sorted.
+        /// Names of all installed bases, sorted.
         installed: Vec<String>,
-        /// The nearest installed name, if it is similar.
+        /// The installed name most similar to the requested one, if it is similar enough to
+        /// suggest.
         nearest: Option<String>,
     },
-    /// A base with that name exists and must not be replaced.
+    /// A base with that name is installed and was not to be replaced.
     #[error("dataset \"{name}\" is already installed; remove or replace it")]
     AlreadyInstalled {
-        /// The name.
+        /// Name of the installed base.
         name: String,
     },
-    /// A dataset argument is neither a base nor a directory.
+    /// A dataset argument is neither the name of an installed base nor a directory.
     #[error("\"{dataset}\" is neither the name of an installed dataset nor a directory")]
     NotADataset {
-        /// The argument.
+        /// The argument as given.
         dataset: String,
     },
-    /// An installed base has no such split.
+    /// The base has no queries in the requested split.
     #[error("dataset \"{name}\" has no {split} split; it has: {known}")]
     NoSplit {
-        /// The base.
+        /// Name of the base.
         name: String,
-        /// The requested split.
+        /// Name of the requested split.
         split: String,
-        /// The existing splits, comma-separated.
+        /// Names of the splits that the base has, comma-separated.
         known: String,
     },
     /// The test split was requested outside of an evaluation.
     #[error("the test split is closed here; only an evaluation may open it")]
     TestClosed,
-    /// A stored file of a base differs from the imported one.
+    /// A stored file of a base is missing, invalid or differs from the file that was imported.
     #[error("{path} is damaged: {reason}; import the dataset again")]
     Damaged {
-        /// The file.
+        /// The damaged file.
         path: PathBuf,
-        /// The mismatch.
+        /// What differs, or what is invalid.
         reason: String,
     },
     /// The caller asked to stop.
@@ -229,7 +231,7 @@ fn listed(installed: &[String]) -> String {
 }
 
 impl DatasetError {
-    /// Wraps an I/O error with the attempted action and the path.
+    /// Returns a function that wraps an I/O error with the attempted action and the path.
     pub(super) fn io(
         action: &'static str,
         path: impl Into<PathBuf>,
@@ -239,55 +241,55 @@ impl DatasetError {
     }
 }
 
-/// Kinds of line problems, in report order.
+/// Kinds of problems of input lines, in the order in which reports list them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ProblemKind {
-    /// Bytes that are not UTF-8.
+    /// A line has bytes that are not UTF-8.
     NotUtf8,
-    /// A line longer than [`crate::MAX_LINE_BYTES`].
+    /// A line is longer than [`crate::MAX_LINE_BYTES`].
     LineTooLong,
-    /// Not JSON, or not of the expected shape.
+    /// A line is not JSON, or its JSON does not have the expected shape.
     BadJson,
-    /// An unclosed quote.
+    /// A quote is opened but never closed.
     OpenQuote,
-    /// A missing or repeated column.
+    /// A column is missing, or its name is repeated.
     BadColumn,
-    /// Not a triple.
+    /// A line is not a triple of subject, predicate and object.
     BadTriple,
-    /// A key other than id, type, name and details.
+    /// A node has a JSON key other than `id`, `type`, `name` and `details`.
     UnknownKey,
-    /// A repeated id.
+    /// A node id is repeated.
     DuplicateId,
-    /// An id is missing between those of the previous node and this one.
+    /// Node ids are numbers, and one or more are skipped between the previous node and this one.
     MissingId,
     /// A type, relation or field name that is empty or too long, or a type or relation name with
     /// control characters.
     BadLabel,
-    /// The first line is not the header.
+    /// The first line is not the expected header.
     WrongHeader,
     /// A row whose number of columns differs from the header's.
     RaggedRow,
-    /// A missing or malformed id.
+    /// An id is missing or malformed.
     BadId,
-    /// An edge to a node that does not exist.
+    /// An edge refers to a node that does not exist.
     UnknownNode,
-    /// An answer list that cannot be read or is empty.
+    /// The list of answers cannot be read or is empty.
     BadAnswers,
     /// An answer that is not a node of the base.
     UnknownAnswer,
-    /// A question without words.
+    /// A question has no words.
     EmptyQuery,
-    /// A repeated query id.
+    /// A query id is repeated.
     DuplicateQuery,
     /// A split names a query that does not exist.
     UnknownQuery,
-    /// A query in two splits.
+    /// A query is in two splits.
     SplitOverlap,
 }
 
 impl ProblemKind {
-    /// Label for reports.
+    /// Returns the name of the kind for reports, such as `duplicate node id`.
     pub fn label(self) -> &'static str {
         match self {
             ProblemKind::NotUtf8 => "not UTF-8",
@@ -317,23 +319,24 @@ impl ProblemKind {
 /// One problem of the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// The file; of a database, the file and the table.
+    /// The file with the problem; for a database, the path of the file followed by the name of the
+    /// table.
     pub file: PathBuf,
-    /// The line (from 1) in the unpacked text; the number of the row in a database or Parquet file;
-    /// 0 for the whole file.
+    /// Line number (from 1) in the unpacked text, or row number in a database or Parquet file; 0 if
+    /// the problem concerns the whole file.
     pub line: u64,
-    /// The kind.
+    /// Kind of the problem.
     pub kind: ProblemKind,
     /// What is wrong, in one line.
     pub message: String,
     /// The invalid part of the input; may be empty.
     pub excerpt: String,
-    /// The remedy.
+    /// What the user can do about the problem.
     pub hint: String,
 }
 
 impl Problem {
-    /// `file:line`.
+    /// Returns the place as `file:line`, or only the file if `line` is 0.
     pub fn location(&self) -> String {
         location_text(&self.file, self.line)
     }
@@ -348,25 +351,26 @@ impl fmt::Display for Problem {
 /// Number of problems of one kind, with examples.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProblemCount {
-    /// The kind.
+    /// The kind that is counted.
     pub kind: ProblemKind,
-    /// Occurrences.
+    /// Number of problems of this kind.
     pub count: u64,
-    /// The first five.
+    /// The first problems of this kind, at most five.
     pub examples: Vec<Problem>,
 }
 
-/// All problems of an input; at least one.
+/// All problems of an input. A report has at least one problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProblemReport {
-    /// The first [`MAX_LISTED_PROBLEMS`], in the order found.
+    /// The first problems, at most [`MAX_LISTED_PROBLEMS`], in the order in which they were found.
     pub first: Vec<Problem>,
-    /// Counts by kind.
+    /// Number of problems of each kind, with examples.
     pub counts: Vec<ProblemCount>,
 }
 
 impl ProblemReport {
-    /// A one-line summary of the problems beyond the first; `None` if there are none.
+    /// Summarises in one line the problems that `first` does not list, such as `and 7 more: bad id
+    /// 7`; `None` if `first` lists all.
     pub fn rest(&self) -> Option<String> {
         let listed = |kind| self.first.iter().filter(|problem| problem.kind == kind).count() as u64;
         let kinds = self.counts.iter();
@@ -385,7 +389,7 @@ impl fmt::Display for ProblemReport {
     }
 }
 
-/// A problem without its location, which the caller adds.
+/// A problem without file and line, which the caller adds.
 pub(super) struct Fault {
     pub(super) kind: ProblemKind,
     message: String,
@@ -402,13 +406,13 @@ impl Fault {
         Fault { kind, message: message.into(), excerpt: String::new(), hint: hint.into() }
     }
 
-    /// Message and remedy, for tests.
+    /// Returns message and remedy as one text, for tests.
     #[cfg(test)]
     pub(super) fn message_and_hint(&self) -> String {
         format!("{}; {}", self.message, self.hint)
     }
 
-    /// Adds the beginning of the invalid text, on one line.
+    /// Sets the excerpt: the first characters of the invalid text, on one line.
     pub(super) fn with_excerpt(mut self, text: &str) -> Fault {
         let plain = text.replace('\t', "  ");
         let mut chars = plain.chars().map(|c| if c.is_control() { ' ' } else { c });
@@ -421,13 +425,14 @@ impl Fault {
 }
 
 /// Collects problems: keeps the first [`MAX_LISTED_PROBLEMS`] and counts all. A strict import fails
-/// with them at its end; a lenient import reports them.
+/// with the collected problems after reading the whole input; a lenient import reports them.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
     pub(super) lenient: bool,
     first: Vec<Problem>,
     counts: BTreeMap<ProblemKind, (u64, Vec<Problem>)>,
-    /// Likely consequences of other problems in a strict import, by file and kind.
+    /// In a strict import: the number of problems that are probably consequences of other problems,
+    /// by file and kind.
     consequences: BTreeMap<(PathBuf, ProblemKind), u64>,
 }
 
@@ -436,7 +441,7 @@ impl Problems {
         Problems { lenient, ..Problems::default() }
     }
 
-    /// Adds a problem; the caller skips the line.
+    /// Adds a problem. The caller skips the invalid line.
     pub(super) fn add(&mut self, file: &Path, line: u64, fault: Fault) {
         let Fault { kind, message, excerpt, mut hint } = fault;
         // A lenient import must not suggest `--lenient`.
@@ -458,8 +463,9 @@ impl Problems {
         self.counts.values().map(|(count, _)| count).sum()
     }
 
-    /// Adds a likely consequence of another problem. A lenient import reports it like any other; a
-    /// strict one summarises consequences in one line per file and kind.
+    /// Adds a problem that is probably a consequence of another one, such as an edge to a node
+    /// whose line is invalid. A lenient import reports it like any other problem; a strict import
+    /// summarises consequences in one line per file and kind.
     pub(super) fn add_consequence(&mut self, file: &Path, line: u64, fault: Fault) {
         match self.lenient {
             true => self.add(file, line, fault),
@@ -467,7 +473,8 @@ impl Problems {
         }
     }
 
-    /// Adds a problem, as a consequence if `is_consequence`.
+    /// Adds a problem, by [`Problems::add_consequence`] if `is_consequence` and by
+    /// [`Problems::add`] otherwise.
     pub(super) fn add_maybe_consequence(
         &mut self,
         is_consequence: bool,
@@ -481,7 +488,7 @@ impl Problems {
         }
     }
 
-    /// The counts of a lenient import.
+    /// Ends the collection: returns, for a lenient import, the number of problems of each kind.
     ///
     /// # Errors
     /// [`DatasetError::Problems`] if a strict import found any problem.

@@ -12,21 +12,22 @@ const MAX_FILES: usize = 10_000;
 /// Suffixes of uncompressed and compressed files.
 const PACKED: [&str; 3] = ["", ".gz", ".zst"];
 
-/// Format of an input.
+/// Format of the data to import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputFormat {
     /// A directory with `nodes.jsonl` and `edges.tsv`.
     Neutral,
     /// A directory with the files of the STaRK benchmark.
     Stark,
-    /// A table or a database, or a directory of them.
+    /// A table file or a database file, or a directory of such files.
     Tables,
     /// A file of N-Triples.
     Triples,
 }
 
 impl InputFormat {
-    /// Detects the format of a file or directory.
+    /// Detects the format of a file or directory from file names and, if need be, the first bytes
+    /// of a file.
     ///
     /// # Errors
     /// [`DatasetError::BadInput`] if the path does not exist or the directory has no known files.
@@ -77,7 +78,8 @@ fn of_directory(dir: &Path) -> Option<InputFormat> {
     dir.join("processed").is_dir().then_some(InputFormat::Stark)
 }
 
-/// Whether a folder holds files of the benchmark; other data may also use the name `processed`.
+/// Whether a folder named `processed` has files of the STaRK benchmark; other data may also use
+/// that name.
 fn is_stark(folder: &Path) -> bool {
     let is_known = |path: &Path| {
         let extension = path.extension().unwrap_or_default();

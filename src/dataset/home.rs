@@ -7,10 +7,11 @@
 //! bases/NAME/2/           base.json kb/ queries/ index/     later version
 //! ```
 //!
-//! An import replaces a base or, on request and if the base has an index, adds its next version.
-//! That version becomes current once it has an index, by an atomic rename of the file `current`.
-//! Readers keep the version that they opened: a [`Base`] holds a shared lock on its `kb/`. Versions
-//! before the previous one are removed once no reader holds them, at this or a later change.
+//! An import replaces a base. On request, and if the installed base has an index, the import
+//! instead adds the next version of the base. That version becomes current once it has an index, by
+//! an atomic rename of the file `current`. Readers keep the version that they opened: a [`Base`]
+//! holds a shared lock on its `kb/`. Versions before the previous one are removed when the current
+//! version changes, or at a later change if a reader still holds them.
 
 use std::{
     collections::BTreeMap,
@@ -31,9 +32,10 @@ use agent_kb::{FileRecord, Manifest, is_set_aside, publish, recover, remove_set_
 
 /// Maximum length of a base name, characters.
 pub const MAX_NAME_CHARS: usize = 64;
-/// The only supported format of `base.json`.
+/// The only supported value of `format_version` in `base.json`.
 const FORMAT_VERSION: u64 = 1;
-/// File that describes a base; written last.
+/// File that describes a base; it is written last, so that a directory without the file is
+/// incomplete.
 const RECORD_FILE: &str = "base.json";
 const KB_DIR: &str = "kb";
 const QUERIES_DIR: &str = "queries";
@@ -46,13 +48,15 @@ const MAX_CURRENT_BYTES: u64 = 32;
 const FIRST_VERSION: u32 = 1;
 /// Maximum size of `base.json`, bytes.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
-/// Name prefix of directories being written.
+/// Name prefix of a directory that an import is still writing.
 const STAGING_PREFIX: &str = ".new-";
-/// File in a staging directory, locked by the import that fills the directory.
+/// Name of the file in a staging directory that the running import keeps locked.
 const ALIVE_FILE: &str = ".alive";
-/// Minimum similarity of a suggested name (Jaro-Winkler, 0 to 1).
+/// Minimum Jaro-Winkler similarity (0 to 1) of an installed name for it to be suggested in place of
+/// an unknown one.
 const MIN_SIMILARITY: f64 = 0.7;
-/// Attempts to read the current version of a base while it is being replaced.
+/// Maximum number of attempts to read the current version of a base while another process replaces
+/// it.
 const MAX_READ_ATTEMPTS: usize = 1_000;
 /// Maximum number of files of a dataset directory that are inspected to detect changes.
 const MAX_SOURCE_FILES: usize = 10_000;
@@ -67,15 +71,15 @@ pub struct Home {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BaseRecord {
-    /// Format of this record.
+    /// Version of the format of `base.json`.
     pub format_version: u64,
-    /// Title, for display.
+    /// Title of the dataset, for display.
     pub title: String,
-    /// Licence, for display.
+    /// Licence of the dataset, for display.
     pub licence: String,
     /// Directory or file from which the base was imported.
     pub source: String,
-    /// Fingerprint of the knowledge base.
+    /// Fingerprint of the knowledge base, as computed by `agent_kb`.
     pub fingerprint: String,
     /// Number of nodes.
     pub n_nodes: u32,
@@ -87,20 +91,21 @@ pub struct BaseRecord {
     pub n_relations: u64,
     /// Number of labelled queries, including human queries.
     pub n_queries: u64,
-    /// Number of queries by split.
+    /// Number of queries in each split, by name of the split.
     pub splits: BTreeMap<String, u64>,
-    /// Size and digest of the stored query files, by file name.
+    /// Size and digest of each stored query file, by file name.
     pub query_files: BTreeMap<String, FileRecord>,
-    /// Origin of a base of the STaRK benchmark.
+    /// How the base was imported from the STaRK benchmark; `None` for other bases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stark: Option<Origin>,
-    /// blake3 of this object with an empty `checksum`, hex; empty in records of older versions.
+    /// blake3 digest, in hex, of this object with an empty `checksum`; empty in records of older
+    /// releases.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub checksum: String,
 }
 
 impl BaseRecord {
-    /// Reads the record of a base in a directory; the base need not be installed.
+    /// Reads the `base.json` in a directory; the base need not be installed.
     ///
     /// # Errors
     /// [`DatasetError::Damaged`] if the record is missing, invalid or of an unknown format.
@@ -108,14 +113,14 @@ impl BaseRecord {
         read_record(&dir.join(RECORD_FILE))
     }
 
-    /// Computes the expected value of `checksum`.
+    /// Computes the value that `checksum` must have.
     fn own_digest(&self) -> serde_json::Result<String> {
         let unsigned = BaseRecord { checksum: String::new(), ..self.clone() };
         Ok(blake3::hash(&serde_json::to_vec(&unsigned)?).to_hex().to_string())
     }
 
-    /// Replaces the record of an installed base atomically; returns it with its checksum. The home
-    /// must be locked.
+    /// Writes this record, with its checksum, over the record of the installed base in `dir`,
+    /// atomically; returns the record as written. The caller must hold the lock of the home.
     pub(super) fn replace(mut self, dir: &Path) -> Result<BaseRecord, DatasetError> {
         let path = dir.join(RECORD_FILE);
         let written = self
@@ -135,31 +140,31 @@ impl BaseRecord {
     }
 }
 
-/// An installed base.
+/// An installed base, opened at one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Base {
-    /// Name in the home.
+    /// Name under which the base is installed.
     pub name: String,
-    /// The directory of this version.
+    /// Directory of the opened version.
     pub path: PathBuf,
-    /// Number of this version (from 1).
+    /// Number of the opened version (from 1).
     pub version: u32,
     /// Content of `base.json`.
     pub record: BaseRecord,
-    /// Prevents the removal of this version's files.
+    /// Prevents the removal of the opened version's files.
     pub(super) lock: VersionLock,
 }
 
-/// Shared lock on a version, which is not removed while the lock is held.
+/// Shared lock on a version of a base; the version is not removed while the lock is held.
 #[derive(Clone, Debug, Default)]
 pub(super) struct VersionLock {
     _lock: Option<Arc<File>>,
 }
 
 impl VersionLock {
-    /// Locks the version in a directory; `None` if it is being removed or was removed. If the
-    /// system cannot lock directories, the lock is empty: the files then stay until the version
-    /// after the next becomes current.
+    /// Locks the version in the directory `version`; `None` if the version is being removed or was
+    /// removed. If the operating system cannot lock directories, an empty lock is returned; the
+    /// files then stay until the version after the next becomes current.
     fn acquire(version: &Path) -> Option<VersionLock> {
         let dir = version.join(KB_DIR);
         let locked = File::open(&dir).map(|dir| (dir.try_lock_shared(), dir));
@@ -187,13 +192,13 @@ impl Base {
         self.path.join(KB_DIR)
     }
 
-    /// Directory of the indexes of this base; may not exist.
+    /// Directory of the indexes of this version; may not exist.
     pub fn index_dir(&self) -> PathBuf {
         self.path.join(INDEX_DIR)
     }
 
-    /// Compares the stored query files with their digests. `on_bytes` receives the number of bytes
-    /// read since its last call.
+    /// Verifies the stored query files against their recorded digests. `on_bytes` receives the
+    /// number of bytes read since its last call.
     ///
     /// # Errors
     /// [`DatasetError::Damaged`] for the first file that differs, [`DatasetError::Io`].
@@ -208,54 +213,55 @@ impl Base {
         Ok(())
     }
 
-    /// Directory of the labelled queries.
+    /// Directory of the stored query files.
     pub fn queries_dir(&self) -> PathBuf {
         self.path.join(QUERIES_DIR)
     }
 
-    /// Path of `base.json`.
+    /// Path of this version's `base.json`.
     pub fn record_file(&self) -> PathBuf {
         self.path.join(RECORD_FILE)
     }
 }
 
-/// Meaning of a dataset argument.
+/// What a dataset argument refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResolvedDataset {
     /// An installed base.
     Installed(Base),
     /// A directory that was imported and has not changed since then.
     ImportedDirectory(Base),
-    /// A directory that is not imported yet, with the name to import it under.
+    /// A directory that has not been imported in its present state.
     NewDirectory {
-        /// The directory.
+        /// The directory to import.
         source: PathBuf,
-        /// The name for [`crate::import_neutral`].
+        /// The base name to pass to [`crate::import_neutral`].
         name: String,
     },
 }
 
 impl Home {
-    /// Returns the home at `path`, which need not exist.
+    /// Returns the home in the directory `path`, which need not exist.
     pub fn new(path: impl Into<PathBuf>) -> Home {
         Home { path: path.into() }
     }
 
-    /// Returns the platform's data directory for this program; `None` if the platform has none.
+    /// Returns the directory in which the platform stores this program's data; `None` if the
+    /// platform has none.
     pub fn platform_default() -> Option<PathBuf> {
         let dirs = directories::ProjectDirs::from("", "", "agent")?;
         Some(dirs.data_dir().to_path_buf())
     }
 
-    /// Directory of the home.
+    /// Returns the directory of the home.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Directory of a base of that name, installed or not.
+    /// Returns the directory of the base with a name, whether or not it is installed.
     ///
     /// # Errors
-    /// [`DatasetError::BadName`].
+    /// [`DatasetError::BadName`] if the name is not valid.
     pub fn path_of(&self, name: &str) -> Result<PathBuf, DatasetError> {
         let first =
             name.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
@@ -268,7 +274,7 @@ impl Home {
     }
 
     /// Lists all installed bases, sorted by name. A damaged base is omitted; [`Home::get`] returns
-    /// its error.
+    /// the error of a damaged base.
     ///
     /// # Errors
     /// [`DatasetError::Io`] if the home exists but cannot be listed.
@@ -280,8 +286,8 @@ impl Home {
     /// Opens the current version of an installed base.
     ///
     /// # Errors
-    /// [`DatasetError::BadName`], [`DatasetError::UnknownName`] with the nearest name,
-    /// [`DatasetError::Damaged`] or [`DatasetError::Io`].
+    /// [`DatasetError::BadName`], [`DatasetError::UnknownName`] with the most similar installed
+    /// name, [`DatasetError::Damaged`] or [`DatasetError::Io`].
     pub fn get(&self, name: &str) -> Result<Base, DatasetError> {
         let path = self.path_of(name)?;
         if is_set_aside(&path) {
@@ -306,7 +312,8 @@ impl Home {
         read_version(name, &path, number)
     }
 
-    /// Opens the most recently imported version of a base; `None` if it is already current.
+    /// Opens the most recently imported version of a base; `None` if that version is already
+    /// current.
     ///
     /// # Errors
     /// [`DatasetError::BadName`], [`DatasetError::Damaged`] or [`DatasetError::Io`].
@@ -316,8 +323,8 @@ impl Home {
         (last > current).then(|| read_version(name, &path, last)).transpose()
     }
 
-    /// Makes a version of a base current atomically, unless it or a later version is current
-    /// already. Removes the versions before the previously current one.
+    /// Makes a version of a base current, atomically, and removes the versions before the
+    /// previously current one. Does nothing if that version or a later one is already current.
     ///
     /// # Errors
     /// [`DatasetError::Damaged`] if the version is incomplete, [`DatasetError::Io`],
@@ -341,8 +348,9 @@ impl Home {
         remove_versions(&path, 0..before)
     }
 
-    /// Installs a base by renaming its directory, which must be on the same file system. `replace`
-    /// removes an installed base of that name with all its versions. Reads only `base.json`.
+    /// Installs the base in the directory `dir` by renaming the directory, which must be on the
+    /// same file system as the home. If `replace`, an installed base of that name is removed with
+    /// all its versions. Reads only `base.json`.
     ///
     /// # Errors
     /// [`DatasetError::BadName`], [`DatasetError::Damaged`] if the record is invalid,
@@ -362,8 +370,8 @@ impl Home {
         self.get(name)
     }
 
-    /// Whether an opened base is still the current version with the same record. The home must be
-    /// locked.
+    /// Whether an opened base is still the current version and has the same record. The caller must
+    /// hold the lock of the home.
     pub(super) fn is_current(&self, base: &Base) -> Result<bool, DatasetError> {
         let path = self.path_of(&base.name)?;
         if !path.is_dir() || current(&path)? != base.version {
@@ -393,7 +401,7 @@ impl Home {
         fs::remove_dir_all(&aside).map_err(DatasetError::io("remove", &aside))
     }
 
-    /// Resolves a dataset argument: the name of an installed base or, if none matches, a directory.
+    /// Resolves a dataset argument: first as the name of an installed base, then as a directory.
     ///
     /// # Errors
     /// [`DatasetError::UnknownName`], [`DatasetError::NotADataset`] if the argument is neither a
@@ -442,7 +450,7 @@ impl Home {
         Ok(names)
     }
 
-    /// Locks the home against other changes until the returned file is dropped.
+    /// Locks the home, so that no other process changes it until the returned file is dropped.
     pub(super) fn lock(&self) -> Result<File, DatasetError> {
         let path = self.bases_dir().join(".lock");
         let file = File::options().create(true).truncate(false).write(true).open(&path);
@@ -470,7 +478,7 @@ fn read_record(path: &Path) -> Result<BaseRecord, DatasetError> {
     Ok(record)
 }
 
-/// Directory of a version of the base in `path`.
+/// Returns the directory of a version of the base whose directory is `path`.
 fn version_path(path: &Path, version: u32) -> PathBuf {
     match version {
         FIRST_VERSION => path.to_path_buf(),
@@ -490,7 +498,7 @@ fn read_version(name: &str, path: &Path, version: u32) -> Result<Base, DatasetEr
     Ok(Base { name: name.to_string(), path, version, record, lock })
 }
 
-/// Reads the number of the current version of the base in `path`.
+/// Reads the number of the current version of the base whose directory is `path`.
 fn current(path: &Path) -> Result<u32, DatasetError> {
     let path = path.join(CURRENT_FILE);
     let text = match files::read_text(&path, MAX_CURRENT_BYTES) {
@@ -503,7 +511,8 @@ fn current(path: &Path) -> Result<u32, DatasetError> {
     })
 }
 
-/// Lists the version numbers of the base in `path`, unordered; always includes the first version.
+/// Lists the version numbers of the base whose directory is `path`, unordered; the first version is
+/// always included.
 fn versions(path: &Path) -> Result<Vec<u32>, DatasetError> {
     let mut found = vec![FIRST_VERSION];
     let entries = match fs::read_dir(path) {
@@ -518,13 +527,13 @@ fn versions(path: &Path) -> Result<Vec<u32>, DatasetError> {
     Ok(found)
 }
 
-/// Returns the highest version number of the base in `path`.
+/// Returns the highest version number of the base whose directory is `path`.
 fn last_version(path: &Path) -> Result<u32, DatasetError> {
     Ok(versions(path)?.into_iter().max().unwrap_or(FIRST_VERSION))
 }
 
-/// Removes the versions in a range, except those that a reader holds. Failures are ignored; a later
-/// call tries again.
+/// Removes the versions whose numbers are in `range`, except those that a reader holds. Failures
+/// are ignored; a later call tries again.
 fn remove_versions(path: &Path, range: Range<u32>) -> Result<(), DatasetError> {
     for version in versions(path)?.into_iter().filter(|version| range.contains(version)) {
         let dir = version_path(path, version);
@@ -552,8 +561,9 @@ fn nearest(name: &str, installed: &[String]) -> Option<String> {
     close.max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(a.1))).map(|(_, n)| n.clone())
 }
 
-/// Returns a base name for a dataset directory that changes with any of its files, linked ones
-/// included: the directory's name and a digest of path, file names, sizes and modification times.
+/// Returns a base name for a dataset directory: the directory's name and a digest of its path and
+/// of the names, sizes and modification times of its files, including linked files. The name
+/// therefore changes when any of the files changes.
 fn directory_name(source: &Path) -> Result<String, DatasetError> {
     let full = fs::canonicalize(source).map_err(DatasetError::io("open", source))?;
     let mut lines = vec![full.to_string_lossy().into_owned()];
@@ -589,19 +599,23 @@ fn directory_name(source: &Path) -> Result<String, DatasetError> {
     Ok(format!("{stem}-{}", digest.chars().take(12).collect::<String>()))
 }
 
-/// A base being built in a hidden directory beside its target; removed if dropped unpublished.
+/// A base being built in a hidden directory beside its final directory; the hidden directory is
+/// removed if the base is dropped without being published.
 pub(super) struct Staging {
     home: Home,
     name: String,
     target: PathBuf,
-    /// Whether to publish the next version of an indexed base of that name instead of replacing it.
+    /// Whether to publish the next version of an installed base of that name that has an index,
+    /// instead of replacing that base.
     as_next_version: bool,
     dir: TempDir,
-    /// Locked while this process lives; without the lock, the directory is a leftover.
+    /// Lock file, locked while this process lives. A staging directory whose file is not locked was
+    /// left by a killed import.
     _alive: File,
 }
 
-/// Removes the leftovers of killed imports. The home must be locked.
+/// Removes the staging directories that killed imports left in `bases`. The caller must hold the
+/// lock of the home.
 fn remove_leftovers(bases: &Path) -> Result<(), DatasetError> {
     for entry in fs::read_dir(bases).map_err(DatasetError::io("list", bases))? {
         let entry = entry.map_err(DatasetError::io("list", bases))?;
@@ -651,8 +665,9 @@ impl Staging {
         self.dir.path().join(QUERIES_DIR)
     }
 
-    /// Version number to publish: the next one of an indexed base if requested, else the first. A
-    /// base that cannot be read is replaced. The home must be locked.
+    /// Returns the version number to publish: the next number if `as_next_version` and the
+    /// installed base has an index, otherwise the first number. An installed base that cannot be
+    /// read is replaced. The caller must hold the lock of the home.
     fn version(&self) -> Result<u32, DatasetError> {
         let is_indexed = current(&self.target)
             .and_then(|version| read_version(&self.name, &self.target, version))
@@ -700,8 +715,8 @@ impl Staging {
         Base { name, path, version: FIRST_VERSION, record, lock: VersionLock::default() }
     }
 
-    /// Writes `base.json` and moves the base to its target; removes earlier versions that did not
-    /// become current.
+    /// Writes `base.json` and moves the base to its final directory; removes earlier imported
+    /// versions that never became current.
     pub(super) fn publish(
         self,
         manifest: &Manifest,

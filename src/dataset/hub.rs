@@ -27,42 +27,43 @@ use tokio::{runtime::Runtime, time};
 
 use agent_remote::{GiveUp, Retry, is_transient, retry_after};
 
-/// Maximum size of a file, bytes.
+/// Maximum size of a downloaded file, bytes.
 const MAX_FILE_BYTES: u64 = 64 << 30;
-/// Maximum size of a listing, bytes.
+/// Maximum size of the hub's response that lists a folder, bytes.
 const MAX_LIST_BYTES: usize = 8 << 20;
 /// Maximum number of redirects followed for one request.
 const MAX_REDIRECTS: usize = 5;
-/// Maximum number of consecutive attempts without progress.
+/// Maximum number of consecutive attempts in which a download gains no bytes.
 const MAX_ATTEMPTS: u32 = 5;
-/// Maximum random delay between two attempts, and maximum delay that the hub may request in
-/// addition; if it requests more, the download fails.
+/// Upper limit of the random delay between two attempts, and of the delay that the hub may request
+/// in addition. If the hub requests a longer delay, the download fails.
 const MAX_WAIT: Duration = Duration::from_secs(120);
-/// Maximum random delay before the second attempt; doubles with each further attempt.
+/// Upper limit of the random delay before the second attempt; the limit doubles with each further
+/// attempt.
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 /// Maximum time to connect.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
-/// Interval at which waits check the stop flag.
+/// Interval at which a wait checks the stop flag.
 const POLL: Duration = Duration::from_millis(100);
-/// Hexadecimal digits of a SHA-256.
+/// Number of hexadecimal digits of a SHA-256 digest.
 const SHA256_DIGITS: usize = 64;
-/// Bytes hashed at a time.
+/// Number of bytes hashed at a time.
 const HASH_BUFFER: usize = 1 << 20;
 
 /// Why a file could not be fetched.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum HubError {
-    /// The endpoint is not a valid address, or a redirect has no valid and safe target.
+    /// The endpoint is not a valid address, or a redirect leads to an invalid or unsafe address.
     #[error("{address:?} is not a hub address; use one such as https://huggingface.co")]
     Address {
-        /// The address.
+        /// The invalid or unsafe address.
         address: String,
     },
-    /// The network library could not be started.
+    /// The HTTP client could not be created.
     #[error("cannot start the network: {message}")]
     Start {
-        /// The cause.
+        /// Error of the HTTP client.
         message: String,
     },
     /// The hub could not be reached, or the connection failed too often.
@@ -74,31 +75,31 @@ pub enum HubError {
         url: String,
         /// Error of the last attempt.
         message: String,
-        /// Number of attempts.
+        /// Number of attempts made.
         attempts: u32,
     },
-    /// The hub refused the request.
+    /// The hub answered with an error status.
     #[error("{url}: the hub answers {status}{}", remedy(*.status))]
     Status {
         /// The requested address.
         url: String,
-        /// HTTP status.
+        /// HTTP status code, such as 404.
         status: u16,
     },
-    /// The response violates the protocol.
+    /// The hub's response violates the protocol.
     #[error("{url}: {reason}; check the endpoint")]
     Protocol {
         /// The requested address.
         url: String,
-        /// What is wrong.
+        /// How the response violates the protocol.
         reason: String,
     },
-    /// The downloaded data do not match the digest of the file.
+    /// The downloaded bytes do not match the size or digest of the file.
     #[error("{file} arrived damaged: {reason}; it was removed, run the command again")]
     Damaged {
-        /// The file in the repository.
+        /// Path of the file in the repository.
         file: String,
-        /// The mismatch.
+        /// What differs.
         reason: String,
     },
     /// The disk is full.
@@ -106,20 +107,20 @@ pub enum HubError {
         "{path}: the disk is full, {needed} more bytes are needed; free them and run the command again"
     )]
     DiskFull {
-        /// The partial file.
+        /// The partially downloaded file.
         path: PathBuf,
-        /// Number of missing bytes.
+        /// Number of bytes still to be downloaded.
         needed: u64,
     },
-    /// A file could not be read or written.
+    /// A local file could not be read or written.
     #[error("cannot write {path}: {source}")]
     Io {
-        /// The file.
+        /// The local file.
         path: PathBuf,
-        /// The cause.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The caller asked to stop.
+    /// The caller set the stop flag.
     #[error("stopped; downloaded parts are kept")]
     Stopped,
 }
@@ -133,18 +134,18 @@ fn remedy(status: u16) -> &'static str {
     }
 }
 
-/// A file of a repository.
+/// A file in a dataset repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RemoteFile {
-    /// Path in the repository.
+    /// Path of the file in the repository.
     pub path: String,
-    /// Size, bytes.
+    /// Size of the file, bytes.
     pub size: u64,
-    /// Hexadecimal digest, known for large files.
+    /// Hexadecimal SHA-256 digest of the file; the hub gives it for large files only.
     pub sha256: Option<String>,
 }
 
-/// A dataset repository of a hub.
+/// Client of one dataset repository on a hub.
 pub struct Hub {
     endpoint: Url,
     repository: String,
@@ -154,10 +155,10 @@ pub struct Hub {
     runtime: Runtime,
 }
 
-/// Failure of one attempt.
+/// Why one attempt of a request failed.
 enum Failure {
     Final(HubError),
-    /// May succeed on a retry, after the delay that the hub requested, if any.
+    /// A retry may succeed, after the delay that the hub requested, if it requested one.
     Transient {
         message: String,
         status: Option<StatusCode>,
@@ -182,7 +183,8 @@ fn transient(error: impl std::error::Error) -> Failure {
 
 impl Hub {
     /// Creates a client for the repository `owner/name` of the hub at `endpoint`. `token` is sent
-    /// to that host only. A connection without data for `idle_timeout` is closed.
+    /// to the host of `endpoint` only. A connection that sends no data for `idle_timeout` is
+    /// closed.
     ///
     /// # Errors
     /// [`HubError::Address`] or [`HubError::Start`].
@@ -218,7 +220,7 @@ impl Hub {
         Ok(Hub { endpoint: url, repository, token, idle_timeout, client, runtime })
     }
 
-    /// Lists all files below a folder, in the hub's order.
+    /// Lists all files in a folder and its subfolders, in the hub's order.
     ///
     /// # Errors
     /// Any [`HubError`] except [`HubError::Damaged`], [`HubError::DiskFull`] and [`HubError::Io`].
@@ -258,7 +260,7 @@ impl Hub {
         files.map_err(|reason| HubError::Protocol { url: url.to_string(), reason })
     }
 
-    /// Total size of files, bytes.
+    /// Returns the total size of files, bytes.
     ///
     /// # Errors
     /// [`HubError::Protocol`] if a file exceeds the size limit.
@@ -277,12 +279,12 @@ impl Hub {
         Err(HubError::Protocol { url: self.endpoint.to_string(), reason })
     }
 
-    /// Downloads a file to `target`, unless `target` already has its size and digest; creates the
-    /// folder. A partial download is resumed if the digest is known. `on_progress` receives the
-    /// downloaded and the total number of bytes.
+    /// Downloads a file to `target`, and creates the folder of `target`; does nothing if `target`
+    /// already has the file's size and digest. A partial download is resumed if the digest is
+    /// known. `on_progress` receives the number of downloaded bytes and the total number of bytes.
     ///
     /// # Errors
-    /// Any [`HubError`]; then `target` is unchanged.
+    /// Any [`HubError`]; `target` is then unchanged.
     pub fn download(
         &self,
         file: &RemoteFile,
@@ -341,7 +343,8 @@ impl Hub {
         Ok(())
     }
 
-    /// Whether a file has the expected size and, if known, digest.
+    /// Whether the local file at `path` has the size and, if known, the digest of a repository's
+    /// file.
     fn is_whole(
         &self,
         file: &RemoteFile,
@@ -373,7 +376,7 @@ impl Hub {
         Url::parse(&address).map_err(|_| HubError::Address { address })
     }
 
-    /// Downloads the bytes from offset `from` into the sink.
+    /// Downloads the bytes of a file from the offset `from` to its end into `sink`.
     async fn fetch(
         &self,
         url: &Url,
@@ -427,7 +430,7 @@ impl Hub {
         Ok(())
     }
 
-    /// Sends a request, follows redirects and returns the successful response.
+    /// Sends a request and follows redirects; returns the response if its status is a success.
     async fn get(
         &self,
         url: &Url,
@@ -486,7 +489,7 @@ fn retry() -> Retry {
     Retry::new(MAX_ATTEMPTS, FIRST_WAIT, MAX_WAIT)
 }
 
-/// Sleeps before the next attempt, or returns the error if no attempt is left.
+/// Sleeps before the next attempt; returns the error if no attempt is left.
 fn wait(failure: Failure, retry: &mut Retry, url: &Url, stop: &AtomicBool) -> Result<(), HubError> {
     let (message, status, retry_after) = match failure {
         Failure::Final(error) => return Err(error),
@@ -512,7 +515,7 @@ fn wait(failure: Failure, retry: &mut Retry, url: &Url, stop: &AtomicBool) -> Re
     Ok(())
 }
 
-/// Destination of a download.
+/// Where a download is written, with its progress.
 struct Sink<'a> {
     part: &'a mut File,
     path: &'a Path,
@@ -525,7 +528,7 @@ fn io_error(path: &Path) -> impl FnOnce(io::Error) -> HubError {
     move |source| HubError::Io { path, source }
 }
 
-/// Length of a partial file, bytes.
+/// Returns the length of a partially downloaded file, bytes.
 fn part_len(part: &mut File, path: &Path) -> Result<u64, HubError> {
     part.metadata().map(|metadata| metadata.len()).map_err(io_error(path))
 }
@@ -544,7 +547,7 @@ fn refusal(url: &Url, response: &Response) -> Failure {
     Failure::Transient { message: status.to_string(), status: Some(status), retry_after }
 }
 
-/// An entry of a listing.
+/// An entry of the hub's list of a folder.
 #[derive(Deserialize)]
 struct Entry {
     #[serde(rename = "type")]
@@ -552,7 +555,7 @@ struct Entry {
     path: String,
     #[serde(default)]
     size: u64,
-    /// Digest and size of the content, for files in large file storage.
+    /// Digest and size of the content; set for files in Git large file storage (LFS).
     lfs: Option<LfsPointer>,
 }
 
@@ -563,7 +566,7 @@ struct LfsPointer {
 }
 
 impl Entry {
-    /// Converts the entry to a file, or returns an error for an invalid digest, because the digest
+    /// Converts the entry to a file; returns an error for an invalid digest, because the digest
     /// becomes part of a file name.
     fn into_file(self) -> Result<RemoteFile, String> {
         let Some(LfsPointer { oid, size }) = self.lfs else {

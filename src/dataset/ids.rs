@@ -1,4 +1,4 @@
-//! Maps ids of the imported data to nodes and back. Independent of files and formats.
+//! Maps ids of the imported data to nodes and back. Does not depend on file formats.
 //!
 //! During an import, [`Ids`] finds nodes by type and key; it stores a digest of 16 bytes instead of
 //! each key. In a written base, [`node_of_id`] parses one id, and [`AnswerIds`] parses the answer
@@ -12,18 +12,19 @@ use std::{
 use crate::{ProblemKind, error::Fault};
 use agent_kb::{Kb, NodeId};
 
-/// Maximum number of characters of an id in a message.
+/// Maximum number of characters of an id that a message shows.
 const MAX_SHOWN: usize = 60;
 
-/// Nodes of a base during its import, by key. A key is unique within its space: a node type or, if
-/// all types share one space, the base.
+/// Nodes of a base during its import, by key. A key is unique within its space. If all types share
+/// their keys, the base is one space; otherwise each node type is a space.
 #[derive(Debug, Default)]
 pub(super) struct Ids {
     nodes: HashMap<[u8; 16], NodeId>,
     spaces: BTreeMap<String, Space>,
 }
 
-/// Lowest and highest key of a space, for messages. Order: integers by value, then texts.
+/// Lowest and highest key of a space, for messages. Integers come first, ordered by value; then
+/// other texts.
 #[derive(Debug)]
 struct Space {
     least: String,
@@ -31,7 +32,7 @@ struct Space {
 }
 
 impl Ids {
-    /// Adds a node; returns false, and keeps the old node, if the space already has that key.
+    /// Adds a node. If the space already has the key, keeps the old node and returns false.
     pub(super) fn insert(&mut self, space: &str, key: &str, node: NodeId) -> bool {
         let entry = self.nodes.entry(digest(space, key));
         let is_new = matches!(entry, std::collections::hash_map::Entry::Vacant(_));
@@ -48,12 +49,12 @@ impl Ids {
         is_new
     }
 
-    /// Returns the node with a key.
+    /// Returns the node with a key in a space; `None` if there is none.
     pub(super) fn get(&self, space: &str, key: &str) -> Option<NodeId> {
         self.nodes.get(&digest(space, key)).copied()
     }
 
-    /// Describes the keys of a space for messages: `ids from B-001 to B-016`.
+    /// Describes the keys of a space for messages, as in `ids from B-001 to B-016`.
     pub(super) fn describe(&self, space: &str) -> String {
         match self.spaces.get(space) {
             None => "no ids".to_owned(),
@@ -79,20 +80,21 @@ fn digest(space: &str, key: &str) -> [u8; 16] {
     *hasher.finalize().as_bytes().first_chunk().unwrap_or(&[0; 16])
 }
 
-/// How a query file identifies answers.
+/// How the answer lists of a query file identify nodes.
 #[derive(Clone, Copy)]
 pub(super) enum AnswerIds<'a> {
-    /// By node number; the value is the number of nodes.
+    /// By node number below this number of nodes.
     Numbers(u32),
-    /// By key in this base.
+    /// By node key in this base.
     Keys(&'a Kb),
-    /// By node number in another version of the base; the value maps each of its nodes to this
-    /// base. Removed nodes are omitted.
+    /// By node number in the previous version of the base. The slice maps each of those numbers to
+    /// the node's number in this version; an answer whose node was removed (`None`) is omitted.
     Moved(&'a [Option<NodeId>]),
 }
 
 impl<'a> AnswerIds<'a> {
-    /// Returns how query files of a base identify answers: by key if it has keys, else by number.
+    /// Returns how query files of a base identify answers: by key if the base has keys, otherwise
+    /// by number.
     pub(super) fn for_base(kb: &'a Kb) -> Self {
         match kb.has_keys() {
             true => AnswerIds::Keys(kb),
@@ -100,12 +102,13 @@ impl<'a> AnswerIds<'a> {
         }
     }
 
-    /// Parses a list such as `[3, 17]` or `["B-7", product:17]`; returns its nodes, ascending and
-    /// distinct. Python tuples and sets, `(3, 17)` and `{3, 17}`, and a trailing comma are allowed.
-    /// Unknown answers are omitted, and the fault of the first one is returned as well.
+    /// Parses a list of answers such as `[3, 17]` or `["B-7", product:17]`; returns the nodes,
+    /// ascending and distinct. Python tuples and sets, `(3, 17)` and `{3, 17}`, and a trailing
+    /// comma are allowed. Answers that no node matches are omitted; the fault of the first such
+    /// answer is returned as well.
     ///
     /// # Errors
-    /// The fault of an invalid list, or of a list without a known answer.
+    /// The fault of an invalid list, or of a list none of whose answers is a node.
     pub(super) fn parse(self, text: &str) -> Result<(Vec<NodeId>, Option<Fault>), Fault> {
         let items = items(text)?;
         let (mut answers, mut unknown) = (Vec::with_capacity(items.len()), None);
@@ -150,7 +153,7 @@ fn bad_list(text: &str, reason: &str) -> Fault {
     Fault::new(ProblemKind::BadAnswers, message, hint).with_excerpt(text)
 }
 
-/// Splits a list into its items, without their quotes.
+/// Splits a list such as `[3, "a, b"]` into its items, without their quotes.
 fn items(text: &str) -> Result<Vec<&str>, Fault> {
     let within = |(open, close): (char, char)| text.trim().strip_prefix(open)?.strip_suffix(close);
     let brackets = [('[', ']'), ('(', ')'), ('{', '}')];
@@ -213,26 +216,26 @@ pub enum IdError {
     /// No node has the id.
     #[error("no node has the id {id:?}; {like}")]
     Unknown {
-        /// Prefix of the id.
+        /// The id, shortened for display.
         id: String,
-        /// A description of the ids of the base.
+        /// What ids of the base look like, such as `ids are 0 to 99`.
         like: String,
     },
-    /// Several nodes have the id, and not exactly one of them is a candidate.
+    /// Several nodes have the id, and none of them or more than one of them is a candidate.
     #[error("{n} nodes have the id {id:?}; write the type before it, as in {example}")]
     Shared {
-        /// Prefix of the id.
+        /// The id, shortened for display.
         id: String,
         /// Number of nodes with the id.
         n: usize,
-        /// An unambiguous id of one of them.
+        /// The id of one of these nodes with its type, such as `product:17`.
         example: String,
     },
 }
 
-/// Returns all nodes with an id of the user's data, ascending: the nodes with that key or, if there
-/// are none and the id has the form `type:key`, the node of that type. O(log n) in the number of
-/// nodes.
+/// Returns all nodes with an id of the user's data, ascending: the nodes with that key or, if no
+/// node has the key and the id has the form `type:key`, the nodes of that type with that key. Time:
+/// O(log n) for n nodes.
 pub fn nodes_of_id(kb: &Kb, id: &str) -> Vec<NodeId> {
     let mut nodes = kb.nodes_of_key(id);
     if nodes.is_empty()
@@ -245,11 +248,11 @@ pub fn nodes_of_id(kb: &Kb, id: &str) -> Vec<NodeId> {
     nodes
 }
 
-/// Returns the node with an id of the user's data: the only node with that id, or the only
-/// candidate among several. `type:key` selects the node of a type.
+/// Returns the node with an id of the user's data: the only node with that id or, among several,
+/// the only one that is a candidate. An id `type:key` selects the node of that type.
 ///
 /// # Errors
-/// [`IdError`] if no node, or several, qualify.
+/// [`IdError`] if no node, or more than one, matches.
 pub fn node_of_id(kb: &Kb, id: &str) -> Result<NodeId, IdError> {
     let mut nodes = nodes_of_id(kb, id);
     if nodes.len() > 1 {
@@ -276,7 +279,8 @@ pub fn node_of_id(kb: &Kb, id: &str) -> Result<NodeId, IdError> {
     }
 }
 
-/// Returns the nodes of comma-separated ids, in the given order; an id with a comma must be quoted.
+/// Returns the nodes of comma-separated ids, in the order of the ids. An id that has a comma must
+/// be quoted.
 ///
 /// # Errors
 /// The error of [`node_of_id`] for the first invalid id.
@@ -297,10 +301,11 @@ pub fn id_of(kb: &Kb, node: NodeId) -> Cow<'_, str> {
     }
 }
 
-/// Formats nodes as a list for the column `answer_ids`: `[3, 17]`, `[B-7, "nuts, bolts"]`.
+/// Formats nodes as a list for the column `answer_ids`, such as `[3, 17]` or `[B-7, "nuts,
+/// bolts"]`.
 ///
 /// # Errors
-/// The first id that the syntax cannot represent: it needs quotes and holds both kinds of quotes.
+/// The first id that a list cannot represent: an id that needs quotes and has both kinds of quotes.
 pub fn id_list(kb: &Kb, nodes: &[NodeId]) -> Result<String, String> {
     let item = |&node: &NodeId| {
         let id = id_of(kb, node);

@@ -1,5 +1,5 @@
-//! Common steps of all imports: starts an import, and finishes it by writing the graph, importing
-//! the questions, summarizing and publishing the base.
+//! Steps that all imports share: starts an import, and finishes it by writing the graph, importing
+//! the questions, summarising and publishing the base.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,7 +18,7 @@ use crate::{
 };
 use agent_kb::{Kb, KbError, KbMeta, KbWriter};
 
-/// Maximum number of names listed in an error.
+/// Maximum number of type or field names that an error lists.
 const MAX_NAMED: usize = 20;
 
 /// Options of an import.
@@ -26,80 +26,83 @@ const MAX_NAMED: usize = 20;
 pub struct ImportOptions {
     /// Skip and count invalid lines instead of failing at the end.
     pub lenient: bool,
-    /// If the installed base of that name has an index, add the import as its next version instead
-    /// of replacing it. The old version stays current until [`Home::make_current`] is called.
+    /// If the installed base of the same name has an index, add the import as its next version
+    /// instead of replacing the base. The old version stays current until [`Home::make_current`] is
+    /// called.
     pub as_next_version: bool,
-    /// File with labelled questions, instead of `qa.csv` in the directory.
+    /// File with labelled questions that is read instead of `qa.csv` in the imported directory.
     pub questions: Option<PathBuf>,
-    /// Treat the import as an update of the installed base of that name, if there is one.
+    /// Treat the import as an update of the installed base of the same name, if there is one.
     pub update: Option<Update>,
-    /// Read and report everything, but install nothing.
+    /// Read the data and report everything, but install nothing.
     pub dry_run: bool,
 }
 
-/// Options of an import that updates a base. Without new questions, the update keeps the previous
-/// version's questions with their remaining answers; questions without answers are dropped.
+/// Options of an import that updates a base. Unless the import has questions of its own, the update
+/// keeps the questions of the previous version. Answers that no longer exist are removed from these
+/// questions; a question left without answers is dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Update {
     /// Accept an update that loses more than half of the nodes or all questions.
     pub allow_loss: bool,
 }
 
-/// Phase of an import.
+/// Phase of an import, with the unit in which its progress is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Reading nodes; unit: bytes of the file as stored, once per pass.
+    /// Reading nodes; progress is counted in bytes of the file as stored, once per pass.
     Nodes,
-    /// Reading edges; unit: bytes of the file as stored, or edges.
+    /// Reading edges; progress is counted in bytes of the file as stored, or in edges.
     Edges,
-    /// Sorting and writing the graph; unit: edges.
+    /// Sorting and writing the graph; progress is counted in edges.
     Graph,
-    /// Reading queries and splits; unit: files.
+    /// Reading queries and splits; progress is counted in files.
     Queries,
 }
 
 /// Progress of an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// The phase.
+    /// The current phase.
     pub phase: Phase,
-    /// Completed units, see [`Phase`].
+    /// Number of completed units; [`Phase`] gives the unit.
     pub done: u64,
-    /// Total number of units.
+    /// Total number of units of the phase.
     pub total: u64,
 }
 
 /// Result of an import.
 #[derive(Clone, Debug)]
 pub struct ImportReport {
-    /// The installed base, with its counts. After a dry run its directory does not exist.
+    /// The installed base. After a dry run, the base is described but its directory does not exist.
     pub base: Base,
-    /// Summary of the base.
+    /// Summary of the types, fields, relations and questions of the base.
     pub summary: Summary,
-    /// Changes since the previous version, for an update.
+    /// Changes since the previous version; `None` unless the import is an update.
     pub changes: Option<Changes>,
-    /// Content that an update loses, such as `7 of 10 nodes`, if it is more than half of the nodes
-    /// or all questions.
+    /// What an update loses, such as `7 of 10 nodes`, if it loses more than half of the nodes or
+    /// all questions.
     pub loss: Option<String>,
-    /// Number of questions kept from the previous version, and number of questions lost because
+    /// Number of questions kept from the previous version, and number of questions dropped because
     /// none of their answers exists any more.
     pub kept_questions: Option<(u64, u64)>,
     /// Number of duplicate edges dropped.
     pub duplicate_edges: u64,
-    /// Number of node rows dropped because another row has the same cells.
+    /// Number of rows of node tables dropped because an earlier row with the same id has the same
+    /// cells.
     pub repeated_rows: u64,
-    /// Changes to the cells of tables.
+    /// Changes that the import made to the cells of tables.
     pub repairs: Vec<Repair>,
-    /// Number of empty nodes inserted for missing ids.
+    /// Number of empty nodes inserted for missing node ids.
     pub filler_nodes: u32,
     /// Number of values of the STaRK benchmark, such as dates, stored as the text that Python
-    /// prints.
+    /// prints for them because they have no equivalent type.
     pub printed_values: u64,
-    /// Invalid lines by kind; empty after a strict import.
+    /// Number of skipped invalid lines by kind, with examples; empty after a strict import.
     pub problems: Vec<ProblemCount>,
 }
 
-/// Reports progress and turns a raised stop flag into an error.
+/// Reports progress to the caller, and returns an error once the caller has set the stop flag.
 pub(super) struct Watch<'a> {
     pub(super) on_progress: &'a mut dyn FnMut(Progress),
     pub(super) stop: &'a AtomicBool,
@@ -117,21 +120,22 @@ impl Watch<'_> {
     }
 }
 
-/// An import in progress; removes its files if dropped unfinished.
+/// An import in progress; dropping it unfinished removes its files.
 pub(super) struct Install {
     pub(super) writer: KbWriter,
     pub(super) problems: Problems,
-    /// Number of edges passed to the writer, including duplicates.
+    /// Number of edges passed to the writer, duplicates included.
     pub(super) n_pushed: u64,
     pub(super) filler_nodes: u32,
     pub(super) repeated_rows: u64,
     pub(super) repairs: Vec<Repair>,
-    /// Whether invalid lines yielded no node; unknown ids may refer to such lines.
+    /// Whether invalid lines yielded no node. An unknown id may then refer to such a line.
     pub(super) lost_nodes: bool,
-    /// Templates of the documents; their types and fields must exist in the base.
+    /// Document templates by node type; the types and their fields must exist in the base.
     pub(super) templates: Templates,
     pub(super) staging: Staging,
-    /// Number of values stored as the text that Python prints.
+    /// Number of values stored as the text that Python prints for them, because they have no
+    /// equivalent type.
     pub(super) printed_values: u64,
     home: Home,
     name: String,
@@ -165,7 +169,8 @@ impl Install {
         })
     }
 
-    /// Writes the graph, reads the questions of a directory and publishes the base.
+    /// Writes the graph, reads the question files in the directory `questions_in`, and publishes
+    /// the base.
     pub(super) fn finish(
         self,
         meta: KbMeta,
@@ -181,7 +186,7 @@ impl Install {
         self.finish_with(meta, sources, &|_| None, watch)
     }
 
-    /// Like [`Install::finish`], with the given query sources and origin.
+    /// Like [`Install::finish`], with given query files and with the origin of a STaRK base.
     pub(super) fn finish_with(
         self,
         mut meta: KbMeta,
@@ -251,7 +256,8 @@ impl Install {
     }
 }
 
-/// Refuses a template whose type, or one of whose fields, no node has.
+/// Returns an error for a template whose node type does not exist, or which names a field that no
+/// node of that type has.
 fn check_templates(templates: &Templates, kb: &Kb, source: &Path) -> Result<(), DatasetError> {
     for (node_type, template) in templates {
         let unknown = match template.fields().find(|field| kb.field_id(field).is_none()) {
@@ -279,7 +285,8 @@ fn changes(served: &Base, kb: &Kb) -> Result<Changes, DatasetError> {
     Ok(Changes::between(&Kb::open(&served.kb_dir())?, kb))
 }
 
-/// Describes the loss of an update that loses more than half of the nodes or all questions.
+/// Describes what an update loses; `None` unless it loses more than half of the nodes or all
+/// questions.
 fn loss_of(served: &Base, changes: &Changes, n_queries: u64) -> Option<String> {
     let (nodes, questions) = (u64::from(served.record.n_nodes), served.record.n_queries);
     let gone = changes.nodes_removed;
@@ -289,8 +296,8 @@ fn loss_of(served: &Base, changes: &Changes, n_queries: u64) -> Option<String> {
     (!lost.is_empty()).then(|| lost.join(" and "))
 }
 
-/// Transfers the questions of an installed base to its new version; returns them with the numbers
-/// of kept and lost questions.
+/// Copies the questions of an installed base to its new version; returns the stored questions with
+/// the numbers of kept and dropped questions.
 fn kept(
     served: &Base,
     kb: &Kb,

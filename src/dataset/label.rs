@@ -1,7 +1,9 @@
-//! Attaches synthetic questions to an installed base. A base with the user's own labels is refused.
+//! Attaches synthetic questions to an installed base. Returns an error for a base that has the
+//! user's own labels.
 //!
-//! A reader sees the old questions, no questions, or all new questions: the record is written last.
-//! If old questions are replaced, a record without questions is written first.
+//! A concurrent reader sees the old questions, no questions, or all new questions, because
+//! `base.json` is written last. If old questions are replaced, a `base.json` without questions is
+//! written first.
 
 use std::{collections::BTreeMap, fs, path::Path, slice, sync::atomic::AtomicBool};
 
@@ -14,14 +16,14 @@ use crate::{
 };
 use agent_ground::files;
 
-/// Name of the column with the source of a question.
+/// Name of the column that says where a question comes from.
 const SOURCE: &str = "source";
-/// Value of the column for questions that were generated, not labelled.
+/// Value of the column `source` for questions that were generated, not labelled by people.
 pub const SYNTHETIC: &str = "synthetic";
-/// Name prefix of a directory being written.
+/// Name prefix of a directory that is still being written.
 const STAGING_PREFIX: &str = ".queries-";
 
-/// Whether at least one question is synthetic.
+/// Whether at least one of the questions is synthetic.
 pub fn is_synthetic(queries: &[LabelledQuery]) -> bool {
     queries.iter().any(|query| query.metadata.get(SOURCE).is_some_and(|source| source == SYNTHETIC))
 }
@@ -30,7 +32,7 @@ pub fn is_synthetic(queries: &[LabelledQuery]) -> bool {
 /// synthetic.
 ///
 /// # Errors
-/// [`DatasetError::Damaged`], [`DatasetError::Io`].
+/// [`DatasetError::Damaged`] or [`DatasetError::Io`] if the question files cannot be read.
 pub fn has_own_labels(base: &Base) -> Result<bool, DatasetError> {
     Ok(all_queries(base)?.iter().any(|query| !is_synthetic(slice::from_ref(query))))
 }
@@ -40,8 +42,8 @@ pub fn has_own_labels(base: &Base) -> Result<bool, DatasetError> {
 ///
 /// # Errors
 /// [`DatasetError::HasOwnLabels`] if the base has the user's own labels,
-/// [`DatasetError::BaseChanged`] if it was replaced or removed in the meantime,
-/// [`DatasetError::Problems`] if the files have invalid lines; otherwise as for an import.
+/// [`DatasetError::BaseChanged`] if the base was replaced or removed in the meantime,
+/// [`DatasetError::Problems`] if the files have invalid lines; otherwise the errors of an import.
 pub fn attach_questions(home: &Home, base: &Base, source: &Path) -> Result<Base, DatasetError> {
     let _lock = home.lock()?;
     if !home.is_current(base)? {

@@ -1,5 +1,5 @@
-//! Imports datasets into a home directory and opens installed ones. Independent of indexes and of
-//! question answering.
+//! Imports datasets into a home directory and opens installed ones. Does not depend on indexes or
+//! on question answering.
 //!
 //! # Input: the neutral format
 //!
@@ -19,16 +19,17 @@
 //!                         [sample] records how a generated base was made; ignored
 //! ```
 //!
-//! Any other ids, texts or numbers, are stored as keys; edges and answers refer to nodes by key.
+//! Ids that are not 0, 1, 2, ... may be any texts or numbers. They are stored as keys, and edges
+//! and answers refer to nodes by key.
 //!
 //! # Input: tables, databases, triples
 //!
-//! See [`tables`] and [`import_triples`]. In a directory of tables, the question files and
-//! `dataset.toml` have the neutral format.
+//! See [`tables`] and [`import_triples`]. The question files and `dataset.toml` in a directory of
+//! tables have the neutral format.
 //!
 //! # Input: the STaRK benchmark
 //!
-//! The benchmark's official files; see [`stark`].
+//! The official files of the STaRK benchmark; see [`stark`].
 //!
 //! # Home
 //!
@@ -39,8 +40,8 @@
 //! stark     := files as in the repository on the hub
 //! ```
 //!
-//! A base is published by rename when it is complete. Names that begin with a dot are work in
-//! progress and are never listed.
+//! A complete base is published by renaming its directory. Directories whose names begin with a dot
+//! are still being written and are never listed.
 //!
 //! # Limits
 //!

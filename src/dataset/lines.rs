@@ -1,4 +1,5 @@
-//! Reads text files line by line in bounded memory; unpacks gzip and zstd by file suffix.
+//! Reads text files line by line in bounded memory; unpacks files named `.gz` (gzip) and `.zst`
+//! (zstd).
 
 use std::{
     fs::File,
@@ -16,14 +17,14 @@ use crate::{
 };
 use agent_ground::files;
 
-/// Maximum length of a line, bytes, unpacked; one line is held in memory.
+/// Maximum length of an unpacked line, bytes; one line is held in memory.
 pub const MAX_LINE_BYTES: usize = 64 << 20;
-/// Maximum size of a file, bytes, unpacked; a small packed file can unpack to any size.
+/// Maximum size of an unpacked file, bytes; a small packed file can unpack to any size.
 pub const MAX_FILE_BYTES: u64 = 256 << 30;
-/// Bytes read from the disk and from the unpacker at a time.
+/// Number of bytes read at a time from the disk and from the unpacker.
 const READ_BUFFER: usize = 256 << 10;
 
-/// File that counts the stored bytes read from it, for progress.
+/// File that counts the bytes read from it before unpacking, for progress.
 struct CountingReader {
     file: File,
     bytes: Arc<AtomicU64>,
@@ -37,13 +38,13 @@ impl Read for CountingReader {
     }
 }
 
-/// One line without its line end.
+/// One line without its line end, or the fact that the line is too long.
 pub(super) enum Line<'a> {
     Bytes(&'a [u8]),
     TooLong,
 }
 
-/// Lines of one file, in order.
+/// Reads the lines of one file in order.
 pub(super) struct Lines {
     path: PathBuf,
     reader: Box<dyn BufRead>,
@@ -52,17 +53,19 @@ pub(super) struct Lines {
     unpacked: u64,
     number: u64,
     max_line: usize,
-    /// Number of bytes of the last line, if it is borrowed from the reader; else 0.
+    /// Length of the last line in bytes with its line end, if the line is still in the reader's
+    /// buffer; otherwise 0.
     in_place_bytes: usize,
-    /// The last line, if it does not fit the reader's buffer.
+    /// The last line, if it did not fit into the reader's buffer.
     buffer: Vec<u8>,
 }
 
 impl Lines {
-    /// Opens `dir/file`, `dir/file.gz` or `dir/file.zst`; `None` if none exists.
+    /// Opens whichever of `dir/file`, `dir/file.gz` and `dir/file.zst` exists; `None` if none
+    /// exists.
     ///
     /// # Errors
-    /// [`DatasetError::AmbiguousFile`] if several exist, [`DatasetError::Io`].
+    /// [`DatasetError::AmbiguousFile`] if several exist; [`DatasetError::Io`].
     pub(super) fn find(dir: &Path, file: &'static str) -> Result<Option<Lines>, DatasetError> {
         let mut found: Vec<String> = Vec::new();
         for suffix in ["", ".gz", ".zst"] {
@@ -82,12 +85,13 @@ impl Lines {
         }
     }
 
-    /// Opens a UTF-8 file; a line longer than `max_line` bytes is returned as [`Line::TooLong`].
+    /// Opens a UTF-8 file, or a packed one; a line of more than `max_line` bytes is returned as
+    /// [`Line::TooLong`].
     pub(super) fn open(path: &Path, max_line: usize) -> Result<Lines, DatasetError> {
         Lines::open_as(path, max_line, Encoding::Utf8)
     }
 
-    /// Opens a file and decodes its lines from an encoding to UTF-8.
+    /// Like [`Lines::open`], for a file in `encoding`; its lines are decoded to UTF-8.
     pub(super) fn open_as(
         path: &Path,
         max_line: usize,
@@ -145,18 +149,18 @@ impl Lines {
         &self.path
     }
 
-    /// Size of the stored file, bytes.
+    /// Returns the size of the file as stored, bytes.
     pub(super) fn stored_bytes(&self) -> u64 {
         self.stored_bytes
     }
 
-    /// Counter of the stored bytes read so far.
+    /// Returns the counter of the bytes read so far from the file as stored.
     pub(super) fn counter(&self) -> Arc<AtomicU64> {
         self.bytes_read.clone()
     }
 
-    /// Returns the next line and its 1-based number, without byte order mark and final CR; `None`
-    /// at the end.
+    /// Returns the number of the next line (from 1) and the line, without byte order mark, line
+    /// feed and final CR; `None` at the end of the file.
     ///
     /// # Errors
     /// [`DatasetError::Unreadable`] or [`DatasetError::FileTooLong`].
@@ -212,7 +216,7 @@ impl Lines {
     }
 }
 
-/// Skips to the next line; returns the number of skipped bytes. Stops after about
+/// Skips the rest of the current line; returns the number of skipped bytes. Gives up after about
 /// [`MAX_FILE_BYTES`].
 fn skip_line(reader: &mut dyn BufRead) -> io::Result<u64> {
     let mut skipped = 0u64;

@@ -1,19 +1,21 @@
-//! Refuses symbolic links from a data directory to files outside of it: an import would read those
-//! files, and messages would quote them.
+//! Rejects symbolic links that lead out of a data directory. An import would read the linked files,
+//! and its messages would quote them.
 
 use std::{fs, path::Path};
 
 use crate::DatasetError;
 
-/// Maximum number of entries of a directory that are inspected.
+/// Maximum number of entries inspected in each directory.
 const MAX_ENTRIES: usize = 10_000;
 /// Maximum depth of nested folders that are inspected.
 const MAX_DEPTH: usize = 4;
 
-/// Checks the links in a directory and its folders. A `source` that is not a directory passes.
+/// Checks all symbolic links in the directory `source` and its folders. A `source` that is not a
+/// directory is accepted.
 ///
 /// # Errors
-/// [`DatasetError::BadInput`] for the first link to a file or directory outside of `source`.
+/// [`DatasetError::BadInput`] for the first link that leads to a file or directory outside of
+/// `source`.
 pub(super) fn refuse_outside(source: &Path) -> Result<(), DatasetError> {
     match fs::canonicalize(source) {
         Ok(root) if root.is_dir() => check(source, &root, MAX_DEPTH),

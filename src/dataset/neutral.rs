@@ -1,12 +1,13 @@
-//! Imports a directory in neutral format (see the module docs of `dataset`) by streaming.
+//! Imports a directory in the neutral format (see the module docs of `dataset`) by streaming.
 //!
 //! If the first id is the number 0, ids must be 0, 1, 2, ... in file order, and they become the
-//! node numbers. Otherwise the ids, texts or numbers, are stored as keys, and nodes are numbered in
-//! file order. A key is unique across all types.
+//! node numbers. Otherwise the ids may be any texts or numbers; they are stored as keys, and nodes
+//! are numbered in file order. No two nodes of a base may have the same key, even if their types
+//! differ.
 //!
-//! A strict import reads to the end, fails with all problems together and leaves nothing behind. A
-//! lenient import skips invalid lines, counts them by kind and fills missing ids with empty nodes
-//! of type `unknown`. Both drop and count duplicate edges.
+//! A strict import reads the input to its end, then fails with all problems and leaves no files
+//! behind. A lenient import skips invalid lines, counts them by kind, and fills missing ids with
+//! empty nodes of type `unknown`. Both drop and count duplicate edges.
 
 mod node;
 
@@ -37,22 +38,23 @@ use agent_kb::{KbError, KbMeta, KbWriter, NodeId};
 pub const EDGES_HEADER: &str = "src_id\trelation\tdst_id";
 /// Maximum number of nodes that a lenient import inserts for missing ids.
 pub const MAX_FILLER_NODES: u32 = 1_000_000;
-/// Type of nodes inserted for missing ids.
+/// Name of the type of nodes inserted for missing ids.
 const FILLER_TYPE: &str = "unknown";
 /// Maximum size of `dataset.toml`, bytes.
 const MAX_TOML_BYTES: u64 = 1 << 20;
-/// Lines between two progress reports and stop checks.
+/// Number of lines between two progress reports and checks of the stop flag.
 const LINES_PER_REPORT: u64 = 4096;
 
-/// Imports the directory `source` as base `name` of `home`. Replaces a base with that name, or adds
-/// its next version, see [`ImportOptions::as_next_version`].
+/// Imports the directory `source` as base `name` of `home`. An installed base with that name is
+/// replaced, or gets a next version, see [`ImportOptions::as_next_version`].
 ///
 /// Calls `on_progress` and checks `stop` several times per second. Memory: 100 MiB, plus about 8 to
 /// 16 bytes per edge and 10 per node; for a node with a key, also 60 bytes plus twice the key's
 /// length. Memory does not depend on the length of the texts.
 ///
 /// # Errors
-/// Any [`DatasetError`]; then nothing is left behind and a base with that name is unchanged.
+/// Any [`DatasetError`]; no files are then left behind, and an installed base with that name is
+/// unchanged.
 pub fn import_neutral(
     source: &Path,
     home: &Home,
@@ -98,7 +100,7 @@ struct DatasetToml {
     candidate_types: Vec<String>,
     language: Option<Languages>,
     templates: BTreeMap<String, String>,
-    /// How a generated base was made, for display; ignored.
+    /// The section `[sample]`, which says how a generated base was made; ignored.
     #[serde(rename = "sample")]
     _sample: IgnoredAny,
 }
@@ -148,7 +150,8 @@ pub(super) fn file_name(path: &Path) -> String {
     full.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Returns the text of a line; adds a problem and returns `None` if it is too long or not UTF-8.
+/// Returns the text of a line. If the line is too long or not UTF-8, adds a problem and returns
+/// `None`.
 pub(super) fn text_of<'a>(
     line: Line<'a>,
     path: &Path,
@@ -173,19 +176,19 @@ pub(super) fn text_of<'a>(
     text.ok()
 }
 
-/// How a nodes file identifies nodes.
+/// How the edges of a dataset identify nodes.
 enum Naming {
-    /// By number: 0, 1, 2, ... in file order.
+    /// By node number: the ids are 0, 1, 2, ... in file order.
     Numbers,
-    /// By key.
+    /// By key: the ids are any texts or numbers.
     Keys(Ids),
 }
 
-/// The only key space: all types share it.
+/// Name of the only key space, which all node types share.
 const KEY_SPACE: &str = "";
 
-/// Writes all nodes; returns their naming and the number of inserted nodes. Sets `lost` if a line
-/// yielded no node, so that unknown ids may refer to it.
+/// Writes all nodes; returns how ids identify nodes, and the number of nodes inserted for missing
+/// ids. Sets `lost` if a line yielded no node; an unknown id may then refer to such a line.
 fn read_nodes(
     mut lines: Lines,
     templates: &Templates,
@@ -251,9 +254,9 @@ fn read_nodes(
     Ok((naming.unwrap_or(Naming::Numbers), filler_nodes))
 }
 
-/// Writes a node whose number must be the next one; returns the number of nodes inserted for
-/// missing ids. `filled` is the number of nodes inserted before; `lost` is whether earlier lines
-/// yielded no node.
+/// Writes a node that is identified by number. Inserts empty nodes for the numbers skipped before
+/// it, and returns how many. `filled` is the number of nodes inserted earlier; `lost` says whether
+/// earlier lines yielded no node.
 fn push_numbered(
     node: NodeLine,
     (filled, lost): (u32, bool),
@@ -306,7 +309,7 @@ fn push_numbered(
     Ok(filled)
 }
 
-/// Writes a node with a key; returns whether a node with that key exists afterwards.
+/// Writes a node that is identified by key; returns whether a node with that key exists afterwards.
 fn push_keyed(
     node: NodeLine,
     ids: &mut Ids,
@@ -341,7 +344,7 @@ fn push_node(
     content.push(key, templates, writer)
 }
 
-/// Content of a node, independent of its source.
+/// Type, name and details of a node, whatever the format of its file.
 pub(super) struct Content<'a> {
     pub(super) node_type: &'a str,
     pub(super) name: &'a str,
@@ -349,7 +352,7 @@ pub(super) struct Content<'a> {
 }
 
 impl Content<'_> {
-    /// Writes the node, or returns the fault of its content.
+    /// Writes the node with its document, or returns the fault of its content.
     pub(super) fn push(
         &self,
         key: Option<&str>,
@@ -384,10 +387,11 @@ impl Content<'_> {
     }
 }
 
-/// Converts the error of an invalid key, or of an invalid type, relation or field name, to a fault.
+/// Converts the error for an invalid key, or for an invalid type, relation or field name, to a
+/// fault.
 ///
 /// # Errors
-/// Any other error.
+/// Any other error is returned unchanged.
 pub(super) fn label_fault(error: KbError) -> Result<Fault, DatasetError> {
     match error {
         KbError::BadLabel { .. }
@@ -407,7 +411,7 @@ fn push_filler(writer: &mut KbWriter) -> Result<(), DatasetError> {
     Ok(())
 }
 
-/// Writes all edges; returns their number, including duplicates. `lost` is whether some lines of
+/// Writes all edges; returns their number, duplicates included. `lost` says whether some lines of
 /// the nodes file yielded no node.
 fn read_edges(
     mut lines: Lines,
@@ -468,7 +472,7 @@ fn read_edges(
     Ok(n_pushed)
 }
 
-/// Finds the node with an id from the edges file.
+/// Finds the node to which an id in the edges file refers.
 fn find(id: &str, naming: &Naming, nodes_file: &str, n_nodes: u32) -> Result<NodeId, Fault> {
     let (found, range) = match naming {
         Naming::Numbers => {
@@ -493,8 +497,8 @@ fn find(id: &str, naming: &Naming, nodes_file: &str, n_nodes: u32) -> Result<Nod
     })
 }
 
-/// Splits a line into its three columns; `None` if there are not three. Ids are short, so tabs are
-/// searched from both ends.
+/// Splits a line of the edges file into its three columns; `None` if there are not exactly three.
+/// Ids are short, so tabs are searched from both ends.
 fn split_columns(text: &str) -> Option<(&str, &str, &str)> {
     let is_tab = |byte: u8| byte == b'\t';
     let first = text.bytes().position(is_tab)?;

@@ -1,8 +1,9 @@
-//! Counts how often the test split of a base was opened: every use of its answers biases later
-//! measurements.
+//! Counts the openings of a base's test split, that is, how often an evaluation has read its
+//! answers. Every use of these answers biases later measurements.
 //!
-//! The count is a number in `openings/KEY` in the home directory. The key is a digest of `qa.csv`
-//! and the test split, so the count continues if the base is imported again or under another name.
+//! The count is stored in the file `openings/KEY` in the home directory. KEY is a digest of
+//! `qa.csv` and the test split, so the count continues if the same questions are imported again or
+//! under another name.
 
 use std::{
     fs::{self, File},
@@ -12,16 +13,17 @@ use std::{
 
 use crate::{Base, DatasetError, Home, queries::TEST_FILES};
 
-/// Directory of the counts in the home directory.
+/// Name of the directory, in the home directory, of the files with the numbers of openings.
 const DIRECTORY: &str = "openings";
-/// Maximum number of bytes read from a count file; a `u64` has at most 20 digits.
+/// Maximum number of bytes read from a file with a number of openings; a `u64` has at most 20
+/// digits.
 const MAX_BYTES: u64 = 64;
 
 impl Home {
-    /// Returns how often the test split of a base was opened.
+    /// Returns how often the test split of a base has been opened.
     ///
     /// # Errors
-    /// [`DatasetError::Io`], also if the count is not a number.
+    /// [`DatasetError::Io`], also if the file holds no number.
     pub fn openings(&self, base: &Base) -> Result<u64, DatasetError> {
         let path = self.openings_file(base);
         match File::open(&path) {
@@ -31,15 +33,17 @@ impl Home {
         }
     }
 
-    /// Adds one to the count of a base and returns the new count. Atomic across processes.
+    /// Adds one to the recorded number of test-split openings of a base and returns the new number.
+    /// Atomic across processes.
     ///
     /// # Errors
-    /// [`DatasetError::Io`], also if the count is not a number.
+    /// [`DatasetError::Io`], also if the file holds no number.
     pub fn count_opening(&self, base: &Base) -> Result<u64, DatasetError> {
         self.raise_openings(base, |n| n.saturating_add(1))
     }
 
-    /// Raises the count of a base to the count in a file, if that is higher; returns the new count.
+    /// Raises the recorded number of test-split openings of a base to the number in `file`, if that
+    /// is higher; returns the resulting number.
     ///
     /// # Errors
     /// As [`Home::count_opening`].
@@ -49,7 +53,8 @@ impl Home {
         self.raise_openings(base, |n| n.max(count))
     }
 
-    /// Replaces the count with `raised(count)`, which must not be lower than `count`.
+    /// Replaces the recorded number of openings `n` with `raised(n)`, which must not be lower than
+    /// `n`.
     fn raise_openings(
         &self,
         base: &Base,
@@ -72,7 +77,8 @@ impl Home {
         Ok(n)
     }
 
-    /// Path of the count file of a base; the file may not exist.
+    /// Returns the path of the file with the number of test-split openings of a base; the file may
+    /// not exist.
     pub fn openings_file(&self, base: &Base) -> PathBuf {
         let mut hasher = blake3::Hasher::new();
         for name in TEST_FILES {
@@ -83,7 +89,7 @@ impl Home {
     }
 }
 
-/// Reads the number in a file; 0 if the file is empty.
+/// Reads the number of openings in a file; 0 if the file is empty.
 fn read(file: &mut File, path: &Path) -> Result<u64, DatasetError> {
     let mut text = String::new();
     file.take(MAX_BYTES).read_to_string(&mut text).map_err(DatasetError::io("read", path))?;

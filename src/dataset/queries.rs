@@ -1,8 +1,9 @@
-//! Labelled queries: checks and imports them, stores them beside the base and loads them by split.
+//! Labelled queries: validates and imports them, stores them in the directory of the base, and
+//! loads them by split.
 //!
-//! The answers of the test split are for evaluation only. [`load_split`] refuses that split; only
-//! [`load_test`], [`load_test_tenth`] and [`load_test_values`] open it, so that every use is
-//! visible in the sources.
+//! The answers of the test split are for evaluation only. [`load_split`] returns an error for that
+//! split; only [`load_test`], [`load_test_tenth`] and [`load_test_values`] load it, so that every
+//! use is visible in the source code.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -24,70 +25,75 @@ use agent_kb::{FileRecord, Kb, NodeId, answer::AnswerValue, sync_dir};
 
 /// Maximum size of a query file, bytes; queries are held in memory.
 pub const MAX_QUERY_FILE_BYTES: u64 = 1 << 30;
-/// File of all queries, except human queries with independent ids.
+/// Name of the file of all queries, except human queries, which have ids of their own.
 pub(super) const QUERIES_FILE: &str = "qa.csv";
-/// File of human queries with independent ids.
+/// Name of the file of human queries; their ids are independent of those in `qa.csv`.
 const HUMAN_FILE: &str = "human.csv";
 /// Required columns of a query file.
 const COLUMNS: [&str; 3] = ["id", "query", "answer_ids"];
-/// Optional column with an answer that is a value or a table instead of nodes.
+/// Name of the optional column for an answer that is a value or a table instead of nodes.
 const VALUE_COLUMN: &str = "answer_value";
-/// Names of the splits of a base; no query is in two of them.
+/// Names of the splits of a base; no query is in two of these splits.
 const SPLIT_NAMES: [&str; 4] = ["train", "val", "test", "human"];
-/// Files that define the test split: its questions with answers, and its query ids.
+/// Names of the files that define the test split: the questions with answers, and the query ids of
+/// the split.
 pub(super) const TEST_FILES: [&str; 2] = [QUERIES_FILE, "test.index"];
-/// Name of the tenth of the test split.
+/// Name of the split that holds a tenth of the test split.
 const TENTH_NAME: &str = "test-0.1";
 
-/// A question with its answers.
+/// A question whose answers are nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelledQuery {
-    /// Id in its file.
+    /// Query id, unique in the file of the query.
     pub id: i64,
-    /// The question.
+    /// The question as a user asks it.
     pub text: String,
-    /// Node numbers of the answers, ascending, distinct. The public loaders return at least one.
+    /// Node numbers of the answers, ascending and distinct. [`load_split`] and the other public
+    /// loaders return at least one answer per query.
     pub answers: Vec<NodeId>,
-    /// Further columns by name; labels for analysis that no retriever may read.
+    /// Cells of the columns other than `id`, `query` and `answer_ids`, by column name. For analysis
+    /// only: no retriever may read them.
     pub metadata: BTreeMap<String, String>,
 }
 
 /// A question whose answer is a single value or a table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValuedQuery {
-    /// Id in its file.
+    /// Query id, unique in the file of the query.
     pub id: i64,
-    /// The question.
+    /// The question as a user asks it.
     pub text: String,
-    /// The answer; never [`AnswerValue::Nodes`].
+    /// The answer, a value or a table; never [`AnswerValue::Nodes`].
     pub value: AnswerValue,
-    /// Further columns by name; labels for analysis that no retriever may read.
+    /// Cells of the columns other than `id`, `query` and `answer_ids`, by column name. For analysis
+    /// only: no retriever may read them.
     pub metadata: BTreeMap<String, String>,
 }
 
-/// A set of labelled queries.
+/// A set of labelled queries of a base, or of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Split {
     /// Training split.
     Train,
-    /// Validation split, for selection.
+    /// Validation split, for choosing between systems.
     Val,
-    /// Test split, for a single measurement of a frozen bundle. Only [`load_test`] and
-    /// [`load_test_values`] open it.
+    /// Test split, for a single measurement of a bundle that no longer changes. Only [`load_test`]
+    /// and [`load_test_values`] load this split.
     Test,
-    /// A tenth of the test split, for expensive systems. Only [`load_test_tenth`] and
-    /// [`load_test_values`] open it.
+    /// A tenth of the test split, for systems that are expensive to measure. Only
+    /// [`load_test_tenth`] and [`load_test_values`] load this split.
     TestTenth,
-    /// Queries written by people, for measurement.
+    /// Queries written by people, for measurements.
     Human,
-    /// A file in the format of `qa.csv`.
+    /// The queries of this file, which has the format of `qa.csv`.
     File(PathBuf),
 }
 
 impl std::str::FromStr for Split {
     type Err = std::convert::Infallible;
 
-    /// `train`, `val`, `test`, `test-0.1` and `human` are splits; any other text is a path.
+    /// Parses the name of a split: `train`, `val`, `test`, `test-0.1` or `human`. Any other text is
+    /// the path of a file.
     fn from_str(text: &str) -> Result<Split, Self::Err> {
         Ok(match text {
             "train" => Split::Train,
@@ -113,17 +119,19 @@ impl fmt::Display for Split {
     }
 }
 
-/// Loads the queries of a split whose answers are nodes, in file order; refuses the test split.
+/// Loads the queries of a split whose answers are nodes, in file order. Returns an error for the
+/// test split.
 ///
 /// # Errors
-/// [`DatasetError::TestClosed`] for [`Split::Test`] and its tenth, [`DatasetError::NoSplit`],
-/// [`DatasetError::Damaged`], [`DatasetError::Io`], [`DatasetError::Kb`], or
-/// [`DatasetError::Problems`] if a query file has invalid rows.
+/// [`DatasetError::TestClosed`] for [`Split::Test`] and [`Split::TestTenth`],
+/// [`DatasetError::NoSplit`], [`DatasetError::Damaged`], [`DatasetError::Io`],
+/// [`DatasetError::Kb`], or [`DatasetError::Problems`] if a query file has invalid rows.
 pub fn load_split(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetError> {
     Ok(with_nodes(load_all(base, split)?))
 }
 
-/// Loads the queries of a split whose answers are values, in file order; refuses the test split.
+/// Loads the queries of a split whose answers are values or tables, in file order. Returns an error
+/// for the test split.
 ///
 /// # Errors
 /// As [`load_split`].
@@ -131,13 +139,14 @@ pub fn load_values(base: &Base, split: &Split) -> Result<Vec<ValuedQuery>, Datas
     Ok(with_values(load_all(base, split)?))
 }
 
-/// Keeps the queries whose answers are nodes.
+/// Returns the queries whose answers are nodes.
 fn with_nodes(mut queries: Vec<LabelledQuery>) -> Vec<LabelledQuery> {
     queries.retain(|query| !query.answers.is_empty());
     queries
 }
 
-/// Keeps the queries whose answers are values. Invalid values were refused before.
+/// Returns the queries whose answers are values or tables. An import has already rejected invalid
+/// values.
 fn with_values(queries: Vec<LabelledQuery>) -> Vec<ValuedQuery> {
     let valued = |query: LabelledQuery| {
         let LabelledQuery { id, text, mut metadata, .. } = query;
@@ -147,7 +156,8 @@ fn with_values(queries: Vec<LabelledQuery>) -> Vec<ValuedQuery> {
     queries.into_iter().filter_map(valued).collect()
 }
 
-/// Loads all queries of a split except the test split. A query without answer nodes has a value.
+/// Loads all queries of a split other than the test split. The answer of a query without answer
+/// nodes is a value or a table.
 fn load_all(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetError> {
     match split {
         Split::Test | Split::TestTenth => Err(DatasetError::TestClosed),
@@ -175,8 +185,8 @@ pub fn load_test(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> {
     Ok(with_nodes(load_named(base, "test")?))
 }
 
-/// Loads the queries of a tenth of the test split whose answers are nodes, in file order. For
-/// evaluation only.
+/// Loads the queries of [`Split::TestTenth`] whose answers are nodes, in file order. For evaluation
+/// only.
 ///
 /// # Errors
 /// As [`load_split`].
@@ -184,8 +194,8 @@ pub fn load_test_tenth(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> 
     Ok(with_nodes(load_named(base, TENTH_NAME)?))
 }
 
-/// Loads the queries of the test split, or of its tenth, whose answers are values, in file order.
-/// For evaluation only.
+/// Loads the queries of the test split, or of [`Split::TestTenth`] if `tenth`, whose answers are
+/// values or tables, in file order. For evaluation only.
 ///
 /// # Errors
 /// As [`load_split`].
@@ -193,7 +203,7 @@ pub fn load_test_values(base: &Base, tenth: bool) -> Result<Vec<ValuedQuery>, Da
     Ok(with_values(load_named(base, if tenth { TENTH_NAME } else { "test" })?))
 }
 
-/// Returns the error for a missing split, which lists the existing splits.
+/// Returns the error for a split that the base lacks; the error lists the existing splits.
 fn no_split(base: &Base, split: &str) -> DatasetError {
     let known: Vec<&str> = base.record.splits.keys().map(String::as_str).collect();
     let known = match known.is_empty() {
@@ -254,7 +264,7 @@ pub(super) fn all_queries(base: &Base) -> Result<Vec<LabelledQuery>, DatasetErro
     Ok(queries)
 }
 
-/// Reads a stored query file and verifies its digest.
+/// Reads a stored query file and verifies its digest against `base.json`.
 fn read_stored(base: &Base, file: &str) -> Result<Vec<u8>, DatasetError> {
     let path = base.queries_dir().join(file);
     let bytes = read_bounded(&path)?;
@@ -270,18 +280,18 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>, DatasetError> {
     files::read(path, MAX_QUERY_FILE_BYTES).map_err(DatasetError::io("read", path))
 }
 
-/// A parsed query file.
+/// The valid queries of a query file.
 struct QueryFile {
     queries: Vec<LabelledQuery>,
-    /// Names of the columns that are not required, in file order.
+    /// Names of the columns other than `id`, `query` and `answer_ids`, in file order.
     extra: Vec<String>,
-    /// Ids of all rows, including invalid ones.
+    /// Query ids of all rows, including invalid rows.
     seen_ids: HashSet<i64>,
-    /// Whether the ids of some rows could not be read.
+    /// Whether the query ids of some rows could not be read.
     lost: bool,
 }
 
-/// Parses a query file and adds a problem for each invalid row. `lost` is whether some lines of
+/// Parses a query file and adds a problem for each invalid row. `lost` says whether some lines of
 /// the imported data yielded no node.
 fn parse_queries(
     path: &Path,
@@ -382,9 +392,9 @@ fn parse_queries(
     Ok(file)
 }
 
-/// Parses the answers of a row: returns the answer nodes that the base has, and the fault of the
-/// first other answer. The nodes may be empty for a query with a value, and are `None` if there is
-/// no valid answer.
+/// Parses the answers of a row: returns the answers that are nodes of the base, and the fault of
+/// the first answer that is not. The list of nodes may be empty for a query whose answer is a
+/// value; it is `None` if the row has no valid answer.
 fn parse_answers(
     text: &str,
     value: &str,
@@ -400,17 +410,18 @@ fn parse_answers(
     }
 }
 
-/// Formats a row for messages.
+/// Formats a row for messages: its cells, joined by commas.
 fn row_text(record: &csv::ByteRecord) -> String {
     let cells: Vec<_> = record.iter().map(String::from_utf8_lossy).collect();
     cells.join(",")
 }
 
-/// Computes the line numbers of records. The CSV reader counts the line feed of `\r\n`, and empty
-/// lines, as part of the following record, so its own line numbers are too low.
+/// Computes the line numbers of CSV records. The CSV reader counts the line feed of `\r
+///
+/// `, and empty lines, as part of the following record, so its own line numbers are too low.
 struct LineNumbers<'a> {
     bytes: &'a [u8],
-    /// Byte offset up to which lines are counted.
+    /// Byte offset up to which line ends have been counted.
     position: usize,
     line: u64,
 }
@@ -420,8 +431,8 @@ impl<'a> LineNumbers<'a> {
         LineNumbers { bytes, position: 0, line: 1 }
     }
 
-    /// Returns the 1-based line of the record that the reader starts at `byte`; calls must be in
-    /// ascending order.
+    /// Returns the line number (from 1) of the record that the reader starts at the offset `byte`.
+    /// Calls must be in ascending order of offsets.
     fn line_at(&mut self, byte: u64) -> u64 {
         let start = usize::try_from(byte).unwrap_or(usize::MAX).min(self.bytes.len());
         let rest = self.bytes.get(start..).unwrap_or_default();
@@ -433,7 +444,7 @@ impl<'a> LineNumbers<'a> {
     }
 }
 
-/// Parses the column `answer_value`; `None` if the cell is empty.
+/// Parses a cell of the column `answer_value`; `None` if the cell is empty.
 fn parse_value(text: &str) -> Result<Option<AnswerValue>, Fault> {
     if text.trim().is_empty() {
         return Ok(None);
@@ -448,15 +459,15 @@ fn parse_value(text: &str) -> Result<Option<AnswerValue>, Fault> {
     }
 }
 
-/// Stored queries of an import.
+/// The query files that an import has stored, with their counts.
 #[derive(Default)]
 pub(super) struct StoredQueries {
     pub(super) n_queries: u64,
     pub(super) splits: BTreeMap<String, u64>,
     pub(super) files: BTreeMap<String, FileRecord>,
-    /// Whether the tenth of the test split was derived from the start of the test split.
+    /// Whether the split `test-0.1` is the first tenth of the test split because it has no file.
     pub(super) derived_tenth: bool,
-    /// The queries of all files.
+    /// The queries of all query files.
     pub(super) labelled: Vec<LabelledQuery>,
 }
 
@@ -480,14 +491,15 @@ impl StoredQueries {
 pub(super) struct QuerySources {
     pub(super) queries: PathBuf,
     pub(super) human: PathBuf,
-    /// Directory of the split files.
+    /// Directory with the split files, such as `train.index`.
     pub(super) splits: PathBuf,
-    /// Use the first tenth of the test split if `test-0.1.index` is missing.
+    /// Whether to use the first tenth of the test split as `test-0.1` if `test-0.1.index` is
+    /// missing.
     pub(super) derive_tenth: bool,
 }
 
-/// Checks the existing query files and writes normalized copies to `target`. `lost` is whether
-/// some lines of the imported data yielded no node.
+/// Checks the query files that exist and writes normalised copies to the directory `target`. `lost`
+/// says whether some lines of the imported data yielded no node.
 pub(super) fn import_queries(
     sources: &QuerySources,
     target: &Path,
@@ -556,11 +568,11 @@ pub(super) fn import_queries(
 #[derive(Default)]
 struct SplitScope {
     ids: HashSet<i64>,
-    /// Name of the file with these queries, for messages.
+    /// Name of the file that defines these queries, for messages.
     within: &'static str,
-    /// Ids of all rows, including invalid ones.
+    /// Query ids of all rows of that file, including invalid rows.
     seen_ids: HashSet<i64>,
-    /// Whether the ids of some rows could not be read.
+    /// Whether the query ids of some rows could not be read.
     lost: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Renders a node's details as text: one string per field, and one document.
+//! Renders the details of a node as text: one string per field, and one document per node.
 //!
 //! ```text
 //! - name: X
@@ -11,26 +11,27 @@
 //!   - another long item
 //! ```
 //!
-//! A document omits null and empty values, and fields whose text equals the name. A dataset may
-//! define a [`Template`] per type instead.
+//! A document omits null and empty values, and fields whose text equals the node's name. A dataset
+//! may define a [`Template`] for a node type instead.
 
 use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-/// Maximum length of a list item in a joined line, bytes. A list of several items with a longer
-/// item is written as bullets, one item per line.
+/// Maximum length in bytes of a list item that is joined with others on one line. If a list of
+/// several items has a longer item, each item gets a bullet and a line of its own.
 const LONG_ITEM_BYTES: usize = 80;
-/// Maximum length of a document from a template, bytes; equals the maximum line length of a nodes
-/// file.
+/// Maximum length of a document rendered from a template, bytes. It equals the maximum length of a
+/// line of a nodes file.
 pub(super) const MAX_DOCUMENT_BYTES: usize = 64 << 20;
-/// Maximum number of placeholders of a template; each may insert a long field.
+/// Maximum number of placeholders in a template; each placeholder may insert a long field.
 const MAX_PLACEHOLDERS: usize = 1_000;
-/// Separator of list items on one line.
+/// Separator between list items on one line.
 const SEPARATOR: &str = "; ";
 
-/// Renders one field: strings unchanged, short lists and objects joined by `"; "`, lists with long
-/// items one item per line. Empty for null and empty values.
+/// Renders one field value: a string unchanged; a list of short items, or an object, on one line
+/// joined by `"; "`; a list with a long item with one item per line. Null and empty values give an
+/// empty text.
 pub fn render_field(value: &Value) -> String {
     let mut text = String::new();
     match value {
@@ -40,7 +41,7 @@ pub fn render_field(value: &Value) -> String {
     text
 }
 
-/// Renders the document of a node, without its relations. Ends with a line feed.
+/// Renders the document of a node, without its relations. The document ends with a line feed.
 pub fn render_text(name: &str, node_type: &str, details: &Map<String, Value>) -> String {
     let mut text = format!("- name: {name}\n- type: {node_type}\n");
     for (field, value) in details {
@@ -67,7 +68,8 @@ pub fn render_text(name: &str, node_type: &str, details: &Map<String, Value>) ->
     text
 }
 
-/// Whether a list is written with one line per item: it has several nonempty items and a long one.
+/// Whether a list is written with one item per line: it has several nonempty items, and one of them
+/// is longer than [`LONG_ITEM_BYTES`].
 fn is_long(items: &[Value]) -> bool {
     let mut scratch = String::new();
     let mut n_filled = 0;
@@ -87,7 +89,7 @@ fn is_long(items: &[Value]) -> bool {
     n_filled > 1 && longest > LONG_ITEM_BYTES
 }
 
-/// Appends a value without line ends, except those inside strings. The JSON parser bounds the
+/// Appends a value on one line; only line ends inside strings remain. The JSON parser bounds the
 /// recursion depth.
 fn push_inline(text: &mut String, value: &Value) {
     match value {
@@ -117,7 +119,7 @@ fn push_inline(text: &mut String, value: &Value) {
     }
 }
 
-/// Appends the items that are not empty.
+/// Appends the nonempty items, joined by `separator`.
 fn push_joined(text: &mut String, items: &[Value], separator: &str) {
     let start = text.len();
     for item in items {
@@ -133,20 +135,20 @@ fn push_joined(text: &mut String, items: &[Value], separator: &str) {
     }
 }
 
-/// Document template of a node type: text with the placeholders `{field}`, `{name}` and `{type}`. A
-/// line whose placeholders are all empty is omitted.
+/// Document template of a node type: a text with the placeholders `{field}`, `{name}` and `{type}`.
+/// A line is omitted if it has placeholders and all of them are empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Template {
     lines: Vec<Vec<Part>>,
 }
 
-/// Why a text is not a template.
+/// Why a text is not a valid template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadTemplate {
-    /// A brace is not closed, or a placeholder is empty.
+    /// A brace has no counterpart, or a placeholder is empty.
     #[error("has a stray brace; write {{field}}")]
     Stray,
-    /// The template has too many placeholders.
+    /// The template has more than 1,000 placeholders.
     #[error("has more than {MAX_PLACEHOLDERS} placeholders; leave some out")]
     TooMany,
 }
@@ -158,10 +160,11 @@ enum Part {
 }
 
 impl Template {
-    /// Parses a template.
+    /// Parses the text of a template.
     ///
     /// # Errors
-    /// `BadTemplate`.
+    /// `BadTemplate` for a brace without counterpart, an empty placeholder, or too many
+    /// placeholders.
     pub fn parse(source: &str) -> Result<Template, BadTemplate> {
         let (mut lines, mut n_placeholders) = (Vec::new(), 0);
         for line in source.lines() {
@@ -189,7 +192,7 @@ impl Template {
         Ok(Template { lines })
     }
 
-    /// Returns the names of the fields in placeholders, except `name` and `type`.
+    /// Returns the field names in the placeholders; `name` and `type` are not fields.
     pub fn fields(&self) -> impl Iterator<Item = &str> {
         self.lines.iter().flatten().filter_map(|part| match part {
             Part::Field(field) if field != "name" && field != "type" => Some(field.as_str()),
@@ -198,7 +201,7 @@ impl Template {
     }
 
     /// Renders the document of a node; `None` if it is longer than 64 MiB. A nonempty document ends
-    /// with a line feed. Memory: at most the limit plus one field.
+    /// with a line feed. Memory: at most 64 MiB plus one field.
     pub fn render(
         &self,
         name: &str,

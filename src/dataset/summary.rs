@@ -1,4 +1,4 @@
-//! Summarizes a base: types, fields, relations and likely mistakes.
+//! Summarises a base: its types, fields, relations, questions and likely mistakes.
 
 use std::collections::HashMap;
 
@@ -7,90 +7,96 @@ use serde::Serialize;
 use crate::{Base, DatasetError, LabelledQuery, queries::all_queries};
 use agent_kb::{Direction, Kb, NodeId, Tuple, TypeId};
 
-/// Maximum number of examples of each kind of issue.
+/// Maximum number of ids listed for each kind of issue.
 const EXAMPLES: usize = 10;
-/// Maximum number of edge kinds (relation and types of both ends) whose edges per node are counted;
-/// counting one kind visits all nodes of a type.
+/// Maximum number of edge kinds (relation and types of both ends) for which the edges per node are
+/// counted; counting one kind visits all nodes of a type.
 const MAX_COUNTED: usize = 500;
-/// A label is rare if it has at most this share of the uses of a similar label.
+/// A label is also rare if its number of uses is at most this share of that of a similar label.
 const RARE_SHARE: f64 = 0.01;
-/// A label with at most this number of uses is rare if a similar label has at least twice as many.
+/// Maximum number of uses of a rare label; a similar label must have at least twice as many uses.
 const RARE: u64 = 3;
-/// Maximum number of labels compared with one another; the most frequent ones.
+/// Maximum number of labels that are compared with one another; if there are more, the most
+/// frequent are compared.
 const MAX_COMPARED: usize = 1_000;
 
-/// Summary of a base.
+/// Summary of the types, relations, questions and likely mistakes of a base.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Summary {
-    /// Node types, most nodes first.
+    /// Summary of each node type, the type with the most nodes first.
     pub types: Vec<TypeSummary>,
-    /// Edges by relation and types of both ends, most edges first.
+    /// Summary of each relation between two types, the one with the most edges first.
     pub relations: Vec<RelationSummary>,
-    /// Rare labels that are one typo away from a more frequent label.
+    /// Rare type and relation names that are one typo away from a more frequent name.
     pub typos: Vec<Typo>,
     /// Number of labelled questions.
     pub questions: u64,
-    /// Questions none of whose answers is a candidate; no ranking can be right.
+    /// Questions none of whose answers is a candidate, so that no ranking can contain an answer;
+    /// ids are query ids.
     pub unanswerable: Examples,
-    /// Questions some of whose answers are not candidates; scores ignore such answers.
+    /// Questions with an answer that is a candidate and one that is not; scores ignore the latter.
+    /// Ids are query ids.
     pub partly_unanswerable: Examples,
 }
 
-/// Nodes of one type.
+/// Summary of the nodes of one type.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TypeSummary {
-    /// The type.
+    /// Name of the type.
     pub name: String,
-    /// Number of nodes.
+    /// Number of nodes of the type.
     pub nodes: u64,
     /// Whether nodes of this type may be answers.
     pub is_candidate: bool,
-    /// Fields with the number of nodes that have them, most frequent first.
+    /// Name of each field with the number of nodes that have the field, most frequent first.
     pub fields: Vec<(String, u64)>,
-    /// Number of nodes that share their name with another node of the type.
+    /// Number of nodes that have the same name as another node of the type.
     pub shared_names: u64,
-    /// The ten most frequent shared names, with counts, most frequent first.
+    /// At most ten names that several nodes have, each with the number of these nodes, most
+    /// frequent first.
     pub frequent_names: Vec<(String, u64)>,
-    /// Nodes without edges.
+    /// Nodes of the type that have no edges.
     pub isolated: Examples,
 }
 
-/// Edges of one relation between two types.
+/// Summary of the edges of one relation between two types.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RelationSummary {
-    /// The relation.
+    /// Name of the relation.
     pub name: String,
-    /// Type of the sources.
+    /// Name of the source nodes' type.
     pub from: String,
-    /// Type of the targets.
+    /// Name of the target nodes' type.
     pub to: String,
     /// Number of edges.
     pub edges: u64,
-    /// Median and maximum number of edges per source with at least one edge; `None` if not counted.
+    /// Median and maximum number of edges per source node, over the source nodes that have an edge;
+    /// `None` if not counted, because the base has more than 500 edge kinds (relation and types of
+    /// both ends).
     pub per_node: Option<(u64, u64)>,
 }
 
-/// A label that may be a typo of another.
+/// A type or relation name that may be a typo of another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Typo {
-    /// Kind of the label: `relation` or `type`.
+    /// What has the name: `relation` or `type`.
     #[serde(rename = "what")]
     pub kind: &'static str,
-    /// The rare label.
+    /// The rare name.
     pub label: String,
-    /// Number of uses.
+    /// Number of edges of the relation or of nodes of the type.
     pub uses: u64,
-    /// The similar, more frequent label.
+    /// The similar, more frequent name.
     #[serde(rename = "like")]
     pub similar_to: String,
 }
 
-/// A number of items, with the ids of the first ones.
+/// A number of nodes or questions, with the ids of the first ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Examples {
-    /// Number of items.
+    /// Number of nodes or questions.
     pub count: u64,
-    /// Ids of the first ten.
+    /// Ids of the first ten nodes or questions.
     pub first: Vec<String>,
 }
 
@@ -104,7 +110,7 @@ impl Examples {
 }
 
 impl Summary {
-    /// Summarizes a base; O(nodes * edge kinds + edges).
+    /// Summarises a base with its labelled questions. Time: O(nodes * edge kinds + edges).
     pub fn compute(kb: &Kb, questions: &[LabelledQuery]) -> Summary {
         let tuples = by_size(kb.tuples());
         let is_linked = linked(kb, &tuples);
@@ -135,16 +141,17 @@ impl Summary {
         Summary { types, relations, ..summary }
     }
 
-    /// Summarizes an installed base.
+    /// Summarises an installed base with its stored questions.
     ///
     /// # Errors
-    /// Any [`DatasetError`] of opening the base or loading its queries.
+    /// Any [`DatasetError`] of opening the base or of loading its questions.
     pub fn of_base(base: &Base) -> Result<Summary, DatasetError> {
         let kb = Kb::open(&base.kb_dir())?;
         Ok(Summary::compute(&kb, &all_queries(base)?))
     }
 
-    /// Whether the base has isolated nodes, questions with non-candidate answers, or likely typos.
+    /// Whether the base has nodes without edges, questions with answers that are not candidates, or
+    /// likely typos.
     pub fn has_issues(&self) -> bool {
         let isolated = self.types.iter().any(|of| of.isolated.count > 0);
         let questions = self.unanswerable.count + self.partly_unanswerable.count;
@@ -158,7 +165,7 @@ fn by_size(tuples: &[Tuple]) -> Vec<Tuple> {
     sorted
 }
 
-/// Whether each node has an edge.
+/// Returns, for each node, whether it has an edge.
 fn linked(kb: &Kb, tuples: &[Tuple]) -> Vec<bool> {
     let mut is_linked = vec![false; kb.n_nodes() as usize];
     for tuple in tuples {
@@ -231,8 +238,8 @@ fn relation_summary(kb: &Kb, tuple: &Tuple, counted: bool) -> RelationSummary {
     }
 }
 
-/// Finds rare labels that are one typo away from a more frequent label: a character inserted,
-/// deleted or replaced, or two adjacent characters swapped.
+/// Finds rare labels that are one typo away from a more frequent label. A typo is one inserted,
+/// deleted or replaced character, or two adjacent characters swapped.
 fn typos(kind: &'static str, mut uses: Vec<(&str, u64)>) -> Vec<Typo> {
     uses.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(b.0)));
     uses.truncate(MAX_COMPARED);
@@ -251,7 +258,7 @@ fn typos(kind: &'static str, mut uses: Vec<(&str, u64)>) -> Vec<Typo> {
     typos
 }
 
-/// Whether two labels differ in digits only, such as `grade_1` and `grade_2`.
+/// Whether two labels differ only in digits, such as `grade_1` and `grade_2`.
 fn differ_in_digit(a: &str, b: &str) -> bool {
     let letters = |text: &str| text.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
     letters(a) == letters(b)

@@ -1,4 +1,4 @@
-//! Imports of tiny bases written by the tests, and of real ones if available.
+//! Tests that import tiny bases which they write themselves, and real bases if available.
 
 use std::{
     collections::BTreeSet, fs, io::Write, path::Path, sync::atomic::AtomicBool, time::Instant,
@@ -55,7 +55,8 @@ fn real_bases_have_their_counts_and_open_quickly() {
     }
 }
 
-/// Writes files of a dataset; a later file replaces an earlier one with the same name.
+/// Writes the files of a dataset into a temporary directory; a later file replaces an earlier one
+/// with the same name.
 fn dataset(files: &[(&str, &str)]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("split")).unwrap();
@@ -106,7 +107,7 @@ fn imported(source: &Path, lenient: bool) -> Imported {
     Imported { _dir: dir, home, report }
 }
 
-/// Lists the content of the directory of bases, except the lock.
+/// Lists the names of all entries in the directory of bases, except the lock file.
 fn left_in(home: &Home) -> Vec<String> {
     let Ok(entries) = fs::read_dir(home.path().join("bases")) else { return Vec::new() };
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -165,7 +166,8 @@ fn packed_and_plain_files_give_the_same_base() {
     }
 }
 
-/// Checks that a strict import fails with all of `parts` in its message and leaves nothing behind.
+/// Checks that a strict import fails with a message that contains all of `parts`, and leaves no
+/// files behind.
 fn check_error(source: &Path, parts: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     let home = Home::new(dir.path());
@@ -176,7 +178,7 @@ fn check_error(source: &Path, parts: &[&str]) {
     assert!(left_in(&home).is_empty(), "{:?}", left_in(&home));
 }
 
-/// A file name, its content, and an expected part of the message.
+/// Name and content of an invalid file, and a part of the expected error message.
 const WRONG_FILES: [(&str, &str, &str); 31] = [
     (
         "nodes.jsonl",
@@ -714,7 +716,7 @@ fn an_import_beside_an_indexed_base_waits_until_it_is_made_current() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Malicious files yield a base or an error, never a panic.
+    /// The import of a malicious file gives a base or an error, never a panic.
     #[test]
     fn garbled_files_never_panic(
         file in 0usize..5,

@@ -8,9 +8,9 @@
 //! | other literal | a field of the subject, named by the last part of the predicate |
 //! | object is an address or a blank node | an edge, named by the last part of the predicate |
 //!
-//! The keys of nodes are their addresses; nodes are numbered in order of first occurrence. A node
-//! without a type has the type `resource`. All triples are held until the end, because the triples
-//! of one subject may be scattered over the file.
+//! The key of a node is its address; nodes are numbered in the order in which they first occur. A
+//! node without `rdf:type` gets the type `resource`. All triples are held in memory until the end,
+//! because the triples of one subject may be scattered over the file.
 
 use std::{
     collections::HashMap,
@@ -32,23 +32,24 @@ use crate::{
 };
 use agent_kb::{KbWriter, MAX_NODES};
 
-/// Maximum estimated size of the addresses, texts and edges held in memory, bytes.
+/// Maximum memory for addresses, texts and edges, estimated, bytes.
 pub const MAX_HELD_BYTES: u64 = 4 << 30;
-/// Estimated overhead of a held text or edge, bytes.
+/// Estimated memory for holding a text or an edge, in addition to the text itself, bytes.
 const HELD_OVERHEAD: u64 = 48;
-/// Lines between two progress reports and stop checks.
+/// Number of lines between two progress reports and checks of the stop flag.
 const LINES_PER_REPORT: u64 = 4096;
 const TYPE: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type";
-/// Last parts of predicates whose objects are names, best first.
+/// Last parts of the predicates whose objects are names of nodes, best first.
 const NAMES: [&str; 4] = ["label", "prefLabel", "name", "title"];
-/// Type of nodes without a type.
+/// Name of the type of nodes without `rdf:type`.
 const NO_TYPE: &str = "resource";
 const HINT: &str = "write `<subject> <predicate> <object> .` on a line";
 
 /// Imports the N-Triples file `source` as base `name` of `home`.
 ///
 /// # Errors
-/// Any [`DatasetError`]; then nothing is left behind and a base with that name is unchanged.
+/// Any [`DatasetError`]; no files are then left behind, and an installed base with that name is
+/// unchanged.
 pub fn import_triples(
     source: &Path,
     home: &Home,
@@ -86,33 +87,34 @@ pub fn import_triples(
 /// A node with its address, type and name.
 struct Subject {
     key: Arc<str>,
-    /// Line of the first occurrence (1-based).
+    /// Number of the line in which the node first occurs (from 1).
     line: u64,
     node_type: Option<u32>,
     name: Option<Name>,
 }
 
-/// The best name of a node so far.
+/// The best name found for a node so far.
 struct Name {
-    /// Whether the name is tagged with a language other than English, and the position of its
-    /// predicate in [`NAMES`]. Lower is better; the first name wins ties.
+    /// Rank of the name; the lower, the better. First, whether the name is tagged with a language
+    /// other than English; then the position of its predicate in [`NAMES`]. Of two names with the
+    /// same rank, the first in the file is kept.
     rank: (bool, usize),
     predicate: u32,
     text: String,
 }
 
-/// All triples of a file, with subjects, objects and predicates as positions in `nodes` and
-/// `predicates`.
+/// All triples of a file. Subjects and objects are stored as indices of `nodes`, predicates as
+/// indices of `predicates`.
 #[derive(Default)]
 struct Triples {
     places: HashMap<Arc<str>, u32>,
     nodes: Vec<Subject>,
-    /// Last parts of predicate and type addresses, distinct.
+    /// Last parts of the addresses of predicates and types, without repetition.
     predicates: Vec<String>,
     predicate_places: HashMap<String, u32>,
-    /// Subject, predicate, text.
+    /// Subject, predicate and text of each literal that becomes a field.
     texts: Vec<(u32, u32, String)>,
-    /// Subject, predicate, object, line.
+    /// Subject, predicate, object and line number of each edge.
     edges: Vec<(u32, u32, u32, u64)>,
     held_bytes: u64,
 }
@@ -226,7 +228,8 @@ fn read(
     Ok(triples)
 }
 
-/// Writes all nodes; returns for each its number in the base, or `None` if it was invalid.
+/// Writes all nodes; returns the number of each node in the base, or `None` if the node was
+/// invalid.
 fn write_nodes(
     triples: &Triples,
     path: &Path,
@@ -277,7 +280,7 @@ fn last_part(address: &str) -> &str {
 
 #[derive(Debug, PartialEq, Eq)]
 enum Object {
-    /// An address, or a blank node including its prefix `_:`.
+    /// An address, or the name of a blank node with its prefix `_:`.
     Node(String),
     Text {
         text: String,
@@ -286,7 +289,8 @@ enum Object {
     },
 }
 
-/// Parses the triple of a line; `None` for an empty line or a comment.
+/// Parses the triple in a line: subject, predicate and object; `None` for an empty line or a
+/// comment.
 fn parse(line: &str) -> Result<Option<(String, String, Object)>, String> {
     let rest = line.trim();
     if rest.is_empty() || rest.starts_with('#') {
@@ -309,7 +313,8 @@ fn parse(line: &str) -> Result<Option<(String, String, Object)>, String> {
     }
 }
 
-/// Parses an address in angle brackets or a blank node; also returns the rest of the line.
+/// Parses an address in angle brackets, or a blank node, at the start of `text`; also returns the
+/// rest of the line.
 fn node(text: &str) -> Result<(String, &str), String> {
     if let Some(rest) = text.strip_prefix('<') {
         let (address, rest) = rest.split_once('>').ok_or("has no closing >")?;
@@ -326,7 +331,7 @@ fn node(text: &str) -> Result<(String, &str), String> {
     Err("is neither <an address> nor _:a blank node".to_owned())
 }
 
-/// Parses a literal after its opening quote, with its language tag or data type; also returns the
+/// Parses a literal, with its language tag or data type, after its opening quote; also returns the
 /// rest of the line.
 fn literal(text: &str) -> Result<(Object, &str), String> {
     let mut is_escaped = false;
@@ -351,7 +356,7 @@ fn literal(text: &str) -> Result<(Object, &str), String> {
     Ok((Object::Text { text, is_foreign: false }, rest))
 }
 
-/// Replaces the escapes in a text.
+/// Replaces the escapes in a text, such as `\u00e9`, with the characters they stand for.
 fn unescaped(text: &str) -> Result<String, String> {
     if !text.contains('\\') {
         return Ok(text.to_owned());

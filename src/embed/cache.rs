@@ -1,17 +1,18 @@
 //! Caches the vectors of an expensive embedder in files, so that no text is embedded twice, even
 //! after a new import or an interruption.
 //!
-//! There is one file per embedder and kind of text, and vectors are looked up by the hash of their
-//! text. A file consists of a header and records of equal length; records are only appended:
+//! Each embedder has two files, one for documents and one for queries. A vector is looked up by the
+//! hash of its text. A file consists of a header and records of equal length; records are only
+//! appended:
 //!
 //! ```text
 //! header   8 bytes: format, 4 bytes: dimensions, 32 bytes: hash of the embedder's fingerprint
 //! record   16 bytes: hash of the text, 4 x dimensions bytes: vector, 8 bytes: hash of both
 //! ```
 //!
-//! Opening reads the file, ignores records with a wrong hash, and cuts off a partial last record of
-//! a killed process. Only one process writes a file at a time; others read it. The cache never
-//! fails a caller: if a file cannot be used, texts are embedded without the cache, and
+//! Opening reads the file, ignores records with a wrong hash, and cuts off a partial last record,
+//! which a killed process leaves. Only one process writes a file at a time; others read the file.
+//! An unusable cache file is not an error: texts are then embedded without the cache, and
 //! [`EmbedCost::problem`] gives the reason.
 
 use std::{
@@ -31,30 +32,31 @@ pub const MAX_DOCUMENT_BYTES: u64 = 16 << 30;
 /// Maximum size of the file of query vectors of one embedder, bytes.
 pub const MAX_QUERY_BYTES: u64 = 256 << 20;
 
-/// Start of every file; the number is the version.
+/// First bytes of every cache file; the last digit is the version of the format.
 const MAGIC: [u8; 8] = *b"agentev1";
 const HEADER_BYTES: usize = MAGIC.len() + 4 + blake3::OUT_LEN;
 const CHECK_BYTES: usize = 8;
-/// Maximum length of the readable part of a file name, characters.
+/// Maximum length of the readable part of a cache file's name, characters.
 const MAX_NAME_CHARS: usize = 80;
 
-/// Hash of a text.
+/// First 16 bytes of the BLAKE3 hash of a text.
 type Key = [u8; 16];
 
 /// Description of a cache file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CacheFile {
-    /// Readable part of the embedder's fingerprint, followed by digits of its hash.
+    /// File name without extension: readable part of the embedder's fingerprint, a hyphen, and 8
+    /// hexadecimal digits of the fingerprint's hash.
     pub name: String,
-    /// `documents` or `queries`.
+    /// Texts whose vectors the file holds: `documents` or `queries`.
     pub kind: &'static str,
-    /// Number of records; 0 if the file has another format.
+    /// Number of cached vectors; 0 if the file has another format or cannot be read.
     pub entries: u64,
     /// Size of the file, bytes.
     pub bytes: u64,
 }
 
-/// Lists the cache files in `dir`, by name and kind; none if the directory does not exist.
+/// Lists the cache files in `dir`, sorted by name, then kind; none if the directory does not exist.
 ///
 /// # Errors
 /// If the directory cannot be read.
@@ -97,7 +99,8 @@ pub fn clear(dir: &Path) -> io::Result<Vec<CacheFile>> {
     Ok(files)
 }
 
-/// Returns the number of records in a file, computed from its length; 0 for another format.
+/// Returns the number of records in a cache file, computed from the file's length; 0 if the file
+/// has another format.
 fn n_entries(path: &Path) -> io::Result<u64> {
     let mut file = File::open(path)?;
     let mut header = [0; HEADER_BYTES];
@@ -116,7 +119,7 @@ pub struct CachedEmbedder {
     queries: Mutex<VectorCache>,
 }
 
-/// One cache file, opened at first use.
+/// A cache file that is opened at first use, with its number of hits and the reason if it fails.
 #[derive(Default)]
 struct VectorCache {
     store: Option<Store>,
@@ -126,13 +129,14 @@ struct VectorCache {
 }
 
 impl CachedEmbedder {
-    /// Adds a cache in the directory `dir` to an embedder; the directory is created when needed.
+    /// Adds a cache to an embedder. The cache files are kept in the directory `dir`, which is
+    /// created when the first text is embedded.
     pub fn new(inner: Box<dyn Embedder>, dir: &Path) -> CachedEmbedder {
         let (documents, queries) = Default::default();
         CachedEmbedder { inner, dir: dir.to_owned(), documents, queries }
     }
 
-    /// Removes the cached vectors of `embedder` in `dir`.
+    /// Removes the cache files of `embedder` from the directory `dir`.
     ///
     /// # Errors
     /// [`EmbedError::Io`] if a file cannot be removed.
@@ -149,8 +153,8 @@ impl CachedEmbedder {
         Ok(())
     }
 
-    /// Returns the vectors of texts, in order; `embed` computes the missing ones and gets each
-    /// distinct text once.
+    /// Returns the vectors of `texts`, in the order of the texts. Calls `embed` with the texts that
+    /// are not cached, each distinct text once, and caches the vectors that `embed` returns.
     fn look_up(
         &self,
         kind: Kind,
@@ -198,7 +202,7 @@ impl CachedEmbedder {
         Matrix::new(texts.len(), dim, data)
     }
 
-    /// Locks the cache of a kind; opens its file at first use.
+    /// Locks and returns the cache for documents or for queries; the first call opens its file.
     fn kept(&self, kind: Kind) -> MutexGuard<'_, VectorCache> {
         let kept = match kind {
             Kind::Document => &self.documents,
@@ -274,7 +278,7 @@ impl Embedder for CachedEmbedder {
         Ok(self.look_up(Kind::Query, &[text], embed)?.into_data())
     }
 
-    /// Embeds without the cache: token vectors would be too many.
+    /// Embeds without the cache, which would become too large with one vector per token.
     fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<Matrix>, EmbedError> {
         self.inner.embed_tokens(texts)
     }
@@ -326,8 +330,9 @@ impl Kind {
         }
     }
 
-    /// Returns the path of an embedder's file; the name is a readable part of the fingerprint,
-    /// followed by 8 digits of its hash.
+    /// Returns the path of the cache file of an embedder. The file name consists of a readable part
+    /// of the fingerprint, 8 hexadecimal digits of the fingerprint's hash, and the extension
+    /// `documents` or `queries`.
     fn file(self, dir: &Path, fingerprint: &str) -> PathBuf {
         let plain = |c: char| if c.is_ascii_alphanumeric() || "-.".contains(c) { c } else { '_' };
         let name: String = fingerprint.chars().map(plain).take(MAX_NAME_CHARS).collect();
@@ -358,7 +363,8 @@ struct Store {
     path: PathBuf,
     file: File,
     dim: usize,
-    /// Record number of each text; the last valid record wins.
+    /// Record number of each cached text, by the text's hash; the last one if several valid records
+    /// hold the same text.
     places: HashMap<Key, u64>,
     /// Number of records in the file.
     n_records: u64,
@@ -367,7 +373,10 @@ struct Store {
 }
 
 impl Store {
-    /// Opens or creates a file. A file with another header is emptied, if no other process
+    /// Opens or creates a cache file. A file with another header is emptied.
+    ///
+    /// # Errors
+    /// If the file cannot be read or created, or if it has another header while another process
     /// writes it.
     fn open(path: &Path, fingerprint: &str, dim: usize, max_bytes: u64) -> io::Result<Store> {
         if let Some(folder) = path.parent() {
@@ -414,7 +423,7 @@ impl Store {
         HEADER_BYTES as u64 + record * self.record_bytes() as u64
     }
 
-    /// Reads all complete records and indexes the valid ones.
+    /// Reads all complete records, and notes the record number of each record whose hash matches.
     fn read_keys(&mut self) -> io::Result<()> {
         let length = self.file.metadata()?.len().min(self.max_bytes);
         let records = length.saturating_sub(HEADER_BYTES as u64) / self.record_bytes() as u64;
@@ -434,7 +443,8 @@ impl Store {
         Ok(())
     }
 
-    /// Copies the vector of a text into `row`, if it is cached.
+    /// Copies the cached vector of the text with the hash `key` into `row`; returns whether such a
+    /// vector is cached.
     fn get(&mut self, key: &Key, row: &mut [f32]) -> io::Result<bool> {
         let Some(&record) = self.places.get(key) else { return Ok(false) };
         let start = self.offset(record) + size_of::<Key>() as u64;
@@ -447,7 +457,8 @@ impl Store {
         Ok(true)
     }
 
-    /// Appends as many vectors as fit; returns the reason if some are not cached.
+    /// Appends as many vectors as the maximum file size allows. Returns why some vectors are not
+    /// cached; `None` if all are.
     fn put<'a>(
         &mut self,
         rows: impl Iterator<Item = (Key, &'a [f32])>,
@@ -490,7 +501,8 @@ mod tests {
 
     use super::*;
 
-    /// Two numbers per text: its length and its kind. Counts the texts.
+    /// An embedder of two dimensions that counts the embedded texts. The vector of a text holds the
+    /// length of the text in bytes, and 0 for a document or 1 for a query.
     struct Counting(Arc<AtomicU64>);
 
     impl Embedder for Counting {

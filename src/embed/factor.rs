@@ -1,11 +1,12 @@
 //! Leading singular values and right singular vectors of a large sparse matrix.
 //!
 //! The algorithm is a randomized range finder with power iterations: Halko, Martinsson, Tropp,
-//! "Finding structure with randomness", SIAM Review 53(2), 2011, algorithms 4.4 and 5.1. It is
-//! applied to the transpose. The test matrix holds random signs instead of Gaussians, which are
-//! cheaper to draw and equally suitable (section 4.6). Modified Gram-Schmidt, run twice, computes
-//! orthonormal bases (Giraud, Langou, Rozložník 2005). Cyclic Jacobi rotations solve the small
-//! symmetric eigenproblem (Golub, Van Loan, "Matrix Computations", section 8.5).
+//! "Finding structure with randomness", SIAM Review 53(2), 2011, algorithms 4.4 and 5.1. The range
+//! finder is applied to the transpose of the matrix. Its test matrix holds random signs instead of
+//! Gaussian numbers; signs are cheaper to draw and equally suitable (section 4.6). Modified
+//! Gram-Schmidt, run twice, computes orthonormal bases (Giraud, Langou, Rozložník 2005). Cyclic
+//! Jacobi rotations solve the small symmetric eigenproblem (Golub, Van Loan, "Matrix Computations",
+//! section 8.5).
 //!
 //! Every sum has a fixed order, so results do not depend on the number of threads.
 
@@ -18,19 +19,20 @@ use rayon::prelude::*;
 use crate::matrix::{add_scaled, dot};
 use crate::sparse::SparseMatrix;
 
-/// Vectors drawn beyond the requested rank. Halko et al. advise 5 to 10; more are cheap and more
-/// stable here.
+/// Number of random vectors drawn beyond the requested rank. Halko et al. advise 5 to 10; here,
+/// more vectors cost little and make the result more stable.
 const OVERSAMPLING: usize = 24;
-/// Applications of `AᵀA` to the initial basis; two suffice for slowly decaying spectra (Halko et
-/// al., section 4.5).
+/// Number of times that the basis is multiplied by `AᵀA`; two suffice for slowly decaying spectra
+/// (Halko et al., section 4.5).
 const POWER_ITERATIONS: usize = 2;
 /// A vector that keeps less than this share of its length after orthogonalization counts as
 /// linearly dependent.
 const DEPENDENT: f32 = 1e-5;
-/// Singular values below this share of the largest are noise of `f32` arithmetic.
+/// Singular values up to this share of the largest singular value are rounding noise of `f32`
+/// arithmetic and are dropped.
 const NEGLIGIBLE: f64 = 1e-4;
-/// Rows summed in `f32` before their sum is added in `f64`; constant, so that the order of
-/// summation is fixed.
+/// Number of rows summed in `f32` before their sum is added in `f64`. The number is constant, so
+/// that the order of summation is fixed.
 const GRAM_BLOCK_ROWS: usize = 256;
 /// Maximum number of Jacobi sweeps; convergence is quadratic and takes 6 to 10 sweeps.
 const MAX_SWEEPS: usize = 40;
@@ -38,11 +40,12 @@ const MAX_SWEEPS: usize = 40;
 /// Number of calls of `progress` made by [`right_singular_vectors`].
 pub(crate) const STEPS: usize = POWER_ITERATIONS + 2;
 
-/// Leading part of a singular value decomposition.
+/// Leading singular values of a matrix, with their right singular vectors.
 pub(crate) struct Factor {
-    /// `[n_columns, rank]`, row-major; column `i` is the `i`-th right singular vector.
+    /// Matrix `[n_columns, rank]`, row-major; column `i` is the right singular vector of singular
+    /// value `i`.
     pub(crate) vectors: Vec<f32>,
-    /// `[rank]`, descending, all positive.
+    /// Singular values, `[rank]`, descending, all positive.
     pub(crate) singular_values: Vec<f32>,
 }
 
@@ -53,8 +56,8 @@ impl Factor {
     }
 }
 
-/// Computes the `rank` leading right singular vectors of `matrix` (`[m, n]`), fewer if its rank is
-/// lower.
+/// Computes the `rank` largest singular values of `matrix` (`[m, n]`) and their right singular
+/// vectors; fewer if the rank of `matrix` is lower.
 ///
 /// Takes `O((entries + n * l) * l)` time and `O((m + n) * l)` memory with `l = rank + 24`.
 /// `progress` is called with `1..=`[`STEPS`]; if it breaks, the result is `None`.
@@ -105,7 +108,8 @@ pub(crate) fn right_singular_vectors(
     Some(Factor { vectors, singular_values })
 }
 
-/// Returns random signs, +1 or -1, `[n_rows, width]`; row `r` is drawn from stream `r` of the seed.
+/// Returns a `[n_rows, width]` matrix of random signs, +1 or -1; row `r` is drawn from stream `r`
+/// of a random generator with this seed.
 fn random_signs(n_rows: usize, width: usize, seed: u64) -> Vec<f32> {
     let mut signs = vec![0.0f32; n_rows * width];
     signs.par_chunks_mut(width).enumerate().for_each(|(row, signs)| {
@@ -122,8 +126,8 @@ fn random_signs(n_rows: usize, width: usize, seed: u64) -> Vec<f32> {
     signs
 }
 
-/// Returns an orthonormal basis, `[n_rows, width]`, of the columns of `matrix`; dependent columns
-/// become zero.
+/// Returns a `[n_rows, width]` matrix whose columns are an orthonormal basis of the space that the
+/// columns of `matrix` span. A column that depends linearly on earlier columns becomes zero.
 fn orthonormal(matrix: &[f32], n_rows: usize, width: usize) -> Vec<f32> {
     let mut vectors = transpose(matrix, n_rows, width);
     for _pass in 0..2 {
@@ -146,9 +150,9 @@ fn orthonormal(matrix: &[f32], n_rows: usize, width: usize) -> Vec<f32> {
     transpose(&vectors, width, n_rows)
 }
 
-/// Transposes `[n_rows, n_columns]` to `[n_columns, n_rows]`.
+/// Transposes a row-major `[n_rows, n_columns]` matrix to `[n_columns, n_rows]`.
 fn transpose(matrix: &[f32], n_rows: usize, n_columns: usize) -> Vec<f32> {
-    /// Columns transposed at a time, so that every cache line is used completely.
+    /// Number of columns transposed at a time, so that every cache line is used completely.
     const TILE: usize = 16;
     let mut transposed = vec![0.0f32; matrix.len()];
     transposed.par_chunks_mut(n_rows * TILE).enumerate().for_each(|(tile, rows)| {
@@ -161,7 +165,8 @@ fn transpose(matrix: &[f32], n_rows: usize, n_columns: usize) -> Vec<f32> {
     transposed
 }
 
-/// Returns `MᵀM`, `[width, width]`, of `matrix` (`[rows, width]`), in `f64`.
+/// Returns the product of the transpose of `matrix` (`[rows, width]`) and `matrix` itself, a
+/// `[width, width]` matrix, in `f64`.
 fn gram(matrix: &[f32], width: usize) -> Vec<f64> {
     let block = GRAM_BLOCK_ROWS * width;
     // Bounds the blocks in memory: sums of a group are added, in order, before the next group.
@@ -194,7 +199,8 @@ fn gram(matrix: &[f32], width: usize) -> Vec<f64> {
 /// Returns the eigenvalues, descending, of a symmetric matrix, and its eigenvectors as the columns
 /// of a row-major `[n, n]` matrix.
 ///
-/// Uses cyclic Jacobi rotations in `f64`; equal eigenvalues keep the order of the diagonal.
+/// Uses cyclic Jacobi rotations in `f64`; equal eigenvalues keep the order that they have on the
+/// diagonal after the rotations.
 fn symmetric_eigen(mut matrix: Vec<f64>, n: usize) -> (Vec<f64>, Vec<f32>) {
     // Row `i` of `turned` is the vector that becomes eigenvector `i`.
     let mut turned = vec![0.0f64; n * n];

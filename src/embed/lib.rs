@@ -1,20 +1,20 @@
 //! Text embeddings: vectors whose dot product measures the similarity of two texts.
 //!
 //! An [`Embedder`] maps texts to rows of a [`Matrix`]; all users (the vector index, dense
-//! retrieval, the tools of a program) depend on this trait only. The built-in embedder is [`lsa`]:
-//! it is trained on the documents of the knowledge base, so nothing is downloaded. [`bert`] runs
-//! sentence encoders from a local directory.
+//! retrieval, the tools of a program) depend on this trait only. The built-in embedder, [`lsa`], is
+//! trained on the documents of the knowledge base, so nothing is downloaded. [`bert`] runs sentence
+//! encoders from a local directory.
 //!
 //! The crate does not depend on the knowledge base: inputs are strings.
 //!
 //! | file | content |
 //! | --- | --- |
 //! | [`matrix`] | `[rows, dim]` matrices, and the dot product of the crate |
-//! | [`lsa`] | the embedder trained on documents |
+//! | [`lsa`] | the built-in embedder, trained on documents |
 //! | [`bert`] | sentence encoders in local directories |
 //! | [`openai`] | embedding services |
 //! | `options` | user settings: prefixes, scaling and length of vectors |
-//! | [`table`] | imported vectors of queries |
+//! | [`table`] | vectors of queries, imported instead of computed |
 //! | [`cache`] | a cache in front of an expensive embedder |
 //! | `tokens` | word stems of a text |
 //! | `sparse` | sparse matrices and their products with dense ones |
@@ -66,11 +66,12 @@ pub trait Embedder: Send + Sync {
     /// Length of every vector, at least 1.
     fn dim(&self) -> usize;
 
-    /// Identifier of the model and its parameters. An index stores it and refuses queries of
-    /// another model.
+    /// Identifier of the model and its parameters. An index stores this identifier, and refuses
+    /// query vectors of an embedder with another identifier.
     fn fingerprint(&self) -> &str;
 
-    /// Returns a one-line description for people, such as the kind and the number of dimensions.
+    /// Returns a one-line description of the embedder for people: its kind, its number of
+    /// dimensions, and similar facts.
     fn describe(&self) -> String;
 
     /// Embeds `n` documents into a `[n, dim]` matrix, in the given order.
@@ -81,16 +82,16 @@ pub trait Embedder: Send + Sync {
 
     /// Embeds one query into a vector of length `dim`.
     ///
-    /// Separate from documents because some models treat the two differently.
+    /// Queries have their own method because some models embed queries and documents differently.
     ///
     /// # Errors
     /// [`EmbedError`] of the implementation; the built-in embedder returns none.
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError>;
 
-    /// Embeds the tokens of each text, for token-level comparison: one `[tokens, dim]` matrix per
-    /// text, in the order of its tokens. The norm of a row is the token's weight, 1 if the model
-    /// has no weights. A text without known tokens gives no rows. The rows of a text depend on that
-    /// text alone.
+    /// Embeds the tokens of each text, so that texts can be compared token by token: returns one
+    /// `[tokens, dim]` matrix per text, with a row per token, in the order of the tokens. The norm
+    /// of a row is the token's weight, 1 if the model has no token weights. The matrix of a text
+    /// without known tokens has no rows. The rows of a text depend on that text alone.
     ///
     /// # Errors
     /// [`EmbedError::NoTokens`] if the model has no token vectors; [`EmbedError`] of the
@@ -99,7 +100,8 @@ pub trait Embedder: Send + Sync {
         Err(EmbedError::NoTokens)
     }
 
-    /// Returns a readable name for each row of [`embed_tokens`](Embedder::embed_tokens).
+    /// Returns the tokens of a text as readable strings, one for each row that
+    /// [`embed_tokens`](Embedder::embed_tokens) returns for this text.
     ///
     /// # Errors
     /// As [`embed_tokens`](Embedder::embed_tokens).
@@ -107,7 +109,7 @@ pub trait Embedder: Send + Sync {
         Err(EmbedError::NoTokens)
     }
 
-    /// Loads the model before the first text, on all threads.
+    /// Loads the model, on all threads, so that embedding the first text does not have to.
     ///
     /// # Errors
     /// [`EmbedError`] of the implementation, if the model cannot be loaded.
@@ -115,37 +117,39 @@ pub trait Embedder: Send + Sync {
         Ok(())
     }
 
-    /// Reads the whole model and compares it with its checksum, if it has one.
+    /// Reads the whole model and compares it with its checksum, if the model has one.
     ///
     /// # Errors
-    /// [`EmbedError::Damaged`] if they differ.
+    /// [`EmbedError::Damaged`] if the checksum does not match.
     fn verify(&self) -> Result<(), EmbedError> {
         Ok(())
     }
 
-    /// Number of texts embedded at a time; bounds the delay after a request to stop.
+    /// Maximum number of texts that a caller should pass at a time. A request to stop is checked
+    /// between two calls, so this number bounds the delay until embedding stops.
     fn block_texts(&self) -> usize {
         1_024
     }
 
-    /// Cost since the embedder was opened; zero if the embedder does not count it.
+    /// Returns the cost of all texts embedded since the embedder was opened; zero if the embedder
+    /// does not count its cost.
     fn spent(&self) -> EmbedCost {
         EmbedCost::default()
     }
 }
 
-/// Cost of an embedder.
+/// Cost of embedding texts, summed since the embedder was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EmbedCost {
-    /// Texts whose vector came from the cache.
+    /// Number of texts whose vector was read from the cache.
     pub from_cache: u64,
-    /// Tokens that the service counted.
+    /// Number of tokens of the embedded texts, as counted by the embedding service.
     pub tokens: u64,
-    /// Texts truncated to the maximum length of the model.
+    /// Number of texts that were truncated because they were longer than the model accepts.
     pub cut: u64,
-    /// Retried requests.
+    /// Number of requests to the embedding service that were sent again after a failure.
     pub retries: u64,
-    /// Reason why vectors are not cached; `None` if they are.
+    /// Why vectors are not cached, or not all of them; `None` if the cache works or there is none.
     pub problem: Option<String>,
 }
 
@@ -166,7 +170,7 @@ pub enum EmbedError {
     Damaged {
         /// File being read.
         path: PathBuf,
-        /// First check that failed.
+        /// What is wrong with the file: the first check that failed.
         reason: String,
     },
     /// The file has an unsupported format version.
@@ -187,7 +191,7 @@ pub enum EmbedError {
     Model {
         /// File of the model.
         path: PathBuf,
-        /// What is wrong, and the remedy.
+        /// What is wrong with the file, and what to do about it.
         reason: String,
     },
     /// A buffer does not hold a matrix of the stated shape.
@@ -197,7 +201,7 @@ pub enum EmbedError {
         rows: usize,
         /// Stated row length.
         dim: usize,
-        /// Numbers given.
+        /// Number of `f32` values in the buffer.
         got: usize,
     },
     /// A parameter lies outside its range.
@@ -207,7 +211,7 @@ pub enum EmbedError {
         name: &'static str,
         /// Description of the allowed range.
         expected: String,
-        /// Value given.
+        /// The rejected value.
         got: String,
     },
     /// The imported vectors do not contain this query.
@@ -216,19 +220,19 @@ pub enum EmbedError {
          be embedded; to embed other queries, index with another --embedder"
     )]
     NotImported {
-        /// The query.
+        /// The first characters of the query.
         query: String,
     },
-    /// A request to a service failed.
+    /// A request to an embedding service failed.
     #[error(transparent)]
     Remote(#[from] RemoteError),
     /// The CUDA device failed.
     #[error(transparent)]
     Gpu(#[from] GpuError),
-    /// The reply of a service is invalid.
+    /// The reply of an embedding service is invalid.
     #[error("the reply of {host} cannot be used: {reason}")]
     Reply {
-        /// The service.
+        /// Host name of the service.
         host: String,
         /// What is wrong with the reply.
         reason: String,
@@ -236,12 +240,12 @@ pub enum EmbedError {
     /// The key or address of a service is missing.
     #[error("the embedder {embedder} needs {what}; set it in the environment")]
     NoAccess {
-        /// Its name on the command line.
+        /// Name of the embedder on the command line, such as `openai:MODEL`.
         embedder: String,
-        /// What is missing.
+        /// Environment variables that are missing, such as the one with the key.
         what: &'static str,
     },
-    /// The settings of embedders cannot be read; holds the message.
+    /// The embedder settings in the configuration file cannot be read; holds the error message.
     #[error("{0}")]
     Settings(String),
     /// No embedder of this name is configured.
@@ -250,7 +254,7 @@ pub enum EmbedError {
          describe it under [embedders.{name}] in config.toml"
     )]
     Unconfigured {
-        /// Requested name.
+        /// Name that was requested.
         name: String,
     },
     /// The embedder differs from the one that computed the vectors of the index.
@@ -259,10 +263,11 @@ pub enum EmbedError {
          build the vectors again with `agent index N --embedder {embedder} --force`"
     )]
     Changed {
-        /// Its name on the command line.
+        /// Name of the embedder on the command line, such as `openai:MODEL`.
         embedder: String,
     },
-    /// The embedder of an index could not be opened; every text fails with this error.
+    /// The embedder of an index could not be opened; each attempt to embed a text with it returns
+    /// this error, which holds the reason.
     #[error(transparent)]
     Unopened(Arc<EmbedError>),
     /// The model has no token vectors, only text vectors.

@@ -1,25 +1,26 @@
 //! The built-in embedder: latent semantic analysis trained on the documents of a knowledge base.
 //!
 //! The method is that of Deerwester et al., "Indexing by latent semantic analysis", JASIS 41(6),
-//! 1990; `factor` computes the decomposition. Documents are rows of weighted stem counts,
-//! `(1 + ln tf) * idf^1.5`, scaled to norm 1. The leading right singular vectors give every stem a
-//! row of `dim` numbers. The vector of a text, document or query, is the weighted sum of its stems'
-//! rows, scaled to norm 1 ("folding in").
+//! 1990; `factor` computes the decomposition. Each training document is a row of a matrix: the
+//! weights of its stems, `(1 + ln tf) * idf^1.5`, scaled to norm 1 (`tf`: number of occurrences in
+//! the document, `idf`: inverse document frequency). The leading right singular vectors of the
+//! matrix give every stem a row of `dim` numbers. The vector of a text (a document or a query) is
+//! the weighted sum of the rows of its stems, scaled to norm 1 ("folding in").
 //!
 //! # Properties
 //! The model learns which words of *this* knowledge base occur together, so it finds documents that
 //! share no word with a query. It needs no download, no GPU and only seconds to train. It is not a
-//! language model: no word order, no negation, one meaning per word, nothing beyond the documents.
-//! A stem in fewer than [`MIN_DOCUMENT_FREQUENCY`] sampled documents is unknown, so text search
-//! finds exact names better.
+//! language model: it ignores word order and negation, gives every word one meaning, and knows
+//! nothing beyond the documents. A stem in fewer than [`MIN_DOCUMENT_FREQUENCY`] sampled documents
+//! is unknown, so text search finds exact names better.
 //!
 //! # Weights
 //! The table shows the mean reciprocal rank of dense search alone, in hundredths, over the
 //! `kind=llm` queries of the train and val splits of three knowledge bases (105 queries for
 //! products, 108 for biomed, 96 for papers). The last column is the mean difference from the first
 //! row with its standard error over queries; no other tested setting is better by more than noise.
-//! Added with weight 0.2 to BM25 within its first 200 results, the means of these six settings
-//! differ by at most 0.6.
+//! If the cosine is added with weight 0.2 to the BM25 score of the first 200 BM25 results, the mean
+//! reciprocal ranks of these six settings differ by at most 0.6 hundredths.
 //!
 //! | setting | products | biomed | papers | difference |
 //! | --- | --- | --- | --- | --- |
@@ -76,35 +77,36 @@ pub const MAX_TRAINING_DOCUMENTS: usize = 100_000;
 pub const MAX_TRAINING_BYTES: usize = 64 << 20;
 /// Maximum number of bytes that training reads from one document.
 pub const MAX_DOCUMENT_BYTES: usize = 64 << 10;
-/// Maximum number of stems; the stems with the highest document frequency are kept.
+/// Maximum number of stems of a model; if the corpus has more, those in the most documents are
+/// kept.
 pub const MAX_TERMS: usize = 50_000;
 /// Minimum number of sampled documents that must contain a stem for it to be known.
 pub const MIN_DOCUMENT_FREQUENCY: u32 = 2;
-/// Default number of dimensions; 256 rank better than 128 on two of the three knowledge bases in
-/// the table above.
+/// Default number of dimensions; 256 dimensions rank better than 128 on two of the three knowledge
+/// bases that the table of the module compares.
 pub const DEFAULT_DIM: usize = 256;
 /// Maximum number of dimensions.
 pub const MAX_DIM: usize = 1024;
 
 /// Supported version of the file format.
 const FORMAT: u64 = 1;
-/// Documents tokenized by one thread with one stem cache.
+/// Number of documents that one thread tokenizes with one stem cache.
 const CHUNK_DOCUMENTS: usize = 1024;
-/// Texts whose tokens one thread embeds with one stem cache.
+/// Number of texts whose tokens one thread embeds with one stem cache.
 const CHUNK_TOKEN_TEXTS: usize = 64;
-/// Chunks between two calls of the progress callback.
+/// Number of chunks of documents between two calls of the progress callback.
 const CHUNKS_PER_STEP: usize = 16;
-/// Every dimension is divided by its singular value to this power: 0 favours broad topics, 1
-/// favours none.
+/// Every dimension is divided by its singular value to this power. With 0, dimensions of broad
+/// topics weigh most; with 1, no dimension is favoured.
 const SCALING: f32 = 0.5;
 /// Exponent of the inverse document frequency in a stem's weight: 1 is the textbook value; a larger
 /// exponent favours rare stems, and thereby exact words over topics.
 const RARITY: f32 = 1.5;
-/// Exponent applied to a stem's weight when a text is folded in; has the same purpose as
-/// [`RARITY`].
+/// Exponent of a stem's weight in the vector of a text; like [`RARITY`], a larger exponent favours
+/// rare stems.
 const FOLDING: f32 = 1.5;
 
-/// Training documents, by position.
+/// The documents for training, numbered from 0.
 #[derive(Clone, Copy)]
 pub struct Corpus<'a> {
     /// Number of documents.
@@ -113,12 +115,13 @@ pub struct Corpus<'a> {
     pub text: &'a (dyn Fn(usize) -> &'a str + Sync),
 }
 
-/// Parameters of training.
+/// Parameters of training the built-in embedder.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LsaParams {
-    /// Requested dimensions, in `1..=`[`MAX_DIM`]; fewer result if the corpus has a lower rank.
+    /// Requested number of dimensions, in `1..=`[`MAX_DIM`]; the model has fewer if the matrix of
+    /// the corpus has a lower rank.
     pub dim: usize,
-    /// Seed of the sample and of the random range finder.
+    /// Seed for drawing the training documents and for the randomized decomposition.
     pub seed: u64,
     /// Maximum number of documents read, in `1..=`[`MAX_TRAINING_DOCUMENTS`].
     pub max_documents: usize,
@@ -143,22 +146,24 @@ impl Default for LsaParams {
 /// Progress of training; `done == total` ends the stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Progress {
-    /// `"count words"`, `"weigh words"` or `"factor"`, in this order.
+    /// Name of the stage. The stages follow in this order: `"count words"`, `"weigh words"`,
+    /// `"factor"`.
     pub stage: &'static str,
-    /// Finished units of this stage.
+    /// Number of finished documents of this stage, or of finished steps in the stage `"factor"`.
     pub done: usize,
-    /// Total number of units of this stage.
+    /// Total number of documents of this stage, or of steps in the stage `"factor"`.
     pub total: usize,
 }
 
-/// Called between units of work; `Break` ends training with [`EmbedError::Interrupted`].
+/// Callback that training calls with its progress, after each group of documents and each step of
+/// the decomposition; `Break` ends training with [`EmbedError::Interrupted`].
 pub type OnProgress<'a> = &'a mut dyn FnMut(Progress) -> ControlFlow<()>;
 
 /// A trained model, in memory or mapped from its file.
 pub struct LsaEmbedder {
     fingerprint: String,
     layout: Layout,
-    /// The whole safetensors file.
+    /// Bytes of the whole safetensors file.
     file: FileBytes,
     path: PathBuf,
 }
@@ -180,11 +185,11 @@ impl std::ops::Deref for FileBytes {
 }
 
 impl LsaEmbedder {
-    /// Trains an embedder on a corpus.
+    /// Trains an embedder on the documents of a corpus.
     ///
-    /// The result depends on corpus and parameters alone, and is the same byte for byte on any
+    /// The model depends on corpus and parameters alone, and is the same byte for byte on any
     /// number of threads. A corpus in which no two words occur together, such as an empty corpus,
-    /// gives a model of one dimension without known words.
+    /// gives a model with one dimension and no known words.
     ///
     /// # Errors
     /// [`EmbedError::Parameter`] for a parameter out of range, [`EmbedError::Interrupted`] if
@@ -226,8 +231,9 @@ impl LsaEmbedder {
         Ok(())
     }
 
-    /// Maps a model written by [`save`](LsaEmbedder::save). Reads the stems but not the numbers, so
-    /// only [`verify`](Embedder::verify) detects altered numbers. O(bytes of the stems).
+    /// Maps the file of a model written by [`save`](LsaEmbedder::save). Reads the stems but not
+    /// their vectors, so only [`verify`](Embedder::verify) detects altered vectors. O(bytes of the
+    /// stems).
     ///
     /// # Errors
     /// [`EmbedError::Io`]; [`EmbedError::Format`] for another version; [`EmbedError::Damaged`] if
@@ -324,8 +330,8 @@ impl Embedder for LsaEmbedder {
         Ok(vector)
     }
 
-    /// Returns a row for every known stem, once, in the order of first occurrence. The norm of the
-    /// row is the stem's weight, the same in all texts.
+    /// Returns one row for each distinct known stem of a text, in the order of first occurrence.
+    /// The norm of a row is the stem's weight, which is the same in all texts.
     fn embed_tokens(&self, texts: &[&str]) -> Result<Vec<Matrix>, EmbedError> {
         let dim = self.layout.dim;
         let terms = self.file.get(self.layout.terms.clone()).unwrap_or_default();
@@ -394,7 +400,7 @@ fn distinct_terms(
     ids
 }
 
-/// Returns the prefix of `text` that training reads.
+/// Returns the prefix of `text` that training reads: at most [`MAX_DOCUMENT_BYTES`].
 fn training_text(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_DOCUMENT_BYTES)]
 }
@@ -402,8 +408,8 @@ fn training_text(text: &str) -> &str {
 /// Draws the training documents and returns their positions, ascending.
 ///
 /// The corpus is split into `max_documents` equal ranges, and one document is drawn from each, so
-/// that every part of the corpus is represented. If the text exceeds `max_bytes`, a random subset
-/// within the limit is kept.
+/// that every part of the corpus is represented. If the drawn documents together exceed
+/// `max_bytes`, only a random subset of them within this limit is kept.
 fn sample(corpus: &Corpus<'_>, params: &LsaParams) -> Vec<usize> {
     let n = corpus.n_documents;
     let mut random = ChaCha8Rng::seed_from_u64(params.seed);
@@ -432,7 +438,7 @@ fn sample(corpus: &Corpus<'_>, params: &LsaParams) -> Vec<usize> {
     chosen
 }
 
-/// Counts the sampled documents in which each stem occurs.
+/// Returns the document frequency of each stem: the number of sampled documents with the stem.
 fn count_words(
     corpus: &Corpus<'_>,
     sample: &[usize],
@@ -473,8 +479,9 @@ fn count_words(
     Ok(total)
 }
 
-/// Returns the sampled documents as weighted rows of norm 1. Rows of fewer than two stems are
-/// dropped, because they contain no co-occurrence.
+/// Returns a matrix with a row for each sampled document and a column for each stem; a row holds
+/// the stem weights of the document, scaled to norm 1. Rows of documents with fewer than two known
+/// stems are left out, because no two stems occur together in them.
 fn weigh_words(
     corpus: &Corpus<'_>,
     sample: &[usize],
@@ -507,7 +514,8 @@ fn weigh_words(
     Ok(matrix)
 }
 
-/// Passes ranges of the sample to `work` and reports progress between them.
+/// Calls `work` with one group of sampled documents after the other, and reports progress after
+/// each group.
 fn in_steps(
     sample: &[usize],
     stage: &'static str,
@@ -532,11 +540,12 @@ fn check_range(name: &'static str, got: usize, max: usize) -> Result<(), EmbedEr
     Err(EmbedError::Parameter { name, expected: format!("1 to {max}"), got: got.to_string() })
 }
 
-/// Stems of the matrix, ascending, and their weights.
+/// The stems of a model in ascending order, with their weights and ids.
 struct Vocabulary {
     stems: Vec<Box<str>>,
-    /// Inverse document frequency, `ln((n + 1) / (df + 1/2))`, to the power of [`RARITY`];
-    /// positive.
+    /// Weight of each stem: its inverse document frequency, `ln((n + 1) / (df + 1/2))`, to the
+    /// power of [`RARITY`]; positive. `n` is the number of documents, `df` that of documents with
+    /// the stem.
     weights: Vec<f32>,
     ids: HashMap<Box<str>, u32>,
 }
@@ -563,8 +572,8 @@ impl Vocabulary {
     }
 }
 
-/// Encodes the file of a model. Stems with a zero row are left out: they never occur together with
-/// another word.
+/// Returns the bytes of a model's file. Stems whose row is zero are left out: these stems never
+/// occur together with another stem.
 fn encode(
     vocabulary: &Vocabulary,
     factor: &factor::Factor,
@@ -621,7 +630,7 @@ fn encode(
     safetensors::serialize(views, Some(metadata)).map_err(invalid)
 }
 
-/// Stands for the path of a model that is not saved.
+/// Path in errors about a model that has no file.
 const IN_MEMORY: &str = "(in memory)";
 /// Key of the safetensors metadata; a single key, so that the bytes do not depend on key order.
 const METADATA_KEY: &str = "lsa";
@@ -635,17 +644,18 @@ fn checksum(dim: usize, terms: &[u8], singular_values: &[u8], stems: &[u8]) -> S
     hasher.finalize().to_hex().to_string()
 }
 
-/// Byte ranges in a model file whose structure was checked.
+/// What the header of a model file says, with the byte ranges of the tensors in the file. Exists
+/// only for files with a valid structure.
 struct Layout {
     dim: usize,
     n_documents: u64,
     languages: Languages,
-    /// Checksum stated in the file.
+    /// Checksum that the metadata of the file states.
     checksum: String,
     terms: Range<usize>,
     singular_values: Range<usize>,
     stems: Range<usize>,
-    /// End of each stem within `stems`.
+    /// End of each stem, as a byte offset within `stems`.
     stem_ends: Vec<u32>,
 }
 
@@ -707,7 +717,8 @@ impl Layout {
     }
 }
 
-/// Returns the end of each line of a text without a final newline; none if the text is empty.
+/// Returns the byte offset of each line's end in `text`, which has no final newline; empty if
+/// `text` is empty.
 fn line_ends(text: &[u8]) -> Vec<u32> {
     if text.is_empty() {
         return Vec::new();
@@ -726,8 +737,8 @@ mod tests {
         LsaEmbedder::train(corpus, &params, &mut |_| ControlFlow::Continue(())).unwrap()
     }
 
-    /// Two topics; "automobile" and "car" never occur together but with the same words, "banana"
-    /// with other words.
+    /// Documents on two topics: "automobile" and "car" never occur together, but with the same
+    /// other words; "banana" occurs with different words.
     fn planted() -> Vec<String> {
         let mut texts = Vec::new();
         for (word, company) in [

@@ -1,14 +1,14 @@
-//! A dense row-major matrix of `f32`, and the dot product for all comparisons of vectors.
+//! A dense row-major matrix of `f32` values, and the dot product by which all vectors are compared.
 //!
 //! The dot product is always summed in the same order (sixteen interleaved partial sums, then a
 //! fixed tree), so a score does not depend on threads or batching.
 
 use crate::EmbedError;
 
-/// Interleaved partial sums of a dot product: fills two AVX2 or four SSE registers.
+/// Number of interleaved partial sums of a dot product; 16 fill two AVX2 or four SSE registers.
 const LANES: usize = 16;
 
-/// A `[rows, dim]` matrix, row-major.
+/// A `[rows, dim]` matrix of `f32` values, row-major.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Matrix {
     rows: usize,
@@ -17,7 +17,7 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// Wraps `data` as `[rows, dim]`, row-major.
+    /// Creates a `[rows, dim]` matrix from its values in row-major order.
     ///
     /// # Errors
     /// [`EmbedError::Shape`] unless `data.len() == rows * dim`.
@@ -42,17 +42,17 @@ impl Matrix {
         self.rows
     }
 
-    /// Length of a row.
+    /// Length of a row: the number of columns.
     pub fn dim(&self) -> usize {
         self.dim
     }
 
-    /// All numbers, row-major.
+    /// All values, in row-major order.
     pub fn data(&self) -> &[f32] {
         &self.data
     }
 
-    /// Row `row`, or `None` if it does not exist.
+    /// Row number `row`, counted from 0; `None` if there are not so many rows.
     pub fn row(&self, row: usize) -> Option<&[f32]> {
         if row >= self.rows {
             return None;
@@ -60,7 +60,7 @@ impl Matrix {
         self.data.get(row * self.dim..(row + 1) * self.dim)
     }
 
-    /// Returns the numbers, row-major.
+    /// Returns all values, in row-major order.
     pub fn into_data(self) -> Vec<f32> {
         self.data
     }
@@ -72,8 +72,8 @@ fn is_wide() -> bool {
     std::arch::is_x86_feature_detected!("avx2")
 }
 
-/// [`dot_le_lanes`] with AVX2 registers of 8 lanes. Lanes stay separate and products are rounded
-/// before they are added, so the result is the same bit for bit.
+/// Computes the result of [`dot_le_lanes`] with AVX2 registers of 8 lanes. Lanes stay separate and
+/// products are rounded before they are added, so both functions agree bit for bit.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn dot_le_wide(bytes: &[[u8; 4]], right: &[f32]) -> f32 {
@@ -105,7 +105,7 @@ fn dot_le_wide(bytes: &[[u8; 4]], right: &[f32]) -> f32 {
     fold_lanes(sums) + rest.fold(0.0, |sum, (a, b)| sum + f32::from_le_bytes(*a) * b)
 }
 
-/// Returns the dot product of two vectors; if their lengths differ, over the shorter length.
+/// Returns the dot product of two vectors; if one is longer, its extra values are ignored.
 ///
 /// The order of summation depends on the length alone. No term is skipped, so NaN propagates.
 pub fn dot(left: &[f32], right: &[f32]) -> f32 {
@@ -136,10 +136,10 @@ fn dot_lanes(left: &[f32], right: &[f32]) -> f32 {
     fold_lanes(sums) + rest
 }
 
-/// Returns the dot product of `right` with little-endian `f32` values, such as those of a mapped
-/// file.
+/// Returns the dot product of two vectors; each element of `bytes` is a little-endian `f32`, as in
+/// a mapped file.
 ///
-/// Equals [`dot`] on the decoded values bit for bit. No alignment is required.
+/// The result equals [`dot`] on the decoded values bit for bit. No alignment is required.
 pub fn dot_le(bytes: &[[u8; 4]], right: &[f32]) -> f32 {
     #[cfg(target_arch = "x86_64")]
     if is_wide() {
@@ -182,8 +182,8 @@ pub fn normalise(vector: &mut [f32]) -> f32 {
     norm
 }
 
-/// Adds `factor * row` to `target`, element by element; if their lengths differ, over the shorter
-/// length.
+/// Adds `factor * row` to `target`, element by element; if one is longer, its extra elements are
+/// ignored.
 pub fn add_scaled(target: &mut [f32], factor: f32, row: &[f32]) {
     for (sum, value) in target.iter_mut().zip(row) {
         *sum += factor * value;

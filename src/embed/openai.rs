@@ -1,13 +1,15 @@
-//! An embedder behind an OpenAI-compatible API, `POST /embeddings`.
+//! An embedder that calls the model of a service with an OpenAI-compatible API (`POST
+//! /embeddings`).
 //!
 //! Texts are sent in batches of at most [`MAX_BATCH_TEXTS`] texts and [`MAX_BATCH_BYTES`] bytes, a
 //! few batches at a time. Each reply must have one vector per text, of the same length, with finite
 //! numbers; vectors are scaled to norm 1. [`EmbedderOptions`] can add prefixes to queries and
 //! documents, turn scaling off, and request a vector length.
 //!
-//! Models refuse long texts, and only the service can count tokens. A text is first cut to
-//! [`MAX_TEXT_BYTES`]. If the service still refuses it, it is cut further and sent alone, so that
-//! its vector does not depend on its batch. [`EmbedCost::cut`] counts these texts.
+//! Models refuse texts with too many tokens, and only the service can count tokens. So every text
+//! is first cut to [`MAX_TEXT_BYTES`]. If the service still refuses a text, the text is cut further
+//! and sent alone, so that its vector does not depend on its batch. [`EmbedCost::cut`] counts these
+//! texts.
 //!
 //! The fingerprint consists of the model's name, the length of its vectors, and the options. Two
 //! services with the same model name are assumed to offer the same model.
@@ -28,23 +30,25 @@ use crate::{
 };
 use agent_remote::{Account, Limits, Service};
 
-/// Maximum number of texts of one request.
+/// Maximum number of texts in one request.
 pub const MAX_BATCH_TEXTS: usize = 256;
-/// Maximum total size of the texts of one request, bytes. A token has at least one byte, and OpenAI
-/// accepts 300,000 tokens.
+/// Maximum total size of the texts in one request, bytes. OpenAI accepts 300,000 tokens per
+/// request, and a token has at least one byte.
 pub const MAX_BATCH_BYTES: usize = 300_000;
-/// Maximum size of a text as first sent, bytes; English text has about four bytes per token.
+/// Maximum size to which a text is cut before it is first sent, bytes; English text has about four
+/// bytes per token.
 pub const MAX_TEXT_BYTES: usize = 24_000;
 /// Maximum length of a model's name, characters.
 const MAX_NAME_CHARS: usize = 128;
-/// Maximum length of a vector; larger than any known text embedding.
+/// Maximum length of a vector, numbers; larger than any known text embedding.
 const MAX_DIM: usize = 16_384;
-/// Size of a text up to which a refusal is final, bytes; only longer texts are shortened.
+/// Size above which a text that the service refuses as too long is cut and sent again, bytes; for a
+/// shorter text the refusal is an error.
 const MIN_TEXT_BYTES: usize = 256;
 /// Text embedded to determine the length of the vectors.
 const PROBE: &str = "text";
 
-/// A model of a service.
+/// An embedding model of a service.
 pub struct OpenAiEmbedder {
     model: String,
     options: EmbedderOptions,
@@ -56,11 +60,12 @@ pub struct OpenAiEmbedder {
 }
 
 impl OpenAiEmbedder {
-    /// Opens a model. Without `dim`, a request with one short text determines the length of its
-    /// vectors, which also detects a wrong key or name at once.
+    /// Opens the model named `model`; `dim` is the length of its vectors. Without `dim`, a request
+    /// with one short text determines this length, and also detects a wrong key or name at once.
     ///
     /// # Errors
-    /// Errors of the service, and [`EmbedError::Parameter`] for an invalid name.
+    /// [`EmbedError::Parameter`] for an invalid name; [`EmbedError::Remote`] if the service cannot
+    /// be set up or the request fails; [`EmbedError::Reply`] for an invalid reply.
     pub fn open(
         model: &str,
         options: EmbedderOptions,
@@ -94,7 +99,8 @@ impl OpenAiEmbedder {
         Ok(embedder)
     }
 
-    /// Sends batches and returns the replies in the same order.
+    /// Sends one request per batch of texts, and returns the bodies of the replies in the order of
+    /// the batches.
     fn ask(&self, batches: &[&[&str]]) -> Vec<Result<Vec<u8>, EmbedError>> {
         let body = |batch: &&[&str]| {
             let input = batch.iter().map(|text| (*text).to_owned()).collect();
@@ -116,8 +122,12 @@ impl OpenAiEmbedder {
         }
     }
 
-    /// Returns the vectors of a reply in the order of the texts, checked for equal length, and
-    /// scaled to norm 1 unless the options turn scaling off.
+    /// Returns the vectors of a reply, in the order of the texts of the request; scales them to
+    /// norm 1 unless the options turn scaling off.
+    ///
+    /// # Errors
+    /// [`EmbedError::Reply`] if the reply does not hold one vector of the expected length and of
+    /// finite numbers for each text.
     fn rows(&self, reply: &[u8], n_texts: usize) -> Result<Vec<Vec<f32>>, EmbedError> {
         let reply: CreateEmbeddingResponse = serde_json::from_slice(reply)
             .map_err(|error| self.bad(format!("it does not have the expected form ({error})")))?;
@@ -151,8 +161,9 @@ impl OpenAiEmbedder {
         EmbedError::Reply { host: self.service.host().to_owned(), reason }
     }
 
-    /// Returns the vectors of a batch from its reply; a batch refused for its length is halved
-    /// until the overlong text is found.
+    /// Returns the vectors of a batch from its reply. If the service refused the batch because a
+    /// text is too long, sends the two halves of the batch separately, and so on, until each
+    /// overlong text is found and shortened.
     fn settle(
         &self,
         batch: &[&str],
@@ -180,8 +191,8 @@ impl OpenAiEmbedder {
         }
     }
 
-    /// Embeds a prefix of a refused text: every attempt cuts off a quarter, until the service
-    /// accepts the rest or it has at most [`MIN_TEXT_BYTES`].
+    /// Embeds a prefix of a text that the service refused as too long. Every attempt cuts off a
+    /// quarter, until the service accepts the prefix or the prefix has at most [`MIN_TEXT_BYTES`].
     fn shorten(&self, text: &str) -> Result<Vec<Vec<f32>>, EmbedError> {
         let mut text = text;
         loop {
@@ -204,7 +215,8 @@ fn beginning(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
 }
 
-/// Splits texts into batches within the limits of a request; a longer text is a batch by itself.
+/// Splits texts into batches of at most [`MAX_BATCH_TEXTS`] texts and [`MAX_BATCH_BYTES`] bytes; a
+/// single text with more bytes is a batch by itself.
 fn batches<'a, 'b>(texts: &'b [&'a str]) -> Vec<&'b [&'a str]> {
     let mut batches = Vec::new();
     let (mut start, mut bytes) = (0, 0);
@@ -255,7 +267,7 @@ impl Embedder for OpenAiEmbedder {
 }
 
 impl OpenAiEmbedder {
-    /// Embeds texts with a prefix. Blank texts are not sent and get zero vectors.
+    /// Embeds texts, each with `prefix` in front. Blank texts are not sent and get zero vectors.
     fn embed(&self, prefix: Option<&str>, texts: &[&str]) -> Result<Matrix, EmbedError> {
         let is_sent = |text: &&str| !text.trim().is_empty();
         let whole: Vec<Cow<'_, str>> =

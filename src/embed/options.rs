@@ -1,19 +1,19 @@
-//! Settings of an embedder besides its model. They change the vectors, so the fingerprint includes
-//! them.
+//! Settings of an embedder besides its model, such as a text put before every query. These settings
+//! change the vectors, so the embedder's fingerprint includes them.
 
 use std::borrow::Cow;
 
-/// Settings of a sentence encoder or of a service's model.
+/// Settings of a sentence encoder, or of the model of an embedding service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmbedderOptions {
     /// Text put before every query, verbatim; `None`: the model's own prefix, if it has one.
     pub query_prefix: Option<String>,
     /// Text put before every document, verbatim; `None`: the model's own prefix, if it has one.
     pub document_prefix: Option<String>,
-    /// Whether vectors are scaled to norm 1 [default: true]. Unscaled vectors keep the norms of the
-    /// model, and dot products of search depend on these norms.
+    /// Whether vectors are scaled to norm 1 [default: true]. Unscaled vectors keep the norms that
+    /// the model gives them, and search ranks by dot products, which depend on these norms.
     pub normalize: bool,
-    /// Vector length requested from a service; `None`: the default of the model.
+    /// Vector length to request from an embedding service; `None`: the default length of the model.
     pub dimensions: Option<u32>,
 }
 
@@ -24,8 +24,8 @@ impl Default for EmbedderOptions {
 }
 
 impl EmbedderOptions {
-    /// Returns the suffix of the embedder's fingerprint; empty for the defaults, so that indexes
-    /// built without options stay valid.
+    /// Returns the part that these options add at the end of the embedder's fingerprint; empty for
+    /// the default options, so that indexes built without options stay valid.
     pub(crate) fn fingerprint(&self) -> String {
         if *self == Self::default() {
             return String::new();
@@ -41,7 +41,8 @@ impl EmbedderOptions {
         format!("-{}", &hasher.finalize().to_hex()[..16])
     }
 
-    /// Returns the suffix of the embedder's description; empty for the defaults.
+    /// Returns the part that these options add at the end of the embedder's description; empty for
+    /// the default options.
     pub(crate) fn describe(&self) -> String {
         let mut text = String::new();
         let prefixes = [("queries", &self.query_prefix), ("documents", &self.document_prefix)];

@@ -8,14 +8,15 @@ use rayon::prelude::*;
 /// A `[n_rows, n_columns]` matrix; the entries of each row are in ascending column order.
 pub(crate) struct SparseMatrix {
     n_columns: usize,
-    /// Row `r` has the entries `starts[r]..starts[r + 1]`; the length is `n_rows + 1`.
+    /// Row `r` has the entries `starts[r]..starts[r + 1]` of `columns` and `values`; there are
+    /// `n_rows + 1` starts.
     starts: Vec<usize>,
     columns: Vec<u32>,
     values: Vec<f32>,
 }
 
 impl SparseMatrix {
-    /// Creates a matrix without rows.
+    /// Creates a matrix with `n_columns` columns and no rows.
     pub(crate) fn new(n_columns: usize) -> SparseMatrix {
         SparseMatrix { n_columns, starts: vec![0], columns: Vec::new(), values: Vec::new() }
     }
@@ -62,8 +63,8 @@ impl SparseMatrix {
         SparseMatrix { n_columns: self.n_rows(), starts, columns, values }
     }
 
-    /// Returns the product with `dense` (`[n_columns, width]`) as `[n_rows, width]`; both are
-    /// row-major.
+    /// Returns the product of this matrix and `dense`, a `[n_columns, width]` matrix: a
+    /// `[n_rows, width]` matrix. Both dense matrices are row-major.
     pub(crate) fn times(&self, dense: &[f32], width: usize) -> Vec<f32> {
         debug_assert_eq!(dense.len(), self.n_columns * width);
         let mut product = vec![0.0f32; self.n_rows() * width];

@@ -1,11 +1,13 @@
-//! Imported vectors of queries: an embedder that supports only the imported texts.
+//! Imported vectors of queries: an embedder that looks up vectors and knows only the imported
+//! queries.
 //!
-//! Vectors are kept unscaled, so that dot products equal those of the source.
+//! Vectors are not scaled, so that their dot products equal those in the system that made them.
 //!
 //! # File
-//! The file is in safetensors format: `keys` U8 `[n, 16]`, hashes of the texts in ascending order,
-//! and `vectors` F32 `[n, dim]`. Its metadata holds `format` and `checksum` (BLAKE3 of both
-//! tensors). Opening reads the header; [`Embedder::verify`] reads the whole file.
+//! The file is in safetensors format, with two tensors: `keys` U8 `[n, 16]`, the hashes of the
+//! queries in ascending order, and `vectors` F32 `[n, dim]`, in the same order. Its metadata holds
+//! `format` and `checksum` (BLAKE3 of both tensors). Opening reads only the header;
+//! [`Embedder::verify`] reads the whole file.
 
 use std::{
     collections::{BTreeMap, HashMap, btree_map::Entry},
@@ -22,14 +24,15 @@ use crate::{EmbedError, Embedder, Matrix};
 
 /// Maximum number of queries in a table.
 pub const MAX_QUERIES: usize = 1 << 20;
-/// Maximum number of characters of a query shown in an error.
+/// Maximum number of characters of a query that an error shows.
 const MAX_SHOWN_CHARS: usize = 100;
-/// Maximum relative distance between two vectors of one text that still counts as rounding.
+/// Maximum distance between two vectors of one text that still counts as rounding, as a share of
+/// the norm of the first vector.
 const ROUNDING: f64 = 1e-2;
 /// Supported version of the file format.
 const FORMAT: &str = "1";
 
-/// Hash of a text.
+/// First 16 bytes of the BLAKE3 hash of a query.
 type Key = [u8; 16];
 
 fn key(text: &str) -> Key {
@@ -39,7 +42,8 @@ fn key(text: &str) -> Key {
     key
 }
 
-/// Whether two vectors differ by at most [`ROUNDING`], as two replies of a service for one text do.
+/// Whether two vectors differ by at most [`ROUNDING`] of the norm of `one`; two vectors that a
+/// service returns for the same text may differ so much.
 fn is_close(one: &[f32], other: &[f32]) -> bool {
     let squares = |numbers: &mut dyn Iterator<Item = f32>| {
         numbers.map(|number| f64::from(number) * f64::from(number)).sum::<f64>()
@@ -60,13 +64,13 @@ impl QueryTableBuilder {
         Self { dim, rows: BTreeMap::new() }
     }
 
-    /// Adds the vector of a query; leading and trailing white space of the query is ignored. For
-    /// equal queries the first vector is kept. Returns false if the new vector differs from it by
-    /// more than rounding.
+    /// Adds the vector of a query; leading and trailing white space of the query is ignored. If the
+    /// table already has this query, the first vector is kept; then returns `false` if the two
+    /// vectors differ by more than rounding.
     ///
     /// # Errors
     /// [`EmbedError::Shape`] for a vector of another length; [`EmbedError::Parameter`] for numbers
-    /// that are not finite, or if the table already has [`MAX_QUERIES`].
+    /// that are not finite, or if the table already has [`MAX_QUERIES`] queries.
     pub fn add(&mut self, query: &str, vector: Vec<f32>) -> Result<bool, EmbedError> {
         if vector.len() != self.dim {
             return Err(EmbedError::Shape { rows: 1, dim: self.dim, got: vector.len() });
@@ -120,7 +124,7 @@ fn checksum(keys: &[u8], vectors: &[u8]) -> String {
     blake3::Hasher::new().update(keys).update(vectors).finalize().to_hex().to_string()
 }
 
-/// A memory-mapped file of query vectors.
+/// A memory-mapped file of query vectors, used as an embedder.
 pub struct QueryTable {
     path: PathBuf,
     map: Mmap,
@@ -143,10 +147,12 @@ impl QueryTable {
         file.write_all(bytes).and_then(|()| file.sync_all()).map_err(failed)
     }
 
-    /// Maps a file. `fingerprint` is the fingerprint of the matching document vectors.
+    /// Maps the file at `path`. `fingerprint` identifies the document vectors that were imported
+    /// together with these query vectors; it becomes the fingerprint of the table.
     ///
     /// # Errors
-    /// [`EmbedError::Io`]; [`EmbedError::Damaged`] if the file does not have the form above.
+    /// [`EmbedError::Io`] if the file cannot be read; [`EmbedError::Damaged`] if it does not have
+    /// the format of a query table.
     pub fn open(path: &Path, fingerprint: &str) -> Result<QueryTable, EmbedError> {
         let failed = |source| EmbedError::Io { path: path.to_owned(), source };
         let damaged =
@@ -199,7 +205,10 @@ impl Embedder for QueryTable {
         format!("imported vectors: {} dimensions, {} queries", self.dim, self.n)
     }
 
-    /// Looks up each text as a query.
+    /// Looks up each text as if it were a query.
+    ///
+    /// # Errors
+    /// [`EmbedError::NotImported`] if a text is not an imported query.
     fn embed_documents(&self, texts: &[&str]) -> Result<Matrix, EmbedError> {
         let rows: Result<Vec<Vec<f32>>, _> =
             texts.iter().map(|text| self.embed_query(text)).collect();
@@ -207,6 +216,9 @@ impl Embedder for QueryTable {
     }
 
     /// Looks up a query by binary search; O(log n).
+    ///
+    /// # Errors
+    /// [`EmbedError::NotImported`] if the query was not imported.
     fn embed_query(&self, text: &str) -> Result<Vec<f32>, EmbedError> {
         let keys = self.map.get(self.keys.clone()).unwrap_or_default();
         let found = keys.as_chunks::<{ size_of::<Key>() }>().0.binary_search(&key(text));

@@ -1,8 +1,10 @@
-//! Splits a text into lower-case words and stems them by the languages of a knowledge base.
+//! Splits a text into lower-case words and stems the words by the rules of the languages of a
+//! knowledge base.
 //!
-//! Words come from [`agent_ground::words`], without stop words. Text of scripts without spaces is
-//! cut into pairs of characters if the knowledge base has such a language. For languages with
-//! compounds or many word forms, letter n-grams are added, unless English is among the languages.
+//! Words are split by [`agent_ground::words`]; stop words are left out. Text in a script without
+//! spaces (such as Chinese) is cut into pairs of characters if the knowledge base has such a
+//! language. For languages with compounds or many word forms, letter n-grams are added, unless
+//! English is among the languages.
 //!
 //! | limit | value | reason |
 //! | --- | --- | --- |
@@ -21,8 +23,9 @@ pub(crate) const MAX_TEXT_WORDS: usize = 8192;
 /// Maximum number of words in one [`StemCache`]; a full cache is emptied.
 const MAX_CACHED_WORDS: usize = 100_000;
 
-/// Calls `each` for every word of `text`: folded, not stemmed, without stop words; and for its
-/// letter n-grams, if the languages have them and English is not among them.
+/// Calls `each` for every word of `text` except stop words, in lower case, without accents and not
+/// stemmed. If the languages use letter n-grams and English is not among the languages, also calls
+/// `each` for the letter n-grams of each word.
 pub(crate) fn for_each_word(languages: Languages, text: &str, mut each: impl FnMut(&str)) {
     // With English among the languages, n-grams would outnumber its words.
     let has_grams = languages.have_grams() && !languages.has(Language::ENGLISH);
@@ -60,7 +63,8 @@ impl<T: Copy> StemCache<T> {
         self.stems.languages()
     }
 
-    /// Returns the cached value of a word; if there is none, calls `make` with its stem.
+    /// Returns the cached value of `word`; if there is none, calls `make` with the word's stem and
+    /// caches the value that `make` returns.
     pub(crate) fn get(&mut self, word: &str, make: impl FnOnce(&str) -> T) -> T {
         if let Some(found) = self.known.get(word) {
             return *found;

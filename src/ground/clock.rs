@@ -1,17 +1,17 @@
-//! Processor time of one thread, and a deadline for work by processor and wall time.
+//! Processor time of one thread, and a deadline for work that limits both processor and wall time.
 //!
-//! A wall-clock deadline fails good work on a busy machine, so work is charged the processor time
-//! of its thread. That clock does not count waiting or other threads, so wall time is bounded as
-//! well, at [`WALL_PER_WORK`] times the limit.
+//! A deadline in wall time alone would fail good work on a busy machine, so work is charged the
+//! processor time of its thread. Processor time does not include waiting or the work of other
+//! threads, so wall time is limited as well, to [`WALL_PER_WORK`] times the limit.
 
 use std::time::{Duration, Instant};
 
-/// Wall time that work may take, in multiples of its processor time: a thread that gets a tenth of
-/// a processor still ends in time.
+/// Factor by which the wall-time limit of work exceeds its processor-time limit: a thread that gets
+/// a tenth of a processor can still finish in time.
 pub const WALL_PER_WORK: u32 = 10;
 
-/// The processor time of one thread, readable from any thread; wall time on systems other than
-/// Linux.
+/// Clock of the processor time of one thread, which any thread can read. On systems other than
+/// Linux it measures wall time.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadClock {
     #[cfg(target_os = "linux")]
@@ -20,7 +20,7 @@ pub struct ThreadClock {
 }
 
 impl ThreadClock {
-    /// The clock of the calling thread.
+    /// Returns the clock of the calling thread.
     pub fn current() -> Self {
         Self {
             #[cfg(target_os = "linux")]
@@ -29,8 +29,8 @@ impl ThreadClock {
         }
     }
 
-    /// Processor time of the thread so far; wall time since [`current`](Self::current) once the
-    /// thread has ended.
+    /// Returns the processor time that the thread has used so far. Once the thread has ended,
+    /// returns the wall time since the call of [`current`](Self::current).
     pub fn now(&self) -> Duration {
         #[cfg(target_os = "linux")]
         if let Some(time) = linux::time_of(self.id) {
@@ -44,7 +44,8 @@ impl ThreadClock {
 mod linux {
     use std::time::Duration;
 
-    /// The clock of the calling thread; on failure, the clock of whichever thread reads it.
+    /// Returns the id of the clock of the calling thread; on failure, the id of the clock that
+    /// gives each thread its own time.
     pub(super) fn current_clock() -> libc::clockid_t {
         let mut id = libc::CLOCK_THREAD_CPUTIME_ID;
         // SAFETY: the calling thread exists, and `id` is writable. On failure `id` stays the clock
@@ -54,7 +55,7 @@ mod linux {
         id
     }
 
-    /// Time of a clock; none if its thread has ended.
+    /// Returns the time of a clock; none if its thread has ended.
     pub(super) fn time_of(id: libc::clockid_t) -> Option<Duration> {
         let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: `time` is writable; the system returns an error for an unknown clock.
@@ -65,7 +66,7 @@ mod linux {
     }
 }
 
-/// Deadline of work on one thread, by its processor time and by wall time.
+/// Deadline of work on one thread, as a limit of its processor time and one of wall time.
 #[derive(Clone, Copy, Debug)]
 pub struct Timer {
     clock: ThreadClock,
@@ -76,7 +77,8 @@ pub struct Timer {
 }
 
 impl Timer {
-    /// Starts now, on the calling thread, with this limit of processor time.
+    /// Starts a timer on the calling thread. `limit` is the limit of processor time; the limit of
+    /// wall time is [`WALL_PER_WORK`] times as long.
     pub fn start(limit: Duration) -> Self {
         let clock = ThreadClock::current();
         Self {
@@ -88,25 +90,25 @@ impl Timer {
         }
     }
 
-    /// Extends the wall time, for waits that are not charged as work.
+    /// Extends the limit of wall time only, for waits that are not charged as work.
     pub fn with_waiting(self, more: Duration) -> Self {
         Self { wall_limit: self.wall_limit.saturating_add(more), ..self }
     }
 
-    /// Extends both limits.
+    /// Extends the limits of processor time and of wall time.
     pub fn with_grace(self, more: Duration) -> Self {
         Self { limit: self.limit.saturating_add(more), ..self.with_waiting(more) }
     }
 
-    /// Shortest time until the deadline; zero once it has passed. Makes a system call, so a
-    /// frequent caller should call again only after that time.
+    /// Returns the shortest time in which the deadline can pass; zero once it has passed. Makes a
+    /// system call, so a frequent caller should call again only after that time.
     pub fn left(&self) -> Duration {
         let computed = self.clock.now().saturating_sub(self.computed_before);
         let wall = self.started.elapsed();
         self.limit.saturating_sub(computed).min(self.wall_limit.saturating_sub(wall))
     }
 
-    /// Wall time since the start.
+    /// Returns the wall time since the timer was started.
     pub fn elapsed(&self) -> Duration {
         self.started.elapsed()
     }
@@ -116,7 +118,7 @@ impl Timer {
 mod tests {
     use super::*;
 
-    /// Computes for about `time`.
+    /// Keeps the processor busy for about `time`.
     fn compute(clock: &ThreadClock, time: Duration) {
         let end = clock.now() + time;
         while clock.now() < end {

@@ -1,9 +1,9 @@
 //! Reads untrusted files within limits, and creates temporary files with the usual permissions.
 //!
 //! A path may lead to a pipe without a writer or to an endless device, so only regular files are
-//! opened, and none is read beyond its limit.
+//! opened, and no more than the limit is read of any file.
 //!
-//! Independent of file contents.
+//! Does not depend on what the files contain.
 
 use std::{
     fs::{self, File},
@@ -13,11 +13,11 @@ use std::{
 
 use tempfile::{Builder, NamedTempFile, TempDir};
 
-/// Opens a regular file, also through links.
+/// Opens a regular file for reading; follows symbolic links.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidInput`] for anything but a regular file, which is then not opened
-/// (opening a pipe would wait for its writer); the error of the system otherwise.
+/// [`io::ErrorKind::InvalidInput`] if the path leads to anything but a regular file, which is then
+/// not opened (opening a pipe would wait for its writer); otherwise the error of the system.
 pub fn open(path: &Path) -> io::Result<File> {
     regular(&fs::metadata(path)?)?;
     let file = File::open(path)?;
@@ -26,7 +26,8 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a regular file for reading and appending, also through links; creates a missing file.
+/// Opens a regular file for reading and appending; follows symbolic links, and creates a missing
+/// file.
 ///
 /// # Errors
 /// As [`open`].
@@ -46,11 +47,10 @@ fn regular(metadata: &fs::Metadata) -> io::Result<()> {
     metadata.is_file().then_some(()).ok_or_else(other)
 }
 
-/// Reads a regular file of at most `limit` bytes.
+/// Reads a whole regular file of at most `limit` bytes.
 ///
 /// # Errors
-/// As [`open`]; [`io::ErrorKind::FileTooLarge`] for a longer file, of which at most `limit` bytes
-/// are read.
+/// As [`open`]; [`io::ErrorKind::FileTooLarge`] if the file is longer than `limit`.
 pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let too_long = || {
@@ -65,7 +65,7 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > limit { Err(too_long()) } else { Ok(bytes) }
 }
 
-/// Reads a regular file of at most `limit` bytes of UTF-8.
+/// Reads a whole regular file of at most `limit` bytes, which must be UTF-8.
 ///
 /// # Errors
 /// As [`read`]; [`io::ErrorKind::InvalidData`] if the content is not UTF-8.
@@ -77,7 +77,8 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     String::from_utf8(read(path, limit)?).map_err(not_text)
 }
 
-/// Advice to append to the message of a system error; empty where there is none.
+/// Returns advice to append to the message of a system error, such as to free space; empty if there
+/// is none.
 pub fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull => "; free space there and run it again",
@@ -86,8 +87,8 @@ pub fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// Creates a file that is removed unless it is persisted. Its permissions follow the umask, unlike
-/// those of usual temporary files, which are private.
+/// Creates a file in `folder` that is removed when it is dropped, unless it is persisted. Other
+/// users may access it as the umask allows, whereas temporary files are usually private.
 ///
 /// # Errors
 /// The error of the system.
@@ -95,7 +96,8 @@ pub fn temporary_file(folder: &Path, prefix: &str) -> io::Result<NamedTempFile> 
     with_mode(&mut Builder::new(), 0o666).prefix(prefix).tempfile_in(folder)
 }
 
-/// Creates a directory that is removed unless it is kept. Its permissions follow the umask.
+/// Creates a directory in `folder` that is removed when it is dropped, unless it is kept. Other
+/// users may access it as the umask allows.
 ///
 /// # Errors
 /// The error of the system.
@@ -103,7 +105,7 @@ pub fn temporary_dir(folder: &Path, prefix: &str) -> io::Result<TempDir> {
     with_mode(&mut Builder::new(), 0o777).prefix(prefix).tempdir_in(folder)
 }
 
-/// Sets the mode, from which the system removes the bits of the umask.
+/// Sets the permissions of a new file or directory to `mode`, less the bits of the umask.
 #[cfg(unix)]
 fn with_mode<'a, 'b>(builder: &'a mut Builder<'b, 'b>, mode: u32) -> &'a mut Builder<'b, 'b> {
     use std::os::unix::fs::PermissionsExt;

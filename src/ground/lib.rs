@@ -1,5 +1,5 @@
 //! Foundations of all other crates: reading files within limits, tarballs, units of work,
-//! tokenization and thread time. Independent of nodes, queries and models.
+//! tokenization and thread time. Nothing here depends on nodes, queries or models.
 
 pub mod clock;
 pub mod files;

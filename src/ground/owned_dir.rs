@@ -1,10 +1,11 @@
-//! Marks directories that this program owns, so that it never removes files from any other.
+//! Marks directories that this program owns, so that it never removes files from any other
+//! directory.
 //!
 //! ```text
 //! DIR/.agent-directory     the kind of the directory, one line
 //! ```
 //!
-//! Independent of the content of the directories.
+//! Does not depend on what the directories contain.
 
 use std::{
     fs,
@@ -14,16 +15,16 @@ use std::{
 
 use crate::files;
 
-/// Name of the marker.
+/// Name of the marker file in an owned directory.
 const MARKER: &str = ".agent-directory";
-/// Maximum size of a marker, bytes.
+/// Maximum size of a marker file, in bytes.
 const MAX_MARKER_BYTES: u64 = 64;
 
 /// Why a directory cannot be taken into ownership.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OwnedDirError {
-    /// The directory holds files and has no marker of this kind.
+    /// The directory holds files and is not marked with the expected kind.
     #[error("{} holds other files and is not a {kind}; name a new or empty directory", path.display())]
     NotOwned {
         /// The directory.
@@ -41,11 +42,13 @@ pub enum OwnedDirError {
     },
 }
 
-/// Creates a directory and marks it with a kind. An existing directory must be empty or already
-/// marked with this kind. Several processes may do so at the same time.
+/// Marks a directory as owned, with a kind such as `pool`; creates it if missing. An existing
+/// directory must be empty or already marked with the same kind. Several processes may do so at the
+/// same time.
 ///
 /// # Errors
-/// [`OwnedDirError`]; then the directory is unchanged.
+/// [`OwnedDirError`] if the directory holds other files or cannot be used; no file in it is then
+/// changed.
 pub fn take(dir: &Path, kind: &'static str) -> Result<(), OwnedDirError> {
     let failed = |source| OwnedDirError::Io { path: dir.to_owned(), source };
     fs::create_dir_all(dir).map_err(failed)?;
@@ -67,7 +70,8 @@ pub fn take(dir: &Path, kind: &'static str) -> Result<(), OwnedDirError> {
     owned(dir, kind)
 }
 
-/// Fails unless a directory is marked, perhaps by another process in the meantime.
+/// Returns an error unless the directory is marked with this kind; another process may have marked
+/// it in the meantime.
 fn owned(dir: &Path, kind: &'static str) -> Result<(), OwnedDirError> {
     let other = || OwnedDirError::NotOwned { path: dir.to_owned(), kind };
     is_marked(dir, kind).then_some(()).ok_or_else(other)
@@ -78,7 +82,7 @@ fn is_marked(dir: &Path, kind: &str) -> bool {
     read.is_ok_and(|bytes| bytes.strip_suffix(b"\n") == Some(kind.as_bytes()))
 }
 
-/// Whether a directory is empty, apart from a marker and its temporary files.
+/// Whether a directory holds nothing but a marker file and temporary files for it.
 fn is_empty(dir: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(dir)? {
         if !entry?.file_name().to_string_lossy().starts_with(MARKER) {

@@ -1,12 +1,13 @@
-//! The directory of a pool of workers. It holds jobs, each a directory of units that a run plans
-//! and workers compute.
+//! The directory of a pool of workers. It holds jobs; each job is a directory of units, which a run
+//! plans and the workers compute.
 //!
 //! ```text
 //! DIR/.agent-directory   marks it as a pool
 //! DIR/jobs/N             a job
 //! ```
 //!
-//! Only jobs of a marked directory are ever removed. Independent of what a job computes.
+//! Jobs are removed only from a directory that is marked as a pool. Does not depend on what a job
+//! computes.
 
 use std::{
     fs, io,
@@ -18,14 +19,15 @@ use crate::{
     units,
 };
 
-/// The kind in the marker of a pool.
+/// Kind in the marker file of a pool.
 const KIND: &str = "pool";
 const JOBS: &str = "jobs";
-/// Name of a job while it is removed.
+/// Name to which the directory of a job is renamed while it is removed.
 const GONE: &str = ".gone";
-/// Minimum number of digits in the name of a job, so that names sort as numbers do.
+/// Minimum number of digits in the name of a job, so that jobs sorted by name are in the order of
+/// their numbers.
 const DIGITS: usize = 9;
-/// Value of `kind` in the task of every job.
+/// Value of `kind` in the task of every job of a pool.
 pub const JOB_KIND: &str = "evaluate";
 
 /// A directory that is marked as a pool.
@@ -35,26 +37,27 @@ pub struct PoolDir {
 }
 
 impl PoolDir {
-    /// Opens a pool; creates it if the directory is missing or empty.
+    /// Opens a pool; a missing or empty directory becomes a new pool.
     ///
     /// # Errors
-    /// [`OwnedDirError`]; then no file in the directory was changed.
+    /// [`OwnedDirError`] if the directory is not a pool or cannot be used; no file in it is then
+    /// changed.
     pub fn take(dir: &Path) -> Result<Self, OwnedDirError> {
         owned_dir::take(dir, KIND)?;
         Ok(Self { dir: dir.to_owned() })
     }
 
-    /// The directory.
+    /// Returns the path of the pool's directory.
     pub fn path(&self) -> &Path {
         &self.dir
     }
 
-    /// Path of the job with this number, which need not exist.
+    /// Returns the path of the job with this number, whether or not it exists.
     pub fn job(&self, number: u64) -> PathBuf {
         self.jobs_dir().join(format!("{number:0DIGITS$}"))
     }
 
-    /// Paths of the existing jobs, by name.
+    /// Returns the paths of the existing jobs, sorted by name.
     pub fn jobs(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.jobs_dir()).into_iter().flatten().flatten();
         let mut jobs: Vec<PathBuf> =
@@ -63,11 +66,11 @@ impl PoolDir {
         jobs
     }
 
-    /// Removes all jobs, creates the directory of jobs if it is missing, and returns the first free
-    /// number.
+    /// Removes all jobs, and creates the directory of jobs if it is missing. Returns the first
+    /// number from which on no job's name is taken.
     ///
     /// # Errors
-    /// The error of the system; also if the directory of jobs is a symbolic link.
+    /// The error of the system; also an error if the directory of jobs is a symbolic link.
     pub fn clear(&self) -> io::Result<u64> {
         let dir = self.jobs_dir();
         fs::create_dir_all(&dir)?;
@@ -83,10 +86,10 @@ impl PoolDir {
         Ok(numbers.max().map_or(0, |last| last.saturating_add(1)))
     }
 
-    /// Removes a job, atomically for workers.
+    /// Removes a job. For workers the job disappears in one step.
     ///
     /// # Errors
-    /// The error of the system; the next [`clear`](Self::clear) removes any remains.
+    /// The error of the system; the next [`clear`](Self::clear) removes what is left of the job.
     pub fn remove(&self, job: &Path) -> io::Result<()> {
         let gone = self.jobs_dir().join(GONE);
         fs::rename(job, &gone)?;
@@ -98,7 +101,8 @@ impl PoolDir {
     }
 }
 
-/// Whether a path is a directory whose name is a job's number and whose plan has the kind of jobs.
+/// Whether a path leads to a job: a directory whose name is a number and whose plan has the kind
+/// [`JOB_KIND`].
 fn is_job(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     let is_number = name.len() >= DIGITS && name.iter().all(u8::is_ascii_digit);

@@ -1,9 +1,9 @@
-//! Free space of a file system. Independent of what the space is for.
+//! Free space of a file system.
 
 use std::path::Path;
 
-/// Bytes that this user may write to the file system of a directory; `None` where the system cannot
-/// tell.
+/// Returns the number of bytes that this user may still write to the file system of a directory;
+/// `None` if the system cannot tell.
 #[cfg(unix)]
 pub fn free_bytes(dir: &Path) -> Option<u64> {
     use std::os::unix::ffi::OsStrExt as _;
@@ -20,7 +20,7 @@ pub fn free_bytes(dir: &Path) -> Option<u64> {
     (status == 0).then(bytes).flatten()
 }
 
-/// Always `None`: not supported on this system.
+/// Returns `None`: not supported on this system.
 #[cfg(not(unix))]
 pub fn free_bytes(_: &Path) -> Option<u64> {
     None

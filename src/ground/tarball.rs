@@ -1,15 +1,15 @@
 //! Tarballs with digests, which prove that all files arrived unchanged.
 //!
 //! A tarball is a tar file (ustar) compressed by Zstandard, which `tar --zstd -tf` lists. Its first
-//! entry, `manifest.json`, lists path, length and blake3 of the files that follow, in their order.
-//! The header of each file must equal, byte for byte, the header that a writer makes from the
-//! manifest. So there are no links or devices, no path leads out of the directory, and no file is
-//! longer than declared. Equal files give equal bytes.
+//! entry, `manifest.json`, lists the path, length and BLAKE3 digest of the files that follow, in
+//! their order. The header of each file must equal, byte for byte, the header that this program
+//! would write for the entry in the manifest. So there are no links or devices, no path leads out
+//! of the directory, and no file is longer than declared. Equal files give equal bytes.
 //!
 //! Packing reads every file twice, once for its digest and once for its content, and fails if the
 //! two reads differ.
 //!
-//! Independent of file contents.
+//! Does not depend on what the files contain.
 
 use std::{
     collections::BTreeSet,
@@ -27,25 +27,25 @@ use crate::files;
 
 /// Maximum number of files in a tarball.
 pub const MAX_FILES: usize = 100_000;
-/// Format of the manifest.
+/// Name of the tarball format, in the manifest.
 const FORMAT: &str = "agent-tarball-1";
-/// Path of the manifest.
+/// Path of the manifest in a tarball.
 const MANIFEST: &str = "manifest.json";
-/// Maximum size of a manifest, bytes.
+/// Maximum size of a manifest, in bytes.
 const MAX_MANIFEST_BYTES: u64 = 64 << 20;
-/// Prefix of temporary files.
+/// Prefix of the name of the temporary file that becomes the tarball.
 const STAGING_PREFIX: &str = ".tarball-";
-/// Compression level: Zstandard's default.
+/// Zstandard compression level; 3 is its default.
 const LEVEL: i32 = 3;
-/// Bytes read and written at a time.
+/// Number of bytes read or written at a time.
 const BUFFER_BYTES: usize = 1 << 20;
-/// Block size of tar, bytes.
+/// Size of a block of the tar format, in bytes.
 const BLOCK: usize = 512;
-/// Blocks of zeros at the end.
+/// Number of blocks of zeros at the end of a tar file.
 const END_BLOCKS: usize = 2;
-/// Size of the name field of a tar header, bytes; a longer name is refused.
+/// Size, in bytes, of the field of a tar header for the file name; a longer name is refused.
 const NAME_BYTES: usize = 100;
-/// Size of the header field for the directories before the name, bytes.
+/// Size, in bytes, of the field of a tar header for the path of the directory that holds the file.
 const PREFIX_BYTES: usize = 155;
 
 /// Why files cannot be packed or unpacked.
@@ -55,14 +55,14 @@ pub enum TarballError {
     /// A file or directory could not be read or written, for example because the disk is full.
     #[error("cannot {action} {}: {source}{}", path.display(), files::remedy(source))]
     Io {
-        /// Attempted action, an infinitive.
+        /// What was attempted, as an infinitive such as `read`.
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
         /// The cause.
         source: io::Error,
     },
-    /// A path that cannot be packed.
+    /// A path is not permitted in a tarball.
     #[error(
         "{path:?} cannot be packed; use at most {NAME_BYTES} bytes for a name and {PREFIX_BYTES} for the \
          directories before it, no control characters, \\ or :, and no name that begins with a dot"
@@ -71,32 +71,32 @@ pub enum TarballError {
         /// The path within the tarball.
         path: String,
     },
-    /// There are more than [`MAX_FILES`] files, or their list exceeds 64 MiB.
+    /// There are more than [`MAX_FILES`] files, or the manifest that lists them exceeds 64 MiB.
     #[error("{n} files are too many for one tarball; pack fewer at a time")]
     TooMany {
-        /// Number of files.
+        /// Number of files to pack.
         n: usize,
     },
     /// A file changed while it was packed.
     #[error("{} changed while it was packed; wait until nothing writes to it, and pack again", path.display())]
     Changed {
-        /// The file.
+        /// The file that changed.
         path: PathBuf,
     },
-    /// The file is not a tarball of this program.
+    /// The file is not a tarball that this program wrote.
     #[error("{} cannot be unpacked: {reason}", path.display())]
     NotATarball {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and the remedy.
+        /// What is wrong with the file, and the remedy.
         reason: String,
     },
-    /// The content does not match the manifest.
+    /// The content of the tarball does not match its manifest.
     #[error("{} is damaged: {reason}; fetch or make it again", path.display())]
     Damaged {
-        /// The file.
+        /// The tarball.
         path: PathBuf,
-        /// The mismatch.
+        /// What does not match.
         reason: String,
     },
     /// The caller asked to stop.
@@ -115,28 +115,28 @@ impl TarballError {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Member {
-    /// Its path, with `/`.
+    /// Path of the file in the tarball, with `/` between directories.
     pub path: String,
-    /// Its length in bytes.
+    /// Length of the file, in bytes.
     pub bytes: u64,
-    /// blake3 of its bytes, hex.
+    /// BLAKE3 digest of the file's bytes, in hexadecimal.
     pub blake3: String,
 }
 
-/// Content of [`MANIFEST`].
+/// Content of the file [`MANIFEST`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Manifest {
     format: String,
-    /// By path, ascending.
+    /// The files, sorted by path in ascending order.
     files: Vec<Member>,
 }
 
-/// Progress callback and stop flag of a long operation.
+/// Progress callback and stop flag of packing or unpacking.
 pub struct Watch<'a> {
-    /// Receives the number of bytes read since the last call.
+    /// Called with the number of bytes read since the last call.
     pub on_bytes: &'a mut dyn FnMut(u64),
-    /// Stops the operation when set.
+    /// Stops the operation when set to true.
     pub stop: &'a AtomicBool,
 }
 
@@ -147,12 +147,14 @@ impl Watch<'_> {
     }
 }
 
-/// Packs files, given as path in the tarball and path on disk, into a file that appears when it is
-/// complete; replaces an existing file if `replace`. Reads and reports every byte twice.
+/// Packs `files`, each a path in the tarball and a path on disk, into the tarball `to`, which
+/// appears only when it is complete. An existing file at `to` is replaced if `replace`, otherwise
+/// an error. Every byte is read, and reported to `watch`, twice. Returns the packed files.
 ///
 /// # Errors
-/// [`TarballError::BadPath`] also if two files have the same path, [`TarballError::TooMany`],
-/// [`TarballError::Changed`], [`TarballError::Stopped`], [`TarballError::Io`]; then no file is
+/// [`TarballError::BadPath`], also if two files have the same path; [`TarballError::TooMany`],
+/// [`TarballError::Changed`], [`TarballError::Stopped`], [`TarballError::Io`]. No tarball is then
+/// written.
 /// left.
 pub fn pack(
     to: &Path,
@@ -217,11 +219,11 @@ pub fn pack(
     Ok(manifest.files)
 }
 
-/// An open tarball whose manifest has been read.
+/// An open tarball, of which the manifest has been read.
 pub struct Tarball {
     path: PathBuf,
     manifest: Manifest,
-    /// The part after the manifest.
+    /// Decompressed content after the manifest.
     rest: Decoder<'static, BufReader<File>>,
 }
 
@@ -275,17 +277,17 @@ impl Tarball {
         Ok(tarball)
     }
 
-    /// Files listed in the manifest, by path.
+    /// Returns the files listed in the manifest, in ascending order of paths.
     pub fn members(&self) -> &[Member] {
         &self.manifest.files
     }
 
-    /// Checks length and digest of every file. Given a directory, which must be empty, also writes
-    /// the files into it and syncs them.
+    /// Checks the length and digest of every file. If `into` is given, an empty directory, also
+    /// writes the files into it and syncs them to disk.
     ///
     /// # Errors
-    /// [`TarballError::Damaged`] names the first file that differs, [`TarballError::Stopped`],
-    /// [`TarballError::Io`]; then the caller must remove the directory.
+    /// [`TarballError::Damaged`], which names the first file that differs;
+    /// [`TarballError::Stopped`], [`TarballError::Io`]. The caller must then remove the directory.
     pub fn unpack(
         mut self,
         into: Option<&Path>,
@@ -345,7 +347,7 @@ impl Tarball {
         TarballError::Damaged { path: self.path.clone(), reason }
     }
 
-    /// Reads `n` zeros, at most [`END_BLOCKS`] blocks.
+    /// Reads `n` bytes (at most [`END_BLOCKS`] blocks), which must be zeros.
     fn zeros(&mut self, n: usize) -> Result<(), TarballError> {
         let mut read = [0; END_BLOCKS * BLOCK];
         self.rest.read_exact(&mut read[..n]).map_err(|error| self.damaged(error.to_string()))?;
@@ -356,10 +358,11 @@ impl Tarball {
     }
 }
 
-/// [`TarballError::Io::action`] if the source of a copy cannot be read.
+/// Value of [`TarballError::Io::action`] if the source of a copy cannot be read.
 const READ: &str = "read";
 
-/// Copies a source, optionally to a target, and returns its length and digest.
+/// Reads a source to its end, and copies it to a target if one is given. Returns its length in
+/// bytes and its BLAKE3 digest.
 fn copy(
     mut from: impl Read,
     from_path: &Path,
@@ -400,20 +403,22 @@ fn sync_folder(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Number of zeros after a file of this length, up to the end of its last block.
+/// Returns the number of zeros that follow a file of this length, to fill its last block.
 fn padding(bytes: u64) -> usize {
     let over = (bytes % BLOCK as u64) as usize;
     if over == 0 { 0 } else { BLOCK - over }
 }
 
-/// Whether a path cannot be packed: it is empty, too long or leaves the directory.
+/// Whether a path must not be in a tarball: it is empty, too long or leads out of the directory,
+/// for example.
 fn is_bad(path: &str) -> bool {
     let plain = |c: char| !c.is_control() && c != '\\' && c != ':';
     let bad = |name: &str| name.is_empty() || name.starts_with('.') || !name.chars().all(plain);
     path.split('/').any(bad) || path == MANIFEST || header(path, 0).is_none()
 }
 
-/// The header of a file: mode 644, no owner, time 0. None if the path is too long.
+/// Returns the tar header of a file, with mode 644, no owner and time 0. `None` if the path is too
+/// long.
 fn header(path: &str, bytes: u64) -> Option<[u8; BLOCK]> {
     let mut header = Header::new_ustar();
     header.set_path(path).ok()?;

@@ -1,5 +1,5 @@
-//! Units of work: a list of items split into units, each with an input file and one result file.
-//! Any engine may run them anywhere, in any order and repeatedly.
+//! Units of work: a list of items is split into units, each with an input file and one result file.
+//! Any scheduler may run the units anywhere, in any order and repeatedly.
 //!
 //! ```text
 //! DIR/plan.json      the task, the numbers of items and units, digests of the inputs
@@ -10,10 +10,11 @@
 //! ```
 //!
 //! The directory appears in one step, and so does each result. A result is the output of the unit,
-//! followed by a seal: one line with its digest. A truncated or changed result counts as missing
-//! and is computed again. Equal units write equal bytes on every machine.
+//! followed by a seal: one line with the digest of the output. A truncated or changed result counts
+//! as missing and is computed again. Equal units have equal results, byte for byte, on every
+//! machine.
 //!
-//! Independent of the task and of the engine.
+//! Does not depend on the task of the units, or on what runs them.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -28,23 +29,24 @@ use tempfile::NamedTempFile;
 
 use crate::files;
 
-/// Maximum number of units of a plan: the limit of array jobs in most schedulers.
+/// Maximum number of units of a plan; most schedulers accept array jobs of this size.
 pub const MAX_UNITS: u64 = 10_000;
-/// Format of plans and results.
+/// Name of the format of plans and results.
 const FORMAT: &str = "agent-units-1";
-/// Start of a seal. The text of a seal cannot contain it: JSON escapes quotation marks.
+/// First bytes of a seal. They cannot occur inside a seal, because JSON escapes quotation marks in
+/// strings.
 const SEAL_START: &[u8] = br#"{"format":"agent-units-1","#;
-/// Maximum size of a plan, bytes.
+/// Maximum size of a plan, in bytes.
 const MAX_PLAN_BYTES: u64 = 16 << 20;
-/// Maximum size of the file that units read, and of the input of a unit, bytes.
+/// Maximum size, in bytes, of the file that every unit reads, and of the input of a unit.
 const MAX_FILE_BYTES: u64 = 1 << 30;
-/// Maximum length of the name of a process that signs a claim, bytes.
+/// Maximum length, in bytes, of the name that a process signs a claim with.
 const MAX_SIGNATURE_BYTES: u64 = 100;
-/// Maximum size of a seal, bytes.
+/// Maximum size of a seal, in bytes.
 const MAX_SEAL_BYTES: u64 = 1 << 20;
-/// Bytes read or written at a time.
+/// Number of bytes read or written at a time.
 const BLOCK_BYTES: usize = 1 << 16;
-/// Maximum number of failed items that a seal lists.
+/// Maximum number of failed items that a seal describes; the others are only counted.
 const MAX_LISTED_FAILURES: usize = 100;
 const PLAN: &str = "plan.json";
 const INPUTS: &str = "in";
@@ -55,82 +57,84 @@ const CLAIMS: &str = "claims";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum UnitsError {
-    /// The directory has no plan of this version.
+    /// The directory has no plan that this version of the program can use.
     #[error("{}: {reason}", path.display())]
     NoPlan {
         /// The directory.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong with the plan.
         reason: String,
     },
     /// The directory holds another plan or other files.
     #[error("{} holds another plan or other files; name a new directory", .0.display())]
     DirectoryInUse(PathBuf),
-    /// The plan has no unit of this number.
+    /// The plan has no unit with this number.
     #[error("there is no unit {unit}; the plan has {n}, from 0")]
     NoUnit {
-        /// The number given.
+        /// Number of the requested unit.
         unit: u64,
-        /// Units of the plan.
+        /// Number of units in the plan.
         n: u64,
     },
-    /// An input changed after planning.
+    /// This input file was changed after the units were planned.
     #[error("{} was changed since it was planned; plan again", .0.display())]
     Changed(PathBuf),
-    /// Units without a result, or with a damaged one.
+    /// Some units have no result, or a damaged one.
     #[error("{} of {n} units have no complete result, the first is unit {}", missing.len(), missing[0])]
     Missing {
-        /// Their numbers, ascending; at least one.
+        /// Numbers of these units, ascending; at least one.
         missing: Vec<u64>,
-        /// Units of the plan.
+        /// Number of units in the plan.
         n: u64,
     },
     /// A file operation failed.
     #[error("cannot use {}: {source}", path.display())]
     Io {
-        /// The file.
+        /// The file or directory.
         path: PathBuf,
         /// The cause.
         source: io::Error,
     },
 }
 
-/// The task of the plan in a directory, of any version; `None` without a plan.
+/// Returns the task of the plan in a directory, whatever version of the program wrote it; `None`
+/// without a plan.
 pub fn planned_task(dir: &Path) -> Option<Value> {
     let bytes = files::read(&dir.join(PLAN), MAX_PLAN_BYTES).ok()?;
     serde_json::from_slice::<Value>(&bytes).ok()?.get_mut("task").map(Value::take)
 }
 
-/// Content of [`PLAN`].
+/// Content of the file [`PLAN`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Plan {
     format: String,
-    /// Version of the program; other versions may compute other results.
+    /// Version of the program that made the plan; other versions may compute other results.
     version: String,
-    /// Description of the work on each item.
+    /// Description of what to do with each item.
     task: Value,
     /// Total number of items.
     items: u64,
-    /// Digest of each unit's input, by number.
+    /// BLAKE3 digest of each unit's input file, in hexadecimal, by the number of the unit.
     inputs: Vec<String>,
-    /// Name (in the directory) and digest of the file that every unit reads.
+    /// Name (in the directory) and BLAKE3 digest of the file that every unit reads; none if the
+    /// task has no such file.
     file: Option<(String, String)>,
 }
 
-/// The last line of a result file.
+/// Seal of a result: the last line of its file, as JSON.
 #[derive(Debug, Serialize, Deserialize)]
 struct Seal {
     format: String,
     unit: u64,
-    /// Number of bytes before the seal.
+    /// Number of bytes of output before the seal.
     bytes: u64,
     blake3: String,
-    /// Number of failed items.
+    /// Number of items that failed.
     failed: u64,
     failures: Vec<String>,
 }
 
-/// A directory of units.
+/// A directory of units, opened.
 #[derive(Debug)]
 pub struct Units {
     dir: PathBuf,
@@ -138,23 +142,25 @@ pub struct Units {
     digest: blake3::Hash,
 }
 
-/// Totals over all units.
+/// Totals over the results of all units.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct UnitTotals {
-    /// Bytes written.
+    /// Number of bytes of output.
     pub bytes: u64,
-    /// Items that failed.
+    /// Number of items that failed.
     pub failed: u64,
-    /// The first failures of each unit, in order.
+    /// Descriptions of failed items, in the order of the units; for each unit at most the first
+    /// 100.
     pub failures: Vec<String>,
 }
 
 impl Units {
-    /// Plans a task on items, split into at most `n` units of about the same size, with an optional
-    /// file that each unit reads. If the directory already holds the same plan, opens it.
+    /// Plans a task on `items`, split into at most `n` units of about the same size. `file` is the
+    /// name and content of a file that every unit reads, if there is one. If the directory already
+    /// holds the same plan, opens it.
     ///
     /// # Errors
-    /// [`UnitsError::DirectoryInUse`] for a directory that holds another plan or other files;
+    /// [`UnitsError::DirectoryInUse`] if the directory holds another plan or other files;
     /// [`UnitsError::Io`].
     pub fn plan(
         dir: &Path,
@@ -210,7 +216,7 @@ impl Units {
     /// Opens a directory of units.
     ///
     /// # Errors
-    /// [`UnitsError::NoPlan`].
+    /// [`UnitsError::NoPlan`] if the directory has no plan, or one of another version.
     pub fn open(dir: &Path) -> Result<Self, UnitsError> {
         let no_plan = |reason: String| UnitsError::NoPlan { path: dir.to_owned(), reason };
         let bytes = files::read(&dir.join(PLAN), MAX_PLAN_BYTES)
@@ -229,27 +235,27 @@ impl Units {
         Ok(Self { dir: dir.to_owned(), digest: blake3::hash(&bytes), plan })
     }
 
-    /// The directory.
+    /// Returns the path of the directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Digest of the plan.
+    /// Returns the BLAKE3 digest of the plan file.
     pub fn digest(&self) -> blake3::Hash {
         self.digest
     }
 
-    /// Description of the work on each item.
+    /// Returns the description of what to do with each item.
     pub fn task(&self) -> &Value {
         &self.plan.task
     }
 
-    /// Number of units.
+    /// Returns the number of units.
     pub fn len(&self) -> u64 {
         self.plan.inputs.len() as u64
     }
 
-    /// Always false: a plan has at least one unit.
+    /// Returns false: a plan has at least one unit.
     pub fn is_empty(&self) -> bool {
         self.plan.inputs.is_empty()
     }
@@ -258,7 +264,7 @@ impl Units {
     /// has no such file.
     ///
     /// # Errors
-    /// [`UnitsError::Changed`], [`UnitsError::Io`].
+    /// [`UnitsError::Changed`] if the digest differs, [`UnitsError::Io`].
     pub fn file(&self) -> Result<Option<PathBuf>, UnitsError> {
         let Some((name, digest)) = &self.plan.file else { return Ok(None) };
         let path = self.dir.join(name);
@@ -270,7 +276,8 @@ impl Units {
         if hex(&bytes) == *digest { Ok(Some(path)) } else { Err(UnitsError::Changed(path)) }
     }
 
-    /// The items of a unit, and the number of the first item, from 0.
+    /// Returns the number of a unit's first item (from 0, over all units) and the items of the
+    /// unit.
     ///
     /// # Errors
     /// [`UnitsError::NoUnit`], [`UnitsError::Changed`], [`UnitsError::Io`].
@@ -284,12 +291,13 @@ impl Units {
         Ok((self.range(unit).start, text.lines().map(str::to_owned).collect()))
     }
 
-    /// The numbers of the items of a planned unit.
+    /// Returns the range of item numbers (from 0, over all units) of a unit.
     pub fn range(&self, unit: u64) -> Range<u64> {
         share(self.plan.items, self.len(), unit)
     }
 
-    /// Output of a unit, if it has a complete result of at most `limit` bytes.
+    /// Returns the output of a unit; none if the unit has no complete result, or its output is
+    /// longer than `limit` bytes.
     pub fn read(&self, unit: u64, limit: u64) -> Option<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut content = Content::open(&self.result(unit), unit).ok()?;
@@ -299,15 +307,15 @@ impl Units {
         content.read_to_end(&mut bytes).ok().map(|_| bytes)
     }
 
-    /// Whether the unit has a complete result. Reads the result.
+    /// Whether the unit has a complete result. Reads the whole result.
     pub fn is_done(&self, unit: u64) -> bool {
         let read = |mut content: Content| io::copy(&mut content, &mut io::sink());
         Content::open(&self.result(unit), unit).is_ok_and(|content| read(content).is_ok())
     }
 
-    /// Locks a unit until the claim is dropped; none if another process holds the lock or the lock
-    /// file cannot be opened. On file systems without locks, two processes may claim the same unit
-    /// and both compute it.
+    /// Locks a unit until the returned claim is dropped. None if another process holds the lock or
+    /// the lock file cannot be opened. On file systems without locks, two processes may claim the
+    /// same unit and both compute it.
     pub fn claim(&self, unit: u64) -> Option<Claim> {
         let path = self.dir.join(CLAIMS).join(unit.to_string());
         let file = File::options().create(true).truncate(false).write(true).open(path).ok()?;
@@ -317,21 +325,21 @@ impl Units {
         }
     }
 
-    /// Name of the last process that signed a claim on a unit; empty if none did.
+    /// Returns the name of the last process that signed a claim on a unit; empty if none did.
     pub fn signed_by(&self, unit: u64) -> String {
         let path = self.dir.join(CLAIMS).join(unit.to_string());
         files::read_text(&path, MAX_SIGNATURE_BYTES).unwrap_or_default()
     }
 
-    /// Units without a complete result, ascending. Reads all results.
+    /// Returns the numbers of the units without a complete result, ascending. Reads all results.
     pub fn remaining(&self) -> Vec<u64> {
         (0..self.len()).filter(|&unit| !self.is_done(unit)).collect()
     }
 
-    /// Publishes the result of a unit: its output and the failures of its items.
+    /// Publishes the result of a unit: its output `content`, and descriptions of its failed items.
     ///
     /// # Errors
-    /// [`UnitsError::Io`]; then there is no new result.
+    /// [`UnitsError::Io`]; no new result is then published.
     pub fn publish(
         &self,
         unit: u64,
@@ -343,7 +351,7 @@ impl Units {
         writing.publish(failures)
     }
 
-    /// Starts the result of a unit, to be written in parts.
+    /// Starts the result of a unit, whose output can then be written in parts.
     ///
     /// # Errors
     /// [`UnitsError::Io`].
@@ -354,10 +362,10 @@ impl Units {
         Ok(ResultWriter { units: self, unit, file, hasher: blake3::Hasher::new(), bytes: 0 })
     }
 
-    /// Outputs of all units, in order.
+    /// Returns a reader of the outputs of all units, in the order of the units.
     ///
     /// # Errors
-    /// [`UnitsError::Missing`] unless every unit has a complete result.
+    /// [`UnitsError::Missing`] if some unit has no complete result.
     pub fn results(&self) -> Result<Results<'_>, UnitsError> {
         let (missing, n) = (self.remaining(), self.len());
         if !missing.is_empty() {
@@ -366,10 +374,10 @@ impl Units {
         Ok(Results { units: self, next: 0, content: None, collected: UnitTotals::default() })
     }
 
-    /// Writes the results of all units in order, without their seals.
+    /// Writes the outputs of all units to `out`, in the order of the units and without seals.
     ///
     /// # Errors
-    /// [`UnitsError::Missing`] unless every unit has a complete result, before anything is written;
+    /// [`UnitsError::Missing`] if some unit has no complete result; nothing is then written.
     /// [`UnitsError::Io`].
     pub fn collect(&self, out: &mut dyn Write) -> Result<UnitTotals, UnitsError> {
         let mut results = self.results()?;
@@ -379,7 +387,7 @@ impl Units {
         Ok(results.collected)
     }
 
-    /// Path of the result of a unit.
+    /// Returns the path of the result of a unit, whether or not it exists.
     pub fn result(&self, unit: u64) -> PathBuf {
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.digest.as_bytes()).update(&unit.to_le_bytes());
@@ -387,11 +395,12 @@ impl Units {
     }
 }
 
-/// The lock of a process on a unit.
+/// The lock of this process on a unit, released when it is dropped.
 pub struct Claim(File);
 
 impl Claim {
-    /// Writes the name of this process, of at most 100 bytes, into the lock file.
+    /// Writes the name of this process into the lock file. A name of more than 100 bytes cannot be
+    /// read again.
     ///
     /// # Errors
     /// The error of the system.
@@ -403,7 +412,7 @@ impl Claim {
     }
 }
 
-/// A result being written; it is removed unless it is published.
+/// The result of a unit while it is written; dropping it removes it unless it was published.
 pub struct ResultWriter<'a> {
     units: &'a Units,
     unit: u64,
@@ -426,10 +435,10 @@ impl Write for ResultWriter<'_> {
 }
 
 impl ResultWriter<'_> {
-    /// Publishes the result with the failures of its items.
+    /// Publishes the result, with descriptions of the failed items of the unit.
     ///
     /// # Errors
-    /// [`UnitsError::Io`]; then there is no new result.
+    /// [`UnitsError::Io`]; no new result is then published.
     pub fn publish(self, mut failures: Vec<String>) -> Result<(), UnitsError> {
         let Self { units, unit, mut file, hasher, bytes } = self;
         let failed = failures.len() as u64;
@@ -451,7 +460,8 @@ impl ResultWriter<'_> {
     }
 }
 
-/// Output of one unit. The read that reaches the end fails if the output does not match its seal.
+/// Reader of the output of one unit. The read that reaches the end fails if the output does not
+/// match the digest in its seal.
 struct Content {
     input: BufReader<Take<File>>,
     hasher: blake3::Hasher,
@@ -459,7 +469,7 @@ struct Content {
 }
 
 impl Content {
-    /// Opens a result.
+    /// Opens the result of a unit and reads its seal.
     fn open(path: &Path, unit: u64) -> io::Result<Self> {
         let file = files::open(path)?;
         let (end, seal) = seal_of(&file)?.ok_or_else(incomplete)?;
@@ -481,8 +491,8 @@ impl Read for Content {
     }
 }
 
-/// Outputs of all units, in order and without seals. Reading fails at a result that changed after
-/// it was checked.
+/// Reader of the outputs of all units, in the order of the units and without seals. Reading fails
+/// at a result that was changed after it was checked.
 pub struct Results<'a> {
     units: &'a Units,
     next: u64,
@@ -520,7 +530,8 @@ fn incomplete() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "a result is incomplete")
 }
 
-/// The seal at the end of a result, with its offset, bytes.
+/// Returns the seal at the end of a result, and the number of bytes before it; none if there is no
+/// seal.
 fn seal_of(mut file: &File) -> io::Result<Option<(u64, Seal)>> {
     let from = file.metadata()?.len().saturating_sub(MAX_SEAL_BYTES);
     file.seek(SeekFrom::Start(from))?;
@@ -535,7 +546,7 @@ fn seal_of(mut file: &File) -> io::Result<Option<(u64, Seal)>> {
     Ok(sealed)
 }
 
-/// The numbers of the items of a unit, if `items` items are split into `n` units.
+/// Returns the range of item numbers (from 0) of a unit, if `items` items are split into `n` units.
 fn share(items: u64, n: u64, unit: u64) -> Range<u64> {
     let at = |unit: u64| (u128::from(items) * u128::from(unit) / u128::from(n)) as u64;
     at(unit)..at(unit + 1)
@@ -558,7 +569,7 @@ mod tests {
         (0..n).map(|at| format!("item {at}")).collect()
     }
 
-    /// Runs all units in reverse order; the output of each is the numbers of its items.
+    /// Runs all units in reverse order; the output of each unit is its items with their numbers.
     fn run_all(units: &Units) {
         for unit in (0..units.len()).rev() {
             let (first, items) = units.items(unit).unwrap();

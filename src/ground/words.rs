@@ -10,7 +10,7 @@
 //!   and for scripts without spaces pairs of characters.
 //!
 //! Each word has one stem, in texts and queries alike: the stemmers of all languages of the base
-//! are applied in turn. Independent of nodes, indexes and queries.
+//! are applied in turn.
 
 mod language;
 mod quoted;
@@ -25,22 +25,25 @@ pub use crate::words::{
     quoted::{quoted, quoted_ranges},
 };
 
-/// Maximum length of a word of a language, letters. A longer run (an encoded file, a sequence)
-/// matches by its exact form only: stems, parts and typos would cost more than linear time.
+/// Maximum length, in letters, of a run that is treated as a word of a language. A longer run (an
+/// encoded file, a sequence) matches only in its exact form: stems, parts and typos would cost more
+/// than linear time.
 pub const MAX_WORD_LETTERS: usize = 64;
-/// Letters of an n-gram of a stem; docs/languages.md gives the reason.
+/// Number of letters in an n-gram of a stem; docs/languages.md gives the reason for it.
 const GRAM_LETTERS: usize = 4;
-/// Total weight of the n-grams of a query word, whose stem has weight 1; each n-gram has at most 1.
+/// Total weight of all n-grams of a query word, whose stem has weight 1. No single n-gram has a
+/// weight above 1.
 const GRAMS_WEIGHT: f32 = 2.0;
 
-/// Function words that carry no topic, sorted; the English list of Lucene's standard analyzer.
+/// English function words that carry no topic, sorted: the list of Lucene's standard analyzer.
 pub const STOP_WORDS: [&str; 33] = [
     "a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it",
     "no", "not", "of", "on", "or", "such", "that", "the", "their", "then", "there", "these",
     "they", "this", "to", "was", "will", "with",
 ];
 
-/// For each first byte, a bit for each length of a stop word: a quick filter.
+/// Quick filter before a search in [`STOP_WORDS`]: for each first byte, bit `n` is set if a stop
+/// word with this first byte has `n` bytes.
 static STOP_WORD_LENGTHS: [u8; 256] = {
     let (mut lengths, mut at) = ([0; 256], 0);
     while at < STOP_WORDS.len() {
@@ -51,7 +54,7 @@ static STOP_WORD_LENGTHS: [u8; 256] = {
     lengths
 };
 
-/// Words that shape a question but do not describe its answers, sorted.
+/// English words that shape a question but do not describe its answers, sorted.
 const QUESTION_WORDS: [&str; 105] = [
     "about",
     "again",
@@ -160,20 +163,21 @@ const QUESTION_WORDS: [&str; 105] = [
     "your",
 ];
 
-/// Whether the word is one of [`STOP_WORDS`].
+/// Whether the word, in lower case, is one of [`STOP_WORDS`].
 pub fn is_stop_word(word: &str) -> bool {
     let lengths = word.bytes().next().map_or(0, |first| STOP_WORD_LENGTHS[usize::from(first)]);
     word.len() < 8 && lengths >> word.len() & 1 == 1 && STOP_WORDS.binary_search(&word).is_ok()
 }
 
-/// Whether the word is a stop word or only shapes a question.
+/// Whether the word, in lower case, is a stop word or an English word that only shapes a question.
 pub fn is_question_word(word: &str) -> bool {
     is_stop_word(word) || QUESTION_WORDS.contains(&word)
 }
 
-/// The known name nearest to an unknown one by optimal string alignment (insertions, deletions,
-/// substitutions and swaps of neighbours), if its distance is at most `max_distance` and less than
-/// the length of the unknown name, characters; ties go to the first.
+/// Returns the name in `known` that is nearest to the unknown `name` by optimal string alignment,
+/// which counts insertions, deletions, substitutions and swaps of adjacent characters. The distance
+/// must be at most `max_distance` and less than the number of characters of `name`. Of several
+/// nearest names, the first one is returned.
 pub fn nearest<'a>(
     name: &str,
     known: impl IntoIterator<Item = &'a str>,
@@ -184,7 +188,7 @@ pub fn nearest<'a>(
     (distance <= max_distance && distance < name.chars().count()).then_some(nearest)
 }
 
-/// Byte ranges of the maximal runs of characters that satisfy the predicate.
+/// Returns the byte ranges of the maximal runs of characters for which `is_word` holds.
 fn runs(text: &str, is_word: impl Fn(char) -> bool) -> impl Iterator<Item = Range<usize>> {
     let mut chars = text.char_indices().peekable();
     std::iter::from_fn(move || {
@@ -194,7 +198,8 @@ fn runs(text: &str, is_word: impl Fn(char) -> bool) -> impl Iterator<Item = Rang
     })
 }
 
-/// Lower case without accents: compatibility decomposition, combining marks dropped.
+/// Folds a word: lower case, compatibility decomposition (NFKD), and no combining marks such as
+/// accents.
 pub fn fold(word: &str) -> Cow<'_, str> {
     if word.bytes().all(|b| b.is_ascii() && !b.is_ascii_uppercase()) {
         return Cow::Borrowed(word);
@@ -207,16 +212,17 @@ pub fn fold(word: &str) -> Cow<'_, str> {
     )
 }
 
-/// Whether a character ends a line, moves a cursor or changes the direction of the text around it:
-/// control characters, line and paragraph separators, and the embeddings, overrides and isolates of
-/// the bidirectional algorithm (Unicode Standard Annex 9). Joiners, soft hyphens and directional
-/// marks are not included: some languages need them.
+/// Whether a character ends a line, moves a cursor or changes the direction of the text around it.
+/// These are control characters, line and paragraph separators, and the embeddings, overrides and
+/// isolates of the bidirectional algorithm (Unicode Standard Annex 9). Joiners, soft hyphens and
+/// directional marks are not included, as some languages need them.
 pub fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Whether `\w` matches the character: letters and numbers, without the symbols that look like
-/// circled or squared letters, although Unicode calls them alphabetic.
+/// Whether the pattern `\w` of the BM25 baseline matches the character: letters, numbers and `_`,
+/// but not the symbols that look like circled or squared letters, although Unicode calls those
+/// alphabetic.
 fn is_reference_char(c: char) -> bool {
     let is_symbol = || {
         matches!(c, '\u{24b6}'..='\u{24e9}' | '\u{1f130}'..='\u{1f149}'
@@ -225,7 +231,8 @@ fn is_reference_char(c: char) -> bool {
     c == '_' || c.is_alphanumeric() && !is_combining_mark(c) && !is_symbol()
 }
 
-/// Calls `each` with the words of the BM25 baseline, in order.
+/// Calls `each` with the words of `text` in order, as the BM25 baseline of STaRK splits them: lower
+/// case, at least two characters, no stop words.
 pub fn for_each_reference_word(text: &str, mut each: impl FnMut(&str)) {
     // The lower case of this letter depends on its context, even beyond the word.
     if text.contains('\u{3a3}') {
@@ -235,7 +242,7 @@ pub fn for_each_reference_word(text: &str, mut each: impl FnMut(&str)) {
     }
 }
 
-/// [`for_each_reference_word`] for a text whose words can be lowercased one by one.
+/// As [`for_each_reference_word`], for a text whose words can be lowercased one by one.
 fn for_each_run(text: &str, each: &mut impl FnMut(&str)) {
     let is_ascii_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let (bytes, mut word) = (text.as_bytes(), String::new());
@@ -267,18 +274,19 @@ fn for_each_run(text: &str, each: &mut impl FnMut(&str)) {
     }
 }
 
-/// Words of a name with their byte ranges, in order: folded alphanumeric runs.
+/// Returns the words of a name in order: its alphanumeric runs, each as a byte range of `text` and
+/// in folded form.
 pub fn name_words(text: &str) -> impl Iterator<Item = (Range<usize>, Cow<'_, str>)> {
     runs(text, |c| c.is_alphanumeric() || is_combining_mark(c))
         .map(|range| (range.clone(), fold(&text[range])))
 }
 
-/// Whether a run is longer than [`MAX_WORD_LETTERS`].
+/// Whether a run has more than [`MAX_WORD_LETTERS`] characters.
 pub fn is_too_long(word: &str) -> bool {
     word.chars().nth(MAX_WORD_LETTERS).is_some()
 }
 
-/// Stems of words in the languages of a base; English by default.
+/// Stemmer of words in the languages of a base; English by default.
 pub struct Stems {
     languages: Languages,
     stemmers: Vec<(Language, Stemmer)>,
@@ -291,19 +299,19 @@ impl Default for Stems {
 }
 
 impl Stems {
-    /// The stems of these languages.
+    /// Creates a stemmer for these languages, whose stemmers are applied in turn.
     pub fn new(languages: Languages) -> Self {
         let stemmer = |language: Language| Some((language, Stemmer::create(language.stemmer()?)));
         Self { languages, stemmers: languages.iter().filter_map(stemmer).collect() }
     }
 
-    /// The languages.
+    /// Returns the languages of the stemmer.
     pub fn languages(&self) -> Languages {
         self.languages
     }
 
-    /// The stem of a folded word; the word itself if it has more than [`MAX_WORD_LETTERS`] bytes,
-    /// because stemming is quadratic in the length.
+    /// Returns the stem of a folded word; the word itself if it has more than [`MAX_WORD_LETTERS`]
+    /// bytes, because the time of stemming is quadratic in the length.
     pub fn stem<'a>(&self, word: &'a str) -> Cow<'a, str> {
         if word.len() > MAX_WORD_LETTERS {
             return Cow::Borrowed(word);
@@ -322,10 +330,10 @@ impl Stems {
         stem
     }
 
-    /// Calls `each` with the index terms of a folded word and their weights in a query: its stem
-    /// and, in languages with compounds or many forms, the n-grams of the stem. For a run of a
-    /// script without spaces, the words are its pairs of characters. Stop words, and single
-    /// characters of other scripts, have no terms.
+    /// Calls `each` with the index terms of a folded word and their weights in a query. The terms
+    /// are the stem and, in languages with compounds or many forms, the n-grams of the stem. A run
+    /// of a script without spaces is first cut into pairs of characters, which count as words. Stop
+    /// words, and single characters of other scripts, have no terms.
     pub fn for_each_term(&self, word: &str, each: &mut dyn FnMut(&str, f32)) {
         self.languages.for_each_part(&self.languages.composed(word), &mut |part| {
             let is_single = part.chars().nth(1).is_none();
@@ -344,20 +352,20 @@ impl Stems {
         });
     }
 
-    /// The terms of a folded word; see [`Self::for_each_term`].
+    /// Returns the index terms of a folded word; see [`Self::for_each_term`].
     pub fn terms(&self, word: &str) -> Vec<String> {
         let mut terms = Vec::new();
         self.for_each_term(word, &mut |term, _| terms.push(term.to_owned()));
         terms
     }
 
-    /// Terms of a text in order, stop words and single characters dropped.
+    /// Returns the index terms of a text in order, without stop words and single characters.
     pub fn of(&self, text: &str) -> impl Iterator<Item = String> {
         name_words(text).flat_map(|(_, word)| self.terms(&word))
     }
 
-    /// Terms of a query with their weights: as [`of`](Self::of), without words that only shape a
-    /// question.
+    /// Returns the index terms of a query with their weights: as [`of`](Self::of), but without
+    /// words that only shape a question.
     pub fn of_query(&self, text: &str) -> impl Iterator<Item = (String, f32)> {
         let asked = name_words(text).filter(|(_, word)| !self.languages.is_question_word(word));
         asked.flat_map(|(_, word)| {
@@ -372,8 +380,8 @@ impl Stems {
     }
 }
 
-/// Calls `each` with the n-grams of a stem or word. There are none if it is too long, is no longer
-/// than one n-gram, or has characters other than letters.
+/// Calls `each` with the n-grams of a stem or word, in order. There are none if the stem is too
+/// long, is no longer than one n-gram, or has characters other than letters.
 pub fn grams(stem: &str, each: &mut dyn FnMut(&str)) {
     if is_too_long(stem) {
         return;
@@ -384,17 +392,19 @@ pub fn grams(stem: &str, each: &mut dyn FnMut(&str)) {
     }
 }
 
-/// How an index normalizes the words of [`for_each_reference_word`].
+/// How an index normalizes the words that [`for_each_reference_word`] finds in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Analysis {
-    /// Unchanged, as in the BM25 baseline of STaRK.
+    /// Words are unchanged, as in the BM25 baseline of STaRK.
     Words,
-    /// Terms of these languages, without accents.
+    /// Words become index terms: stems in these languages, without accents, and their n-grams if
+    /// the languages need them.
     Stems(Languages),
 }
 
 impl Analysis {
-    /// The analysis of documents: words for English, as in the baseline, otherwise stems.
+    /// Returns the analysis for the documents of a base: unchanged words if the only language is
+    /// English, as in the baseline, otherwise stems.
     pub fn of_documents(languages: Languages) -> Self {
         match languages.is_english() {
             true => Self::Words,
@@ -402,7 +412,7 @@ impl Analysis {
         }
     }
 
-    /// Calls `each` with the indexed forms of a word, and their weights in a query.
+    /// Calls `each` with the forms under which a word is indexed, and their weights in a query.
     pub fn for_each_form(self, stems: &Stems, word: &str, each: &mut dyn FnMut(&str, f32)) {
         match self {
             Self::Words => each(word, 1.0),
@@ -411,8 +421,8 @@ impl Analysis {
         }
     }
 
-    /// Encodes the analysis for a file: byte 0 or 1, then the places of the languages unless they
-    /// are English alone.
+    /// Encodes the analysis for an index file: byte 0 for words or 1 for stems; for stems, then the
+    /// number of each language (see [`Languages::places`]), unless English is the only one.
     pub fn to_bytes(self) -> Vec<u8> {
         match self {
             Self::Words => vec![0],
@@ -421,7 +431,7 @@ impl Analysis {
         }
     }
 
-    /// Decodes the bytes of [`to_bytes`](Self::to_bytes); `None` if they are invalid.
+    /// Decodes the bytes that [`to_bytes`](Self::to_bytes) returns; `None` if they are invalid.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         match bytes {
             [0] => Some(Self::Words),
@@ -431,7 +441,7 @@ impl Analysis {
         }
     }
 
-    /// The stemmer for [`for_each_form`](Self::for_each_form).
+    /// Returns the stemmer to pass to [`for_each_form`](Self::for_each_form).
     pub fn stems(self) -> Stems {
         match self {
             Self::Words => Stems::default(),
@@ -520,7 +530,7 @@ mod tests {
         assert!(stems.of("Graphs of the planning").eq(["graph", "plan"].map(String::from)));
     }
 
-    /// The first term of each form is the same.
+    /// Checks that the first index term of each form is the same.
     fn same(code: &str, forms: &[&str]) {
         let stems = Stems::new(code.parse().unwrap());
         let first = |form: &&str| stems.of(form).next().unwrap();

@@ -1,5 +1,5 @@
-//! Reuses the index of one version of a base for another version with the same nodes and edges.
-//! Index files are never changed in place, so hard links share them.
+//! Reuses the index of one version of a base for another version that has the same nodes and edges.
+//! Index files are never changed in place, so both versions can share them as hard links.
 
 use std::{fs, io, path::Path};
 
@@ -8,11 +8,12 @@ use crate::{
     layout::{Staging, VECTORS, WORDS},
 };
 
-/// Maximum depth of folders below a part.
+/// Maximum depth of folders below a part; deeper folders are not linked.
 const MAX_DEPTH: usize = 6;
 
-/// Hard-links the files of an index into another index directory, or copies files that cannot be
-/// linked. Each part is published when complete and replaces an existing one.
+/// Hard-links the files of the index `source_index` into the directory `target_index`; copies files
+/// that cannot be linked. Each part is published when all its files are there, and replaces an
+/// existing part.
 ///
 /// # Errors
 /// [`IndexError::Io`] if a file cannot be linked or copied.

@@ -1,11 +1,11 @@
 //! Approximate nearest neighbours: best-first search of a graph over the candidate nodes.
 //!
-//! The module `graph` builds it (HNSW: Malkov & Yashunin 2018); the file holds its lowest layer as
-//! arrays. Entry points that are spread over the graph replace the upper layers. The search reads
-//! the exact vectors of the index, so scores are exact and no vector is stored twice. Opening reads
-//! only a header, and malformed content cannot cause access outside the file. Nodes are split into
-//! shards of at most `SHARD_NODES`; one thread builds a shard, so the graph does not depend on the
-//! number of threads. Independent of texts and queries.
+//! The module `graph` builds the graph (HNSW: Malkov & Yashunin 2018); the file holds the lowest
+//! layer as arrays. Entry points that are spread over the graph replace the upper layers. The
+//! search reads the exact vectors of the index, so scores are exact and no vector is stored twice.
+//! Opening reads only a header, and malformed content cannot cause access outside the file. Nodes
+//! are split into shards of at most `SHARD_NODES`; one thread builds a shard, so the graph does not
+//! depend on the number of threads.
 
 mod graph;
 
@@ -24,38 +24,40 @@ use crate::{
 };
 use agent_kb::{NodeId, best};
 
-/// Maximum number of nodes of one shard; bounds the memory and time of one thread.
+/// Maximum number of nodes of one shard; it bounds the memory and time of the thread that builds
+/// the shard.
 const SHARD_NODES: usize = 1 << 17;
-/// Minimum number of candidates that a search keeps; more raise recall and time.
+/// Minimum number of best nodes that a search keeps while it runs; a larger number raises recall
+/// and time.
 const EXPANSION_SEARCH: usize = 256;
-/// Maximum number of entry points of a shard.
+/// Maximum number of entry points of a shard, from which its search starts.
 const ENTRY_POINTS: usize = 64;
-/// Maximum number of sampled nodes for which recall is measured.
+/// Maximum number of nodes on which recall is measured; they are evenly spaced.
 const SAMPLED: usize = 100;
-/// Number of neighbours compared for each sampled node.
+/// Number of nearest neighbours that are compared for each of these nodes.
 const RECALL_AT: usize = 100;
-/// Number of nodes inserted between two progress reports.
+/// Number of nodes inserted between two reports of progress.
 const REPORT_EVERY: usize = 1_024;
-/// Name of the file in its directory.
+/// Name of the file of the graph.
 const FILE: &str = "graph";
 /// Name of the stage in progress reports.
 const STAGE: &str = "ann";
 
-/// An opened graph.
+/// An opened graph for approximate search.
 pub struct AnnIndex {
     arrays: Arrays,
-    /// The node at each place, ascending. Nodes without a vector have no place.
+    /// The node at each place, ascending. Nodes whose vector is zero have no place.
     nodes: Array<u32>,
-    /// Places of shard `i`: `shards[i]..shards[i + 1]`.
+    /// Shard `i` has the places `shards[i]..shards[i + 1]`.
     shards: Array<u64>,
-    /// Links of place `i`: `links[bounds[i]..bounds[i + 1]]`.
+    /// Place `i` has the links `links[bounds[i]..bounds[i + 1]]`.
     bounds: Array<u64>,
-    /// Places of neighbours, in the same shard.
+    /// Places to which a place is linked, all in the same shard.
     links: Array<u32>,
     recall: f32,
 }
 
-/// Builds the graph into a directory.
+/// Builds the graph over the candidates and writes it to the directory `dir`.
 pub(super) fn build(
     materials: &Materials<'_>,
     watch: &Watch<'_>,
@@ -95,8 +97,8 @@ pub(super) fn build(
     write(recall)
 }
 
-/// Builds the graph of one shard; returns the links of each of its nodes, as places among all
-/// nodes.
+/// Builds the graph of one shard, a range of places; returns the links of each of its places, as
+/// places among all nodes.
 fn link(
     nodes: &[NodeId],
     shard: Range<usize>,
@@ -117,7 +119,7 @@ fn link(
 }
 
 impl AnnIndex {
-    /// Maps the graph in a directory; constant time.
+    /// Opens the graph in the directory `dir`; the file is mapped, not read. Constant time.
     ///
     /// # Errors
     /// As [`Arrays::open`] and [`Arrays::get`].
@@ -133,15 +135,15 @@ impl AnnIndex {
         })
     }
 
-    /// Reads the whole file and compares it with its checksum.
+    /// Reads the whole file and compares it with its recorded checksum.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`].
+    /// [`IndexError::Damaged`] if the checksum differs.
     pub fn verify(&self) -> Result<(), IndexError> {
         self.arrays.verify()
     }
 
-    /// One-line summary for people: size and measured recall.
+    /// Returns a summary in one line of text for people: number of nodes and measured recall.
     pub fn describe(&self) -> String {
         let n = self.nodes.as_slice().len();
         let sampled = n.div_ceil(sample_step(n));
@@ -149,10 +151,10 @@ impl AnnIndex {
         format!("graph over {n} nodes, recall@{RECALL_AT} {recall:.3} on {sampled} of them")
     }
 
-    /// Returns approximately the `k` nodes nearest to `query` (`[dim]`, not zero), best first, ties
-    /// by ascending id. `vectors` must be the vectors from which the graph was built. Scores are
-    /// exact dot products; a near node may be missing. About `(k + 256) * 32` dot products per
-    /// shard.
+    /// Returns approximately the `k` nodes nearest to `query` (`[dim]`, not zero) with their dot
+    /// products, best first, ties by ascending id. The dot products are exact, but a near node may
+    /// be missing. `vectors` must be the vectors from which the graph was built. Computes about `(k
+    /// + 256) * 32` dot products per shard.
     ///
     /// # Errors
     /// As [`VectorIndex::score`].
@@ -171,7 +173,7 @@ impl AnnIndex {
         Ok(best(found.concat(), k))
     }
 
-    /// Searches the graph of one shard from its entry points.
+    /// Searches the graph of one shard, a range of places, from its entry points.
     fn search_shard(
         &self,
         vectors: &VectorIndex,
@@ -193,7 +195,8 @@ impl AnnIndex {
         Ok(hits.iter().map(|(score, Reverse(place))| (nodes[*place as usize], score.0)).collect())
     }
 
-    /// Measures the share of the exact neighbours of sampled nodes that a search finds.
+    /// Returns the share, in `0..=1`, of the nearest neighbours of sampled nodes that a search
+    /// finds.
     fn measure_recall(&self, nodes: &[NodeId], vectors: &VectorIndex) -> Result<f32, IndexError> {
         let (mut found, mut exact_total) = (0, 0);
         for &node in nodes.iter().step_by(sample_step(nodes.len())) {
@@ -208,7 +211,7 @@ impl AnnIndex {
     }
 }
 
-/// Distance between the positions of sampled nodes among `n`.
+/// Returns the distance between the positions of sampled nodes when there are `n` nodes.
 fn sample_step(n: usize) -> usize {
     n.div_ceil(SAMPLED).max(1)
 }

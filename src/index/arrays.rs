@@ -1,7 +1,8 @@
 //! Named arrays of numbers in one memory-mapped file.
 //!
-//! The file is safetensors: a JSON header with names, types and offsets, then the arrays. Values
-//! are little-endian. Opening reads only the header; slices point into the mapped file.
+//! The file has the format safetensors: a JSON header with names, types and offsets, then the
+//! arrays. Numbers are little-endian. Opening reads only the header; slices point into the mapped
+//! file.
 
 use std::{
     fs::File,
@@ -18,12 +19,12 @@ use safetensors::{
 
 use crate::IndexError;
 
-/// Name of the array with the checksum in a sealed file.
+/// Name of the array that holds the checksum of a sealed file.
 const SEAL: &str = "seal";
 
 /// A number type that arrays may hold.
 pub trait Number: bytemuck::Pod {
-    /// Type of the number in the file.
+    /// Type of the number in the header of a file.
     const DTYPE: Dtype;
 }
 
@@ -53,14 +54,14 @@ pub struct Array<T> {
 }
 
 impl<T: Number> Array<T> {
-    /// All numbers in order; [`Arrays::get`] checked their bounds and alignment.
+    /// All numbers of the array, in order. [`Arrays::get`] has checked their bounds and alignment.
     pub fn as_slice(&self) -> &[T] {
         let bytes = self.map.get(self.start..self.start + self.len * size_of::<T>());
         bytes.and_then(|bytes| bytemuck::try_cast_slice(bytes).ok()).unwrap_or(&[])
     }
 
-    /// The numbers of part `index`; empty if out of range. `bounds` holds a zero, then the end of
-    /// each part.
+    /// The numbers of part `index`, from 0; empty if there is no such part. `bounds` holds a zero,
+    /// then the end of each part.
     pub fn part<'a, B: Number + TryInto<usize>>(
         &'a self,
         bounds: &Array<B>,
@@ -75,17 +76,18 @@ impl<T: Number> Array<T> {
     }
 }
 
-/// An opened file of arrays.
+/// An opened file of named arrays.
 pub struct Arrays {
     map: Arc<Mmap>,
     path: String,
 }
 
 impl Arrays {
-    /// Writes named arrays to a new file and syncs it.
+    /// Writes named arrays to a new file and syncs the file to the disk. An array is given as
+    /// (name, type, bytes).
     ///
     /// # Errors
-    /// [`IndexError::Io`] with the path.
+    /// [`IndexError::Io`] with the path of the file.
     pub fn write(path: &Path, arrays: &[(&str, Dtype, &[u8])]) -> Result<(), IndexError> {
         let views: Result<Vec<_>, _> = arrays
             .iter()
@@ -105,10 +107,11 @@ impl Arrays {
             .map_err(|error| IndexError::io(path, error))
     }
 
-    /// As [`Arrays::write`], with a checksum (BLAKE3) of all arrays for [`Arrays::verify`].
+    /// As [`Arrays::write`], and also stores a checksum (BLAKE3) of all arrays for
+    /// [`Arrays::verify`].
     ///
     /// # Errors
-    /// [`IndexError::Io`] with the path.
+    /// [`IndexError::Io`] with the path of the file.
     pub fn write_sealed(path: &Path, arrays: &[(&str, Dtype, &[u8])]) -> Result<(), IndexError> {
         let seal = seal(arrays.iter().map(|&(name, _, bytes)| (name, bytes)));
         let mut arrays = arrays.to_vec();
@@ -116,7 +119,8 @@ impl Arrays {
         Self::write(path, &arrays)
     }
 
-    /// Reads a sealed file and compares it with its checksum.
+    /// Reads a file written by [`Arrays::write_sealed`] and compares its arrays with the stored
+    /// checksum.
     ///
     /// # Errors
     /// [`IndexError::Damaged`] if they differ or the file has no checksum.
@@ -132,9 +136,10 @@ impl Arrays {
         Err(damaged("its checksum does not match".to_owned()))
     }
 
-    /// As [`Self::write`], with one array, `streamed` (name, type, bytes), that may exceed memory:
-    /// `stream` writes exactly that number of bytes. It lies between the arrays `before` and
-    /// `after`. For alignment, order all arrays by descending size of their numbers.
+    /// As [`Self::write`], with one more array that may be too large for memory: `streamed` is its
+    /// name, type and number of bytes, and `stream` must write exactly that many bytes. In the file
+    /// this array lies between the arrays `before` and `after`. For alignment, order all arrays by
+    /// descending size of their numbers.
     ///
     /// # Errors
     /// The error of the system or of `stream`; `UnexpectedEof` if `stream` writes another number of
@@ -171,11 +176,11 @@ impl Arrays {
         file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
     }
 
-    /// Maps a file; reads only its header.
+    /// Opens a file; its arrays are mapped, only the header is read.
     ///
     /// # Errors
-    /// [`IndexError::Io`] if it cannot be read, [`IndexError::Damaged`] if it is not a file of
-    /// arrays.
+    /// [`IndexError::Io`] if the file cannot be read, [`IndexError::Damaged`] if it is not a file
+    /// of arrays.
     pub fn open(path: &Path) -> Result<Self, IndexError> {
         let file = File::open(path).map_err(|error| IndexError::io(path, error))?;
         // SAFETY: index files are written once and published by rename; nothing writes to them
@@ -189,7 +194,8 @@ impl Arrays {
     /// Finds the array with this name.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`] if it is missing, has another type or lies out of bounds.
+    /// [`IndexError::Damaged`] if the array is missing, has numbers of another type or lies out of
+    /// bounds.
     pub fn get<T: Number>(&self, name: &str) -> Result<Array<T>, IndexError> {
         let damaged = |reason: String| IndexError::Damaged { path: self.path.clone(), reason };
         let tensors = SafeTensors::deserialize(&self.map).map_err(|e| damaged(e.to_string()))?;
@@ -204,7 +210,7 @@ impl Arrays {
     }
 }
 
-/// Checksum of named arrays, independent of their order.
+/// Returns the checksum (BLAKE3) of named arrays; it does not depend on their order.
 fn seal<'a>(arrays: impl Iterator<Item = (&'a str, &'a [u8])>) -> blake3::Hash {
     let mut arrays: Vec<(&str, &[u8])> = arrays.collect();
     arrays.sort_unstable_by_key(|array| array.0);
@@ -216,14 +222,15 @@ fn seal<'a>(arrays: impl Iterator<Item = (&'a str, &'a [u8])>) -> blake3::Hash {
     hasher.finalize()
 }
 
-/// Sorted distinct strings, found by binary search; part `i` of `bytes` is string `i`.
+/// Distinct strings, ascending, found by binary search; part `i` of `bytes` is string `i`.
 pub struct Strings {
     bounds: Array<u64>,
     bytes: Array<u8>,
 }
 
 impl Strings {
-    /// Encodes strings as (bounds, bytes), in the given order.
+    /// Encodes strings as (bounds, bytes), in the given order: string `i` is
+    /// `bytes[bounds[i]..bounds[i + 1]]`.
     pub fn layout<'a, S: AsRef<[u8]> + ?Sized + 'a>(
         strings: impl Iterator<Item = &'a S>,
     ) -> (Vec<u64>, Vec<u8>) {
@@ -235,7 +242,7 @@ impl Strings {
         (bounds, bytes)
     }
 
-    /// Combines two arrays as made by [`Strings::layout`]; the strings must be sorted for
+    /// Combines two arrays that [`Strings::layout`] made. The strings must ascend for
     /// [`Strings::find`].
     pub fn new(bounds: Array<u64>, bytes: Array<u8>) -> Self {
         Self { bounds, bytes }
@@ -251,12 +258,12 @@ impl Strings {
         self.len() == 0
     }
 
-    /// String `index` as bytes.
+    /// String `index`, from 0, as bytes; empty if there is no such string.
     pub fn get(&self, index: usize) -> &[u8] {
         self.bytes.part(&self.bounds, index)
     }
 
-    /// Finds the index of a string. O(log n).
+    /// Finds the index of a string; `None` if it is not among the strings. O(log n).
     pub fn find(&self, string: &str) -> Option<usize> {
         let (mut low, mut high) = (0, self.len());
         while low < high {

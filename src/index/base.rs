@@ -25,26 +25,27 @@ use agent_embed::{EmbedError, Embedder};
 use agent_ground::words::Stems;
 use agent_kb::{Kb, NodeId, TypeId};
 
-/// Maximum number of cached embeddings of texts; a full cache is emptied.
+/// Maximum number of texts whose embeddings are cached; when the cache is full, all of it is
+/// dropped.
 const MAX_CACHED_VECTORS: usize = 4_096;
 
 /// A knowledge base and its indexes, read-only and shared between threads.
 pub struct IndexedBase {
     /// The knowledge base.
     pub kb: Kb,
-    /// Lexical search over all nodes.
+    /// Search by words over the texts of all nodes.
     pub text: TextIndex,
-    /// Forward index of documents, to score given nodes.
+    /// Forward index of the nodes' documents, to score single nodes by words.
     pub terms: TermIndex,
-    /// Forward index of neighbours' names, to score given nodes.
+    /// Forward index of the names of each node's neighbours, to score single nodes by words.
     pub neighbor_names: TermIndex,
-    /// Entity linking.
+    /// The entity index, which finds the nodes that a text names.
     pub entities: EntityIndex,
-    /// One embedding per node.
+    /// One embedding per node; zeros for a node without an embedding.
     pub vectors: VectorIndex,
-    /// The index of the query language, opened at first use.
+    /// The optional index of the query language, opened at first use.
     query: OnceLock<QueryIndex>,
-    /// The stemmers of all lexical indexes.
+    /// The stemmers for the languages of all lexical indexes.
     pub stems: Stems,
     embedder: IndexEmbedder,
     words_seal: Option<Seal>,
@@ -55,8 +56,9 @@ pub struct IndexedBase {
 }
 
 impl IndexedBase {
-    /// Opens a base and its index. This takes milliseconds, independent of their size, and the time
-    /// to read the files of a sentence encoder, whose digests are checked.
+    /// Opens a base and its index; `name` is the base's name in messages. Opening takes
+    /// milliseconds, however large the base is. Only a sentence encoder takes longer: all its files
+    /// are read to check their digests.
     ///
     /// ```no_run
     /// use agent::{dataset::Home, index::IndexedBase};
@@ -70,14 +72,14 @@ impl IndexedBase {
     /// ```
     ///
     /// # Errors
-    /// [`IndexError::Missing`], [`IndexError::OtherBase`] or [`IndexError::Damaged`]; `name` is the
-    /// base's name in messages.
+    /// [`IndexError::Missing`], [`IndexError::OtherBase`] or [`IndexError::Damaged`]; an error of
+    /// the base or of the embedder.
     pub fn open(kb_dir: &Path, index_dir: &Path, name: &str) -> Result<Self, IndexError> {
         Self::open_with(kb_dir, index_dir, name, Access::none().clone())
     }
 
-    /// As [`open`](Self::open), with external resources for the embedder. If an external embedder
-    /// cannot be opened, embedding a text fails.
+    /// As [`open`](Self::open), with the external resources `access` for the embedder. If an
+    /// external embedder cannot be opened, the base still opens, and embedding a text fails.
     ///
     /// # Errors
     /// As [`IndexedBase::open`].
@@ -108,9 +110,10 @@ impl IndexedBase {
         })
     }
 
-    /// Reads all files of the index and of its embedder, and compares them with their digests.
-    /// `on_bytes` receives the number of bytes read since its last call. Returns whether both parts
-    /// have digests; an index of an older version may lack them.
+    /// Reads all files of the index and of its embedder, and compares them with their recorded
+    /// digests. `on_bytes` receives the number of bytes read since its last call. Returns whether
+    /// the records of both parts, `words/` and `vectors/`, have digests; an index of an older
+    /// version may lack them.
     ///
     /// # Errors
     /// [`IndexError::Damaged`], [`IndexError::Io`], or an error of the embedder.
@@ -130,7 +133,8 @@ impl IndexedBase {
         Ok(sealed)
     }
 
-    /// Number of bytes of the index that [`IndexedBase::verify`] reads and reports.
+    /// Number of bytes of index files that [`IndexedBase::verify`] reads and reports to its
+    /// callback.
     pub fn bytes_to_verify(&self) -> u64 {
         self.seals().iter().filter_map(|(_, seal)| *seal).map(Seal::bytes).sum()
     }
@@ -139,22 +143,23 @@ impl IndexedBase {
         [(WORDS, self.words_seal.as_ref()), (VECTORS, self.embedder.record().seal.as_ref())]
     }
 
-    /// Name of the installed base.
+    /// Name of the base, as given when it was opened.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Fingerprint of base, index format and embedder; equal fingerprints give equal answers.
+    /// Fingerprint of the base, the index format, the languages and the embedder. Equal
+    /// fingerprints give equal answers.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
-    /// The embedder of the vectors.
+    /// The embedder that made the vectors of the nodes.
     pub fn embedder(&self) -> &dyn Embedder {
         &self.embedder
     }
 
-    /// The embedder by its name on the command line.
+    /// Which embedder made the vectors of the nodes, as named on the command line.
     pub fn embedder_choice(&self) -> &EmbedderChoice {
         &self.embedder.record().embedder
     }
@@ -183,10 +188,10 @@ impl IndexedBase {
         Ok(self.query.get_or_init(|| opened))
     }
 
-    /// Summarises each built optional part in one line, for people.
+    /// Summarises each built optional part in one line of text for people.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`] and [`IndexError::Io`] of a part.
+    /// [`IndexError::Damaged`] or [`IndexError::Io`] if a part cannot be opened.
     pub fn describe_parts(&self) -> Result<Vec<String>, IndexError> {
         Ok(self.opened_parts()?.iter().map(parts::OpenedPart::describe).collect())
     }
@@ -196,7 +201,8 @@ impl IndexedBase {
         parts.map(|&part| parts::OpenedPart::open(part, &self.part(part)?)).collect()
     }
 
-    /// Embeds a text; the vector has length 1 or is all zeros. Recent vectors are cached by text.
+    /// Embeds a text as a query; the vector has length 1 or is all zeros. Recent vectors are cached
+    /// by text.
     ///
     /// # Errors
     /// Errors of the embedder.
@@ -214,20 +220,23 @@ impl IndexedBase {
         Ok(vector)
     }
 
-    /// Returns the `k` best nodes of the given types (of all types if empty) by BM25F over stems of
-    /// documents and of neighbours' names, best first, ties by ascending id. Question words are
-    /// ignored. O(postings) at worst; less if few blocks of postings can hold a result.
+    /// Returns the `k` best nodes of the given types (of all types if `types` is empty) with their
+    /// scores, best first, ties by ascending id. The score is BM25F over the stems of a node's
+    /// document and of its neighbours' names. Question words of `text` are ignored. O(postings of
+    /// the query's stems) at worst; less if few blocks of postings can hold a result.
     pub fn search_fields(&self, text: &str, types: &[TypeId], k: usize) -> Vec<(NodeId, f32)> {
         self.text.search_weighted(&self.stems, text, types, k)
     }
 
-    /// Analyses a query for [`match_fields`](Self::match_fields).
+    /// Analyses a query for [`match_fields`](Self::match_fields); one analysis serves any number of
+    /// nodes.
     pub fn fields_query(&self, text: &str) -> FieldsQuery {
         let asked: Vec<(String, f32)> = self.stems.of_query(text).collect();
         FieldsQuery::new(self.fields(), &asked, |stem| self.text.weighted_idf(stem))
     }
 
-    /// Returns a node's score in [`search_fields`](Self::search_fields). O(stems of the query).
+    /// Returns a node's BM25F score for a query, as in [`search_fields`](Self::search_fields).
+    /// O(stems of the query).
     pub fn match_fields(&self, query: &FieldsQuery, node: NodeId) -> f32 {
         query.score(self.fields(), node)
     }
@@ -236,9 +245,10 @@ impl IndexedBase {
         [&self.terms, &self.neighbor_names]
     }
 
-    /// Returns the `k` nodes most similar to a text by embedding, best first, ties by ascending id:
-    /// nodes of the given types (of all types if empty) that have a vector. Exact; O(nodes of the
-    /// types). Empty if the embedder knows no word of the text.
+    /// Returns the `k` nodes most similar to a text by embedding, with their similarities, best
+    /// first, ties by ascending id. Considers nodes of the given types (of all types if `types` is
+    /// empty) that have a vector. Exact; O(nodes of the types). Empty if the embedder knows no word
+    /// of the text.
     ///
     /// # Errors
     /// Errors of the embedder and of the vectors.
@@ -273,7 +283,7 @@ impl IndexedBase {
     }
 }
 
-/// The opened indexes of `words/`, which depend on the base alone.
+/// The opened indexes of `words/`, which do not depend on the embedder.
 struct Words {
     record: WordsRecord,
     text: TextIndex,
@@ -321,26 +331,27 @@ fn check_base(built_over: &str, kb: &Kb, name: &str) -> Result<(), IndexError> {
     Err(IndexError::OtherBase { base: name.to_owned() })
 }
 
-/// Usable parts of an index over a base.
+/// Whether the two parts of an index, words and vectors, are usable with a base.
 pub struct IndexState {
-    /// Why the words are not usable, if they are not.
+    /// `Ok` if the words are usable, otherwise the reason why not.
     pub words: Result<(), IndexError>,
-    /// Description of the vectors, or why they are not usable.
+    /// Description of the vectors if they are usable, otherwise the reason why not.
     pub vectors: Result<VectorsState, IndexError>,
 }
 
-/// Description of usable vectors.
+/// What is known of the vectors of an index that are usable.
 pub struct VectorsState {
-    /// Their embedder.
+    /// The embedder that made the vectors.
     pub embedder: EmbedderChoice,
-    /// Whether only nodes of candidate types have a vector.
+    /// Whether only nodes of candidate types have a vector; other nodes have zeros.
     pub candidates_only: bool,
-    /// The built optional parts.
+    /// The optional parts that are built, ascending.
     pub parts: Vec<Part>,
 }
 
 impl IndexState {
-    /// Opens both parts of an index and compares its languages with those of the base.
+    /// Opens both parts of the index in `index_dir` and compares the languages of its words with
+    /// those of the base; `name` is the base's name in messages.
     pub fn inspect(kb: &Kb, index_dir: &Path, name: &str) -> IndexState {
         let vectors = || {
             let (_, record) = open_vectors(index_dir, kb, name)?;

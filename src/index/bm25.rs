@@ -1,4 +1,4 @@
-//! The BM25 formula and two published settings; all scores of the library use it.
+//! The BM25 formula and two published settings; all word scores of the library use this formula.
 //!
 //! The score of a text is the sum over the query's words of `idf * tf / (tf + k1 * (1 - b + b *
 //! length / mean))` with `idf = ln(1 + (n - df + 0.5) / (df + 0.5))`: Robertson & Zaragoza 2009 as
@@ -9,17 +9,17 @@
 pub struct Bm25 {
     /// Term saturation, at least 0: a larger value gives repeated words more weight.
     pub k1: f32,
-    /// Length normalisation in `0..=1`.
+    /// Length normalisation in `0..=1`: 0 ignores the length of a text, 1 divides by it in full.
     pub b: f32,
 }
 
 impl Bm25 {
-    /// The defaults of bm25s, used by STaRK's BM25 baseline.
+    /// The defaults of the library bm25s, as in STaRK's BM25 baseline.
     pub const STARK: Self = Self { k1: 1.5, b: 0.75 };
-    /// The setting of mFAR and of Lucene.
+    /// The setting of mFAR's BM25 and of Lucene.
     pub const MFAR: Self = Self { k1: 1.2, b: 0.75 };
 
-    /// Computes the length weights for texts of `mean` words on average.
+    /// Computes the length normalisation for a collection whose texts have `mean` words on average.
     pub fn lengths(self, mean: f32) -> LengthWeights {
         let per_word = if mean > 0.0 { self.k1 * self.b / mean } else { 0.0 };
         LengthWeights { base: self.k1 * (1.0 - self.b), per_word }
@@ -27,8 +27,8 @@ impl Bm25 {
 }
 
 impl Default for Bm25 {
-    /// The default of all searches and scores of the library; docs/architecture.md gives the
-    /// reason.
+    /// The setting of all searches and scores of the library; docs/architecture.md gives the reason
+    /// for it.
     fn default() -> Self {
         Self::MFAR
     }
@@ -42,13 +42,14 @@ pub struct LengthWeights {
 }
 
 impl LengthWeights {
-    /// The term for a text of `length` words.
+    /// Returns the term for a text of `length` words.
     #[inline]
     pub fn norm(self, length: u32) -> f32 {
         self.base + self.per_word * length as f32
     }
 
-    /// Share of its idf that a word with `count` occurrences adds to a text's score, in `0..=1`.
+    /// Returns the share of its idf that a word adds to the score of a text, in `0..=1`; the word
+    /// occurs `count` times in the text of `length` words.
     #[inline]
     pub fn share(self, count: u32, length: u32) -> f32 {
         let count = count as f32;
@@ -56,7 +57,8 @@ impl LengthWeights {
     }
 }
 
-/// Inverse document frequency of a word in `df` of `n` texts, above 0.
+/// Returns the inverse document frequency of a word that occurs in `df` of `n` texts; always above
+/// 0.
 pub fn idf(n: usize, df: u32) -> f32 {
     let (n, df) = (n as f64, f64::from(df).min(n as f64));
     (1.0 + (n - df + 0.5) / (df + 0.5)).ln() as f32

@@ -1,13 +1,12 @@
 //! BM25F (Robertson, Zaragoza & Taylor 2004): one score over two fields of a node, its document and
 //! the names of its neighbours, by stems.
 //!
-//! A stem's count in a field is divided by the field's length relative to the mean, weighted, and
-//! summed over the fields before it saturates:
-//! `tf = Σ weight * count / (1 - b + b * length / mean)`. The score is the sum of
-//! `idf * tf / (tf + k1)` over the words of the query, without question words. The weights are
-//! fixed when an index is built; docs/lab/2026-11-24-bm25f.md compares other weights. Weighted
-//! counts are stored in sixteenths, like counts of a single text, so that search over the
-//! [postings](crate::postings) prunes as usual.
+//! The count of a stem in a field is divided by the field's length relative to the mean, weighted,
+//! and summed over the fields before it saturates: `tf = Σ weight * count / (1 - b + b * length /
+//! mean)`. The score is the sum of `idf * tf / (tf + k1)` over the words of the query, without
+//! question words. The weights are fixed when an index is built; docs/lab/2026-11-24-bm25f.md
+//! compares other weights. Weighted counts are stored in sixteenths, like counts of a single text,
+//! so that a search over the [postings](crate::postings) can skip blocks as usual.
 
 use std::path::Path;
 
@@ -22,16 +21,17 @@ use crate::{
 use agent_ground::words::{Analysis, Languages};
 use agent_kb::NodeId;
 
-/// Scale of stored counts: a weighted count of 1 is stored as this number.
+/// Scale of stored counts: a weighted count `c` is stored as `c` times this number, rounded.
 const PARTS: f32 = 16.0;
-/// Saturation parameter `k1`, for unscaled counts.
+/// Saturation parameter `k1` of BM25F, for weighted counts that are not yet scaled by [`PARTS`].
 const K1: f32 = 1.2;
-/// BM25 setting of postings with weighted counts; the counts include length normalisation, hence
-/// `b` is 0.
+/// BM25 setting of the postings with weighted counts. The counts already include length
+/// normalisation, hence `b` is 0.
 pub(crate) const SETTING: Bm25 = Bm25 { k1: K1 * PARTS, b: 0.0 };
-/// The fields: documents and names of neighbours.
+/// Weights and length normalisation of the two fields, in this order: documents, names of
+/// neighbours.
 const FIELDS: [Field; 2] = [Field { weight: 1.0, b: 0.5 }, Field { weight: 4.0, b: 0.4 }];
-/// Number of nodes whose postings are sorted at a time.
+/// Number of nodes whose postings are sorted together.
 const BATCH: usize = 4_096;
 
 /// Weight and length normalisation (`b`, in `0..=1`) of a field.
@@ -40,12 +40,12 @@ struct Field {
     b: f32,
 }
 
-/// The forward indexes of the fields, with one numbering of the stems of all fields.
+/// The forward indexes of the two fields, with a numbering of stems that holds for both.
 struct Fields<'a> {
     indexes: [&'a TermIndex; 2],
-    /// The stems of all fields, ascending; the position of a stem is its number.
+    /// The stems of both fields, ascending; the position of a stem is its number.
     stems: Vec<&'a str>,
-    /// For each field, the number in `stems` of each of its stem ids.
+    /// For each field, the numbers of its stems, by stem id.
     numbers: [Vec<u32>; 2],
 }
 
@@ -61,8 +61,8 @@ struct QueryStem {
 }
 
 impl FieldsQuery {
-    /// Creates a query from weighted stems. Each weight is multiplied by the stem's `idf`; stems
-    /// without an idf are dropped.
+    /// Creates a query from weighted stems. The weight of each stem is multiplied by `idf` of the
+    /// stem; stems for which `idf` is `None` are dropped.
     pub(crate) fn new(
         indexes: [&TermIndex; 2],
         asked: &[(String, f32)],
@@ -75,17 +75,18 @@ impl FieldsQuery {
         Self(known.collect())
     }
 
-    /// Number of stems.
+    /// Number of stems in the query.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are no stems.
+    /// Whether the query has no stems.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Scores a node; equal to its score in a search over all nodes. O(stems).
+    /// Returns the BM25F score of a node, equal to that in a search over all nodes. O(stems of the
+    /// query).
     pub(crate) fn score(&self, indexes: [&TermIndex; 2], node: NodeId) -> f32 {
         let [documents, names] = indexes;
         let per_count = [FIELDS[0].per_count(documents, node), FIELDS[1].per_count(names, node)];
@@ -104,21 +105,21 @@ impl FieldsQuery {
     }
 }
 
-/// Scales a weighted count by [`PARTS`] and rounds it; at least 1.
+/// Multiplies a weighted count by [`PARTS`] and rounds the product to a whole number, at least 1.
 fn in_parts(weighted: f32) -> u32 {
     (weighted * PARTS).round().max(1.0) as u32
 }
 
-/// Creates the builder of an index in the file `path`.
+/// Creates the builder of a BM25F index in the file `path`.
 pub(crate) fn builder(path: &Path, languages: Languages) -> PostingsBuilder {
     PostingsBuilder::weighted(path, Analysis::Stems(languages), SETTING)
 }
 
-/// Writes the index of `n` nodes from the forward indexes of documents and of names of
-/// neighbours. Memory is bounded as in [`PostingsBuilder`]. O(entries).
+/// Writes the BM25F index of the nodes `0..n` from the forward indexes of documents and of the
+/// names of neighbours. Memory is bounded as in [`PostingsBuilder`]. O(entries of both indexes).
 ///
 /// # Errors
-/// [`IndexError::Io`] when the disk is full.
+/// [`IndexError::Io`] if the disk is full.
 pub(crate) fn build(
     builder: PostingsBuilder,
     documents: &TermIndex,
@@ -154,7 +155,7 @@ impl<'a> Fields<'a> {
         Self { indexes, stems, numbers }
     }
 
-    /// Returns the postings of nodes: stem number, node and scaled count, ascending.
+    /// Returns the postings of nodes: triples (stem number, node, scaled count), ascending.
     fn postings(&self, nodes: std::ops::Range<NodeId>) -> Vec<(u32, NodeId, u32)> {
         let mut postings = Vec::new();
         let mut counts: Vec<(u32, f32)> = Vec::new();
@@ -177,7 +178,7 @@ impl<'a> Fields<'a> {
 }
 
 impl Field {
-    /// Weighted count of one occurrence of a stem in a node's text.
+    /// Returns what one occurrence of a stem in a node's text adds to the weighted count.
     fn per_count(&self, index: &TermIndex, node: NodeId) -> f32 {
         let relative = index.length(node) as f32 / index.mean_length().max(f32::MIN_POSITIVE);
         self.weight / (1.0 - self.b + self.b * relative)

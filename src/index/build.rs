@@ -1,5 +1,5 @@
-//! Builds the requested parts of an index. Each part is published when it is complete, independent
-//! of the other parts.
+//! Builds the requested parts of an index. Each part is published as soon as it is complete, so it
+//! stays if another part fails later.
 
 mod vectors;
 mod words;
@@ -30,26 +30,28 @@ use agent_kb::Kb;
 /// Progress of one stage of a build. Stages run in parallel.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Name of the stage.
+    /// Name of the stage, such as `text` or `vectors`.
     pub stage: &'static str,
-    /// Number of finished units of work.
+    /// Number of finished units of work, in the unit of the stage, such as nodes.
     pub done: u64,
-    /// Total number of units of work.
+    /// Total number of units of work in the stage.
     pub total: u64,
 }
 
-/// Parts to build, with their sources.
+/// The parts of an index to build, with their sources.
 #[derive(Clone, Copy)]
 pub struct Plan<'a> {
-    /// Source of the words, if they are built.
+    /// Source of the words; `None` if the words are not built.
     pub words: Option<WordSource<'a>>,
-    /// Source of the vectors, if they are built; this removes all optional parts.
+    /// Source of the vectors; `None` if they are not built. Building the vectors removes all
+    /// optional parts.
     pub vectors: Option<VectorSource<'a>>,
     /// Optional parts to build after the vectors.
     pub parts: &'a [Part],
-    /// Resources for opening the embedder of the optional parts.
+    /// Cache, account and settings for opening the embedder while optional parts are built.
     pub access: &'a Access,
-    /// The previous version of the base; the query part is updated from its index if possible.
+    /// The previous version of the base; if its index has the part for the query language, that
+    /// part is updated instead of built anew where possible.
     pub previous: Option<IndexedVersion<'a>>,
 }
 
@@ -63,7 +65,7 @@ pub struct IndexedVersion<'a> {
 }
 
 impl Plan<'static> {
-    /// Plans all required parts, with the built-in embedder.
+    /// Returns the plan of all required parts, words and vectors, with the built-in embedder.
     pub fn complete() -> Self {
         Self {
             words: Some(WordSource::Nodes),
@@ -75,49 +77,51 @@ impl Plan<'static> {
     }
 }
 
-/// Source of the vectors.
+/// Where a build gets the vectors of nodes from.
 #[derive(Clone, Copy)]
 pub enum VectorSource<'a> {
-    /// The built-in embedder, trained on the base.
+    /// The built-in embedder, which the build trains on the base.
     Builtin,
-    /// An opened embedder.
+    /// An opened embedder, which embeds all texts now.
     Embedder {
-        /// The embedder's name, for opening it again.
+        /// The choice of the embedder, recorded so that the index can open it again to embed
+        /// queries.
         choice: &'a EmbedderChoice,
-        /// The embedder.
+        /// The opened embedder.
         embedder: &'a dyn Embedder,
-        /// Whether only nodes of candidate types are embedded; other nodes get zeros.
+        /// Whether only nodes of candidate types are embedded; other nodes get vectors of zeros.
         candidates_only: bool,
     },
-    /// Vectors computed elsewhere by [`embed`].
+    /// Vectors of [`embed`] that were computed beforehand, such as on other computers.
     Precomputed(&'a PrecomputedVectors<'a>),
-    /// Imported vectors, without an embedder.
+    /// Imported vectors of candidates and queries; only the imported queries can be embedded.
     Import {
-        /// The name of the import, with the directory of the vectors.
+        /// The choice `import:DIR`, with the directory of the vectors.
         choice: &'a EmbedderChoice,
-        /// The vectors.
+        /// The imported vectors, checked against the base.
         vectors: &'a Import,
     },
 }
 
-/// Vectors computed elsewhere by [`embed`].
+/// Vectors of [`embed`] that were computed beforehand, such as on other computers.
 pub struct PrecomputedVectors<'a> {
-    /// Specification of the vectors.
+    /// Embedder, length and scope of the vectors.
     pub spec: VectorsSpec,
-    /// The vectors of all nodes that have one, in node order, as little-endian `f32`.
+    /// The vectors of all nodes that have one, in node order, as little-endian `f32` without
+    /// separators.
     pub input: Mutex<&'a mut (dyn Read + Send)>,
 }
 
-/// Progress callback and stop flag of a build.
+/// Progress callback and stop flag of a build, shared by its threads.
 pub struct Watch<'a> {
-    /// Receives progress, from any thread.
+    /// Receives progress; called from any thread.
     pub report: &'a (dyn Fn(Progress) + Sync),
-    /// Set to stop the build.
+    /// The caller sets this to `true` to stop the build.
     pub stop: &'a AtomicBool,
 }
 
 impl Watch<'_> {
-    /// Reports progress of a stage, then checks the stop flag.
+    /// Reports that `done` of `total` units of a stage are finished, then checks the stop flag.
     ///
     /// # Errors
     /// [`IndexError::Stopped`] if the stop flag is set.
@@ -131,7 +135,7 @@ impl Watch<'_> {
         self.check_stop()
     }
 
-    /// Checks the stop flag; cheap.
+    /// Checks the stop flag; takes nanoseconds.
     ///
     /// # Errors
     /// [`IndexError::Stopped`] if the stop flag is set.
@@ -140,7 +144,8 @@ impl Watch<'_> {
     }
 }
 
-/// Builds [`Plan::complete`] into the index directory of a base.
+/// Builds all required parts with the built-in embedder ([`Plan::complete`]) into the directory
+/// `index`.
 ///
 /// # Errors
 /// As [`build_parts`].
@@ -153,8 +158,8 @@ pub fn build(
     build_parts(kb, index, &Plan::complete(), report, stop)
 }
 
-/// Builds parts of an index; each replaces its older version atomically. First removes leftovers of
-/// killed builds.
+/// Builds the parts of `plan` into the directory `index`; each replaces its older version
+/// atomically. First removes what killed builds left there.
 ///
 /// # Errors
 /// [`IndexError::Stopped`] soon after `stop` is set, or the first failure. Parts that were complete
@@ -183,7 +188,7 @@ pub fn build_parts(
     plan.parts.iter().try_for_each(|&part| build_part(kb, index, part, plan, &watch))
 }
 
-/// Builds an optional part, then adds it to the record.
+/// Builds and publishes an optional part, then lists it in the record of the vectors.
 fn build_part(
     kb: &Kb,
     index: &Path,
@@ -210,7 +215,7 @@ fn build_part(
     record.write(&dir)
 }
 
-/// Whether the index of a version belongs to its base and has a part.
+/// Whether the index of `version` was built over the base of `version` and contains `part`.
 fn has_part(version: &IndexedVersion<'_>, part: Part) -> bool {
     let record = VectorsRecord::read(version.index, "the base");
     record.is_ok_and(|there| there.kb == version.kb.fingerprint() && there.parts.contains(&part))

@@ -1,8 +1,9 @@
-//! Vectors of chunks of documents: a single vector represents a long document poorly.
+//! Vectors of chunks of documents, because a single vector represents a long document poorly.
 //!
-//! Documents of candidates are cut into overlapping chunks of at most [`CHUNK_CHARS`] characters;
-//! each chunk has a vector. Row `i` of the matrix is chunk `i`, ordered by node, then by position
-//! in the text. Chunk texts are not stored; they are cut again when needed.
+//! Documents of candidates are split into overlapping chunks of at most [`CHUNK_CHARS`] characters;
+//! each chunk has a vector. Row `i` of the matrix is the vector of chunk `i`; chunks are ordered by
+//! node, then by position in the text. The texts of chunks are not stored; they are split again
+//! when needed.
 
 use std::path::Path;
 
@@ -17,19 +18,19 @@ use crate::{
 };
 use agent_kb::NodeId;
 
-/// Maximum length of a chunk, characters, as in STaRK's multi-vector baseline.
+/// Maximum length of a chunk, characters; the same as in STaRK's multi-vector baseline.
 pub const CHUNK_CHARS: usize = 256;
-/// Maximum overlap of consecutive chunks, characters.
+/// Maximum number of characters that two consecutive chunks share.
 const OVERLAP_CHARS: usize = CHUNK_CHARS / 5;
-/// Maximum number of chunks of one document with a vector; the rest of the document is ignored.
+/// Maximum number of chunks of one document that get a vector; the rest of the document is ignored.
 pub const MAX_CHUNKS: usize = 64;
-/// Separators at which a text is split, preferred first.
+/// Separators at which a text is split; those of larger units, such as paragraphs, come first.
 const SEPARATORS: [&str; 3] = ["\n\n", "\n", " "];
 /// Number of nodes whose chunks are embedded at a time.
 const BLOCK_NODES: usize = 256;
 /// Name of the file of vectors.
 const VECTORS: &str = "vectors";
-/// Name of the file that assigns chunks to nodes.
+/// Name of the file that tells which chunks belong to which node.
 const PLACES: &str = "places";
 /// Name of the stage in progress reports.
 const STAGE: &str = "multi";
@@ -55,7 +56,8 @@ struct Splitter<'a> {
 }
 
 impl Splitter<'_> {
-    /// Splits `text[start..end]`.
+    /// Splits `text[start..end]` at the first of `separators` that it contains, or between
+    /// characters, and appends its chunks.
     fn split(&mut self, start: usize, end: usize, separators: &[&str]) {
         let part = &self.text[start..end];
         let separator = separators.iter().position(|separator| part.contains(separator));
@@ -86,7 +88,8 @@ impl Splitter<'_> {
         self.join(&fitting);
     }
 
-    /// Joins consecutive parts greedily while they fit.
+    /// Joins consecutive parts greedily while they fit, and appends the chunks. A part is (start,
+    /// end, number of characters).
     fn join(&mut self, parts: &[(usize, usize, usize)]) {
         let (mut first, mut total) = (0, 0);
         let mut push_chunk = |first: usize, last: usize| {
@@ -111,7 +114,7 @@ impl Splitter<'_> {
     }
 }
 
-/// Splits a document into its chunks with vectors: the first [`MAX_CHUNKS`].
+/// Splits a document into those of its chunks that get a vector: the first [`MAX_CHUNKS`].
 pub fn chunks_of(text: &str) -> Vec<&str> {
     // A character has at most four bytes, so the omitted text is after the last chunk.
     let text = &text[..text.floor_char_boundary(4 * (MAX_CHUNKS + 1) * CHUNK_CHARS)];
@@ -120,17 +123,18 @@ pub fn chunks_of(text: &str) -> Vec<&str> {
     chunks
 }
 
-/// The opened vectors of all chunks.
+/// The opened vectors of the chunks of all candidates.
 pub struct ChunkIndex {
     arrays: Arrays,
     vectors: VectorIndex,
-    /// The nodes with chunks, ascending.
+    /// The candidates, ascending.
     nodes: Array<u32>,
-    /// Chunks of the `i`-th node: `bounds[i]..bounds[i + 1]`.
+    /// The `i`-th candidate has the chunks `bounds[i]..bounds[i + 1]`.
     bounds: Array<u64>,
 }
 
-/// Splits the documents of all candidates into chunks and writes their vectors to a directory.
+/// Splits the documents of all candidates into chunks, embeds these and writes their vectors to the
+/// directory `dir`.
 pub(super) fn build(
     materials: &Materials<'_>,
     watch: &Watch<'_>,
@@ -159,10 +163,11 @@ pub(super) fn build(
 }
 
 impl ChunkIndex {
-    /// Maps the files in a directory; constant time.
+    /// Opens the chunks in the directory `dir`; its files are mapped, not read. Constant time.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`] if they are malformed or do not match each other.
+    /// [`IndexError::Io`]; [`IndexError::Damaged`] if the files are malformed or do not match each
+    /// other.
     pub fn open(dir: &Path) -> Result<Self, IndexError> {
         let arrays = Arrays::open(&dir.join(PLACES))?;
         let vectors = VectorIndex::open(&dir.join(VECTORS))?;
@@ -174,23 +179,23 @@ impl ChunkIndex {
         Ok(Self { nodes: arrays.get("nodes")?, bounds, vectors, arrays })
     }
 
-    /// Reads all files and compares them with their checksums.
+    /// Reads all files and compares them with their recorded checksums.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`].
+    /// [`IndexError::Damaged`] if a checksum differs.
     pub fn verify(&self) -> Result<(), IndexError> {
         self.arrays.verify()?;
         Ok(self.vectors.verify()?)
     }
 
-    /// One-line summary for people.
+    /// Returns a summary in one line of text for people.
     pub fn describe(&self) -> String {
         let (chunks, nodes) = (self.vectors.n(), self.nodes.as_slice().len());
         format!("vectors of {chunks} chunks of {nodes} documents")
     }
 
-    /// Returns the nodes of the `n` chunks most similar to `query` (`[dim]`), ascending. Exact;
-    /// O(chunks).
+    /// Returns the nodes of the `n` chunks most similar to `query` (`[dim]`), ascending, each once;
+    /// thus at most `n` nodes. Exact; O(chunks).
     ///
     /// # Errors
     /// As [`VectorIndex::top_k`].
@@ -206,7 +211,7 @@ impl ChunkIndex {
         Ok(nodes)
     }
 
-    /// Returns the dot products of `query` (`[dim]`) with the chunks of a node, in the order of the
+    /// Returns the dot product of `query` (`[dim]`) with each chunk of a node, in the order of the
     /// text; empty for a node without chunks.
     ///
     /// # Errors
@@ -225,8 +230,8 @@ mod tests {
 
     use super::*;
 
-    /// Texts with their chunks from LangChain's `RecursiveCharacterTextSplitter` 1.x, with an
-    /// overlap of a fifth.
+    /// A text with its chunks by LangChain's `RecursiveCharacterTextSplitter` 1.x, with an overlap
+    /// of a fifth of `size`.
     #[derive(serde::Deserialize)]
     struct Golden {
         text: String,

@@ -1,10 +1,10 @@
-//! The embedder of an index: its choice and its opening. The only module that depends on all kinds
-//! of embedders.
+//! The embedder of an index: which embedder it is, and how it is opened. No other module depends on
+//! all kinds of embedders.
 //!
 //! The embedder is opened with the index, and its fingerprint is compared with the record's. Both
-//! read model files on all threads, so a thread that others wait for must not do it later.
-//! [`Embedder::prepare`] or the first text loads the weights. If an external embedder cannot be
-//! opened, the index remains usable, and embedding a text returns the reason.
+//! steps read model files on all threads, so they must not happen later, in a thread that others
+//! wait for. [`Embedder::prepare`] or the first text loads the weights. If an external embedder
+//! cannot be opened, the index remains usable, and embedding a text returns the reason.
 
 use std::{
     collections::BTreeMap,
@@ -26,20 +26,21 @@ use agent_embed::{
 };
 use agent_remote::{Account, Limits};
 
-/// The choice of an embedder, written as its name on the command line and in records.
+/// Which embedder makes the vectors; written as on the command line, such as `openai:MODEL`, in
+/// records too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum EmbedderChoice {
-    /// Latent semantic analysis, trained on the base.
+    /// The built-in embedder: latent semantic analysis, trained on the base.
     #[default]
     Builtin,
-    /// A transformer in a directory, run locally.
+    /// A transformer model in this directory, run locally.
     Candle(PathBuf),
-    /// A model of a service with an interface like OpenAI's.
+    /// A model of this name, of a service with an interface like OpenAI's.
     OpenAi(String),
-    /// Vectors that were computed elsewhere, imported from a directory.
+    /// Vectors that were computed elsewhere, imported from this directory.
     Import(PathBuf),
-    /// An embedder that the user's settings define under this name.
+    /// An embedder that the user's settings, `config.toml`, define under this name.
     Named(String),
 }
 
@@ -60,7 +61,8 @@ impl FromStr for EmbedderChoice {
     }
 }
 
-/// Whether a text may name an embedder: letters, digits, `-`, `_` and `.`.
+/// Whether a text can be the name of an embedder: one or more ASCII letters, digits, `-`, `_` and
+/// `.`.
 fn is_name(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     !text.is_empty() && text.chars().all(plain)
@@ -92,43 +94,44 @@ impl fmt::Display for EmbedderChoice {
     }
 }
 
-/// External resources for opening an embedder.
+/// External resources that opening an embedder may need.
 #[derive(Clone)]
 pub struct Access {
-    /// Directory of cached vectors, so that no text is paid for twice; none: no cache.
+    /// Directory of cached vectors, so that no text is paid for twice; `None` for no cache.
     pub cache: Option<PathBuf>,
-    /// Account of the service of `openai:MODEL`.
+    /// Account of the service for `openai:MODEL`; `None` if none is configured.
     pub service: Option<Account>,
-    /// Embedders of the user's settings by name, or why the settings cannot be read.
+    /// The embedders in the user's settings by name, or the reason why the settings cannot be read.
     pub named: Result<BTreeMap<String, NamedEmbedder>, String>,
 }
 
-/// An embedder of the user's settings.
+/// An embedder defined in the user's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedEmbedder {
     /// Model of the embedder: `candle:DIR` or `openai:MODEL`.
     pub model: EmbedderChoice,
-    /// Settings of the model.
+    /// Settings of the model, such as prefixes of its texts.
     pub options: EmbedderOptions,
 }
 
 impl Access {
-    /// Access without resources.
+    /// Returns resources without cache, account or named embedders.
     pub fn none() -> &'static Self {
         static NONE: Access = Access { cache: None, service: None, named: Ok(BTreeMap::new()) };
         &NONE
     }
 
-    /// Finds an embedder of the user's settings.
+    /// Finds an embedder by its name in the user's settings.
     ///
     /// # Errors
-    /// [`EmbedError::Settings`], [`EmbedError::Unconfigured`].
+    /// [`EmbedError::Settings`] if the settings cannot be read, [`EmbedError::Unconfigured`] if
+    /// they do not define the name.
     pub fn named(&self, name: &str) -> Result<&NamedEmbedder, EmbedError> {
         let named = self.named.as_ref().map_err(|why| EmbedError::Settings(why.clone()))?;
         named.get(name).ok_or_else(|| EmbedError::Unconfigured { name: name.to_owned() })
     }
 
-    /// Wraps an embedder with the cache, if there is one.
+    /// Wraps an embedder with the cache of vectors; returns it unchanged if there is no cache.
     pub fn cached(&self, embedder: Box<dyn Embedder>) -> Box<dyn Embedder> {
         match &self.cache {
             Some(dir) => Box::new(CachedEmbedder::new(embedder, dir)),
@@ -138,11 +141,12 @@ impl Access {
 }
 
 impl EmbedderChoice {
-    /// Opens an external embedder; `None` for the built-in one and for imports. `dim` is the length
-    /// of its vectors, if known.
+    /// Opens an external embedder; `None` for the built-in embedder and for imports, which are
+    /// stored with the index. `dim` is the number of values in a vector, if known.
     ///
     /// # Errors
-    /// Errors of the embedder, or that the user's settings do not define it.
+    /// Errors of the embedder; an error if its account is missing or the user's settings do not
+    /// define it.
     pub fn open(
         &self,
         access: &Access,
@@ -180,18 +184,18 @@ impl EmbedderChoice {
     }
 }
 
-/// The embedder of an index.
+/// The embedder of an index, or the error with which opening it failed.
 pub(super) struct IndexEmbedder {
     record: VectorsRecord,
     opened: Result<Box<dyn Embedder>, Arc<EmbedError>>,
 }
 
 impl IndexEmbedder {
-    /// Opens the embedder of the vectors in an index directory.
+    /// Opens the embedder that made the vectors in the index directory `index`.
     ///
     /// # Errors
-    /// If the embedder stored with the vectors is damaged or is not the recorded one. An external
-    /// embedder fails when a text is embedded instead.
+    /// If an embedder stored with the vectors is damaged or is not the recorded one. If an external
+    /// embedder cannot be opened, only embedding a text fails, with that error.
     pub(super) fn new(
         index: &Path,
         record: VectorsRecord,
@@ -204,12 +208,12 @@ impl IndexEmbedder {
         Ok(Self { record, opened })
     }
 
-    /// The record of the vectors.
+    /// The record of the vectors that the embedder made.
     pub(super) fn record(&self) -> &VectorsRecord {
         &self.record
     }
 
-    /// Whether the embedder needs a service without a configured account.
+    /// Whether the embedder could not be opened because no account is configured for its service.
     fn lacks_account(&self) -> bool {
         matches!(&self.opened, Err(error) if matches!(**error, EmbedError::NoAccess { .. }))
     }
@@ -222,10 +226,10 @@ impl IndexEmbedder {
     }
 }
 
-/// Opens the embedder stored with the vectors of an index; none if the embedder is external.
+/// Opens the embedder stored with the vectors of an index; `None` if the embedder is external.
 ///
 /// # Errors
-/// If the embedder is damaged or is not the recorded one.
+/// If the stored embedder is damaged or is not the recorded one.
 pub(super) fn open_own(
     index: &Path,
     record: &VectorsRecord,
@@ -247,7 +251,8 @@ pub(super) fn open_own(
     Ok(Some(own))
 }
 
-/// Opens an external embedder and compares it with the record.
+/// Opens an external embedder and checks that its fingerprint and vector length are the recorded
+/// ones; wraps it with the cache of vectors.
 fn open_other(record: &VectorsRecord, access: &Access) -> Result<Box<dyn Embedder>, EmbedError> {
     let choice = &record.embedder;
     let changed = || EmbedError::Changed { embedder: choice.to_string() };

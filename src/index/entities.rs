@@ -1,11 +1,12 @@
 //! Entity linking: finds the nodes that a text names.
 //!
 //! A node is found by its name, by aliases (fields such as synonyms), by identifiers (one-word
-//! fields with almost no repeated values; numbers below five digits are excluded) and by the
-//! initials of its name. A query names a node
+//! fields with almost no repeated values; numbers of fewer than five digits are excluded) and by
+//! the initials of its name. A query names a node
+//!
 //! - exactly: all words of a name in order, regardless of word boundaries and inflection, so that
 //!   "betacarotenes" is "Beta-carotene" and "type 2" is "Type II";
-//! - in part: some words of a name, weighted by rarity;
+//! - in part: some words of a name; rare words count more;
 //! - inside a run of a script without spaces: each character is a word, and each pair of adjacent
 //!   characters a stem;
 //! - with a typo: one edit in a word of at least five letters. A query word that occurs in some
@@ -51,55 +52,61 @@ use crate::{
 use agent_ground::words::{Languages, Stems};
 use agent_kb::{Combine, Kb, NodeId, Scores, TypeId, best, best_first};
 
-/// Maximum number of words of a name that is matched exactly; longer names are matched in part.
+/// Maximum number of words of a name for exact matching; a longer name is matched only in part.
 const MAX_EXACT_WORDS: usize = 32;
-/// Maximum number of entries whose coverage is computed for one query; the rarest stems come first.
+/// Maximum number of entries whose covered share is computed for one query; entries of the rarest
+/// stems come first.
 const MAX_ENTRIES_TRIED: usize = 30_000;
-/// Maximum number of entries of a stem that is tried as the correction of a known word.
+/// Maximum number of entries that contain a stem for it to be tried as the correction of a word
+/// that occurs in names.
 const MAX_TYPO_ENTRIES: usize = 2_000;
 /// Number of entries or nodes processed between two calls of `go_on`.
 const ENTRIES_AT_ONCE: usize = 256;
-/// Entry counts below this have a precomputed idf; most stems are rarer.
+/// Stems in fewer entries than this have a precomputed inverse document frequency; most stems do.
 const CACHED_IDFS: usize = 4_096;
-/// Minimum number of letters of a word matched with one edit, and minimum total number of letters
-/// of words matched across other word boundaries.
+/// Minimum number of letters of a word that may match with one edit. Also the minimum total number
+/// of letters of words that match a name with other word boundaries.
 const MIN_FUZZY_LETTERS: usize = 5;
 
-/// Flag of an entry with inner capitals or digits, as in symbols; case is then significant.
+/// Flag of an entry whose name has a capital or digit after its first character, as symbols do; the
+/// case of its letters is then significant.
 const SYMBOL: u8 = 1;
-/// Flag of an entry of initials.
+/// Flag of an entry that holds the initials of a name.
 const ACRONYM: u8 = 2;
-/// Flag of an identifier.
+/// Flag of an entry that holds an identifier.
 const IDENTIFIER: u8 = 4;
 
-/// Strength of a symbol written in lower case, relative to its own case.
+/// Strength of a symbol written without capitals, relative to one with a capital.
 const WRONG_CASE_STRENGTH: f32 = 0.5;
-/// Strength of initials, relative to the full name.
+/// Strength of the initials of a name, relative to an identifier.
 const ACRONYM_STRENGTH: f32 = 0.6;
-/// Strength of a name or stem matched across other word boundaries, relative to the same words.
+/// Strength of a name or stem that matches with other word boundaries, relative to equal
+/// boundaries.
 const PARTED_STRENGTH: f32 = 0.9;
-/// Strength of a name matched by other word forms, relative to the same words.
+/// Strength of a name that matches in other word forms, relative to the same words.
 const FORMS_STRENGTH: f32 = 0.9;
-/// Strength of a stem as the correction of a known query word.
+/// Strength of a stem matched as the correction of a query word that itself occurs in a name.
 const KNOWN_TYPO_STRENGTH: f32 = 0.7;
-/// Covered share of a name from which its words are not tried as typos.
+/// Share of a name's idf, covered by the query, from which the words of that name are not tried as
+/// typos.
 const EXPLAINED_SHARE: f32 = 0.75;
-/// Idf mass at which an exact name reaches half of the full strength.
+/// Sum of the idfs of an exact name at which the name has half of the full strength.
 const EXACT_HALF: f32 = 1.5;
-/// Idf mass at which a partial name reaches half of the full strength.
+/// Sum of the matched idfs of a partial name at which they count half.
 const PART_HALF: f32 = 6.0;
 
 /// Number of strongest linked nodes of each type that are sorted in advance.
 const ORDERED: usize = 64;
 
-/// Maximum number of cached texts; with the limits below at most 26 MB.
+/// Maximum number of texts whose linked nodes are cached; with the two limits below, the cache
+/// takes at most 26 MB.
 const MAX_CACHED_TEXTS: usize = 32;
-/// Maximum size of a cached text, bytes.
+/// Maximum size of a text whose linked nodes are cached, bytes.
 const MAX_CACHED_TEXT_BYTES: usize = 16 << 10;
-/// Maximum number of nodes cached for a text.
+/// Maximum number of linked nodes of a text for them to be cached.
 const MAX_CACHED_NODES: usize = 100_000;
 
-/// The entity index.
+/// Index of the names, aliases, identifiers and acronyms of all nodes, for entity linking.
 pub struct EntityIndex {
     entry_node: Array<u32>,
     entry_flags: Array<u8>,
@@ -116,26 +123,28 @@ pub struct EntityIndex {
     vocabulary: Strings,
     words: Strings,
     stems: Stems,
-    /// Idf by number of entries, below [`CACHED_IDFS`]; filled at first use.
+    /// Inverse document frequencies by number of entries, for numbers below [`CACHED_IDFS`];
+    /// computed at first use.
     idfs: OnceLock<Vec<f32>>,
-    /// Sum of idfs of each entry, as bits of an `f32`; 0 if not computed yet.
+    /// Sum of the idfs of each entry's stems, as the bits of an `f32`; 0 if not computed yet.
     masses: OnceLock<Box<[AtomicU32]>>,
-    /// Nodes linked to recent texts, by their words: the router, programs and the re-ranker link
-    /// the same query.
+    /// Nodes linked to recent texts, by the words of the text. The cache pays because the router,
+    /// programs and the re-ranker link the same query.
     named: Mutex<VecDeque<(String, Arc<CachedMentions>)>>,
-    /// Positions in `exact_keys`, filled at first use.
+    /// Lookup table for `exact_keys`, computed at first use.
     exact_places: KeyPlaces,
-    /// Positions in `fuzzy_keys`, filled at first use.
+    /// Lookup table for `fuzzy_keys`, computed at first use.
     fuzzy_places: KeyPlaces,
 }
 
-/// Cached nodes of a text; locked during the lookup, so that a text is looked up once.
+/// Cached linked nodes of a text; locked during the lookup, so that a text is looked up only once.
 type CachedMentions = Mutex<Option<Arc<LinkedNodes>>>;
 
 /// The nodes that a text names, by type.
 struct LinkedNodes {
     n: usize,
-    /// Nodes with strength by type; the [`ORDERED`] strongest come first, in order.
+    /// Nodes with their strengths, by type id; the [`ORDERED`] strongest nodes of a type come
+    /// first, strongest first.
     of_type: Vec<Vec<(NodeId, f32)>>,
 }
 
@@ -157,7 +166,7 @@ impl LinkedNodes {
         Self { n: found.len(), of_type }
     }
 
-    /// Returns the `k` strongest nodes of one type, in any order.
+    /// Returns the `k` strongest nodes of the type with id `kind`, in any order.
     fn strongest(&self, kind: usize, k: usize) -> Cow<'_, [(NodeId, f32)]> {
         let all = self.of_type.get(kind).map_or(&[][..], Vec::as_slice);
         match all.get(..k) {
@@ -172,16 +181,17 @@ impl LinkedNodes {
 struct Span {
     n_words: usize,
     n_letters: usize,
-    /// Whether any word has a capital.
+    /// Whether any of the words has a capital letter.
     capital: bool,
-    /// Whether any word is a question word.
+    /// Whether any of the words is a question word.
     asks: bool,
-    /// Whether the first word has no stem in the index.
+    /// Whether the first word occurs in no name.
     unknown: bool,
 }
 
 impl EntityIndex {
-    /// Maps an index that was built in these languages; constant time.
+    /// Opens an index that was built for these languages; the file is mapped, not read. Constant
+    /// time.
     ///
     /// # Errors
     /// As [`Arrays::open`] and [`Arrays::get`].
@@ -211,15 +221,16 @@ impl EntityIndex {
         })
     }
 
-    /// Links a text to nodes, with strength in `0..=1`: the `k` strongest of each of `types`, or of
-    /// each type if `types` is empty. A full name in order is strongest; a partial name is stronger
-    /// the larger its share of covered idf.
+    /// Links a text to nodes: returns the `k` most strongly linked nodes of each type in `types`
+    /// (of every type if `types` is empty), with strengths in `0..=1`. A full name in order is
+    /// strongest. A partial name is the stronger, the larger the share of its idf that the text
+    /// covers.
     pub fn link(&self, kb: &Kb, text: &str, types: &[TypeId], k: usize) -> Scores {
         let Ok(found) = self.link_while(kb, text, types, k, &mut || Ok::<(), Infallible>(()));
         found
     }
 
-    /// As [`link`](Self::link); calls `go_on` every few milliseconds.
+    /// As [`link`](Self::link); calls `go_on` every few milliseconds, so that the caller can stop.
     ///
     /// # Errors
     /// The error of `go_on`.
@@ -238,7 +249,8 @@ impl EntityIndex {
         Ok(Scores::new(kinds.flat_map(of_type).collect()))
     }
 
-    /// Links a text to all nodes, of any type, with strengths; recent texts are cached.
+    /// Links a text to all nodes, of any type, with strengths; the results for recent texts are
+    /// cached.
     fn named<E>(
         &self,
         kb: &Kb,
@@ -264,7 +276,7 @@ impl EntityIndex {
         Ok(found)
     }
 
-    /// Returns the cache entry of a text; creates it if needed.
+    /// Returns the cache entry for the words of a text; creates an empty one if there is none.
     fn cache_slot(&self, words: &str) -> Arc<CachedMentions> {
         let mut kept = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, known)) = kept.iter().find(|(known, _)| known == words) {
@@ -323,14 +335,16 @@ impl EntityIndex {
             .combine(&Scores::new(typos), Combine::Max))
     }
 
-    /// Removes the words of a text that name any of the nodes, including words with typos and words
-    /// with other boundaries; the remaining words keep their order.
+    /// Removes the words of a text that occur in the names of `nodes`, also if they have a typo or
+    /// other boundaries; returns the remaining words in order, joined by spaces where words were
+    /// apart.
     pub fn without_names(&self, text: &str, nodes: &[NodeId]) -> String {
         let Ok(left) = self.without_names_while(text, nodes, &mut || Ok::<(), Infallible>(()));
         left
     }
 
-    /// As [`without_names`](Self::without_names); calls `go_on` every few milliseconds.
+    /// As [`without_names`](Self::without_names); calls `go_on` every few milliseconds, so that the
+    /// caller can stop.
     ///
     /// # Errors
     /// The error of `go_on`.
@@ -373,7 +387,8 @@ impl EntityIndex {
         Ok(kept)
     }
 
-    /// Whether a word has one of the stems, is a typo of such a word, or is two of them joined.
+    /// Whether a word has one of the stems `named`, is a typo of such a word, or is two such words
+    /// joined.
     fn names_any(&self, word: &str, named: &BTreeSet<u32>) -> bool {
         if named.is_empty() {
             return false;
@@ -411,8 +426,8 @@ impl EntityIndex {
         kept.get(df).copied().unwrap_or_else(|| idf(df))
     }
 
-    /// Calls `keep` with every entry whose words or stems all occur in a query in order, and the
-    /// strength of the match.
+    /// Calls `keep` for every entry whose words or stems are consecutive words of the query, in
+    /// order, with the strength of the match.
     fn for_exact(&self, query: &[Word], mut keep: impl FnMut(u32, f32)) {
         for (start, first) in query.iter().enumerate() {
             let (mut words, mut stems) = (Key::of_words(), Key::of_stems());
@@ -450,14 +465,14 @@ impl EntityIndex {
         }
     }
 
-    /// Returns the entries with this hash of words or stems.
+    /// Returns the entries whose words, or stems, have this hash.
     fn entries_with(&self, key: Key) -> &[u32] {
         let same = self.exact_places.find(self.exact_keys.as_slice(), key.number());
         self.exact_entries.as_slice().get(same).unwrap_or(&[])
     }
 
-    /// Strength of a span as a mention of an entry with the same words or stems; 0 if it is not a
-    /// mention. `same` is the number of entries with these words.
+    /// Returns the strength with which a span of query words names an entry that has the same words
+    /// or stems; 0 if the span does not name it. `same` is the number of entries with these words.
     fn strength_of_whole(&self, span: &Span, entry: u32, same: usize) -> f32 {
         let at = |array: &Array<u8>| array.as_slice().get(entry as usize).copied().unwrap_or(0);
         let (flags, n_words) = (at(&self.entry_flags), usize::from(at(&self.entry_words)));
@@ -484,7 +499,7 @@ impl EntityIndex {
         strength * if parted { PARTED_STRENGTH } else { 1.0 }
     }
 
-    /// Finds entries that share stems with the query, rarest stems first, at most
+    /// Finds entries that share stems with the query, those of the rarest stems first, at most
     /// [`MAX_ENTRIES_TRIED`].
     fn sharing(&self, linked: &QueryWords) -> Bits {
         let mut stems: Vec<(usize, u32)> =
@@ -501,8 +516,8 @@ impl EntityIndex {
         sharing
     }
 
-    /// Computes the share of an entry's idf that the query covers, and the resulting strength.
-    /// `more` adds a stem with its strength to the query.
+    /// Returns the share of the idf of an entry's stems that the query covers, and the strength of
+    /// the partial match. `more` is a pair (stem, strength) that counts as if it were in the query.
     fn strength_of_part(
         &self,
         linked: &QueryWords,
@@ -520,7 +535,7 @@ impl EntityIndex {
         (covered, covered * covered * matched / (matched + PART_HALF))
     }
 
-    /// Sum of the idfs of an entry's stems; cached.
+    /// Returns the sum of the idfs of an entry's stems; cached.
     fn mass(&self, entry: u32) -> f32 {
         let sum = || self.stems_of(entry).iter().map(|&stem| self.idf(stem)).sum::<f32>();
         let n = self.entry_node.as_slice().len();
@@ -536,9 +551,9 @@ impl EntityIndex {
         }
     }
 
-    /// Corrects known words as typos: calls `keep` with entries that share a stem with the query
-    /// and contain the correction of a query word, and their strength. Corrected words occur in
-    /// some name, but in no name that the query covers.
+    /// Tries words that occur in names as typos: calls `keep` for each entry that shares a stem
+    /// with the query and contains the correction of a query word, with the strength of the match.
+    /// A word is tried only if no name that the query covers contains it.
     fn for_known_typos<E>(
         &self,
         linked: &QueryWords,
@@ -568,7 +583,7 @@ impl EntityIndex {
     }
 }
 
-/// The stems of all entries, by entry.
+/// The stems of all entries; `stems[bounds[i]..bounds[i + 1]]` belong to entry `i`.
 #[derive(Clone, Copy)]
 struct EntryStems<'a> {
     bounds: &'a [u64],
@@ -587,7 +602,7 @@ impl<'a> EntryStems<'a> {
 }
 
 impl Span {
-    /// Adds a word at the end.
+    /// Extends the span by the next word of the query.
     fn with(&mut self, word: &Word) {
         self.n_words += 1;
         self.n_letters += word.text.chars().count();

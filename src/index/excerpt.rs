@@ -1,24 +1,25 @@
-//! Excerpts of long texts: the start, and the chunks that share the rarest words with a query.
+//! Excerpts of long texts: the start, and those chunks that share the rarest words with a query.
 
 use std::collections::BTreeSet;
 
 use crate::{IndexedBase, chunks::chunk_text};
 use agent_kb::NodeId;
 
-/// Maximum number of characters of a text that are searched for relevant chunks.
+/// Maximum number of characters of a text that are searched for relevant chunks; later text is
+/// never shown.
 const MAX_SEARCHED_CHARS: usize = 200_000;
-/// Length of a chunk, characters; the first chunk is always included.
+/// Maximum length of a chunk, characters; the first chunk is preferred over all others.
 const CHUNK_CHARS: usize = 400;
 
-/// Shortens the document of a node, without its relations, to `max_chars` characters by
-/// [`relevant`].
+/// Shortens the document of a node to about `max_chars` characters, as [`relevant`] does. The
+/// document does not include the node's relations.
 pub fn text_about(base: &IndexedBase, node: NodeId, wanted: &str, max_chars: usize) -> String {
     relevant(base, base.kb.text(node), wanted, max_chars)
 }
 
-/// Shortens a text to about `max_chars` characters: the whole text, or its start and the chunks
-/// that share the rarest words with `wanted`, in the order of the text. `[...]` marks omitted
-/// parts.
+/// Shortens a text to about `max_chars` characters. A longer text is cut to its start and the
+/// chunks that share the rarest words with `wanted`, in the order of the text; `[...]` marks
+/// omitted parts.
 pub fn relevant(base: &IndexedBase, text: &str, wanted: &str, max_chars: usize) -> String {
     if text.chars().count() <= max_chars {
         return text.trim().to_owned();
@@ -55,7 +56,7 @@ pub fn relevant(base: &IndexedBase, text: &str, wanted: &str, max_chars: usize) 
     cut
 }
 
-/// Returns the first `n_chars` characters of a text.
+/// Returns the first `n_chars` characters of a text, or all of a shorter text.
 pub fn head(text: &str, n_chars: usize) -> &str {
     text.char_indices().nth(n_chars).map_or(text, |(at, _)| &text[..at])
 }

@@ -1,5 +1,5 @@
-//! Text search by field: each field of the candidate nodes is a separate collection, with its own
-//! idf and mean length, over the nodes that have the field.
+//! Text search by field. Each field of the candidate nodes is a separate collection of texts with
+//! its own document frequencies and mean length; it contains the nodes that have the field.
 //!
 //! Fields are the name, the type if there are several candidate types, every field of the details,
 //! and for each relation and direction the names of the neighbours (mFAR: Li et al. 2024, section
@@ -26,25 +26,27 @@ use crate::{
 use agent_ground::words::Analysis;
 use agent_kb::{Direction, FieldId, FileRecord, Kb, NodeId, RelationId};
 
-/// Maximum number of neighbours of one relation and direction whose names are indexed with a node.
+/// Maximum number of neighbours, per relation and direction, whose names are indexed with a node;
+/// the others are ignored.
 const MAX_NAMED_NEIGHBORS: usize = 1_000;
-/// Maximum number of fields of a base; each is a file.
+/// Maximum number of fields of a base; each field with texts is a file.
 const MAX_FIELDS: usize = 4_096;
 /// Number of nodes between two reports of progress.
 const REPORT_EVERY: usize = 4_096;
 /// Name of the stage in progress reports.
 const STAGE: &str = "fields";
 
-/// Source of the text of a field.
+/// Where the text of a field comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldKind {
     /// The node's name.
     Name,
     /// The name of the node's type.
     Type,
-    /// A field of the node's details.
+    /// One field of the node's details.
     Detail,
-    /// The names of the node's neighbours by one relation in one direction.
+    /// The names of the node's neighbours by one relation in one direction, such as
+    /// `has_brand.out`.
     Relation,
 }
 
@@ -52,14 +54,14 @@ impl FieldKind {
     const ALL: [Self; 4] = [Self::Name, Self::Type, Self::Detail, Self::Relation];
 }
 
-/// An opened index of fields.
+/// The opened index of the fields of a base.
 pub struct FieldIndex {
     dir: PathBuf,
     table: FieldTable,
     postings: Vec<Postings>,
 }
 
-/// Source of a field's text in the base.
+/// Where the text of a field comes from, with the ids in the base.
 enum Source {
     Name,
     Type,
@@ -77,7 +79,8 @@ impl Source {
         }
     }
 
-    /// The parts of a node's text; empty if the node lacks the field.
+    /// Returns the parts of the text that a node has in this field; none if the node lacks the
+    /// field.
     fn parts<'a>(&self, kb: &'a Kb, node: NodeId) -> Vec<&'a str> {
         match *self {
             Self::Name => vec![kb.name(node)],
@@ -92,14 +95,15 @@ impl Source {
     }
 }
 
-/// A field being built.
+/// A field that is being built, with the nodes that have it.
 struct FieldBuilder {
     name: String,
     source: Source,
     nodes: Vec<NodeId>,
 }
 
-/// Lists all possible fields of a base: details by id, name, type, relations by id.
+/// Lists all fields that a base may have, in this order: details by id, name, type, relations by
+/// id.
 ///
 /// # Errors
 /// [`IndexError::TooLarge`] above [`MAX_FIELDS`].
@@ -125,12 +129,13 @@ fn all_fields(kb: &Kb) -> Result<Vec<FieldBuilder>, IndexError> {
     Ok(fields)
 }
 
-/// Path of the postings of a field.
+/// Path of the file with the postings of a field.
 fn postings_path(dir: &Path, field: usize) -> PathBuf {
     dir.join(format!("field_{field}"))
 }
 
-/// Builds all fields into a directory. O(text and names of neighbours).
+/// Builds the index of all fields into the directory `dir`. O(text of the candidates and names of
+/// their neighbours).
 pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexError> {
     let mut fields = all_fields(kb)?;
     let path = |at: usize| dir.join(format!(".field_{at}"));
@@ -170,7 +175,7 @@ pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexE
     watch.progress(STAGE, candidates.len() as u64, candidates.len() as u64)
 }
 
-/// Adds the text of a node to a field; duplicate fields of a node count once.
+/// Adds the text of a node to field `at`. If a node has a field twice, the first text counts.
 fn add<'a>(
     fields: &mut [FieldBuilder],
     builders: &mut [PostingsBuilder],
@@ -190,7 +195,7 @@ fn digest(path: &Path) -> Result<String, IndexError> {
 }
 
 impl FieldIndex {
-    /// Maps the fields in a directory; constant time.
+    /// Opens the fields in the directory `dir`; the files are mapped, not read. Constant time.
     ///
     /// # Errors
     /// [`IndexError::Io`] if a file cannot be read, [`IndexError::Damaged`] if its content is not
@@ -202,10 +207,10 @@ impl FieldIndex {
         Ok(Self { dir: dir.to_owned(), postings: postings?, table })
     }
 
-    /// Reads all files and compares them with their checksums.
+    /// Reads all files and compares them with their recorded checksums.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`] with the file that differs.
+    /// [`IndexError::Damaged`] with the first file that differs.
     pub fn verify(&self) -> Result<(), IndexError> {
         self.table.verify()?;
         for at in 0..self.postings.len() {
@@ -218,13 +223,13 @@ impl FieldIndex {
         Ok(())
     }
 
-    /// The table of the fields and their nodes.
+    /// The fields and the nodes that have each.
     pub fn table(&self) -> &FieldTable {
         &self.table
     }
 
-    /// Returns the `k` best candidates by BM25 in one field, best first, ties by ascending id, as
-    /// [`Postings::search`].
+    /// Returns the `k` best candidates by BM25 over the field with this index, with their scores,
+    /// best first, ties by ascending id. Empty for an unknown field. See [`Postings::search`].
     pub fn search(&self, field: usize, text: &str, k: usize) -> Vec<(NodeId, f32)> {
         let nodes = self.table.nodes(field);
         let Some(postings) = self.postings.get(field) else { return Vec::new() };
@@ -245,7 +250,7 @@ mod tests {
     use agent_ground::words::Languages;
     use agent_kb::{KbMeta, KbWriter};
 
-    /// Nodes with and without a colour, and places near them.
+    /// Creates a base of things with and without a colour, and places near them.
     fn base(dir: &Path) -> Kb {
         let mut writer = KbWriter::create(dir).unwrap();
         for at in 0..40u32 {

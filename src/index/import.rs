@@ -1,7 +1,8 @@
-//! Imports vectors computed elsewhere: collects them in any order, checks them against the base and
-//! reads them back in node order.
+//! Imports vectors computed elsewhere: collects them in any order, checks that they match the
+//! candidates of the base, and reads them back in node order.
 //!
-//! Vectors are not normalised; search ranks by their dot product.
+//! Vectors are not normalised; search ranks nodes by the dot product of their vector with the
+//! query's.
 
 use std::{
     fs::File,
@@ -13,19 +14,19 @@ use crate::{IndexError, vectors::MAX_DIM};
 use agent_embed::table::QueryTableBuilder;
 use agent_kb::{Kb, NodeId};
 
-/// A collector of vectors of nodes, in a temporary file, and of queries, in memory.
+/// Collects vectors of nodes in a temporary file, and vectors of queries in memory.
 pub struct ImportBuilder<'a> {
     kb: &'a Kb,
     place: &'a Path,
     file: File,
     has_vector: Vec<bool>,
-    /// Number of ids that are not candidates, and the first such id.
+    /// Number of ids passed so far that are not ids of candidates, and the first such id.
     unknown_ids: (u64, Option<i64>),
     dim: Option<usize>,
     queries: Option<QueryTableBuilder>,
 }
 
-/// Vectors of all candidates of a base, and of queries.
+/// Imported vectors of all candidates of a base, and of queries.
 pub struct Import {
     file: File,
     pub(super) dim: usize,
@@ -35,10 +36,10 @@ pub struct Import {
 }
 
 impl<'a> ImportBuilder<'a> {
-    /// Starts an import for a base; `place` is the directory of the temporary file.
+    /// Starts an import for the base `kb`; `place` is the directory of the temporary file.
     ///
     /// # Errors
-    /// [`IndexError::Io`].
+    /// [`IndexError::Io`] if the directory or the file cannot be created.
     pub fn new(kb: &'a Kb, place: &'a Path) -> Result<Self, IndexError> {
         let make = || {
             std::fs::create_dir_all(place)?;
@@ -50,8 +51,8 @@ impl<'a> ImportBuilder<'a> {
         Ok(Self { kb, place, file, has_vector, unknown_ids, dim, queries })
     }
 
-    /// Checks that a vector has the length of the first one and only finite numbers; returns that
-    /// length.
+    /// Checks that a vector has as many numbers as the first vector and that all are finite;
+    /// returns that number of values.
     fn check_dim(&mut self, vector: &[f32]) -> Result<usize, IndexError> {
         let dim = *self.dim.get_or_insert(vector.len());
         let is_possible = (1..=MAX_DIM).contains(&dim);
@@ -64,12 +65,12 @@ impl<'a> ImportBuilder<'a> {
         Ok(dim)
     }
 
-    /// Adds the vector of a node. Ids that are not candidates are counted for
-    /// [`finish`](Self::finish).
+    /// Adds the vector of the node `id`. If `id` is not a candidate, the vector is dropped, and
+    /// [`finish`](Self::finish) will fail.
     ///
     /// # Errors
-    /// [`IndexError::BadImport`] for a repeated node, another length or a number that is not
-    /// finite; [`IndexError::Io`].
+    /// [`IndexError::BadImport`] for a node that has a vector already, a vector of another length,
+    /// or a number that is not finite; [`IndexError::Io`].
     pub fn node(&mut self, id: i64, vector: &[f32]) -> Result<(), IndexError> {
         let dim = self.check_dim(vector)?;
         let node = NodeId::try_from(id).ok().filter(|&node| {
@@ -91,21 +92,23 @@ impl<'a> ImportBuilder<'a> {
             .map_err(|error| IndexError::io(self.place, error))
     }
 
-    /// Adds the vector of a query. For a repeated query the first vector is kept; returns false if
-    /// the new one differs.
+    /// Adds the vector of the query `text`. If the query has a vector already, the first vector is
+    /// kept; returns `false` if the new one differs.
     ///
     /// # Errors
-    /// [`IndexError::BadImport`], or an error of the table of queries.
+    /// [`IndexError::BadImport`] for a vector of another length or a number that is not finite, or
+    /// an error of the table of queries.
     pub fn query(&mut self, text: &str, vector: Vec<f32>) -> Result<bool, IndexError> {
         let dim = self.check_dim(&vector)?;
         let queries = self.queries.get_or_insert_with(|| QueryTableBuilder::new(dim));
         Ok(queries.add(text, vector)?)
     }
 
-    /// Checks that exactly the candidates have vectors; reads all vectors for the fingerprint.
+    /// Checks that all candidates, and no other nodes, have vectors; then reads all vectors to
+    /// compute the fingerprint of the import.
     ///
     /// # Errors
-    /// [`IndexError::BadImport`], with counts; [`IndexError::Io`].
+    /// [`IndexError::BadImport`], with the number of missing or unknown nodes; [`IndexError::Io`].
     pub fn finish(mut self) -> Result<Import, IndexError> {
         let mut candidates: Vec<NodeId> = (self.kb.candidate_types().iter())
             .flat_map(|&kind| self.kb.nodes_of_type(kind))
@@ -143,8 +146,9 @@ impl<'a> ImportBuilder<'a> {
 }
 
 impl Import {
-    /// Calls `on_block` with the rows of all nodes, in blocks of at most `rows`: the number of rows
-    /// and their values. Nodes without a vector have zeros.
+    /// Calls `on_block` with the rows of all nodes, in node order, in blocks of at most `rows`
+    /// rows. Its arguments are the number of rows and their values, row after row. Nodes without a
+    /// vector have zeros.
     pub(super) fn for_each_block(
         &self,
         rows: usize,

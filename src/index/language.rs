@@ -3,34 +3,39 @@
 //!
 //! Detection uses letter trigrams (`whatlang`) on pieces of about [`PIECE_LETTERS`] characters,
 //! because a name alone is too short. A language counts if at least [`MIN_SHARE`] of the reliably
-//! detected pieces are in it; if there are none, English counts. The result depends on the base
-//! alone. At most [`MAX_PIECES`] pieces are read.
+//! detected pieces are in that language. If no language counts, the base is read as English. The
+//! result depends only on the base. At most [`MAX_PIECES`] pieces are read.
 
 use agent_ground::words::{Language, Languages, is_stop_word, is_unspaced, name_words};
 use agent_kb::{Kb, NodeId};
 
-/// Length at which a piece of text is complete, characters.
+/// Number of characters at which a piece of text is complete.
 const PIECE_LETTERS: usize = 300;
 /// Maximum number of characters that a node adds to a piece.
 const MAX_NODE_LETTERS: usize = 300;
-/// Minimum number of distinct function words of a language in a piece.
+/// Minimum number of distinct function words of a language, such as "der" in German, for a piece to
+/// count as text in that language.
 const MIN_FUNCTION_WORDS: usize = 2;
-/// Minimum length of a piece, characters, unless its script has no spaces between words.
+/// Minimum number of characters of a piece; a piece in a script without spaces between words may be
+/// shorter.
 const MIN_LETTERS: usize = 200;
-/// Maximum number of pieces.
+/// Maximum number of pieces of text that are read.
 const MAX_PIECES: usize = 200;
-/// Maximum number of nodes that are read.
+/// Maximum number of nodes from which pieces of text are taken.
 const MAX_NODES: u32 = 4_000;
-/// Minimum share of the detected pieces for a language to count, in `0..=1`.
+/// Minimum share, in `0..=1`, of the pieces with a detected language that must be in a language for
+/// it to count.
 const MIN_SHARE: f32 = 0.1;
 
-/// Returns the languages by which the texts of a base are analysed. O(1) in the size of the base.
+/// Returns the languages in which the texts of a base are analysed: those that its manifest
+/// declares, otherwise those detected in a sample of its texts. Constant time, however large the
+/// base is.
 pub fn languages(kb: &Kb) -> Languages {
     kb.manifest().languages.unwrap_or_else(|| detect(pieces(kb)))
 }
 
-/// Returns the languages of at least [`MIN_SHARE`] of the pieces whose language is detected;
-/// English if there are none.
+/// Returns the languages that each have at least [`MIN_SHARE`] of the pieces whose language is
+/// detected; English if no language is detected.
 fn detect(pieces: impl Iterator<Item = String>) -> Languages {
     let known: Vec<(whatlang::Lang, Language)> = Language::all()
         .filter_map(|it| Some((whatlang::Lang::from_code(it.long_code())?, it)))
@@ -53,9 +58,10 @@ fn detect(pieces: impl Iterator<Item = String>) -> Languages {
     }
 }
 
-/// Whether a text has function words of a language; true for English and for languages without a
-/// list of them. Trigrams of English names and keywords may resemble another language, but such
-/// texts lack its function words.
+/// Whether a text has at least [`MIN_FUNCTION_WORDS`] function words of a language that are not
+/// English too. Always true for English and for languages without a list of function words. The
+/// letter trigrams of English names and keywords may resemble another language, but such texts lack
+/// its function words.
 fn is_prose(language: Language, text: &str) -> bool {
     if language == Language::ENGLISH || !language.has_stop_words() {
         return true;
@@ -68,7 +74,7 @@ fn is_prose(language: Language, text: &str) -> bool {
     found.len() >= MIN_FUNCTION_WORDS
 }
 
-/// Samples pieces of text from nodes that are spread over the base.
+/// Samples pieces of text, each from one or several nodes; the nodes are spread over the base.
 fn pieces(kb: &Kb) -> impl Iterator<Item = String> {
     let n = kb.n_nodes();
     let mut steps = (0..n.min(MAX_NODES)).map(move |at| spread(at, n.min(MAX_NODES), n));
@@ -94,7 +100,8 @@ fn pieces(kb: &Kb) -> impl Iterator<Item = String> {
     pieces.filter(is_long).map(|pair| pair.0).take(MAX_PIECES)
 }
 
-/// Returns the `at`-th of `chosen` nodes among `n`, in an order whose prefixes are spread over all.
+/// Returns the node at position `at` (below `chosen`) of a sample of `chosen` nodes among `n`. The
+/// order is such that any number of first positions is spread over all nodes.
 fn spread(at: u32, chosen: u32, n: u32) -> NodeId {
     // A step that is coprime to `chosen` visits each place once.
     let coprime = |step: &u32| {

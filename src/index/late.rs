@@ -1,9 +1,10 @@
 //! Late interaction over compressed vectors of document tokens.
 //!
-//! The score of a document sums, over the tokens of the query, the largest dot product with a token
-//! of the document (MaxSim of ColBERT: Khattab & Zaharia 2020). Token vectors of documents have
-//! length 1; the length of a query token's vector is its weight. The index holds the first
-//! [`MAX_TOKENS`] tokens of each candidate's document, in the short codes of `codec`.
+//! The score of a document is the sum, over the tokens of the query, of the largest dot product
+//! with any token of the document (MaxSim of ColBERT: Khattab & Zaharia 2020). Token vectors of
+//! documents have length 1; the length of a query token's vector acts as its weight. The index
+//! holds the first [`MAX_TOKENS`] tokens of each candidate's document, in the short codes of
+//! `codec`.
 
 mod codec;
 
@@ -31,36 +32,36 @@ use agent_embed::{
 };
 use agent_kb::{NodeId, best};
 
-/// Maximum number of stored tokens of one document.
+/// Maximum number of tokens of one document that are stored; later tokens are ignored.
 pub const MAX_TOKENS: usize = 256;
-/// Maximum number of tokens of a query.
+/// Maximum number of tokens of a query; later tokens are ignored.
 pub const MAX_QUERY_TOKENS: usize = 64;
-/// Bits per number of a residual: 1, 2, 4 or 8.
+/// Number of bits for each number of a residual: 1, 2, 4 or 8.
 const BITS: usize = 2;
-/// Maximum number of documents that the codec is trained on, evenly sampled.
+/// Maximum number of documents on which the codec is trained; they are evenly spaced.
 const SAMPLED_NODES: usize = 512;
-/// Maximum number of tokens of each training document, evenly sampled.
+/// Maximum number of tokens of each such document; they are evenly spaced.
 const SAMPLED_TOKENS: usize = 64;
 /// Number of documents embedded at a time.
 const BLOCK_NODES: usize = 256;
-/// Maximum number of cached codes during a build (a model may have few distinct vectors); a full
-/// cache is emptied.
+/// Maximum number of codes that are cached during a build, because a model may have few distinct
+/// vectors; when the cache is full, all of it is dropped.
 const MAX_CACHED_CODES: usize = 1 << 16;
-/// Number of documents scored by one thread at a time.
+/// Number of documents that one thread scores at a time.
 const BLOCK_SCORED: usize = 16;
 /// Name of the index file.
 const FILE: &str = "tokens";
-/// Name of the temporary file of codes during the build.
+/// Name of the temporary file of codes, which exists only during the build.
 const CODES: &str = "codes";
 /// Name of the stage in progress reports.
 const STAGE: &str = "late";
 
-/// The compressed tokens of all documents, memory-mapped.
+/// The compressed tokens of the candidates' documents, memory-mapped.
 pub struct LateIndex {
     arrays: Arrays,
-    /// The nodes with tokens, ascending.
+    /// The candidates, ascending.
     nodes: Array<u32>,
-    /// Tokens of the `i`-th node among all: `bounds[i]..bounds[i + 1]`.
+    /// The `i`-th candidate has the tokens `bounds[i]..bounds[i + 1]` among all tokens.
     bounds: Array<u64>,
     codes: Array<u8>,
     centroids: Array<f32>,
@@ -68,18 +69,19 @@ pub struct LateIndex {
     dim: usize,
 }
 
-/// A query token with the most similar token of a document.
+/// A token of a query with the token of a document that is most similar to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pair {
-    /// Index of the token in the query.
+    /// Index of the token in the query, from 0.
     pub query: usize,
-    /// Index of the token in the document.
+    /// Index of the token in the document, from 0.
     pub document: usize,
-    /// Dot product of their vectors.
+    /// Dot product of the vectors of both tokens.
     pub score: f32,
 }
 
-/// Embeds and compresses the tokens of all documents into a directory.
+/// Embeds and compresses the tokens of the documents of all candidates, and writes them to the
+/// directory `dir`.
 pub(super) fn build(
     materials: &Materials<'_>,
     watch: &Watch<'_>,
@@ -137,7 +139,8 @@ pub(super) fn build(
     watch.progress(STAGE, nodes.len() as u64, nodes.len() as u64)
 }
 
-/// Embeds the tokens of each node's document: `[tokens, dim]`, rows of length 1 or zero.
+/// Embeds the tokens of the document of each node, at most [`MAX_TOKENS`]: for each node `[tokens,
+/// dim]`, whose rows have length 1 or are zeros.
 fn tokens(materials: &Materials<'_>, nodes: &[NodeId]) -> Result<Vec<Vec<f32>>, IndexError> {
     let texts: Vec<&str> = nodes.iter().map(|&node| materials.kb.text(node)).collect();
     let dim = materials.embedder.dim();
@@ -152,7 +155,8 @@ fn tokens(materials: &Materials<'_>, nodes: &[NodeId]) -> Result<Vec<Vec<f32>>, 
     Ok(materials.embedder.embed_tokens(&texts)?.into_iter().map(shortened).collect())
 }
 
-/// Encodes rows; equal rows are encoded once.
+/// Encodes rows (`[n, dim]`), each to a code. Equal rows are encoded once, also in several calls
+/// with the same cache.
 fn encode(
     codec: &Codec<'_>,
     rows: &[f32],
@@ -172,7 +176,7 @@ fn encode(
 }
 
 impl LateIndex {
-    /// Maps the file in a directory; constant time.
+    /// Opens the tokens in the directory `dir`; the file is mapped, not read. Constant time.
     ///
     /// # Errors
     /// [`IndexError::Io`] if the file cannot be read; [`IndexError::Damaged`] if it is not a file
@@ -196,15 +200,15 @@ impl LateIndex {
         Ok(opened)
     }
 
-    /// Reads the whole file and compares it with its checksum.
+    /// Reads the whole file and compares it with its recorded checksum.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`].
+    /// [`IndexError::Damaged`] if the checksum differs.
     pub fn verify(&self) -> Result<(), IndexError> {
         self.arrays.verify()
     }
 
-    /// One-line summary for people.
+    /// Returns a summary in one line of text for people.
     pub fn describe(&self) -> String {
         let bytes = code_bytes(self.dim, BITS);
         let tokens = self.codes.as_slice().len() / bytes;
@@ -212,9 +216,9 @@ impl LateIndex {
         format!("{tokens} tokens of {nodes} documents, {bytes} bytes each")
     }
 
-    /// Ranks those of the given nodes (any order, each once) that have tokens, by the tokens of a
-    /// query. Returns the best `k`, best first, ties by ascending id. O(tokens of the nodes *
-    /// tokens of the query * dim).
+    /// Ranks those of `nodes` (in any order, each once) that have tokens, by late interaction with
+    /// `query` (`[tokens, dim]`). Returns the best `k` with their scores, best first, ties by
+    /// ascending id. O(tokens of the nodes * tokens of the query * dim).
     pub fn rank(&self, query: &Matrix, nodes: &[NodeId], k: usize) -> Vec<(NodeId, f32)> {
         let table = self.codec().table();
         let scored: Vec<(NodeId, f32)> = nodes
@@ -230,8 +234,9 @@ impl LateIndex {
         best(scored, k)
     }
 
-    /// Returns the pairs whose scores sum to the score of a node, one for each token of the query;
-    /// empty for a node without tokens.
+    /// Returns for each token of the query its pair with the most similar token of the node's
+    /// document, in the order of the query. The scores of the pairs sum to the score of the node.
+    /// Empty for a node without tokens.
     pub fn pairs(&self, query: &Matrix, node: NodeId) -> Vec<Pair> {
         self.pairs_with(query, node, &self.codec().table(), &mut vec![0.0; self.dim])
     }
@@ -261,7 +266,7 @@ impl LateIndex {
         pairs
     }
 
-    /// The codec for decoding the stored codes.
+    /// Returns the codec with what decoding needs; it cannot encode.
     fn codec(&self) -> Codec<'_> {
         Codec {
             dim: self.dim,
@@ -272,7 +277,7 @@ impl LateIndex {
         }
     }
 
-    /// The codes of a node's tokens.
+    /// Returns the codes of the tokens of a node's document, in the order of the text.
     fn codes_of(&self, node: NodeId) -> impl Iterator<Item = &[u8]> {
         let bytes = code_bytes(self.dim, BITS);
         let codes = self.nodes.as_slice().binary_search(&node).ok().and_then(|place| {

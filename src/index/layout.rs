@@ -31,38 +31,39 @@ pub(super) const TERMS: &str = "terms";
 pub(super) const NAMES_TERMS: &str = "names_terms";
 pub(super) const NAMES: &str = "names";
 
-/// Name of the part with the vectors, and of its file with one vector per node.
+/// Name of the part with the vectors, and of the file in it with one vector per node.
 pub(super) const VECTORS: &str = "vectors";
-/// Name of the built-in embedder's model.
+/// Name of the file with the model of the built-in embedder.
 pub(super) const MODEL: &str = "model";
 /// Name of the file with imported vectors of queries.
 pub(super) const QUERIES: &str = "queries";
 
-/// Name prefix of parts being built.
+/// Prefix of the names of hidden directories in which parts are built.
 const STAGING_PREFIX: &str = ".building-";
-/// Name of the record in each part; written last.
+/// Name of the file with the record of a part; it is written last.
 const RECORD: &str = "record.json";
-/// Maximum length of a record, bytes.
+/// Maximum size of a record, bytes.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
-/// Maximum depth of folders below a part.
+/// Maximum depth of folders below a part; files of deeper folders are not recorded.
 const MAX_DEPTH: usize = 4;
 /// Format version of `words/`; raised whenever the content of any of its indexes changes.
 pub const WORDS_FORMAT: u32 = 7;
 /// Format version of `vectors/` without the optional parts.
 const VECTORS_FORMAT: u32 = 1;
 
-/// Digests of the files of a part.
+/// Sizes and digests of the files of a part.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Seal {
-    /// All files below the part except its record, by their path with `/`.
+    /// All files below the part except its record, by path relative to the part, with `/` between
+    /// folders.
     pub(super) files: BTreeMap<String, FileRecord>,
-    /// blake3 of the record with this field empty, hex.
+    /// blake3 digest, hexadecimal, of the record with this field empty.
     record: String,
 }
 
 impl Seal {
-    /// Computes the digests of all files of a part; that of the record is empty.
+    /// Computes the digests of all files of a part; the digest of the record itself stays empty.
     fn of(part: &Path) -> Result<Self, IndexError> {
         let mut files = BTreeMap::new();
         gather(part, "", MAX_DEPTH, &mut files)?;
@@ -70,8 +71,8 @@ impl Seal {
         Ok(Self { files, record: String::new() })
     }
 
-    /// Reads all files and compares them with their digests; `on_bytes` receives the number of
-    /// bytes read since its last call.
+    /// Reads all files of `part` and compares them with their digests; `on_bytes` receives the
+    /// number of bytes read since its last call.
     ///
     /// # Errors
     /// [`IndexError::Damaged`] or [`IndexError::Io`], with the first file that differs or is
@@ -91,13 +92,14 @@ impl Seal {
         Ok(())
     }
 
-    /// Size of all files, bytes.
+    /// Total size of the files, bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.files.values().map(|file| file.bytes).sum()
     }
 }
 
-/// Collects the digests of all files below a folder, to a maximum depth.
+/// Adds the digests of all files below `dir`, at most `depth` folders deep, to `files`. Names get
+/// `prefix` in front; hidden entries are skipped.
 fn gather(
     dir: &Path,
     prefix: &str,
@@ -125,11 +127,11 @@ fn gather(
     Ok(())
 }
 
-/// A record with a seal; records of older versions have none.
+/// A record that has the digests of the files of its part; records of older versions have none.
 trait Sealed: Clone + Serialize {
     fn seal(&mut self) -> &mut Option<Seal>;
 
-    /// The digest of the record itself.
+    /// Computes the blake3 digest, hexadecimal, of the record with the field for this digest empty.
     fn own_digest(&self) -> serde_json::Result<String> {
         let mut unsigned = self.clone();
         if let Some(seal) = unsigned.seal() {
@@ -158,7 +160,7 @@ pub(super) struct WordsRecord {
     format: u32,
     /// Fingerprint of the knowledge base.
     pub(super) kb: String,
-    /// Languages of the analysis; English alone if the record names none.
+    /// Languages in which the texts were analysed; English if the record names none.
     #[serde(default, skip_serializing_if = "Languages::is_english")]
     pub(super) languages: Languages,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -178,7 +180,7 @@ impl WordsRecord {
         Ok(record)
     }
 
-    /// Writes the record of complete words.
+    /// Writes the record into the directory `words`, whose other files must be complete.
     pub(super) fn write(&self, words: &Path) -> Result<(), IndexError> {
         write(words, self)
     }
@@ -191,39 +193,39 @@ pub(super) struct VectorsRecord {
     format: u32,
     /// Fingerprint of the knowledge base.
     pub(super) kb: String,
-    /// The embedder, for opening it again.
+    /// The embedder that made the vectors; opened again to embed queries.
     pub(super) embedder: EmbedderChoice,
     /// Fingerprint of the embedder.
     pub(super) fingerprint: String,
     /// One-line description of the embedder.
     pub(super) description: String,
-    /// Length of a vector.
+    /// Number of values in a vector.
     pub(super) dim: usize,
     /// Whether only nodes of candidate types have a vector.
     pub(super) candidates_only: bool,
-    /// The complete optional parts, ascending.
+    /// The optional parts that are complete, ascending.
     pub(super) parts: Vec<Part>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) seal: Option<Seal>,
 }
 
-/// Specification of the vectors of an index.
+/// Specification of the vectors of an index: their embedder, length and scope.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VectorsSpec {
-    /// The embedder, for opening it again.
+    /// The embedder that makes the vectors; the index opens it again to embed queries.
     pub embedder: EmbedderChoice,
     /// Fingerprint of the embedder.
     pub fingerprint: String,
     /// One-line description of the embedder.
     pub description: String,
-    /// Length of a vector.
+    /// Number of values in a vector.
     pub dim: usize,
     /// Whether only nodes of candidate types have a vector.
     pub candidates_only: bool,
 }
 
 impl VectorsSpec {
-    /// Specifies the vectors of an opened embedder.
+    /// Specifies the vectors that `embedder`, opened by `choice`, makes.
     pub fn new(choice: &EmbedderChoice, embedder: &dyn Embedder, candidates_only: bool) -> Self {
         Self {
             embedder: choice.clone(),
@@ -236,7 +238,7 @@ impl VectorsSpec {
 }
 
 impl VectorsRecord {
-    /// Creates a record without optional parts.
+    /// Creates a record that lists no optional parts.
     pub(super) fn new(kb: &str, spec: VectorsSpec) -> Self {
         Self {
             format: VECTORS_FORMAT,
@@ -259,14 +261,15 @@ impl VectorsRecord {
         Ok(record)
     }
 
-    /// Replaces the record atomically; reads all files for their digests.
+    /// Writes the record into the directory `vectors`, replacing an older record atomically; reads
+    /// all other files there for their digests.
     pub(super) fn write(&self, vectors: &Path) -> Result<(), IndexError> {
         write(vectors, self)
     }
 }
 
-/// Fingerprint of the two parts: equal fingerprints give equal answers. Optional parts do not
-/// change answers, so they do not count.
+/// Computes the fingerprint of an index. Indexes with equal fingerprints give equal answers.
+/// Optional parts do not change answers, so the fingerprint does not cover them.
 pub(super) fn fingerprint(words: &WordsRecord, vectors: &VectorsRecord) -> String {
     let (w, v, scope) = (words.format, vectors.format, u8::from(vectors.candidates_only));
     let mut parts = format!("{w} {v} {} {} {scope}", words.kb, vectors.fingerprint);
@@ -280,27 +283,27 @@ pub(super) fn fingerprint(words: &WordsRecord, vectors: &VectorsRecord) -> Strin
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
-    /// Approximate nearest neighbours.
+    /// Approximate search for nearest neighbours among the vectors of nodes.
     Ann,
     /// Vectors of the chunks of each document.
     Multi,
-    /// Vectors of the tokens of each document.
+    /// Vectors of the tokens of each document, for late interaction.
     Late,
     /// Text search by field.
     Fields,
-    /// Vectors of fields.
+    /// A vector of each field of each node.
     #[serde(rename = "field-vectors")]
     FieldVectors,
-    /// A query language.
+    /// A query language over all nodes.
     Query,
 }
 
 impl Part {
-    /// All parts, in help order.
+    /// All optional parts, in the order of the command line's help.
     pub const ALL: [Self; 6] =
         [Self::Ann, Self::Multi, Self::Late, Self::Fields, Self::FieldVectors, Self::Query];
 
-    /// Name of the part on the command line, in the record and in `vectors/`.
+    /// Name of the part on the command line, in the record and as a folder in `vectors/`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ann => "ann",
@@ -329,7 +332,7 @@ impl FromStr for Part {
     }
 }
 
-/// Path of an optional part of an index.
+/// Returns the directory of an optional part in the index directory `index`.
 pub(super) fn part_path(index: &Path, part: Part) -> PathBuf {
     index.join(VECTORS).join(part.name())
 }
@@ -351,7 +354,8 @@ fn read<T: DeserializeOwned + Sealed>(path: &Path, base: &str) -> Result<T, Inde
     Ok(record)
 }
 
-/// Writes a record into its part atomically, with the seal of all files of the part.
+/// Writes a record into the directory of its part atomically, with the digests of all files of the
+/// part.
 fn write(part: &Path, record: &impl Sealed) -> Result<(), IndexError> {
     let path = &part.join(RECORD);
     let failed = |error| IndexError::io(path, error);
@@ -375,16 +379,17 @@ fn check_format(path: &Path, found: u32, supported: u32) -> Result<(), IndexErro
     Err(IndexError::damaged(path, format!("format {found}, not {supported}")))
 }
 
-/// A part being built in a hidden directory of the index; removed unless published.
+/// A part being built in a hidden directory of the index; the directory is removed unless the part
+/// is published.
 pub(super) struct Staging {
     dir: TempDir,
-    /// Lock that distinguishes active builds from leftovers; `None` if the system cannot lock
-    /// directories.
+    /// Lock on the directory, which distinguishes active builds from leftovers; `None` if the
+    /// system cannot lock directories.
     _at_work: Option<File>,
 }
 
 impl Staging {
-    /// Starts a part in an index directory.
+    /// Creates the hidden directory for a new part in the index directory `index`.
     pub(super) fn new(index: &Path) -> Result<Self, IndexError> {
         let failed = |error| IndexError::io(index, error);
         fs::create_dir_all(index).map_err(failed)?;
@@ -398,13 +403,13 @@ impl Staging {
         self.dir.path()
     }
 
-    /// Moves the part to its target.
+    /// Moves the directory of the part to `target`, replacing an older part.
     pub(super) fn publish(self, target: &Path) -> Result<(), IndexError> {
         Ok(publish(&self.dir.keep(), target)?)
     }
 }
 
-/// Removes the leftovers of killed builds from an index directory, which may be missing.
+/// Removes what killed builds left in an index directory; does nothing if the directory is missing.
 pub fn remove_leftovers(index: &Path) {
     let _turn = locked(index);
     let entries = fs::read_dir(index).into_iter().flatten().flatten();
@@ -418,7 +423,8 @@ pub fn remove_leftovers(index: &Path) {
     }
 }
 
-/// Locks a directory until the result is dropped; `None` if the system cannot.
+/// Locks a directory until the returned file is dropped; waits for other locks. `None` if the
+/// system cannot lock directories.
 fn locked(dir: &Path) -> Option<File> {
     let dir = File::open(dir).ok()?;
     dir.lock().ok()?;

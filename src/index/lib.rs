@@ -71,37 +71,37 @@ use agent_kb::KbError;
 /// Why an index could not be built, opened or used.
 #[derive(Debug, thiserror::Error)]
 pub enum IndexError {
-    /// A file could not be read or written.
+    /// A file of the index could not be read or written.
     #[error("cannot use {path}: {source}{}", files::remedy(source))]
     Io {
-        /// The file.
+        /// Path of the file, or what stands for one, such as `the vectors of units`.
         path: String,
-        /// The cause.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A file is damaged or has another version.
+    /// A file of the index is damaged or has a format that this version cannot read.
     #[error(
         "index {path} is damaged or has another version: {reason}; rebuild it with `agent index --force`"
     )]
     Damaged {
-        /// The file or directory.
+        /// Path of the damaged file or directory.
         path: String,
-        /// What is wrong.
+        /// What is wrong with the file or directory.
         reason: String,
     },
-    /// The base has no index.
+    /// The index of the base, or one of its required parts, is not built.
     #[error("{base} has no index; build it with `agent index {base}`")]
     Missing {
-        /// The base.
+        /// Name of the base.
         base: String,
     },
-    /// The index was built over another base.
+    /// The index was built over a base with another fingerprint.
     #[error(
         "the index of {base} was built over another knowledge base; rebuild it with \
          `agent index {base} --force`"
     )]
     OtherBase {
-        /// The base.
+        /// Name of the base.
         base: String,
     },
     /// The languages of the base differ from those of its index.
@@ -110,14 +110,15 @@ pub enum IndexError {
          `agent index {base} --force`"
     )]
     OtherLanguages {
-        /// The base.
+        /// Name of the base.
         base: String,
-        /// Languages of the index.
+        /// Languages in which the index reads its texts.
         indexed: Languages,
-        /// Languages of the base.
+        /// Languages of the texts of the base.
         languages: Languages,
     },
-    /// The base exceeds a limit of the index format: a noun in the plural, and the limit.
+    /// The base exceeds a limit of the index format: what there is too much of, a noun in the
+    /// plural, and the maximum.
     #[error("too many {0}: at most {1}; split the base")]
     TooLarge(&'static str, u64),
     /// An optional part of the index is not built.
@@ -125,21 +126,21 @@ pub enum IndexError {
         "the index of {base} has no part {part}; build it with `agent index {base} --with {part}`"
     )]
     MissingPart {
-        /// The base.
+        /// Name of the base.
         base: String,
-        /// The part.
+        /// The part that is not built.
         part: Part,
     },
-    /// Imported vectors do not match the base.
+    /// Imported vectors do not match the base; the text says how.
     #[error("the vectors cannot be imported: {0}")]
     BadImport(String),
     /// The caller stopped the build; unfinished files are removed.
     #[error("stopped")]
     Stopped,
-    /// The embedder failed.
+    /// The embedder could not be opened or could not embed a text.
     #[error(transparent)]
     Embed(#[from] EmbedError),
-    /// The vectors could not be read or written.
+    /// The file of vectors could not be read, written or searched.
     #[error(transparent)]
     Vectors(#[from] VectorError),
     /// The knowledge base could not be opened.

@@ -16,17 +16,17 @@ use crate::{
 use agent_embed::Embedder;
 use agent_kb::Kb;
 
-/// Inputs of optional parts.
+/// What optional parts are built from.
 pub(super) struct Materials<'a> {
     pub(super) kb: &'a Kb,
-    /// The vectors of all nodes, built by `embedder`.
+    /// The vectors of all nodes, made by `embedder`.
     pub(super) vectors: &'a VectorIndex,
     pub(super) embedder: &'a dyn Embedder,
-    /// The previous version of the base, if it has the part.
+    /// The previous version of the base; `None` if its index lacks the part to build.
     pub(super) previous: Option<IndexedVersion<'a>>,
 }
 
-/// Builds a part into an empty directory.
+/// Builds an optional part into the empty directory `dir`.
 pub(super) fn build(
     part: Part,
     materials: &Materials<'_>,
@@ -55,7 +55,7 @@ pub(super) fn build(
     }
 }
 
-/// An opened part.
+/// An opened optional part.
 pub(super) enum OpenedPart {
     Ann(AnnIndex),
     Multi(Box<ChunkIndex>),
@@ -66,7 +66,7 @@ pub(super) enum OpenedPart {
 }
 
 impl OpenedPart {
-    /// Opens the part in a directory.
+    /// Opens the optional part in the directory `dir`.
     pub(super) fn open(part: Part, dir: &Path) -> Result<Self, IndexError> {
         Ok(match part {
             Part::Ann => Self::Ann(AnnIndex::open(dir)?),
@@ -78,7 +78,7 @@ impl OpenedPart {
         })
     }
 
-    /// Reads all files and compares them with their checksums.
+    /// Reads all files of the part and compares them with their checksums.
     pub(super) fn verify(&self) -> Result<(), IndexError> {
         match self {
             Self::Ann(index) => index.verify(),
@@ -90,7 +90,7 @@ impl OpenedPart {
         }
     }
 
-    /// Name and one-line summary for people.
+    /// Returns the name of the part and a summary, in one line of text for people.
     pub(super) fn describe(&self) -> String {
         let (part, summary) = match self {
             Self::Ann(index) => (Part::Ann, index.describe()),

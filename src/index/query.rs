@@ -1,15 +1,15 @@
 //! A query language over all nodes: words, phrases with slop, prefixes and typos in any field,
-//! ranges of numbers, required and excluded terms. The only module that uses tantivy.
+//! ranges of numbers, required and excluded terms. No other module uses tantivy.
 //!
 //! The index has one document for each node. Its schema fields are `id`, `type`, `name`, `body`
 //! (the node's document) and three JSON fields: `fields` with the text of each field, `amounts`
-//! with the numeric fields, and `rel` with the names of the neighbours by each relation. Keys in
-//! JSON fields are `f` or `r` and the id. Documents are in node order, except in an updated index
-//! (`update`). Words come from [`name_words`]: case and accents are folded; there are no stop words
-//! or stems.
+//! with the numeric fields, and `rel` with the names of the neighbours by each relation. A key in a
+//! JSON field is `f` or `r` and the id of the field or relation. Documents are in node order,
+//! except in an updated index (`update`). Words come from [`name_words`]: case and accents are
+//! folded; there are no stop words or stems.
 //!
-//! Tantivy's grammar parses queries; this module interprets names of fields, typos and prefixes.
-//! Scores are tantivy's BM25, which rounds lengths to one byte; the scores of
+//! Queries are parsed by tantivy's grammar; this module interprets names of fields, typos and
+//! prefixes. Scores are tantivy's BM25, which rounds lengths to one byte; the scores of
 //! [`text`](crate::text) are exact.
 
 mod directory;
@@ -52,27 +52,28 @@ use crate::{
 use agent_ground::words::name_words;
 use agent_kb::{Direction, FileRecord, Kb, NodeId, RelationId, TypeId};
 
-/// Name of the JSON field of numbers in the schema. An index of an older version, without numbers
-/// that have a currency sign, uses another name and is refused.
+/// Name of the JSON field of numbers in the schema. An older version of the index, which lacks
+/// numbers with a currency sign, uses another name and is therefore refused.
 const NUMBERS: &str = "amounts";
 /// Name of the tokenizer in the schema.
 const WORDS: &str = "words";
-/// Name of the file with the digests of tantivy's files.
+/// Name of the file with the sizes and digests of tantivy's files.
 const FILES: &str = "files";
-/// Length of a digest in hex, bytes.
+/// Length of a digest in hexadecimal, bytes.
 const DIGEST: usize = 64;
-/// Memory limit of the writer, bytes.
+/// Memory that tantivy's writer may use, bytes.
 const WRITER_BYTES: usize = 128 << 20;
-/// Maximum length of an indexed word, bytes; a longer word is indexed by its prefix.
+/// Maximum length of an indexed word, bytes; of a longer word, the beginning is indexed.
 const MAX_WORD_BYTES: usize = 256;
-/// Maximum number of neighbours by one relation whose names are indexed with a node.
+/// Maximum number of neighbours per relation whose names are indexed with a node; the others are
+/// ignored.
 const MAX_NAMED_NEIGHBORS: usize = 1_000;
 /// Number of nodes between two reports of progress.
 const REPORT_EVERY: u32 = 4_096;
 /// Name of the stage in progress reports.
 const STAGE: &str = "query";
 
-/// The fields of the schema.
+/// The fields of tantivy's schema.
 #[derive(Clone, Copy)]
 struct Fields {
     id: Field,
@@ -84,7 +85,7 @@ struct Fields {
     rel: Field,
 }
 
-/// Creates the schema and its fields, the same for every base.
+/// Creates tantivy's schema and its fields, which are the same for every base.
 fn schema() -> (Schema, Fields) {
     let words = || {
         let indexing = TextFieldIndexing::default().set_tokenizer(WORDS);
@@ -105,18 +106,19 @@ fn schema() -> (Schema, Fields) {
     (schema.build(), fields)
 }
 
-/// Parses the text of a field as a finite number; ignores currency signs before it and commas.
+/// Parses the text of a field as a finite number; ignores currency signs before the number, and
+/// commas. `None` for any other text.
 pub fn number(text: &str) -> Option<f64> {
     let plain = text.trim().trim_start_matches(['$', '€', '£']).replace(',', "");
     plain.parse().ok().filter(|number: &f64| number.is_finite())
 }
 
-/// Key of a field (kind `f`) or relation (kind `r`) in its JSON field.
+/// Returns the key of a field (kind `f`) or relation (kind `r`) in its JSON field, such as `f3`.
 fn key(kind: char, id: u16) -> String {
     format!("{kind}{id}")
 }
 
-/// Creates the document of a node, with the `id` `slot`.
+/// Creates tantivy's document of a node; its schema field `id` holds `slot`.
 fn document(kb: &Kb, node: NodeId, slot: u64, at: Fields) -> TantivyDocument {
     let mut document = TantivyDocument::new();
     document.add_u64(at.id, slot);
@@ -147,7 +149,8 @@ fn document(kb: &Kb, node: NodeId, slot: u64, at: Fields) -> TantivyDocument {
     document
 }
 
-/// Builds the index into a directory, on one thread, to keep documents in order.
+/// Builds the index of a base into the directory `dir`, on one thread, so that documents are in
+/// node order.
 pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexError> {
     let failed = |error: tantivy::TantivyError| IndexError::io(dir, io::Error::other(error));
     let (schema, at) = schema();
@@ -175,7 +178,7 @@ pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexE
     watch.progress(STAGE, kb.n_nodes().into(), kb.n_nodes().into())
 }
 
-/// Lists the segments in the order of their nodes.
+/// Lists the segments of tantivy's index in the order of their nodes.
 fn in_order(index: &Index) -> tantivy::Result<Vec<SegmentId>> {
     let reader: IndexReader =
         index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
@@ -188,7 +191,7 @@ fn in_order(index: &Index) -> tantivy::Result<Vec<SegmentId>> {
     Ok(segments.into_iter().map(|pair| pair.1).collect())
 }
 
-/// Writes the digests of all files; removes files that only a writer needs.
+/// Removes the files that only a writer needs, then writes the sizes and digests of all others.
 fn seal(dir: &Path) -> Result<(), IndexError> {
     let failed = |error| IndexError::io(dir, error);
     let (mut names, mut sizes, mut digests) = (Vec::new(), Vec::new(), Vec::new());
@@ -217,7 +220,7 @@ fn seal(dir: &Path) -> Result<(), IndexError> {
     Arrays::write_sealed(&dir.join(FILES), &arrays)
 }
 
-/// Opens tantivy's index in a directory.
+/// Opens tantivy's index in the directory `dir` for reading.
 fn reader_of(dir: &Path) -> Result<IndexReader, IndexError> {
     let damaged = |error: tantivy::TantivyError| IndexError::damaged(dir, error.to_string());
     let directory =
@@ -231,7 +234,7 @@ fn reader_of(dir: &Path) -> Result<IndexReader, IndexError> {
     index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into().map_err(damaged)
 }
 
-/// An opened index.
+/// The opened index of the query language.
 pub struct QueryIndex {
     arrays: Arrays,
     names: Strings,
@@ -239,15 +242,17 @@ pub struct QueryIndex {
     dir: PathBuf,
     searcher: Searcher,
     fields: Fields,
-    /// Map from document ids to nodes in an updated index; none if the ids are the nodes.
+    /// Map from the ids of documents to nodes in an updated index; `None` if these ids are the
+    /// nodes.
     slots: Option<Slots>,
 }
 
 impl QueryIndex {
-    /// Maps the index in a directory; writes nothing.
+    /// Opens the index in the directory `dir`; its files are mapped, and nothing is written.
     ///
     /// # Errors
-    /// [`IndexError::Io`], [`IndexError::Damaged`].
+    /// [`IndexError::Io`] if a file cannot be read, [`IndexError::Damaged`] if a file is malformed
+    /// or has another size than recorded.
     pub fn open(dir: &Path) -> Result<Self, IndexError> {
         let arrays = Arrays::open(&dir.join(FILES))?;
         let names = Strings::new(arrays.get("bounds")?, arrays.get("names")?);
@@ -276,10 +281,10 @@ impl QueryIndex {
         })
     }
 
-    /// Reads all files and compares them with their checksums.
+    /// Reads all files and compares them with their recorded checksums.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`] with the file that differs.
+    /// [`IndexError::Damaged`] with the first file that differs.
     pub fn verify(&self) -> Result<(), IndexError> {
         self.arrays.verify()?;
         for at in 0..self.names.len() {
@@ -294,12 +299,12 @@ impl QueryIndex {
         Ok(())
     }
 
-    /// One-line summary for people.
+    /// Returns a summary in one line of text for people.
     pub fn describe(&self) -> String {
         format!("{} nodes in a query language", self.searcher.num_docs())
     }
 
-    /// Whether the field with this key is a number for any node.
+    /// Whether the field with this key, such as `f3`, is a number for at least one node.
     fn has_numbers(&self, key: &str) -> tantivy::Result<bool> {
         let path = format!("{NUMBERS}.{key}");
         for segment in self.searcher.segment_readers() {
@@ -310,8 +315,9 @@ impl QueryIndex {
         Ok(false)
     }
 
-    /// Returns the `k` best nodes of a query among the given types (all types if empty), best
-    /// first, ties by ascending id. `kb` resolves names of fields and relations.
+    /// Returns the `k` best nodes for a query among the given types (all types if `types` is
+    /// empty), with their scores, best first, ties by ascending id. Names of fields and relations
+    /// in the query are those of `kb`.
     ///
     /// # Errors
     /// [`QueryError`] if the query is invalid or the index is damaged.
@@ -355,10 +361,10 @@ impl QueryIndex {
     }
 }
 
-/// The score of a node of another type, below all other scores.
+/// The score of a node whose type is not wanted, below all other scores.
 const UNWANTED: Score = Score::NEG_INFINITY;
 
-/// Marks for each node whether it has one of these types; empty if `types` is empty.
+/// Returns for each node, by id, whether its type is one of `types`; empty if `types` is empty.
 fn wanted(kb: &Kb, types: &[TypeId]) -> Arc<[bool]> {
     let n_nodes = if types.is_empty() { 0 } else { kb.n_nodes() as usize };
     let mut is_wanted = vec![false; n_nodes];
@@ -370,9 +376,9 @@ fn wanted(kb: &Kb, types: &[TypeId]) -> Arc<[bool]> {
     is_wanted.into()
 }
 
-/// Creates a score adjustment that gives nodes not marked in `is_wanted` the score [`UNWANTED`]; if
-/// it is empty, all nodes keep their score. Every match is scored, because tantivy's block-max
-/// pruning misses nodes with JSON fields.
+/// Creates an adjustment of scores that gives the score [`UNWANTED`] to nodes that are not marked
+/// in `is_wanted`; if `is_wanted` is empty, all nodes keep their score. Every match is scored,
+/// because tantivy's block-max pruning misses nodes with JSON fields.
 fn only(
     is_wanted: Arc<[bool]>,
 ) -> impl Fn(&SegmentReader) -> Box<dyn Fn(DocId, Score) -> Score> + Send + Sync + use<> {
@@ -387,17 +393,17 @@ fn only(
     }
 }
 
-/// Tokenizer for tantivy.
+/// Tokenizer that gives tantivy the words of [`words_of`].
 #[derive(Clone, Copy)]
 struct Words;
 
-/// Stream of the words of one text.
+/// Iterator, in tantivy's form, over the words of one text.
 struct WordStream {
     tokens: std::vec::IntoIter<Token>,
     token: Token,
 }
 
-/// Splits a text into words with their positions; words are cut to [`MAX_WORD_BYTES`].
+/// Splits a text into words, each with its byte range; words are cut to [`MAX_WORD_BYTES`].
 fn words_of(text: &str) -> impl Iterator<Item = (Range<usize>, String)> {
     name_words(text).map(|(range, word)| {
         let end = word.floor_char_boundary(MAX_WORD_BYTES);

@@ -1,5 +1,5 @@
 //! Streams of arrays and words, which carry the analysed words of ranges of nodes to the builder of
-//! an index. Numbers are little-endian; each array follows its length.
+//! an index. Numbers are little-endian; the length of an array precedes its numbers.
 
 use std::{
     io::{self, Read, Write},
@@ -10,31 +10,32 @@ use bytemuck::Pod;
 
 use crate::{IndexError, arrays::Strings};
 
-/// Words in the order of the stream; word `i` is `bytes[bounds[i]..bounds[i + 1]]`.
+/// Words in the order of the stream: word `i` is `bytes[bounds[i]..bounds[i + 1]]`.
 pub(super) struct Words {
     bounds: Vec<u64>,
     bytes: Vec<u8>,
 }
 
-/// Writes a number.
+/// Writes a number as 8 bytes.
 pub(super) fn write_number(out: &mut dyn Write, number: usize) -> io::Result<()> {
     out.write_all(&(number as u64).to_le_bytes())
 }
 
-/// Reads a number.
+/// Reads a number of 8 bytes.
 pub(super) fn read_number(input: &mut dyn Read) -> io::Result<u64> {
     let mut number = [0; 8];
     input.read_exact(&mut number)?;
     Ok(u64::from_le_bytes(number))
 }
 
-/// Writes an array.
+/// Writes the length of an array, then its numbers.
 pub(super) fn write<T: Pod>(out: &mut dyn Write, array: &[T]) -> io::Result<()> {
     write_number(out, array.len())?;
     out.write_all(bytemuck::cast_slice(array))
 }
 
-/// Reads an array; memory is bounded by the actual input, independent of the declared length.
+/// Reads an array. A wrong declared length takes no memory: only as much is allocated as the input
+/// holds.
 ///
 /// # Errors
 /// `InvalidData` if the array ends early; errors of `input`.
@@ -48,7 +49,7 @@ pub(super) fn read<T: Pod>(input: &mut dyn Read) -> io::Result<Vec<T>> {
     }
 }
 
-/// Writes words.
+/// Writes words as the arrays of their bounds and bytes, for [`read_words`].
 pub(super) fn write_words<'a>(
     out: &mut dyn Write,
     words: impl Iterator<Item = &'a [u8]>,
@@ -58,7 +59,7 @@ pub(super) fn write_words<'a>(
     write(out, &bytes)
 }
 
-/// Reads words.
+/// Reads the words written by [`write_words`].
 ///
 /// # Errors
 /// As [`read`]; also `InvalidData` for inconsistent bounds or words that are not UTF-8.
@@ -73,12 +74,13 @@ pub(super) fn read_words(input: &mut dyn Read) -> io::Result<Words> {
     }
 }
 
-/// Creates the error for malformed input.
+/// Creates the error for malformed input: kind `InvalidData`, with `reason`.
 pub(super) fn invalid_data(reason: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, reason)
 }
 
-/// Converts the error of a stream of words that were read elsewhere.
+/// Converts an error of a stream of words that [`read_words`](crate::read_words) analysed
+/// elsewhere.
 pub(super) fn failed(error: io::Error) -> IndexError {
     IndexError::io(Path::new("words that were read elsewhere"), error)
 }

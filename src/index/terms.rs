@@ -1,9 +1,10 @@
-//! Forward index: the stems of each node's text, for BM25 scores of given nodes.
+//! Forward index: the stems of each node's text, for BM25 scores of single nodes.
 //!
 //! Programs rank small sets of nodes, not the whole base, so a node is scored from its own entries:
 //! O(length of its document), without reading postings. Arrays: `bounds` `[n + 1]` into `entries`;
-//! an entry is `stem id << 8 | min(count, 255)`, ascending within a node; `lengths` `[n]` in stems;
-//! `vocabulary` sorted; `frequencies` in documents.
+//! an entry is `stem id << 8 | min(count, 255)`, ascending within a node; `lengths` `[n]`, the
+//! number of stems of each text; `vocabulary`, all stems, ascending; `frequencies`, the number of
+//! texts with each stem.
 
 use std::{
     fs::File,
@@ -23,13 +24,14 @@ use crate::{
 use agent_ground::words::{Languages, Stems, name_words};
 use agent_kb::NodeId;
 
-/// Number of low bits of an entry that hold the count.
+/// Number of low bits of an entry that hold the count of the stem.
 const COUNT_BITS: u32 = 8;
-/// Maximum number of stems that entries can address.
+/// Maximum number of distinct stems, limited by the bits of an entry that hold the id.
 const MAX_STEMS: usize = 1 << (32 - COUNT_BITS);
-/// Maximum number of words whose stems are cached during a build; a full cache is emptied.
+/// Maximum number of words whose stems are cached during a build; when the cache is full, all of it
+/// is dropped.
 const MAX_KEPT_WORDS: usize = 1 << 20;
-/// Buffer size for writing and reading the temporary file of entries, bytes.
+/// Size of the buffer for writing and reading the temporary file of entries, bytes.
 const SPOOL_BUFFER: usize = 256 << 10;
 
 /// The forward index of one text per node.
@@ -42,46 +44,48 @@ pub struct TermIndex {
     mean_length: f32,
 }
 
-/// A builder of the index; takes the texts of all nodes in id order. Entries are kept in a
-/// temporary file; memory holds the vocabulary, 12 bytes per node and the stems of at most 2^20
+/// Builds a [`TermIndex`]; takes the texts of all nodes in id order. Entries are kept in a
+/// temporary file. Memory holds the vocabulary, 12 bytes per node, and the stems of at most 2^20
 /// words.
 pub struct TermIndexBuilder {
     path: PathBuf,
     stems: Stems,
     ids: FxHashMap<String, u32>,
-    /// For each cached word, the bounds of its stem ids in `word_ids`.
+    /// For each cached word, the start and end of its stem numbers in `word_ids`.
     words: FxHashMap<String, (u32, u32)>,
     word_ids: Vec<u32>,
     bounds: Vec<u64>,
     lengths: Vec<u32>,
-    /// Number of texts with each stem; stems are numbered by first appearance.
+    /// Number of texts with each stem, by stem number; stems are numbered by first appearance.
     frequencies: Vec<u32>,
-    /// Temporary file of entries, with these stem numbers.
+    /// Temporary file of entries, in which stems have these numbers too.
     entries: BufWriter<File>,
     n_entries: u64,
 }
 
-/// The distinct stems of a query that an index knows, with their weights, ascending by id.
+/// The distinct stems of a query that an index contains, as pairs (stem id, weight times inverse
+/// document frequency), ascending by id.
 #[derive(Clone, Debug, Default)]
 pub struct QueryTerms(Vec<(u32, f32)>);
 
 impl QueryTerms {
-    /// Number of stems.
+    /// Number of stems of the query that the index contains.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are no stems.
+    /// Whether the query has no stem that the index contains.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
 
 impl TermIndexBuilder {
-    /// Starts an index in the file `path`; a temporary file in its directory holds the entries.
+    /// Starts an index in the file `path`; a temporary file in the same directory holds the
+    /// entries.
     ///
     /// # Errors
-    /// [`IndexError::Io`], with the directory.
+    /// [`IndexError::Io`], with the directory, if the temporary file cannot be created.
     pub fn create(path: &Path, languages: Languages) -> Result<Self, IndexError> {
         let dir = path.parent().unwrap_or(Path::new("."));
         let spool = tempfile::tempfile_in(dir).map_err(|error| IndexError::io(dir, error))?;
@@ -99,7 +103,7 @@ impl TermIndexBuilder {
         })
     }
 
-    /// Adds the text of the next node.
+    /// Adds the text of the next node, in id order.
     ///
     /// # Errors
     /// [`IndexError::TooLarge`] above 16.7 million distinct stems; [`IndexError::Io`] if the disk
@@ -136,7 +140,7 @@ impl TermIndexBuilder {
         Ok(())
     }
 
-    /// Adds zero frequencies for new stems; checks the number of stems.
+    /// Extends the frequencies by a zero for each new stem; fails if there are too many stems.
     fn count_stems(&mut self) -> Result<(), IndexError> {
         if self.ids.len() > MAX_STEMS {
             return Err(IndexError::TooLarge(
@@ -148,7 +152,7 @@ impl TermIndexBuilder {
         Ok(())
     }
 
-    /// Writes an entry of the last node.
+    /// Writes an entry for the node that was added last.
     fn push(&mut self, stem: u32, count: u32) -> Result<(), IndexError> {
         self.frequencies[stem as usize] += 1;
         self.n_entries += 1;
@@ -156,7 +160,7 @@ impl TermIndexBuilder {
         written.map_err(|error| IndexError::io(&self.path, error))
     }
 
-    /// Writes the added texts for another builder's [`take`](Self::take).
+    /// Writes the added texts to `out`, for [`take`](Self::take) of another builder.
     ///
     /// # Errors
     /// Errors of `out` and of the temporary file.
@@ -173,8 +177,8 @@ impl TermIndexBuilder {
         io::copy(&mut BufReader::with_capacity(SPOOL_BUFFER, spool), out).map(drop)
     }
 
-    /// Appends the output of another builder's [`give`](Self::give), of at most `n` nodes; returns
-    /// their number.
+    /// Appends what [`give`](Self::give) of another builder wrote, of at most `n` nodes; returns
+    /// the number of these nodes.
     ///
     /// # Errors
     /// [`IndexError::Io`] if the input is malformed; otherwise as [`Self::add`].
@@ -207,16 +211,16 @@ impl TermIndexBuilder {
         Ok(lengths.len())
     }
 
-    /// Number of added nodes.
+    /// Number of nodes added so far.
     pub fn n_nodes(&self) -> usize {
         self.lengths.len()
     }
 
-    /// Writes the index. Stems are renumbered in alphabetical order, so the bytes depend on the
-    /// texts alone.
+    /// Writes the index. Stems are renumbered in alphabetical order, so that equal texts give equal
+    /// bytes.
     ///
     /// # Errors
-    /// [`IndexError::Io`], with the path.
+    /// [`IndexError::Io`], with the path of the file.
     pub fn finish(self) -> Result<(), IndexError> {
         let path = self.path.clone();
         self.write().map_err(|error| IndexError::io(&path, error))
@@ -271,20 +275,20 @@ impl TermIndexBuilder {
     }
 }
 
-/// Returns the number of a stem; numbers a new stem.
+/// Returns the number of a stem; gives a new stem the next number.
 fn number(ids: &mut FxHashMap<String, u32>, stem: String) -> u32 {
     let next = ids.len() as u32;
     *ids.entry(stem).or_insert(next)
 }
 
-/// Mean length of all texts, including empty ones, as in bm25s.
+/// Returns the mean length of all texts, in stems; empty texts count too, as in bm25s.
 fn mean(lengths: &[u32]) -> f32 {
     let total: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
     (total as f64 / lengths.len().max(1) as f64) as f32
 }
 
 impl TermIndex {
-    /// Maps an index; constant time.
+    /// Opens an index; the file is mapped, not read. Constant time.
     ///
     /// # Errors
     /// As [`Arrays::open`] and [`Arrays::get`].
@@ -305,54 +309,55 @@ impl TermIndex {
         })
     }
 
-    /// Stem ids and counts of a node's text, ascending by stem id.
+    /// Iterates over the stems of a node's text: pairs (stem id, number of occurrences, at most
+    /// 255), ascending by id.
     pub fn stems_of(&self, node: NodeId) -> impl Iterator<Item = (u32, u32)> + '_ {
         let entries = self.entries.part(&self.bounds, node as usize);
         entries.iter().map(|entry| (entry >> COUNT_BITS, entry & ((1 << COUNT_BITS) - 1)))
     }
 
-    /// Whether a node's text contains a stem.
+    /// Whether a node's text contains the stem with this id.
     pub fn has(&self, node: NodeId, stem: u32) -> bool {
         let entries = self.entries.part(&self.bounds, node as usize);
         entries.binary_search_by_key(&stem, |entry| entry >> COUNT_BITS).is_ok()
     }
 
-    /// Number of occurrences of a stem in a node's text, at most 255.
+    /// Number of occurrences of a stem in a node's text, at most 255; 0 if there are none.
     pub fn count(&self, node: NodeId, stem: u32) -> u32 {
         let entries = self.entries.part(&self.bounds, node as usize);
         let at = entries.binary_search_by_key(&stem, |entry| entry >> COUNT_BITS);
         at.map_or(0, |at| entries[at] & ((1 << COUNT_BITS) - 1))
     }
 
-    /// Length of a node's text in stems.
+    /// Length of a node's text, in stems; 0 for an unknown node.
     pub fn length(&self, node: NodeId) -> u32 {
         self.lengths.as_slice().get(node as usize).copied().unwrap_or(0)
     }
 
-    /// Mean length of all texts in stems.
+    /// Mean length of all texts, in stems.
     pub fn mean_length(&self) -> f32 {
         self.mean_length
     }
 
-    /// All stems, ascending; the position of a stem is its id.
+    /// Iterates over all stems, ascending; the position of a stem is its id.
     pub fn vocabulary(&self) -> impl Iterator<Item = &str> {
         let stem = |at| std::str::from_utf8(self.vocabulary.get(at)).unwrap_or_default();
         (0..self.vocabulary.len()).map(stem)
     }
 
-    /// Finds the id of a stem, if any text contains it.
+    /// Finds the id of a stem; `None` if no text contains the stem.
     pub fn stem_id(&self, stem: &str) -> Option<u32> {
         self.vocabulary.find(stem).map(|at| at as u32)
     }
 
-    /// Inverse document frequency of a stem.
+    /// Returns the inverse document frequency of the stem with this id.
     pub fn idf(&self, stem: u32) -> f32 {
         let df = self.frequencies.as_slice().get(stem as usize).copied().unwrap_or(0);
         idf(self.lengths.as_slice().len(), df)
     }
 
-    /// Returns the stems of a query that occur in the index, weighted by idf, without question
-    /// words.
+    /// Returns the stems of a query that occur in the index, each weighted by its inverse document
+    /// frequency; question words are left out.
     pub fn query(&self, stems: &Stems, text: &str) -> QueryTerms {
         let known = |(stem, weight): (String, f32)| Some((self.stem_id(&stem)?, weight));
         let mut terms: Vec<(u32, f32)> = stems.of_query(text).filter_map(known).collect();
@@ -362,7 +367,7 @@ impl TermIndex {
         QueryTerms(terms.into_iter().map(|(id, weight)| (id, weight * self.idf(id))).collect())
     }
 
-    /// BM25 score of a node's text; 0 without a common stem.
+    /// Returns the BM25 score of a node's text; 0 if the text has no stem of the query.
     pub fn bm25(&self, query: &QueryTerms, node: NodeId) -> f32 {
         let (weights, length) = (Bm25::default().lengths(self.mean_length), self.length(node));
         let mut score = 0.0;
@@ -370,8 +375,8 @@ impl TermIndex {
         score
     }
 
-    /// Share of the query's total weight whose stems occur in a node's text, in `0..=1`; 0 for a
-    /// query without known stems.
+    /// Returns the share of the query's total weight that belongs to stems in a node's text, in
+    /// `0..=1`; 0 for a query without known stems.
     pub fn coverage(&self, query: &QueryTerms, node: NodeId) -> f32 {
         let total: f32 = query.0.iter().map(|term| term.1).sum();
         let mut found = 0.0;
@@ -379,7 +384,8 @@ impl TermIndex {
         if total > 0.0 { found / total } else { 0.0 }
     }
 
-    /// Calls `common` with the weight and count of every stem that query and node share.
+    /// Calls `common` with the weight in the query and the count in the node's text, for every stem
+    /// that both contain.
     fn for_common(&self, query: &QueryTerms, node: NodeId, mut common: impl FnMut(f32, u32)) {
         let mut entries = self.entries.part(&self.bounds, node as usize);
         for &(stem, idf) in &query.0 {

@@ -27,28 +27,30 @@ use agent_kb::{FieldId, NodeId, TypeId};
 
 const NODES: &str = "nodes";
 const WEIGHTED: &str = "weighted";
-/// Maximum number of sets of types with a cached mask of their nodes; a full cache is emptied.
+/// Maximum number of sets of types for which a bitmap of their nodes is cached; when the cache is
+/// full, all of it is dropped.
 const MAX_KEPT_MASKS: usize = 64;
 
-/// The searched text of a node.
+/// Which text of a node is searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextPart {
     /// The node's document.
     Document,
-    /// The document with the names of the node's neighbours.
+    /// The document followed by the names of the node's neighbours.
     DocumentWithNames,
     /// One field of the node.
     Field(FieldId),
 }
 
 impl TextPart {
-    /// Lists the parts of a base with `n_fields` fields, by place.
+    /// Lists the parts of a base with `n_fields` fields, each at the index that [`TextPart::place`]
+    /// gives.
     fn all(n_fields: u16) -> impl Iterator<Item = Self> {
         let fields = (0..n_fields).map(|field| Self::Field(FieldId(field)));
         [Self::Document, Self::DocumentWithNames].into_iter().chain(fields)
     }
 
-    /// Position among the parts.
+    /// Position of the part in [`TextPart::all`].
     fn place(self) -> usize {
         match self {
             Self::Document => 0,
@@ -66,7 +68,7 @@ impl TextPart {
     }
 }
 
-/// Search over the text of all nodes.
+/// Search by words over the texts of all nodes.
 pub struct TextIndex {
     types: Array<u16>,
     parts: Vec<Postings>,
@@ -74,14 +76,14 @@ pub struct TextIndex {
     masks: Mutex<HashMap<Vec<TypeId>, Arc<[u64]>>>,
 }
 
-/// A builder of the index; takes nodes in id order.
+/// Builds a [`TextIndex`]; takes nodes in id order.
 pub struct TextIndexBuilder {
     dir: PathBuf,
     parts: Vec<PostingsBuilder>,
 }
 
 impl TextIndexBuilder {
-    /// Starts an index in an existing directory.
+    /// Starts an index in the existing directory `dir`, of a base with `n_fields` fields.
     pub fn create(dir: &Path, n_fields: usize, languages: Languages) -> Self {
         let analysis = Analysis::of_documents(languages);
         let parts = TextPart::all(n_fields as u16)
@@ -90,7 +92,8 @@ impl TextIndexBuilder {
         Self { dir: dir.to_owned(), parts }
     }
 
-    /// Adds a node; ids must ascend. To bound memory, call [`Self::settle`] after each node.
+    /// Adds the texts of a node: its document, the names of its neighbours, and its fields. Ids
+    /// must ascend between calls. To bound memory, call [`Self::settle`] after each node.
     pub fn add<'a>(
         &mut self,
         node: NodeId,
@@ -107,7 +110,8 @@ impl TextIndexBuilder {
         }
     }
 
-    /// Bounds memory: tokenizes buffered text and moves postings to disk above their limits.
+    /// Bounds memory: when the buffered text reaches its limit, splits it into words; when the
+    /// postings reach theirs, moves postings to disk.
     ///
     /// # Errors
     /// As [`settle`].
@@ -115,13 +119,14 @@ impl TextIndexBuilder {
         settle(&mut self.parts)
     }
 
-    /// Whether the buffered text reached its limit, so that [`give`](Self::give) is due.
+    /// Whether the buffered text has reached its limit, so that [`give`](Self::give) should be
+    /// called.
     pub fn is_much(&self) -> bool {
         is_much(&self.parts)
     }
 
-    /// Writes the postings of the texts added since the last call, for another builder's
-    /// [`take`](Self::take).
+    /// Writes the postings of the texts added since the last call to `out`, for
+    /// [`take`](Self::take) of another builder.
     ///
     /// # Errors
     /// Errors of `out`.
@@ -129,8 +134,8 @@ impl TextIndexBuilder {
         self.parts.iter_mut().try_for_each(|part| part.give(out))
     }
 
-    /// Adds the output of another builder's [`give`](Self::give). Its nodes must follow all added
-    /// nodes and be below `end`. Memory is bounded.
+    /// Adds the postings that [`give`](Self::give) of another builder wrote. Their nodes must
+    /// follow all nodes added so far and be below `end`. Memory is bounded.
     ///
     /// # Errors
     /// As [`PostingsBuilder::take`].
@@ -139,10 +144,10 @@ impl TextIndexBuilder {
         make_room(&mut self.parts)
     }
 
-    /// Writes the files; `types` yields the type of each node, in id order.
+    /// Writes the files of the index; `types` yields the type of each node, in id order.
     ///
     /// # Errors
-    /// [`IndexError::Io`], with the path.
+    /// [`IndexError::Io`], with the path of the file.
     pub fn finish(self, types: impl Iterator<Item = TypeId>) -> Result<(), IndexError> {
         let n_fields = [self.parts.len() as u32 - 2];
         let types: Vec<u16> = types.map(|one| one.0).collect();
@@ -157,11 +162,11 @@ impl TextIndexBuilder {
     }
 }
 
-/// Writes the BM25F index of `n` nodes into the directory of a finished index, from the forward
-/// indexes of documents and names.
+/// Writes the BM25F index of the nodes `0..n` into the directory of a finished index, from the
+/// forward indexes of documents and of the names of neighbours.
 ///
 /// # Errors
-/// [`IndexError::Io`] when the disk is full.
+/// [`IndexError::Io`] if the disk is full.
 pub(crate) fn build_weighted(
     dir: &Path,
     [documents, names]: [&TermIndex; 2],
@@ -187,8 +192,9 @@ impl TextIndex {
         Ok(Self { types: arrays.get("types")?, parts, weighted, masks: Mutex::default() })
     }
 
-    /// Returns the `k` best nodes of the given types (of all types if empty) by BM25, best first,
-    /// ties by ascending id, as [`Postings::search`]. Empty for a field that the base lacks.
+    /// Returns the `k` best nodes of the given types (of all types if `types` is empty) by BM25
+    /// over one part of their text, best first, ties by ascending id. Empty for a field that the
+    /// base does not have. See [`Postings::search`].
     pub fn search(
         &self,
         text: &str,
@@ -201,12 +207,13 @@ impl TextIndex {
         postings.search(text, Bm25::default(), allowed.as_deref(), k)
     }
 
-    /// Inverse document frequency of a stem in documents and names together; none if unknown.
+    /// Returns the inverse document frequency of a stem in documents and names together; `None` if
+    /// neither contains the stem.
     pub(crate) fn weighted_idf(&self, stem: &str) -> Option<f32> {
         self.weighted.idf(stem)
     }
 
-    /// Returns the `k` best nodes by BM25F; see
+    /// Returns the `k` best nodes by BM25F over documents and names; see
     /// [`IndexedBase::search_fields`](crate::IndexedBase::search_fields).
     pub(crate) fn search_weighted(
         &self,
@@ -220,8 +227,8 @@ impl TextIndex {
         self.weighted.search_forms(&asked, bm25f::SETTING, allowed.as_deref(), k)
     }
 
-    /// Returns for each type the result of [`search`](Self::search) among its nodes; analyses the
-    /// query once.
+    /// Returns for each of `types`, in their order, the result of [`search`](Self::search) among
+    /// the nodes of that type. The query is analysed only once.
     pub fn search_each(
         &self,
         text: &str,
@@ -237,13 +244,14 @@ impl TextIndex {
         )
     }
 
-    /// Collects the texts of a part of the nodes of these types as a separate collection; `None`
-    /// for a field that the base lacks. O(nodes).
+    /// Creates the collection of one part of the text of all nodes of these types, to search it
+    /// without influence of other nodes; `None` for a field that the base does not have. O(nodes).
     pub fn collection(&self, part: TextPart, types: &[TypeId]) -> Option<Collection> {
         Some(self.parts.get(part.place())?.collection(self.mask(types)))
     }
 
-    /// Returns the `k` best nodes of a collection of this part; see [`Postings::search_in`].
+    /// Returns the `k` best nodes of `collection`, which must be a collection of `part`; see
+    /// [`Postings::search_in`].
     pub fn search_in(
         &self,
         text: &str,
@@ -256,8 +264,8 @@ impl TextIndex {
         postings.map_or_else(Vec::new, |part| part.search_in(text, setting, collection, k))
     }
 
-    /// Returns the bitmap of the nodes of these types: 64 nodes per number, lowest bit first.
-    /// Cached.
+    /// Returns the bitmap of the nodes of these types: 64 nodes per number, lowest bit first. The
+    /// bitmaps of recent sets of types are cached.
     fn mask(&self, types: &[TypeId]) -> Arc<[u64]> {
         let lock = || self.masks.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(mask) = lock().get(types) {

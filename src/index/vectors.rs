@@ -4,9 +4,9 @@
 //! A score is the dot product of query and row in `f32`, summed in a fixed order; results are
 //! ordered by score descending, then node id ascending. Most rows are excluded without computing
 //! their score: codes of one byte per number, a quarter of the size, give a proven upper bound on
-//! it (`quantized.rs`). Scores are computed only for rows whose bound reaches the `k`-th best score
-//! so far (`search.rs`). So the result equals that of scoring every row, bit for bit, on any
-//! processor and any number of threads.
+//! the score (`quantized.rs`). Scores are computed only for rows whose bound reaches the `k`-th
+//! best score so far (`search.rs`). So the result equals that of scoring every row, bit for bit, on
+//! any processor and any number of threads.
 //!
 //! # File
 //! A safetensors file. Its header is padded with spaces to [`HEADER_BYTES`], so that rows can be
@@ -53,30 +53,30 @@ use agent_embed::{
 use agent_ground::files;
 use agent_kb::NodeId;
 
-/// Length of the header, bytes; a multiple of 64 keeps rows aligned.
+/// Length of the header, bytes; being a multiple of 64, it keeps the rows aligned.
 pub const HEADER_BYTES: usize = 2048;
-/// Maximum length of a row, numbers; larger than any known text embedding.
+/// Maximum length of a row, in numbers; more than any known text embedding has.
 pub const MAX_DIM: usize = 16_384;
 /// Maximum length of an embedder's fingerprint, bytes, so that the header keeps its size.
 pub const MAX_FINGERPRINT_BYTES: usize = 256;
 
-/// Supported version of the file format.
+/// The version of the file format that this program writes and reads.
 const FORMAT: &str = "2";
 /// Name of the tensor of rows.
 const TENSOR: &str = "vectors";
-/// Names of the other tensors.
+/// Names of the other tensors of the file.
 const PADDING: &str = "padding";
 const CENTRE: &str = "centre";
 const CODES: &str = "codes";
-/// Number of rows scored by one thread at a time.
+/// Number of rows that one thread scores at a time.
 const BLOCK_ROWS: usize = 4096;
 
-/// Storage format of a number.
+/// Storage format of the numbers of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Precision {
-    /// 4 bytes, exact.
+    /// 4 bytes per number, exact.
     F32,
-    /// 2 bytes, 11 significant bits: relative error below 5e-4 per number.
+    /// 2 bytes per number, 11 significant bits: relative error below 5e-4.
     F16,
 }
 
@@ -103,27 +103,27 @@ pub enum VectorError {
     /// The file could not be read or written.
     #[error("cannot access vector file {}: {source}{}", path.display(), files::remedy(source))]
     Io {
-        /// File being read or written.
+        /// Path of the file that was read or written.
         path: PathBuf,
-        /// The cause.
+        /// The error of the operating system.
         source: std::io::Error,
     },
     /// The file is truncated, altered or not a vector file.
     #[error("vector file {} is damaged ({reason}); build it again with `agent index --force`", path.display())]
     Damaged {
-        /// File being read.
+        /// Path of the damaged file.
         path: PathBuf,
-        /// The first failed check.
+        /// The first check that failed.
         reason: String,
     },
-    /// The length of a vector or matrix differs from that of the rows.
+    /// A vector or matrix has another length than the rows of the file.
     #[error(
         "vector has {got} dimensions, the index expects {expected}; use the embedder that built it"
     )]
     Dimension {
-        /// Length of the rows of the index.
+        /// Length of the rows of the file.
         expected: usize,
-        /// Actual length.
+        /// Length of the vector, or of the rows of the matrix.
         got: usize,
     },
     /// A number is NaN or infinite, or does not fit the precision of the file.
@@ -131,13 +131,13 @@ pub enum VectorError {
         "row {row} of the vectors holds a number that is not finite in the precision of the index"
     )]
     NotFinite {
-        /// Row (node), or 0 for a query.
+        /// Row of the number, which is the id of its node; 0 for a query.
         row: u64,
     },
-    /// The index has no row for a node.
+    /// The file has no row for a node.
     #[error("node {node} has no vector; the index holds nodes below {n}")]
     UnknownNode {
-        /// The node.
+        /// The node without a row.
         node: NodeId,
         /// Number of rows.
         n: usize,
@@ -147,24 +147,24 @@ pub enum VectorError {
         "filter is not sorted by ascending node id without duplicates: {next} follows {previous}"
     )]
     UnsortedFilter {
-        /// The preceding id.
+        /// The id that precedes `next` in the filter.
         previous: NodeId,
-        /// The id that follows it.
+        /// The id that is not above `previous`.
         next: NodeId,
     },
-    /// The CUDA device failed.
+    /// Search on the CUDA device failed.
     #[error(transparent)]
     Gpu(#[from] GpuError),
     /// A parameter of the writer, or the number of rows, is out of range.
     #[error("{name} is {got}; it must be {min} to {max}")]
     OutOfRange {
-        /// Name of the value.
+        /// Name of the value that is out of range.
         name: &'static str,
-        /// Its value.
+        /// The value.
         got: u64,
-        /// Minimum.
+        /// Smallest allowed value.
         min: u64,
-        /// Maximum.
+        /// Largest allowed value.
         max: u64,
     },
 }
@@ -186,10 +186,11 @@ pub struct VectorIndex {
 }
 
 impl VectorIndex {
-    /// Maps a file written by [`VectorWriter`]; constant time.
+    /// Opens a file written by [`VectorWriter`]; the file is mapped, not read. Constant time.
     ///
     /// # Errors
-    /// [`VectorError::Io`], [`VectorError::Damaged`] if header and length of the file do not match.
+    /// [`VectorError::Io`]; [`VectorError::Damaged`] if the header is malformed or does not match
+    /// the length of the file.
     pub fn open(path: &Path) -> Result<VectorIndex, VectorError> {
         let failed = |source| VectorError::Io { path: path.to_owned(), source };
         let damaged = |reason: String| VectorError::Damaged { path: path.to_owned(), reason };
@@ -249,35 +250,35 @@ impl VectorIndex {
         })
     }
 
-    /// Number of rows; nodes are `0..n`.
+    /// Number of rows; the rows belong to the nodes `0..n`.
     pub fn n(&self) -> usize {
         self.n
     }
 
-    /// Length of a row.
+    /// Length of a row, in numbers.
     pub fn dim(&self) -> usize {
         self.dim
     }
 
-    /// Storage format of the numbers.
+    /// Storage format of the numbers of rows.
     pub fn precision(&self) -> Precision {
         self.precision
     }
 
-    /// Fingerprint of the model of the vectors.
+    /// Fingerprint of the embedder that made the vectors; empty if there is none.
     pub fn embedder(&self) -> &str {
         &self.embedder
     }
 
-    /// Checksum (BLAKE3, hexadecimal) of the vectors as recorded in the file.
+    /// Checksum of the rows (BLAKE3, hexadecimal), as recorded in the file.
     pub fn checksum(&self) -> &str {
         &self.checksum
     }
 
-    /// Reads all vectors and compares them with the checksum.
+    /// Reads all rows and codes and compares them with their recorded checksums.
     ///
     /// # Errors
-    /// [`VectorError::Damaged`].
+    /// [`VectorError::Damaged`] if a checksum differs.
     pub fn verify(&self) -> Result<(), VectorError> {
         let parts = [
             (self.bytes(0..self.n), &self.checksum, "rows do"),
@@ -292,15 +293,16 @@ impl VectorIndex {
         Ok(())
     }
 
-    /// Returns the `k` nodes with the largest dot product with `query` (`[dim]`), best first, ties
-    /// by ascending id.
+    /// Returns the `k` nodes whose rows have the largest dot product with `query` (`[dim]`), with
+    /// these products, best first, ties by ascending id.
     ///
-    /// `filter` restricts the search to its nodes, strictly ascending. Returns fewer than `k` nodes
-    /// if the index or the filter has fewer. O(n dim), or O(filter * dim); on all threads.
+    /// `filter`, strictly ascending, restricts the search to these nodes. Returns fewer than `k`
+    /// nodes if the file or the filter has fewer. O(n dim), or O(filter dim); uses all threads.
     ///
     /// # Errors
-    /// [`VectorError::Dimension`], [`VectorError::NotFinite`] for the query,
-    /// [`VectorError::UnsortedFilter`], [`VectorError::UnknownNode`].
+    /// [`VectorError::Dimension`] or [`VectorError::NotFinite`] for the query;
+    /// [`VectorError::UnsortedFilter`] or [`VectorError::UnknownNode`] for the filter;
+    /// [`VectorError::Gpu`].
     pub fn top_k(
         &self,
         query: &[f32],
@@ -310,9 +312,9 @@ impl VectorIndex {
         Ok(self.search(&[query], k, filter)?.pop().unwrap_or_default())
     }
 
-    /// As [`top_k`](Self::top_k), for each row of `queries` (`[n_queries, dim]`), in their order.
-    /// Rows of the index are read once for 256 queries. Memory: codes and waiting rows of 256
-    /// queries, in addition to the results.
+    /// Returns the result of [`top_k`](Self::top_k) for each row of `queries` (`[n_queries, dim]`),
+    /// in their order. The rows of the file are read once for every 256 queries. Memory in addition
+    /// to the results: the codes and waiting rows of 256 queries.
     ///
     /// # Errors
     /// As [`top_k`](Self::top_k).
@@ -326,13 +328,14 @@ impl VectorIndex {
         self.search(&rows, k, filter)
     }
 
-    /// Returns the dot products of `query` (`[dim]`) with the rows of `nodes`, in the given order;
-    /// nodes in any order, possibly repeated.
+    /// Returns the dot product of `query` (`[dim]`) with the row of each of `nodes`, in the given
+    /// order. Nodes may be in any order and repeated.
     ///
-    /// An overflowing product is infinite; an undefined sum is negative infinity.
+    /// A product that overflows is infinite; a sum of infinities of both signs is negative
+    /// infinity.
     ///
     /// # Errors
-    /// [`VectorError::Dimension`], [`VectorError::NotFinite`] for the query,
+    /// [`VectorError::Dimension`] or [`VectorError::NotFinite`] for the query,
     /// [`VectorError::UnknownNode`].
     pub fn score(&self, query: &[f32], nodes: &[NodeId]) -> Result<Vec<f32>, VectorError> {
         self.check_query(query)?;
@@ -344,7 +347,7 @@ impl VectorIndex {
         Ok(chunks.collect())
     }
 
-    /// The vector of `node`, `[dim]`.
+    /// Returns the vector of `node`, `[dim]`, decoded to `f32`.
     ///
     /// # Errors
     /// [`VectorError::UnknownNode`].
@@ -353,7 +356,7 @@ impl VectorIndex {
         Ok(decode(self.bytes(node as usize..node as usize + 1), self.precision))
     }
 
-    /// Creates a buffer to decode a row of 16-bit floats; unused for full precision.
+    /// Creates a buffer for decoding rows of 16-bit floats; empty for rows of 32-bit floats.
     fn buffer(&self) -> DecodeBuffer {
         match self.precision {
             Precision::F32 => DecodeBuffer::default(),
@@ -383,7 +386,7 @@ impl VectorIndex {
         score + 0.0
     }
 
-    /// A coded block.
+    /// Returns the coded block of rows `64 at .. 64 (at + 1)`.
     fn block(&self, at: usize) -> Block<'_> {
         let len = block_bytes(self.space.stride());
         Block::new(&self.map[self.codes.start + at * len..][..len], self.space.stride())
@@ -421,7 +424,7 @@ struct DecodeBuffer {
     row: Vec<f32>,
 }
 
-/// A scored node; the smaller hit is the better.
+/// A scored node. The order is best first: of two hits the smaller is the better one.
 #[derive(Clone, Copy)]
 struct Hit {
     score: f32,
@@ -448,7 +451,7 @@ impl PartialEq for Hit {
 
 impl Eq for Hit {}
 
-/// Decodes the numbers in bytes of a file.
+/// Decodes numbers that are stored in a file with the given precision, little-endian.
 fn decode(bytes: &[u8], precision: Precision) -> Vec<f32> {
     match precision {
         Precision::F32 => {

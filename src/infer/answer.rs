@@ -14,13 +14,13 @@ use agent_retrieve::{
 
 /// The system that answers if a program of the requested system fails.
 pub const STAND_IN: System = System::Hybrid;
-/// Bounds of the search for paths from named entities to a node. Longer paths are not informative:
-/// over more than two edges, almost all nodes are connected.
+/// Bounds of the search for paths from the entities that a question names to a node. Longer paths
+/// are not informative: over more than two edges, almost all nodes are connected.
 const PATH_BOUNDS: PathBounds = PathBounds { hops: 2, nodes: 20_000, edges: 500_000 };
 
-/// Answers a query with at most `k` nodes, the requested detail, the understood parts of the
-/// question, and milliseconds by stage. If a program of the system fails or is late, [`STAND_IN`]
-/// answers, and [`Answer::stand_in`] holds the reason.
+/// Answers a query with at most `k` nodes in the requested detail. The answer also holds the
+/// understood parts of the question and the time of each stage, in milliseconds. If a program of
+/// the system fails or is late, [`STAND_IN`] answers, and [`Answer::stand_in`] holds the reason.
 ///
 /// # Errors
 /// Errors of the system other than the failure of a program, and errors of the stand-in.
@@ -55,7 +55,7 @@ pub fn answer(
     Ok(answer)
 }
 
-/// Answers with the system, or with the stand-in if a program fails.
+/// Answers with `retriever`, or with [`STAND_IN`] if a program of `retriever` fails or is late.
 fn answer_or_stand_in(
     base: &Arc<IndexedBase>,
     retriever: &dyn Retriever,
@@ -81,20 +81,22 @@ fn answer_or_stand_in(
     }
 }
 
-/// Runs `work`; also returns its time in milliseconds.
+/// Runs `work`; returns its result and its duration in milliseconds.
 fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     let start = Instant::now();
     (work(), start.elapsed().as_secs_f64() * 1e3)
 }
 
-/// Keeps the contrary relations that a path of the answer follows.
+/// Keeps, of the relations that a word of the question excludes, those that a path of the answer
+/// follows.
 fn keep_followed(answer: &mut Answer) {
     let hops = answer.paths.iter().flatten().flat_map(|path| &path.hops);
     let followed: BTreeSet<RelationId> = hops.map(|hop| hop.relation).collect();
     answer.analysis.contrary.retain(|relation| followed.contains(relation));
 }
 
-/// Adds the shortest paths from named entities to the nodes without paths.
+/// Adds the shortest paths from the entities that the question names to the nodes of the answer
+/// that have no path yet.
 fn add_paths(base: &IndexedBase, answer: &mut Answer) {
     let nodes: Vec<NodeId> = answer.ranking().iter().map(|pair| pair.0).collect();
     answer.paths.resize(nodes.len(), Vec::new());
@@ -114,8 +116,9 @@ fn add_paths(base: &IndexedBase, answer: &mut Answer) {
     }
 }
 
-/// Adds to each node the words of the question that its document or its neighbours' names contain,
-/// and to the analysis the words that match no node.
+/// Sets, for each node of the answer, the words of the question that occur in the node's document
+/// or in its neighbours' names. Also sets the unused words of the analysis: those that name nothing
+/// and occur for no node.
 fn add_words(base: &IndexedBase, query: &str, answer: &mut Answer) {
     let mut known: Vec<(String, [Option<u32>; 2])> = Vec::new();
     for (range, word) in name_words(query) {

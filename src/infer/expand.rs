@@ -1,8 +1,9 @@
-//! `expand:prf`, `expand:hyde`, `expand:rar`, `expand:agr` and `expand:kar`: query expansion for
-//! another system. A dense system embeds the expanded query; a lexical one counts its words.
+//! `expand:prf`, `expand:hyde`, `expand:rar`, `expand:agr` and `expand:kar`: expand a query with
+//! further text and pass it to another system. A dense system embeds the expanded query; a lexical
+//! one counts its words.
 //!
-//! An unusable reply leaves the query unchanged, and the answer holds the reason. An outage, a
-//! ceiling or a stop fails the query.
+//! An unusable reply of the model leaves the query unchanged, and the answer holds the reason. An
+//! outage of the model, a spent budget or a stop fails the query.
 
 #[cfg(test)]
 mod tests;
@@ -33,8 +34,8 @@ pub const EXPAND_ROLE: RoleSpec = RoleSpec {
     max_tokens: 2_048,
 };
 
-/// Returns the bounds of a method's own requests for one query. The requests of the inner system,
-/// which is called twice except by HyDE, are not included.
+/// Returns the bounds of a method's requests to the language model for one query. Requests of the
+/// inner system are not included; HyDE calls that system once, the other methods twice.
 pub fn expand_requests(method: Method) -> Vec<RequestBounds> {
     let times =
         |prompt, n| RequestBounds { role: EXPAND_ROLE, prompt, later: None, min: n, max: 2 * n };
@@ -56,7 +57,7 @@ pub struct Expander {
 
 /// Source of the texts that expand a query.
 enum TextSource {
-    /// The first `n` documents of the inner system.
+    /// The documents of the first `n` nodes that the inner system finds.
     Documents { n: usize, share: QueryShare },
     /// A language model.
     Model {
@@ -69,8 +70,8 @@ enum TextSource {
 }
 
 impl Expander {
-    /// Expands queries by pseudo-relevance feedback: appends the first `n` whole documents of
-    /// `inner`.
+    /// Expands queries by pseudo-relevance feedback: appends the whole documents of the first `n`
+    /// nodes that `inner` finds.
     pub fn feedback(
         base: Arc<IndexedBase>,
         inner: Box<dyn Retriever>,
@@ -80,8 +81,8 @@ impl Expander {
         Self { base, inner, texts: TextSource::Documents { n, share } }
     }
 
-    /// Expands queries by `n` texts that a language model writes or, for AGR, by the one text into
-    /// which it refines them. Each request has one repair.
+    /// Expands queries by `n` texts that a language model writes; AGR refines the texts into one.
+    /// An unusable reply is requested once more.
     pub fn new(
         base: Arc<IndexedBase>,
         inner: Box<dyn Retriever>,
@@ -94,7 +95,8 @@ impl Expander {
         Self { base, inner, texts }
     }
 
-    /// Expands a query; the expansion is empty, with the reason, if a reply is unusable.
+    /// Returns the expansion of a query. If a reply of the model is unusable, the expansion has no
+    /// texts and explains why.
     fn expansion(&self, query: &str) -> Result<(Expansion, Option<AssistFailure>), RetrieveError> {
         let (base, inner) = (&*self.base, &*self.inner);
         let written = match &self.texts {
@@ -118,7 +120,7 @@ impl Expander {
     }
 }
 
-/// Sources of the expansion: the inner system, the indexes and a model.
+/// What a method may use to expand a query: the inner system, the indexes and a language model.
 struct InnerSystem<'a> {
     base: &'a IndexedBase,
     inner: &'a dyn Retriever,
@@ -188,7 +190,8 @@ impl Retriever for Expander {
         format!("expand:{how}:{}", self.inner.name())
     }
 
-    /// Explains the expansion only with the first explained node, since it is the same for all.
+    /// Adds the explanation of the expansion only to the first explained node, since all nodes
+    /// share it.
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
         let query = check_query(query)?;
         let (expansion, miss) = self.expansion(query)?;

@@ -23,15 +23,15 @@ use agent_index::{IndexError, IndexedBase};
 use agent_kb::{Combine, Scores};
 use agent_retrieve::{Ranking, RetrieveError};
 
-/// Minimum probability of a routed category other than the first. On training and validation
-/// queries of three bases, the mean reciprocal rank is the same as with 0.01; from 0.05 on, recall
-/// on biomed falls.
+/// Minimum probability of a routed category; does not apply to the most probable one. On training
+/// and validation queries of three bases, the mean reciprocal rank is the same as with 0.01; from
+/// 0.05 on, recall on biomed falls.
 const MIN_PROBABILITY: f32 = 0.03;
 /// The constant added to ranks in reciprocal rank fusion.
 const RANK_OFFSET: f32 = 60.0;
 
-/// Selects the categories that answer a query, with their probabilities, most probable first; at
-/// least one if there are any.
+/// Selects the categories that answer a query: returns pairs of category index and probability,
+/// most probable first, ties by ascending index. At least one if there are any.
 pub fn select_categories(probabilities: &[f32], fusion: Fusion) -> Vec<(usize, f32)> {
     let mut order: Vec<(usize, f32)> = probabilities.iter().copied().enumerate().collect();
     order.sort_by(by_probability);
@@ -41,14 +41,15 @@ pub fn select_categories(probabilities: &[f32], fusion: Fusion) -> Vec<(usize, f
     order
 }
 
-/// Orders by descending probability, ties by position.
+/// Orders pairs of category index and probability by descending probability, ties by ascending
+/// index.
 fn by_probability(a: &(usize, f32), b: &(usize, f32)) -> Ordering {
     b.1.total_cmp(&a.1).then(a.0.cmp(&b.0))
 }
 
-/// Returns by member the categories that answer a query, with their probabilities, most probable
-/// first. `named`: the category that a model names, with its probability; it is mixed in if it
-/// belongs to the member.
+/// Returns, for each member, the categories that answer a query, as pairs of category index and
+/// probability, most probable first. `named` is the category that a language model names, with its
+/// probability; a member that has the category mixes it in, all others ignore it.
 pub fn routes(
     members: &[Member],
     features: &Features,
@@ -69,8 +70,8 @@ pub fn routes(
     members.iter().map(of_member).collect()
 }
 
-/// Returns all routed categories with their mean probability over members, most probable first,
-/// ties by position.
+/// Returns all routed categories with their mean probability over members (0 where a member does
+/// not route to the category), most probable first, ties by ascending index.
 pub fn merged_routes(routes: &[Vec<(usize, f32)>]) -> Vec<(usize, f32)> {
     if let [only] = routes {
         return only.clone();
@@ -84,10 +85,10 @@ pub fn merged_routes(routes: &[Vec<(usize, f32)>]) -> Vec<(usize, f32)> {
     merged
 }
 
-/// Adds the category that a model names to the routed ones, and gives each the mean probability of
-/// router and model; most probable first, ties by position. The rest of the model's probability is
-/// distributed in proportion to the router's. All routed categories stay, so that a wrong category
-/// removes no ranking.
+/// Adds the category that a language model names to the routed ones, and gives each category the
+/// mean of its probabilities by router and model; most probable first, ties by ascending index. The
+/// rest of the model's probability is distributed over the other categories in proportion to the
+/// router's probabilities. All routed categories stay, so that a wrong category removes no ranking.
 fn mix_in(
     probabilities: &[f32],
     routed: &[(usize, f32)],
@@ -110,7 +111,8 @@ fn mix_in(
     mixed
 }
 
-/// Fuses rankings of several categories: the sum of their scores weighted by probability.
+/// Fuses rankings, each given with the probability of its category: a node's score is the sum of
+/// its scores in the rankings, weighted by these probabilities.
 pub fn fuse(rankings: &[(f32, &Ranking)], fusion: Fusion) -> Ranking {
     let mut fused = Scores::default();
     for &(probability, ranking) in rankings {
@@ -122,12 +124,12 @@ pub fn fuse(rankings: &[(f32, &Ranking)], fusion: Fusion) -> Ranking {
     fused.ranking()
 }
 
-/// Settings by which a member joins the rankings of its categories.
+/// Settings by which a member of a bundle joins the rankings of its categories.
 #[derive(Clone, Copy, Debug)]
 pub struct JoinSettings<'a> {
-    /// Number of categories, and how their scores are joined.
+    /// Maximum number of categories, and how their scores are joined.
     pub fusion: Fusion,
-    /// The learned re-ranker, if the fusion uses it.
+    /// The learned re-ranker, if the member has one; used only if `fusion.ordered` is set.
     pub reranker: Option<&'a Reranker>,
 }
 
@@ -137,23 +139,23 @@ impl<'a> JoinSettings<'a> {
         Self { fusion: member.fusion, reranker: member.reranker.as_ref() }
     }
 
-    /// Returns the re-ranker, if the fusion uses it.
+    /// Returns the learned re-ranker if `fusion.ordered` is set.
     fn order(&self) -> Option<&'a Reranker> {
         self.reranker.filter(|_| self.fusion.ordered)
     }
 }
 
-/// The rankings that a member joins.
+/// The rankings that one member of a bundle joins, with the settings for joining them.
 #[derive(Clone, Debug)]
 pub struct MemberRankings<'a> {
     /// Settings for joining the rankings.
     pub settings: JoinSettings<'a>,
-    /// The rankings of the routed categories, with their probabilities.
+    /// The rankings of the routed categories, each with the category's probability.
     pub rankings: Vec<(f32, &'a Ranking)>,
 }
 
-/// Collects the rankings of each member for its routes; `ranking` returns the ranking of a
-/// category.
+/// Collects the rankings of the categories to which each member routes; `ranking` returns the
+/// ranking of a category by index, `None` to leave the category out.
 pub fn parts<'a>(
     members: &'a [Member],
     routes: &[Vec<(usize, f32)>],
@@ -167,7 +169,8 @@ pub fn parts<'a>(
     members.iter().zip(routes).map(part).collect()
 }
 
-/// Joins the rankings of a member; also returns the node features if the member uses a re-ranker.
+/// Fuses the rankings of one member and applies its re-ranker, if any; then also returns the node
+/// features that the re-ranker used.
 fn ranked(
     base: &IndexedBase,
     query: Option<&QueryFeatures>,
@@ -179,9 +182,10 @@ fn ranked(
     Ok((order.apply(&features, &fused), Some(features)))
 }
 
-/// Joins the rankings of members by reciprocal rank fusion: the mean of `1 / (60 + rank)` over the
-/// members, 0 for a missing node, scaled so that the first rank with all members has the score 1;
-/// ties by ascending id. The ranking of a single member is unchanged.
+/// Joins the rankings of members by reciprocal rank fusion: a node's score is the mean of `1 / (60
+/// + rank)` over the members, 0 for a member that lacks the node, scaled so that a node at rank 1
+/// of all members has the score 1; best first, ties by ascending id. The ranking of a single member
+/// is unchanged.
 fn ensemble(mut rankings: Vec<Ranking>) -> Ranking {
     if rankings.len() < 2 {
         return rankings.pop().unwrap_or_default();
@@ -214,15 +218,16 @@ pub fn join(
         .ranking)
 }
 
-/// Parts of an answer that depend only on the query, not on programs.
+/// Parts of an answer that depend only on the query, not on the programs.
 pub(super) struct QueryContext {
-    /// Result of vector search.
+    /// Nodes found by vector search, best first.
     meaning: Result<Ranking, IndexError>,
     /// Features of the query, if a member uses a re-ranker.
     features: Option<Result<QueryFeatures, IndexError>>,
     /// The conditions that the query states.
     conditions: Conditions,
-    /// The reading of a plain question, without the conditions.
+    /// The reading of the query, without its conditions, as a plain question; `None` if it is not
+    /// plain.
     reading: Option<Reading>,
 }
 
@@ -247,7 +252,8 @@ impl QueryContext {
     }
 }
 
-/// Computes the features of a query as an answer does, without its programs.
+/// Computes the features of a query for re-rankers, the same as when the query is answered; runs no
+/// programs.
 ///
 /// # Errors
 /// Errors of the embedder.
@@ -260,18 +266,18 @@ pub fn query_features(
     QueryFeatures::new(base, query, likely)
 }
 
-/// A joined ranking with its features, reading and conditions.
+/// A joined ranking, the node features behind it, and the reading and conditions of the query.
 pub(super) struct JoinedAnswer {
     pub(super) ranking: Ranking,
     /// Node features by member; `None` for a member without re-ranker.
     pub(super) features: Vec<Option<NodeFeatures>>,
-    /// The reading of a plain question.
+    /// The reading of the query as a plain question; `None` if it is not plain.
     pub(super) reading: Option<Reading>,
     /// The conditions that the query states.
     pub(super) conditions: Conditions,
 }
 
-/// Joins as [`join`] does, from a collected context.
+/// Joins rankings as [`join`] does, with a [`QueryContext`] that was collected before.
 pub(super) fn join_with_features(
     base: &IndexedBase,
     parts: &[MemberRankings<'_>],

@@ -96,14 +96,16 @@ pub const ROUTER_ROLE: RoleSpec = RoleSpec {
     max_tokens: 1_024,
 };
 
-/// Bounds of the requests to a language model for one query.
+/// The requests that a system sends to a language model for one query: their prompts and the bounds
+/// of their number.
 #[derive(Clone, Debug)]
 pub struct RequestBounds {
-    /// The role of the requests.
+    /// Role of the language model in these requests.
     pub role: RoleSpec,
-    /// Name of the longest prompt.
+    /// Name of the prompt of the first request.
     pub prompt: &'static str,
-    /// The prompt of later turns, and their maximum number.
+    /// For conversations: name of the prompt of each later turn, and the maximum number of later
+    /// turns.
     pub later: Option<(&'static str, usize)>,
     /// Minimum number of requests, if every reply is usable.
     pub min: usize,
@@ -116,7 +118,7 @@ pub const SHORTLIST: usize = 100;
 /// Maximum number of queries with cached candidates; the cache is cleared when it is full.
 const MAX_SHORTLISTS: usize = 10_000;
 
-/// Values of declared parameters by name.
+/// Values of a program's declared parameters, by parameter name.
 pub type ParamValues = BTreeMap<String, f64>;
 
 /// A knowledge base and a sandbox that runs programs on it.
@@ -126,17 +128,18 @@ pub struct Runtime {
     limits: Limits,
     cache: Option<Arc<ToolCache>>,
     assistant: Option<Arc<Assistant>>,
-    /// Maximum number of requests and tokens of the tools in one program call; `None` for the
-    /// general limits.
+    /// Maximum number of requests to the language model, and of tokens, that the tools use in one
+    /// program call; `None` for the default limits of [`Session`].
     asking: Option<(u64, u64)>,
-    /// Set to end calls soon.
+    /// If set to `true`, running programs end soon.
     stop: Arc<AtomicBool>,
     shortlists: Mutex<HashMap<String, Arc<[NodeId]>>>,
     runs: AtomicU64,
 }
 
 impl Runtime {
-    /// Creates a runtime on a pool of workers. With a cache, equal tool calls are computed once.
+    /// Creates a runtime that runs programs on `workers`, with default sandbox options. With a
+    /// cache, equal tool calls are computed once.
     pub fn new(
         base: Arc<IndexedBase>,
         workers: Arc<Workers>,
@@ -173,7 +176,7 @@ impl Runtime {
         self
     }
 
-    /// Limits the requests and tokens of one program call.
+    /// Limits the number of requests to the language model and of tokens, both per program call.
     pub fn asking_at_most(mut self, requests: u64, tokens: u64) -> Self {
         self.asking = Some((requests, tokens));
         self
@@ -205,7 +208,7 @@ impl Runtime {
     /// Returns the parameters that a program declares, by name.
     ///
     /// # Errors
-    /// Fails if `params()` of the program fails.
+    /// Fails if the program's function `params()` fails.
     pub fn declared_params(&self, compiled: &CompiledProgram) -> Result<Vec<Param>, Failure> {
         self.sandbox.declared_params(compiled, &self.limits)
     }
@@ -269,7 +272,7 @@ impl Runtime {
     }
 }
 
-/// A program as a retriever.
+/// Answers queries with one program.
 pub struct ProgramRetriever {
     runtime: Arc<Runtime>,
     name: String,
@@ -325,7 +328,7 @@ impl Retriever for ProgramRetriever {
 #[derive(Default)]
 pub struct ProgramCalls {
     calls: Vec<ToolCall>,
-    /// The same calls, formatted, with empty node values.
+    /// The same calls, formatted for display; the node's value in each is still empty.
     described: Vec<Call>,
 }
 
@@ -344,7 +347,7 @@ impl ProgramCalls {
         Self { described: calls.iter().map(describe).collect(), calls }
     }
 
-    /// Returns the formatted calls with the value of `node` in each result.
+    /// Returns the formatted calls, each with the value that its result holds for `node`.
     pub fn on(&self, node: NodeId) -> impl Iterator<Item = Call> + '_ {
         let with_value = move |(call, described): (&ToolCall, &Call)| Call {
             value: call.value_of(node),
@@ -357,10 +360,10 @@ impl ProgramCalls {
 /// A category with its compiled program.
 struct CategoryProgram {
     name: String,
-    /// Short id of its program.
+    /// Short id of the program.
     program: String,
     description: String,
-    /// Whether prompts show only the name, without the description.
+    /// Whether prompts show only the name of the category, without `description`.
     is_described_by_name: bool,
     compiled: CompiledProgram,
     params: ParamValues,
@@ -368,16 +371,16 @@ struct CategoryProgram {
 
 /// A run of one category's program.
 struct CategoryRun<'a> {
-    /// Index of the category.
+    /// Index of the category in the bundle.
     category: usize,
     category_program: &'a CategoryProgram,
     probability: f32,
     ranking: Ranking,
-    /// Empty unless an explanation was requested.
+    /// Tool calls of the run; empty unless an explanation was requested.
     calls: ProgramCalls,
 }
 
-/// Inputs of a joined answer.
+/// The rankings of the routed categories and the other inputs of one joined answer.
 struct RankedCategories<'a> {
     /// Runs of all routed categories, most probable first.
     runs: Vec<CategoryRun<'a>>,
@@ -385,10 +388,12 @@ struct RankedCategories<'a> {
     context: QueryContext,
 }
 
-/// By member, the routed categories with their probabilities.
+/// For each member of the bundle, the routed categories as pairs of category index and probability,
+/// most probable first.
 type Routes = Vec<Vec<(usize, f32)>>;
 
-/// A bundle as a retriever.
+/// Answers queries with a bundle: runs the programs of the categories to which a query is routed,
+/// and joins their rankings.
 pub struct BundleRetriever {
     runtime: Arc<Runtime>,
     name: String,
@@ -398,7 +403,7 @@ pub struct BundleRetriever {
     phrasings: Option<Phrasings>,
     /// Model that reads the query, in addition to the bundle's router.
     assistant: Option<Arc<Assistant>>,
-    /// Whether answers that the model knows itself are used.
+    /// Whether nodes that the model names from its own knowledge are used as answers.
     known_answers: bool,
 }
 
@@ -457,15 +462,16 @@ impl BundleRetriever {
     /// query, each is also averaged with the model's probability.
     ///
     /// # Errors
-    /// Fails if the query cannot be searched, or if a ceiling or a stop prevents the request to the
-    /// model.
+    /// Fails if the query cannot be searched, or if a ceiling on cost or tokens, or a stop,
+    /// prevents the request to the model.
     pub fn route(&self, query: &str) -> Result<Vec<(usize, f32)>, RetrieveError> {
         let query = check_query(query)?;
         let read = self.read(query)?.and_then(Result::ok);
         Ok(merged_routes(&self.routes(query, read.as_ref())))
     }
 
-    /// Routes the query by each member, with the category of the model's reading, if any.
+    /// Returns the routed categories of each member; mixes in the category that the model's reading
+    /// names, if any.
     fn routes(&self, query: &str, read: Option<&ReadQuery>) -> Routes {
         let named = read.and_then(|read| read.category);
         routes(&self.members, &features(self.runtime.base(), query), named)
@@ -485,7 +491,7 @@ impl BundleRetriever {
         Ok(Some(if self.known_answers { read } else { read.map(ReadQuery::without_answers) }))
     }
 
-    /// Ranks with the program of one category; records its tool calls in `trace`.
+    /// Ranks nodes with the program of one category; records the program's tool calls in `trace`.
     fn rank(
         &self,
         category_program: &CategoryProgram,
@@ -511,7 +517,8 @@ fn run_both<A, B: Send>(here: impl FnOnce() -> A, elsewhere: impl FnOnce() -> B 
     (own, found)
 }
 
-/// Converts the failure of a program into the error of its query.
+/// Converts the failure of a program into a query error: [`RetrieveError::Late`] after a deadline,
+/// [`RetrieveError::Program`] otherwise.
 fn failed(failure: &Failure, message: String) -> RetrieveError {
     match failure.kind {
         FailureKind::Deadline => RetrieveError::Late(message),
@@ -520,7 +527,8 @@ fn failed(failure: &Failure, message: String) -> RetrieveError {
 }
 
 impl BundleRetriever {
-    /// Collects the parts of an answer that do not depend on programs.
+    /// Collects the parts of an answer that depend only on the query: vector search, features,
+    /// conditions and reading.
     fn context(&self, query: &str) -> QueryContext {
         let settings: Vec<JoinSettings<'_>> =
             self.members.iter().map(JoinSettings::for_member).collect();
@@ -598,8 +606,8 @@ impl BundleRetriever {
         }
     }
 
-    /// Explains the rank of a node: its rank in each category, the features of the re-ranker, the
-    /// reading of a plain question, and the model's reading.
+    /// Explains why the node is at position `at` of the joined ranking: its rank in each category,
+    /// its features in the re-ranker, the reading of a plain question, and the model's reading.
     fn why(
         &self,
         runs: &[CategoryRun<'_>],

@@ -19,7 +19,7 @@ use agent_llm::LlmError;
 use agent_retrieve::{AssistFailure, Ranking, RetrieveError};
 use agent_tools::{Assistant, AssistantError};
 
-/// The prompt.
+/// Name of the prompt.
 const PROMPT: &str = "router/read";
 /// Request bounds for reading a query: one request and its repair.
 pub const READ_REQUESTS: RequestBounds =
@@ -42,39 +42,41 @@ const BEARERS: usize = 2;
 const MIN_STRENGTH: f32 = 0.5;
 /// Minimum link strength of a further node of a name, as a share of the strongest node's.
 const MIN_SHARE: f32 = 0.9;
-/// Maximum number of followed neighbours of a node by one relation.
+/// Maximum number of neighbours that are followed from one node along one relation.
 const MAX_NEIGHBORS: usize = 2_000;
-/// Maximum number of nodes from which one step is followed.
+/// Maximum number of nodes from which one step along relations is followed.
 const MAX_MIDDLES: usize = 500;
-/// Number of nodes searched by the constraints.
+/// Number of nodes that text search returns for the constraints.
 const FOUND: usize = 200;
 /// Maximum number of nodes in the ranking of a reading.
 const RANKED: usize = 200;
-/// Score of links to all entities. For comparison: 1 for the first known answer, 2 for a full match
-/// of the constraints.
+/// Score of a node that is linked to all entities of the reading. For comparison: 1 for the first
+/// known answer, 2 for a full match of the constraints.
 const LINKED: f32 = 3.0;
-/// Score of a node at two steps over relations that the reading does not name.
+/// Score of a node that is two steps from an entity over relations that the reading does not name.
+/// Nodes at one step, or over named relations, have the score 1.
 const OTHER_STEPS: f32 = 0.5;
 /// Factor between the scores of consecutive known answers.
 const NEXT_ANSWER: f32 = 0.8;
-/// Weight of the reading's ranking if its probability is 1.
+/// Weight of the reading's ranking in the mixed ranking if the reading's probability is 1.
 const SURE_SHARE: f32 = 0.75;
 /// Factor of the weight if none of the first [`FIRST`] nodes of the reading is among the first
 /// [`KNOWN`] nodes of the bundle.
 const DOUBTED: f32 = 0.25;
 const FIRST: usize = 3;
 const KNOWN: usize = 200;
-/// Offset of ranks in the mixed score.
+/// Number added to the ranks of the bundle's ranking in the mixed score, see [`mix_in`].
 const RANK_OFFSET: f32 = 5.0;
 
 /// A category, as shown to the model.
 pub(super) struct CategoryOption<'a> {
     pub(super) name: &'a str,
-    /// `None` if the name is sufficient.
+    /// Description of the category; `None` if the name describes it.
     pub(super) description: Option<&'a str>,
 }
 
-/// Candidate nodes of one mention, with link confidence (1 for entities listed in the prompt).
+/// The nodes that one mention of an entity may refer to, with the link confidence in `0..=1` (1 for
+/// entities listed in the prompt).
 #[derive(Clone, Debug, PartialEq)]
 struct LinkedMention {
     nodes: Vec<NodeId>,
@@ -84,9 +86,10 @@ struct LinkedMention {
 /// A model's reading of a query.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ReadQuery {
-    /// The category with the probability of the reading; `None` if the model names none.
+    /// Index of the category, with the probability of the reading; `None` if the model names no
+    /// category.
     pub(super) category: Option<(usize, f32)>,
-    /// Probability of the reading, in `0..=1`.
+    /// Probability, stated by the model, that the reading is right, in `0..=1`.
     probability: f32,
     /// The entities of the query.
     entities: Vec<LinkedMention>,
@@ -94,7 +97,7 @@ pub(super) struct ReadQuery {
     relations: Vec<RelationId>,
     /// Answers that the model knows, likeliest first, with link confidence.
     answers: Vec<(NodeId, f32)>,
-    /// Type of the answers.
+    /// Type of the answers; `None` if the model names no type of the base.
     target: Option<TypeId>,
     /// Further constraints on the answers.
     constraints: Vec<String>,
@@ -103,8 +106,8 @@ pub(super) struct ReadQuery {
 /// Asks a model to read a query. The inner error is an outage or an unusable reply.
 ///
 /// # Errors
-/// [`RetrieveError::Llm`] for ceilings and stops, with which every further request fails too;
-/// [`RetrieveError::Program`] if the prompt cannot be rendered.
+/// [`RetrieveError::Llm`] if a ceiling is reached or the run is stopped, since every further
+/// request fails too; [`RetrieveError::Program`] if the prompt cannot be rendered.
 pub(super) fn read_query(
     base: &IndexedBase,
     assistant: &Assistant,
@@ -195,9 +198,11 @@ impl ReadQuery {
         self.entities.iter().flat_map(|one| one.nodes.iter().map(|&node| (node, one.strength)))
     }
 
-    /// Ranks at most 200 nodes of the target type by the sum of links to the entities (3 for all of
-    /// them), known answers (1 for the first), and match of documents and neighbours' names with
-    /// the constraints (1 for the best BM25 score, 1 for all words). Empty without any of these.
+    /// Ranks at most 200 nodes of the target type. A node's score has three parts: its links to the
+    /// entities (3 if it is linked to all of them), its place among the known answers (1 for the
+    /// first), and the match of its document and its neighbours' names with the constraints (1 for
+    /// the best BM25 score, and 1 if all words occur). Empty if the reading has no entities, known
+    /// answers or constraints.
     pub(super) fn ranking(&self, base: &IndexedBase) -> Ranking {
         let target_types = target_types(base, self.target);
         let all: f32 = self.entities.iter().map(|one| one.strength).sum();
@@ -226,19 +231,19 @@ impl ReadQuery {
         scores.filter(|node, _| of_type(node) && may_answer(node)).top(RANKED).ranking()
     }
 
-    /// Returns the weight of the reading's ranking in [`mix_in`]: three quarters of its
+    /// Returns the weight of the reading's ranking in [`mix_in`]: three quarters of the reading's
     /// probability.
     pub(super) fn weight(&self) -> f32 {
         SURE_SHARE * self.probability
     }
 }
 
-/// Mixes the ranking of a reading into `ranking`. A node scores `w r + (1 - w) 6 / (5 + rank)`,
-/// where `r` is its score in the reading divided by the best one, and `w` is the weight. `w` is a
-/// quarter of it if none of the reading's first 3 nodes is among the first 200 of `ranking`,
-/// because a confidently wrong reading names nodes that no program finds. Descending, ties by
-/// ascending id. No node is removed; with an empty reading or a weight of 0 the ranking is
-/// unchanged.
+/// Mixes `own`, the ranking of a reading, into `ranking`. A node scores `w r + (1 - w) 6 / (5 +
+/// rank)`: `r` is its score in `own` divided by the best score there, and `rank` its rank in
+/// `ranking`. `w` is `weight`, or a quarter of `weight` if none of the first 3 nodes of `own` is
+/// among the first 200 of `ranking`: a confidently wrong reading names nodes that no program finds.
+/// Best first, ties by ascending id. No node is removed; with an empty `own` or a weight of 0,
+/// `ranking` is returned unchanged.
 pub(super) fn mix_in(ranking: Ranking, own: &Ranking, weight: f32) -> Ranking {
     if own.is_empty() || weight <= 0.0 {
         return ranking;
@@ -281,14 +286,14 @@ fn linked_mentions(named: impl Iterator<Item = Vec<(NodeId, f32)>>) -> Vec<Linke
     named.filter_map(entity).take(MAX_ENTITIES).collect()
 }
 
-/// Keeps the first occurrence of each node.
+/// Removes repeated nodes; keeps the first occurrence of each, in order.
 fn distinct(nodes: impl IntoIterator<Item = (NodeId, f32)>) -> Vec<(NodeId, f32)> {
     let mut seen = FxHashSet::default();
     nodes.into_iter().filter(|pair| seen.insert(pair.0)).collect()
 }
 
-/// Scores the nodes reachable from a node: 1 by one step or by two steps along the relations of
-/// `way`, 0.5 by any other two steps.
+/// Scores the nodes within two steps of `from`: 1 at one step, or at two steps along relations of
+/// `way`; 0.5 at any other two steps.
 fn reachable(base: &IndexedBase, from: NodeId, way: &[RelationId]) -> Scores {
     let kb = &base.kb;
     let beside = |nodes: &[NodeId], relations: Option<&[RelationId]>| -> Vec<NodeId> {

@@ -49,7 +49,7 @@ const DOCUMENT_CHARS: usize = 1_200;
 const MAX_SENTENCES: usize = 10;
 /// Maximum number of nodes cited by one sentence.
 const MAX_CITES: usize = MAX_NODES;
-/// The prompts.
+/// Names of the prompts that write and that check an answer.
 const WRITE: &str = "answer/write";
 const CHECK: &str = "answer/check";
 
@@ -63,7 +63,7 @@ pub const CHECK_REQUESTS: RequestBounds =
 /// A sentence of an answer, with the nodes that support it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Sentence {
-    /// The sentence.
+    /// Text of the sentence.
     pub text: String,
     /// The cited nodes in the model's order; at least one, without duplicates.
     pub cites: Vec<NodeId>,
@@ -72,9 +72,9 @@ pub struct Sentence {
 /// A sentence that was dropped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DroppedSentence {
-    /// The sentence.
+    /// Text of the sentence.
     pub text: String,
-    /// The reason.
+    /// Why the sentence was dropped.
     pub why: String,
 }
 
@@ -200,8 +200,8 @@ fn parse_citations(reply: &Json, nodes: &[NodeId]) -> Prose {
     prose
 }
 
-/// Keeps the sentences that a check confirms. A sentence without an entry is not confirmed; the
-/// first entry of a sentence counts.
+/// Keeps the sentences that the reply of a check confirms. A sentence without an entry in the reply
+/// is not confirmed; if a sentence has several entries, the first counts.
 fn keep_confirmed(prose: Prose, reply: &Json) -> Prose {
     let Prose { sentences, mut dropped } = prose;
     let mut kept = Vec::new();

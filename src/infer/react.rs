@@ -56,7 +56,7 @@ const SHOWN_ITEMS: usize = 20;
 const RESULT_CHARS: usize = 2_000;
 /// Name of the system.
 const NAME: &str = "react";
-/// The prompts of the first turn and of later turns.
+/// Names of the prompts of the first turn and of later turns.
 const PROMPT: &str = "react/step";
 const RESULTS_PROMPT: &str = "react/results";
 /// Group of the tools that ask a language model.
@@ -86,18 +86,18 @@ pub struct React {
     shown: Option<usize>,
 }
 
-/// A tool call.
+/// A tool call of the model, with its result.
 #[derive(Clone, Debug)]
 struct Step {
     /// The call as written by the model.
     call: String,
     /// The result as shown in the prompt.
     result: String,
-    /// The result, for later calls; `None` if the call failed.
+    /// The result, to which later calls may refer; `None` if the call failed.
     value: Option<Value>,
 }
 
-/// Result of a query.
+/// What one query produced: the shortlist, the answers that the model named, and its tool calls.
 struct ReactResult {
     shortlist: Vec<NodeId>,
     /// The nodes that the model named as answers.
@@ -131,7 +131,8 @@ impl React {
         self.shown.unwrap_or(SHOWN)
     }
 
-    /// Runs the turns; returns the distinct nodes that the model names, best first, and its calls.
+    /// Runs the turns; returns the distinct nodes that the model names as answers, best first, and
+    /// the model's tool calls.
     fn run_turns(
         &self,
         query: &str,
@@ -207,8 +208,8 @@ impl React {
         Ok(self.assistant.prompts().render(RESULTS_PROMPT, inputs)?.user)
     }
 
-    /// Makes one call. Spent budgets, deadlines and internal errors fail the query; other errors
-    /// are shown to the model.
+    /// Makes one tool call of the model. Spent budgets, deadlines and internal errors fail the
+    /// query; other errors are shown to the model as the call's result.
     fn step(
         &self,
         session: &mut Session,
@@ -251,7 +252,7 @@ impl React {
         known
     }
 
-    /// Computes the shortlist and runs the turns.
+    /// Computes the shortlist of at least `k` nodes and runs the turns.
     fn run(&self, query: &str, k: usize) -> Result<ReactResult, RetrieveError> {
         let query = check_query(query)?;
         let shortlist = shortlist(&self.base, query, k.max(self.n_shown()))?;
@@ -276,7 +277,8 @@ fn prompt_error(error: PromptError) -> RetrieveError {
     failed(&error.to_string())
 }
 
-/// Calls the tool of this name; of several, the first whose arguments accept the values.
+/// Calls the tool named `name`; if several tools have that name, the first whose arguments accept
+/// the values.
 fn call_tool(
     session: &mut Session,
     name: &str,
@@ -359,7 +361,8 @@ fn value_of(arg: &Json, steps: &[Step]) -> Result<Value, ToolError> {
     })
 }
 
-/// Returns the result of a call, by its number from 1; fails if there is none.
+/// Returns the result of an earlier call by the call's number, from 1; fails if there is no such
+/// call or if the call failed.
 fn result_of(number: usize, steps: &[Step]) -> Result<Value, ToolError> {
     match number.checked_sub(1).and_then(|at| steps.get(at)) {
         Some(Step { value: Some(value), .. }) => Ok(value.clone()),
@@ -412,7 +415,7 @@ fn describe(kb: &Kb, value: &Value) -> String {
     }
 }
 
-/// Cuts a text to [`RESULT_CHARS`].
+/// Cuts a text to [`RESULT_CHARS`] characters.
 fn cut(text: &str) -> String {
     match text.char_indices().nth(RESULT_CHARS) {
         Some((at, _)) => format!("{} [cut]", &text[..at]),

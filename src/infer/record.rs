@@ -20,35 +20,36 @@ pub struct AnswerRecord<'a> {
     pub recognised: bool,
     /// The categories that answered, most probable first.
     pub route: Vec<WayRecord<'a>>,
-    /// The nodes, best first.
+    /// The nodes of the answer, best first.
     pub hits: Vec<HitRecord<'a>>,
     /// The value, if the answer is not a list of nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<&'a AnswerValue>,
-    /// The last rank that is an answer, possibly after the hits; `None` if unknown.
+    /// The rank after which no more answers are expected, from 1; may exceed the number of hits;
+    /// `None` if unknown.
     pub cutoff: Option<usize>,
-    /// Expected quality of the nodes up to the cut-off.
+    /// Expected quality of the nodes up to the cut-off; `None` if there is no cut-off.
     pub expected: Option<Expected>,
     /// The understood parts of the question.
     pub understood: UnderstoodRecord<'a>,
-    /// Why another system answered; `None` if the requested one did.
+    /// Why the stand-in system answered; `None` if the requested system did.
     pub stand_in: Option<&'a str>,
     /// Why the language model did not help; omitted if none was requested or it did help.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unassisted: Option<&'static str>,
-    /// Milliseconds by stage; omitted if empty.
+    /// Duration of each stage, in milliseconds; omitted if empty.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub timings: BTreeMap<&'static str, f64>,
 }
 
-/// A category that answered.
+/// A category whose program answered.
 #[derive(Clone, Debug, Serialize)]
 pub struct WayRecord<'a> {
-    /// Its name.
+    /// Name of the category.
     pub category: &'a str,
-    /// Probability that the question belongs to it.
+    /// Probability that the question belongs to the category.
     pub probability: f32,
-    /// Short id of its program.
+    /// Short id of the category's program.
     pub program: &'a str,
 }
 
@@ -64,35 +65,36 @@ pub struct Expected {
 /// One node of an answer.
 #[derive(Clone, Debug, Serialize)]
 pub struct HitRecord<'a> {
-    /// Its rank, from 1.
+    /// Rank of the node, from 1.
     pub rank: usize,
-    /// Its id in the base.
+    /// Id of the node in the base.
     pub id: NodeId,
-    /// Its id in the user's data.
+    /// Key of the node in the user's data.
     pub key: String,
-    /// Its type.
+    /// Type of the node.
     #[serde(rename = "type")]
     pub node_type: &'a str,
-    /// Its name.
+    /// Name of the node.
     pub name: &'a str,
-    /// Its score; comparable within one answer only.
+    /// Score of the node; comparable within one answer only.
     pub score: f32,
-    /// Path from a named entity to it; empty if none is known.
+    /// Path from an entity that the question names to the node; empty if none is known; omitted if
+    /// paths were not requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<Vec<StepRecord<'a>>>,
-    /// Paths from the other named entities.
+    /// Paths to the node from the other entities that the question names.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub further_paths: Vec<Vec<StepRecord<'a>>>,
-    /// Words of the question in its document or its neighbours' names.
+    /// Words of the question that occur in the node's document or in its neighbours' names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub words: Option<&'a [String]>,
-    /// Explanation of its rank, if requested.
+    /// Explanation of the node's rank, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub explanation: Option<&'a Explanation>,
-    /// Tool calls of the programs, each with the node's value in its result.
+    /// Tool calls of the programs, each with the value of the node in the call's result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<&'a [Call]>,
-    /// Its features in the learned re-ranker.
+    /// Features of the node in the learned re-ranker.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub features: Option<&'a [Feature]>,
 }
@@ -100,18 +102,19 @@ pub struct HitRecord<'a> {
 /// A node of a path, and the edge that leads to it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StepRecord<'a> {
-    /// The node.
+    /// Id of the node in the base.
     pub node: NodeId,
-    /// Its id in the user's data.
+    /// Key of the node in the user's data.
     pub key: String,
-    /// Its name.
+    /// Name of the node.
     pub name: &'a str,
-    /// Its type.
+    /// Type of the node.
     #[serde(rename = "type")]
     pub node_type: &'a str,
     /// The relation of the edge; `None` for the first node.
     pub relation: Option<&'a str>,
-    /// `out` if the edge is followed as stored, `in` if against; `None` for the first node.
+    /// `out` if the path follows the edge in its stored direction, `in` if against it; `None` for
+    /// the first node.
     pub direction: Option<&'static str>,
 }
 
@@ -120,49 +123,52 @@ pub struct StepRecord<'a> {
 pub struct UnderstoodRecord<'a> {
     /// Entities that the question names.
     pub entities: Vec<EntityRecord<'a>>,
-    /// Words that are names of types or relations of the base.
+    /// Words of the question that occur in names of types or relations of the base.
     pub words: Vec<SchemaWordRecord<'a>>,
-    /// Words that name nothing and match no document or neighbour's name of the answer.
+    /// Words that name nothing and occur in no document, and no neighbour's name, of the answer's
+    /// nodes.
     pub unused: &'a [String],
-    /// Relations that paths of the answer follow and a word of the question excludes.
+    /// Names of relations that paths of the answer follow although a word of the question excludes
+    /// them.
     pub contrary: Vec<&'a str>,
     /// Conditions that the question states, each in the syntax of `--where`.
     pub conditions: &'a [String],
-    /// Number of nodes of the answer that fulfil all conditions.
+    /// Number of nodes of the answer that fulfil all conditions; `None` if the question states
+    /// none.
     pub fulfilled: Option<usize>,
 }
 
 /// An entity that a question names.
 #[derive(Clone, Debug, Serialize)]
 pub struct EntityRecord<'a> {
-    /// The node.
+    /// Id of the entity's node in the base.
     pub id: NodeId,
-    /// Its id in the user's data.
+    /// Key of the entity's node in the user's data.
     pub key: String,
-    /// Its name.
+    /// Name of the entity.
     pub name: &'a str,
-    /// Its type.
+    /// Type of the entity.
     #[serde(rename = "type")]
     pub node_type: &'a str,
-    /// Whether the question contains its whole name.
+    /// Whether the question contains the entity's whole name.
     pub exact: bool,
-    /// Link confidence, in `0..=1`.
+    /// Confidence that the question refers to this entity, in `0..=1`.
     pub strength: f32,
 }
 
-/// A word that occurs in the schema of the base.
+/// A word of the question that occurs in names of types or relations of the base.
 #[derive(Clone, Debug, Serialize)]
 pub struct SchemaWordRecord<'a> {
     /// The word as written in the question.
     pub word: &'a str,
-    /// Types whose names contain it.
+    /// Types whose names contain the word.
     pub types: Vec<&'a str>,
-    /// Relations whose names contain it.
+    /// Relations whose names contain the word.
     pub relations: Vec<&'a str>,
 }
 
 impl<'a> AnswerRecord<'a> {
-    /// Converts an answer.
+    /// Converts an answer of the base `kb`; borrows its texts.
     pub fn new(kb: &'a Kb, answer: &'a Answer) -> Self {
         let way = |way: &'a RoutedCategory| WayRecord {
             category: &way.category,
@@ -187,7 +193,7 @@ impl<'a> AnswerRecord<'a> {
     }
 }
 
-/// Converts the nodes of an answer.
+/// Converts the nodes of an answer, best first.
 pub fn hits<'a>(kb: &'a Kb, answer: &'a Answer) -> Vec<HitRecord<'a>> {
     let hit = |(at, &(id, score)): (usize, &(NodeId, f32))| {
         let why: Option<&NodeExplanation> = answer.explanations.get(at);
@@ -211,7 +217,7 @@ pub fn hits<'a>(kb: &'a Kb, answer: &'a Answer) -> Vec<HitRecord<'a>> {
     answer.ranking().iter().enumerate().map(hit).collect()
 }
 
-/// Converts a path to its nodes, each with the edge that leads to it.
+/// Converts a path to a list of its nodes, each with the edge that leads to the node.
 fn steps<'a>(kb: &'a Kb, path: &Path) -> Vec<StepRecord<'a>> {
     let step = |node: NodeId, relation, direction| StepRecord {
         node,
@@ -231,8 +237,9 @@ fn steps<'a>(kb: &'a Kb, path: &Path) -> Vec<StepRecord<'a>> {
     std::iter::once(step(path.from, None, None)).chain(hops).collect()
 }
 
-/// Formats a path in one line, such as `Hugo Ibarra -directed-> Distant Daughter`; edges against
-/// their direction are shown as `<-directed-`. `name` labels a node, `relation` an edge.
+/// Formats a path in one line, such as `Hugo Ibarra -directed-> Distant Daughter`; an edge that the
+/// path follows against its stored direction is shown as `<-directed-`. `name` returns the label of
+/// a node; `relation` that of the edge between two consecutive nodes.
 pub fn path_in_words<'a>(
     path: &[StepRecord<'a>],
     name: impl Fn(&StepRecord<'a>) -> String,

@@ -1,4 +1,5 @@
-//! `rerank`, and `--effort 2`: a language model scores the first candidates of another ranking.
+//! The system `rerank`, also used by `--effort 2`: a language model scores the first nodes of
+//! another system's ranking.
 //!
 //! Source: the LLM reranker of STaRK (Wu et al. 2024). Differences: a request has several
 //! candidates, each with its relations and their directions; every request shows the linked
@@ -49,12 +50,12 @@ pub const RERANK_REQUESTS: RequestBounds = Depth::DEFAULT.requests();
 const TIE: f32 = 1e-6;
 /// Maximum length of a candidate's document in a request, characters.
 const DOCUMENT_CHARS: usize = 1_200;
-/// The prompt.
+/// Name of the prompt.
 const PROMPT: &str = "rerank/score";
-/// Number of candidates to score.
+/// How many candidates of a shortlist the model scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
-    /// Number of candidates that are scored.
+    /// Number of candidates that are scored first.
     first: usize,
     /// Number of candidates that are scored if none of the first scores high; at least `first`.
     deep: usize,
@@ -86,15 +87,16 @@ impl Default for Depth {
     }
 }
 
-/// Maximum number of repairs by round. Each round asks about the candidates without a usable score.
+/// Maximum number of repairs of one request, by round. Each round asks about the candidates that
+/// have no usable score yet.
 const ROUNDS: [u32; 2] = [1, 0];
 
-/// Reranks the first nodes of another retriever, as many as its [`Depth`]. By default these are 20,
-/// or 50 if the model scores none of the 20 high. Nodes are ordered by score, ties as in the
-/// shortlist. A candidate without a usable score counts as 0 if another candidate of its request
-/// has one. If no candidate of a request has one, the shortlist is returned unchanged, and
-/// [`Answer::unassisted`] holds the reason. Nodes outside the depth follow in their order, with
-/// scores -1, -2, ...
+/// Reranks the first nodes of another retriever's ranking, the shortlist; [`Depth`] says how many:
+/// by default 20, or 50 if the model scores none of the 20 high. The nodes are ordered by the
+/// model's score, ties as in the shortlist. A candidate without a usable score counts as 0 if
+/// another candidate of the same request has a usable score. If no candidate of a request has a
+/// usable score, the shortlist is returned unchanged, and [`Answer::unassisted`] holds the reason.
+/// Nodes beyond the depth follow in the order of the shortlist, with scores -1, -2, ...
 pub struct Rerank {
     base: Arc<IndexedBase>,
     shortlist: Box<dyn Retriever>,
@@ -105,9 +107,9 @@ pub struct Rerank {
 /// A shortlist with the model's scores of its first nodes.
 struct ScoredShortlist {
     shortlist: Answer,
-    /// Scores in the order of the shortlist; `None` without a usable score.
+    /// The model's scores in the order of the shortlist; `None` for a node without a usable score.
     scores: Vec<Option<f32>>,
-    /// The reason if a whole batch was not scored.
+    /// Why a whole batch was not scored; `None` if every batch has a usable score.
     missed: Option<AssistFailure>,
 }
 
@@ -127,8 +129,9 @@ impl Rerank {
         Self { depth, ..self }
     }
 
-    /// Asks the model to score the nodes. Also returns the reason if a whole batch was not scored.
-    /// After a round with an outage no further request is sent.
+    /// Asks the model to score the nodes; returns the scores in the order of `nodes`, and the
+    /// reason if a whole batch was not scored. After a round with an outage no further request is
+    /// sent.
     fn scores(
         &self,
         query: &str,
@@ -209,7 +212,8 @@ impl Rerank {
     }
 }
 
-/// Reads a reply into the scores at the positions of its batch.
+/// Copies the usable scores of a reply into `scores`; `batch` holds the positions of the reply's
+/// candidates.
 fn read_scores(reply: &Value, batch: &[usize], scores: &mut [Option<f32>]) {
     for entry in reply["scores"].as_array().into_iter().flatten() {
         let n = entry["n"].as_u64().and_then(|n| usize::try_from(n).ok());
@@ -282,7 +286,7 @@ fn cut(answer: Answer, k: usize, detail: Detail) -> Answer {
 }
 
 impl Rerank {
-    /// Makes the answer, with explanations from the shortlist and from the model.
+    /// Makes the answer; the explanation of a node joins those of the shortlist and of the model.
     fn explained(&self, ranking: Ranking, judged: ScoredShortlist, detail: Detail) -> Answer {
         let ScoredShortlist { shortlist: given, scores, .. } = judged;
         let places: HashMap<NodeId, usize> =
@@ -311,7 +315,8 @@ impl Rerank {
     }
 }
 
-/// Explains a node by the model's score and its position in the shortlist, from 0.
+/// Explains a node by the model's score and by `place`, the node's position in the shortlist, from
+/// 0.
 fn judgement(place: Option<usize>, scores: &[Option<f32>]) -> Vec<Explanation> {
     let n = scores.len();
     let Some((at, score)) = place.and_then(|at| Some((at, scores.get(at)?))) else {

@@ -1,5 +1,5 @@
 //! Formats nodes for prompts: documents, relations with directions, and links to the entities of
-//! the query. The text is bounded in length and the same for all roles.
+//! the query. The text has a limited length and is the same for all roles of the model.
 
 use std::fmt::Write;
 
@@ -14,26 +14,26 @@ const MAX_ENTITIES: usize = 6;
 const MAX_PER_TYPE: usize = 3;
 /// Number of linked nodes per type from which the entities are selected.
 const LINKED_PER_TYPE: usize = 10;
-/// Maximum number of further nodes of the same name in one entity.
+/// Maximum number of [`Entity::namesakes`].
 const MAX_NAMESAKES: usize = 4;
-/// Minimum link strength.
+/// Minimum link strength of an entity, in `0..=1`.
 const MIN_STRENGTH: f32 = 0.2;
-/// Maximum number of neighbours named by one relation and direction.
+/// Maximum number of neighbours whose names are shown, per relation and direction.
 const NAMED: usize = 8;
 /// Maximum length of the relations of one node, characters; the first line is always shown.
 const RELATION_CHARS: usize = 800;
 /// Maximum length of the relations listed without neighbours, characters.
 const FURTHER_CHARS: usize = 400;
-/// Minimum degree of a hub by one relation. Links through hubs, such as a venue or a colour, are
-/// not informative.
+/// Number of neighbours by one relation and direction from which a node counts as a hub. Links
+/// through hubs, such as a venue or a colour, are not informative.
 const HUB: usize = 300;
-/// Maximum number of neighbours read by one relation and direction.
+/// Maximum number of neighbours that are read, per relation and direction.
 const MAX_NEIGHBORS: usize = 20_000;
 /// Maximum number of links between a candidate and the linked entities.
 const MAX_LINKS: usize = 12;
 /// Maximum number of links between a candidate and one entity.
 const LINKS_TO_ONE: usize = 4;
-/// Text after the strength of an entity that a model read in the query.
+/// Text that follows the strength of an entity that a model read in the query.
 const READ: &str = ", which the query was read to mean";
 /// Maximum length of a name, characters.
 const NAME_CHARS: usize = 100;
@@ -46,7 +46,7 @@ pub(super) struct Entity {
     pub(super) strength: f32,
     /// Whether a language model read the entity in the query.
     is_read: bool,
-    /// Neighbours by relation and direction, ascending.
+    /// Neighbours of `node` by relation and direction; each list ascending by id.
     neighbors: Vec<(RelationId, Direction, Vec<NodeId>)>,
 }
 
@@ -98,9 +98,9 @@ fn neighbors(
     })
 }
 
-/// Formats a line per relation and direction: type, number and names of the neighbours. Nodes in
-/// `first`, and lines with such nodes, come first. Relations after [`RELATION_CHARS`] share one
-/// line without names, by [`further`].
+/// Formats one line per relation and direction: type, number and names of the neighbours.
+/// Neighbours in `first` are named first, and lines with such neighbours precede the others.
+/// Relations beyond [`RELATION_CHARS`] share one line without names, see [`further`].
 fn relation_lines(
     base: &IndexedBase,
     lists: impl Iterator<Item = (RelationId, Direction, Vec<NodeId>)>,
@@ -132,8 +132,8 @@ fn relation_lines(
     text
 }
 
-/// Formats a line of relations without the names of neighbours. Relations after [`FURTHER_CHARS`]
-/// are only counted.
+/// Joins the heads of relations, such as `-has_part-> part (12)`, into one line. Heads beyond
+/// [`FURTHER_CHARS`] are only counted.
 fn further(heads: Vec<String>) -> String {
     let mut length = 0;
     let fits = |head: &&String| {
@@ -150,7 +150,7 @@ fn further(heads: Vec<String>) -> String {
 }
 
 impl<'a> LinkedEntities<'a> {
-    /// Links the entities of a query.
+    /// Finds the entities that a query names.
     pub(crate) fn link(base: &'a IndexedBase, query: &str) -> Self {
         let found = base.entities.link(&base.kb, query, &[], LINKED_PER_TYPE);
         let sure = found.filter(|_, strength| strength >= MIN_STRENGTH);

@@ -1,4 +1,4 @@
-//! Reorders the tail of a joined answer for recall.
+//! Reorders the tail of a joined answer, the nodes after rank [`HEAD`], for recall.
 //!
 //! The first ranks are for readers. The tail is for consumers of a shortlist, such as a re-ranking
 //! model, which only need the right answers to be included. In the joined scores, one program can
@@ -17,11 +17,11 @@ use agent_retrieve::Ranking;
 pub(super) const HEAD: usize = 20;
 /// Number of nodes from vector search.
 const FOUND: usize = 50;
-/// Weight of vector search, relative to probabilities of categories.
+/// Weight of vector search; rankings of categories have their probability as weight.
 const MEANING: f32 = 0.1;
 /// Weight of the joined ranking, which breaks ties.
 const JOINED: f32 = 1e-3;
-/// Maximum ratio of the scores of consecutive ranks.
+/// Maximum ratio of a tail node's score to the score one rank above.
 const NEXT: f32 = 1.0 - 1e-6;
 
 /// Returns the first [`FOUND`] nodes of vector search.
@@ -33,8 +33,8 @@ pub(super) fn search_by_meaning(base: &IndexedBase, query: &str) -> Result<Ranki
 }
 
 /// Reorders the tail of the joined ranking by expected reciprocal rank, ties by ascending id, and
-/// adds the nodes of [`search_by_meaning`]. Each rank keeps its score, lowered where it would tie.
-/// No node is removed. `O(n log n)` in the nodes of all rankings.
+/// adds the nodes of [`search_by_meaning`]. The score at each rank stays, but is lowered where it
+/// would equal the score above. No node is removed. `O(n log n)` in the nodes of all rankings.
 pub(super) fn reorder(rankings: &[(f32, &Ranking)], found: &Ranking, joined: Ranking) -> Ranking {
     let mut all = rankings.to_vec();
     all.push((MEANING, found));
@@ -42,7 +42,8 @@ pub(super) fn reorder(rankings: &[(f32, &Ranking)], found: &Ranking, joined: Ran
     reordered(&all, &joined)
 }
 
-/// Reorders the tail of `joined` by the expected reciprocal rank in the rankings.
+/// Reorders the tail of `joined` by the expected reciprocal rank over `rankings`, each given with
+/// its weight.
 fn reordered(rankings: &[(f32, &Ranking)], joined: &Ranking) -> Ranking {
     let head: BTreeSet<NodeId> = joined.iter().take(HEAD).map(|pair| pair.0).collect();
     let mut expected: BTreeMap<NodeId, f32> = BTreeMap::new();

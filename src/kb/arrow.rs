@@ -3,7 +3,7 @@
 //! The reader passes the footer and the batch headers through the flatbuffers verifier and then
 //! addresses buffers itself. The reader of the `arrow` crates would either check every string when
 //! the file is opened, which costs seconds, or trust all offsets, which is unsafe on damaged files.
-//! Here each string is checked at access. Format:
+//! Here each string is checked when it is read. The format is described in
 //! <https://arrow.apache.org/docs/format/Columnar.html#ipc-file-format>.
 
 use std::{
@@ -21,25 +21,25 @@ use memmap2::Mmap;
 
 use crate::{FileRecord, KbError};
 
-/// Text bytes at which a batch is written. With input lines of at most 64 MiB a batch stays far
-/// below the 2 GiB that its 32-bit offsets address.
+/// Size of the texts at which a batch of rows is written, bytes. With input lines of at most 64
+/// MiB, a batch stays far below the 2 GiB that its 32-bit offsets can address.
 const BATCH_BYTES: usize = 16 << 20;
-/// Rows at which a batch is written.
+/// Number of rows at which a batch is written.
 const BATCH_ROWS: usize = 65_536;
 /// Size of the buffer between caller and digest, bytes: large enough for the digest's wide
 /// instructions.
 const WRITE_BUFFER: usize = 256 << 10;
-/// `ARROW1`, at both ends of the file.
+/// `ARROW1`, the first and the last bytes of a file.
 const MAGIC: &[u8] = b"ARROW1";
-/// Footer length (4 bytes) and magic at the end.
+/// Size of the end of a file, bytes: the footer's length (4 bytes) and [`MAGIC`].
 const TAIL_BYTES: usize = 10;
-/// Buffers of the leading `uint32` column (validity, values).
+/// Number of buffers of the first column, of type `uint32`: validity and values.
 const ID_BUFFERS: usize = 2;
-/// Buffers of a `utf8` column (validity, offsets, data).
+/// Number of buffers of a column of type `utf8`: validity, offsets and data.
 const STRING_BUFFERS: usize = 3;
 
-/// Counts and hashes the bytes written to a file. Hashing happens below the buffer, so small writes
-/// are cheap.
+/// A file that is being written, with the number and digest of the bytes so far. The digest is
+/// computed behind the buffer, so small writes are cheap.
 pub(super) struct HashingFile {
     path: PathBuf,
     file: BufWriter<HashingWriter>,
@@ -76,12 +76,12 @@ impl HashingFile {
         &self.path
     }
 
-    /// Bytes written so far.
+    /// Number of bytes written so far.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Flushes to the disk and returns size and digest.
+    /// Writes all buffered bytes, syncs the file to the disk, and returns its size and digest.
     pub(super) fn finish(mut self) -> Result<FileRecord, KbError> {
         let written = self.file.flush().and_then(|()| self.file.get_ref().file.sync_all());
         written.map_err(KbError::io("write", &self.path))?;
@@ -102,7 +102,7 @@ impl Write for HashingFile {
     }
 }
 
-/// Writes one `uint32` column and some `utf8` columns, batch by batch.
+/// Writes a table with one `uint32` column followed by `utf8` columns, batch by batch.
 pub(super) struct TableWriter {
     path: PathBuf,
     schema: Arc<Schema>,
@@ -127,7 +127,7 @@ impl TableWriter {
         Ok(TableWriter { path, schema, writer, ids: Vec::new(), columns, pending_bytes: 0 })
     }
 
-    /// Appends a row; `values` has one string per `utf8` column.
+    /// Appends a row; `values` has one string for each `utf8` column, in order.
     pub(super) fn push(&mut self, id: u32, values: &[&str]) -> Result<(), KbError> {
         self.ids.push(id);
         for (column, value) in self.columns.iter_mut().zip(values) {
@@ -170,7 +170,7 @@ fn arrow_error(path: &Path, error: ArrowError) -> KbError {
     KbError::io("write", path)(source)
 }
 
-/// A memory-mapped table as written by [`TableWriter`].
+/// A memory-mapped table that [`TableWriter`] wrote.
 #[derive(Debug)]
 pub(super) struct Table {
     map: Mmap,
@@ -182,12 +182,13 @@ pub(super) struct Table {
 struct Batch {
     first_row: u64,
     n_rows: u64,
-    /// Byte ranges of the buffers, within the file.
+    /// Byte ranges of the batch's buffers within the file.
     buffers: Vec<Range<usize>>,
 }
 
 impl Table {
-    /// Reads footer and batch headers of a mapped file. `columns` are the names of all columns.
+    /// Opens a mapped table: reads its footer and the headers of its batches. `columns` are the
+    /// expected names of all columns, in order; `path` is for messages.
     pub(super) fn open(path: &Path, map: Mmap, columns: &[&str]) -> Result<Table, KbError> {
         parse(&map, columns)
             .map(|(batches, n_rows)| Table { map, batches, n_rows })
@@ -198,8 +199,8 @@ impl Table {
         self.n_rows
     }
 
-    /// The string in `column` (0 = first `utf8` column) of `row`; `None` if the row does not exist
-    /// or its bytes are invalid.
+    /// Returns the string in a row and column; column 0 is the first `utf8` column. `None` if the
+    /// row does not exist or its bytes are invalid.
     pub(super) fn get(&self, row: u64, column: usize) -> Option<&str> {
         let index = self.batches.partition_point(|batch| batch.first_row <= row).checked_sub(1)?;
         let batch = self.batches.get(index)?;

@@ -1,8 +1,8 @@
 //! Writes a base by streaming: nodes in id order, edges in any order, then [`KbWriter::finish`].
 //!
-//! Memory: text goes to disk batch by batch (about 16 MiB each). The writer holds 8 bytes per edge
-//! (at most twice that while a list grows or is sorted), 10 bytes per node and 2 bytes per field
-//! value; for nodes with keys, also the keys and 12 bytes each.
+//! Memory: text goes to the disk in batches of about 16 MiB. The writer holds 8 bytes per edge (at
+//! most twice that while a list grows or is sorted), 10 bytes per node and 2 bytes per field value;
+//! for nodes with keys, also the keys and 12 bytes per node.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,34 +22,38 @@ use crate::{
 };
 use agent_ground::words::{Languages, is_control};
 
-/// Title, licence and candidate types of a base.
+/// What [`KbWriter::finish`] is told about a base: its title, licence, candidate types and
+/// languages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KbMeta {
-    /// Human-readable title.
+    /// Title of the base, for people.
     pub title: String,
-    /// Human-readable licence.
+    /// Licence of the data, for people.
     pub licence: String,
-    /// Types whose nodes may be answers; empty or `"*"` means all.
+    /// Names of the types whose nodes may be answers; none or `"*"` means all types.
     pub candidate_types: Vec<String>,
-    /// Languages of the texts, if the data name them.
+    /// Languages of the texts; `None` if the data do not name them.
     pub languages: Option<Languages>,
 }
 
-/// Number of slots in the cache of recent names, which avoids hashing the relation name of every
+/// Number of entries in the cache of recent names, which saves hashing the relation name of every
 /// edge.
 const RECENT: usize = 256;
-/// Singular of "fields" in messages.
+/// Singular of "fields" in messages, which also marks the names that are not checked for control
+/// characters.
 const FIELD: &str = "field";
-/// Maximum length of the excerpt of a refused name, characters.
+/// Maximum number of characters of a refused name that an error shows.
 const SHOWN_CHARS: usize = 60;
-/// Size of the buffer before the digest, bytes: large enough for wide instructions.
+/// Size of the buffer in front of the digest, bytes: large enough for the digest's wide
+/// instructions.
 const DIGEST_BUFFER: usize = 64 << 10;
 
-/// Assigns numbers to names, in order of first use.
+/// Gives names numbers, in order of first use.
 struct Interner {
     ids: HashMap<String, u16>,
     names: Vec<String>,
-    /// Ids of recent names, by a hash of a few of their bytes.
+    /// Ids of recently used names, each at a position that depends on the length and both ends of
+    /// its name.
     recent: [u16; RECENT],
 }
 
@@ -100,7 +104,7 @@ impl Interner {
         Ok(id)
     }
 
-    /// Sorted names, and the new id of each old id.
+    /// Returns the names, ascending, and for each old id the position of its name among them.
     fn sorted(&self) -> (Vec<String>, Vec<u16>) {
         let mut order: Vec<(&String, u16)> = self.names.iter().zip(0..=u16::MAX).collect();
         order.sort_unstable();
@@ -114,12 +118,12 @@ impl Interner {
     }
 }
 
-/// The keys of all nodes so far.
+/// The keys of all nodes pushed so far.
 struct Keys {
     table: TableWriter,
-    /// All keys, concatenated.
+    /// All keys, one after another without separators.
     texts: String,
-    /// End of each key.
+    /// End of each node's key in `texts`, bytes.
     ends: Vec<usize>,
 }
 
@@ -131,7 +135,7 @@ impl Keys {
         self.texts.get(start.unwrap_or_default()..end).unwrap_or_default()
     }
 
-    /// All nodes by key, equal keys by node id.
+    /// Returns all nodes in the order of their keys; nodes with equal keys by ascending id.
     fn order(&self) -> Vec<u32> {
         let mut nodes: Vec<u32> = (0..self.ends.len() as u32).collect();
         nodes.sort_by(|&a, &b| self.key(a).cmp(self.key(b)));
@@ -139,13 +143,13 @@ impl Keys {
     }
 }
 
-/// Builds a base in its own directory. Dropping it early leaves partial files there; the caller
-/// owns the directory.
+/// Writes a base into a directory of its own. If the writer is dropped early, partial files stay
+/// there; the caller must remove them.
 pub struct KbWriter {
     dir: PathBuf,
     nodes: TableWriter,
     fields: TableWriter,
-    /// Keys of the nodes; set by the first node with a key.
+    /// Keys of the nodes; `None` until a node with a key is pushed.
     keys: Option<Keys>,
     types: Interner,
     relations: Interner,
@@ -153,17 +157,18 @@ pub struct KbWriter {
     node_types: Vec<u16>,
     field_offsets: Vec<u64>,
     field_ids: Vec<u16>,
-    /// Edges by relation, as `source << 32 | target`.
+    /// Edges by relation, in order of first use, as `source << 32 | target`.
     edges: Vec<Vec<u64>>,
     n_edges: u64,
     content: Content,
 }
 
 impl KbWriter {
-    /// Starts a base in `dir`, which is created if needed and must not hold one yet.
+    /// Starts a base in the directory `dir`, which is created if needed and must not contain a base
+    /// yet.
     ///
     /// # Errors
-    /// [`KbError::Io`], [`KbError::BigEndian`].
+    /// [`KbError::Io`], also if files of a base are there already; [`KbError::BigEndian`].
     pub fn create(dir: &Path) -> Result<KbWriter, KbError> {
         if cfg!(target_endian = "big") {
             return Err(KbError::BigEndian);
@@ -186,18 +191,18 @@ impl KbWriter {
         })
     }
 
-    /// Nodes pushed so far; also the id of the next node.
+    /// Number of nodes pushed so far; also the id of the next node.
     pub fn n_nodes(&self) -> u32 {
         // Not above MAX_NODES, see `push_node`.
         self.node_types.len() as u32
     }
 
-    /// Appends a node and returns its id. `text` is its document without relations; `fields` holds
-    /// the flattened text of each field, in the order in which readers get them.
+    /// Appends a node and returns its id. `text` is the node's document without its relations.
+    /// `fields` has pairs (name, flattened text) in the order in which readers will get the fields.
     ///
     /// # Errors
     /// [`KbError::TooMany`], [`KbError::BadLabel`], [`KbError::ControlInLabel`] or [`KbError::Io`].
-    /// After the first three the writer is unchanged and may continue.
+    /// After the first three the node is not added, and the writer may continue.
     pub fn push_node(
         &mut self,
         node_type: &str,
@@ -230,12 +235,13 @@ impl KbWriter {
         Ok(node)
     }
 
-    /// As [`KbWriter::push_node`], with the key of the node in the imported data. Either all nodes
-    /// of a base have keys or none; duplicates are not checked.
+    /// As [`KbWriter::push_node`], with `key`, the id of the node in the imported data. Either all
+    /// nodes of a base have keys or none. Keys are not checked for duplicates.
     ///
     /// # Errors
     /// As [`KbWriter::push_node`]; [`KbError::BadLabel`] also if the key is empty or longer than
-    /// [`MAX_KEY_BYTES`]; [`KbError::MissingKeys`] if an earlier node has no key.
+    /// [`MAX_KEY_BYTES`]; [`KbError::ControlInLabel`] also for the key; [`KbError::MissingKeys`] if
+    /// an earlier node has no key.
     pub fn push_keyed_node(
         &mut self,
         key: &str,
@@ -271,11 +277,13 @@ impl KbWriter {
         Ok(node)
     }
 
-    /// Adds a directed edge between nodes already pushed. Duplicates are dropped later.
+    /// Adds a directed edge between two nodes that are already pushed. Repeated edges are dropped
+    /// by [`KbWriter::finish`].
     ///
     /// # Errors
     /// [`KbError::EdgeOutOfRange`], [`KbError::TooMany`], [`KbError::BadLabel`] or
-    /// [`KbError::ControlInLabel`]; after each of them the writer may continue.
+    /// [`KbError::ControlInLabel`]; after each of them the edge is not added, and the writer may
+    /// continue.
     pub fn push_edge(
         &mut self,
         source: NodeId,
@@ -301,10 +309,11 @@ impl KbWriter {
     }
 
     /// Sorts the edges, writes the graph and the manifest, and syncs all files to the disk. Returns
-    /// the manifest; edges pushed minus `n_edges` are the duplicates dropped.
+    /// the manifest; the number of pushed edges minus `n_edges` is the number of dropped
+    /// duplicates.
     ///
-    /// Calls `go_on(done, total)` with the number of edges done, at least once per relation; it
-    /// returns false to stop. Time is `O(e log e)` in the edges of a relation.
+    /// Calls `go_on(done, total)`, with numbers of edges, at least once per relation; if it returns
+    /// `false`, the writer stops. O(e log e) in the number `e` of edges of a relation.
     ///
     /// # Errors
     /// [`KbError::NoNodes`], [`KbError::MissingKeys`], [`KbError::UnknownCandidateType`],
@@ -403,7 +412,7 @@ impl KbWriter {
     }
 }
 
-/// Digests the content of a base; buffers small pieces.
+/// Computes the digest of the content of a base; collects small pieces in a buffer first.
 struct Content(BufWriter<blake3::Hasher>);
 
 impl Content {
@@ -455,8 +464,8 @@ fn candidate_types(meta: &KbMeta, types: &[String]) -> Result<Vec<u16>, KbError>
     Ok(ids)
 }
 
-/// Writes node types, the nodes of each type and the candidates; returns the number of nodes of
-/// each type.
+/// Writes the sections of node types, of the nodes of each type and of the candidates; returns the
+/// number of nodes of each type, by type id.
 fn write_types(
     graph: &mut GraphWriter,
     node_types: &[u16],
@@ -525,14 +534,14 @@ fn write_manifest(dir: &Path, manifest: &mut Manifest) -> Result<(), KbError> {
     sync_dir(dir)
 }
 
-/// Offset and digest of the section table.
+/// Place of the section table in `graph.bin`, and the digest of the table.
 struct TableRecord {
     offset: u64,
     entries: u64,
     blake3: String,
 }
 
-/// Writes `graph.bin` front to back.
+/// Writes `graph.bin` from front to back: sections, then their table.
 struct GraphWriter {
     file: HashingFile,
     table: Vec<u8>,
@@ -561,7 +570,8 @@ impl GraphWriter {
         }
     }
 
-    /// Writes a section; returns its start and end.
+    /// Writes a section and enters it in the table; returns its byte range in the file. `relation`
+    /// and `first` are 0 where the kind does not use them.
     fn section(
         &mut self,
         kind: SectionKind,
@@ -586,7 +596,8 @@ impl GraphWriter {
         self.entries += 1;
     }
 
-    /// Writes both directions of a relation, or only one if they are equal.
+    /// Writes the sections of both directions of a relation. If both are equal, writes only one and
+    /// enters it for both.
     fn relation(
         &mut self,
         relation: u16,

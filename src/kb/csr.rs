@@ -1,14 +1,14 @@
-//! Adjacency as compressed sparse rows over mapped bytes: given a node, its sorted neighbors. Every
-//! access is bounds-checked, so any bytes are safe.
+//! Adjacency as compressed sparse rows in a mapped file: finds the neighbors of a node, ascending.
+//! Every access is checked for bounds, so damaged files are safe too.
 
 use std::{borrow::Cow, ops::Deref, ops::Range};
 
 use crate::NodeId;
 
-/// Neighbors of one node: sorted ascending, distinct. Derefs to `[NodeId]`.
+/// The neighbors of one node: ids, ascending, each once. Derefs to `[NodeId]`.
 ///
-/// One direction is a slice of the mapped file; both directions together are merged into owned
-/// memory only if the node has different edges both ways.
+/// For one direction this is a slice of the mapped file. For both directions the two slices are
+/// merged into owned memory, but only if the node has different edges both ways.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Neighbors<'a>(Cow<'a, [NodeId]>);
 
@@ -17,8 +17,8 @@ impl<'a> Neighbors<'a> {
         Neighbors(Cow::Borrowed(ids))
     }
 
-    /// Merges two sorted, distinct slices. Linear in their lengths; free if they are the same
-    /// slice.
+    /// Merges two lists of ids, each ascending and distinct. Linear in their lengths; takes no time
+    /// if both are the same slice of the file.
     pub(super) fn merge(left: &'a [NodeId], right: &'a [NodeId]) -> Neighbors<'a> {
         if right.is_empty() || std::ptr::eq(left, right) {
             return Neighbors::slice(left);
@@ -42,12 +42,12 @@ impl<'a> Neighbors<'a> {
         Neighbors(Cow::Owned(merged))
     }
 
-    /// The ids as a slice.
+    /// The ids of the neighbors as a slice.
     pub fn as_slice(&self) -> &[NodeId] {
         &self.0
     }
 
-    /// The ids as a vector; copies only if they are a slice of the mapped file.
+    /// The ids of the neighbors as a vector; copied if they are a slice of the mapped file.
     pub fn into_vec(self) -> Vec<NodeId> {
         self.0.into_owned()
     }
@@ -67,7 +67,7 @@ impl Deref for Neighbors<'_> {
     }
 }
 
-/// Owning iterator over [`Neighbors`].
+/// Iterator over the ids in [`Neighbors`], which it owns.
 #[derive(Clone, Debug)]
 pub struct NeighborsIter<'a> {
     neighbors: Neighbors<'a>,
@@ -109,21 +109,25 @@ impl<'a> IntoIterator for &'a Neighbors<'_> {
     }
 }
 
-/// One direction of one relation: location of its rows in the mapped file.
+/// Where the rows of one relation in one direction are in the mapped file. A row is the list of
+/// neighbors of one node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rows {
     /// The node of the first row.
     pub(super) first: NodeId,
-    /// Byte range of the nodes of the rows, ascending; empty if the nodes are consecutive.
+    /// Byte range of the nodes of the rows, ascending; empty if the nodes are consecutive, from
+    /// `first` on.
     pub(super) nodes: Range<usize>,
-    /// Byte range of `u32[rows + 1]`, starting with 0.
+    /// Byte range of the offsets, `u32[rows + 1]`: a zero, then the end of each row among the
+    /// targets.
     pub(super) offsets: Range<usize>,
-    /// Byte range of the targets.
+    /// Byte range of the targets, the concatenated rows.
     pub(super) targets: Range<usize>,
 }
 
 impl Rows {
-    /// The sorted targets of `node`; empty if it has none or the bytes are invalid.
+    /// Returns the neighbors of `node`, ascending; empty if there are none or the bytes are
+    /// invalid. `bytes` is the mapped file.
     pub(super) fn get<'a>(&self, bytes: &'a [u8], node: NodeId) -> &'a [NodeId] {
         let row = match self.nodes.is_empty() {
             true => node.checked_sub(self.first).map(|row| row as usize),
@@ -142,21 +146,24 @@ impl Rows {
     }
 }
 
-/// The bytes as `u32`; empty if they are not aligned to 4. A remainder of up to 3 bytes is dropped.
+/// Returns the bytes as `u32`; empty if they are not aligned to 4 bytes. A remainder of up to 3
+/// bytes is dropped.
 pub(super) fn as_u32(bytes: &[u8]) -> &[u32] {
     // SAFETY: every bit pattern is a valid u32, and `align_to` keeps to aligned whole elements.
     let (before, middle, _) = unsafe { bytes.align_to::<u32>() };
     if before.is_empty() { middle } else { &[] }
 }
 
-/// The bytes as `u16`; empty if they are not aligned to 2. A remainder of 1 byte is dropped.
+/// Returns the bytes as `u16`; empty if they are not aligned to 2 bytes. A remainder of 1 byte is
+/// dropped.
 pub(super) fn as_u16(bytes: &[u8]) -> &[u16] {
     // SAFETY: every bit pattern is a valid u16, and `align_to` keeps to aligned whole elements.
     let (before, middle, _) = unsafe { bytes.align_to::<u16>() };
     if before.is_empty() { middle } else { &[] }
 }
 
-/// The bytes as `u64`; empty if they are not aligned to 8. A remainder of up to 7 bytes is dropped.
+/// Returns the bytes as `u64`; empty if they are not aligned to 8 bytes. A remainder of up to 7
+/// bytes is dropped.
 pub(super) fn as_u64(bytes: &[u8]) -> &[u64] {
     // SAFETY: every bit pattern is a valid u64, and `align_to` keeps to aligned whole elements.
     let (before, middle, _) = unsafe { bytes.align_to::<u64>() };

@@ -1,4 +1,4 @@
-//! Errors of stored bases.
+//! Errors of knowledge bases on disk.
 
 use std::{io, path::PathBuf};
 
@@ -9,96 +9,96 @@ pub enum KbError {
     /// A file or directory could not be read or written, for example because the disk is full.
     #[error("cannot {action} {path}: {source}{}", files::remedy(source))]
     Io {
-        /// Attempted action, an infinitive ("write", "open").
+        /// The attempted action, an infinitive such as "write" or "open".
         action: &'static str,
-        /// The file or directory.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// The cause.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The directory holds no base.
+    /// The directory contains no base.
     #[error("{path} is not a knowledge base: it has no manifest.json; import the dataset again")]
     NotABase {
-        /// The directory.
+        /// Path of the directory.
         path: PathBuf,
     },
-    /// The base has another format version.
+    /// The base has a format version that this program cannot read.
     #[error(
         "{path} has format {found}, this program reads format {supported}; import the dataset again"
     )]
     Version {
-        /// The manifest.
+        /// Path of the manifest of the base.
         path: PathBuf,
-        /// Its format version.
+        /// Format version of the base.
         found: u64,
         /// The only supported format version.
         supported: u64,
     },
-    /// A file does not agree with the manifest or with its own format.
+    /// A file does not match the manifest or its own format.
     #[error("{path} is damaged: {reason}; import the dataset again")]
     Damaged {
-        /// The file.
+        /// Path of the damaged file.
         path: PathBuf,
-        /// The mismatch.
+        /// How the file is damaged, a clause such as "it is not a graph file".
         reason: String,
     },
-    /// A limit of the format is exceeded.
+    /// The base exceeds a limit of the format.
     #[error("more than {limit} {what}; split the base or merge rare {what}")]
     TooMany {
-        /// The counted things, plural.
+        /// What there is too much of, a noun in the plural.
         what: &'static str,
-        /// Maximum number.
+        /// Maximum number of these things.
         limit: u64,
     },
-    /// A type, relation or field name is empty or too long.
+    /// The name of a type, relation or field, or the key of a node, is empty or too long.
     #[error("{what} name of {bytes} bytes; use 1 to {limit} bytes")]
     BadLabel {
-        /// The kind of name.
+        /// What is named, such as "relation".
         what: &'static str,
-        /// Its length in bytes.
+        /// Length of the name, bytes.
         bytes: usize,
-        /// Maximum length, bytes.
+        /// Maximum length of such a name, bytes.
         limit: usize,
     },
-    /// A type or relation name holds a character that ends a line, moves a cursor or changes the
-    /// direction of text.
+    /// The name of a type or relation, or the key of a node, contains a character that ends a line,
+    /// moves a cursor or changes the direction of text.
     #[error("{what} name {shown} holds a control character; rename it in the data")]
     ControlInLabel {
-        /// The kind of name.
+        /// What is named, such as "relation".
         what: &'static str,
-        /// Its beginning, quoted, with such characters escaped.
+        /// The beginning of the name, quoted, with such characters escaped.
         shown: String,
     },
-    /// An edge names a node that was not written.
+    /// An edge starts or ends at a node that was not written.
     #[error(
         "edge {source_id} -> {target_id} names a node outside 0..{n_nodes}; add the node first"
     )]
     EdgeOutOfRange {
-        /// Source id of the edge.
+        /// Id of the node at which the edge starts.
         source_id: NodeId,
-        /// Destination id of the edge.
+        /// Id of the node at which the edge ends.
         target_id: NodeId,
-        /// Number of nodes.
+        /// Number of nodes written so far; ids are below this number.
         n_nodes: u32,
     },
-    /// A base needs at least one node.
+    /// The base has no nodes.
     #[error("the base has no nodes; add at least one")]
     NoNodes,
-    /// Some nodes have a key and others none.
+    /// Some nodes of the base have a key and others have none.
     #[error("some nodes have an id and others have none; give one to all nodes or to none")]
     MissingKeys,
-    /// A candidate type is not a type of any node.
+    /// A candidate type is not the type of any node.
     #[error("candidate type \"{name}\" is not a node type; use some of: {known}, or \"*\" for all")]
     UnknownCandidateType {
-        /// The unknown name.
+        /// Name of the candidate type.
         name: String,
-        /// The types of the base, comma-separated.
+        /// Names of the types of the base, comma-separated.
         known: String,
     },
-    /// The caller asked to stop.
+    /// The caller stopped the build of a base.
     #[error("stopped before the base was complete")]
     Stopped,
-    /// The machine is big-endian.
+    /// The machine is big-endian, so it cannot map the little-endian files of a base.
     #[error("bases are little-endian files; this machine is big-endian and cannot map them")]
     BigEndian,
 }
@@ -107,7 +107,8 @@ use crate::NodeId;
 use agent_ground::files;
 
 impl KbError {
-    /// Wraps an I/O error with the attempted action and the path.
+    /// Returns a function that converts an I/O error into [`KbError::Io`], with the attempted
+    /// action and the path.
     pub(crate) fn io(
         action: &'static str,
         path: impl Into<PathBuf>,

@@ -8,11 +8,12 @@
 //! | a relation, or the type it leads to | names and ids of the neighbours |
 //! | `relation.field` | the values of a field of the neighbours |
 //!
-//! A name that is both a field and a relation or type (`site`, with `has_site` or the type `site`)
-//! refers to both. Texts are equal if their words are, ignoring case. Numbers are compared as
-//! numbers. A date is cut to the precision of the operand before the comparison, so
-//! `created<=2025-03` includes all of March. `!=` also holds for nodes without a value, if another
-//! node of their type has one. A node must satisfy all conditions.
+//! A name may be that of a field and of a relation or type too, such as `site` beside the relation
+//! `has_site` or the type `site`; it then refers to both. Texts are equal if their words are,
+//! ignoring case. Numbers are compared as numbers. Before a comparison, the date of a node is cut
+//! to the precision of the date in the condition, so `created<=2025-03` includes all of March. `!=`
+//! also holds for nodes without a value, if another node of their type has a value. A node must
+//! satisfy all conditions.
 
 mod facets;
 
@@ -27,19 +28,20 @@ use crate::{
     table::value::{category, date, quantity},
 };
 
-/// Maximum number of conditions.
+/// Maximum number of conditions in one call.
 pub const MAX_CONDITIONS: usize = 20;
-/// Maximum number of values of a condition.
+/// Maximum number of values in one condition.
 pub const MAX_VALUES: usize = 100;
-/// Maximum length of a condition, bytes.
+/// Maximum length of a condition as text, bytes.
 const MAX_BYTES: usize = 4_096;
 /// Maximum number of names that an error lists.
 const MAX_LISTED: usize = 60;
-/// Wildcard: equal to any value.
+/// The value that equals any value.
 const ANY: &str = "*";
-/// Separator of list items in a field.
+/// What separates the items of a list in the text of a field.
 const SEPARATOR: &str = "; ";
-/// Operators by sign; a sign that is a prefix of another sign comes after it.
+/// Operators by their sign. A sign that begins with another sign, such as `>=` with `>`, comes
+/// first.
 const OPERATORS: [(&str, Operator); 6] = [
     ("!=", Operator::IsNot),
     (">=", Operator::AtLeast),
@@ -49,58 +51,60 @@ const OPERATORS: [(&str, Operator); 6] = [
     ("<", Operator::Less),
 ];
 
-/// Why conditions cannot be used.
+/// Why conditions or facets cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {
-    /// The left side is not a field, relation or type of the base.
+    /// The left side of a condition, or the name of a facet, is not a field, relation or type of
+    /// the base.
     #[error("no field or relation \"{name}\"; use one of: {known}")]
     UnknownField {
         /// The unknown name.
         name: String,
-        /// Valid names, comma-separated.
+        /// Names that the base has, comma-separated.
         known: String,
     },
-    /// An ordering operator with a value that is neither a number nor a date.
+    /// A condition asks for an order (`<`, `<=`, `>`, `>=`), but its value is neither a number nor
+    /// a date.
     #[error(
         "\"{condition}\": {value:?} is neither a number nor a date; compare texts with = or !="
     )]
     NotOrdered {
-        /// The condition.
+        /// The condition as text.
         condition: String,
-        /// The value.
+        /// The value of the condition.
         value: String,
     },
-    /// Too many conditions.
+    /// There are too many conditions; holds their number.
     #[error("{0} conditions, the limit is {MAX_CONDITIONS}; write several values in one: a=x,y")]
     TooMany(usize),
-    /// Too many facets.
+    /// There are too many facets; holds their number.
     #[error("{0} facets, the limit is {MAX_FACETS}; name fewer fields")]
     TooManyFacets(usize),
-    /// A facet has too many values to be counted.
+    /// A facet has too many values to be counted; holds the name of the facet.
     #[error(
         "\"{0}\" has more than {MAX_FACET_VALUES} values; narrow the nodes by a condition, or name another field"
     )]
     TooManyValues(String),
 }
 
-/// How values are compared.
+/// How the values of a node are compared with those of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operator {
-    /// One of the values is equal.
+    /// `=`: a value of the node equals a value of the condition.
     Is,
-    /// No value is equal.
+    /// `!=`: no value of the node equals a value of the condition.
     IsNot,
-    /// Smaller, or earlier.
+    /// `<`: a value of the node is smaller or earlier.
     Less,
-    /// Not larger or later.
+    /// `<=`: a value of the node is not larger or later.
     AtMost,
-    /// Larger, or later.
+    /// `>`: a value of the node is larger or later.
     More,
-    /// Not smaller or earlier.
+    /// `>=`: a value of the node is not smaller or earlier.
     AtLeast,
 }
 
-/// One condition.
+/// One condition on nodes, such as `priority=high,urgent`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Condition {
     field: String,
@@ -116,8 +120,8 @@ impl fmt::Display for Condition {
 }
 
 impl Condition {
-    /// Builds a condition from its parts; `values` must not be empty. Values that contain a comma
-    /// are displayed in quotes.
+    /// Creates a condition from its parts; `values` must not be empty. As text, values that contain
+    /// a comma are in double quotes.
     pub fn new(field: impl Into<String>, operator: Operator, values: Vec<String>) -> Condition {
         let field = field.into();
         let sign = OPERATORS.iter().find(|pair| pair.1 == operator).map_or("=", |pair| pair.0);
@@ -134,8 +138,8 @@ impl Condition {
 impl FromStr for Condition {
     type Err = String;
 
-    /// Parses `FIELD OPERATOR VALUE`. After `=` and `!=`, commas separate several values; commas
-    /// within double quotes are kept.
+    /// Parses `FIELD OPERATOR VALUE`, such as `created>=2025-03`. After `=` and `!=`, commas
+    /// separate several values; commas within double quotes belong to the value.
     fn from_str(text: &str) -> Result<Condition, String> {
         let form = "write FIELD=VALUE, with one of = != < <= > >=";
         if text.len() > MAX_BYTES {
@@ -172,7 +176,7 @@ impl<'de> Deserialize<'de> for Condition {
     }
 }
 
-/// Splits at commas outside of double quotes; trims the values and drops the quotes.
+/// Splits a text at commas outside of double quotes; trims the values and removes the quotes.
 fn split(text: &str) -> Vec<String> {
     let (mut values, mut value, mut is_quoted) = (Vec::new(), String::new(), false);
     for c in text.chars() {
@@ -186,16 +190,16 @@ fn split(text: &str) -> Vec<String> {
     values.into_iter().map(|value| value.trim().to_owned()).collect()
 }
 
-/// The left side of a condition, resolved against a base.
+/// The left side of a condition, found in a base.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Source {
     own: Vec<Own>,
     steps: Vec<(RelationId, Direction)>,
-    /// Attributes of the nodes at the ends of `steps`.
+    /// Attributes that are read of the neighbours to which `steps` lead.
     ends: Vec<Own>,
 }
 
-/// An attribute of a node, read as text.
+/// An attribute that a node itself has, read as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Own {
     Type,
@@ -217,8 +221,8 @@ impl Own {
     }
 }
 
-/// Returns the nodes that satisfy all conditions. Linear in the nodes and edges that the left sides
-/// refer to.
+/// Returns the nodes that satisfy all conditions; all nodes if there are no conditions. Linear in
+/// the nodes and edges that the left sides refer to.
 ///
 /// # Errors
 /// [`FilterError`].
@@ -250,18 +254,18 @@ fn of_condition(kb: &Kb, condition: &Condition) -> Result<NodeSet, FilterError> 
     })
 }
 
-/// A condition, resolved against a base, to check single nodes.
+/// A condition whose left side is found in a base, to check single nodes.
 pub struct Check<'a> {
     kb: &'a Kb,
     source: Source,
     operator: Operator,
     operands: Vec<Operand<'a>>,
-    /// Types with a node that has a value; only set for `!=`.
+    /// The types with a node that has a value of the left side; empty unless the operator is `!=`.
     types: BTreeSet<TypeId>,
 }
 
 impl<'a> Check<'a> {
-    /// Resolves the left side of a condition and parses its values.
+    /// Finds the left side of a condition in the base and parses the values of the condition.
     ///
     /// # Errors
     /// [`FilterError`].
@@ -282,7 +286,7 @@ impl<'a> Check<'a> {
         Ok(Self { kb, source, operator, operands, types })
     }
 
-    /// Whether the condition holds for a node. Linear in the neighbours that it reads.
+    /// Whether the condition holds for `node`. Linear in the neighbours that are read.
     pub fn holds(&self, node: NodeId) -> bool {
         let kb = self.kb;
         let of = |own: &[Own], node| {
@@ -323,7 +327,7 @@ impl Source {
         Ok(source)
     }
 
-    /// The nodes with a value that satisfies the predicate.
+    /// Returns the nodes with at least one value for which `holds` returns `true`.
     fn nodes(&self, kb: &Kb, holds: &dyn Fn(&str) -> bool) -> NodeSet {
         let of = |own: &[Own], node| own.iter().any(|own| own.any(kb, node, holds));
         let mut nodes: Vec<NodeId> = match self.own.is_empty() {
@@ -342,7 +346,8 @@ impl Source {
         NodeSet::new(nodes)
     }
 
-    /// The types with a node that has a value.
+    /// Returns the types with a node that has a value: all types for `type`, `id` and `name`, types
+    /// with a node that has the field, and types from which the relations lead.
     fn types(&self, kb: &Kb) -> BTreeSet<TypeId> {
         let has = |&kind: &TypeId| {
             let has = |own: &Own| match *own {
@@ -362,7 +367,7 @@ impl Source {
     }
 }
 
-/// The types at the ends of a relation followed in a direction.
+/// Returns the types of the nodes at which a relation ends when it is followed in a direction.
 fn ends(kb: &Kb, relation: RelationId, direction: Direction) -> BTreeSet<TypeId> {
     let tuples = kb.tuples().iter().filter(|tuple| tuple.relation == relation);
     let ends = tuples.flat_map(|tuple| match direction {
@@ -373,12 +378,13 @@ fn ends(kb: &Kb, relation: RelationId, direction: Direction) -> BTreeSet<TypeId>
     ends.collect()
 }
 
-/// A name in lower case, with underscores instead of spaces and hyphens.
+/// Returns a name in lower case, with underscores instead of spaces and hyphens.
 fn folded(name: &str) -> String {
     name.to_lowercase().replace([' ', '-'], "_")
 }
 
-/// The attributes of a node that a name refers to: fields, or its type, id or name.
+/// Returns the attributes of a node itself that a name refers to: fields, or the type, id or name
+/// of the node.
 fn own(kb: &Kb, name: &str) -> Vec<Own> {
     let fields = kb.field_names().iter().enumerate();
     let fields = fields.filter(|(_, known)| folded(known) == folded(name));
@@ -392,8 +398,9 @@ fn own(kb: &Kb, name: &str) -> Vec<Own> {
     own
 }
 
-/// The relations that a name refers to: those of that name, in either direction; `has_NAME`, in its
-/// stored direction; and those that lead to the type of that name.
+/// Returns the relations that a name refers to, each with the direction to follow: relations of
+/// that name, in either direction; the relation `has_NAME`, as stored; and relations that lead to
+/// the type of that name, in that direction.
 fn steps(kb: &Kb, name: &str) -> Vec<(RelationId, Direction)> {
     let name = folded(name);
     let mut steps = Vec::new();
@@ -419,7 +426,7 @@ fn steps(kb: &Kb, name: &str) -> Vec<(RelationId, Direction)> {
     steps
 }
 
-/// Names that conditions may use, for messages; at most [`MAX_LISTED`].
+/// Lists the names that conditions may use, comma-separated, for messages; at most [`MAX_LISTED`].
 fn known(kb: &Kb) -> String {
     let names: BTreeSet<&str> =
         kb.field_names().iter().chain(kb.relations()).map(String::as_str).collect();
@@ -430,12 +437,13 @@ fn known(kb: &Kb) -> String {
     format!("{}{more}", listed.join(", "))
 }
 
-/// The right side of a comparison.
+/// A value of a condition, prepared for comparison.
 struct Operand<'a> {
     text: &'a str,
     folded: String,
     number: Option<f64>,
-    /// The text as a year, month or day: a prefix of `YYYY-MM-DD`.
+    /// The value as a year, month or day: the beginning of a date `YYYY-MM-DD`. `None` if the value
+    /// is no such date.
     date: Option<String>,
 }
 
@@ -465,7 +473,8 @@ impl<'a> Operand<'a> {
         }
     }
 
-    /// Compares a value with this operand; none unless both are numbers or both are dates.
+    /// Compares the value of a node with this value; `None` unless both are numbers or both are
+    /// dates.
     fn order(&self, value: &str) -> Option<Ordering> {
         if let (Some(wanted), Some(date)) = (&self.date, date(value)) {
             return Some(date.get(..wanted.len())?.cmp(wanted));
@@ -474,7 +483,7 @@ impl<'a> Operand<'a> {
     }
 }
 
-/// Parses a year, month or day to a prefix of `YYYY-MM-DD`.
+/// Parses a year, month or day to the beginning of a date `YYYY-MM-DD`.
 fn part_of_date(text: &str) -> Option<String> {
     let is_number =
         |part: &str, n: usize| part.len() == n && part.chars().all(|c| c.is_ascii_digit());
@@ -578,7 +587,7 @@ mod tests {
     }
 
     proptest! {
-        /// A facet's number is that of the nodes that its condition leaves.
+        /// The number of each facet value equals the number of nodes that its condition leaves.
         #[test]
         fn facets_count_what_their_conditions_leave(
             tickets in prop::collection::vec((0usize..2, -2i64..4, 0u32..3, prop::option::of(0usize..3)), 1..30),

@@ -19,10 +19,11 @@ use petgraph::{
 
 use crate::{Direction, Kb, NodeId, RelationId, csr::NeighborsIter};
 
-/// A directed graph over one relation of a base, or over all.
+/// A directed graph over one relation of a base, or over all relations.
 ///
-/// Two nodes that several relations connect are neighbors once per relation. Order: relation
-/// ascending, then node ascending. Node weights are `()`, edge weights relations.
+/// Two nodes that several relations connect are neighbors once for each relation. Edges of a node
+/// are ordered by ascending relation, then by ascending neighbor. Node weights are `()`, edge
+/// weights are relations.
 #[derive(Clone, Copy, Debug)]
 pub struct KbGraph<'a> {
     kb: &'a Kb,
@@ -30,7 +31,7 @@ pub struct KbGraph<'a> {
 }
 
 impl<'a> KbGraph<'a> {
-    /// The graph of `relation`, or of all relations.
+    /// Creates the graph of `relation`, or of all relations if `None`.
     pub fn new(kb: &'a Kb, relation: Option<RelationId>) -> KbGraph<'a> {
         KbGraph { kb, relation }
     }
@@ -48,14 +49,14 @@ impl<'a> KbGraph<'a> {
     }
 }
 
-/// An edge; its id is the edge itself.
+/// An edge of a [`KbGraph`]; the id of an edge is the edge itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct KbEdge {
-    /// Start node.
+    /// The node at which the edge starts.
     pub source: NodeId,
-    /// Its relation.
+    /// The relation of the edge.
     pub relation: RelationId,
-    /// End node.
+    /// The node at which the edge ends.
     pub target: NodeId,
 }
 
@@ -81,7 +82,7 @@ impl EdgeRef for KbEdge {
     }
 }
 
-/// Edges of one node in one direction.
+/// Iterator over the edges of one node in one direction.
 pub struct IncidentEdges<'a> {
     graph: KbGraph<'a>,
     node: NodeId,
@@ -117,7 +118,7 @@ impl Iterator for IncidentEdges<'_> {
     }
 }
 
-/// The end nodes of [`IncidentEdges`].
+/// Iterator over the nodes at the other ends of [`IncidentEdges`].
 pub struct IncidentNodes<'a>(IncidentEdges<'a>);
 
 impl Iterator for IncidentNodes<'_> {
@@ -132,7 +133,7 @@ impl Iterator for IncidentNodes<'_> {
     }
 }
 
-/// All edges, by source, then relation, then target.
+/// Iterator over all edges of a graph, ordered by source, then relation, then target.
 pub struct AllEdges<'a> {
     graph: KbGraph<'a>,
     next_node: NodeId,
@@ -156,7 +157,7 @@ impl Iterator for AllEdges<'_> {
     }
 }
 
-/// Nodes that a traversal has visited: one byte per node.
+/// The nodes that a traversal has visited. Memory: one byte for each node of the base.
 #[derive(Clone, Debug)]
 pub struct VisitedNodes(Vec<bool>);
 

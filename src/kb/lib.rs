@@ -1,8 +1,9 @@
 //! The knowledge base: given a node id, its type, name, text, fields and neighbors.
 //!
 //! A base is a directory that [`KbWriter`] writes once and that is published by rename; after that
-//! it is only read, memory-mapped, through [`Kb`]. Opening reads only headers, so it costs
-//! milliseconds at any size. Independent of import (`dataset`) and indexes (`index`).
+//! it is only read, memory-mapped, through [`Kb`]. Opening reads only headers, so it takes
+//! milliseconds at any size. This crate depends neither on the import (`dataset`) nor on the
+//! indexes (`index`).
 //!
 //! # On disk (format 1, little-endian)
 //!
@@ -91,19 +92,19 @@ pub use publish::{publish, sync_dir};
 pub use scores::{Combine, Scores, best, best_first};
 pub use set::NodeSet;
 
-/// A node, in `0 .. n_nodes`, in the order of the imported files; [`Kb::key`] is its id in those
-/// files.
+/// Id of a node, in `0..n_nodes`; nodes are numbered in the order of the imported files. The id of
+/// a node in those files is its [`Kb::key`].
 pub type NodeId = u32;
 
-/// A node type, an index into [`Kb::types`].
+/// Id of a node type, an index into [`Kb::types`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct TypeId(pub u16);
 
-/// A relation, an index into [`Kb::relations`].
+/// Id of a relation, an index into [`Kb::relations`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RelationId(pub u16);
 
-/// A field, an index into [`Kb::field_names`].
+/// Id of a field, an index into [`Kb::field_names`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct FieldId(pub u16);
 
@@ -112,20 +113,20 @@ impl TypeId {
     pub const NONE: TypeId = TypeId(u16::MAX);
 }
 
-/// Direction in which edges are followed.
+/// Direction in which edges are followed from a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// From source to destination, as stored.
+    /// From the source of an edge to its destination, as stored.
     Out,
-    /// From destination to source.
+    /// From the destination of an edge to its source.
     In,
-    /// Both ways; a neighbor reached both ways counts once.
+    /// Both ways; a neighbor that is reached both ways counts once.
     Any,
 }
 
 impl Direction {
-    /// The opposite direction.
+    /// Returns the opposite direction; that of [`Direction::Any`] is itself.
     pub fn reversed(self) -> Direction {
         match self {
             Direction::Out => Direction::In,
@@ -134,8 +135,8 @@ impl Direction {
         }
     }
 
-    /// A relation with its direction: `-has_brand->` as stored, `<-has_brand-` against it, and
-    /// `-has_brand-` either way.
+    /// Writes a relation with this direction: `-has_brand->` as stored, `<-has_brand-` against it,
+    /// and `-has_brand-` either way.
     pub fn arrow(self, relation: &str) -> String {
         match self {
             Direction::Out => format!("-{relation}->"),
@@ -145,7 +146,8 @@ impl Direction {
     }
 }
 
-/// Edges of one relation between two node types, in stored orientation.
+/// The edges of one relation from nodes of one type to nodes of one type, as stored, with their
+/// number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tuple {
     /// Type of the source nodes.
@@ -160,11 +162,11 @@ pub struct Tuple {
 
 /// Maximum number of nodes of a base.
 pub const MAX_NODES: u32 = u32::MAX - 1;
-/// Maximum number of edges of a base: 16 GB in memory while it is built.
+/// Maximum number of edges of a base. While a base is built, so many edges take 16 GB of memory.
 pub const MAX_EDGES: u64 = 2_000_000_000;
-/// Maximum number of types, of relations and of field names.
+/// Maximum number of types of a base, of its relations and of its field names.
 pub const MAX_LABELS: usize = u16::MAX as usize;
-/// Maximum length of a type, relation or field name, bytes.
+/// Maximum length of the name of a type, relation or field, bytes.
 pub const MAX_LABEL_BYTES: usize = 1024;
 /// Maximum length of a node's key, bytes.
 pub const MAX_KEY_BYTES: usize = 1024;

@@ -1,4 +1,4 @@
-//! `manifest.json`: contents of a base and digests of its files.
+//! `manifest.json`: the content of a base in numbers and names, and the digests of its files.
 
 use std::{
     collections::BTreeMap,
@@ -12,20 +12,21 @@ use serde::{Deserialize, Serialize};
 use crate::KbError;
 use agent_ground::{files, words::Languages};
 
-/// The only supported format version.
+/// The only format version of a base that this program reads and writes.
 pub(super) const FORMAT_VERSION: u64 = 1;
 /// Name of the manifest file.
 pub(super) const MANIFEST_FILE: &str = "manifest.json";
-/// Maximum size of a manifest, bytes; 65,535 labels of each kind at 1 KiB would not be reasonable.
+/// Maximum size of a manifest, bytes. The largest possible one, with 65,535 names of each kind at 1
+/// KiB, would be larger, but no real data need that.
 const MAX_MANIFEST_BYTES: u64 = 64 << 20;
 
-/// Size and digest of one file.
+/// Size and digest of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileRecord {
-    /// Length in bytes.
+    /// Size of the file, bytes.
     pub bytes: u64,
-    /// blake3 of the bytes, hex.
+    /// blake3 digest of the bytes of the file, hexadecimal.
     pub blake3: String,
 }
 
@@ -33,24 +34,25 @@ impl FileRecord {
     /// Reads a file and returns its size and digest. O(bytes).
     ///
     /// # Errors
-    /// The error of the system.
+    /// The error of the operating system.
     pub fn of(path: &Path) -> io::Result<FileRecord> {
         let mut bytes = 0;
         let digest = digest(path, &mut |n| bytes += n)?;
         Ok(FileRecord { bytes, blake3: digest.to_hex().to_string() })
     }
 
-    /// Whether a file is unchanged. O(bytes); `on_bytes` receives the number of bytes read since
-    /// the last call.
+    /// Whether a file still has the recorded digest. O(bytes); `on_bytes` receives the number of
+    /// bytes read since its last call.
     ///
     /// # Errors
-    /// The error of the system.
+    /// The error of the operating system.
     pub fn matches(&self, path: &Path, on_bytes: &mut dyn FnMut(u64)) -> io::Result<bool> {
         Ok(digest(path, on_bytes)?.to_hex().as_str() == self.blake3)
     }
 }
 
-/// The digest of a file, read in blocks.
+/// Returns the blake3 digest of a file, which is read in blocks; `on_bytes` receives the size of
+/// each block, bytes.
 fn digest(path: &Path, on_bytes: &mut dyn FnMut(u64)) -> io::Result<blake3::Hash> {
     let mut file = fs::File::open(path)?;
     let mut hasher = blake3::Hasher::new();
@@ -71,52 +73,54 @@ fn digest(path: &Path, on_bytes: &mut dyn FnMut(u64)) -> io::Result<blake3::Hash
 pub struct Manifest {
     /// Format version of all files of the base.
     pub format_version: u64,
-    /// Human-readable title.
+    /// Title of the base, for people.
     pub title: String,
-    /// Human-readable licence.
+    /// Licence of the data, for people.
     pub licence: String,
-    /// Languages of the texts, if the data name them.
+    /// Languages of the texts; `None` if the data do not name them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub languages: Option<Languages>,
     /// Number of nodes.
     pub n_nodes: u32,
     /// Number of distinct edges.
     pub n_edges: u64,
-    /// Node types, sorted; index = type id.
+    /// Names of the node types, ascending; the position of a name is the type's id.
     pub types: Vec<String>,
-    /// Nodes of each type, parallel to `types`.
+    /// Number of nodes of each type, in the order of `types`.
     pub type_counts: Vec<u32>,
-    /// Relations, sorted; index = relation id.
+    /// Names of the relations, ascending; the position of a name is the relation's id.
     pub relations: Vec<String>,
-    /// Field names, sorted; index = field id.
+    /// Names of the fields, ascending; the position of a name is the field's id.
     pub fields: Vec<String>,
-    /// `[source type, relation, target type, edges]`, sorted, distinct.
+    /// The distinct `(source type, relation, target type, number of edges)`, ascending, with the
+    /// ids of types and relations.
     pub tuples: Vec<(u16, u16, u16, u64)>,
-    /// Types whose nodes may be answers, as sorted type ids.
+    /// Ids of the types whose nodes may be answers, ascending.
     pub candidate_types: Vec<u16>,
-    /// The other files by name.
+    /// Size and digest of each other file of the base, by file name.
     pub files: BTreeMap<String, FileRecord>,
     /// Byte offset of the section table in `graph.bin`.
     pub table_offset: u64,
     /// Number of entries of the section table.
     pub table_entries: u64,
-    /// blake3 of the section table, hex.
+    /// blake3 digest of the section table, hexadecimal.
     pub table_blake3: String,
-    /// blake3 of the logical content (nodes, fields, edges, candidate types), hex. It depends
-    /// neither on the format nor on title, licence and languages.
+    /// blake3 digest, hexadecimal, of the content: keys, nodes, fields, edges and candidate types.
+    /// Neither the format version nor the title, licence and languages change it.
     pub fingerprint: String,
-    /// blake3 of this object with an empty `checksum`, hex.
+    /// blake3 digest, hexadecimal, of this object with `checksum` empty.
     pub checksum: String,
 }
 
 impl Manifest {
-    /// The expected value of `checksum`.
+    /// Computes what `checksum` should be.
     pub(super) fn own_digest(&self) -> Result<String, serde_json::Error> {
         let unsigned = Manifest { checksum: String::new(), ..self.clone() };
         Ok(blake3::hash(&serde_json::to_vec(&unsigned)?).to_hex().to_string())
     }
 
-    /// Reads and checks the manifest of the base in `dir`.
+    /// Reads the manifest of the base in the directory `dir` and checks its format version and
+    /// checksum.
     ///
     /// # Errors
     /// [`KbError::NotABase`], [`KbError::Version`], [`KbError::Damaged`] or [`KbError::Io`].
@@ -151,7 +155,8 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Size and digest of the file `name`.
+    /// Finds the size and digest of the file `name` of the base in the directory `dir`;
+    /// [`KbError::Damaged`] if the manifest does not list the file.
     pub(super) fn file(&self, dir: &Path, name: &str) -> Result<&FileRecord, KbError> {
         self.files.get(name).ok_or_else(|| {
             KbError::damaged(dir.join(MANIFEST_FILE), format!("it does not list {name}"))

@@ -1,31 +1,32 @@
-//! Marks on nodes that can be cleared without touching unmarked ones: given many lists of ids,
-//! their union in ascending order.
+//! Marks on nodes that can be cleared without touching unmarked nodes: computes the union of many
+//! lists of ids, in ascending order.
 //!
-//! Two levels of bits: one bit per node, and one bit for each non-zero word of 64. The upper level
-//! finds and clears the marks, so a small union over a large base costs time linear in its size
-//! plus one bit per 4,096 nodes.
+//! There are two levels of bits: one bit per node, and one bit for each word of 64 such bits that
+//! is not zero. The upper level finds and clears the marks. So a small union over a large base
+//! takes time linear in the size of the union, plus one bit per 4,096 nodes.
 
 use crate::NodeId;
 
-/// Set of marked nodes below a fixed number. Memory: one bit per node.
+/// A set of marked nodes with ids below a fixed number. Memory: one bit for each possible node.
 #[derive(Clone, Debug, Default)]
 pub struct Marks {
     bits: Vec<u64>,
-    /// Bit `i`: `bits[i]` is not zero.
+    /// Bit `i` is set if `bits[i]` is not zero.
     filled: Vec<u64>,
     /// Number of marked nodes.
     n: usize,
 }
 
 impl Marks {
-    /// No marks, for nodes `0 .. n_nodes`.
+    /// Creates a set for the nodes `0..n_nodes`, none of them marked.
     pub fn new(n_nodes: u32) -> Marks {
         let n_words = n_nodes.div_ceil(64);
         let words = |n: u32| vec![0u64; n as usize];
         Marks { bits: words(n_words), filled: words(n_words.div_ceil(64)), n: 0 }
     }
 
-    /// Marks a node; returns whether it was unmarked before. Ignores ids beyond the last word.
+    /// Marks a node; returns whether the node was unmarked before. Ignores ids from `n_nodes` on,
+    /// rounded up to a multiple of 64, and returns `false` for them.
     #[inline]
     pub fn insert(&mut self, node: NodeId) -> bool {
         let word = (node / 64) as usize;

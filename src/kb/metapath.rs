@@ -1,36 +1,38 @@
-//! Metapaths: typed paths from named nodes to nodes of one type, and answer sets built from them.
+//! Metapaths: typed paths from named nodes to nodes of one type, and the answers of question
+//! templates that are built from them.
 //!
-//! A question template is a few [`Branch`]es. Its answers are the nodes that all plain branches
-//! reach from their slots, without those that have a path along a negated branch. [`Links`] is the
-//! graph: a base, or one under construction.
+//! A question template consists of a few [`Branch`]es. Its answers are the nodes that all plain
+//! branches reach from their slots, without the nodes that have a path along a negated branch.
+//! [`Links`] is the graph: a base, or a base under construction.
 
 use std::borrow::Cow;
 
 use crate::{Direction, Kb, MetapathStep, NodeId, RelationId, TypeId, metapath_in_words};
 
-/// A graph over which metapaths are followed.
+/// A graph in which metapaths are followed.
 pub trait Links {
-    /// One step: from a type over a relation to a type.
+    /// One step of a metapath: from a type over a relation to a type.
     type Step;
 
-    /// The nodes that a step leads to from a node, ascending, each once.
+    /// Returns the nodes to which a step leads from a node, ascending, each once.
     fn linked(&self, step: &Self::Step, node: u32) -> Cow<'_, [u32]>;
 
-    /// The inverse of a step.
+    /// Returns the step that leads back: from the end of `step` to its start.
     fn reversed(&self, step: &Self::Step) -> Self::Step;
 }
 
-/// A metapath from a slot to the type of the answers or, negated, from an answer.
+/// A metapath from a slot to the type of the answers. A negated branch instead starts at an answer,
+/// and an answer must have no path along it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Branch<S> {
-    /// Index of the slot where it starts; none for a negated branch, which no answer may have.
+    /// Index of the slot at which the branch starts; `None` for a negated branch.
     pub slot: Option<usize>,
-    /// The steps, at least one.
+    /// The steps in order; at least one.
     pub steps: Vec<S>,
 }
 
-/// End nodes of a metapath from one node, ascending, each once; none if more than `max_edges` edges
-/// would be followed.
+/// Returns the nodes at the ends of a metapath from the node `start`, ascending, each once; `None`
+/// if more than `max_edges` edges would be followed.
 pub fn ends<L: Links>(
     links: &L,
     steps: &[L::Step],
@@ -52,7 +54,7 @@ pub fn ends<L: Links>(
     Some(nodes)
 }
 
-/// Whether a metapath from a node has an end.
+/// Whether a path along a metapath starts at the node `start`.
 pub fn has_end<L: Links>(links: &L, steps: &[L::Step], start: u32) -> bool {
     match steps.split_first() {
         None => true,
@@ -62,9 +64,9 @@ pub fn has_end<L: Links>(links: &L, steps: &[L::Step], start: u32) -> bool {
     }
 }
 
-/// The answers of grounded branches, ascending: nodes that all plain branches reach, without those
-/// that have a path along a negated branch. None if a branch would follow more than `max_edges`
-/// edges.
+/// Returns the answers of a template whose slots are filled with the nodes `slots`, ascending: the
+/// nodes that all plain branches reach, without those that have a path along a negated branch.
+/// `None` if a branch would follow more than `max_edges` edges.
 pub fn execute<L: Links>(
     links: &L,
     branches: &[Branch<L::Step>],
@@ -91,8 +93,8 @@ pub fn execute<L: Links>(
     Some(answers.unwrap_or_default())
 }
 
-/// The end node of a random walk along `steps`; `below` draws a number below its argument. None if
-/// a node on the way has no neighbours.
+/// Returns the node at the end of a random walk from `start` along `steps`; `below` draws a number
+/// below its argument. `None` if a node on the way has no neighbours for the next step.
 pub fn wander<L: Links>(
     links: &L,
     steps: &[L::Step],
@@ -110,9 +112,10 @@ pub fn wander<L: Links>(
     Some(node)
 }
 
-/// Fills the slots after the first: follows a random end of the first branch back along the branch
-/// of each further slot. `taken` tests whether a node may not fill a slot beside those already
-/// filled.
+/// Fills the slots of a template at random, with the node `first` in the first slot: chooses a
+/// random end of the first branch and goes back from there along the branch of each further slot.
+/// `taken(slot, node, slots)` returns whether `node` must not fill the slot with that index, given
+/// the nodes in the slots so far. `None` if a slot cannot be filled.
 pub fn ground<L: Links>(
     links: &L,
     branches: &[Branch<L::Step>],
@@ -140,16 +143,16 @@ pub fn ground<L: Links>(
     (slots.len() == n_slots).then_some(slots)
 }
 
-/// One step over a base.
+/// One step of a metapath in a base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Step {
-    /// Type at its start.
+    /// Type of the nodes at the start of the step.
     pub from: TypeId,
-    /// The relation.
+    /// The relation that is followed.
     pub relation: RelationId,
-    /// Direction of the edges.
+    /// Direction in which edges are followed.
     pub direction: Direction,
-    /// Type at its end.
+    /// Type of the nodes at the end of the step.
     pub to: TypeId,
 }
 
@@ -173,7 +176,8 @@ impl From<&Step> for MetapathStep {
     }
 }
 
-/// A metapath in words, as [`metapath_in_words`]; empty if it has no steps.
+/// Writes a metapath as [`metapath_in_words`] does, such as `brand <-has_brand- product`; empty if
+/// there are no steps.
 pub fn in_words(kb: &Kb, steps: &[Step]) -> String {
     let first = steps.first().map(|step| step.from);
     first.map_or(String::new(), |from| metapath_in_words(kb, from, steps.iter().map(Into::into)))

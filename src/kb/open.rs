@@ -1,8 +1,9 @@
-//! Opens a base and reads its content.
+//! Opens a base and gives access to its content.
 //!
-//! Opening maps the files, compares their sizes with the manifest and reads only headers. Ids out
-//! of range and invalid bytes give the empty value; invalid ids in a list of nodes are also
-//! recorded, see [`Kb::met_damage`].
+//! Opening maps the files, compares their sizes with the manifest and reads only headers. The
+//! content itself is not checked then: a later read of an id out of range or of invalid bytes
+//! returns an empty value. Invalid ids in a list of nodes are also recorded, see
+//! [`Kb::met_damage`].
 
 use std::{
     borrow::Cow,
@@ -28,22 +29,23 @@ pub(super) const NODES_FILE: &str = "nodes.arrow";
 pub(super) const FIELDS_FILE: &str = "fields.arrow";
 pub(super) const GRAPH_FILE: &str = "graph.bin";
 pub(super) const KEYS_FILE: &str = "keys.arrow";
-/// First bytes of `graph.bin`.
+/// The first bytes of `graph.bin`.
 pub(super) const MAGIC: &[u8; 8] = b"AGENTKB1";
-/// Alignment of sections, bytes: a cache line, and enough for any number type.
+/// Alignment of sections in `graph.bin`, bytes: a cache line, and enough for any number type.
 pub(super) const SECTION_ALIGN: u64 = 64;
-/// Bytes of one entry of the section table.
+/// Size of one entry of the section table, bytes.
 const ENTRY_BYTES: usize = 24;
-/// Index of `name` among the string columns of `nodes.arrow`.
+/// Index of the column `name` among the string columns of `nodes.arrow`.
 const NAME_COLUMN: usize = 1;
-/// Index of `text` among the string columns of `nodes.arrow`.
+/// Index of the column `text` among the string columns of `nodes.arrow`.
 const TEXT_COLUMN: usize = 2;
-/// Index of `value` among the string columns of `fields.arrow`.
+/// Index of the column `value` among the string columns of `fields.arrow`.
 const VALUE_COLUMN: usize = 1;
-/// Index of `key` among the string columns of `keys.arrow`.
+/// Index of the column `key` among the string columns of `keys.arrow`.
 const KEY_COLUMN: usize = 0;
 
-/// Kinds of sections of `graph.bin`; the numbers are part of the format.
+/// Kinds of sections of `graph.bin`, as described in the [module](crate); the numbers are part of
+/// the format.
 #[derive(Clone, Copy)]
 pub(super) enum SectionKind {
     NodeTypes = 1,
@@ -61,7 +63,7 @@ pub(super) enum SectionKind {
     InNodes = 21,
 }
 
-/// Byte ranges of the sections in `graph.bin`, within the file.
+/// Byte ranges of the sections within `graph.bin`.
 #[derive(Debug, Default)]
 struct Sections {
     node_types: Range<usize>,
@@ -83,22 +85,24 @@ pub struct Kb {
     candidate_types: Vec<TypeId>,
     is_candidate_type: Vec<bool>,
     tuples: Vec<Tuple>,
-    /// For each type, the relations of its nodes' edges in either direction, ascending.
+    /// For each type, by id, the relations of its nodes' edges in either direction, ascending.
     relations_by_type: Vec<Vec<RelationId>>,
     nodes: Table,
     fields: Table,
-    /// The keys of nodes, if the base has keys.
+    /// The keys of the nodes; `None` if the base has no keys.
     keys: Option<Table>,
     graph: Mmap,
     sections: Sections,
-    /// For each type, then for the candidates: whether its list holds only existing nodes. Lists of
-    /// millions are checked only once.
+    /// Whether a list of nodes names only existing nodes: one entry for the list of each type, by
+    /// id, then one for the list of candidates. Such lists may have millions of nodes, so each is
+    /// checked only once.
     lists: Vec<OnceLock<bool>>,
     met_damage: AtomicBool,
 }
 
 impl Kb {
-    /// Opens the base in `dir`. The cost grows with types, relations and batches, not with nodes.
+    /// Opens the base in the directory `dir`. The time grows with the number of types, relations
+    /// and batches of rows, not with the number of nodes.
     ///
     /// ```no_run
     /// use agent::{dataset::Home, kb::Kb};
@@ -110,8 +114,8 @@ impl Kb {
     /// ```
     ///
     /// # Errors
-    /// [`KbError::NotABase`], [`KbError::Version`], [`KbError::Damaged`] if a size or a table
-    /// does not agree with the manifest, or [`KbError::Io`].
+    /// [`KbError::NotABase`], [`KbError::Version`], [`KbError::Damaged`] if a size or a table does
+    /// not agree with the manifest, or [`KbError::Io`].
     pub fn open(dir: &Path) -> Result<Kb, KbError> {
         if cfg!(target_endian = "big") {
             return Err(KbError::BigEndian);
@@ -169,27 +173,28 @@ impl Kb {
         &self.dir
     }
 
-    /// The manifest: counts, names and digests.
+    /// The manifest: numbers of nodes and edges, names, and digests of files.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// Human-readable title.
+    /// Title of the base, for people.
     pub fn title(&self) -> &str {
         &self.manifest.title
     }
 
-    /// Human-readable licence.
+    /// Licence of the data, for people.
     pub fn licence(&self) -> &str {
         &self.manifest.licence
     }
 
-    /// Hex blake3 of nodes, fields, edges and candidate types: equal for equal content.
+    /// Digest (blake3, hexadecimal) of the keys, nodes, fields, edges and candidate types: equal
+    /// for equal content.
     pub fn fingerprint(&self) -> &str {
         &self.manifest.fingerprint
     }
 
-    /// Number of nodes; ids are `0 .. n_nodes`.
+    /// Number of nodes; their ids are `0..n_nodes`.
     pub fn n_nodes(&self) -> u32 {
         self.manifest.n_nodes
     }
@@ -199,37 +204,38 @@ impl Kb {
         self.manifest.n_edges
     }
 
-    /// Type names, sorted, indexed by [`TypeId`].
+    /// Names of the types, ascending; a [`TypeId`] is an index into this list.
     pub fn types(&self) -> &[String] {
         &self.manifest.types
     }
 
-    /// Relation names, sorted, indexed by [`RelationId`].
+    /// Names of the relations, ascending; a [`RelationId`] is an index into this list.
     pub fn relations(&self) -> &[String] {
         &self.manifest.relations
     }
 
-    /// Field names, sorted, indexed by [`FieldId`].
+    /// Names of the fields, ascending; a [`FieldId`] is an index into this list.
     pub fn field_names(&self) -> &[String] {
         &self.manifest.fields
     }
 
-    /// The type with this name.
+    /// Finds the type with this name.
     pub fn type_id(&self, name: &str) -> Option<TypeId> {
         position(self.types(), name).map(TypeId)
     }
 
-    /// The relation with this name.
+    /// Finds the relation with this name.
     pub fn relation_id(&self, name: &str) -> Option<RelationId> {
         position(self.relations(), name).map(RelationId)
     }
 
-    /// The relations of the edges of a type's nodes, in either direction, ascending.
+    /// The relations that edges of this type's nodes have, in either direction, ascending; none for
+    /// an unknown type.
     pub fn relations_of(&self, kind: TypeId) -> &[RelationId] {
         self.relations_by_type.get(usize::from(kind.0)).map_or(&[], Vec::as_slice)
     }
 
-    /// The field with this name.
+    /// Finds the field with this name.
     pub fn field_id(&self, name: &str) -> Option<FieldId> {
         position(self.field_names(), name).map(FieldId)
     }
@@ -249,7 +255,7 @@ impl Kb {
         self.field_names().get(id.0 as usize).map_or("", String::as_str)
     }
 
-    /// Whether `node` exists.
+    /// Whether a node with this id exists.
     pub fn contains(&self, node: NodeId) -> bool {
         node < self.n_nodes()
     }
@@ -265,17 +271,18 @@ impl Kb {
         }
     }
 
-    /// The name of `node`.
+    /// The name of `node`; empty if the node does not exist.
     pub fn name(&self, node: NodeId) -> &str {
         self.nodes.get(node.into(), NAME_COLUMN).unwrap_or_default()
     }
 
-    /// Whether nodes have keys: ids in the imported data.
+    /// Whether nodes have keys: the ids that they have in the imported data.
     pub fn has_keys(&self) -> bool {
         self.keys.is_some()
     }
 
-    /// The id of `node` in the imported data: its key, or its number if the base has no keys.
+    /// The id of `node` in the imported data: its key, or its node id in digits if the base has no
+    /// keys.
     pub fn key(&self, node: NodeId) -> Cow<'_, str> {
         match self.keys.as_ref().and_then(|keys| keys.get(node.into(), KEY_COLUMN)) {
             Some(key) => Cow::Borrowed(key),
@@ -283,8 +290,8 @@ impl Kb {
         }
     }
 
-    /// The nodes with this key in the imported data, ascending; nodes of several types may share a
-    /// key. O(log n) in the number of keys.
+    /// Finds the nodes that have this id in the imported data, ascending. Nodes of several types
+    /// may share a key. O(log n) in the number of keys.
     pub fn nodes_of_key(&self, key: &str) -> Vec<NodeId> {
         if !self.has_keys() {
             return key.parse().ok().filter(|&node| self.contains(node)).into_iter().collect();
@@ -295,12 +302,13 @@ impl Kb {
         same.copied().filter(|&node| self.contains(node)).collect()
     }
 
-    /// The document of `node` without relations.
+    /// The document of `node`, without its relations; empty if the node does not exist.
     pub fn text(&self, node: NodeId) -> &str {
         self.nodes.get(node.into(), TEXT_COLUMN).unwrap_or_default()
     }
 
-    /// The fields of `node` with their flattened text, in the order of the imported file.
+    /// The fields of `node`, each with its text, in the order of the imported file. Lists and
+    /// objects are flattened to text.
     pub fn fields(&self, node: NodeId) -> impl Iterator<Item = (FieldId, &str)> + '_ {
         self.field_rows(node).filter_map(|row| Some((self.field_of_row(row)?, self.value(row)?)))
     }
@@ -310,21 +318,22 @@ impl Kb {
         self.field_rows(node).filter_map(|row| self.field_of_row(row))
     }
 
-    /// The flattened text of one field of `node`.
+    /// The text of one field of `node`; `None` if the node lacks the field. Of a repeated field,
+    /// the first text counts.
     pub fn field(&self, node: NodeId, field: FieldId) -> Option<&str> {
         let row = self.field_rows(node).find(|row| self.field_of_row(*row) == Some(field))?;
         self.value(row)
     }
 
-    /// Whether any access so far met a list with invalid ids, which it returned as empty. If so,
-    /// `graph.bin` is damaged.
+    /// Whether any read so far met a list of nodes with invalid ids, which it returned as empty. If
+    /// so, `graph.bin` is damaged.
     pub fn met_damage(&self) -> bool {
         self.met_damage.load(Ordering::Relaxed)
     }
 
-    /// The neighbors of `node` over one relation, sorted ascending, distinct; all of them exist.
-    /// Linear in the degree: the ids are checked and, for `Any`, merged if the node has edges both
-    /// ways, unless the relation has every edge both ways.
+    /// The neighbors of `node` over one relation, ascending, each once; all of them exist. Takes
+    /// time linear in the number of neighbors: their ids are checked. For `Any`, two lists are
+    /// merged if the node has edges both ways, unless the relation has every edge both ways.
     pub fn neighbors(
         &self,
         node: NodeId,
@@ -341,8 +350,8 @@ impl Kb {
         }
     }
 
-    /// The length of the list of [`Kb::neighbors`]. O(1), except for `Any` if the node has edges
-    /// both ways.
+    /// Number of neighbors that [`Kb::neighbors`] returns. O(1), except for `Any` if the node has
+    /// edges both ways.
     pub fn degree(&self, node: NodeId, relation: RelationId, direction: Direction) -> usize {
         let (out, into) = (self.out(node, relation), self.into(node, relation));
         match direction {
@@ -353,7 +362,7 @@ impl Kb {
         }
     }
 
-    /// The nodes of a type, sorted ascending; empty for an unknown type.
+    /// The nodes of a type, ascending; empty for an unknown type.
     pub fn nodes_of_type(&self, id: TypeId) -> &[NodeId] {
         let offsets = as_u32(self.section(&self.sections.type_offsets));
         let id = id.0 as usize;
@@ -364,12 +373,12 @@ impl Kb {
         self.known_list(id, nodes.get(start as usize..end as usize).unwrap_or_default())
     }
 
-    /// The types whose nodes may be answers, sorted.
+    /// The types whose nodes may be answers, ascending.
     pub fn candidate_types(&self) -> &[TypeId] {
         &self.candidate_types
     }
 
-    /// The nodes that may be answers, sorted ascending.
+    /// The nodes that may be answers, ascending.
     pub fn candidates(&self) -> &[NodeId] {
         self.known_list(self.types().len(), as_u32(self.section(&self.sections.candidates)))
     }
@@ -380,9 +389,9 @@ impl Kb {
         self.is_candidate_type.get(type_id).copied().unwrap_or_default()
     }
 
-    /// The types whose nodes only stand for values of a column: not candidate types, without
-    /// outgoing edges, and with nodes that have no fields and a name equal to their key. Empty if
-    /// the base has no keys. O(nodes) at worst.
+    /// The types whose nodes only stand for values of a column. Such a type is not a candidate
+    /// type, its nodes have no outgoing edges and no fields, and the name of each node equals its
+    /// key. Empty if the base has no keys. O(nodes) at worst.
     pub fn value_types(&self) -> Vec<TypeId> {
         let leads = |kind: TypeId| self.tuples.iter().any(|tuple| tuple.source == kind);
         let is_value = |&node: &NodeId| {
@@ -398,7 +407,8 @@ impl Kb {
         if self.has_keys() { types.filter(is_type).collect() } else { Vec::new() }
     }
 
-    /// The distinct (source type, relation, target type) of all edges, sorted, with counts.
+    /// The distinct triples (source type, relation, target type) of all edges, ascending, each with
+    /// its number of edges.
     pub fn tuples(&self) -> &[Tuple] {
         &self.tuples
     }
@@ -417,7 +427,7 @@ impl Kb {
         rows.map_or(&[], |rows| rows.get(&self.graph, node))
     }
 
-    /// The nodes if all of them exist, otherwise the empty list.
+    /// Returns the nodes if all of them exist, otherwise the empty list.
     fn known<'a>(&self, nodes: &'a [NodeId]) -> &'a [NodeId] {
         // No early exit, so that the loop vectorizes.
         let largest = nodes.iter().fold(0, |largest, &node| node.max(largest));
@@ -428,7 +438,8 @@ impl Kb {
         &[]
     }
 
-    /// The nodes of a list of `lists` if all of them exist, otherwise the empty list.
+    /// Returns the nodes if all of them exist, otherwise the empty list; the result of the check is
+    /// kept in entry `list` of `lists`.
     fn known_list<'a>(&self, list: usize, nodes: &'a [NodeId]) -> &'a [NodeId] {
         let is_known = || self.known(nodes).len() == nodes.len();
         let known = self.lists.get(list).is_some_and(|known| *known.get_or_init(is_known));
@@ -467,9 +478,8 @@ fn relations_by_type(tuples: &[Tuple], n_types: usize) -> Vec<Vec<RelationId>> {
     of_types.into_iter().map(|own| own.into_iter().collect()).collect()
 }
 
-/// Reads all files of the base in `dir` and compares them with the manifest.
-///
-/// `on_bytes` receives the number of bytes read since the last call.
+/// Reads all files of the base in the directory `dir` and compares them with the digests in the
+/// manifest. `on_bytes` receives the number of bytes read since its last call.
 ///
 /// # Errors
 /// As [`Kb::open`]; [`KbError::Damaged`] names the first file whose digest differs.
@@ -502,7 +512,7 @@ fn map(dir: &Path, name: &str, manifest: &Manifest) -> Result<Mmap, KbError> {
     unsafe { Mmap::map(&file) }.map_err(KbError::io("map", &path))
 }
 
-/// The table of keys, if the base has one.
+/// Opens the table of keys; `None` if the base has none.
 fn keys(dir: &Path, manifest: &Manifest) -> Result<Option<Table>, KbError> {
     if !manifest.files.contains_key(KEYS_FILE) {
         return Ok(None);
@@ -548,7 +558,8 @@ fn sections(graph: &[u8], manifest: &Manifest) -> Result<Sections, String> {
     Ok(sections)
 }
 
-/// Records one table entry; `None` if it is out of bounds or unknown.
+/// Records one entry of the section table, `entry`, in `sections`; `None` if the entry is out of
+/// bounds or of an unknown kind.
 fn place(sections: &mut Sections, entry: &[u8], graph_bytes: usize) -> Option<()> {
     let kind = u16::from_le_bytes(*entry.first_chunk()?);
     let relation = u16::from_le_bytes(*entry.get(2..)?.first_chunk()?) as usize;

@@ -1,8 +1,8 @@
-//! Shortest paths between nodes over edges of any relation and direction, and paths along a
+//! Shortest paths between nodes over edges of any relation in any direction, and paths along a
 //! metapath, by breadth-first search over [`KbGraph`].
 //!
-//! Ties, at each step from the end: the previous node with the smallest id, then an edge in its
-//! stored direction, then the first relation.
+//! Of several paths, one is chosen step by step from its end: by the smallest id of the previous
+//! node, then an edge in its stored direction, then the first relation.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -11,23 +11,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Direction, Kb, KbGraph, NodeId, RelationId, TypeId};
 
-/// One edge of a path and its end node.
+/// One edge of a path, with the node at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Hop {
     /// The relation of the edge.
     pub relation: RelationId,
     /// [`Direction::Out`] if the edge is followed as stored, [`Direction::In`] if against it.
     pub direction: Direction,
-    /// The node at its end.
+    /// The node at which the edge ends on the path.
     pub node: NodeId,
 }
 
-/// A path over edges.
+/// A path over edges of a base.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Path {
-    /// First node.
+    /// The node at which the path starts.
     pub from: NodeId,
-    /// Edges in order; empty where both ends are the same node.
+    /// The edges in order; empty if the path starts and ends at the same node.
     pub hops: Vec<Hop>,
 }
 
@@ -37,14 +37,15 @@ pub struct Path {
 pub struct MetapathStep {
     /// The relation that is followed.
     pub relation: RelationId,
-    /// Direction of the edges.
+    /// Direction in which edges are followed.
     pub direction: Direction,
-    /// The type of the nodes at its end.
+    /// The type of the nodes at the end of the step.
     #[serde(rename = "type")]
     pub to: TypeId,
 }
 
-/// A metapath in words, such as `brand <-has_brand- product`.
+/// Writes a metapath as text, such as `brand <-has_brand- product`; `from` is the type at its
+/// start.
 pub fn metapath_in_words(
     kb: &Kb,
     from: TypeId,
@@ -58,33 +59,33 @@ pub fn metapath_in_words(
     text
 }
 
-/// Limits of a search.
+/// Limits of a search for paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathBounds {
     /// Maximum number of edges of a path.
     pub hops: usize,
-    /// Maximum number of expanded nodes.
+    /// Maximum number of nodes whose edges are followed.
     pub nodes: usize,
-    /// Maximum number of visited edges.
+    /// Maximum number of edges that are followed.
     pub edges: usize,
 }
 
 impl Path {
-    /// The last node.
+    /// The node at which the path ends.
     pub fn end(&self) -> NodeId {
         self.hops.last().map_or(self.from, |hop| hop.node)
     }
 }
 
-/// Assumed minimum degree of the nodes of a large frontier.
+/// Number of edges that a node of a large frontier is assumed to have at least.
 const EDGES_PER_NODE: usize = 8;
 
-/// Predecessor of each reached node, with the edge.
+/// For each node reached by a search, the node before it and the edge between them.
 type Predecessors = HashMap<NodeId, (NodeId, Hop)>;
 
-/// For each node of `to`, in order, the shortest path from any node of `from`; none if no path lies
-/// within the bounds. Before a node is expanded, `follow` receives its number of edges plus 1.
-/// O(visited edges), with one byte of memory for each node of the base.
+/// Returns for each node of `to`, in order, the shortest path from any node of `from`; `None` if
+/// there is no path within the bounds. Before the edges of a node are followed, `follow` receives
+/// their number plus 1. O(followed edges), with one byte of memory for each node of the base.
 ///
 /// # Errors
 /// The error of `follow`.
@@ -148,7 +149,7 @@ pub fn shortest_paths<E>(
     Ok(to.iter().map(path).collect())
 }
 
-/// Whether the nodes have at most `max_edges` edges in total.
+/// Whether `nodes` have at most `max_edges` edges in total.
 fn is_fewer(kb: &Kb, nodes: &BTreeSet<NodeId>, max_edges: usize) -> bool {
     let mut left = Some(max_edges);
     for &node in nodes {
@@ -157,12 +158,13 @@ fn is_fewer(kb: &Kb, nodes: &BTreeSet<NodeId>, max_edges: usize) -> bool {
     left.is_some()
 }
 
-/// The last edges from the frontier of a search to its targets: for each target the first edge in
-/// search order.
+/// The last edges from the frontier of a search to its targets: for each target the first such edge
+/// in search order, by the position of its start in the frontier.
 struct LastEdges(BTreeMap<usize, Vec<Hop>>);
 
 impl LastEdges {
-    /// Built from an ascending frontier. O(edges of the wanted nodes).
+    /// Finds the last edges from an ascending frontier to the nodes `wanted`. O(edges of the wanted
+    /// nodes).
     fn new(kb: &Kb, frontier: &[NodeId], wanted: &BTreeSet<NodeId>) -> Self {
         let mut by_place: BTreeMap<usize, Vec<Hop>> = BTreeMap::new();
         for &node in wanted {
@@ -178,14 +180,14 @@ impl LastEdges {
         Self(by_place)
     }
 
-    /// Edges that start at the frontier node of this index.
+    /// Returns the edges that start at the frontier node with this index, and removes them.
     fn starting_at(&mut self, index: usize) -> Vec<Hop> {
         self.0.remove(&index).unwrap_or_default()
     }
 }
 
-/// For each node of `to`, in order, a path from any node of `from` along a metapath; none if there
-/// is no such path, or if the search would visit more than `edges` edges.
+/// Returns for each node of `to`, in order, a path along the metapath `steps` from any node of
+/// `from`; `None` if there is no such path, or if the search would follow more than `edges` edges.
 pub fn paths_along(
     kb: &Kb,
     from: &[NodeId],
@@ -220,7 +222,8 @@ pub fn paths_along(
     to.iter().map(path).collect()
 }
 
-/// The path to a node, built from its predecessors.
+/// Builds the path to the node `end`; `before` returns the node before a node, with the edge
+/// between them.
 fn path_to(end: NodeId, mut before: impl FnMut(NodeId) -> Option<(NodeId, Hop)>) -> Path {
     let (mut from, mut hops) = (end, Vec::new());
     while let Some((node, hop)) = before(from) {
@@ -231,13 +234,14 @@ fn path_to(end: NodeId, mut before: impl FnMut(NodeId) -> Option<(NodeId, Hop)>)
     Path { from, hops }
 }
 
-/// The existing nodes, ascending, each once.
+/// Returns those of `nodes` that exist, ascending, each once.
 fn distinct(kb: &Kb, nodes: &[NodeId]) -> Vec<NodeId> {
     let known: BTreeSet<NodeId> = nodes.iter().copied().filter(|&node| kb.contains(node)).collect();
     known.into_iter().collect()
 }
 
-/// The edges of a node: stored direction first, then by relation, then by node.
+/// Returns the edges of a node in both directions: first those that start at the node, then those
+/// that end there, each ordered by relation, then by neighbor.
 pub fn hops(kb: &Kb, node: NodeId) -> impl Iterator<Item = Hop> {
     let graph = KbGraph::new(kb, None);
     let out = graph.edges_directed(node, petgraph::Outgoing).map(|edge| Hop {
@@ -253,7 +257,8 @@ pub fn hops(kb: &Kb, node: NodeId) -> impl Iterator<Item = Hop> {
     out.chain(back)
 }
 
-/// The edges of a node along a step of a metapath: stored direction first, then by node.
+/// Returns the edges of a node along a step of a metapath: edges in their stored direction first,
+/// each direction ordered by neighbor.
 fn step_hops(kb: &Kb, node: NodeId, step: &MetapathStep) -> impl Iterator<Item = Hop> {
     let ways: &[Direction] = match step.direction {
         Direction::Any => &[Direction::Out, Direction::In],
@@ -271,7 +276,7 @@ fn step_hops(kb: &Kb, node: NodeId, step: &MetapathStep) -> impl Iterator<Item =
     })
 }
 
-/// Degree of a node over all relations, in both directions. O(relations).
+/// Returns the number of edges of a node over all relations and both directions. O(relations).
 pub fn all_edges(kb: &Kb, node: NodeId) -> usize {
     let relations = (0..kb.relations().len()).map(|at| RelationId(at as u16));
     let of = |relation| {

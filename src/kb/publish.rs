@@ -1,4 +1,4 @@
-//! Publishes a finished directory under its name, atomically for readers.
+//! Publishes a finished directory under its final name, atomically for readers.
 
 use std::{
     fs::{self, File},
@@ -7,14 +7,14 @@ use std::{
 
 use crate::KbError;
 
-/// Renames `finished` to `target`, replacing a directory of that name.
+/// Renames the directory `finished` to `target`, replacing a directory of that name.
 ///
-/// Both must be on one file system, such as siblings. An old directory is set aside as
-/// `.old-<name>` first and deleted last; if the second rename fails it is put back. Readers that
-/// have the old directory open keep it.
+/// Both must be on one file system, such as in the same folder. An old directory is first renamed
+/// to `.old-<name>` and deleted last; if `finished` cannot be renamed, the old directory gets its
+/// name back. Readers that have files of the old directory open keep these.
 ///
 /// # Errors
-/// [`KbError::Io`]; then `target` is unchanged, and `finished` still exists.
+/// [`KbError::Io`]. If a rename fails, `target` is as before, and `finished` still exists.
 pub fn publish(finished: &Path, target: &Path) -> Result<(), KbError> {
     sync_dir(finished)?;
     let aside = aside(target);
@@ -37,12 +37,14 @@ pub fn publish(finished: &Path, target: &Path) -> Result<(), KbError> {
     Ok(())
 }
 
-/// Whether a [`publish`] to `target` is under way or was interrupted.
+/// Whether a [`publish`] to `target` has set the old directory aside and not yet renamed the new
+/// one, because it is still running or was interrupted.
 pub fn is_set_aside(target: &Path) -> bool {
     !target.exists() && aside(target).exists()
 }
 
-/// Restores the directory that an interrupted [`publish`] set aside, if `target` does not exist.
+/// Gives back its name to the directory that an interrupted [`publish`] set aside; does nothing if
+/// `target` exists.
 pub fn recover(target: &Path) -> Result<(), KbError> {
     if is_set_aside(target) {
         fs::rename(aside(target), target).map_err(KbError::io("put back", target))?;
@@ -50,12 +52,12 @@ pub fn recover(target: &Path) -> Result<(), KbError> {
     Ok(())
 }
 
-/// Removes the directory that an interrupted [`publish`] to `target` set aside.
+/// Removes the directory that an interrupted [`publish`] to `target` set aside, if there is one.
 pub fn remove_set_aside(target: &Path) -> Result<(), KbError> {
     remove_if_present(&aside(target))
 }
 
-/// Syncs the entries of a directory to the disk, so that a rename survives a power cut.
+/// Syncs the entries of a directory to the disk, so that a rename in it survives a power cut.
 ///
 /// # Errors
 /// [`KbError::Io`] if the directory cannot be opened or synced.

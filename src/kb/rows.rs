@@ -1,28 +1,31 @@
-//! Groups edges in any order into rows: the sorted neighbors of each node.
+//! Groups edges in any order into rows: for each node, the list of its neighbors, ascending.
 //!
-//! Counting sort: linear in pairs and in the range of the row ids. Grouping by target and then by
-//! source leaves every row sorted. The result is linear in pairs: if few nodes of the range have a
-//! row, their ids are listed.
+//! This is a counting sort, linear in the number of edges and in the range of node ids. Grouping by
+//! target and then by source leaves every row ascending. The result is linear in the number of
+//! edges: if few nodes of the range have a row, the ids of these nodes are listed.
 
 use crate::NodeId;
 
-/// Minimum ratio of the range of node ids to the number of rows for which the row ids are listed.
+/// If the range of node ids has more than this many ids for each row, the nodes of the rows are
+/// listed.
 const SPARSE: usize = 16;
 
-/// Sorted, distinct neighbors of the nodes `first ..`, or of listed nodes.
+/// For one relation in one direction, the neighbors of each node, ascending and distinct: rows of
+/// consecutive nodes from `first` on, or of listed nodes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Adjacency {
     /// The node of the first row.
     pub(super) first: NodeId,
-    /// The nodes of the rows, ascending; empty if they are consecutive.
+    /// The nodes of the rows, ascending; empty if the rows belong to consecutive nodes.
     pub(super) nodes: Vec<NodeId>,
-    /// Start of each row in `targets`, and the end of the last row.
+    /// Start of each row in `targets`, then the end of the last row.
     pub(super) offsets: Vec<u32>,
     pub(super) targets: Vec<NodeId>,
 }
 
 impl Adjacency {
-    /// Both directions of edges given as `source << 32 | target`, in any order, possibly repeated.
+    /// Groups edges, given as `source << 32 | target` in any order and possibly repeated. Returns
+    /// the rows of sources with their targets, and the rows of targets with their sources.
     pub(super) fn both(edges: Vec<u64>) -> (Adjacency, Adjacency) {
         let by_target = group(edges.iter().map(|edge| (*edge as u32, (edge >> 32) as u32)));
         drop(edges);
@@ -33,7 +36,8 @@ impl Adjacency {
         (out.listed(), into.listed())
     }
 
-    /// The same rows with their nodes listed and empty rows dropped, if that is much shorter.
+    /// Returns the same rows with their nodes listed and empty rows dropped, if that is much
+    /// shorter; otherwise the rows unchanged.
     fn listed(self) -> Adjacency {
         let mut nodes = Vec::new();
         let mut offsets = vec![0];
@@ -51,12 +55,12 @@ impl Adjacency {
         Adjacency { first: self.first, nodes, offsets, targets: self.targets }
     }
 
-    /// All pairs as (target, row), ordered by row.
+    /// Returns all pairs (target, node of the row), in the order of the rows.
     fn turned(&self) -> impl Iterator<Item = (NodeId, NodeId)> + Clone + '_ {
         self.rows().flat_map(|(node, targets)| targets.iter().map(move |&target| (target, node)))
     }
 
-    /// The nodes with their neighbors, in order.
+    /// Returns each node with its neighbors, in the order of the rows.
     pub(super) fn rows(&self) -> impl Iterator<Item = (NodeId, &[NodeId])> + Clone {
         self.offsets.windows(2).zip(self.first..).enumerate().map(|(row, (ends, node))| {
             let node = self.nodes.get(row).copied().unwrap_or(node);
@@ -66,7 +70,7 @@ impl Adjacency {
         })
     }
 
-    /// Drops repeats from sorted rows.
+    /// Drops repeated targets from rows that are sorted.
     fn dedup(&mut self) {
         let mut kept = 0usize;
         let mut start = 0usize;
@@ -88,8 +92,8 @@ impl Adjacency {
     }
 }
 
-/// Groups (row, target) pairs by row; targets keep their order. At most `MAX_EDGES` pairs, so that
-/// offsets fit.
+/// Groups pairs (row node, target) by row node; the targets of a row keep their order. There must
+/// be at most `MAX_EDGES` pairs, so that offsets fit into `u32`.
 fn group(pairs: impl Iterator<Item = (NodeId, NodeId)> + Clone) -> Adjacency {
     let (first, last) = pairs
         .clone()

@@ -1,4 +1,4 @@
-//! The schema of a base as a graph, to enumerate the metapaths between two types.
+//! The schema of a base as a graph, which lists the metapaths between two types.
 
 use petgraph::{
     algo::all_simple_paths,
@@ -7,24 +7,25 @@ use petgraph::{
 
 use crate::{Direction, Kb, TypeId, metapath::Step};
 
-/// Node of the unrolled schema: a type or a step, at a distance from the start. Distances turn a
-/// metapath that returns to a type into a simple path; steps as nodes distinguish parallel
-/// relations.
+/// Node of the schema graph: a type, or a step, at a distance from the start. A type has one node
+/// for each distance, so that a metapath that returns to a type is a simple path in the graph.
+/// Steps are nodes too, so that two relations between the same types are distinct.
 #[derive(Clone, Copy)]
 enum Place {
     Type,
     Step(Step),
 }
 
-/// The steps of a base between types, unrolled to a number of hops.
+/// The steps of a base between its types, repeated for each hop up to a maximum number of hops.
 pub struct Schema {
     graph: DiGraph<Place, ()>,
-    /// Graph nodes of the types, by distance and type.
+    /// Graph nodes of the types, by distance from the start in hops, then by type id.
     types: Vec<Vec<NodeIndex>>,
 }
 
-/// The steps of a base, each once; a relation within one type is followed in both directions at
-/// once.
+/// Lists the steps of a base, each once. A relation between two types gives a step in each
+/// direction; a relation within one type gives a single step, which follows edges in both
+/// directions.
 pub fn steps(kb: &Kb) -> Vec<Step> {
     let mut steps = Vec::new();
     for tuple in kb.tuples() {
@@ -40,8 +41,8 @@ pub fn steps(kb: &Kb) -> Vec<Step> {
 }
 
 impl Schema {
-    /// The schema of a base for metapaths of at most `hops` of the given steps; their number is at
-    /// most `steps.len()` to the power of `hops`.
+    /// Creates the schema of a base for metapaths that have at most `hops` of the given steps.
+    /// There may be up to `steps.len()` to the power of `hops` such metapaths.
     pub fn new(kb: &Kb, steps: &[Step], hops: usize) -> Schema {
         let n_types = kb.types().len();
         let mut graph = DiGraph::new();
@@ -63,7 +64,7 @@ impl Schema {
         Schema { graph, types }
     }
 
-    /// All metapaths from one type to another, shorter ones first, each once.
+    /// Lists all metapaths from one type to another, each once, shorter ones first.
     pub fn metapaths(&self, from: TypeId, to: TypeId) -> Vec<Vec<Step>> {
         let place = |distance: usize, kind: TypeId| {
             self.types.get(distance)?.get(usize::from(kind.0)).copied()
@@ -84,7 +85,7 @@ impl Schema {
         found
     }
 
-    /// The steps along a path.
+    /// Returns the steps along a path in the graph.
     fn steps_of(&self, path: &[NodeIndex]) -> Vec<Step> {
         let places = path.iter().filter_map(|&at| self.graph.node_weight(at));
         let step = |place: &Place| match place {

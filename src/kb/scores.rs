@@ -1,28 +1,28 @@
-//! Scores of nodes, and the algebra programs rank with.
+//! Scores of nodes, and the operations on scores that programs rank with.
 //!
-//! A [`Scores`] maps node ids to finite `f32`, ascending by id, each id once. Absent means "no
-//! evidence", which every operation treats as zero.
+//! A [`Scores`] maps node ids to finite `f32`, ascending by id, each id once. A node without a
+//! score has "no evidence", which every operation treats as zero.
 
 use super::{NodeId, NodeSet};
 
-/// Finite scores by node, ascending by id.
+/// Finite scores of nodes, ascending by node id.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scores(Vec<(NodeId, f32)>);
 
-/// How two sources are combined.
+/// How the scores of two sources are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Combine {
-    /// Sum; for nodes in at least one source.
+    /// The sum of both scores; for nodes in at least one source.
     Sum,
-    /// Larger of the two; for nodes in at least one source.
+    /// The larger of both scores; for nodes in at least one source.
     Max,
-    /// Product; for nodes in both sources.
+    /// The product of both scores; only for nodes in both sources.
     Product,
 }
 
 impl Scores {
-    /// Scores from pairs in any order; keeps the largest score of repeated ids and drops scores
-    /// that are not finite. O(n log n).
+    /// Creates scores from pairs (node, score) in any order. Of a repeated node the largest score
+    /// is kept; scores that are not finite are dropped. O(n log n).
     pub fn new(mut pairs: Vec<(NodeId, f32)>) -> Self {
         pairs.retain(|(_, score)| score.is_finite());
         if !pairs.is_sorted_by(|a, b| a.0 < b.0) {
@@ -32,12 +32,12 @@ impl Scores {
         Self(pairs)
     }
 
-    /// The same score for every node of a set.
+    /// Creates scores that are the same, `score`, for every node of a set.
     pub fn uniform(nodes: &NodeSet, score: f32) -> Self {
         Self::new(nodes.as_slice().iter().map(|&node| (node, score)).collect())
     }
 
-    /// The pairs, ascending by id.
+    /// The pairs (node, score), ascending by node id.
     pub fn as_slice(&self) -> &[(NodeId, f32)] {
         &self.0
     }
@@ -57,17 +57,18 @@ impl Scores {
         self.0.iter().map(|pair| pair.0).collect()
     }
 
-    /// The score of a node, if it has one. O(log n).
+    /// Returns the score of a node; `None` if the node has no score. O(log n).
     pub fn get(&self, node: NodeId) -> Option<f32> {
         self.0.binary_search_by_key(&node, |pair| pair.0).ok().map(|at| self.0[at].1)
     }
 
-    /// The largest score; zero when empty.
+    /// Returns the largest score; zero if no node has a score.
     pub fn largest(&self) -> f32 {
         self.0.iter().map(|pair| pair.1).reduce(f32::max).unwrap_or(0.0)
     }
 
-    /// Maps every score by a function; drops results that are not finite.
+    /// Replaces every score by what `change` returns for the node and its score; drops scores that
+    /// are then not finite.
     pub fn map(&self, mut change: impl FnMut(NodeId, f32) -> f32) -> Self {
         Self(
             self.0
@@ -78,12 +79,13 @@ impl Scores {
         )
     }
 
-    /// Every score times a factor.
+    /// Multiplies every score by `factor`; drops scores that are then not finite.
     pub fn scale(&self, factor: f32) -> Self {
         self.map(|_, score| score * factor)
     }
 
-    /// Two sources combined. Linear in both.
+    /// Combines the scores of two sources; drops scores that are then not finite. Linear in the
+    /// nodes of both.
     pub fn combine(&self, other: &Self, combine: Combine) -> Self {
         let mut pairs = Vec::with_capacity(self.len().max(other.len()));
         let (mut a, mut b) = (self.0.as_slice(), other.0.as_slice());
@@ -117,14 +119,14 @@ impl Scores {
         Self(pairs)
     }
 
-    /// Scores divided by the largest, so that the best is 1; negative ones become 0. Scores
-    /// without a positive value all become 0.
+    /// Divides all scores by the largest, so that the best is 1; negative scores become 0. If no
+    /// score is positive, all become 0.
     pub fn normalized(&self) -> Self {
         let largest = self.largest();
         self.map(|_, score| if largest > 0.0 { score.max(0.0) / largest } else { 0.0 })
     }
 
-    /// Only the nodes of a set.
+    /// Keeps only the scores of nodes in a set.
     pub fn restricted(&self, nodes: &NodeSet) -> Self {
         let mut rest = nodes.as_slice();
         let mut pairs = Vec::with_capacity(self.len().min(rest.len()));
@@ -137,12 +139,13 @@ impl Scores {
         Self(pairs)
     }
 
-    /// Keeps the pairs that satisfy the predicate.
+    /// Keeps the scores for which `keep` returns `true`, given the node and its score.
     pub fn filter(&self, mut keep: impl FnMut(NodeId, f32) -> bool) -> Self {
         Self(self.0.iter().copied().filter(|&(node, score)| keep(node, score)).collect())
     }
 
-    /// The `k` best; ties by ascending id. O(n log k) or better.
+    /// Keeps the `k` largest scores; of equal scores, those of the smallest ids. O(n log k) or
+    /// better.
     pub fn top(&self, k: usize) -> Self {
         if k >= self.len() {
             return self.clone();
@@ -150,26 +153,27 @@ impl Scores {
         Self::new(best(self.0.clone(), k))
     }
 
-    /// `1 / (k + rank)` for every node, ranks from 1, best first: the terms that reciprocal rank
-    /// fusion sums (Cormack, Clarke & Büttcher 2009).
+    /// Replaces the score of every node by `1 / (k + rank)`, where the best node has rank 1: the
+    /// terms that reciprocal rank fusion sums (Cormack, Clarke & Büttcher 2009).
     pub fn reciprocal_ranks(&self, k: f32) -> Self {
         let ranks = self.ranking().into_iter().zip(1u32..);
         Self::new(ranks.map(|((node, _), rank)| (node, 1.0 / (k + rank as f32))).collect())
     }
 
-    /// All pairs best first: score descending, then id ascending.
+    /// Returns all pairs (node, score), best first: by descending score, ties by ascending id.
     pub fn ranking(&self) -> Vec<(NodeId, f32)> {
         best(self.0.clone(), self.len())
     }
 }
 
-/// Orders pairs best first: score descending, then id ascending. Negative zero equals zero.
+/// Orders pairs (node, score) best first: by descending score, ties by ascending id. Negative zero
+/// equals zero.
 pub fn best_first(a: &(NodeId, f32), b: &(NodeId, f32)) -> std::cmp::Ordering {
     // A negative zero plus zero is zero; no other number changes.
     (b.1 + 0.0).total_cmp(&(a.1 + 0.0)).then(a.0.cmp(&b.0))
 }
 
-/// The `k` best pairs, best first.
+/// Returns the `k` best pairs (node, score), best first: by descending score, ties by ascending id.
 pub fn best(mut pairs: Vec<(NodeId, f32)>, k: usize) -> Vec<(NodeId, f32)> {
     if k == 0 {
         return Vec::new();

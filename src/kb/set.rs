@@ -1,19 +1,20 @@
-//! Sets of nodes as sorted ids.
+//! Sets of nodes, as ascending lists of ids.
 //!
-//! The algebra of programs (`&`, `|`, `-`) runs on these; every operation is a merge of sorted
-//! slices, linear in both inputs, or a galloping search where one side is much smaller.
+//! Programs compute with these sets (`&`, `|`, `-`). Every operation merges two ascending lists in
+//! linear time, or searches the larger list where the other one is much smaller.
 
 use super::NodeId;
 
-/// Above this ratio of sizes, intersection searches the larger side instead of merging.
+/// If one list is more than this many times as long as the other, intersection searches the longer
+/// list instead of merging.
 const GALLOP_RATIO: usize = 16;
 
-/// Distinct node ids, ascending.
+/// A set of nodes: distinct ids, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeSet(Vec<NodeId>);
 
 impl NodeSet {
-    /// The set of the given ids, in any order and with repeats. O(n log n).
+    /// Creates the set of the given ids, which may be in any order and repeated. O(n log n).
     pub fn new(mut ids: Vec<NodeId>) -> Self {
         if !ids.is_sorted() {
             ids.sort_unstable();
@@ -27,7 +28,7 @@ impl NodeSet {
         &self.0
     }
 
-    /// Number of nodes.
+    /// Number of nodes in the set.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -37,18 +38,18 @@ impl NodeSet {
         self.0.is_empty()
     }
 
-    /// Whether the node is in the set. O(log n).
+    /// Whether `node` is in the set. O(log n).
     pub fn contains(&self, node: NodeId) -> bool {
         self.0.binary_search(&node).is_ok()
     }
 
-    /// Nodes in both.
+    /// Returns the set of the nodes that are in both sets.
     pub fn intersection(&self, other: &Self) -> Self {
         let (small, large) = if self.len() <= other.len() { (self, other) } else { (other, self) };
         Self(intersect(&small.0, &large.0))
     }
 
-    /// Nodes in either.
+    /// Returns the set of the nodes that are in at least one of the two sets.
     pub fn union(&self, other: &Self) -> Self {
         let mut ids = Vec::with_capacity(self.len() + other.len());
         let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
@@ -66,7 +67,7 @@ impl NodeSet {
         Self(ids)
     }
 
-    /// Nodes of `self` that are not in `other`.
+    /// Returns the set of the nodes that are in `self` but not in `other`.
     pub fn difference(&self, other: &Self) -> Self {
         let mut rest = other.0.as_slice();
         let mut ids = Vec::with_capacity(self.len());
@@ -79,7 +80,7 @@ impl NodeSet {
         Self(ids)
     }
 
-    /// Nodes that satisfy the predicate.
+    /// Returns the set of those nodes for which `keep` returns `true`.
     pub fn filter(&self, mut keep: impl FnMut(NodeId) -> bool) -> Self {
         Self(self.0.iter().copied().filter(|&node| keep(node)).collect())
     }
@@ -91,7 +92,7 @@ impl FromIterator<NodeId> for NodeSet {
     }
 }
 
-/// Common ids of two sorted slices; `small` is the shorter one.
+/// Returns the ids that two ascending lists have in common; `small` is the shorter list.
 fn intersect(small: &[NodeId], large: &[NodeId]) -> Vec<NodeId> {
     let mut common = Vec::with_capacity(small.len());
     let gallop = small.len().saturating_mul(GALLOP_RATIO) < large.len();

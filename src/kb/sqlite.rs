@@ -1,9 +1,9 @@
-//! Opens SQLite databases, and counts the heap that SQLite takes on each thread.
+//! Opens SQLite databases, and counts the heap that SQLite uses on each thread.
 //!
 //! SQLite itself counts its heap for the whole process, so that one large statement would stop all
-//! others. A statement runs on one thread; SQLite's allocator is therefore wrapped with one that
-//! counts for each thread. That must happen before SQLite starts, hence [`connect`] and
-//! [`in_memory`] are the only places that open a database.
+//! others. A statement runs on one thread. SQLite's allocator is therefore wrapped with one that
+//! counts for each thread. That must happen before SQLite starts, so all databases must be opened
+//! by [`connect`] or [`in_memory`].
 
 use std::{
     cell::Cell,
@@ -14,7 +14,7 @@ use std::{
 
 use rusqlite::{Connection, OpenFlags, ffi};
 
-/// The allocator of SQLite.
+/// The functions of SQLite's own allocator.
 struct Allocator {
     malloc: unsafe extern "C" fn(c_int) -> *mut c_void,
     free: unsafe extern "C" fn(*mut c_void),
@@ -22,17 +22,18 @@ struct Allocator {
     size: unsafe extern "C" fn(*mut c_void) -> c_int,
 }
 
-/// None if SQLite had started before, or cannot be configured.
+/// SQLite's own allocator, which the counting one calls; `None` if SQLite had started before, or
+/// cannot be configured.
 static ALLOCATOR: OnceLock<Option<Allocator>> = OnceLock::new();
 
 thread_local! {
     static HEAP: Cell<i64> = const { Cell::new(0) };
 }
 
-/// Opens a database file. Its path may be a URI if `flags` allow it.
+/// Opens the database file `path`, which may be a URI if `flags` allow URIs.
 ///
 /// # Errors
-/// Those of [`Connection::open_with_flags`].
+/// Those of [`Connection::open_with_flags`]; `SQLITE_MISUSE` if SQLite's heap cannot be counted.
 pub fn connect(path: impl AsRef<Path>, flags: OpenFlags) -> rusqlite::Result<Connection> {
     count_heap()?;
     #[allow(clippy::disallowed_methods, reason = "the heap is counted")]
@@ -42,18 +43,19 @@ pub fn connect(path: impl AsRef<Path>, flags: OpenFlags) -> rusqlite::Result<Con
 /// Opens a new database in memory.
 ///
 /// # Errors
-/// Those of [`Connection::open_in_memory`].
+/// As [`connect`].
 pub fn in_memory() -> rusqlite::Result<Connection> {
     connect(":memory:", OpenFlags::default())
 }
 
-/// Bytes that SQLite allocated on this thread minus bytes that it freed on this thread. Memory
-/// freed by another thread is counted there, so only the growth during one statement has a meaning.
+/// Number of bytes that SQLite allocated on this thread, minus the number of bytes that SQLite
+/// freed on it. Memory that another thread frees is subtracted there. So the number itself means
+/// nothing; only its growth during one statement does.
 pub fn heap() -> i64 {
     HEAP.get()
 }
 
-/// Wraps SQLite's allocator, once.
+/// Replaces SQLite's allocator by the counting one, once per process.
 fn count_heap() -> rusqlite::Result<()> {
     let counted = ALLOCATOR.get_or_init(|| {
         // SAFETY: a null pointer is a valid `Option` of a function and a valid pointer.
@@ -79,13 +81,13 @@ fn count_heap() -> rusqlite::Result<()> {
     counted.is_some().then_some(()).ok_or_else(misuse)
 }
 
-/// SQLite's allocator.
+/// Returns SQLite's own allocator.
 fn allocator() -> &'static Allocator {
     // SQLite calls it only where it was set.
     ALLOCATOR.get().and_then(Option::as_ref).unwrap_or_else(|| std::process::abort())
 }
 
-/// Adds the size of a block, `sign` times.
+/// Adds the size of a block of memory, `sign` times, to the heap of this thread.
 fn count(block: *mut c_void, sign: i64) {
     if !block.is_null() {
         // SAFETY: the block is one of this allocator and not yet given back.

@@ -1,4 +1,5 @@
-//! Sends requests to a model through its reply stores and the ledger.
+//! Sends requests to a language model, unless a stored reply exists or a spending ceiling forbids
+//! it.
 
 use std::{
     collections::HashMap,
@@ -16,41 +17,44 @@ use crate::{
 };
 use agent_remote::Limits;
 
-/// Maximum number of concurrent requests of one list; the model may send fewer at the same time.
+/// Maximum number of requests of one list that are asked at the same time; the model may send fewer
+/// at the same time.
 const AT_A_TIME: usize = 8;
 
-/// Request settings of one role.
+/// Settings with which one role sends its requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoleSettings {
-    /// The model.
+    /// Name of the model.
     pub model: String,
-    /// Sampling temperature; `None` leaves it to the service.
+    /// Sampling temperature; `None`: the service's default.
     pub temperature: Option<f64>,
     /// Maximum number of tokens of a reply.
     pub max_tokens: u32,
-    /// Further parameters, sent unchanged.
+    /// Further parameters of requests, sent unchanged.
     pub parameters: Map<String, Value>,
 }
 
-/// Locked while a key is requested; then holds the result for the threads that waited.
+/// Lock for the requests with one key: held by the thread that gets the reply; then holds the
+/// result for the threads that waited.
 type Turn = Mutex<Option<Result<Reply, LlmError>>>;
 
 /// A language model with its reply stores and ledger. Shared between threads.
 pub struct Llm {
     model: Box<dyn Model>,
     roles: HashMap<Role, RoleSettings>,
-    /// Stores in the order in which they are searched; the first is the run's own.
+    /// Reply stores in the order in which they are searched; the first is the run's own.
     stores: Vec<Arc<dyn ReplyStore>>,
     ledger: Ledger,
-    /// Keys in flight, so that each is paid once.
+    /// Locks of the keys that are being requested, so that each key is paid for once.
     asked: Mutex<HashMap<String, Arc<Turn>>>,
     stop: Arc<AtomicBool>,
 }
 
 impl Llm {
-    /// Creates a language model with the settings of every role. Replies are looked up in the
-    /// stores in order and stored in all of them; only replies from the first store count as paid
-    /// by this run. Once `stop` is set, no request is sent, but stored replies are still found.
+    /// Creates a language model with the settings of every role. Replies are looked up in `stores`,
+    /// in this order, and stored in all of them; of the stored replies, only those in the first
+    /// store can count as paid by this run. Once `stop` is set, no request is sent, but stored
+    /// replies are still found.
     pub fn new(
         model: Box<dyn Model>,
         roles: HashMap<Role, RoleSettings>,
@@ -83,12 +87,12 @@ impl Llm {
         }
     }
 
-    /// Returns the request settings of a role.
+    /// Returns the settings with which a role sends its requests; `None` for an unknown role.
     pub fn role(&self, role: &Role) -> Option<&RoleSettings> {
         self.roles.get(role)
     }
 
-    /// Returns the limits of requests.
+    /// Returns the limits of requests to the model: times, attempts, sizes and rates.
     pub fn limits(&self) -> Limits {
         self.model.limits()
     }
@@ -98,11 +102,13 @@ impl Llm {
         &self.ledger
     }
 
-    /// Returns the reply to a request, from a store or from the model. If several threads request
-    /// the same key at the same time, one asks the model and the others share its result.
+    /// Returns the reply to a request, from a store or from the model. If several threads ask
+    /// requests with the same key at the same time, one asks the model and the others share its
+    /// result.
     ///
     /// # Errors
-    /// [`LlmError`].
+    /// [`LlmError`] of the model, of a store or of the ledger; [`LlmError::Stopped`] if the reply
+    /// is not stored and the stop flag is set.
     pub fn ask(&self, request: &Request) -> Result<Reply, LlmError> {
         let key = request.key();
         let turn = self.lock_asked().entry(key.clone()).or_default().clone();
@@ -121,9 +127,9 @@ impl Llm {
         reply
     }
 
-    /// Returns the replies to requests in their order; sends at most eight at the same time. After
-    /// an error that [ends the run](LlmError::ends_run), no further request is started, and the
-    /// remaining replies are that error.
+    /// Returns the reply to each request, in the order of the requests; asks at most eight requests
+    /// at the same time. After an error that [ends the run](LlmError::ends_run), asks no further
+    /// request; the remaining results are that error.
     pub fn ask_all(&self, requests: &[Request]) -> Vec<Result<Reply, LlmError>> {
         let next = AtomicUsize::new(0);
         let replies: Vec<Mutex<Option<Result<Reply, LlmError>>>> =
@@ -180,8 +186,9 @@ impl Llm {
         Ok(reply)
     }
 
-    /// Asks the model. The cost of every paid reply, usable or not, is reserved before the request
-    /// and counted after it. The stores record the usage of unusable replies.
+    /// Asks the model. The maximum cost of every attempt is reserved in the ledger before it; the
+    /// actual cost of its reply, usable or not, is counted after it. The stores record the tokens
+    /// of unusable replies.
     fn ask_model(&self, key: &str, request: &Request) -> Result<Reply, LlmError> {
         let mut reservation = Some(self.ledger.reserve(request)?);
         let reply = self.model.ask_counting(request, &mut |usage, is_asked_again| {
@@ -202,8 +209,9 @@ impl Llm {
         Ok(reply)
     }
 
-    /// Stores an exchange in all stores except its origin. Continues after a store that fails, so
-    /// that a paid reply is not lost.
+    /// Stores an exchange in all stores except the one at the index `from`, from which it was read.
+    /// Continues after a store that fails, so that a paid reply is not lost; returns the first
+    /// error.
     fn keep(&self, key: &str, exchange: &Exchange, from: Option<usize>) -> Result<(), LlmError> {
         let others = self.stores.iter().enumerate().filter(|(index, _)| Some(*index) != from);
         let mut kept = Ok(());

@@ -1,16 +1,17 @@
 //! Cassettes: replies recorded in a file, and a model that plays them back, so that a run can be
 //! reproduced exactly without a service.
 //!
-//! A cassette has one JSON object per line: the reply, and the request's key, role, model and an
-//! excerpt of its last message. It has no credentials: requests have none, and they are removed
-//! from replies.
+//! A cassette has one JSON object per line: a reply, and the key, role and model of its request and
+//! an excerpt of the request's last message. A cassette holds no credentials: requests have none,
+//! and credentials are removed from replies.
 //!
 //! ```text
 //! {"key":"...","role":"actor","model":"m","excerpt":"...","reply":{"text":"...",...}}
 //! ```
 //!
-//! While recording, every line is synced to the disk. At the end the file is sorted by key, so that
-//! it does not depend on the number of threads. If a key has several lines, the last one is valid.
+//! While recording, every line is synced to the disk. At the end, the lines are sorted by key, so
+//! that the file does not depend on the number of threads. If a key has several lines, the last one
+//! is valid.
 //!
 //! | limit | unit | value |
 //! | --- | --- | --- |
@@ -31,52 +32,53 @@ use serde::{Deserialize, Serialize};
 use crate::{Exchange, LlmError, Model, Reply, ReplyStore, Request, Role};
 use agent_ground::files;
 
-/// Maximum size of a cassette, bytes; the whole cassette is in memory.
+/// Maximum size of a cassette, bytes; a cassette is held in memory as a whole.
 pub const CASSETTE_BYTES: u64 = 256 << 20;
-/// Maximum length of a line, bytes.
+/// Maximum length of a line of a cassette, bytes.
 pub const LINE_BYTES: u64 = 16 << 20;
-/// Maximum length of an excerpt of a message, characters.
+/// Maximum length of the excerpt of a request's last message, characters.
 pub const EXCERPT_CHARS: usize = 200;
-/// Maximum number of recorded requests that are compared to find the nearest.
+/// Maximum number of recorded requests that are compared to find the one most similar to an
+/// unrecorded request.
 const COMPARED: usize = 2_000;
-/// Digits of a key.
+/// Number of hexadecimal digits of a key.
 const KEY_DIGITS: usize = 64;
-/// Digits of a key in messages.
+/// Number of digits of a key that messages show.
 const SHOWN_DIGITS: usize = 12;
 
-/// Errors of cassettes; each message names the file.
+/// Why a cassette cannot be recorded or read; each message names the file.
 #[derive(Debug, thiserror::Error)]
 pub enum CassetteError {
     /// A file operation failed.
     #[error("cannot {action} the cassette {}: {source}", .path.display())]
     Io {
-        /// What was attempted.
+        /// What was attempted, such as `open`.
         action: &'static str,
-        /// The cassette.
+        /// File of the cassette.
         path: PathBuf,
-        /// The error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// A line is wrong.
+    /// A line of the cassette is invalid.
     #[error("{}:{line}: {reason}; record the cassette again", .path.display())]
     Line {
-        /// The cassette.
+        /// File of the cassette.
         path: PathBuf,
-        /// The line, from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// What is wrong.
+        /// What is wrong with the line.
         reason: String,
     },
     /// The cassette, or a line of it, is too large.
     #[error("the cassette {} is larger than the limit of {CASSETTE_BYTES} bytes: record fewer requests", .path.display())]
     TooLarge {
-        /// The cassette.
+        /// File of the cassette.
         path: PathBuf,
     },
     /// Another process records into the cassette.
     #[error("the cassette {} is being recorded by another process: wait for it, or name another file", .path.display())]
     Busy {
-        /// The cassette.
+        /// File of the cassette.
         path: PathBuf,
     },
 }
@@ -88,19 +90,19 @@ impl CassetteError {
     }
 }
 
-/// A recorded exchange.
+/// A recorded exchange: one line of a cassette.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RecordedExchange {
-    /// The key of the request.
+    /// Key of the request ([`Request::key`]).
     pub key: String,
     /// Role of the request.
     pub role: Role,
-    /// Model of the request.
+    /// Name of the model that was asked.
     pub model: String,
-    /// The beginning and the end of the last message, on one line.
+    /// Beginning and end of the request's last message, on one line.
     pub excerpt: String,
-    /// The reply.
+    /// Reply to the request.
     pub reply: Reply,
 }
 
@@ -121,8 +123,9 @@ impl RecordedExchange {
     }
 }
 
-/// Returns the beginning and the end of the last message of a request, on one line of at most
-/// [`EXCERPT_CHARS`] characters. The end is included because prompts often begin alike.
+/// Returns the last message of a request on one line; of a message longer than [`EXCERPT_CHARS`]
+/// characters, only its beginning and its end, with `…` between them. The end is included because
+/// prompts often begin alike.
 pub fn excerpt(request: &Request) -> String {
     let text = request.messages.last().map_or("", |message| &message.text);
     let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || c.is_control()).collect();
@@ -136,11 +139,11 @@ pub fn excerpt(request: &Request) -> String {
     head.iter().chain(&[' ', '…', ' ']).chain(tail).collect()
 }
 
-/// A reply store that records replies. It never returns one, so that repeated requests are recorded
-/// again.
+/// A reply store that records exchanges in a cassette. It never returns a stored reply, so that
+/// repeated requests are recorded again.
 ///
-/// Among the stores of an [`Llm`](crate::Llm), it belongs after the run's own store and before the
-/// shared cache, so that it also records cached replies.
+/// Among the stores of an [`Llm`](crate::Llm), the recorder belongs after the run's own store and
+/// before the shared cache, so that it also records cached replies.
 #[derive(Debug)]
 pub struct Recorder {
     path: PathBuf,
@@ -157,10 +160,12 @@ struct Recording {
 }
 
 impl Recorder {
-    /// Creates or continues a cassette; removes an unfinished last line that a killed process left.
+    /// Opens a cassette to record into it, and creates the file if there is none. Removes an
+    /// unfinished last line, which a killed process leaves.
     ///
     /// # Errors
-    /// [`CassetteError`].
+    /// [`CassetteError`] if the file cannot be written, is invalid or too large, or if another
+    /// process records into it.
     pub fn open(path: &Path) -> Result<Recorder, CassetteError> {
         let mut file = files::open_to_append(path).map_err(CassetteError::io("open", path))?;
         lock(&file, path)?;
@@ -170,11 +175,12 @@ impl Recorder {
         Ok(Recorder { path: path.to_owned(), recording: Mutex::new(recording) })
     }
 
-    /// Sorts the cassette by key, atomically. Recording may continue. Dropping the recorder does
-    /// the same and ignores errors.
+    /// Sorts the lines of the cassette by key and replaces the file atomically. Recording may
+    /// continue afterwards. Dropping the recorder does the same and ignores errors.
     ///
     /// # Errors
-    /// [`CassetteError::Io`], [`CassetteError::Busy`]; the unsorted file then stays unchanged.
+    /// [`CassetteError::Io`] if the sorted file cannot be written; the unsorted file then stays
+    /// unchanged. [`CassetteError::Busy`] if another process locks the new file.
     pub fn finish(&self) -> Result<(), CassetteError> {
         let mut recording = self.recording();
         if !recording.unsorted {
@@ -240,7 +246,7 @@ impl Drop for Recorder {
 }
 
 impl ReplyStore for Recorder {
-    /// Always returns `None`.
+    /// Always returns `None`: a recorder does not answer requests.
     fn get(&self, _: &str) -> Result<Option<Exchange>, LlmError> {
         Ok(None)
     }
@@ -251,7 +257,7 @@ impl ReplyStore for Recorder {
     }
 }
 
-/// A model that plays back a cassette.
+/// A model that answers with the replies recorded in a cassette.
 #[derive(Debug)]
 pub struct Cassette {
     path: PathBuf,
@@ -260,10 +266,10 @@ pub struct Cassette {
 }
 
 impl Cassette {
-    /// Reads a cassette.
+    /// Reads the cassette in the file `path`.
     ///
     /// # Errors
-    /// [`CassetteError`].
+    /// [`CassetteError`] if the file cannot be read, is invalid or too large.
     pub fn open(path: &Path) -> Result<Cassette, CassetteError> {
         let mut file = files::open(path).map_err(CassetteError::io("open", path))?;
         let (lines, _) = read_lines(&mut file, path, false)?;
@@ -275,14 +281,15 @@ impl Cassette {
         self.lines.values()
     }
 
-    /// Returns the recorded exchanges that were not requested so far, ordered by key.
+    /// Returns the recorded exchanges whose replies were not requested so far, ordered by key.
     pub fn unused(&self) -> Vec<&RecordedExchange> {
         let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         self.lines.values().filter(|line| !asked.contains(&line.key)).collect()
     }
 
-    /// Finds the recorded request nearest to an unrecorded one by the edit distance of excerpts;
-    /// only among requests of the same role, if there are any. Ties go to the smaller key.
+    /// Finds the recorded request whose excerpt is most similar, by edit distance, to the excerpt
+    /// of an unrecorded request; looks only at requests of the same role, if there are any. Among
+    /// equally similar ones, returns that with the smallest key.
     fn nearest(&self, role: &Role, excerpt: &str) -> Option<&RecordedExchange> {
         let same = self.lines.values().any(|line| line.role == *role);
         let candidates = self.lines.values().filter(|line| !same || line.role == *role);
@@ -335,7 +342,7 @@ fn lock(file: &File, path: &Path) -> Result<(), CassetteError> {
     }
 }
 
-/// Formats a line, with its line end.
+/// Returns a recorded exchange as a line of a cassette, with its line end.
 fn encoded(line: &RecordedExchange, path: &Path) -> Result<String, CassetteError> {
     let text = serde_json::to_string(line);
     let text = text.map_err(|error| CassetteError::io("write", path)(error.into()))? + "\n";
@@ -345,8 +352,9 @@ fn encoded(line: &RecordedExchange, path: &Path) -> Result<String, CassetteError
     Ok(text)
 }
 
-/// Reads the lines of a cassette by key, and their total bytes. A last line without a line end is
-/// ignored if `leave_unfinished`, otherwise an error.
+/// Reads all lines of a cassette. Returns the recorded exchanges by key, and the total number of
+/// bytes of the lines. A last line without a line end is ignored if `leave_unfinished` is set,
+/// otherwise an error.
 fn read_lines(
     file: &mut File,
     path: &Path,

@@ -1,8 +1,8 @@
-//! Counts spending on language models, and enforces its ceilings.
+//! Counts spending on language models, and enforces ceilings: the maximum spending of a run.
 //!
-//! Before a request is sent, its maximum cost is reserved: its estimated tokens and the token limit
-//! of its reply. A request is not sent if it could exceed a ceiling, together with spending and
-//! reservations so far.
+//! Before a request is sent, its maximum cost is reserved: that of its estimated tokens and of the
+//! maximum number of tokens of its reply. The request is not sent if the sum of spending so far,
+//! other reservations and this maximum exceeds a ceiling.
 
 use std::{
     collections::BTreeMap,
@@ -13,23 +13,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::{LlmError, Request, Role, Usage};
 
-/// Estimated bytes per token; fewer than in English, so that estimates tend to be too high.
+/// Assumed number of bytes per token; less than in English, so that estimates of tokens tend to be
+/// too high.
 const BYTES_PER_TOKEN: u64 = 3;
-/// Estimated tokens of a message in addition to its text.
+/// Assumed number of tokens that a message takes in addition to its text.
 const TOKENS_PER_MESSAGE: u64 = 8;
 
 /// Price of a model, USD per million tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// Price of input tokens.
+    /// Price of a million input tokens, USD.
     pub input: f64,
-    /// Price of output tokens.
+    /// Price of a million output tokens, USD.
     pub output: f64,
 }
 
 impl Price {
-    /// Computes the cost of tokens, USD.
+    /// Computes the cost of a request and its reply, USD.
     pub fn of(self, usage: Usage) -> f64 {
         (usage.tokens_in as f64 * self.input + usage.tokens_out as f64 * self.output) / 1e6
     }
@@ -38,29 +39,29 @@ impl Price {
 /// Maximum spending of all roles together in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ceilings {
-    /// Maximum USD.
+    /// Maximum cost, USD; `None`: no maximum.
     pub usd: Option<f64>,
-    /// Maximum number of tokens, sent and received.
+    /// Maximum number of tokens, sent and received together; `None`: no maximum.
     pub tokens: Option<u64>,
 }
 
-/// Calls, tokens and cost.
+/// Spending on language models: numbers of requests and tokens, and their cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spending {
-    /// Paid requests.
+    /// Number of replies counted.
     pub calls: u64,
-    /// Tokens sent.
+    /// Number of tokens sent.
     pub tokens_in: u64,
-    /// Tokens received.
+    /// Number of tokens received.
     pub tokens_out: u64,
-    /// USD, for models with a known price.
+    /// Cost of the replies of models with a known price, USD.
     pub usd: f64,
-    /// Calls to models without a known price.
+    /// Number of replies of models without a known price.
     pub unpriced: u64,
 }
 
 impl Spending {
-    /// Subtracts an `earlier` state.
+    /// Returns the spending since an `earlier` state of the same sum: the difference.
     pub fn since(self, earlier: Spending) -> Spending {
         Spending {
             calls: self.calls - earlier.calls,
@@ -71,7 +72,7 @@ impl Spending {
         }
     }
 
-    /// Adds another spending.
+    /// Returns the sum of this spending and another.
     pub fn and(self, other: Spending) -> Spending {
         Spending {
             calls: self.calls.saturating_add(other.calls),
@@ -83,7 +84,8 @@ impl Spending {
     }
 }
 
-/// Usage of a model, in integers, so that sums do not depend on the order.
+/// Numbers of replies and tokens of one model; integers, so that sums do not depend on the order of
+/// replies.
 #[derive(Clone, Copy, Default)]
 struct Tally {
     calls: u64,
@@ -110,9 +112,9 @@ impl Tally {
 #[derive(Default)]
 struct Books {
     tallies: BTreeMap<(Role, String), Tally>,
-    /// Usage of all replies by model, cached replies included.
+    /// Numbers of all replies that callers got, by model, including cached replies.
     used: BTreeMap<String, Tally>,
-    /// Reservations of requests in flight.
+    /// Maximum costs of the requests that are being sent.
     reserved: Vec<ReservedAmount>,
     next: u64,
 }
@@ -142,29 +144,30 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Creates an empty ledger, with prices by model.
+    /// Creates a ledger without spending; `prices` holds the price of each model by its name.
     pub fn new(prices: BTreeMap<String, Price>, ceilings: Ceilings) -> Ledger {
         Ledger { prices, ceilings, books: Mutex::default() }
     }
 
-    /// Counts a paid reply of this process, or of the same run before an interruption.
+    /// Counts a reply that this run paid for, in this process or in one before an interruption.
     pub fn paid(&self, role: Role, model: &str, usage: Usage) {
         self.lock().add(role, model, usage);
     }
 
-    /// Counts a reply that is returned to the caller, paid or cached.
+    /// Counts a reply that a caller of [`Llm::ask`](crate::Llm::ask) got, paid or cached.
     pub fn used(&self, model: &str, usage: Usage) {
         self.lock().used.entry(model.to_owned()).or_default().add(usage);
     }
 
-    /// Returns the cost of all returned replies as if none had been cached.
+    /// Returns what all replies counted by [`used`](Self::used) would have cost without caches.
     pub fn total_used(&self) -> Spending {
         let books = self.lock();
         let spent = books.used.iter().map(|(model, tally)| tally.spent(self.price(model)));
         spent.fold(Spending::default(), Spending::and)
     }
 
-    /// Returns the spending by role, ordered by name; independent of the order of replies.
+    /// Returns the spending of each role, ordered by name. The sums do not depend on the order of
+    /// replies.
     pub fn spent(&self) -> BTreeMap<Role, Spending> {
         let mut spent: BTreeMap<Role, Spending> = BTreeMap::new();
         for ((role, model), tally) in &self.lock().tallies {
@@ -179,21 +182,23 @@ impl Ledger {
         self.spent().into_values().fold(Spending::default(), Spending::and)
     }
 
-    /// Returns the price of a model, if known.
+    /// Returns the price of a model; `None` if it is unknown.
     pub fn price(&self, model: &str) -> Option<Price> {
         self.prices.get(model).copied()
     }
 
-    /// Returns the ceilings.
+    /// Returns the maximum spending of the run.
     pub fn ceilings(&self) -> Ceilings {
         self.ceilings
     }
 
-    /// Reserves the maximum cost of a request: its estimated tokens and the token limit of its
-    /// reply. If a service counts more tokens than estimated, a ceiling can still be exceeded.
+    /// Reserves the maximum cost of a request: that of its estimated tokens and of the maximum
+    /// number of tokens of its reply. If a service counts more tokens than estimated, a ceiling can
+    /// still be exceeded.
     ///
     /// # Errors
-    /// [`LlmError::Budget`], [`LlmError::NoPrice`].
+    /// [`LlmError::Budget`] if the request could exceed a ceiling; [`LlmError::NoPrice`] if a
+    /// ceiling in USD is set but the price of the model is unknown.
     pub fn reserve(&self, request: &Request) -> Result<Reservation<'_>, LlmError> {
         let maximum = Usage {
             tokens_in: estimated_tokens(request),
@@ -247,7 +252,7 @@ impl Ledger {
     }
 }
 
-/// Reservation for one request; released when dropped.
+/// Reservation of the maximum cost of one request; dropping it releases the amount.
 pub struct Reservation<'a> {
     ledger: &'a Ledger,
     role: Role,
@@ -256,7 +261,7 @@ pub struct Reservation<'a> {
 }
 
 impl Reservation<'_> {
-    /// Counts the usage of the reply and releases the reservation.
+    /// Counts the actual tokens of the request and its reply, and releases the reservation.
     pub fn settle(self, usage: Usage) {
         let mut books = self.ledger.lock();
         books.add(self.role.clone(), &self.model, usage);
@@ -270,12 +275,13 @@ impl Drop for Reservation<'_> {
     }
 }
 
-/// Estimates the tokens of a text, rather too high.
+/// Estimates the number of tokens of a text; the estimate is usually too high.
 pub fn tokens(text: &str) -> u64 {
     (text.len() as u64).div_ceil(BYTES_PER_TOKEN)
 }
 
-/// Estimates the input tokens of a request (messages and schema), rather too high.
+/// Estimates the number of tokens that a request sends (messages and schema); the estimate is
+/// usually too high.
 pub fn estimated_tokens(request: &Request) -> u64 {
     let schema = request.json.as_ref().map_or(0, |json| tokens(&json.schema.to_string()));
     let texts = request.messages.iter().map(|message| tokens(&message.text) + TOKENS_PER_MESSAGE);

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! A request is identified by its [key](Request::key), a digest of everything that is sent and of a
-//! sample index, which allows several replies to the same text. Each key is paid for once, even if
-//! several threads request it at the same time or the process is killed.
+//! sample number, which allows several replies to the same text. The reply to each key is paid for
+//! once, even if several threads request it at the same time or the process is killed.
 
 mod ask;
 pub mod cassette;
@@ -44,72 +44,73 @@ use agent_remote::{Limits, RemoteError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Speaker {
-    /// Instructions.
+    /// Whoever writes the instructions of the conversation.
     System,
-    /// The program.
+    /// This program, which asks the model.
     User,
-    /// The model.
+    /// The language model.
     Assistant,
 }
 
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// Author.
+    /// Author of the message.
     pub speaker: Speaker,
-    /// Text.
+    /// Text of the message.
     pub text: String,
 }
 
 impl Message {
-    /// Creates a message of the program.
+    /// Creates a message from this program to the model.
     pub fn user(text: impl Into<String>) -> Message {
         Message { speaker: Speaker::User, text: text.into() }
     }
 
-    /// Creates instructions.
+    /// Creates a message with instructions.
     pub fn system(text: impl Into<String>) -> Message {
         Message { speaker: Speaker::System, text: text.into() }
     }
 
-    /// Creates an earlier message of the model.
+    /// Creates a message that the model sent earlier in the conversation.
     pub fn assistant(text: impl Into<String>) -> Message {
         Message { speaker: Speaker::Assistant, text: text.into() }
     }
 }
 
-/// The form that a JSON reply must have.
+/// Schema that a JSON reply must follow, with a name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schema {
-    /// A name of letters, digits and underscores.
+    /// Name of the schema, of letters, digits and underscores.
     pub name: String,
     /// The JSON schema.
     pub schema: Value,
 }
 
-/// One question to a model.
+/// One request to a language model: a conversation, and settings of the reply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// The role, by which costs are summed; not sent.
+    /// The part of this program that asks; costs are summed by role. Not sent.
     pub role: Role,
-    /// The model.
+    /// Name of the model.
     pub model: String,
-    /// The conversation so far; the last message is answered.
+    /// The conversation so far; the model answers the last message.
     pub messages: Vec<Message>,
-    /// Sampling temperature; none leaves it to the service (some models reject the parameter).
+    /// Sampling temperature; `None`: the service's default (some models reject the parameter).
     pub temperature: Option<f64>,
     /// Maximum number of tokens of the reply.
     pub max_tokens: u32,
-    /// Further parameters, sent unchanged.
+    /// Further parameters of the request, sent unchanged.
     pub parameters: Map<String, Value>,
-    /// The form of the reply, if it must be JSON.
+    /// Schema that the reply must follow; `None` if the reply need not be JSON.
     pub json: Option<Schema>,
-    /// Distinguishes otherwise equal requests; not sent.
+    /// Sample number, which distinguishes otherwise equal requests; not sent.
     pub sample: u32,
 }
 
 impl Request {
-    /// Computes the key: BLAKE3 of all fields except the role, hexadecimal.
+    /// Computes the key of the request: BLAKE3 digest of all fields except the role, in hexadecimal
+    /// digits.
     pub fn key(&self) -> String {
         let parts = (
             (&self.model, &self.messages, self.temperature, self.max_tokens),
@@ -125,50 +126,51 @@ impl Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
-    /// The model finished.
+    /// The model finished the reply.
     Stop,
-    /// The token limit cut it off.
+    /// The reply reached the maximum number of tokens and is incomplete.
     Length,
-    /// A filter of the service cut it off.
+    /// A content filter of the service cut the reply off, or the model refused.
     Filter,
-    /// Another or an unknown reason.
+    /// The service gave another reason, or none.
     Other,
 }
 
-/// Tokens of one request and its reply.
+/// Number of tokens of one request and of its reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Tokens sent.
+    /// Number of tokens sent.
     pub tokens_in: u64,
-    /// Tokens received, including hidden reasoning.
+    /// Number of tokens received, including hidden reasoning.
     pub tokens_out: u64,
-    /// Whether the counts are estimated from the text, because the service sent none.
+    /// Whether both numbers are estimated from the texts, because the service sent none.
     pub estimated: bool,
 }
 
-/// Reply of a model.
+/// Reply of a language model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reply {
-    /// The text, not empty.
+    /// Text of the reply, not empty.
     pub text: String,
     /// Why the text ends.
     pub finish: Finish,
-    /// Tokens used.
+    /// Number of tokens of the request and of the reply.
     pub usage: Usage,
 }
 
 /// A request with its reply, as stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Exchange {
-    /// The request.
+    /// The request that was sent.
     pub request: Request,
-    /// The reply.
+    /// The reply of the model.
     pub reply: Reply,
-    /// Whether this run paid for it; false for a reply from the shared cache.
+    /// Whether this run paid for the reply; `false` for a reply from the shared cache.
     pub paid: bool,
 }
 
-/// Answers requests. Called from several threads at the same time; blocks.
+/// A language model: answers requests. Its methods are called from several threads at the same
+/// time, and block until the reply arrives.
 pub trait Model: Send + Sync {
     /// Returns the reply to a request; its text is not empty.
     ///
@@ -176,8 +178,9 @@ pub trait Model: Send + Sync {
     /// [`LlmError`], after retries of transient errors.
     fn ask(&self, request: &Request) -> Result<Reply, LlmError>;
 
-    /// Answers a request as [`Model::ask`] does. For each paid but unusable reply, calls `unusable`
-    /// with its usage and whether the request is repeated. An error of `unusable` ends the request.
+    /// Answers a request as [`Model::ask`] does. For each reply that is paid but unusable, calls
+    /// `unusable` with the tokens used and with whether the request will be sent again. An error of
+    /// `unusable` ends the request.
     ///
     /// # Errors
     /// Errors of [`Model::ask`] and of `unusable`.
@@ -190,7 +193,7 @@ pub trait Model: Send + Sync {
         self.ask(request)
     }
 
-    /// Returns the limits of requests: times, attempts, sizes and rates.
+    /// Returns the limits of requests to this model: times, attempts, sizes and rates.
     fn limits(&self) -> Limits {
         Limits::default()
     }
@@ -214,83 +217,85 @@ impl<T: Model + ?Sized> Model for Arc<T> {
     }
 }
 
-/// Stores exchanges by the key of their request.
+/// A store of exchanges, each under the key of its request.
 pub trait ReplyStore: Send + Sync {
-    /// Returns the exchange of a key, if it is stored.
+    /// Returns the stored exchange whose request has the key `key`; `None` if there is none.
     ///
     /// # Errors
-    /// [`LlmError::Store`].
+    /// [`LlmError::Store`] if the store cannot be read.
     fn get(&self, key: &str) -> Result<Option<Exchange>, LlmError>;
 
-    /// Stores an exchange durably. Storing a key again does nothing.
+    /// Stores an exchange durably, under the key of its request. An exchange that is already stored
+    /// under this key is kept.
     ///
     /// # Errors
-    /// [`LlmError::Store`].
+    /// [`LlmError::Store`] if the exchange cannot be written.
     fn put(&self, key: &str, exchange: &Exchange) -> Result<(), LlmError>;
 
-    /// Records the usage of a paid but unusable reply. Only stores from which a resumed run
-    /// restores its spending do so; the default does nothing.
+    /// Records the tokens of a reply that is paid but unusable. Only stores from which a resumed
+    /// run restores its spending do so; the default does nothing.
     ///
     /// # Errors
-    /// [`LlmError::Store`].
+    /// [`LlmError::Store`] if the record cannot be written.
     fn note_unusable(&self, key: &str, request: &Request, usage: Usage) -> Result<(), LlmError> {
         let _ = (key, request, usage);
         Ok(())
     }
 }
 
-/// Errors of a request.
+/// Why a request to a language model has no reply.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LlmError {
-    /// The service failed.
+    /// The service of the model failed.
     #[error(transparent)]
     Remote(#[from] RemoteError),
     /// No attempt returned a usable reply.
     #[error("the reply of {model} cannot be used: {reason}")]
     Reply {
-        /// The model.
+        /// Name of the model.
         model: String,
         /// What is wrong with the reply.
         reason: String,
     },
-    /// The next request could exceed a ceiling.
+    /// The next request could exceed a ceiling (maximum spending), so it was not sent.
     #[error(
         "the {what} is reached: {spent} of {ceiling} spent, and the next request may take {next}"
     )]
     Budget {
-        /// Name of the ceiling.
+        /// Name of the ceiling, such as `budget in USD`.
         what: &'static str,
-        /// Spent so far, with its unit.
+        /// Amount spent so far, in the unit of the ceiling.
         spent: String,
-        /// The ceiling, with its unit.
+        /// Amount of the ceiling, with its unit.
         ceiling: String,
-        /// Maximum use of the next request, with its unit.
+        /// Maximum amount that the next request may take, with its unit.
         next: String,
     },
-    /// A ceiling in USD is set, but the model has no price.
+    /// A ceiling in USD is set, but the price of the model is unknown; holds the model's name.
     #[error(
         "the price of model {0:?} is unknown, so a budget in USD cannot be enforced; \
          add [llm.prices.{0:?}] with input and output, USD per million tokens, to the settings"
     )]
     NoPrice(String),
-    /// A cassette does not hold the request.
+    /// The cassette that is played back has no reply to the request; holds the message.
     #[error("{0}")]
     Unrecorded(String),
-    /// A reply cannot be stored or read back.
+    /// A reply cannot be stored or read back; holds the message.
     #[error("{0}")]
     Store(String),
-    /// The caller asked to stop.
+    /// The caller asked to stop, so the request was not sent or not finished.
     #[error("stopped")]
     Stopped,
 }
 
 impl LlmError {
-    /// Whether the error is unrelated to the request, so that a later attempt may succeed.
+    /// Whether the service failed, so that the same request may succeed later.
     pub fn is_outage(&self) -> bool {
         matches!(self, Self::Remote(_))
     }
 
-    /// Whether every further request would probably fail as well: true except for unusable replies.
+    /// Whether every further request would probably fail as well; `true` for all errors except
+    /// unusable replies.
     pub fn ends_run(&self) -> bool {
         !matches!(self, Self::Reply { .. })
     }

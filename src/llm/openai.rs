@@ -1,8 +1,9 @@
-//! A language model behind an OpenAI-compatible interface, `POST /chat/completions`.
+//! Language models of a service with an OpenAI-compatible API (`POST /chat/completions`).
 //!
-//! The token limit is named `max_tokens` or `max_completion_tokens`, and some models reject a
-//! temperature. After a refusal that names one of these, the request is adapted, and the adaptation
-//! is remembered for that model. An unusable reply is requested again a few times.
+//! Depending on the model, the parameter for the maximum number of tokens is named `max_tokens` or
+//! `max_completion_tokens`; some models reject a temperature. If a service refuses a request and
+//! names one of these parameters, the request is adapted and sent again, and the adaptation is
+//! remembered for that model. After an unusable reply, the request is sent again a few times.
 //!
 //! Sources: OpenAI's reference of chat completions; OpenTelemetry's GenAI conventions for names in
 //! spans. Spans never contain texts of prompts or replies.
@@ -31,29 +32,29 @@ use crate::{
 };
 use agent_remote::{Limits, RemoteError, Service};
 
-/// Path of requests, below the base address.
+/// Path to which requests are sent, relative to the service's base address.
 const PATH: &str = "/chat/completions";
 /// Maximum size of a request, bytes; larger than the context of any model.
 const MAX_REQUEST_BYTES: usize = 16 << 20;
-/// Maximum number of adaptations of one request.
+/// Maximum number of times that one request is adapted to refusals.
 const MAX_CHANGES: usize = 2;
-/// Instruction before the schema, for servers without a schema parameter.
+/// Instruction put before the schema in the last message, for servers without a schema parameter.
 const JSON_ONLY: &str = "Answer with one JSON value of this schema, and with nothing else:";
 
-/// Way to request JSON from a server.
+/// How a server is asked for a JSON reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JsonForm {
-    /// By `response_format` with the schema.
+    /// The parameter `response_format` holds the schema.
     #[default]
     Schema,
-    /// By `response_format` without the schema, which follows the last message.
+    /// The parameter `response_format` asks for JSON; the schema follows the last message's text.
     Object,
-    /// Without `response_format`; the schema follows the last message.
+    /// There is no parameter `response_format`; the schema follows the last message's text.
     None,
 }
 
-/// Name of the parameter for the token limit of a reply.
+/// Name of the parameter for the maximum number of tokens of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TokenLimit {
@@ -79,14 +80,14 @@ impl TokenLimit {
     }
 }
 
-/// Assumptions about a server.
+/// How requests are written for a server, and how often they are repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
-    /// Way to request JSON.
+    /// How the server is asked for a JSON reply.
     pub json: JsonForm,
-    /// Name of the token limit; `None` chooses it by the service's host.
+    /// Name of the parameter for the maximum number of tokens; `None`: the usual one of the host.
     pub token_limit: Option<TokenLimit>,
-    /// Maximum number of repeated requests after an unusable reply.
+    /// Maximum number of times that a request is sent again after an unusable reply.
     pub unusable_retries: u32,
 }
 
@@ -96,33 +97,33 @@ impl Default for Form {
     }
 }
 
-/// Parameters that a model accepts.
+/// Which parameters a model accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Dialect {
     token_limit: TokenLimit,
     takes_temperature: bool,
 }
 
-/// Models of a service.
+/// Client for the language models of a service with an OpenAI-compatible API.
 pub struct OpenAi {
     service: Service,
     form: Form,
-    /// Assumed parameters of every model.
+    /// Parameters that every model is first assumed to accept.
     expected: Dialect,
-    /// Adaptations by model.
+    /// Parameters that a model accepts, by the model's name, if they differ from `expected`.
     dialects: Mutex<HashMap<String, Dialect>>,
     /// Locked while a reply is parsed, so that only one parse uses memory at a time.
     reading: Mutex<()>,
 }
 
-/// Failure of one attempt.
+/// Why one attempt gave no usable reply.
 enum Failure {
     Error(LlmError),
     UnusableReply(UnusableReply),
 }
 
 impl OpenAi {
-    /// Creates a client of a service with these assumptions.
+    /// Creates a client for `service`; `form` says how requests are written.
     pub fn new(service: Service, form: Form) -> OpenAi {
         let is_openai = service.host() == "api.openai.com";
         let token_limit = form.token_limit.unwrap_or(match is_openai {
@@ -137,7 +138,7 @@ impl OpenAi {
         self.dialects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the provider's name for spans.
+    /// Returns the name of the service's provider that spans state.
     fn provider(&self) -> &str {
         match self.service.host() {
             "api.openai.com" => "openai",
@@ -163,7 +164,7 @@ impl OpenAi {
         )
     }
 
-    /// Makes one attempt.
+    /// Makes one attempt: sends a request and parses the reply.
     fn ask_once(&self, request: &Request) -> Result<Reply, Failure> {
         match self.send(request) {
             Ok(bytes) => {
@@ -180,8 +181,8 @@ impl OpenAi {
         }
     }
 
-    /// Sends a request and returns the bytes of the reply; adapts the request to refusals of the
-    /// server.
+    /// Sends a request and returns the bytes of the reply. If the server refuses a parameter of the
+    /// request, adapts the request and sends it again.
     fn send(&self, request: &Request) -> Result<Vec<u8>, RemoteError> {
         let weight = estimated_tokens(request) + u64::from(request.max_tokens);
         let known = self.dialects().get(&request.model).copied().unwrap_or(self.expected);
@@ -257,7 +258,8 @@ impl OpenAi {
 }
 
 impl Dialect {
-    /// Returns the adaptation to a refusal, if there is one.
+    /// Returns the parameters to try after a refusal; `None` if the refusal is not about these
+    /// parameters.
     fn after(self, failed: &RemoteError) -> Option<Dialect> {
         let RemoteError::Refused { status: 400 | 422, message, .. } = failed else { return None };
         if failed.is_too_long() {
@@ -276,7 +278,8 @@ impl Dialect {
     }
 }
 
-/// Converts the messages of a request; `shown_schema` follows the text of the last one.
+/// Converts messages to the types of the API; appends `shown_schema`, if given, to the text of the
+/// last message.
 fn messages(
     messages: &[Message],
     shown_schema: Option<&Schema>,
@@ -296,8 +299,8 @@ fn messages(
     messages.iter().enumerate().map(foreign).collect()
 }
 
-/// Whether a schema fits the strict mode: every object lists all its properties as required and
-/// allows no others.
+/// Whether a schema fits OpenAI's strict mode: every object lists all its properties as required
+/// and allows no others.
 fn is_strict(schema: &Value) -> bool {
     let is_strict_object = |object: &Map<String, Value>| {
         let Some(properties) = object.get("properties").and_then(Value::as_object) else {

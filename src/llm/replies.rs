@@ -1,7 +1,8 @@
-//! Extracts programs and JSON from replies, and repairs invalid JSON by asking again.
+//! Extracts programs and JSON values from replies of language models; asks a model again to repair
+//! an invalid JSON value.
 //!
-//! Replies are untrusted: any text is safe to parse, in time linear in its length. Ambiguous
-//! replies are refused with a reason for the model.
+//! Replies are untrusted: any text is safe to parse, in time linear in its length. An ambiguous
+//! reply is refused with a reason that can be sent to the model.
 
 mod schema;
 #[cfg(test)]
@@ -14,13 +15,13 @@ use crate::{
     Finish, Llm, LlmError, Message, Reply, Request, Schema, Usage, replies::schema::Validator,
 };
 
-/// Maximum length of a reason sent to a model, bytes.
+/// Maximum length of the reason for refusing a JSON reply, which is sent to the model, bytes.
 const MAX_REASON_BYTES: usize = 500;
-/// Maximum number of errors reported for one JSON reply.
+/// Maximum number of schema errors reported for one JSON reply.
 const MAX_ERRORS: usize = 5;
 /// Delimiters of the hidden reasoning that some models put before their reply.
 const THOUGHTS: (&str, &str) = ("<think>", "</think>");
-/// Starts of refusals, in lower case.
+/// Beginnings of replies that refuse the task, in lower case.
 const REFUSALS: [&str; 8] = [
     "i'm sorry",
     "i’m sorry",
@@ -32,44 +33,44 @@ const REFUSALS: [&str; 8] = [
     "as an ai",
 ];
 
-/// Why a reply holds no program; the message is shown to the model.
+/// Why no program can be extracted from a reply; the message is sent to the model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoProgram {
     /// The reply is empty.
     #[error("the reply is empty; reply with one fenced block that holds the whole program")]
     Empty,
-    /// The model or its service refuses.
+    /// The model or a filter of its service refuses the task; holds the beginning of the reply.
     #[error("the reply refuses the task: {0}")]
     Refusal(String),
-    /// The reply is incomplete.
+    /// The reply ends before its program, or its hidden reasoning, does.
     #[error(
         "the reply ends before its program does; reply with a shorter program, in one fenced block \
          that is closed"
     )]
     CutOff,
-    /// The text has no program.
+    /// The reply is text without a program.
     #[error(
         "the reply holds no program; reply with one fenced block that holds \
          fn retrieve(query, candidates, params)"
     )]
     Prose,
-    /// There are several fenced blocks, and none is a program.
+    /// The reply has several fenced blocks, and none is a program; holds their number.
     #[error(
         "the reply has {0} fenced blocks and none holds fn retrieve(query, candidates, params); \
          reply with one fenced block that holds the whole program"
     )]
     Several(usize),
-    /// The reply is JSON.
+    /// The reply is JSON instead of a program.
     #[error("the reply is JSON; reply with one fenced block that holds the program as it is")]
     Json,
 }
 
-/// Extracts the program of a reply: the last fenced block with `fn retrieve`; otherwise the only
-/// fenced block; otherwise the whole text, if it begins as a program and has `fn retrieve`. A reply
-/// with an unclosed block is refused, so that a program is never partial.
+/// Extracts the program from the text of a reply: the last fenced block with `fn retrieve`;
+/// otherwise the only fenced block; otherwise the whole text, if it begins like a program and has
+/// `fn retrieve`. A reply with an unclosed block is refused, so that a program is never incomplete.
 ///
 /// # Errors
-/// [`NoProgram`].
+/// [`NoProgram`], which says why there is no program.
 pub fn extract_program(text: &str, finish: Finish) -> Result<String, NoProgram> {
     let Some(text) = spoken(text) else { return Err(NoProgram::CutOff) };
     if finish == Finish::Filter {
@@ -95,7 +96,7 @@ pub fn extract_program(text: &str, finish: Finish) -> Result<String, NoProgram> 
     }
 }
 
-/// Extracts the program of a text without fenced blocks.
+/// Extracts the program from a text without fenced blocks: the whole text, if it is a program.
 fn without_fences(text: &str, finish: Finish) -> Result<String, NoProgram> {
     if finish == Finish::Length {
         return Err(NoProgram::CutOff);
@@ -121,7 +122,7 @@ fn is_json(text: &str) -> bool {
         && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
-/// Whether a line of the text defines `retrieve`.
+/// Whether a line of the text begins the function `retrieve`.
 fn has_retrieve(text: &str) -> bool {
     text.lines().any(|line| {
         let words = line.trim_start().strip_prefix("fn").map(str::trim_start);
@@ -130,7 +131,8 @@ fn has_retrieve(text: &str) -> bool {
     })
 }
 
-/// Returns the text after a model's reasoning; `None` if the reasoning does not end.
+/// Returns the reply without the hidden reasoning `<think>...</think>` at its beginning; `None` if
+/// the reasoning does not end.
 fn spoken(text: &str) -> Option<&str> {
     match text.trim_start().strip_prefix(THOUGHTS.0) {
         Some(thoughts) => thoughts.split_once(THOUGHTS.1).map(|(_, spoken)| spoken),
@@ -138,11 +140,11 @@ fn spoken(text: &str) -> Option<&str> {
     }
 }
 
-/// A fenced block.
+/// A fenced block of Markdown.
 struct Fence {
-    /// Text after the opening marks.
+    /// Text after the opening marks, such as `json`.
     tag: String,
-    /// The lines inside, each with its end.
+    /// Lines inside the block, each with its line end.
     body: String,
 }
 
@@ -175,8 +177,8 @@ fn fences(text: &str) -> (Vec<Fence>, bool) {
     (fences, all_closed)
 }
 
-/// Splits a line that opens or closes a block into the kind and number of its marks and the rest;
-/// `None` for other lines.
+/// Splits a line that can open or close a fenced block, such as three backticks and `json`, into
+/// its mark, the number of marks and the rest of the line; `None` for other lines.
 fn fence_marks(line: &str) -> Option<(char, usize, &str)> {
     let line = line.trim();
     let mark = line.chars().next().filter(|c| ['`', '~'].contains(c))?;
@@ -185,11 +187,11 @@ fn fence_marks(line: &str) -> Option<(char, usize, &str)> {
     (n >= 3).then(|| (mark, n, rest.trim()))
 }
 
-/// Extracts the JSON value of a reply: the whole text, its only fenced block, or the first object
-/// in it. The value is valid by the schema.
+/// Extracts the JSON value from the text of a reply: the whole text, its only fenced block, or the
+/// first object in it. The returned value follows the schema.
 ///
 /// # Errors
-/// The reason, for the model, in at most 500 bytes.
+/// Why there is no valid value, in at most 500 bytes; the text can be sent to the model.
 pub fn extract_json(text: &str, schema: &Schema) -> Result<Value, String> {
     let text = spoken(text).unwrap_or_default();
     if text.trim().is_empty() {
@@ -213,7 +215,8 @@ pub fn extract_json(text: &str, schema: &Schema) -> Result<Value, String> {
     Err(bounded(&reason, MAX_REASON_BYTES))
 }
 
-/// Finds a JSON value in a text.
+/// Finds a JSON value in a text: the whole text, its only fenced block, or the first object in it;
+/// `Err` holds the reason if there is none.
 fn read_json(text: &str) -> Result<Value, String> {
     let whole = match serde_json::from_str(text) {
         Ok(value) => return Ok(value),
@@ -235,7 +238,7 @@ fn read_json(text: &str) -> Result<Value, String> {
     }
 }
 
-/// Cuts a text to a number of bytes at a character boundary.
+/// Returns the text, cut to at most `max_bytes` bytes; a cut text ends with ` ...`.
 fn bounded(text: &str, max_bytes: usize) -> String {
     const CUT: &str = " ...";
     if text.len() <= max_bytes {
@@ -244,26 +247,26 @@ fn bounded(text: &str, max_bytes: usize) -> String {
     format!("{}{CUT}", &text[..text.floor_char_boundary(max_bytes - CUT.len())])
 }
 
-/// Usage of a request with its repairs, cached replies included.
+/// Numbers of requests and tokens for one request and its repairs, including cached replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AskUsage {
-    /// Requests.
+    /// Number of requests with a reply.
     pub requests: u32,
-    /// Tokens sent.
+    /// Number of tokens sent.
     pub tokens_in: u64,
-    /// Tokens received.
+    /// Number of tokens received.
     pub tokens_out: u64,
 }
 
 impl AskUsage {
-    /// Adds one reply.
+    /// Adds one request and the tokens of the request and its reply.
     pub fn add(&mut self, usage: Usage) {
         self.requests += 1;
         self.tokens_in += usage.tokens_in;
         self.tokens_out += usage.tokens_out;
     }
 
-    /// Adds another usage.
+    /// Returns the sum of these numbers and those of `other`.
     pub fn and(self, other: AskUsage) -> AskUsage {
         AskUsage {
             requests: self.requests + other.requests,
@@ -273,12 +276,12 @@ impl AskUsage {
     }
 }
 
-/// A JSON value or an error, with its usage.
+/// The JSON value of a reply or an error, with the numbers of requests and tokens that it took.
 pub type Answer = (Result<Value, LlmError>, AskUsage);
 
 impl Llm {
-    /// Returns the JSON value of a reply, valid by the schema of the request. An invalid reply is
-    /// repaired once: the model gets it back with the errors.
+    /// Asks a request and returns the JSON value of the reply, which follows the request's schema.
+    /// An invalid reply is repaired once: the model gets the reply back with the errors.
     ///
     /// # Errors
     /// [`LlmError::Reply`] if the repaired reply is invalid as well, or the request has no schema;
@@ -288,11 +291,11 @@ impl Llm {
         value
     }
 
-    /// Returns the JSON values of several requests in their order, each with at most `repairs`
-    /// repairs; sends them concurrently.
+    /// Asks several requests at the same time and returns the JSON value of each reply, in the
+    /// order of the requests. An invalid reply is repaired at most `repairs` times.
     ///
     /// # Errors
-    /// Errors of [`Llm::ask_json`], for each request.
+    /// For each request, the errors of [`Llm::ask_json`].
     pub fn ask_json_all(&self, requests: &[Request], repairs: u32) -> Vec<Answer> {
         let mut answers: Vec<Answer> =
             requests.iter().map(|_| (Err(LlmError::Stopped), AskUsage::default())).collect();
@@ -329,7 +332,7 @@ impl Llm {
     }
 }
 
-/// Returns the JSON value of a reply, or the reason why it is invalid.
+/// Returns the JSON value of a reply; `Err` holds the reason if the reply is invalid.
 fn read_reply(reply: &Reply, request: &Request) -> Result<Value, String> {
     let Some(schema) = &request.json else {
         return Err("no JSON was asked for".to_owned());
@@ -347,8 +350,8 @@ fn read_reply(reply: &Reply, request: &Request) -> Result<Value, String> {
     }
 }
 
-/// Whether a reply is usable: valid by the schema of the request or, without a schema, neither cut
-/// off nor filtered. Otherwise another attempt may succeed.
+/// Whether a reply is usable: if the request has a schema, the reply follows it; otherwise, the
+/// reply is neither cut off nor filtered.
 pub(super) fn is_usable(reply: &Reply, request: &Request) -> bool {
     match &request.json {
         Some(_) => read_reply(reply, request).is_ok(),
@@ -356,7 +359,8 @@ pub(super) fn is_usable(reply: &Reply, request: &Request) -> bool {
     }
 }
 
-/// Builds the request for a repair: the request with the invalid reply and its errors.
+/// Returns the request for a repair: `request`, followed by the invalid reply and the reason why it
+/// cannot be used.
 fn repairing(request: &Request, reply: &Reply, reason: &str) -> Request {
     let mut again = request.clone();
     again.messages.push(Message::assistant(reply.text.clone()));

@@ -1,23 +1,24 @@
-//! Roles: names and default settings of the parts of the program that ask a model. Each part
-//! declares its own [`RoleSpec`].
+//! Roles: each part of the program that asks a language model declares its own [`RoleSpec`], with a
+//! name and default settings.
 
 use std::{borrow::Cow, fmt};
 
 use serde::{Deserialize, Serialize};
 
-/// Name of a part of the program that asks a model. Costs are summed by role; roles are ordered as
-/// text. Replies stored under a name that is no longer in use can still be read.
+/// Name of a part of the program that asks a language model, such as `actor`. Costs are summed by
+/// role; roles are ordered by name. Replies stored under a name that is no longer in use can still
+/// be read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Role(Cow<'static, str>);
 
 impl Role {
-    /// Creates the role of a name.
+    /// Creates the role with this name.
     pub const fn new(name: &'static str) -> Role {
         Role(Cow::Borrowed(name))
     }
 
-    /// Returns the name of the role in settings and tables.
+    /// Returns the name of the role, as in settings and tables.
     pub fn name(&self) -> &str {
         &self.0
     }
@@ -35,21 +36,21 @@ impl fmt::Display for Role {
     }
 }
 
-/// Declaration of a role.
+/// Declaration of a role: its name and default settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoleSpec {
-    /// Unique name.
+    /// Unique name of the role.
     pub name: &'static str,
-    /// Short description.
+    /// Short description of what the role does.
     pub summary: &'static str,
-    /// Default sampling temperature; `None` leaves it to the service.
+    /// Default sampling temperature; `None`: the service's default.
     pub temperature: Option<f64>,
-    /// Default maximum number of tokens of a reply, hidden reasoning included.
+    /// Default maximum number of tokens of a reply, including hidden reasoning.
     pub max_tokens: u32,
 }
 
 impl RoleSpec {
-    /// Returns the declared role.
+    /// Returns the role that this declaration describes.
     pub const fn role(&self) -> Role {
         Role::new(self.name)
     }

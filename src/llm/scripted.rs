@@ -1,4 +1,5 @@
-//! A model for tests that answers by a function of the request, and a store in memory.
+//! For tests: a language model whose replies a function computes from the request, and a reply
+//! store in memory.
 
 #![allow(
     dead_code,
@@ -32,19 +33,19 @@ const ROLES: [&str; 11] = [
     "expand",
     "answer",
 ];
-/// The name of the scripted model.
+/// Name of the scripted model.
 pub const MODEL: &str = "scripted";
 
-/// Reply of a scripted model: its text and the reason for its end.
+/// Reply of a scripted model: its text and why the text ends; or an error.
 pub type ScriptedReply = Result<(String, Finish), LlmError>;
 
-/// Answers by a function of the request; records the requests.
+/// A model whose replies a function computes from the request; records all requests.
 pub struct Scripted<F> {
     answer: F,
     asked: Arc<Mutex<Vec<Request>>>,
 }
 
-/// Requests to a scripted model, in the order of arrival.
+/// Log of the requests to a scripted model, in the order of arrival.
 #[derive(Clone, Default)]
 pub struct RequestLog(Arc<Mutex<Vec<Request>>>);
 
@@ -60,13 +61,13 @@ impl RequestLog {
     }
 }
 
-/// Returns the last message of a request.
+/// Returns the text of the last message of a request.
 pub fn question(request: &Request) -> &str {
     request.messages.last().map_or("", |message| &message.text)
 }
 
-/// Returns the data blocks of a question whose names begin with `name`, such as `thing`: name and
-/// text.
+/// Returns the blocks `<data name="...">` in `question` whose names begin with `name`: pairs of the
+/// rest of the block's name and the block's text.
 pub fn blocks(question: &str, name: &str) -> Vec<(String, String)> {
     let mark = format!("<data name=\"{name}");
     let mut blocks = Vec::new();
@@ -90,7 +91,7 @@ where
     }
 }
 
-/// Stores replies in memory.
+/// A reply store in memory.
 #[derive(Default)]
 pub struct MemoryStore(Mutex<HashMap<String, Exchange>>);
 
@@ -105,8 +106,8 @@ impl ReplyStore for MemoryStore {
     }
 }
 
-/// Creates a model that answers by a function of the request, with a store in memory and no
-/// ceilings, and its request log.
+/// Creates a language model whose replies `answer` computes from the request, with a store in
+/// memory and no spending ceilings. Also returns the log of its requests.
 pub fn llm<F>(answer: F) -> (Arc<Llm>, RequestLog)
 where
     F: Fn(&Request) -> ScriptedReply + Send + Sync + 'static,
@@ -114,7 +115,7 @@ where
     llm_within(answer, Ceilings::default(), vec![Arc::new(MemoryStore::default())])
 }
 
-/// Creates a model as [`llm`] does, with ceilings and stores.
+/// Creates a model as [`llm`] does, but with these spending ceilings and reply stores.
 pub fn llm_within<F>(
     answer: F,
     ceilings: Ceilings,
@@ -137,7 +138,7 @@ where
     (Arc::new(Llm::new(Box::new(model), roles, stores, ledger, stop)), heard)
 }
 
-/// Makes a complete reply.
+/// Returns a reply with this text that the model finished.
 pub fn said(text: impl Into<String>) -> ScriptedReply {
     Ok((text.into(), Finish::Stop))
 }

@@ -1,5 +1,5 @@
-//! User settings in TOML: address, account, limits, roles and prices of language models, and named
-//! embedders. A file that contains an API key is refused.
+//! Reads the user's settings file (TOML): address, account, limits, roles and prices of language
+//! models, and named embedders. A file that contains an API key is refused.
 
 mod check;
 #[cfg(test)]
@@ -22,48 +22,49 @@ use crate::{
 };
 use agent_remote::Limits;
 
-/// Maximum size of a file, bytes.
+/// Maximum size of a settings file, bytes.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
-/// Maximum length of a prefix of an embedder, bytes.
+/// Maximum length of the text that an embedder puts before queries or documents, bytes.
 const MAX_PREFIX_BYTES: usize = 4 << 10;
 /// Maximum number of dimensions of an embedder's vectors.
 const MAX_DIMENSIONS: u32 = 16_384;
 /// Maximum length of a model's name, characters.
 const MAX_NAME_CHARS: usize = 200;
-/// Default maximum size of a reply, bytes.
+/// Default maximum size of a reply of a language model, bytes.
 const REPLY_BYTES: usize = 8 << 20;
-/// Upper limit of the setting of the reply size, bytes; parsing needs a multiple of it as memory.
+/// Largest value of the setting `reply_bytes`, bytes; parsing a reply takes several times its size
+/// in memory.
 const MAX_REPLY_BYTES: usize = 16 << 20;
 
-/// Error in a settings file. Messages never show a value that may be an API key.
+/// Why a settings file is refused. Messages never show a value that may be an API key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SettingsError {
-    /// The file is too long.
+    /// The file is larger than [`MAX_FILE_BYTES`].
     #[error("{file} has more than {MAX_FILE_BYTES} bytes")]
     TooLong {
-        /// The file.
+        /// Name of the file.
         file: String,
     },
-    /// Invalid TOML, or a value of the wrong type.
+    /// The file is not valid TOML, or a value has the wrong type.
     #[error("{file}:{line}: {message}")]
     Syntax {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// Its line, from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// What is wrong.
+        /// What is wrong with the line.
         message: String,
     },
-    /// Unknown setting.
+    /// The file contains a setting that does not exist.
     #[error("{file}:{line}: there is no setting {key}{}", did_you_mean(.nearest))]
     Unknown {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// Its line, from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// The whole name.
+        /// Full name of the setting, such as `llm.model`.
         key: String,
-        /// The nearest known name, if it is similar.
+        /// Most similar name of an existing setting; `None` if no name is similar.
         nearest: Option<String>,
     },
     /// A value looks like an API key.
@@ -73,23 +74,23 @@ pub enum SettingsError {
          in the environment"
     )]
     Secret {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// Its line, from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// The whole name.
+        /// Full name of the setting, such as `llm.model`.
         key: String,
     },
     /// A value is out of its range.
     #[error("{file}:{line}: {key} must be {expected}")]
     Value {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// Its line, from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// The whole name.
+        /// Full name of the setting, such as `llm.model`.
         key: String,
-        /// Required value, with the unit.
+        /// Description of the allowed values, with the unit.
         expected: String,
     },
 }
@@ -98,53 +99,54 @@ fn did_you_mean(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|name| format!("; did you mean {name}?")).unwrap_or_default()
 }
 
-/// Settings; omitted settings have their defaults.
+/// Settings of language models and embedders; settings that the file omits have their defaults.
 #[derive(Clone, PartialEq)]
 pub struct Settings {
     /// Address of the service, such as `https://api.openai.com/v1`.
     pub base_url: Option<String>,
-    /// The model of all roles that set none.
+    /// Name of the model of all roles for which the file names none.
     pub model: Option<String>,
-    /// The environment variable with the API key.
+    /// Name of the environment variable that holds the API key.
     pub key_env: Option<String>,
-    /// The header for the API key, instead of `Authorization: Bearer`.
+    /// Name of the header that sends the API key, instead of `Authorization: Bearer`.
     pub key_header: Option<String>,
-    /// The organisation that is charged.
+    /// Organisation that the service charges.
     pub organisation: Option<String>,
-    /// The project that is charged.
+    /// Project that the service charges.
     pub project: Option<String>,
-    /// Further headers of requests.
+    /// Further headers of every request: pairs of name and value.
     pub headers: Vec<(String, String)>,
-    /// Query parameters of the address.
+    /// Query parameters of the address of every request: pairs of name and value.
     pub query: Vec<(String, String)>,
-    /// Deadlines and retries of requests.
+    /// Deadlines, retries, sizes and rates of requests.
     pub limits: Limits,
-    /// Assumptions about the server.
+    /// How requests are written for the server.
     pub form: Form,
-    /// Prices by model.
+    /// Price of each model, by the model's name.
     pub prices: BTreeMap<String, Price>,
     roles: BTreeMap<Role, RoleFile>,
-    /// Embedders by name, as `--embedder` takes it.
+    /// Settings of each embedder, by the name that `--embedder` accepts.
     pub embedders: BTreeMap<String, EmbedderSettings>,
 }
 
-/// Embedder of the table `[embedders.NAME]`: a model with settings.
+/// Settings of one embedder, from the table `[embedders.NAME]` of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EmbedderSettings {
-    /// `candle:DIR` or `openai:MODEL`.
+    /// Model of the embedder: `candle:DIR` or `openai:MODEL`.
     pub model: String,
-    /// Text before every query.
+    /// Text put before every query; `None`: that of the model, if it has one.
     pub query_prefix: Option<String>,
-    /// Text before every document.
+    /// Text put before every document; `None`: that of the model, if it has one.
     pub document_prefix: Option<String>,
-    /// Whether vectors are scaled to norm 1.
+    /// Whether vectors are scaled to norm 1; `None`: they are.
     pub normalize: Option<bool>,
-    /// Number of dimensions to request from a service.
+    /// Length of vectors to request from a service; `None`: the default length of the model.
     pub dimensions: Option<u32>,
 }
 
-/// Hides private values: addresses, organisations, headers.
+/// Leaves out private values: address, key settings, organisation, project, headers and query
+/// parameters.
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
@@ -178,7 +180,8 @@ impl Default for Settings {
     }
 }
 
-/// Default limits of requests to language models, which may reason for minutes before they answer.
+/// Returns the default limits of requests to language models, which may reason for minutes before
+/// they answer.
 fn default_limits() -> Limits {
     Limits {
         first_byte: Duration::from_secs(300),
@@ -191,8 +194,8 @@ fn default_limits() -> Limits {
 }
 
 impl Settings {
-    /// Parses the text of a settings file; `file` is its name in messages. The file may set only
-    /// the given roles.
+    /// Parses the text of a settings file; `file` is the name of the file in messages. In the file,
+    /// only these `roles` may have settings.
     ///
     /// # Errors
     /// [`SettingsError`] for the first error found.
@@ -253,11 +256,12 @@ impl Settings {
         })
     }
 
-    /// Returns the request settings of each role, with the role's defaults for omitted settings. A
-    /// role without a model of its own uses `model`, otherwise the general model of the file.
+    /// Returns the settings with which each role sends its requests; settings that the file omits
+    /// have the defaults of the role. A role for which the file names no model uses `model` or, if
+    /// that is `None`, the file's model for all roles.
     ///
     /// # Errors
-    /// The roles without any model, in the given order.
+    /// If some roles have no model: these roles, in the order of `specs`.
     pub fn role_settings(
         &self,
         model: Option<&str>,
@@ -406,12 +410,13 @@ struct RoleFile {
 #[serde(untagged)]
 enum Temperature {
     Number(f64),
-    /// The word `none`: the service's default.
+    /// A word; only `none` is valid, which leaves the temperature to the service.
     Word(String),
 }
 
 impl RoleFile {
-    /// Converts to request settings, with the role's defaults for omitted settings.
+    /// Returns the settings with which the role sends requests to `model`; settings that the file
+    /// omits have the defaults in `spec`.
     fn or(&self, spec: &RoleSpec, model: &str) -> RoleSettings {
         let temperature = match &self.temperature {
             None => spec.temperature,

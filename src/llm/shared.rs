@@ -1,9 +1,9 @@
-//! The shared cache of replies: a reply paid by one run is free for later runs.
+//! The shared cache of replies: a reply that one run paid for costs later runs nothing.
 //!
 //! The cache is a directory with one file per exchange, named by the key of its request:
 //! `ab/abcd...`. A file is written to a temporary name, synced and renamed, so that several
-//! processes may share the cache, and a killed process leaves no partial entry. A file has one line
-//! of JSON about the entry and one with the exchange:
+//! processes may share the cache, and a killed process leaves no partial entry. A file has two
+//! lines of JSON, one about the entry and one with the exchange:
 //!
 //! ```text
 //! {"format":1,"digest":"BLAKE3 of the next line","role":"actor","model":"m"}
@@ -15,10 +15,11 @@
 //! | [`MAX_BYTES`]: above it, the oldest entries are removed down to nine tenths | bytes of all files | 2 Gi |
 //! | [`ENTRY_BYTES`]: larger exchanges are not stored | bytes of one file | 64 Mi |
 //!
-//! Only usable replies are stored. The cache never fails a caller: a damaged or unreadable entry
-//! counts as absent, an entry that cannot be written is skipped, and [`SharedCache::problem`]
-//! reports the first such problem. Several processes may exceed the limit by the [`COUNTED_EVERY`]
-//! entries that each may write between two counts.
+//! Only usable replies are stored. A failure of the cache is no error for the caller: a damaged or
+//! unreadable entry counts as absent, an entry that cannot be written is skipped, and
+//! [`SharedCache::problem`] reports the first such problem. Each process may write
+//! [`COUNTED_EVERY`] entries between two counts, so several processes together may exceed the limit
+//! by that many entries each.
 
 use std::{
     collections::BTreeMap,
@@ -34,19 +35,19 @@ use serde::{Deserialize, Serialize};
 use crate::{Exchange, LlmError, ReplyStore, Role, replies::is_usable};
 use agent_ground::files;
 
-/// Maximum total size of all files, bytes.
+/// Maximum total size of all files of the cache, bytes.
 pub const MAX_BYTES: u64 = 2 << 30;
-/// Maximum size of a file, bytes.
+/// Maximum size of one file of the cache, bytes.
 pub const ENTRY_BYTES: u64 = 64 << 20;
-/// Maximum number of entries written between two counts of all files.
+/// Maximum number of entries that a process writes between two counts of the bytes of all files.
 pub const COUNTED_EVERY: u64 = 1_000;
-/// Maximum length of the first line, bytes.
+/// Maximum length of the first line of a file, bytes.
 const HEADER_BYTES: u64 = 64 << 10;
-/// The format of entries.
+/// Supported version of the format of entries.
 const FORMAT: u32 = 1;
-/// Digits of a key.
+/// Number of hexadecimal digits of a key.
 const KEY_DIGITS: usize = 64;
-/// Prefix of files being written.
+/// Prefix of the names of files that are being written.
 const UNFINISHED: &str = ".tmp";
 
 /// First line of an entry.
@@ -58,7 +59,7 @@ struct Header {
     model: String,
 }
 
-/// Shared cache in one directory, which need not exist.
+/// The shared cache of replies in one directory, which need not exist.
 #[derive(Debug)]
 pub struct SharedCache {
     dir: PathBuf,
@@ -68,20 +69,21 @@ pub struct SharedCache {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Bytes of all files: the last count plus later writes; `None` before the first count.
+    /// Number of bytes of all files: the last count plus entries written since; `None` before the
+    /// first count.
     bytes: Option<u64>,
-    /// Entries written since the last count.
+    /// Number of entries written since the last count.
     written: u64,
     hits: u64,
     problem: Option<String>,
 }
 
-/// Number and size of cached exchanges.
+/// Number and total size of files of the cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct CacheSize {
-    /// Number of exchanges.
+    /// Number of files, each with one exchange.
     pub entries: u64,
-    /// Total size of their files, bytes.
+    /// Total size of these files, bytes.
     pub bytes: u64,
 }
 
@@ -92,14 +94,14 @@ impl CacheSize {
     }
 }
 
-/// Contents of the cache, by model.
+/// What the cache holds, in total and by model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Contents {
-    /// All files.
+    /// Number and size of all files.
     pub all: CacheSize,
-    /// Files whose first line can be read, by model.
+    /// Number and size of the files whose first line can be read, by model.
     pub models: BTreeMap<String, CacheSize>,
-    /// Number of unreadable and partial files.
+    /// Number of the other files: unreadable or partial ones.
     pub unreadable: u64,
 }
 
@@ -111,12 +113,12 @@ struct Entry {
 }
 
 impl SharedCache {
-    /// Opens the cache in a directory, of at most [`MAX_BYTES`].
+    /// Opens the cache in the directory `dir`, with a total size of at most [`MAX_BYTES`].
     pub fn new(dir: &Path) -> SharedCache {
         SharedCache::with_limit(dir, MAX_BYTES)
     }
 
-    /// Opens the cache in a directory, of at most `max_bytes`.
+    /// Opens the cache in the directory `dir`, with a total size of at most `max_bytes` bytes.
     pub fn with_limit(dir: &Path, max_bytes: u64) -> SharedCache {
         SharedCache { dir: dir.to_owned(), max_bytes, state: Mutex::default() }
     }
@@ -126,20 +128,22 @@ impl SharedCache {
         &self.dir
     }
 
-    /// Returns the number of cache hits since opening.
+    /// Returns the number of replies that the cache returned since it was opened.
     pub fn hits(&self) -> u64 {
         self.state().hits
     }
 
-    /// Returns the first problem since opening.
+    /// Returns the first problem with an entry since the cache was opened; `None` if there was
+    /// none.
     pub fn problem(&self) -> Option<String> {
         self.state().problem.clone()
     }
 
-    /// Sums the contents by model; reads the first line of every file.
+    /// Returns the number and size of cached exchanges, by model; reads the first line of every
+    /// file.
     ///
     /// # Errors
-    /// Fails if the directory cannot be read; a missing directory counts as empty.
+    /// If the directory cannot be read; a missing directory counts as empty.
     pub fn contents(&self) -> io::Result<Contents> {
         let mut contents = Contents::default();
         for entry in self.entries()? {
@@ -155,7 +159,7 @@ impl SharedCache {
     /// Removes all entries and returns their number and size.
     ///
     /// # Errors
-    /// Fails if the directory cannot be read or a file cannot be removed.
+    /// If the directory cannot be read or a file cannot be removed.
     pub fn clear(&self) -> io::Result<CacheSize> {
         let mut removed = CacheSize::default();
         for entry in self.entries()? {
@@ -174,12 +178,13 @@ impl SharedCache {
         self.state().problem.get_or_insert(problem);
     }
 
-    /// Returns the file of a key; `None` for an invalid key, so that no other file is ever touched.
+    /// Returns the path of the file for a key; `None` for an invalid key, so that no file outside
+    /// of the cache is ever touched.
     fn file(&self, key: &str) -> Option<PathBuf> {
         is_key(key).then(|| self.dir.join(&key[..2]).join(key))
     }
 
-    /// Writes an entry and returns its size.
+    /// Writes the file of an exchange to `path` and returns its size, bytes.
     fn write(&self, path: &Path, exchange: &Exchange) -> io::Result<u64> {
         let body = serde_json::to_string(exchange)?;
         let header = serde_json::to_string(&Header {
@@ -204,7 +209,8 @@ impl SharedCache {
         Ok(bytes)
     }
 
-    /// Counts a written entry; removes the oldest entries above the limit.
+    /// Counts a written entry of `bytes` bytes; removes the oldest entries if the cache is above
+    /// its limit.
     fn count(&self, bytes: u64) -> io::Result<()> {
         let mut state = self.state();
         state.written += 1;
@@ -221,8 +227,8 @@ impl SharedCache {
         Ok(())
     }
 
-    /// Removes the oldest entries if the cache is above the limit, down to nine tenths of it;
-    /// returns the remaining bytes.
+    /// If the cache is above its limit, removes the oldest entries until it has at most nine tenths
+    /// of the limit. Returns the number of bytes of all remaining files.
     fn make_room(&self) -> io::Result<u64> {
         let mut entries = self.entries()?;
         let mut bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
@@ -240,7 +246,7 @@ impl SharedCache {
         Ok(bytes)
     }
 
-    /// Lists all files of the cache, partial files included, in any order.
+    /// Lists all files of the cache, including partial files, in no particular order.
     fn entries(&self) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for folder in listed(&self.dir)? {
@@ -266,7 +272,8 @@ impl SharedCache {
 }
 
 impl ReplyStore for SharedCache {
-    /// Never fails. An unusable reply, which earlier versions stored, counts as absent.
+    /// Returns the exchange of a key, if the cache holds it; never fails. An unusable reply, which
+    /// earlier versions stored, counts as absent.
     fn get(&self, key: &str) -> Result<Option<Exchange>, LlmError> {
         let Some(path) = self.file(key) else { return Ok(None) };
         match read(&path, key) {
@@ -283,7 +290,8 @@ impl ReplyStore for SharedCache {
         }
     }
 
-    /// Never fails. Stores only usable replies; replaces an entry that is damaged or unusable.
+    /// Stores an exchange if its reply is usable; never fails. Replaces an entry that is damaged or
+    /// unusable.
     fn put(&self, key: &str, exchange: &Exchange) -> Result<(), LlmError> {
         let Some(path) = self.file(key) else { return Ok(()) };
         let usable = |exchange: &Exchange| is_usable(&exchange.reply, &exchange.request);
@@ -303,7 +311,7 @@ fn is_key(name: &str) -> bool {
     name.len() == KEY_DIGITS && name.bytes().all(digit)
 }
 
-/// Returns the entries of a directory; none if it does not exist or is not a directory.
+/// Returns the entries of a directory; none if `dir` does not exist or is not a directory.
 fn listed(dir: &Path) -> io::Result<Vec<fs::DirEntry>> {
     match fs::read_dir(dir) {
         Ok(entries) => entries.collect(),
@@ -316,7 +324,7 @@ fn listed(dir: &Path) -> io::Result<Vec<fs::DirEntry>> {
     }
 }
 
-/// Removes a file; succeeds if another process has removed it.
+/// Removes a file; succeeds also if the file no longer exists.
 fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -338,7 +346,8 @@ fn first_line(reader: &mut impl BufRead) -> io::Result<Header> {
     Ok(header)
 }
 
-/// Reads the exchange in a file and checks its digest and key.
+/// Reads the exchange in the file at `path`; fails unless its digest matches and its request has
+/// the key `key`.
 fn read(path: &Path, key: &str) -> io::Result<Exchange> {
     let mut reader = BufReader::new(File::open(path)?.take(ENTRY_BYTES));
     let header = first_line(&mut reader)?;

@@ -4,32 +4,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::Actors;
 
-/// A part of the optimizer that can be disabled.
+/// A part of the optimizer that can be disabled to measure its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ablation {
-    /// Mining of metapaths; without it, only text search remains.
+    /// Mining of metapaths. Without mining, programs of the search actor use text search alone.
     Mining,
-    /// Tuning of parameters; without it, programs run with declared values.
+    /// Tuning of parameters. Without tuning, programs run with the parameters' declared values.
     Tuning,
-    /// Relaxation of metapaths; without it, only nodes that all metapaths reach are ranked.
+    /// Relaxation of metapaths. Without relaxation, a program ranks only nodes that all its
+    /// metapaths reach.
     Relaxation,
-    /// The router; without it, every query uses the category that is best overall.
+    /// The router. Without a router, the category with the best program overall answers every
+    /// query.
     Router,
-    /// The cache of tool calls; changes only the time.
+    /// The cache of tool calls. Without the cache, a run gives the same results but takes longer.
     Cache,
-    /// Improvement of programs by operators.
+    /// Improvement of programs by the operators of the search actor, such as adding a metapath.
     Mutation,
-    /// The comparator of the llm actor; without it, a model improves a program from its score and
-    /// earlier attempts alone.
+    /// The comparator of the llm actor. Without the comparator, a model improves a program from the
+    /// program's score and earlier attempts alone.
     Comparator,
-    /// Improvement of programs by a model; without it, the model's first programs are only repaired
-    /// until they run, neither revised nor rewritten.
+    /// Improvement of programs by a model. Without these steps, the model's first programs are only
+    /// repaired until they run, neither revised nor rewritten.
     Steps,
 }
 
 impl Ablation {
-    /// All parts.
+    /// All parts of the optimizer that can be disabled.
     pub const ALL: [Self; 8] = [
         Self::Mining,
         Self::Tuning,
@@ -41,7 +43,7 @@ impl Ablation {
         Self::Steps,
     ];
 
-    /// Returns the part's name in options and files.
+    /// Returns the part's name in options and files, such as `mining`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mining => "mining",
@@ -66,7 +68,8 @@ impl Ablation {
     }
 }
 
-/// Returns why these parts cannot be disabled together in a run of `actors`; `None` if they can.
+/// Returns a message that says why the parts in `without` cannot be disabled together in a run of
+/// `actors`; `None` if they can.
 pub fn conflict(without: &[Ablation], actors: Actors) -> Option<String> {
     let absent = |part: &Ablation| {
         let is_absent =

@@ -1,6 +1,6 @@
 //! Accepts or rejects changes during a run: a change is accepted if it gains enough on the training
-//! queries of its category. This proves nothing; the [sequential test](super::sequential_test)
-//! does.
+//! queries of its category. This does not prove that the change helps on other queries; the
+//! [sequential test](super::sequential_test) does.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +21,7 @@ pub(super) const MIN_GAIN: f64 = 1.0;
 /// Outcome of testing a change, as the journal stores it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
-    /// The category.
+    /// Name of the category whose program was tested.
     pub category: String,
     /// Id of the category's previous program.
     pub from: String,
@@ -31,20 +31,23 @@ pub struct Decision {
     pub params: ParamValues,
     /// Description of the change.
     pub change: String,
-    /// Number of training queries of the category.
+    /// Number of training queries on which both programs were compared.
     pub n: usize,
-    /// Difference of the mean reciprocal ranks.
+    /// Mean reciprocal rank of the tested program minus that of the previous program.
     pub difference: f64,
-    /// Summed difference of reciprocal ranks ([`wording::gain`]); decides on acceptance.
+    /// Summed difference of reciprocal ranks, new minus old ([`wording::gain`]). The change is
+    /// accepted if this is at least 1.
     #[serde(default)]
     pub gain: f64,
-    /// Two-sided p of the paired randomisation test; not a proof, because the change was made on
-    /// the same queries.
+    /// Two-sided p-value of the paired randomisation test on the reciprocal ranks; not a proof,
+    /// because the change was made on the same queries.
     pub p: f64,
-    /// E-value of an improvement, see [`EValue::e`].
+    /// E-value of the hypothesis that the change improves the mean reciprocal rank; see
+    /// [`EValue::e`].
     #[serde(default)]
     pub e: f64,
-    /// Estimated number of further queries until the change is proven, see [`EValue::needed`].
+    /// Estimated number of further queries until the change is proven, if there is an estimate; see
+    /// [`EValue::needed`].
     #[serde(default)]
     pub needed: Option<usize>,
     /// Whether the change was accepted.
@@ -52,7 +55,9 @@ pub struct Decision {
 }
 
 impl Run<'_> {
-    /// Replaces a category's program if the change gains enough; returns whether it did.
+    /// Replaces the program of a category by `changed` if the gain on `queries` (positions of
+    /// training queries) is at least [`MIN_GAIN`], and records the decision in the journal. Returns
+    /// whether the program was replaced.
     pub(super) fn accept(
         &mut self,
         category_program: &mut CategoryProgram,
@@ -103,7 +108,7 @@ impl Run<'_> {
     }
 }
 
-/// Returns the hexadecimal digest of a result, its key in the journal.
+/// Returns the hexadecimal digest of a step's result, which is the step's key in the journal.
 pub(super) fn key_of(result: &impl Serialize) -> String {
     let text = serde_json::to_string(result).unwrap_or_default();
     blake3::hash(text.as_bytes()).to_hex().to_string()

@@ -1,19 +1,21 @@
-//! The archive: measured programs of a run with their reciprocal ranks on training queries. Merging
-//! takes plans from it, and categories may adopt its programs at the end.
+//! The archive: the programs that a run has measured, with their reciprocal ranks on training
+//! queries. Merging takes plans from archived programs, and categories may adopt archived programs
+//! at the end of the run.
 
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
 use crate::category_programs::CategoryProgram;
 
-/// Capacity of the archive; beyond it, the program with the smallest summed reciprocal rank is
-/// dropped.
+/// Maximum number of programs in the archive. When one more is added, the program with the smallest
+/// summed reciprocal rank is dropped.
 const MAX_PROGRAMS: usize = 256;
 
-/// A program in the archive.
+/// A program in the archive, with its reciprocal ranks.
 #[derive(Clone)]
 pub(super) struct ArchivedProgram {
-    /// The program with its reciprocal ranks; 0 on queries it did not run on.
+    /// The program with its reciprocal rank on each training query; 0 on queries that it did not
+    /// run on.
     pub(super) category_program: CategoryProgram,
     /// Description of the change that produced the program.
     pub(super) change: String,
@@ -21,15 +23,15 @@ pub(super) struct ArchivedProgram {
     pub(super) is_complete: bool,
 }
 
-/// Programs in order of insertion.
+/// Measured programs of a run, in order of insertion.
 #[derive(Default)]
 pub(super) struct Archive {
     programs: Vec<ArchivedProgram>,
 }
 
 impl Archive {
-    /// Adds a program. An archived one with the same source and parameters stays if it is complete,
-    /// else it is replaced.
+    /// Adds a program. If a program with the same source and parameters is archived already, the
+    /// new one replaces it only if the archived one has not run on all of its training queries.
     pub(super) fn add(&mut self, program: ArchivedProgram) {
         let same = |other: &&mut ArchivedProgram| {
             other.category_program.answers_as(&program.category_program)
@@ -49,13 +51,14 @@ impl Archive {
         }
     }
 
-    /// Returns all programs in order of insertion.
+    /// Returns all archived programs in order of insertion.
     pub(super) fn programs(&self) -> &[ArchivedProgram] {
         &self.programs
     }
 
-    /// Returns the programs that beat `other` on at least one of the training queries, most such
-    /// queries first; ties in order of insertion.
+    /// Returns the programs with a higher reciprocal rank than `other` on at least one of `queries`
+    /// (positions of training queries). Programs that are better on more queries come first; ties
+    /// stay in order of insertion.
     pub(super) fn better_on(
         &self,
         other: &CategoryProgram,
@@ -71,8 +74,8 @@ impl Archive {
     }
 }
 
-/// Draws a random order of all positions. Each next position is drawn with probability proportional
-/// to its weight among the remaining ones. Weights must not be negative.
+/// Draws a random order of the positions in `weights`. Each next position is drawn from the
+/// remaining positions with probability proportional to its weight. Weights must not be negative.
 pub(super) fn draw_order(weights: &[f64], rng: &mut ChaCha8Rng) -> Vec<usize> {
     let mut left: Vec<usize> = (0..weights.len()).collect();
     let mut order = Vec::new();

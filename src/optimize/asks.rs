@@ -1,9 +1,10 @@
-//! Detects programs whose functions ask a language model, and limits their runs.
+//! Detects programs that call functions which ask a language model, and limits how often such
+//! programs run.
 //!
-//! An optimizer run has an allowance of such program runs, each with a few requests. A program
-//! claims all runs that it may need before it is tried, so that an accepted program can also be
-//! tested and measured. Unused runs are returned. Counts depend only on programs and queries, so
-//! that a resumed run repeats them.
+//! An optimizer run has an allowance of such program runs, each with a few requests to the model.
+//! Before a program is tried, all runs that it may need are claimed, so that an accepted program
+//! can also be tested and measured. Unused runs are given back. The numbers of claimed runs depend
+//! only on programs and queries, so that a resumed run repeats them.
 
 use std::{collections::BTreeSet, sync::LazyLock};
 
@@ -12,13 +13,14 @@ use agent_retrieve::expand::Method;
 use agent_sandbox::program::Program;
 use agent_tools::{FEEDBACK, registry};
 
-/// Maximum number of requests of one program run during optimization; a bundle may send more.
+/// Maximum number of requests that one program run may send to the language model during
+/// optimization; a bundle's programs may send more.
 pub const REQUESTS_PER_RUN: u64 = 4;
-/// Maximum number of tokens of these requests.
+/// Maximum number of tokens of all language-model requests of one program run during optimization.
 pub const TOKENS_PER_RUN: u64 = 40_000;
-/// Allowed number of program runs on training queries.
+/// Number of program runs on training queries that may ask a language model, in one optimizer run.
 const TRAINING_RUNS: usize = 100;
-/// Number of programs for which the allowance covers all validation queries.
+/// Number of programs for which the allowance has a run on every validation query.
 const MEASURED_PROGRAMS: usize = 2;
 
 /// Returns the maximum number of program runs that may ask a model, in an optimizer run with
@@ -27,16 +29,18 @@ pub fn max_runs(n_validation: usize) -> usize {
     TRAINING_RUNS + MEASURED_PROGRAMS * n_validation
 }
 
-/// The function that asks a model by every method except [`FEEDBACK`].
+/// Name of the tool function that asks a model, unless its method is [`FEEDBACK`].
 const BY_METHOD: &str = "expand";
 
-/// Whether a program calls a function that asks a language model.
+/// Whether a program's source names a function that would ask a language model; never true for
+/// WebAssembly modules.
 pub(super) fn asks(program: &Program) -> bool {
     asking_function(program).is_some()
 }
 
-/// Returns the first function that asks a language model and is named in a program's source. `None`
-/// for modules: their calls cannot be read, and they run without a model.
+/// Returns the name of the first function in a program's source that asks a language model; `None`
+/// if there is none. Also `None` for WebAssembly modules: their calls cannot be read, and they run
+/// without a model.
 pub(super) fn asking_function(program: &Program) -> Option<&'static str> {
     static NAMES: LazyLock<BTreeSet<&'static str>> = LazyLock::new(|| {
         registry().iter().filter(|spec| spec.group == "llm").map(|spec| spec.name).collect()
@@ -52,7 +56,7 @@ pub(super) fn asking_function(program: &Program) -> Option<&'static str> {
     words.find_map(|word| NAMES.get(word).copied().filter(|name| !(never && *name == BY_METHOD)))
 }
 
-/// Remaining program runs that may ask a model.
+/// Number of program runs that may still ask a language model in an optimizer run.
 #[derive(Debug)]
 pub(super) struct Allowance {
     left: usize,
@@ -64,7 +68,8 @@ impl Allowance {
         Self { left: max_runs(n_validation) }
     }
 
-    /// Takes `runs` if at least that many remain; returns whether it did.
+    /// Subtracts `runs` from the allowance if at least that many program runs remain; returns
+    /// whether they were subtracted.
     pub(super) fn claim(&mut self, runs: usize) -> bool {
         let enough = runs <= self.left;
         if enough {
@@ -73,7 +78,7 @@ impl Allowance {
         enough
     }
 
-    /// Returns claimed runs that were not used.
+    /// Adds claimed program runs that were not used to the allowance again.
     pub(super) fn give_back(&mut self, runs: usize) {
         self.left += runs;
     }

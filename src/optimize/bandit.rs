@@ -1,18 +1,20 @@
-//! Bandit that chooses the operators of the search actor by gain per cost.
+//! A bandit algorithm that chooses the operators of the search actor by gain per cost.
 //!
-//! An arm's index is its upper confidence bound (UCB1, Auer et al. 2002) divided by its mean cost.
-//! Costs are counted in program runs, so that no choice depends on a clock. A resumed run
-//! recomputes the state from trials. The language model is not an arm: it has its own steps in
-//! every category.
+//! Each operator is an arm. The index of an arm is the upper confidence bound of its reward (UCB1,
+//! Auer et al. 2002) divided by its mean cost. Costs are counted in program runs, so that no choice
+//! depends on a clock. A resumed run recomputes the bandit's state from the recorded trials. The
+//! language model is not an arm: it has its own steps in every category.
 
 use crate::mutate::Operator;
 
-/// Maximum reward of a turn: the gain of one correct first answer, which suffices for acceptance.
+/// Maximum reward of one turn of an operator, in summed reciprocal rank: one more correct first
+/// answer, which suffices for acceptance.
 const MAX_REWARD: f64 = 1.0;
-/// Weight of the exploration term relative to the mean reward.
+/// Factor of the exploration term, which is added to an operator's mean reward.
 const EXPLORATION: f64 = 0.5;
 
-/// Statistics of an arm.
+/// Number of turns of an operator, with the sums of rewards (reciprocal rank) and of costs (program
+/// runs).
 #[derive(Clone, Copy, Debug)]
 struct Tally {
     operator: Operator,
@@ -21,7 +23,7 @@ struct Tally {
     cost: f64,
 }
 
-/// The operators of a run.
+/// The operators of a run with their statistics, from which the next operator is chosen.
 #[derive(Debug)]
 pub(super) struct Bandit {
     tallies: Vec<Tally>,
@@ -35,8 +37,9 @@ impl Default for Bandit {
 }
 
 impl Bandit {
-    /// Returns all operators in the order in which the next turn tries them: untried ones first,
-    /// then by index, descending; ties in the order of [`Operator::ALL`].
+    /// Returns all operators in the order in which the next turn tries them: untried operators
+    /// first, then by descending index (see the module's text). Operators with equal indices stay
+    /// in the order of [`Operator::ALL`].
     pub(super) fn order(&self) -> Vec<Operator> {
         let turns: usize = self.tallies.iter().map(|tally| tally.turns).sum();
         let index = |tally: &Tally| {
@@ -53,8 +56,8 @@ impl Bandit {
         order.into_iter().map(|(_, operator)| operator).collect()
     }
 
-    /// Adds a turn with its gain in summed reciprocal rank and its number of program runs
-    /// (`calls`).
+    /// Records a turn of an operator: its gain in summed reciprocal rank, and the number of program
+    /// runs that it took (`calls`).
     pub(super) fn note(&mut self, operator: Operator, gain: f64, calls: usize) {
         if let Some(tally) = self.tallies.iter_mut().find(|tally| tally.operator == operator) {
             tally.turns += 1;

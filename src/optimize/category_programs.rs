@@ -1,18 +1,22 @@
-//! Categories during a run, each with its program and the program's reciprocal ranks.
+//! Categories during a run: each has a program, and the program's reciprocal ranks on training
+//! queries.
 
 use crate::{discover, plan::Plan};
 use agent_infer::ParamValues;
 use agent_sandbox::program::Program;
 
-/// Maximum number of categories.
+/// Maximum number of categories of a run.
 pub(super) const MAX_CATEGORIES: usize = 12;
-/// Mean reciprocal rank over all training queries that a category must add to be kept.
+/// Minimum increase of the mean reciprocal rank over all training queries that a category must
+/// bring to be kept.
 pub(super) const MIN_CATEGORY_GAIN: f64 = 0.006;
 
-/// Minimum reciprocal rank of a well answered query: an answer is first.
+/// A query is answered well if its reciprocal rank is at least this value, that is, if an answer is
+/// first.
 pub(super) const GOOD: f32 = 1.0;
 
-/// Queries that were assigned to a category, by position in their pool.
+/// Queries that were assigned to a category: positions in the training pool and in the validation
+/// pool.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Queries {
     pub(super) train: Vec<usize>,
@@ -22,23 +26,26 @@ pub(super) struct Queries {
 /// A category and its current program.
 #[derive(Clone)]
 pub(super) struct CategoryProgram {
-    /// The plan that the program was rendered from, if any.
+    /// The plan from which the program was rendered, if the search actor composed the program.
     pub(super) plan: Option<Plan>,
     pub(super) program: Program,
     pub(super) params: ParamValues,
     pub(super) proposed_by: String,
-    /// Name of the category, if it differs from the program's header.
+    /// Name of the category, if it differs from the one in the program's header.
     pub(super) name: Option<String>,
-    /// The assigned queries; if `None`, the queries that its program answers best.
+    /// The queries that were assigned to the category; if `None`, the category has the queries that
+    /// its program answers best.
     pub(super) queries: Option<Queries>,
-    /// Reciprocal rank on each training query; 0 if the program did not run on it.
+    /// The program's reciprocal rank on each training query; 0 if the program did not run on the
+    /// query.
     pub(super) train: Vec<f32>,
-    /// The training queries that the program runs on; `None` for all.
+    /// Positions of the training queries that the program runs on; `None` for all.
     pub(super) part: Option<Vec<usize>>,
 }
 
 impl CategoryProgram {
-    /// Creates a category with a program and its reciprocal ranks on training queries.
+    /// Creates a category whose program has this source and these reciprocal ranks on the training
+    /// queries.
     #[cfg(test)]
     pub(super) fn for_test(source: &str, train: &[f32]) -> Self {
         Self {
@@ -53,12 +60,12 @@ impl CategoryProgram {
         }
     }
 
-    /// Whether both have the same program and parameters.
+    /// Whether both categories have the same program and parameters.
     pub(super) fn answers_as(&self, other: &Self) -> bool {
         self.program.id() == other.program.id() && self.params == other.params
     }
 
-    /// Whether both have the same name, program and parameters.
+    /// Whether both categories have the same name, program and parameters.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.answers_as(other) && self.name() == other.name()
     }
@@ -67,7 +74,8 @@ impl CategoryProgram {
         self.name.as_deref().or(self.program.category()).unwrap_or_default()
     }
 
-    /// Returns the validation queries of the category's test: the assigned ones, or else `routed`.
+    /// Returns the positions of the validation queries on which the category is tested: those that
+    /// were assigned to the category, otherwise `routed`.
     pub(super) fn routed(&self, routed: &[usize]) -> Vec<usize> {
         match &self.queries {
             Some(own) => own.validation.clone(),
@@ -75,19 +83,19 @@ impl CategoryProgram {
         }
     }
 
-    /// Returns the program's summed reciprocal rank on some training queries.
+    /// Returns the program's summed reciprocal rank on `queries` (positions of training queries).
     pub(super) fn sum_on(&self, queries: &[usize]) -> f64 {
         queries.iter().map(|&at| f64::from(self.train[at])).sum()
     }
 
-    /// Returns the program's reciprocal ranks on some training queries.
+    /// Returns the program's reciprocal rank on each of `queries` (positions of training queries).
     pub(super) fn train_on(&self, queries: &[usize]) -> Vec<f32> {
         queries.iter().map(|&at| self.train[at]).collect()
     }
 }
 
-/// Selects categories greedily by the mean reciprocal rank that each adds on all `n` training
-/// queries ([`discover::cover`]). Keeps at least the first category.
+/// Selects the categories to keep: greedily those that add most to the mean reciprocal rank over
+/// all `n` training queries ([`discover::cover`]). If none adds enough, keeps the first category.
 pub(super) fn needed(category_programs: Vec<CategoryProgram>, n: usize) -> Vec<CategoryProgram> {
     let worths: Vec<discover::Worth> = category_programs
         .iter()
@@ -105,8 +113,10 @@ pub(super) fn needed(category_programs: Vec<CategoryProgram>, n: usize) -> Vec<C
     kept.into_iter().filter_map(|at| category_programs[at].take()).collect()
 }
 
-/// Returns the training queries of each category: the assigned ones, or else those that its program
-/// answers best. Ties go to the earlier category; queries that no program answers are omitted.
+/// Returns the training queries of each category, as positions: those that were assigned to the
+/// category, otherwise those on which its program has the highest reciprocal rank. On equal
+/// reciprocal ranks the earlier category gets the query; queries that no program answers are
+/// omitted.
 pub(super) fn assign(category_programs: &[CategoryProgram], n: usize) -> Vec<Vec<usize>> {
     let mut assigned = vec![Vec::new(); category_programs.len()];
     for query in 0..n {
@@ -132,8 +142,9 @@ pub(super) fn assign(category_programs: &[CategoryProgram], n: usize) -> Vec<Vec
     assigned
 }
 
-/// Returns each category's distance from a perfect summed reciprocal rank on its training queries,
-/// plus 0.5, so that every category has a weight; 0 without queries.
+/// Returns a weight for each category: how far the summed reciprocal rank on its training queries
+/// is below the maximum, plus 0.5, so that a perfect category keeps a weight. Categories without
+/// queries have weight 0.
 pub(super) fn lacking(category_programs: &[CategoryProgram], assigned: &[Vec<usize>]) -> Vec<f64> {
     let lack =
         |(category_program, queries): (&CategoryProgram, &Vec<usize>)| match queries.is_empty() {

@@ -2,13 +2,14 @@
 //!
 //! The objective is the mean over queries of the logarithm of the expected F1 of the answer under
 //! the probabilities of its cut points, minus an L2 penalty: the reward of Choppy (Bahri et al.,
-//! SIGIR 2020) with F1 for every cut point. It is maximised by full-batch Adam (Kingma & Ba 2015)
-//! from zero. Gradients are summed in the order of queries, so that the result does not depend on
-//! the number of threads.
+//! SIGIR 2020) with F1 for every cut point. The objective is maximised by full-batch Adam (Kingma &
+//! Ba 2015) from zero weights. Gradients are summed in the order of queries, so that the result
+//! does not depend on the number of threads.
 //!
-//! Expected precision and recall come from cross-validation: each query is cut by weights that were
-//! trained without it. The router and the re-ranker of a training query's ranking must also be
-//! trained without it; otherwise scores drop more clearly after the answers than on new queries.
+//! Expected precision and recall come from cross-validation: each query's ranking is cut by weights
+//! that were trained without this query. The router and the re-ranker that made this ranking must
+//! also be trained without the query; otherwise its scores drop more clearly after the answers than
+//! those of new queries.
 
 use rayon::prelude::*;
 
@@ -20,31 +21,32 @@ use agent_retrieve::{
 };
 use agent_train::Adam;
 
-/// Minimum number of queries with an answer in their ranking.
+/// Minimum number of training queries with an answer in their ranking; with fewer, no cut-off is
+/// trained.
 const MIN_QUERIES: usize = 20;
-/// Number of folds of the cross-validation.
+/// Number of folds of the cross-validation that estimates precision and recall.
 pub(super) const FOLDS: usize = 5;
-/// Number of groups of queries, by probability of the chosen rank, with expected precision and
-/// recall.
+/// Number of groups into which queries are divided by the probability of their chosen rank.
+/// Expected precision and recall are means over a group.
 const GROUPS: usize = 5;
-/// Minimum number of queries of a group; means over fewer are too noisy.
+/// Minimum number of queries of a group; means over fewer queries are too noisy.
 const MIN_GROUP: usize = 20;
-/// Number of gradient steps.
+/// Number of gradient steps of Adam when weights are trained.
 const STEPS: usize = 300;
-/// Step size of Adam.
+/// Step size of Adam when weights are trained.
 const RATE: f64 = 0.05;
-/// L2 penalty on every weight.
+/// Factor of the L2 penalty on every weight.
 const RIDGE: f64 = 1e-3;
-/// Added to every F1, so that queries without a good rank do not dominate.
+/// Constant that is added to every F1, so that queries without a good cut point do not dominate.
 const FLOOR: f64 = 0.02;
 
-/// One value per feature.
+/// One value per feature of a cut point, in the order of [`FEATURES`].
 type Row = [f64; FEATURES.len()];
 
-/// Training data of one query.
+/// Training data of one query: the cut points of its ranking with the F1 of each.
 struct Lesson {
     cut_points: Vec<CutPoint>,
-    /// F1 of the answer for each cut point.
+    /// F1 of the ranking, cut at each cut point.
     worth: Vec<f64>,
 }
 
@@ -56,12 +58,13 @@ impl Lesson {
         Self { cut_points, worth }
     }
 
-    /// Whether any cut point has a positive F1.
+    /// Whether any cut point has a positive F1; other queries are not used for training.
     fn teaches(&self) -> bool {
         self.worth.iter().any(|&worth| worth > 0.0)
     }
 
-    /// Returns the gradient of the logarithm of the expected F1 with respect to the weights.
+    /// Returns the gradient, with respect to the weights, of the logarithm of the query's expected
+    /// F1.
     fn gradient(&self, weights: &Row) -> Row {
         let log = |place: &CutPoint| -> f64 {
             place
@@ -88,8 +91,8 @@ impl Lesson {
     }
 }
 
-/// Trains a cut-off on rankings of training queries with their answers; `None` if fewer than
-/// `MIN_QUERIES` have an answer within the considered ranks.
+/// Trains a cut-off on pairs of a training query's ranking and its answers; `None` if fewer than
+/// `MIN_QUERIES` queries have an answer within the first [`MAX_RANK`] ranks.
 pub fn train(queries: &[(Ranking, &[NodeId])]) -> Option<Cutoff> {
     let lessons: Vec<Lesson> =
         queries.par_iter().map(|(ranking, answers)| Lesson::new(ranking, answers)).collect();
@@ -107,7 +110,8 @@ pub fn train(queries: &[(Ranking, &[NodeId])]) -> Option<Cutoff> {
     Some(Cutoff { expected, ..weights(&lessons, |_| true) })
 }
 
-/// Trains the weights on the queries for which `taken` is true.
+/// Trains the weights on the queries for whose positions `taken` returns true; the returned cut-off
+/// has no expected precision and recall yet.
 fn weights(lessons: &[Lesson], taken: impl Fn(usize) -> bool) -> Cutoff {
     let numbered = lessons.iter().enumerate();
     let taught: Vec<&Lesson> = numbered
@@ -133,9 +137,10 @@ fn weights(lessons: &[Lesson], taken: impl Fn(usize) -> bool) -> Cutoff {
     Cutoff { weights, expected: Vec::new() }
 }
 
-/// Returns the mean precision and recall of about equal groups of queries, by ascending probability
-/// of the chosen rank. Equal probabilities stay in one group. Groups are merged until precision
-/// rises with probability (pool adjacent violators: Ayer et al. 1955).
+/// Divides queries, each with the probability of its chosen rank and its metrics, into groups of
+/// about equal size by ascending probability, and returns the mean precision and recall of each.
+/// Queries with equal probabilities stay in one group. Groups are merged until precision rises with
+/// probability (pool adjacent violators: Ayer et al. 1955).
 fn expected(mut cut: Vec<(f32, SetMetrics)>, min_group: usize) -> Vec<Expected> {
     cut.sort_by(|a, b| a.0.total_cmp(&b.0));
     let least = cut.len().div_ceil(GROUPS).max(min_group);
@@ -170,7 +175,7 @@ fn expected(mut cut: Vec<(f32, SetMetrics)>, min_group: usize) -> Vec<Expected> 
     pooled
 }
 
-/// Merges two adjacent groups.
+/// Merges two adjacent groups of queries; precision and recall are weighted by the groups' sizes.
 fn joined(before: Expected, next: Expected) -> Expected {
     let n = before.n + next.n;
     let mean = |a: f32, b: f32| (a * before.n as f32 + b * next.n as f32) / n as f32;
@@ -186,7 +191,8 @@ fn joined(before: Expected, next: Expected) -> Expected {
 mod tests {
     use super::*;
 
-    /// A ranking whose first `n` nodes are answers, and whose scores drop after them.
+    /// Returns a ranking of 30 nodes whose first `n` nodes are answers, with scores that drop after
+    /// them.
     fn clear(query: usize, n: usize) -> Ranking {
         let score = |at: usize| {
             let drop = if at < n { 1.0 } else { 0.2 };
@@ -197,7 +203,7 @@ mod tests {
 
     const ALL: [NodeId; 9] = [0, 1, 2, 3, 4, 5, 6, 7, 8];
 
-    /// Queries with 1 to 7 answers.
+    /// Returns 21 queries with 1 to 7 answers each.
     fn queries() -> Vec<(Ranking, &'static [NodeId])> {
         (0..21).map(|query| (clear(query, 1 + query % 7), &ALL[..1 + query % 7])).collect()
     }

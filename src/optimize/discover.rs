@@ -1,9 +1,10 @@
 //! Category discovery: selects the plans that together answer the training queries best.
 //!
-//! Both selections are facility location: the value of a set of plans is the sum over queries of
-//! the value of its best plan. Plans are added greedily, which reaches at least 1 - 1/e of the best
-//! value (Nemhauser, Wolsey & Fisher 1978). The first selection maximises information and chooses
-//! the plans to run; the second maximises reciprocal ranks and chooses the plans to keep.
+//! There are two selections, both by facility location: the value of a set of plans is the sum over
+//! queries of the value of the best plan in the set. Plans are added greedily, which reaches at
+//! least 1 - 1/e of the best value (Nemhauser, Wolsey & Fisher 1978). The first selection maximises
+//! information and chooses the plans to run; the second maximises reciprocal ranks and chooses the
+//! plans to keep.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,36 +14,39 @@ use crate::{
 };
 use agent_kb::TypeId;
 
-/// Each metapath of a pair must reach more than this weighted share of a query's answers.
+/// A pair of metapaths counts for a query only if each of the two reaches more than this weighted
+/// share of the query's answers.
 const MIN_PAIR_SHARE: f32 = 0.1;
-/// Maximum number of metapaths whose pairs are considered, most informative first.
+/// Maximum number of metapaths that are combined in pairs; those with the largest gain are used.
 const MAX_PAIRED_METAPATHS: usize = 400;
-/// If one source of linked entities gains more than this multiple of the other's gain, only it is
-/// used.
+/// If the gain of one source of linked entities (named or described) is more than this multiple of
+/// the other's gain, a branch uses only the first source.
 const CLEAR_SOURCE: f64 = 2.0;
 
-/// A mined metapath, merged over the sources of linked entities.
+/// A mined metapath, merged over both sources of linked entities (named and described).
 pub struct Metapath {
-    /// Type of the linked entities.
+    /// Type of the linked entities at which the metapath starts.
     pub start: TypeId,
-    /// One to three steps.
+    /// The one to three steps from a linked entity to an answer.
     pub steps: Vec<Step>,
-    /// Type of the answers.
+    /// Type of the answers at which the metapath ends.
     pub target: TypeId,
-    /// Information of being reached at all; see [`MinedPattern::bits`].
+    /// Information, in bits, gained about a node by knowing that the metapath reaches it; the
+    /// larger value of both sources. See [`MinedPattern::bits`].
     pub bits: f64,
     /// Weighted share of each query's answers that the metapath reaches, by position of the query;
     /// see [`MinedPattern::coverage`].
     pub shares: HashMap<usize, f32>,
-    /// Reached answers by position of the query, from named and from described entities.
+    /// By position of the query: the answers that the metapath reaches from named entities, and
+    /// those from described entities.
     pub reached: HashMap<usize, (AnswerBits, AnswerBits)>,
     named_gain: f64,
     described_gain: f64,
 }
 
 impl Metapath {
-    /// Returns the branch along this metapath, with the clearly more informative source of linked
-    /// entities, or with both.
+    /// Returns a plan's branch along this metapath. The branch uses the source of linked entities
+    /// (named or described) with clearly more gain, or both if neither has.
     pub fn branch(&self) -> Branch {
         let linked = if self.named_gain > self.described_gain * CLEAR_SOURCE {
             LinkedBy::Named
@@ -56,7 +60,8 @@ impl Metapath {
     }
 }
 
-/// Merges patterns that differ only in the source of linked entities; sorts by gain, descending.
+/// Merges patterns that differ only in the source of linked entities into metapaths, and sorts
+/// these by the larger gain of both sources, descending.
 pub fn metapaths(mined: &[MinedPattern]) -> Vec<Metapath> {
     let mut metapaths: BTreeMap<(TypeId, TypeId, &[Step]), Metapath> = BTreeMap::new();
     for MinedPattern { pattern, coverage, reached, bits, gain } in mined {
@@ -95,12 +100,14 @@ pub fn metapaths(mined: &[MinedPattern]) -> Vec<Metapath> {
     metapaths
 }
 
-/// Estimated value of a plan on queries, by position, ascending.
+/// Value of a plan on the queries where it has one: pairs of a query's position, ascending, and the
+/// value, such as bits of information or a reciprocal rank.
 pub type Worth = Vec<(usize, f64)>;
 
-/// Selects at most `max_plans` plans to run by joint information, and returns them with their
-/// values. Candidates are single metapaths, and pairs with the same target type that both reach
-/// answers of at least `min_support` queries.
+/// Selects at most `max_plans` plans to run, so that together they give the most information about
+/// the answers, and returns each with its value per query, in bits. Candidates are plans with one
+/// metapath, and plans with two metapaths of the same target type that both reach answers of at
+/// least `min_support` queries.
 pub fn shortlist(
     metapaths: &[Metapath],
     n_queries: usize,
@@ -140,21 +147,22 @@ pub fn shortlist(
     chosen.into_iter().map(|at| plans[at].clone()).collect()
 }
 
-/// Upper bound of the metapaths of a plan on some queries, if reached nodes were ordered perfectly.
-/// A program can exceed it, because text search finds further nodes.
+/// The best scores that the metapaths of a plan can reach on some queries, if all reached nodes
+/// were ranked perfectly. A program can exceed these scores, because text search finds further
+/// nodes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
-    /// Number of queries.
+    /// Number of queries of which the scores are means.
     pub n: usize,
     /// Mean share of a query's answers that any metapath of the plan reaches.
     pub recall: f64,
-    /// Best possible mean reciprocal rank: the share of queries with a reached answer.
+    /// Best possible mean reciprocal rank: the share of queries with at least one reached answer.
     pub mrr: f64,
 }
 
-/// Returns the bound of a plan on queries, each given by its position and its
+/// Returns the upper bound of a plan's scores on queries, each given as its position and its
 /// [`mined_answer_count`](crate::mine::mined_answer_count). A branch whose metapath was not mined
-/// reaches nothing; the bound is 0 without queries.
+/// reaches no node. Without queries, all scores are 0.
 pub fn bound(plan: &Plan, metapaths: &[Metapath], queries: &[(usize, usize)]) -> Bound {
     let matches = |branch: &Branch, metapath: &Metapath| {
         (metapath.start, Some(metapath.target)) == (branch.start, plan.target)
@@ -184,9 +192,10 @@ pub fn bound(plan: &Plan, metapaths: &[Metapath], queries: &[(usize, usize)]) ->
 }
 
 /// Selects options by greedy facility location and returns their positions in the order of
-/// selection. Each adds most to the sum over queries of the best selected option's value; ties go
-/// to the earlier option. Stops at `max_options`, or when the next option adds no more than
-/// `min_gain`.
+/// selection. Each option lists pairs of a query's position and its value on this query. The next
+/// option is the one that adds most to the sum over queries of the best selected value; if several
+/// add as much, the first of them. Stops after `max_options` options, or when the next one adds no
+/// more than `min_gain`.
 pub fn cover(
     options: &[&[(usize, f64)]],
     n_queries: usize,
@@ -222,7 +231,8 @@ mod tests {
     use crate::mine::Pattern;
     use agent_kb::{Direction, RelationId};
 
-    /// Brands lead to products by relation 0; answers of queries as bits.
+    /// Creates a mined metapath from brands to products by relation 0. `reached` has the positions
+    /// of queries with the answers that the metapath reaches.
     fn mined(source: LinkSource, reached: &[(usize, AnswerBits)]) -> MinedPattern {
         let steps = vec![Step { relation: RelationId(0), direction: Direction::In }];
         let pattern = Pattern { source, start: TypeId(1), steps, target: TypeId(0) };

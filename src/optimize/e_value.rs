@@ -7,40 +7,45 @@
 //! it ever reaches `1 / level` is at most `level` (Ville 1939). The e-value is the mean capital of
 //! gamblers with shares from near 0 to near 1, which needs no assumption about the size or
 //! frequency of differences: the diversified bet of Waudby-Smith & Ramdas, *Estimating means of
-//! bounded random variables by betting*, JRSS B 2024. It does not depend on the order of the
-//! differences.
+//! bounded random variables by betting*, JRSS B 2024. The e-value does not depend on the order of
+//! the differences.
 //!
-//! Several changes are tested together, then each alone; both kinds of hypotheses have a part of
-//! the error rate. Single changes are tested by the closed procedure with means: a change is proven
-//! if every mean of its capital with any subset of the others is large enough. The probability of
-//! proving any change that does not help stays below this part, for any dependence of the capitals
-//! (Vovk & Wang, *E-values: calibration, combination and applications*, Annals of Statistics 2021).
+//! A sequential test tests all changes together, then each change alone. Each of both kinds of
+//! hypotheses gets a part of the test's error rate. Single changes are tested by the closed
+//! procedure with means: a change is proven if the mean of its capital and those of any subset of
+//! the other changes is large enough. The probability of proving a change that does not help stays
+//! below the part for single changes, however the capitals depend on each other (Vovk & Wang,
+//! *E-values: calibration, combination and applications*, Annals of Statistics 2021).
 
-/// Upper bound of the probability, over a whole run, that a change that does not help is proven.
+/// Maximum probability that a whole run proves a change that does not help.
 pub const ERROR_RATE: f64 = 0.2;
-/// Share of the remaining error rate spent by a sequential test. Nearly every run has one test.
+/// Share of the remaining error rate that each sequential test of a run uses. Nearly every run has
+/// only one test.
 const TEST_SHARE: f64 = 0.9;
-/// Share of a test's level for all changes together; the rest is for single changes.
+/// Share of a sequential test's level that is used to test all changes together; the rest is for
+/// single changes.
 const TOGETHER_SHARE: f64 = 2.0 / 3.0;
-/// Number of gamblers; their shares are the midpoints of equal parts of `[0, 1]`.
+/// Number of gamblers. The shares of their capital that they stake are the midpoints of equal parts
+/// of `[0, 1]`.
 const GAMBLERS: usize = 20;
-/// Upper limit of a capital, so that it stays finite.
+/// Upper limit of a gambler's capital, so that the capital stays finite.
 const MAX_CAPITAL: f64 = 1e300;
-/// Estimates of needed queries at or above this limit are not reported.
+/// Estimates of needed further queries at or above this number are not reported.
 const MAX_NEEDED: f64 = 1e6;
 
-/// Levels of a sequential test: a change is proven at a level if its e-value reaches `1 / level`.
+/// Significance levels of a sequential test: a change is proven at a level if its e-value is at
+/// least `1 / level`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Levels {
-    /// Level for all changes together.
+    /// Significance level for all changes together.
     pub together: f64,
-    /// Level for the single changes, tested by [`each_alone`].
+    /// Significance level for single changes, whose e-values [`each_alone`] returns.
     pub each: f64,
 }
 
 impl Levels {
-    /// Returns the levels of the `test`-th sequential test of a run (from 1). The levels of any
-    /// number of tests add up to at most [`ERROR_RATE`].
+    /// Returns the significance levels of the `test`-th sequential test of a run, counted from 1.
+    /// The levels of any number of tests of a run add up to at most [`ERROR_RATE`].
     pub fn for_test(test: usize) -> Self {
         let left = (1..test).fold(ERROR_RATE, |left, _| left * (1.0 - TEST_SHARE));
         let level = left * TEST_SHARE;
@@ -48,8 +53,9 @@ impl Levels {
     }
 }
 
-/// Returns the e-value of each single change by the closed procedure, given all capitals: the
-/// smallest mean of its own capital with any subset of the others. O(n² log n).
+/// Returns the e-value of each single change by the closed procedure: the smallest mean of the
+/// change's own capital and those of any subset of the other changes. `capitals` has one capital
+/// per change, and the result the same order. Takes O(n² log n) time for n changes.
 pub fn each_alone(capitals: &[f64]) -> Vec<f64> {
     let alone = |at: usize| {
         let mut others: Vec<f64> = capitals.to_vec();
@@ -65,7 +71,8 @@ pub fn each_alone(capitals: &[f64]) -> Vec<f64> {
     (0..capitals.len()).map(alone).collect()
 }
 
-/// E-value against the null hypothesis that the mean difference is at most 0.
+/// E-value of a change against the null hypothesis that the mean difference of reciprocal ranks,
+/// new minus old, is at most 0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EValue {
     capitals: [f64; GAMBLERS],
@@ -83,14 +90,14 @@ fn share(gambler: usize) -> f64 {
 }
 
 impl EValue {
-    /// Computes the e-value of differences.
+    /// Computes the e-value of differences of reciprocal ranks, new minus old, one per query.
     pub fn from_differences(differences: &[f64]) -> Self {
         let mut e_value = Self::default();
         differences.iter().for_each(|&difference| e_value.add(difference));
         e_value
     }
 
-    /// Bets on a further difference, clamped to `[-1, 1]`.
+    /// Bets on one further difference of reciprocal ranks, clamped to `[-1, 1]`.
     pub fn add(&mut self, difference: f64) {
         let difference = difference.clamp(-1.0, 1.0);
         for (gambler, capital) in self.capitals.iter_mut().enumerate() {
@@ -99,28 +106,31 @@ impl EValue {
         self.differences.push(difference);
     }
 
-    /// Returns the e-value: 1 without differences, above 1 if they indicate an improvement.
+    /// Returns the e-value, the mean capital of the gamblers: 1 without differences, above 1 if the
+    /// differences indicate an improvement.
     pub fn e(&self) -> f64 {
         self.capitals.iter().sum::<f64>() / GAMBLERS as f64
     }
 
-    /// Returns the number of differences.
+    /// Returns the number of differences that were bet on.
     pub fn n(&self) -> usize {
         self.differences.len()
     }
 
-    /// Returns the mean difference; 0 without differences.
+    /// Returns the mean difference of reciprocal ranks, new minus old; 0 without differences.
     pub fn difference(&self) -> f64 {
         // An empty sum is -0.
         (self.differences.iter().sum::<f64>() + 0.0) / self.n().max(1) as f64
     }
 
-    /// Whether an improvement is proven at a level.
+    /// Whether an improvement is proven at a significance level: the e-value is at least `1 /
+    /// level`.
     pub fn proves(&self, level: f64) -> bool {
         self.e() * level >= 1.0
     }
 
-    /// Whether an improvement is proven now, or after any number of the differences in `to_come`.
+    /// Whether an improvement is proven at a significance level now, or would be after any leading
+    /// part of the differences in `to_come`.
     pub fn could_prove(&self, level: f64, to_come: &[f64]) -> bool {
         let mut best = self.clone();
         for &difference in to_come {
@@ -132,8 +142,9 @@ impl EValue {
         best.proves(level)
     }
 
-    /// Estimates how many further differences like these would prove an improvement at a level: 0
-    /// if it is proven; `None` if no gambler's capital grows on them, or from a million on.
+    /// Estimates how many further queries with differences like these would prove an improvement at
+    /// a significance level: 0 if the improvement is proven already. `None` if no gambler's capital
+    /// grows on these differences, or if the estimate is a million or more.
     pub fn needed(&self, level: f64) -> Option<usize> {
         if self.proves(level) {
             return Some(0);
@@ -163,8 +174,8 @@ mod tests {
 
     use super::*;
 
-    /// Share of simulated runs of several tests in which any change is proven, with a check after
-    /// every difference.
+    /// Returns the share of simulated runs in which a change is proven. A run has `n_tests` tests
+    /// of `n` differences from `draw`, with a check after every difference.
     fn proven(
         n_runs: usize,
         n_tests: usize,

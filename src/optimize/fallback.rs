@@ -1,5 +1,6 @@
-//! Builds a bundle from the best baseline, for runs that found nothing better: one program for all
-//! queries that ranks like the baseline. The bundle's provenance names the baseline.
+//! Builds a bundle from the best baseline, for runs whose programs are not better than this
+//! baseline. The bundle has one program for all queries, which ranks like the baseline. The
+//! bundle's provenance names the baseline.
 
 use std::collections::BTreeMap;
 
@@ -15,17 +16,18 @@ use agent_retrieve::System;
 use agent_sandbox::program::Program;
 use agent_tools::source::literals;
 
-/// `proposed_by` of the program.
+/// Value of `proposed_by` of the program that ranks like a baseline.
 pub const PROPOSED_BY: &str = "baseline";
-/// The category of all queries.
+/// Name of the bundle's only category, which all queries belong to.
 const CATEGORY: &str = "any query";
-/// Number of nodes that the program ranks; the same as for measuring baselines.
+/// Number of nodes that the program ranks, which is also the number used to measure baselines.
 const DEPTH: usize = 1_000;
 
-/// Every query goes to the single program; its scores are not changed.
+/// Fusion of the bundle: every query goes to the single program, whose scores are not changed.
 pub const FUSION: Fusion = Fusion { max_categories: 1, normalized: false, ordered: false };
 
-/// Returns a program that ranks like a baseline; `None` if the baseline is unknown or weighted.
+/// Returns a program that ranks like the baseline with this name, such as `bm25`; `None` if the
+/// name is unknown or the baseline is a weighted one.
 pub fn program(base: &IndexedBase, baseline: &str) -> Option<Program> {
     let system = System::ALL.into_iter().find(|system| system.name() == baseline)?;
     let kb = &base.kb;
@@ -52,8 +54,9 @@ pub fn program(base: &IndexedBase, baseline: &str) -> Option<Program> {
     )))
 }
 
-/// Replaces the programs of a bundle with the baseline's program; `score` is its result on
-/// validation queries. Plain questions are still answered from the graph.
+/// Returns the bundle `found` with its programs replaced by `program`, which ranks like a baseline;
+/// `score` is the result of `program` on validation queries. Plain questions are still answered
+/// from the graph.
 pub fn bundle(found: Bundle, program: Program, score: CategoryScore) -> Bundle {
     let (mrr, baseline) = (score.mrr, Some(score.baseline.clone()));
     let category = Category {

@@ -1,11 +1,11 @@
 //! Reports when a run's programs first beat every baseline on training queries.
 //!
-//! Two milestones are reported. The first is for one program on the training queries of its trial.
-//! The second is for all programs together on all training queries, each routed by a router that
-//! was trained without it. Programs beat the baselines if their mean reciprocal rank is above that
-//! of every baseline and the 95 % interval of the difference from the best one is above 0. Programs
-//! are fitted to training answers, so a milestone proves no gain. Validation queries are not used,
-//! and no decision of a run depends on milestones.
+//! Two milestones are reported: one for a single program on the training queries of its trial, and
+//! one for all programs together on all training queries, each query routed by a router that was
+//! trained without this query. Programs beat the baselines if their mean reciprocal rank is above
+//! that of every baseline and the 95 % interval of the difference from the best baseline is above
+//! 0. Programs are fitted to training answers, so a milestone proves no gain. Validation queries
+//! are not used, and no decision of a run depends on milestones.
 
 use std::time::Duration;
 
@@ -24,49 +24,50 @@ use agent_retrieve::{
     eval::{Interval, statistics::bootstrap_interval},
 };
 
-/// Maximum number of queries of a comparison, evenly spread over the available ones.
+/// Maximum number of queries on which programs and baselines are compared, evenly spread over the
+/// available queries.
 const MAX_COMPARED: usize = 100;
-/// Minimum number of queries of a comparison.
+/// Minimum number of queries on which programs and baselines are compared.
 const MIN_COMPARED: usize = 10;
-/// Number of nodes that a baseline ranks, except `hybrid`, whose ranking is the programs'
-/// candidates.
+/// Number of nodes that a baseline ranks. The ranking of `hybrid` is an exception: it is the list
+/// of candidates that programs receive.
 const DEPTH: usize = 100;
 
-/// The programs of a comparison.
+/// The programs that are compared with the baselines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// One program, on the queries of its trial.
+    /// One program, on the training queries of its trial.
     Program,
-    /// All current programs, on all queries, each answered by its routed program.
+    /// All current programs, on all training queries; the router chooses the program of each query.
     Together,
 }
 
-/// The moment at which programs first beat every baseline.
+/// The moment at which programs of a run first beat every baseline, with their scores.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Milestone {
-    /// The compared programs.
+    /// The programs that beat every baseline.
     #[serde(rename = "what")]
     pub scope: Scope,
     /// Seconds since the start of the run.
     pub seconds: f64,
-    /// Number of compared training queries.
+    /// Number of training queries on which programs and baselines were compared.
     pub n: usize,
-    /// Number of training queries from which the compared ones were taken.
+    /// Number of training queries from which the compared queries were taken.
     #[serde(rename = "of")]
     pub total: usize,
-    /// Mean reciprocal rank on the compared queries.
+    /// Mean reciprocal rank of the programs on the compared queries.
     pub mrr: f64,
-    /// The best baseline on the compared queries.
+    /// Name of the baseline with the highest mean reciprocal rank on the compared queries.
     pub baseline: String,
-    /// Mean reciprocal rank of that baseline.
+    /// Mean reciprocal rank of this baseline on the compared queries.
     pub baseline_mrr: f64,
-    /// 95 % interval of the difference.
+    /// 95 % interval of the mean difference of reciprocal ranks, programs minus best baseline.
     pub ci95: Interval,
 }
 
 impl Milestone {
-    /// Creates a milestone of one program after `seconds`.
+    /// Creates a milestone of one program, reached `seconds` after the start of the run.
     #[cfg(test)]
     pub(crate) fn for_test(seconds: f64) -> Self {
         Self {
@@ -82,24 +83,25 @@ impl Milestone {
     }
 }
 
-/// Reciprocal ranks of the baselines, in the order of [`System::ALL`].
+/// Reciprocal rank of each baseline on one query, in the order of [`System::ALL`].
 type BaselineRanks = [f32; System::ALL.len()];
 
-/// Cached reciprocal ranks of the baselines on training queries, and the reported scopes.
+/// Cached reciprocal ranks of the baselines on training queries, and the scopes whose milestones
+/// were reported.
 #[derive(Default)]
 pub(super) struct FirstBetter {
     ranks: Vec<Option<BaselineRanks>>,
     reported: Vec<Scope>,
 }
 
-/// Returns at most [`MAX_COMPARED`] of `n` positions, evenly spread, ascending.
+/// Returns at most [`MAX_COMPARED`] of the positions `0..n`, evenly spread, ascending.
 fn spread(n: usize) -> Vec<usize> {
     let count = n.min(MAX_COMPARED);
     (0..count).map(|i| i * n / count).collect()
 }
 
-/// Returns the reciprocal ranks of the baselines on one query; 0 for baselines that cannot search
-/// it.
+/// Returns the reciprocal rank of each baseline on one query; 0 for a baseline that cannot search
+/// for the query's text.
 fn baseline_ranks(
     runtime: &Runtime,
     query: &LabelledQuery,
@@ -123,7 +125,9 @@ fn baseline_ranks(
 }
 
 impl Run<'_> {
-    /// Reports a scope once its reciprocal ranks on some training queries beat every baseline.
+    /// Reports the milestone of a scope if its programs beat every baseline on `queries` (positions
+    /// of training queries), at most once per run. `ranks` are the reciprocal ranks of the programs
+    /// on these queries.
     pub(super) fn compare(
         &mut self,
         scope: Scope,
@@ -145,8 +149,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Calls [`Run::compare`] for all programs on all training queries. `probabilities` come, for
-    /// each query, from a router that was trained without it.
+    /// Calls [`Run::compare`] for all programs together on all training queries. `probabilities`
+    /// has, for each query, the probability of each category, from a router that was trained
+    /// without this query.
     pub(super) fn compare_together(
         &mut self,
         probabilities: &[Vec<f32>],
@@ -168,8 +173,8 @@ impl Run<'_> {
         self.compare(Scope::Together, &all, &ranks)
     }
 
-    /// Returns the reciprocal ranks of the baselines on some training queries. Each query is
-    /// searched once in a run.
+    /// Returns the reciprocal ranks of the baselines on each of `queries` (positions of training
+    /// queries). The baselines search for each query only once in a run.
     fn baselines_on(&mut self, queries: &[usize]) -> Result<Vec<BaselineRanks>, OptimizeError> {
         self.trials.check_stop()?;
         self.first_better.ranks.resize(self.train.queries.len(), None);
@@ -188,8 +193,9 @@ impl Run<'_> {
         Ok(found)
     }
 
-    /// Returns the milestone if the reciprocal ranks `own`, on `own.len()` of `total` queries, beat
-    /// every baseline.
+    /// Returns a milestone if the reciprocal ranks `own` of the programs beat every baseline,
+    /// otherwise `None`. `own` and `baselines` are in the same order of queries, which were taken
+    /// from `total` queries.
     fn better(
         &self,
         scope: Scope,

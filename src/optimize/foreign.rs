@@ -1,8 +1,8 @@
-//! Checks rankings that other processes computed: they must satisfy the limits of the sandbox, and
-//! this process recomputes the rankings of some queries of each worker, drawn at random.
+//! Checks rankings that other processes (workers) computed. Each ranking must satisfy the limits of
+//! the sandbox, and this process recomputes some rankings of each worker, drawn at random.
 //!
-//! A worker with an invalid or different ranking is dropped for the rest of the run. This module
-//! does not depend on the transport of rankings.
+//! A worker with an invalid or different ranking is dropped for the rest of the run. Does not
+//! depend on how rankings are sent between processes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,21 +15,23 @@ use crate::{OptimizeError, trial::LocalRun};
 use agent_retrieve::Ranking;
 use agent_sandbox::{Limits, check_ranking};
 
-/// One in this number of a worker's units in a trial, rounded up, has one query recomputed.
+/// Of each worker's units in a trial, one in this number (rounded up) has the ranking of one query
+/// recomputed.
 const UNITS_A_CHECK: usize = 4;
 
-/// Rankings that another process computed.
+/// Rankings that another process computed for adjacent queries of a trial.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForeignUnit {
-    /// Name that the process reports.
+    /// Name that the other process reports for itself.
     pub worker: String,
-    /// The queries, by position in the trial.
+    /// Positions of the queries in the trial.
     pub places: Range<usize>,
-    /// The ranking of each query; `None` if the process computed none.
+    /// The ranking of each query in `places`; `None` if the other process computed none for the
+    /// query.
     pub rankings: Vec<Option<Ranking>>,
 }
 
-/// Checks the rankings of other processes during a run.
+/// Checks the rankings of other processes during a run, and remembers which workers were dropped.
 pub struct ForeignCheck {
     n_nodes: usize,
     limits: Limits,
@@ -37,23 +39,23 @@ pub struct ForeignCheck {
 }
 
 impl ForeignCheck {
-    /// Creates the check for a base with `n_nodes` nodes.
+    /// Creates the check of rankings for a base with `n_nodes` nodes.
     pub fn new(n_nodes: usize) -> Self {
         Self { n_nodes, limits: Limits::default(), dropped: Mutex::default() }
     }
 
-    /// Returns the maximum encoded size of a unit with `queries` queries, bytes. Each query takes a
-    /// length, and a node and a score per answer; each of these takes 4 bytes.
+    /// Returns the maximum encoded size, in bytes, of a unit with `queries` queries. A query takes
+    /// 4 bytes for the length of its ranking, and 8 bytes (node and score) for each ranked node.
     pub fn max_bytes(&self, queries: usize) -> u64 {
         (queries * (4 + 8 * self.limits.max_answers)) as u64
     }
 
-    /// Removes the units of dropped workers, and units whose recomputation failed. Returns the
-    /// names of newly dropped workers, ascending. `here` recomputes at least one ranked query per
-    /// worker.
+    /// Checks `units` and keeps only those that can be used: removes the units of dropped workers,
+    /// and units of which a ranking could not be recomputed. Returns the names of newly dropped
+    /// workers, ascending. `here` recomputes rankings in this process, at least one per worker.
     ///
     /// # Errors
-    /// Errors of `here`.
+    /// Any error that `here` returns.
     pub fn keep(
         &self,
         units: &mut Vec<ForeignUnit>,
@@ -82,15 +84,16 @@ impl ForeignCheck {
         Ok(dropped.difference(&before).cloned().collect())
     }
 
-    /// Whether the unit is complete and its rankings satisfy the limits of the sandbox.
+    /// Whether the unit has one entry per query and its rankings satisfy the limits of the sandbox.
     fn fits(&self, unit: &ForeignUnit) -> bool {
         let fits = |ranking: &Ranking| check_ranking(ranking, self.n_nodes, &self.limits).is_ok();
         unit.rankings.len() == unit.places.len() && unit.rankings.iter().flatten().all(fits)
     }
 }
 
-/// Draws one in [`UNITS_A_CHECK`] units of each worker, rounded up, and one ranked query of each.
-/// Returns the positions of units and of queries.
+/// Draws one in [`UNITS_A_CHECK`] units of each worker, rounded up, and one ranked query of each
+/// drawn unit. Returns pairs of the unit's position in `units` and the query's position in the
+/// trial.
 fn drawn(units: &[ForeignUnit]) -> Vec<(usize, usize)> {
     let random = RandomState::new();
     let mut of: BTreeMap<&str, Vec<(u64, usize, usize)>> = BTreeMap::new();
@@ -119,7 +122,7 @@ mod tests {
         vec![(place as u32, 0.5)]
     }
 
-    /// Rankings as this process computes them.
+    /// Returns the rankings that this process computes.
     fn here(places: &[usize]) -> Result<Vec<TrialRanking>, OptimizeError> {
         Ok(places.iter().map(|&place| (honest(place), None)).collect())
     }

@@ -35,27 +35,29 @@ use agent_infer::{
 use agent_kb::NodeId;
 use agent_retrieve::{Baseline, Ranking, Retriever, System, eval::statistics::bootstrap_interval};
 
-/// Candidate L2 penalties of the router, chosen by cross-validation on training queries.
+/// L2 penalties of the router to choose from, by cross-validation on training queries.
 const RIDGES: [f64; 3] = [1e-3, 2e-3, 4e-3];
-/// Stream of random numbers for the folds of validation queries.
+/// Number of the random generator's stream that draws the folds of validation queries.
 const FOLD_STREAM: u64 = 4 << 40;
-/// A feature of every query; the only one if the router is disabled.
+/// Name of the only router feature of every query if the router is disabled.
 const ALWAYS: &str = "always";
-/// Number of standard errors by which another fusion must be better than the re-ranker.
+/// Number of standard errors by which another fusion must be better than the one with the re-ranker
+/// to be selected.
 const CLEARLY: f64 = 1.0;
-/// Number of nodes that a baseline ranks.
+/// Number of nodes that a baseline ranks per query.
 const BASELINE_DEPTH: usize = 1_000;
 
-/// Router features of both pools; independent of programs.
+/// Router features of the training and validation queries, which do not depend on programs.
 pub(super) struct PoolFeatures {
     train: Vec<Features>,
     validation: Vec<Features>,
-    /// Phrasings of plain questions, learned from the training queries.
+    /// Phrasings of plain questions that were learned from the training queries.
     phrasings: Phrasings,
 }
 
 impl PoolFeatures {
-    /// Computes the features of all queries of both pools.
+    /// Computes the router features of all training and validation queries, and learns phrasings of
+    /// plain questions.
     pub(super) fn new(run: &Run<'_>) -> Result<Self, OptimizeError> {
         let base = &run.base;
         let blind = run.options.lacks(Ablation::Router);
@@ -72,12 +74,14 @@ impl PoolFeatures {
     }
 }
 
-/// A trained router and its decisions on both pools.
+/// A trained router with its decisions on the training and validation queries.
 pub(super) struct Routing {
     router: Router,
-    /// Category probabilities of each training query, from a router trained without it.
+    /// Probability of each category for each training query, from a router that was trained without
+    /// this query.
     pub(super) train: Vec<Vec<f32>>,
-    /// Validation queries by their most probable category.
+    /// For each category, the validation queries (as positions) for which it is the most probable
+    /// one.
     pub(super) validation: Vec<Vec<usize>>,
 }
 
@@ -97,9 +101,10 @@ impl Routing {
     }
 }
 
-/// Trains a router with the penalty and the target that are best in cross-validation. Targets are
-/// the programs' reciprocal ranks and, if queries were assigned to categories, the assignment. Also
-/// returns the cross-validated probabilities of the training queries.
+/// Trains a router with the penalty and the target that are best in cross-validation. The target is
+/// either the programs' reciprocal ranks or, if queries were assigned to categories, this
+/// assignment. Also returns the probability of each category for each training query, from a router
+/// that was trained without this query.
 fn train_router(
     features: &[Features],
     category_programs: &[CategoryProgram],
@@ -146,8 +151,8 @@ fn train_router(
     (route::train(features, aim, category_programs.len(), ridge), probabilities)
 }
 
-/// Returns `worth` with the rows of assigned queries replaced: 1 for the assigned category, 0 for
-/// the others.
+/// Returns a copy of `worth` in which the rows of queries that were assigned to a category are
+/// replaced: 1 for this category, 0 for the others.
 fn assigned(worth: &[Vec<f32>], category_programs: &[CategoryProgram]) -> Vec<Vec<f32>> {
     let mut aim = worth.to_vec();
     for (at, category_program) in category_programs.iter().enumerate() {
@@ -159,7 +164,8 @@ fn assigned(worth: &[Vec<f32>], category_programs: &[CategoryProgram]) -> Vec<Ve
     aim
 }
 
-/// Returns the fusions to compare; the one with the re-ranker comes last.
+/// Returns the fusions that are compared, for `n_categories` categories; the fusion with the
+/// re-ranker comes last.
 fn fusions(n_categories: usize) -> Vec<Fusion> {
     let mut fusions = Vec::new();
     for max_categories in [1, 3, n_categories] {
@@ -175,13 +181,14 @@ fn fusions(n_categories: usize) -> Vec<Fusion> {
     fusions
 }
 
-/// Returns the fusion of all categories whose nodes are ordered by the learned re-ranker.
+/// Returns the fusion of all categories in which the learned re-ranker orders the nodes.
 fn reranked(n_categories: usize) -> Fusion {
     Fusion { max_categories: n_categories, normalized: true, ordered: true }
 }
 
-/// Runs all programs on all queries of a pool; returns their rankings by category and query. A
-/// program that runs on only some training queries has empty rankings on the rest.
+/// Runs the programs of all categories on all queries of the training or the validation pool.
+/// Returns the rankings by category, then by query. A program that runs on only some training
+/// queries has empty rankings on the others.
 fn all_rankings(
     run: &Run<'_>,
     category_programs: &[CategoryProgram],
@@ -204,17 +211,17 @@ fn all_rankings(
     category_programs.iter().map(of).collect()
 }
 
-/// Rankings and node features of the training queries; each query is routed by a router that was
-/// trained without it.
+/// Rankings of the training queries, and features of the ranked nodes for the re-ranker. The
+/// category probabilities among the features come from a router that was trained without the query.
 struct TrainingRankings {
-    /// By category and query.
+    /// Ranking by each category's program, by category, then by query.
     rankings: Vec<Vec<Ranking>>,
-    /// By query: features of the nodes in the rankings of all categories.
+    /// Features of the nodes in the rankings of all categories, for each query.
     node_features: Vec<NodeFeatures>,
 }
 
 impl TrainingRankings {
-    /// Runs all programs on all training queries.
+    /// Runs the programs of all categories on all training queries and computes the node features.
     fn new(
         run: &Run<'_>,
         category_programs: &[CategoryProgram],
@@ -236,7 +243,7 @@ impl TrainingRankings {
         Ok(Self { rankings, node_features })
     }
 
-    /// Trains a re-ranker on the training queries for which `taken` is true.
+    /// Trains a re-ranker on the training queries for whose positions `taken` returns true.
     fn reranker(&self, train: &[LabelledQuery], taken: impl Fn(usize) -> bool) -> Reranker {
         let training: Vec<(NodeFeatures, &[NodeId])> = (0..train.len())
             .filter(|&query| taken(query))
@@ -245,7 +252,8 @@ impl TrainingRankings {
         reranker::train(&training)
     }
 
-    /// Trains one re-ranker per fold without the fold's queries; empty if the fusion uses none.
+    /// Trains one re-ranker for each fold of the training queries, on the queries outside the fold.
+    /// Returns none if the fusion uses no re-ranker.
     fn without_folds(&self, train: &[LabelledQuery], fusion: Fusion) -> Vec<Reranker> {
         let folds = if fusion.ordered { FOLDS } else { 0 };
         let without = |fold: usize| self.reranker(train, |query| query % FOLDS != fold);
@@ -253,13 +261,13 @@ impl TrainingRankings {
     }
 }
 
-/// Drops the failure messages; rankings stay by category and query.
+/// Returns the rankings without their failure messages, by category, then by query.
 fn without_failures(ranked: Vec<Vec<TrialRanking>>) -> Vec<Vec<Ranking>> {
     ranked.into_iter().map(|of| of.into_iter().map(|pair| pair.0).collect()).collect()
 }
 
-/// Returns the rankings of a query by the categories that the fusion chooses, with the categories'
-/// probabilities.
+/// Returns the rankings of a query by the programs of the categories that the fusion chooses, each
+/// with the probability of the category.
 fn member_rankings<'a>(
     rankings: &'a [Vec<Ranking>],
     query: usize,
@@ -271,29 +279,32 @@ fn member_rankings<'a>(
     MemberRankings { settings, rankings: ranked.collect() }
 }
 
-/// Reciprocal ranks of one fusion.
+/// A fusion with the reciprocal ranks that it reaches.
 struct FusionRanks {
     fusion: Fusion,
-    /// By validation query.
+    /// Reciprocal rank on each validation query.
     validation: Vec<f32>,
-    /// By training query; the router and the re-ranker were trained without it.
+    /// Reciprocal rank on each training query, with a router and a re-ranker that were trained
+    /// without this query.
     train: Vec<f32>,
 }
 
-/// Evaluation of one member of the ensemble on the validation queries.
+/// Evaluation of one member of an ensemble: its categories, and the reciprocal ranks of every
+/// fusion.
 struct MemberEvaluation {
     category_programs: Vec<CategoryProgram>,
     routing: Routing,
     training: TrainingRankings,
-    /// The re-ranker of joined answers.
+    /// The re-ranker of the joined rankings, trained on all training queries.
     reranker: Reranker,
-    /// By category and validation query.
+    /// Ranking by each category's program, by category, then by validation query.
     rankings: Vec<Vec<Ranking>>,
     fused: Vec<FusionRanks>,
 }
 
 impl MemberEvaluation {
-    /// Runs all programs on all validation queries and tries every fusion.
+    /// Runs the programs of all categories on all training and validation queries, and measures
+    /// every fusion.
     fn new(
         run: &mut Run<'_>,
         category_programs: Vec<CategoryProgram>,
@@ -333,10 +344,11 @@ impl MemberEvaluation {
         Ok(answered)
     }
 
-    /// Selects the fusion with the re-ranker, unless another one is clearly better on the training
-    /// queries and the validation queries `queries` together: by more than [`CLEARLY`] standard
-    /// errors of the mean difference. Fusions differ on few queries, so that small differences are
-    /// chance (one-standard-error rule: Breiman et al. 1984).
+    /// Selects the fusion with the re-ranker, unless another fusion is better by more than
+    /// [`CLEARLY`] standard errors of the mean difference. The fusions are compared on all training
+    /// queries and the validation queries in `queries` (positions) together. Fusions differ on few
+    /// queries, so that small differences may be chance (one-standard-error rule: Breiman et al.
+    /// 1984).
     fn select(&self, queries: &[usize]) -> Result<&FusionRanks, OptimizeError> {
         let ranks = |fused: &FusionRanks| {
             [values_at(&fused.validation, queries).as_slice(), fused.train.as_slice()].concat()
@@ -359,8 +371,8 @@ impl MemberEvaluation {
     }
 }
 
-/// Returns the reciprocal ranks of an ensemble on the validation queries, each member with its
-/// fusion.
+/// Returns the reciprocal rank of an ensemble on each validation query. Each member of the ensemble
+/// is given with its fusion.
 fn joined_ranks(
     run: &Run<'_>,
     features: &PoolFeatures,
@@ -380,8 +392,8 @@ fn joined_ranks(
     run.validation.queries.par_iter().enumerate().map(of_query).collect()
 }
 
-/// Ranks the training queries by an ensemble, each member with its fusion. The routers and
-/// re-rankers of each query were trained without it.
+/// Returns the ranking of each training query by an ensemble, whose members are given with their
+/// fusions. The routers and re-rankers that rank a query were trained without this query.
 fn training_rankings(
     run: &Run<'_>,
     features: &PoolFeatures,
@@ -409,7 +421,8 @@ fn training_rankings(
     train.par_iter().enumerate().map(ranked).collect()
 }
 
-/// Trains the cut-off of an ensemble on the training queries; `None` if there are too few queries.
+/// Trains the cut-off of an ensemble on the training queries; `None` if too few queries have an
+/// answer in their ranking.
 fn cutoff(
     run: &Run<'_>,
     features: &PoolFeatures,
@@ -420,18 +433,19 @@ fn cutoff(
     Ok(cutoff::train(&rankings.into_iter().zip(answers).collect::<Vec<_>>()))
 }
 
-/// Evaluations of the candidate members of an ensemble; a bundle uses the first or all of them.
+/// Evaluations of the members that an ensemble may have; a bundle uses only the first or all of
+/// them.
 struct EnsembleEvaluation(Vec<MemberEvaluation>);
 
-/// The selected members, each with its fusion, and their joint reciprocal ranks on the validation
-/// queries.
+/// The selected members of an ensemble, each with its fusion, and the reciprocal rank that they
+/// reach together on each validation query.
 struct Selection<'a> {
     members: Vec<(&'a MemberEvaluation, Fusion)>,
     ranks: Vec<f32>,
 }
 
 impl EnsembleEvaluation {
-    /// Runs the programs of all members.
+    /// Evaluates every member, given as its categories.
     fn new(
         run: &mut Run<'_>,
         members: Vec<Vec<CategoryProgram>>,
@@ -441,8 +455,9 @@ impl EnsembleEvaluation {
         Ok(Self(answered.collect::<Result<_, _>>()?))
     }
 
-    /// Selects the first member or, if they are better on the validation queries `queries`, all
-    /// members. Each member has the fusion that [`MemberEvaluation::select`] chooses.
+    /// Selects all members if together they are better than the first member on the validation
+    /// queries in `queries` (positions), otherwise the first member alone. Each member has the
+    /// fusion that [`MemberEvaluation::select`] chooses.
     fn select(
         &self,
         run: &Run<'_>,
@@ -465,7 +480,8 @@ impl EnsembleEvaluation {
 }
 
 impl Selection<'_> {
-    /// Returns, for each validation query, the best reciprocal rank of any single program.
+    /// Returns, for each validation query, the highest reciprocal rank that any single program of
+    /// the members reaches.
     fn best_program(&self, run: &Run<'_>) -> Vec<f32> {
         let rankings = || self.members.iter().flat_map(|(member, _)| &member.rankings);
         let queries = run.validation.queries.iter().enumerate();
@@ -478,8 +494,8 @@ impl Selection<'_> {
         queries.map(best).collect()
     }
 
-    /// Returns the distinct categories of all members, and the members that refer to them by
-    /// position.
+    /// Returns the distinct categories of all members, and the members in the bundle's form, which
+    /// refer to these categories by position.
     fn frozen(&self) -> (Vec<&CategoryProgram>, Vec<Member>) {
         let mut categories: Vec<&CategoryProgram> = Vec::new();
         let mut members = Vec::new();
@@ -502,33 +518,35 @@ impl Selection<'_> {
     }
 }
 
-/// Returns the values of some queries.
+/// Returns the values at the positions in `queries`, in this order.
 fn values_at(values: &[f32], queries: &[usize]) -> Vec<f32> {
     queries.iter().map(|&query| values[query]).collect()
 }
 
-/// Programs at the end of a run: the initial ones and the tested changes.
+/// Programs at the end of a run: the initial programs of the categories, and the tested changes.
 pub(super) struct FinalPrograms {
-    /// Number of leading categories that the search actor found.
+    /// Number of categories that the search actor found; they come first in `initial`.
     pub(super) search_count: usize,
-    /// The initial programs.
+    /// The categories with their initial programs.
     pub(super) initial: Vec<CategoryProgram>,
-    /// The sequential test; `None` if nothing changed.
+    /// The sequential test of the changes; `None` if no program changed.
     pub(super) test: Option<SequentialTest>,
 }
 
 impl FinalPrograms {
-    /// Returns, for each category, whether its change is proven.
+    /// Returns, for each category, whether its change is proven; empty if no program changed.
     fn kept(&self) -> Vec<bool> {
         self.test.as_ref().map_or_else(Vec::new, SequentialTest::kept)
     }
 
-    /// Returns [`FinalPrograms::kept`] as decided without some validation queries.
+    /// Returns, for each category, whether its change would be proven without the validation
+    /// queries in `queries` (positions); empty if no program changed.
     fn kept_without(&self, queries: &[usize]) -> Vec<bool> {
         self.test.as_ref().map_or_else(Vec::new, |test| test.kept_without(queries))
     }
 
-    /// Returns the program of each category, changed where `kept` is true.
+    /// Returns the program of each category: the changed one where `kept` is true, otherwise the
+    /// initial one.
     fn category_programs(&self, kept: &[bool]) -> Vec<CategoryProgram> {
         match &self.test {
             Some(test) => test.category_programs(&self.initial, kept),
@@ -537,9 +555,10 @@ impl FinalPrograms {
     }
 }
 
-/// Returns the candidate members of an ensemble in a run with a model: the needed categories and,
-/// if the model contributed to these, the first `search_count` categories, found by the search
-/// actor. Routers and re-rankers that are trained on the two sets make different errors.
+/// Returns the members, each a list of categories, that the ensemble of a run with a model may
+/// have. The first member has the needed categories. If some of these come from the model, there is
+/// a second member with the first `search_count` categories, which the search actor found. Routers
+/// and re-rankers that are trained on the two lists make different errors.
 fn members(
     category_programs: Vec<CategoryProgram>,
     search_count: usize,
@@ -555,8 +574,8 @@ fn members(
     }
 }
 
-/// Builds the bundle of a run and compares it with the baselines on validation queries. Returns the
-/// best baseline's bundle if the run found nothing better.
+/// Builds the bundle of a run and compares it with the baselines on validation queries. If the
+/// bundle is not better than the best baseline, returns a bundle that ranks like this baseline.
 pub(super) fn freeze(
     run: &mut Run<'_>,
     finished: &FinalPrograms,
@@ -660,8 +679,8 @@ fn provenance(run: &Run<'_>, llm: Option<LlmProvenance>) -> Provenance {
     }
 }
 
-/// Replaces a bundle with that of a baseline, measured on the validation queries. Keeps the bundle
-/// if the baseline cannot be expressed as a program.
+/// Returns a bundle that ranks like a baseline, measured on the validation queries; returns
+/// `bundle` if the baseline cannot be expressed as a program.
 fn baseline_bundle(
     run: &Run<'_>,
     bundle: Bundle,
@@ -686,8 +705,9 @@ fn baseline_bundle(
     })
 }
 
-/// Estimates the bundle by cross-fitting: for each fold of the validation queries, the other folds
-/// decide the sequential test and the fusion.
+/// Estimates the bundle's mean reciprocal rank on new queries by cross-fitting: for each fold of
+/// the validation queries, only the queries of the other folds decide the sequential test and the
+/// choice of fusions and members.
 fn held_out(
     run: &mut Run<'_>,
     finished: &FinalPrograms,
@@ -731,7 +751,7 @@ fn held_out(
     Ok(HeldOut { folds, mrr: mean(&ranks), ci95 })
 }
 
-/// Returns the reciprocal ranks of every baseline on the validation queries.
+/// Returns, by name of the baseline, its reciprocal rank on each validation query.
 fn baseline_ranks(run: &Run<'_>) -> Result<BTreeMap<&'static str, Vec<f32>>, OptimizeError> {
     let runtime = &run.trials.runtime;
     let mut ranks = BTreeMap::new();
@@ -752,7 +772,8 @@ fn baseline_ranks(run: &Run<'_>) -> Result<BTreeMap<&'static str, Vec<f32>>, Opt
     Ok(ranks)
 }
 
-/// Compares the bundle with the best baseline on some validation queries; `None` without queries.
+/// Compares the bundle with the best baseline on the validation queries in `queries` (positions);
+/// `None` if there are none.
 fn category_score(
     queries: &[usize],
     ranks: &[f32],

@@ -1,5 +1,6 @@
 //! The gate: a few training queries of a category on which a program is tried first. The program
-//! runs on the rest only if it is better on the gate, or as good if a model wrote it.
+//! runs on the category's other queries only if its score on the gate is higher than that of the
+//! current program, or equal if a model wrote it.
 
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -9,10 +10,11 @@ use agent_dataset::LabelledQuery;
 
 /// Maximum number of queries of a gate.
 pub(super) const GATE_SIZE: usize = 25;
-/// Stream of random numbers for gates.
+/// Number of the random generator's stream from which gates are drawn.
 const GATE_STREAM: u64 = 5 << 40;
 
-/// Draws the gate of a category, ascending, with the category's share of quoted queries.
+/// Draws the gate from a category's training queries, given as positions in `pool`, and returns its
+/// positions, ascending. The share of quoted queries in the gate is that of the category.
 pub(super) fn gate(queries: &[usize], pool: &[LabelledQuery], seed: u64) -> Vec<usize> {
     if queries.len() <= GATE_SIZE {
         return queries.to_vec();

@@ -1,5 +1,5 @@
-//! Improvement steps: each proposes a variant of a category's program and measures it on that
-//! category's queries.
+//! Improvement steps: each step proposes a variant of a category's program and measures the variant
+//! on the category's training queries.
 //!
 //! ```text
 //! steps     `steps` of the search actor and `model_steps` of the model per category, evenly mixed
@@ -10,7 +10,8 @@
 //!           enough, and is then run on all training queries
 //! ```
 //!
-//! All state depends only on trials, replies and the seed, so that a resumed run repeats it.
+//! All state depends only on trials, the model's replies and the seed, so that a resumed run
+//! repeats the same steps.
 
 use std::collections::BTreeSet;
 
@@ -37,31 +38,32 @@ use crate::{
 use agent_infer::{ParamValues, bundle::SEARCH};
 use agent_sandbox::program::Program;
 
-/// Kind of journal steps with a [`Choice`]; their key begins with the number of the step.
+/// Kind of journal steps that store a [`Choice`]; their key begins with the number of the
+/// improvement step.
 const PARENT: &str = "parent";
 
-/// Programs that a run starts from.
+/// The categories with the programs that improvement starts from.
 #[derive(Default)]
 pub(super) struct InitialPrograms {
-    /// Number of leading categories that the search actor found.
+    /// Number of categories that the search actor found; they come first in `category_programs`.
     pub(super) search_count: usize,
-    /// One program per category.
+    /// The categories, each with its first program.
     pub(super) category_programs: Vec<CategoryProgram>,
-    /// Programs that were measured during the search for categories.
+    /// Programs that were measured while categories were searched for.
     pub(super) archive: Archive,
-    /// Metapaths that operators add.
+    /// Mined metapaths, which the operators of the search actor add to plans.
     pub(super) metapaths: Vec<Metapath>,
-    /// First programs of a model that gain, but not enough on queries outside the prompt; with the
-    /// index of their category.
+    /// Programs by a model that may still replace a category's first program, each with the index
+    /// of its category. They gained, but not enough on queries that the prompt did not show.
     pub(super) challengers: Vec<(usize, CategoryProgram)>,
 }
 
 /// The change that a step proposes, as the journal stores it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
-    /// Index of the category.
+    /// Index of the category whose program is changed.
     pub category: usize,
-    /// The category's training queries by position.
+    /// The category's training queries, as positions in the training pool.
     pub queries: Vec<usize>,
     /// Id of the changed program.
     pub parent: String,
@@ -69,19 +71,19 @@ pub struct Choice {
     pub child: String,
 }
 
-/// The category that a step changes.
+/// The category whose program an improvement step changes.
 pub(super) struct StepTarget<'a> {
-    /// Number of the step.
+    /// Number of the improvement step, from 0.
     pub(super) step: usize,
-    /// Index of the category.
+    /// Index of the category that the step changes.
     pub(super) category: usize,
     /// The category's current program.
     pub(super) category_program: &'a mut CategoryProgram,
-    /// The category's training queries by position.
+    /// The category's training queries, as positions in the training pool.
     pub(super) queries: &'a [usize],
 }
 
-/// A proposed program.
+/// A program that an improvement step proposes.
 pub(super) struct Child {
     pub(super) plan: Option<Plan>,
     pub(super) program: Program,
@@ -89,42 +91,44 @@ pub(super) struct Child {
     pub(super) origin: Origin,
 }
 
-/// Measurement of a child.
+/// Measurement of a proposed program (the child) against the category's program (the parent).
 #[derive(Clone, Debug, Default)]
 pub(super) struct Measurement {
-    /// Queries of the category that the child ran on, and its reciprocal ranks on them.
+    /// Queries of the category that the child ran on, as positions in the training pool; and, in
+    /// the same order, the child's reciprocal ranks.
     pub(super) queries: Vec<usize>,
     pub(super) ranks: Vec<f32>,
-    /// Mean reciprocal rank of the child, and of its parent on the same queries.
+    /// Mean reciprocal rank of the child on `queries`, and of its parent on the same queries.
     pub(super) mrr: f64,
     pub(super) before: f64,
-    /// Difference of the summed reciprocal ranks, child minus parent.
+    /// Difference of the summed reciprocal ranks on `queries`, child minus parent.
     pub(super) gain: f64,
     /// Whether the child replaced the category's program.
     pub(super) accepted: bool,
-    /// Number of program runs.
+    /// Number of program runs that the measurement took.
     pub(super) calls: usize,
 }
 
-/// The actor that takes a step.
+/// The actor whose turn it is to take a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     Search,
     Model,
 }
 
-/// State that steps read and update.
+/// State that improvement steps read and update.
 struct State {
     archive: Archive,
     bandit: Bandit,
     metapaths: Vec<Metapath>,
-    /// Measured plans by category, with sorted branches.
+    /// Measured plans, each with the index of its category; a plan's branches are sorted.
     tried: BTreeSet<(usize, Plan)>,
-    /// Number of model steps by category.
+    /// Number of model steps that each category has had.
     model_steps: Vec<usize>,
 }
 
-/// Returns the order of steps of both actors, with the model's steps spread evenly.
+/// Returns which actor takes each step: `search` steps of the search actor, and `model` steps of
+/// the model spread evenly among them.
 fn turns(search: usize, model: usize) -> Vec<Turn> {
     let total = search + model;
     let is_model = |turn: usize| (turn + 1) * model / total > turn * model / total;
@@ -132,8 +136,8 @@ fn turns(search: usize, model: usize) -> Vec<Turn> {
 }
 
 impl Run<'_> {
-    /// Improves the programs step by step, then tunes their parameters. Returns the programs and
-    /// why the improvement ended.
+    /// Improves the categories' programs step by step, then tunes their parameters. Returns the
+    /// improved programs and why the improvement ended.
     pub(super) fn improve(
         &mut self,
         initial: InitialPrograms,
@@ -178,12 +182,13 @@ impl Run<'_> {
         Ok((category_programs, stopped.unwrap_or(Stop::Done)))
     }
 
-    /// Whether the time budget is used up.
+    /// Whether the time budget of the run is used up.
     fn is_late(&self) -> bool {
         self.options.budget.is_some_and(|budget| self.started.elapsed() >= budget)
     }
 
-    /// Tunes the parameters of all programs; returns false if the time budget ended tuning.
+    /// Tunes the parameters of the programs of all categories; returns false if the time budget
+    /// ended before all were tuned.
     fn tune_all(
         &mut self,
         category_programs: &mut [CategoryProgram],
@@ -200,7 +205,8 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Replaces programs with challengers that gain enough.
+    /// Replaces a category's program with each of its challengers that gains enough. A challenger
+    /// comes with the index of its category.
     fn take_challengers(
         &mut self,
         category_programs: &mut [CategoryProgram],
@@ -218,8 +224,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Runs one step of the search actor: measures a plan of the first category and operator that
-    /// yield a new one. Categories are in drawn order, operators in the order of the bandit.
+    /// Runs one step of the search actor: goes through the categories in random order, and for each
+    /// through the operators in the order of the bandit, until an operator yields a plan that was
+    /// not tried; then measures this plan.
     fn search_step(
         &mut self,
         step: usize,
@@ -254,9 +261,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Runs one step of the model: rewrites the program of the category with the fewest model
-    /// steps; ties go to the largest missing reciprocal rank. Skips modules, programs that cannot
-    /// gain enough ([`Run::may_gain`]), and categories without steps left.
+    /// Runs one model step: asks the model to rewrite the program of the category that has had the
+    /// fewest model steps. Among categories with equally many steps, takes the one whose summed
+    /// reciprocal rank is furthest below the maximum. Skips WebAssembly modules, programs that
+    /// cannot gain enough ([`Run::may_gain`]), and categories without steps left.
     fn model_step(
         &mut self,
         step: usize,
@@ -289,8 +297,9 @@ impl Run<'_> {
         actor.unless_stopped(done).map(drop)
     }
 
-    /// Whether enough reciprocal rank is missing for a change to be accepted, and on more than one
-    /// query: a program that fixes a single query is specific to it.
+    /// Whether a change of the program can be accepted at all: enough reciprocal rank is missing on
+    /// `queries`, and more than one query lacks some. A change that helps a single query is too
+    /// specific.
     pub(super) fn may_gain(&self, category_program: &CategoryProgram, queries: &[usize]) -> bool {
         let lacks = |&query: &usize| {
             let lack = f64::from(1.0 - category_program.train[query]);
@@ -307,8 +316,9 @@ impl Run<'_> {
         rng
     }
 
-    /// Draws one of the operator's new plans for a category and measures it; `None` if there are
-    /// none. If `header` is given, the program starts with it.
+    /// Draws one of the untried plans that the operator derives from the category's plan, and
+    /// measures the plan's program; `None` if there is no such plan. If `header` is given, the
+    /// program's source starts with it.
     fn operate(
         &mut self,
         (operator, header): (Operator, Option<&str>),
@@ -347,8 +357,9 @@ impl Run<'_> {
         self.measure(child, target, &mut state.archive).map(Some)
     }
 
-    /// Measures a child on the gate. If it is better there (or as good, from a model), measures it
-    /// on all queries of the category; if it is then accepted, on all training queries, unless it
+    /// Measures a proposed program on the gate. If the program scores higher there than the
+    /// category's program (or as high, if a model wrote it), measures it on all training queries of
+    /// the category. If the program is then accepted, runs it on all training queries, unless it
     /// asks a model.
     pub(super) fn measure(
         &mut self,
@@ -415,9 +426,9 @@ impl Run<'_> {
         Ok(measured)
     }
 
-    /// Gives each category the archived program with the largest summed reciprocal rank on its
-    /// training queries, if that gains enough and no category uses it. Categories with assigned
-    /// queries take only programs with their name.
+    /// Gives each category the archived program with the largest summed reciprocal rank on the
+    /// category's training queries, if this program gains enough and no category uses it yet. A
+    /// category with assigned queries takes only programs with the category's name.
     fn take_archived(
         &mut self,
         category_programs: &mut [CategoryProgram],
@@ -453,7 +464,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Returns a program of the archive; runs it on all training queries first if it is incomplete.
+    /// Returns the archived program with this index; first runs the program on all of its training
+    /// queries if it has not run on all of them.
     fn completed(
         &mut self,
         archive: &Archive,
@@ -474,7 +486,8 @@ impl Run<'_> {
 }
 
 impl State {
-    /// Whether a plan was measured on a category's queries or on all training queries.
+    /// Whether a plan was measured already, on the queries of this category or on all training
+    /// queries.
     fn is_known(&self, category: usize, plan: &Plan) -> bool {
         let plan = in_order(plan);
         let answers_alike = |one: &ArchivedProgram| {
@@ -485,8 +498,9 @@ impl State {
     }
 }
 
-/// Returns the queries that no category's program answers well. The router can send all other
-/// queries to a better program, so they do not justify a change.
+/// Returns those of `queries` (positions of training queries) that no category's program answers
+/// well. The router can send all other queries to a program that answers them, so they do not
+/// justify a change.
 fn unanswered(category_programs: &[CategoryProgram], queries: &[usize]) -> Vec<usize> {
     let is_open = |&&query: &&usize| {
         category_programs.iter().all(|category_program| category_program.train[query] < GOOD)

@@ -3,8 +3,8 @@
 //! A program with `if query.contains("Frobnicator")` is specific to one training query, and a
 //! literal with the name of an answer memorizes it. Such programs score well only on known queries.
 //!
-//! Only text literals are checked, not comments, identifiers or numbers. Words of the schema
-//! (types, relations and fields) are never a leak.
+//! Only text literals are checked, not comments, identifiers or numbers. Words in names of the
+//! schema (types, relations and fields) are never a leak.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,26 +15,28 @@ use agent_ground::words::{is_question_word, name_words};
 
 /// Minimum number of letters of a word that can be a leak.
 const MIN_LETTERS: usize = 4;
-/// Minimum number of digits of an id that can be a leak; shorter numbers are common in programs.
+/// Minimum number of digits of a node id that can be a leak; shorter numbers are common in
+/// programs.
 const MIN_ID_DIGITS: usize = 3;
-/// Maximum number of words of a detected name.
+/// Maximum number of words of an answer's name that is detected in a literal.
 const MAX_NAME_WORDS: usize = 12;
-/// With fewer known queries than this, no word counts as rare.
+/// If there are fewer known queries than this, no word counts as rare.
 const MIN_QUERIES: usize = 20;
 
-/// Words that a program's literals must not contain.
+/// Words and names from known queries and their answers that a program's text literals must not
+/// contain.
 #[derive(Clone, Debug, Default)]
 pub struct ForbiddenWords {
-    /// Names and ids of answers, as words joined by one space.
+    /// Names and ids of answers, each as its words joined by one space.
     answers: BTreeSet<String>,
-    /// Words that occur in only one query.
+    /// Words that occur in only one known query.
     rare: BTreeSet<String>,
 }
 
-/// A leak in a program.
+/// A leak: what a text literal of a program contains from a known query or its answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leak {
-    /// The name or id of an answer.
+    /// The name or id of an answer of a known query.
     Answer(String),
     /// A word that occurs in only one known query.
     Word(String),
@@ -52,8 +54,8 @@ impl fmt::Display for Leak {
 }
 
 impl ForbiddenWords {
-    /// Collects the forbidden words of known queries. `answers` are the names and ids of all their
-    /// answers, `schema` the names of types, relations and fields.
+    /// Collects the forbidden words from the texts of known queries. `answers` are the names and
+    /// ids of all answers of these queries, `schema` the names of types, relations and fields.
     pub fn new<'a>(
         queries: impl Iterator<Item = &'a str>,
         answers: impl Iterator<Item = &'a str>,
@@ -92,8 +94,9 @@ impl ForbiddenWords {
         Self { answers, rare }
     }
 
-    /// Finds the first leak in a program's text literals. A numeric id is a leak only as a whole
-    /// literal, a name also within a literal.
+    /// Finds the first leak in the text literals of a program's `source`; `None` if there is none.
+    /// A numeric id is a leak only if it is a whole literal; a name is a leak also as part of a
+    /// literal.
     pub fn leak(&self, source: &str) -> Option<Leak> {
         for literal in literals(source) {
             let found = words(&literal);
@@ -122,9 +125,9 @@ fn words(text: &str) -> Vec<String> {
     name_words(text).map(|(_, word)| word.into_owned()).collect()
 }
 
-/// Returns the text literals of a Rhai program outside comments, in order: in double quotes,
-/// backticks or single quotes. An interpolation in backticks counts as text; an escaped character
-/// stands for itself.
+/// Returns the text literals of a Rhai program, in the order of the source: texts in double quotes,
+/// backticks or single quotes, outside comments. An interpolation in backticks counts as text; an
+/// escaped character stands for itself, so that `\n` gives `n`.
 pub fn literals(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut chars = source.chars().peekable();
@@ -149,7 +152,7 @@ pub fn literals(source: &str) -> Vec<String> {
     found
 }
 
-/// Skips to the end of a block comment, which may be nested.
+/// Skips to the end of a block comment whose `/` was read already; block comments may be nested.
 fn skip_comment(chars: &mut std::iter::Peekable<std::str::Chars<'_>>) {
     let mut depth = 1;
     chars.next();

@@ -9,10 +9,10 @@
 //!    -> tune parameters -> sequential test of the changes on validation -> router -> bundle
 //! ```
 //!
-//! The search actor needs no language model. A run is a function of the base, the two pools, the
-//! seed, the options and the model's replies. Trials and replies are stored in a journal, so that
-//! an interrupted run can be resumed and ends in the same bundle. Answers of the test split are
-//! never read.
+//! The search actor needs no language model. The result of a run depends only on the base, the
+//! training and validation queries, the seed, the options and the model's replies. Trials and
+//! replies are stored in a journal, so that an interrupted run can be resumed and ends in the same
+//! bundle. The optimizer never reads answers of the test split.
 
 pub mod ablation;
 mod accept;
@@ -98,70 +98,76 @@ use agent_retrieve::{RetrieveError, eval::statistics::StatisticsError};
 use agent_sandbox::{Failure, SandboxOptions, Workers, program::Program};
 use agent_tools::{Assistant, ToolCache, ToolkitScope};
 
-/// Size of the tool cache, bytes.
+/// Size of the cache of tool calls, bytes.
 const CACHE_BYTES: usize = 2 << 30;
 /// Name of the frozen bundle's file in the run's directory.
 pub const BUNDLE_FILE: &str = "bundle.json";
 
-/// Settings of a run.
+/// Settings of an optimizer run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Options {
-    /// Name of the dataset, as stored in the bundle.
+    /// Name of the dataset; the bundle stores this name.
     pub dataset: String,
-    /// Seed of every random choice.
+    /// Seed of all random choices of the run.
     pub seed: u64,
-    /// Steps of the search actor.
+    /// Number of improvement steps of the search actor.
     pub steps: usize,
-    /// Steps of the llm actor per category.
+    /// Number of improvement steps of the llm actor per category.
     pub llm_steps: usize,
-    /// Maximum length of mined metapaths, 2 or [`mine::MAX_HOPS`].
+    /// Maximum number of steps of mined metapaths: 2 or [`mine::MAX_HOPS`].
     pub hops: usize,
     /// Actors that propose programs.
     pub actors: Actors,
-    /// Whether programs of the llm actor may call tools that ask a model, within
-    /// [`asks::max_runs`]. A bundle of such programs needs a model as well.
+    /// Whether programs of the llm actor may call tools that ask a language model, in at most
+    /// [`asks::max_runs`] program runs. A bundle with such programs needs a model to answer
+    /// questions.
     pub llm_tools: bool,
-    /// Whether prompts list the functions of the AvaTaR tool API; programs may always call them.
+    /// Whether prompts list the functions of the AvaTaR tool API; programs may call these functions
+    /// in any case.
     pub avatar_tools: bool,
-    /// Programs of the user, at most [`user::MAX_USER_PROGRAMS`].
+    /// Programs of the user that the run tries, at most [`user::MAX_USER_PROGRAMS`].
     pub programs: Vec<UserProgram>,
-    /// Sandbox that runs programs; does not change the result.
+    /// Where the sandbox runs programs and stores compiled code; does not change the result.
     #[serde(skip)]
     pub sandbox: SandboxOptions,
-    /// Disabled parts, ascending, without duplicates.
+    /// Parts of the optimizer that are disabled, ascending, without duplicates.
     pub without: Vec<Ablation>,
-    /// Wall time after which no further step starts; the best programs so far are frozen.
+    /// Wall time, from the start of the run or its resumption, after which no further step starts;
+    /// the best programs so far are then frozen. `None` for no limit.
     pub budget: Option<Duration>,
 }
 
 impl Options {
-    /// Whether a part is disabled.
+    /// Whether a part of the optimizer is disabled.
     pub(crate) fn lacks(&self, part: Ablation) -> bool {
         self.without.contains(&part)
     }
 
-    /// Returns the steps of the llm actor per category; 0 if steps are disabled.
+    /// Returns the number of improvement steps of the llm actor per category; 0 if
+    /// [`Ablation::Steps`] is disabled.
     pub(crate) fn model_steps(&self) -> usize {
         if self.lacks(Ablation::Steps) { 0 } else { self.llm_steps }
     }
 
-    /// Returns the tools that prompts list; `query` is true if the base has a query language.
+    /// Returns which groups of tools the prompts list; `query` states whether the base has a query
+    /// language.
     pub(crate) fn listed_tools(&self, query: bool) -> ToolkitScope {
         ToolkitScope { avatar: self.avatar_tools, llm: self.llm_tools, query }
     }
 }
 
-/// Actors that propose programs; at least one.
+/// The actors that propose programs; at least one of them is true.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Actors {
-    /// Mines, mutates and tunes; needs no language model.
+    /// The search actor, which mines metapaths, mutates plans and tunes parameters; needs no
+    /// language model.
     pub search: bool,
-    /// Asks a language model.
+    /// The llm actor, which asks a language model to write programs.
     pub llm: bool,
 }
 
 impl Actors {
-    /// Returns comma-separated names, such as `search,llm`.
+    /// Returns the comma-separated names of the actors, such as `search,llm`.
     pub fn names(self) -> String {
         let actors = [(self.search, SEARCH), (self.llm, LLM)];
         actors
@@ -172,7 +178,8 @@ impl Actors {
             .join(",")
     }
 
-    /// Parses [`Actors::names`]; `None` if a name is unknown.
+    /// Parses comma-separated names, as [`Actors::names`] returns them; `None` if a name is
+    /// unknown.
     pub fn named(names: &str) -> Option<Actors> {
         let mut actors = Actors { search: false, llm: false };
         for name in names.split(',') {
@@ -189,57 +196,60 @@ impl Actors {
 /// Error that ends a run without a bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum OptimizeError {
-    /// The caller asked to stop; the journal keeps all completed steps.
+    /// The caller asked the run to stop; the journal keeps all completed steps.
     #[error("stopped; all completed steps are saved: continue with --resume")]
     Stopped,
-    /// A pool is empty.
+    /// The training or the validation split has no queries: its description, and the name of its
+    /// file.
     #[error("the dataset has no {0} queries; add them to qa.csv and split/{1}.index")]
     NoQueries(&'static str, &'static str),
-    /// The run was started with other options, other queries or another base.
+    /// The run in this directory was started with other options, other queries or another base: the
+    /// directory, and the differences.
     #[error(
         "the run in {0} was started with {1}; resume it with the same settings, or start another with --run DIR"
     )]
     OtherRun(String, String),
-    /// A program does not compile or run.
+    /// A program does not compile or run: its short id, and the failure.
     #[error("program {0} does not run: {1}")]
     Program(String, Box<Failure>),
-    /// The worker threads could not be started.
+    /// The worker threads of the sandbox could not be started.
     #[error("cannot start worker threads: {0}")]
     Workers(std::io::Error),
-    /// The journal failed.
+    /// The journal of the run could not be read or written.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// An index failed.
+    /// An index of the base could not be used.
     #[error(transparent)]
     Index(IndexError),
-    /// A search failed.
+    /// A search in the base failed.
     #[error(transparent)]
     Retrieve(RetrieveError),
-    /// A statistic cannot be computed.
+    /// A statistic, such as a confidence interval, could not be computed.
     #[error(transparent)]
     Statistics(#[from] StatisticsError),
     /// The bundle could not be written.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// The run reached the limit of sequential tests.
+    /// The run reached the maximum number of sequential tests, which is given.
     #[error("the run has reached the limit of {0} sequential tests; start another with --run DIR")]
     SequentialTests(usize),
-    /// A prompt cannot be rendered.
+    /// A prompt for the language model cannot be rendered.
     #[error(transparent)]
     Prompt(#[from] PromptError),
-    /// A model gave no reply.
+    /// A language model gave no reply.
     #[error(transparent)]
     Llm(LlmError),
-    /// The service does not answer the first short request.
+    /// The service of the language model does not answer the first short request of a run.
     #[error("the language model does not answer: {0}")]
     NoService(LlmError),
-    /// The llm actor was requested without a model.
+    /// The llm actor was requested, but no language model is configured.
     #[error("no LLM configured; the llm actor needs one")]
     NoLlm,
 }
 
 impl OptimizeError {
-    /// Whether a service was unavailable; the run can be resumed once it answers.
+    /// Whether the service of the language model was unavailable; the run can be resumed once the
+    /// service answers.
     pub fn is_outage(&self) -> bool {
         match self {
             Self::Llm(error) => error.is_outage(),
@@ -276,82 +286,84 @@ impl From<IndexError> for OptimizeError {
     }
 }
 
-/// Progress and results of a run, as its caller observes them.
+/// What a run reports to its caller while it runs: progress and results so far.
 #[derive(Clone, Debug)]
 pub enum Event<'a> {
-    /// Progress of a phase.
+    /// Progress of a phase of the run.
     Progress {
-        /// Name of the phase.
+        /// Name of the phase, such as `trying plans`.
         phase: &'static str,
-        /// Completed units.
+        /// Number of completed units of the phase, such as plans.
         done: usize,
-        /// Total units.
+        /// Total number of units of the phase.
         total: usize,
     },
-    /// A category was found.
+    /// A category was found, and has its first program.
     Category {
         /// Name of the category.
         name: &'a str,
-        /// Number of its training queries.
+        /// Number of training queries of the category.
         n: usize,
-        /// Mean reciprocal rank of its program on these queries.
+        /// Mean reciprocal rank of the category's program on these queries.
         mrr: f64,
-        /// Upper bound that a composed program's metapaths can reach.
+        /// The best scores that the program's metapaths can reach on these queries; `None` if the
+        /// program was not composed from metapaths.
         bound: Option<Bound>,
     },
     /// A message for the user.
     Message(String),
     /// A change was tested on the training queries of its category.
     Tested {
-        /// The category.
+        /// Name of the category.
         name: &'a str,
         /// Description of the change.
         change: &'a str,
-        /// Difference of the mean reciprocal ranks.
+        /// Mean reciprocal rank of the changed program minus that of the previous program.
         difference: f64,
-        /// Two-sided p of the paired test.
+        /// Two-sided p-value of the paired randomisation test.
         p: f64,
         /// Whether the change was accepted.
         accepted: bool,
     },
-    /// Programs beat every baseline on training queries for the first time.
+    /// One program, or all programs together, beat every baseline on training queries for the first
+    /// time.
     Milestone(&'a Milestone),
-    /// The changes were tested on validation queries.
+    /// The accepted changes were tested on validation queries, with this result.
     SequentialTest(&'a Proof),
 }
 
-/// Result of a run.
+/// Result of an optimizer run.
 #[derive(Debug)]
 pub struct Outcome {
     /// The frozen bundle.
     pub bundle: Bundle,
-    /// Comparison with the best baseline.
+    /// Comparison of the bundle with the best baseline on validation queries.
     pub verdict: Verdict,
-    /// Why the run ended.
+    /// Why the run stopped improving programs.
     pub stopped: Stop,
-    /// Cache hits and misses of tool calls.
+    /// Number of tool calls that the cache answered, and of those that it did not.
     pub cache: (u64, u64),
-    /// The part of [`Outcome::cache`] caused by tuning.
+    /// The part of [`Outcome::cache`] that comes from tuning of parameters.
     pub tuning_cache: (u64, u64),
 }
 
-/// Why a run ended.
+/// Why a run stopped improving programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// All steps were done.
+    /// All improvement steps were done.
     Done,
-    /// The time budget was used up.
+    /// The time budget of the run was used up.
     Minutes,
-    /// The next request could have exceeded a cost ceiling, or its price is unknown; with the
-    /// message.
+    /// The next request to the language model could have exceeded a cost ceiling, or its price is
+    /// unknown. Holds the message.
     Budget(String),
-    /// Too many consecutive replies were unusable; with the message. The best programs so far are
-    /// frozen.
+    /// Too many consecutive replies of the language model were unusable; the best programs so far
+    /// are frozen. Holds the message.
     Unusable(String),
 }
 
 impl Stop {
-    /// Returns the name for scripts.
+    /// Returns the reason's name in output that scripts read, such as `done`.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -362,19 +374,19 @@ impl Stop {
     }
 }
 
-/// State of a run.
+/// State of an optimizer run.
 struct Run<'a> {
     base: Arc<IndexedBase>,
     options: &'a Options,
     train: Pool,
     validation: Pool,
     trials: Trials<'a>,
-    /// Words that programs written by a model must not contain.
+    /// Words that text literals of programs written by a model must not contain.
     forbidden: ForbiddenWords,
-    /// Remaining program runs that may ask a model.
+    /// Number of program runs that may still ask a language model.
     allowance: Allowance,
     cache: Arc<ToolCache>,
-    /// Cache hits and misses of tool calls during tuning.
+    /// Number of tool calls during tuning that the cache answered, and of those that it did not.
     tuning_cache: (u64, u64),
     watch: &'a mut dyn FnMut(Event<'_>),
     started: Instant,
@@ -383,38 +395,42 @@ struct Run<'a> {
 
 /// Inputs of [`run`].
 pub struct Inputs<'a> {
-    /// The base.
+    /// The base, with its indexes, that the programs search.
     pub base: Arc<IndexedBase>,
     /// The language model, if one is configured.
     pub assistant: Option<Arc<Assistant>>,
-    /// Queries to search and tune programs on.
+    /// Training queries: programs are found and tuned on them.
     pub train: Vec<LabelledQuery>,
-    /// Queries for the sequential test and the choice of the bundle.
+    /// Validation queries, for the sequential test and the choice of the bundle's programs.
     pub validation: Vec<LabelledQuery>,
     /// Settings of the run.
     pub options: &'a Options,
-    /// Directory that receives the bundle.
+    /// Directory of the run, to which the bundle is written.
     pub dir: &'a Path,
-    /// The run's journal, new or resumed; a resumed run must have the same options and queries.
+    /// The journal of the run, new or resumed. A resumed run must have the same base, options and
+    /// queries as before.
     pub journal: &'a mut Journal,
-    /// Number of programs that run in parallel.
+    /// Maximum number of programs that run in parallel.
     pub threads: usize,
-    /// Other processes that run programs; they do not change the bundle.
+    /// Other processes that run programs, if any; they do not change the bundle.
     pub evaluators: Option<&'a dyn Evaluators>,
-    /// Receives every event.
+    /// Function that receives every event of the run.
     pub watch: &'a mut dyn FnMut(Event<'_>),
-    /// Milliseconds that the actor spent waiting for replies; updated during the run.
+    /// Counter to which the run adds the milliseconds that the llm actor waits for replies of the
+    /// model.
     pub waited: Arc<AtomicU64>,
-    /// Set to end the run.
+    /// Flag that the caller sets to stop the run.
     pub stop: &'a Arc<AtomicBool>,
 }
 
-/// Optimizes programs on a base and freezes the best into `dir/bundle.json`.
+/// Runs the optimizer: finds and improves programs for a base, and freezes the best into
+/// `dir/bundle.json`.
 ///
-/// Unless a time budget ends the run, the bundle does not depend on `threads` or interruptions.
+/// Unless a time budget ends the run, the bundle does not depend on the number of threads or on
+/// interruptions.
 ///
 /// # Errors
-/// [`OptimizeError`]; the journal keeps all completed steps.
+/// Any [`OptimizeError`]; the journal keeps all completed steps.
 pub fn run(inputs: Inputs<'_>) -> Result<Outcome, OptimizeError> {
     let Inputs { base, assistant, train, validation, options, dir, journal, threads, .. } = inputs;
     let Inputs { evaluators, watch, waited, stop, .. } = inputs;
@@ -489,10 +505,10 @@ pub fn run(inputs: Inputs<'_>) -> Result<Outcome, OptimizeError> {
     Ok(Outcome { bundle, verdict, stopped, cache, tuning_cache })
 }
 
-/// Fails if a pool is empty.
+/// Checks that there are training queries and validation queries.
 ///
 /// # Errors
-/// [`OptimizeError::NoQueries`].
+/// [`OptimizeError::NoQueries`] if one of the lists is empty.
 pub fn check_queries(
     train: &[LabelledQuery],
     validation: &[LabelledQuery],
@@ -504,8 +520,8 @@ pub fn check_queries(
     }
 }
 
-/// Collects the names and ids of the answers of all queries, and words that occur in only one
-/// query.
+/// Collects the words that programs must not contain: names and ids of the answers of all training
+/// and validation queries, and words that occur in only one of these queries.
 fn forbidden_words(
     kb: &Kb,
     train: &[LabelledQuery],
@@ -524,12 +540,13 @@ fn forbidden_words(
 }
 
 impl Run<'_> {
-    /// Reports the start of a phase of unknown length.
+    /// Reports the start of a phase whose length is unknown.
     fn report_phase(&mut self, phase: &'static str) {
         (self.watch)(Event::Progress { phase, done: 0, total: 1 });
     }
 
-    /// Fails unless the journal belongs to this base, these queries and these options.
+    /// Fails unless the journal in `dir` belongs to a run with this base, these queries and these
+    /// options; a new journal stores them.
     fn check_same_run(&mut self, dir: &Path, actor: Option<&Actor>) -> Result<(), OptimizeError> {
         let mut identity = serde_json::json!({
             "index": self.base.fingerprint(),
@@ -575,7 +592,9 @@ impl Run<'_> {
         }
     }
 
-    /// Tries a program on queries of a pool; returns reciprocal ranks in the order of `queries`.
+    /// Runs a trial of a program on queries of the validation pool (if `on_validation`) or of the
+    /// training pool. `queries` are positions in the pool; returns the reciprocal ranks in the same
+    /// order.
     fn trial(
         &mut self,
         program: &Program,
@@ -592,7 +611,8 @@ impl Run<'_> {
         Ok(ranks)
     }
 
-    /// Tries a program on all training queries, or on `part` of them, and returns it as a category.
+    /// Runs a trial of a program on all training queries, or only on those in `part` (as
+    /// positions), and returns a category with this program.
     fn category_program(
         &mut self,
         plan: Option<Plan>,
@@ -611,7 +631,7 @@ impl Run<'_> {
         Ok(CategoryProgram { plan, program, params, proposed_by, name, queries, train, part })
     }
 
-    /// Finds the categories and their first programs.
+    /// Finds the categories and the first program of each.
     fn initial_programs(
         &mut self,
         actor: Option<&mut Actor>,

@@ -1,12 +1,13 @@
-//! Pattern mining: finds typed metapaths from the entities that a training query names or describes
-//! to its answers.
+//! Pattern mining: finds typed metapaths that lead from the entities that a training query names or
+//! describes to the query's answers.
 //!
-//! For each linked entity and each answer of a query, joining the neighbours of both finds all
-//! metapaths of one and two steps between them. Optionally, metapaths of three steps are found from
-//! strongly linked entities through nodes that are not hubs. A pattern is a metapath without nodes:
-//! the source and type of the linked entity, relations with directions, and the target type. Its
-//! gain is the weighted share of answers reached times the information gained over guessing among
-//! all nodes of the target type, summed over queries.
+//! For each linked entity and each answer of a query, all metapaths of one and two steps between
+//! them are found by joining the neighbours of both nodes. Optionally, metapaths of three steps are
+//! found from strongly linked entities through nodes that are not hubs. A pattern is a metapath
+//! without nodes: the source and type of the linked entity, relations with directions, and the
+//! target type. The gain of a pattern, in bits, is the weighted share of answers that it reaches,
+//! summed over queries, times the information gained over guessing among all nodes of the target
+//! type.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -19,35 +20,40 @@ use agent_dataset::LabelledQuery;
 use agent_index::{IndexError, IndexedBase, TextPart};
 use agent_kb::{Direction, NodeId, RelationId, TypeId};
 
-/// Maximum number of named entities of each type, strongest first.
+/// Maximum number of named entities of each type per query; the strongest are kept.
 const LINKED_ENTITIES: usize = 4;
-/// Minimum strength of a named entity.
+/// Minimum strength of the link to a named entity, in `0..=1`.
 const MIN_LINK: f32 = 0.12;
-/// Maximum number of described entities of each type, best first.
+/// Maximum number of described entities of each type per query; the best matches are kept.
 const SEARCHED_ENTITIES: usize = 5;
-/// Maximum number of mined answers of a query.
+/// Maximum number of answers of a query that are mined; the first ones are used.
 const MAX_ANSWERS: usize = 20;
-/// Maximum number of joined neighbours per node; further neighbours of hubs are not informative.
+/// Maximum number of neighbours per node that are joined; further neighbours of hubs are not
+/// informative.
 const MAX_JOINED: usize = 20_000;
-/// Maximum number of queries on which the reach of a pattern is measured.
+/// Maximum number of queries on which it is counted how many nodes a pattern reaches.
 const REACH_SAMPLE: usize = 24;
-/// Default maximum length of mined metapaths: a third step gains nothing on the bases measured in
-/// `docs/optimizer.md`.
+/// Default maximum number of steps of mined metapaths: a third step gains nothing on the bases
+/// measured in `docs/optimizer.md`.
 pub const DEFAULT_HOPS: usize = 2;
-/// Maximum length of mined metapaths.
+/// Maximum number of steps of mined metapaths that can be chosen.
 pub const MAX_HOPS: usize = 3;
-/// Minimum strength of an entity at the start of metapaths of three steps.
+/// Minimum strength of the link to an entity from which metapaths of three steps are mined, in
+/// `0..=1`.
 const MIN_LONG_LINK: f32 = 0.5;
-/// On metapaths of three steps, a node with more neighbours than this by one step is a hub.
+/// When metapaths of three steps are mined, a node with more neighbours than this by one step is a
+/// hub, and the step is not followed.
 const MAX_HUB: usize = 500;
-/// Maximum number of edges followed from an entity for the first two of three steps.
+/// Maximum number of second edges that are followed from an entity when metapaths of three steps
+/// are mined.
 const MAX_LONG_EDGES: usize = 20_000;
-/// Maximum number of patterns of three steps per query.
+/// Maximum number of patterns of three steps that are mined per query.
 const MAX_LONG_PATTERNS: usize = 4_000;
-/// Maximum number of patterns of three steps whose reach is measured, by largest possible gain.
+/// Maximum number of patterns of three steps that are kept and measured; those with the largest
+/// possible gain are kept.
 const MAX_LONG_MEASURED: usize = 400;
 
-/// Source of linked entities.
+/// How linked entities are found in a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LinkSource {
     /// The query names the entities.
@@ -56,66 +62,70 @@ pub enum LinkSource {
     Described,
 }
 
-/// One step of a metapath.
+/// One step of a metapath: a relation and the direction in which its edges are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Step {
-    /// The relation.
+    /// The relation whose edges the step follows.
     pub relation: RelationId,
-    /// The direction; [`Direction::Any`] only for relations between nodes of one type.
+    /// The direction in which edges are followed; [`Direction::Any`] only for relations between
+    /// nodes of one type.
     pub direction: Direction,
 }
 
-/// A typed metapath from linked entities to answers.
+/// A metapath from linked entities to answers, given by types and relations, without nodes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pattern {
-    /// Source of the linked entities.
+    /// How the linked entities are found in the query.
     pub source: LinkSource,
-    /// Type of the linked entities.
+    /// Type of the linked entities at which the metapath starts.
     pub start: TypeId,
-    /// One to three steps.
+    /// The one to three steps from a linked entity to an answer.
     pub steps: Vec<Step>,
-    /// Type of the answers.
+    /// Type of the answers at which the metapath ends.
     pub target: TypeId,
 }
 
-/// A pattern with its measures on the queries that it was mined from.
+/// A pattern with its coverage, information and gain on the queries that it was mined from.
 #[derive(Clone, Debug)]
 pub struct MinedPattern {
-    /// The pattern.
+    /// The pattern that was measured.
     pub pattern: Pattern,
-    /// Share of a query's answers that the pattern reaches, if above 0, by position of the query,
-    /// ascending. Each answer is weighted by the strength of the linked entity.
+    /// Pairs of a query's position, ascending, and the share of the query's answers that the
+    /// pattern reaches, for shares above 0. Each answer is weighted by the strength of the linked
+    /// entity from which it is reached.
     pub coverage: Vec<(usize, f32)>,
-    /// Reached answers by position of the query, ascending.
+    /// Pairs of a query's position, ascending, and the set of answers that the pattern reaches.
     pub reached: Vec<(usize, AnswerBits)>,
-    /// Information of being reached, bits: log2 of all nodes of the target type over those that the
-    /// pattern reaches, mean over a sample of queries.
+    /// Information, in bits, gained about a node by knowing that the pattern reaches it: log2 of
+    /// the number of all nodes of the target type divided by the number of nodes that the pattern
+    /// reaches; the mean over a sample of queries.
     pub bits: f64,
-    /// Information gained about the answers, bits: `bits` times the sum of `coverage`.
+    /// Information gained about the answers of all queries, in bits: `bits` times the sum of the
+    /// shares in `coverage`.
     pub gain: f64,
 }
 
-/// A set of answers of a query, one bit for each of the first 20.
+/// A set of answers of a query: bit `i` stands for answer `i`, for the first 20 answers.
 pub type AnswerBits = u32;
 
-/// Returns the number of mined answers of a query: at most the first 20.
+/// Returns the number of answers of a query that are mined, which is at most 20.
 pub fn mined_answer_count(query: &LabelledQuery) -> usize {
     query.answers.len().min(MAX_ANSWERS)
 }
 
-/// A node that a query may refer to.
+/// A node that a query may refer to, with the strength of the link.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkedEntity {
-    /// Source of the link.
+    /// How the node was found: named or described by the query.
     pub source: LinkSource,
-    /// The node.
+    /// The node that the query may refer to.
     pub node: NodeId,
-    /// Strength in `0..=1`.
+    /// Strength of the link, in `0..=1`.
     pub strength: f32,
 }
 
-/// Returns the entities that a query names or describes, strongest first within each source and
-/// type.
+/// Returns the entities that a query names, then those that it describes; the strongest first
+/// within each source and type.
 pub fn linked_entities(base: &IndexedBase, query: &str) -> Vec<LinkedEntity> {
     let linked = base.entities.link(&base.kb, query, &[], LINKED_ENTITIES);
     let named = linked
@@ -137,8 +147,8 @@ pub fn linked_entities(base: &IndexedBase, query: &str) -> Vec<LinkedEntity> {
     linked
 }
 
-/// Possible steps from nodes of each type: every relation in its directions, also
-/// [`Direction::Any`] if the relation connects nodes of one type.
+/// Possible steps from nodes of each type, by type id: every relation in each direction in which it
+/// has edges there, and in [`Direction::Any`] if the relation connects nodes of one type.
 struct Steps(Vec<Vec<Step>>);
 
 impl Steps {
@@ -165,13 +175,13 @@ impl Steps {
         Self((0..base.kb.types().len()).map(of_type).collect())
     }
 
-    /// Returns the possible steps from a node.
+    /// Returns the possible steps from a node of this node's type.
     fn at_node(&self, base: &IndexedBase, node: NodeId) -> &[Step] {
         self.0.get(usize::from(base.kb.node_type(node).0)).map_or(&[], Vec::as_slice)
     }
 }
 
-/// Returns the neighbours of a node with the step to each, at most [`MAX_JOINED`].
+/// Returns the neighbours of a node, at most [`MAX_JOINED`], each with the step that leads to it.
 fn steps_from(base: &IndexedBase, steps: &Steps, node: NodeId) -> Vec<(Step, NodeId)> {
     let mut found = Vec::new();
     for &step in steps.at_node(base, node) {
@@ -183,8 +193,8 @@ fn steps_from(base: &IndexedBase, steps: &Steps, node: NodeId) -> Vec<(Step, Nod
     found
 }
 
-/// Returns the nodes two steps from an entity, with these steps. Does not follow steps from hubs;
-/// follows at most [`MAX_LONG_EDGES`] second edges.
+/// Returns the nodes two steps away from an entity, each with all pairs of steps that lead to it.
+/// Does not follow steps from hubs, and follows at most [`MAX_LONG_EDGES`] second edges.
 fn two_steps_from(
     base: &IndexedBase,
     steps: &Steps,
@@ -217,10 +227,12 @@ fn reversed(step: Step) -> Step {
     Step { direction: step.direction.reversed(), ..step }
 }
 
-/// Weighted share and set of the answers of a query that a pattern reaches.
+/// The answers of a query that a pattern reaches: their weighted share of all mined answers, and
+/// their set.
 type Share = (f32, AnswerBits);
 
-/// Returns the patterns that reach answers of a query, with the weighted share that each reaches.
+/// Returns the patterns of at most `hops` steps that reach answers of a query, each with the
+/// weighted share and the set of answers that it reaches.
 fn mine_query(
     base: &IndexedBase,
     steps: &Steps,
@@ -298,7 +310,8 @@ fn mine_query(
     shares
 }
 
-/// Counts the nodes of the target type that a pattern reaches from the linked entities.
+/// Returns the number of nodes of the pattern's target type that the pattern reaches from the
+/// linked entities of a query.
 fn reach(base: &IndexedBase, pattern: &Pattern, linked: &[LinkedEntity]) -> usize {
     let is_linked = |entity: &&LinkedEntity| {
         entity.source == pattern.source && base.kb.node_type(entity.node) == pattern.start
@@ -317,8 +330,8 @@ fn reach(base: &IndexedBase, pattern: &Pattern, linked: &[LinkedEntity]) -> usiz
 }
 
 /// Mines the patterns of at most `hops` steps (2 or [`MAX_HOPS`]) that reach answers of at least
-/// `min_support` queries, largest gain first; ties by pattern. The result does not depend on the
-/// number of threads.
+/// `min_support` queries, sorted by descending gain; patterns with equal gain are in ascending
+/// order. The result does not depend on the number of threads.
 ///
 /// # Errors
 /// [`IndexError::Stopped`] soon after `stop` is set.
@@ -366,13 +379,15 @@ pub fn mine(
     Ok(mined)
 }
 
-/// Returns the weighted shares of answers reached, summed over queries.
+/// Returns the weighted shares of answers that a pattern reaches, summed over queries; `shares` has
+/// one entry per query, with its position.
 fn covered(shares: &[(usize, Share)]) -> f64 {
     shares.iter().map(|&(_, (share, _))| f64::from(share)).sum()
 }
 
-/// Drops all but [`MAX_LONG_MEASURED`] patterns of three steps, by largest possible gain: the gain
-/// if each query reached one node only. Ties go to the smaller pattern.
+/// Keeps the [`MAX_LONG_MEASURED`] patterns of three steps with the largest possible gain and drops
+/// the others. The possible gain is the gain if the pattern reached only one node per query. Of
+/// patterns with equal possible gain, those that come first in ascending order are kept.
 fn keep_best_long(base: &IndexedBase, found: &mut BTreeMap<Pattern, Vec<(usize, Share)>>) {
     let max_gain = |(pattern, shares): (&Pattern, &Vec<(usize, Share)>)| {
         covered(shares) * (base.kb.nodes_of_type(pattern.target).len().max(1) as f64).log2()

@@ -1,7 +1,7 @@
-//! Mutation operators of the search actor.
+//! Mutation operators of the search actor, which change plans.
 //!
-//! An operator lists all plans that it can derive from a plan. The caller can then skip plans that
-//! it has tried, and an operator that does not apply costs no program run.
+//! An operator lists all plans that it can derive from a plan. The caller can thus skip plans that
+//! were tried before, and an operator that does not apply costs no program run.
 
 use crate::{
     discover::Metapath,
@@ -10,24 +10,25 @@ use crate::{
 
 /// Maximum number of branches of a plan.
 const MAX_BRANCHES: usize = 3;
-/// Maximum number of candidates for [`Operator::Add`], most informative on the category's queries
-/// first.
+/// Maximum number of metapaths that [`Operator::Add`] tries to add; the most informative ones on
+/// the category's queries are used.
 const ADDED_METAPATHS: usize = 8;
 
-/// Kind of change of a plan.
+/// Operator of the search actor: a kind of change of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operator {
-    /// Adds a mined metapath.
+    /// Adds a mined metapath to the plan.
     Add,
-    /// Takes a metapath from the plan of another category.
+    /// Adds a metapath from the plan of another category.
     Cross,
-    /// Merges the metapaths of two plans that answer different queries of a category.
+    /// Combines metapaths of two plans, which answer different queries of the category well.
     Merge,
-    /// Changes how the linked entities of a metapath are found.
+    /// Changes how the linked entities of a metapath are found: named by the query, described, or
+    /// both.
     Linking,
-    /// Switches a metapath between the sum and the maximum of scores.
+    /// Switches a metapath between the sum and the maximum of the scores of its linked entities.
     Sums,
-    /// Drops a metapath.
+    /// Drops a metapath from the plan.
     Drop,
 }
 
@@ -36,7 +37,7 @@ impl Operator {
     pub const ALL: [Self; 6] =
         [Self::Add, Self::Cross, Self::Merge, Self::Linking, Self::Sums, Self::Drop];
 
-    /// Returns the operator's name in `proposed_by`.
+    /// Returns the operator's name, as in the `proposed_by` of programs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Add => "add",
@@ -49,21 +50,22 @@ impl Operator {
     }
 }
 
-/// Sources of metapaths for operators.
+/// What operators take metapaths from.
 #[derive(Clone, Copy)]
 pub struct Material<'a> {
-    /// Mined metapaths.
+    /// All mined metapaths, for [`Operator::Add`].
     pub metapaths: &'a [Metapath],
-    /// Plans of all categories.
+    /// Plans of all categories, for [`Operator::Cross`].
     pub others: &'a [Plan],
-    /// The plan to merge with.
+    /// The other parent plan, for [`Operator::Merge`].
     pub mate: Option<&'a Plan>,
-    /// Training queries of the category, by position.
+    /// Training queries of the category, as positions in the training pool.
     pub queries: &'a [usize],
 }
 
-/// Returns all plans that an operator derives from a plan, each with a description. They differ
-/// from the plan and have at most three metapaths; their order depends only on the arguments.
+/// Returns all plans that an operator derives from a plan, each with a description of the change.
+/// The derived plans differ from the given one and have at most three metapaths. Their order
+/// depends only on the arguments.
 pub fn children(operator: Operator, plan: &Plan, material: &Material<'_>) -> Vec<(Plan, String)> {
     match operator {
         Operator::Linking => linked_otherwise(plan),
@@ -81,14 +83,14 @@ pub fn children(operator: Operator, plan: &Plan, material: &Material<'_>) -> Vec
     }
 }
 
-/// Sorts the branches of a plan, so that equivalent plans are equal.
+/// Returns the plan with its branches sorted, so that equivalent plans are equal.
 pub fn in_order(plan: &Plan) -> Plan {
     let mut plan = plan.clone();
     plan.branches.sort_unstable();
     plan
 }
 
-/// Returns the plan with branch `at` changed.
+/// Returns the plan with the branch at index `at` changed by `change`.
 fn with_branch(plan: &Plan, at: usize, change: impl FnOnce(&mut Branch)) -> Plan {
     let mut changed = plan.clone();
     if let Some(branch) = changed.branches.get_mut(at) {
@@ -134,8 +136,8 @@ fn dropped(plan: &Plan) -> Vec<(Plan, String)> {
     (0..plan.branches.len()).map(without).collect()
 }
 
-/// Returns the plan with each of the branches added or, if the plan is full, replacing each of its
-/// own branches in turn.
+/// Returns the plans that result from adding one of `branches` to the plan. If the plan is full,
+/// the added branch replaces each of the plan's own branches in turn.
 fn taken(plan: &Plan, branches: &[Branch], change: &str) -> Vec<(Plan, String)> {
     let mut children = Vec::new();
     for branch in branches {
@@ -154,7 +156,8 @@ fn taken(plan: &Plan, branches: &[Branch], change: &str) -> Vec<(Plan, String)> 
     children
 }
 
-/// Returns the most informative mined metapaths to the plan's target that the plan lacks.
+/// Returns branches for the mined metapaths to the plan's target type that the plan lacks, at most
+/// [`ADDED_METAPATHS`], the most informative on the category's queries first.
 fn added_branches(plan: &Plan, material: &Material<'_>) -> Vec<Branch> {
     let lacks = |metapath: &Metapath| {
         let is_same =
@@ -176,7 +179,8 @@ fn added_branches(plan: &Plan, material: &Material<'_>) -> Vec<Branch> {
     ranked.into_iter().map(|(_, metapath)| metapath.branch()).collect()
 }
 
-/// Returns the distinct branches of other plans with the same target that this plan lacks.
+/// Returns the distinct branches of other plans with the same target type that this plan lacks, in
+/// the order of `others`.
 fn others_branches(plan: &Plan, others: &[Plan]) -> Vec<Branch> {
     let mut branches: Vec<Branch> = Vec::new();
     let theirs = others
@@ -191,9 +195,9 @@ fn others_branches(plan: &Plan, others: &[Plan]) -> Vec<Branch> {
     branches
 }
 
-/// Returns plans that combine metapaths of both parents, as many as a plan may have. From each
-/// parent, at least one metapath is one that the other parent lacks. A shared metapath is linked as
-/// in the first parent.
+/// Returns the plans that combine as many metapaths of both parents as a plan may have. From each
+/// parent, they have at least one metapath that the other parent lacks. Where both parents have a
+/// metapath, its linked entities are found as in `plan`.
 fn merged(plan: &Plan, mate: &Plan) -> Vec<(Plan, String)> {
     let same_way = |a: &Branch, b: &Branch| a.start == b.start && a.steps == b.steps;
     let has = |plan: &Plan, branch: &Branch| plan.branches.iter().any(|own| same_way(own, branch));

@@ -1,8 +1,8 @@
 //! Plans that the search actor composes and mutates, and their rendering as programs.
 //!
-//! A plan is a small syntax tree: branches (linked entities and a metapath from them), and how each
-//! branch combines scores. Rendering is a pure function of the plan and the base's schema; the
-//! result is ordinary source that people may edit.
+//! A plan is a small syntax tree of branches. A branch says how linked entities are found, which
+//! metapath starts from them, and how their scores are combined. The rendered program depends only
+//! on the plan and the base's schema; its source is ordinary Rhai that people may edit.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,55 +16,58 @@ use agent_kb::{Direction, TypeId};
 use agent_sandbox::{PARAM_NAME_BYTES, program::Program};
 use agent_tools::source::{comment, literal, literals};
 
-/// Maximum number of nodes in a program's pool, which it then ranks by text.
+/// Maximum number of nodes in a program's pool: the nodes that the program ranks by their text.
 const POOL: usize = 1_000;
-/// Maximum number of nodes that a program returns.
+/// Maximum number of nodes that a rendered program returns.
 const RETURNED: usize = 200;
-/// Maximum number of nodes that text search adds to the pool.
+/// Maximum number of nodes that text search adds to a program's pool.
 const SEARCHED: usize = 200;
 
-/// Prefix of variables for entities that are linked by name and by description.
+/// Prefix of variables that hold entities linked by name or by description.
 const LIKELY: &str = "likely_";
 
-/// Maximum length of a branch's word, bytes. `w_` and the word name a parameter.
+/// Maximum length, in bytes, of the word for a branch in a program, such as `author`. The parameter
+/// with the branch's weight is named `w_` and this word.
 const WORD_BYTES: usize = PARAM_NAME_BYTES - 2;
-/// Words that other parameters use, such as `w_text`.
+/// Words that a branch must not have, because other parameters have them, such as `text` in
+/// `w_text`.
 const NO_WEIGHTS: [&str; 7] = ["both", "search", "text", "cover", "names", "meaning", "itself"];
 
-/// Names that variables must not have: parameters of a program, and keywords.
+/// Names that variables must not have: those of the arguments of `retrieve`, and keywords of Rhai.
 const NO_VARIABLES: [&str; 6] = ["query", "candidates", "params", "as", "is", "this"];
 
-/// Source of the linked entities of a branch.
+/// How the linked entities of a branch are found in the query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LinkedBy {
-    /// By name.
+    /// The query names the entities.
     Named,
-    /// By matching documents.
+    /// The query describes the entities: their documents match the query.
     Described,
-    /// Both ways.
+    /// The query names or describes the entities.
     Either,
 }
 
-/// Linked entities and the metapath that leads from them to the target type.
+/// One branch of a plan: linked entities, and the metapath that leads from them to nodes of the
+/// target type.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Branch {
-    /// Source of the linked entities.
+    /// How the linked entities are found in the query.
     pub linked: LinkedBy,
-    /// Type of the linked entities.
+    /// Type of the linked entities at which the metapath starts.
     pub start: TypeId,
-    /// One to three steps.
+    /// The one to three steps of the metapath.
     pub steps: Vec<Step>,
     /// Whether a node reached from several linked entities gets the sum of their scores, not the
     /// maximum.
     pub sums: bool,
 }
 
-/// The structure of a program.
+/// A plan: the structure of a program that the search actor composes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Plan {
-    /// Type of the answers; `None` for all candidates.
+    /// Type of the answers; `None` for all types that answers may have.
     pub target: Option<TypeId>,
-    /// At most three branches; a plan without branches only searches text.
+    /// The branches, at most three. The program of a plan without branches only searches text.
     pub branches: Vec<Branch>,
 }
 
@@ -82,8 +85,8 @@ fn identifier(name: &str) -> String {
     word
 }
 
-/// Makes an identifier distinct: appends `2` as often as needed until it is not taken. The result
-/// is cut to [`WORD_BYTES`] bytes in all.
+/// Returns `word`, with `2` appended as often as needed until `is_taken` returns false. Cuts `word`
+/// so that the result has at most [`WORD_BYTES`] bytes.
 fn distinct(word: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let beginning = |n: usize| &word[..word.len().min(WORD_BYTES.saturating_sub(n))];
     let mut words = (0..=WORD_BYTES).map(|n| format!("{}{}", beginning(n), "2".repeat(n)));
@@ -117,7 +120,8 @@ fn leads_elsewhere(base: &IndexedBase, step: Step, target: TypeId) -> bool {
     })
 }
 
-/// Returns a distinct word for each type of linked entities. Its plural can name a variable.
+/// Returns a distinct word for each type of the plan's linked entities, such as `author`. The
+/// plural of the word, `authors`, can name a variable.
 fn words_of_types(base: &IndexedBase, plan: &Plan) -> BTreeMap<TypeId, String> {
     let mut words: BTreeMap<TypeId, String> = BTreeMap::new();
     for branch in &plan.branches {
@@ -132,7 +136,8 @@ fn words_of_types(base: &IndexedBase, plan: &Plan) -> BTreeMap<TypeId, String> {
     words
 }
 
-/// A branch with the names of its variables in the program.
+/// A branch with the names that the program uses: the type of the linked entities, the variables of
+/// linked and reached nodes, and the parameter with the weight.
 struct NamedBranch<'a> {
     branch: &'a Branch,
     kind: String,
@@ -173,7 +178,8 @@ fn named_branches<'a>(base: &IndexedBase, plan: &'a Plan) -> Vec<NamedBranch<'a>
         .collect()
 }
 
-/// Formats the metapath of a branch, such as `author -author_writes_paper->`.
+/// Formats the start type and the steps of a branch's metapath, such as `author
+/// -author_writes_paper->`.
 fn metapath_in_words(base: &IndexedBase, branch: &Branch) -> String {
     let mut text = base.kb.type_name(branch.start).to_owned();
     for step in &branch.steps {
@@ -183,9 +189,9 @@ fn metapath_in_words(base: &IndexedBase, branch: &Branch) -> String {
     text
 }
 
-/// Returns a short name for the category of a plan, such as
-/// `paper by named author (author_writes_paper)`. Relations against their stored direction are
-/// marked with `<`, relations in both directions with `~`.
+/// Returns a short name for the category of a plan, such as `paper by named author
+/// (author_writes_paper)`. A relation that is followed against its stored direction is marked with
+/// `<`, one that is followed in both directions with `~`.
 pub fn category_name(base: &IndexedBase, plan: &Plan) -> String {
     let target = plan.target.map_or("any node", |target| base.kb.type_name(target));
     if plan.branches.is_empty() {
@@ -215,13 +221,14 @@ pub fn category_name(base: &IndexedBase, plan: &Plan) -> String {
     format!("{target} by {}", ways.join(" and "))
 }
 
-/// Renders a plan as a program that ranks nodes that any of its metapaths reaches or text search
-/// finds; nodes that several metapaths reach score higher.
+/// Renders a plan as a program. The program ranks nodes that at least one of the plan's metapaths
+/// reaches or that text search finds; nodes that several metapaths reach get higher scores.
 pub fn render(base: &IndexedBase, plan: &Plan) -> Program {
     render_as(base, plan, true)
 }
 
-/// Renders a plan without relaxation: the program ranks only nodes that all of its metapaths reach.
+/// Renders a plan as a program without relaxation: the program ranks only nodes that all of the
+/// plan's metapaths reach. A plan without metapaths is rendered as by [`render`].
 pub fn render_strict(base: &IndexedBase, plan: &Plan) -> Program {
     render_as(base, plan, plan.branches.is_empty())
 }
@@ -404,7 +411,8 @@ mod tests {
     use agent_sandbox::{Code, Limits, RhaiSandbox, Sandbox, Workers};
 
     /// Creates a base with types `a`, `b` and `c` and the relation `r`, then renames them to names
-    /// that imports reject but foreign bases may have. Names must be in this order.
+    /// that imports reject but foreign bases may have. The new names must sort in the order of the
+    /// old ones.
     fn base(types: [&str; 3], relation: &str) -> (tempfile::TempDir, IndexedBase) {
         let dir = tempfile::tempdir().unwrap();
         let (kb_dir, index_dir) = (dir.path().join("kb"), dir.path().join("index"));
@@ -439,7 +447,8 @@ mod tests {
         Plan { target: Some(TypeId(2)), branches: vec![branch(0), branch(1)] }
     }
 
-    /// The source of a plan, which compiles.
+    /// Renders the plan of [`plan`] for a base, checks that the program compiles, and returns its
+    /// source.
     fn compiled(base: &IndexedBase) -> String {
         let source = render(base, &plan()).source().to_owned();
         let sandbox = RhaiSandbox::new(std::sync::Arc::new(Workers::new(1).unwrap()));

@@ -1,10 +1,12 @@
-//! Learns phrasings of plain questions from training questions that the graph alone answers.
+//! Learns phrasings of plain questions: which words express which metapaths. Learns from training
+//! questions that the graph alone answers.
 //!
-//! A reading of a question is one metapath from each of its names. It is exact if the nodes that
-//! all metapaths reach, and that fulfil the question's conditions, are exactly its answers. The
-//! other words of the question then express these metapaths. A phrasing needs two such questions,
-//! because one may match by chance. Of several exact readings, the one that most questions share
-//! counts; ties go to fewer steps.
+//! A reading of a question is one metapath from each name in the question. A reading is exact if
+//! the nodes that all its metapaths reach, and that fulfil the question's conditions, are exactly
+//! the question's answers. The words outside names then express these metapaths. A phrasing is
+//! learned from at least two questions, because one may match by chance. If a question has several
+//! exact readings, the one that most questions share is used; if several are shared by as many, the
+//! one with the fewest steps.
 
 use std::{
     collections::BTreeMap,
@@ -24,21 +26,23 @@ use agent_infer::bundle::{
 };
 use agent_kb::NodeId;
 
-/// Minimum number of questions of a phrasing, and of each of its words.
+/// Minimum number of questions from which a phrasing is learned, and of those that contain a word
+/// of the phrasing.
 const MIN_QUESTIONS: u32 = 2;
-/// Maximum number of metapaths per name in readings; the shortest ones are used.
+/// Maximum number of metapaths per name of which readings are built; the shortest ones are used.
 const MAX_METAPATHS: usize = 24;
 
-/// The exact readings of a training question.
+/// What is learned from one training question: its exact readings, and its words outside names.
 struct Lesson {
-    /// Stems of the words that are not part of names.
+    /// Stems of the question's words that are not part of names.
     other_stems: Vec<String>,
-    /// Metapaths of each reading in words, ascending, with their total number of steps.
+    /// Each exact reading: its metapaths, written in words and sorted, and their total number of
+    /// steps.
     readings: Vec<(Vec<String>, usize)>,
 }
 
-/// Learns the phrasings of the questions that metapaths answer exactly. The result does not depend
-/// on the number of threads.
+/// Learns phrasings from those of `queries` that metapaths answer exactly. The result does not
+/// depend on the number of threads.
 ///
 /// # Errors
 /// [`IndexError::Stopped`] soon after `stop` is set.
@@ -79,7 +83,7 @@ pub fn learn(
     Ok(Phrasings(phrasings))
 }
 
-/// Finds the exact readings of a training question; `None` if there are none.
+/// Finds the exact readings of a training question; `None` if the question has none.
 fn lesson(base: &IndexedBase, query: &LabelledQuery) -> Option<Lesson> {
     let conditions = Conditions::read(base, &query.text);
     let question = Question::new(base, &conditions.rest);

@@ -1,5 +1,5 @@
-//! Read-only view of a run from its journal: settings, progress, programs and costs. Another
-//! process may write the run at the same time.
+//! Reads a run from its journal without changing it: settings, progress, programs and costs.
+//! Another process may write the run at the same time.
 //!
 //! | module | content |
 //! | --- | --- |
@@ -36,31 +36,32 @@ use agent_llm::{
     ledger::{Ceilings, Ledger, Price, Spending},
 };
 
-/// Kind of steps with a [`Decision`].
+/// Kind of journal steps that store a [`Decision`].
 pub const DECISION: &str = "decision";
-/// Kind of the step that marks the bundle as frozen.
+/// Kind of the journal step that is written when the bundle is frozen.
 const BUNDLE: &str = "bundle";
-/// Name of the validation pool.
+/// Name of the pool of validation queries in trials.
 const VALIDATION: &str = "validation";
-/// Actor of runs whose configuration does not name one.
+/// The actor of a run whose configuration does not name an actor.
 const SEARCH: &str = "search";
 
-/// State of a run.
+/// State of a run: finished, interrupted, paused or running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// The bundle is frozen.
+    /// The run has ended and its bundle is frozen.
     Finished,
-    /// The run ended early; it can be resumed.
+    /// No process writes the run, and there is no bundle; the run can be resumed.
     Interrupted,
-    /// The service of the language model was unavailable; the run can be resumed.
+    /// The run ended because the service of the language model was unavailable; the run can be
+    /// resumed.
     Paused,
     /// A process is writing the run.
     Running,
 }
 
 impl State {
-    /// Returns the name of the state.
+    /// Returns the name of the state, such as `finished`.
     pub fn name(self) -> &'static str {
         match self {
             State::Finished => "finished",
@@ -71,89 +72,92 @@ impl State {
     }
 }
 
-/// The current program of a category.
+/// The current program of a category, with its score on validation queries.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Standing {
-    /// The category.
+    /// Name of the category.
     pub category: String,
-    /// Id of the category's program.
+    /// Id of the category's current program.
     pub program: String,
-    /// Number of validation queries: those routed to the category if there is a bundle, otherwise
-    /// those of the program's largest trial.
+    /// Number of validation queries of the score: those routed to the category if there is a
+    /// bundle, otherwise those of the trial with the most validation queries.
     pub n: usize,
-    /// Mean reciprocal rank on these queries.
+    /// Mean reciprocal rank of the program on these queries.
     pub mrr: f64,
 }
 
-/// Times of a run.
+/// Start, last update and working time of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Times {
-    /// Start of the run, seconds since 1970; `None` if the file system does not store it.
+    /// Start of the run, in seconds since 1970; `None` if the file system does not store the time
+    /// of creation.
     pub begun: Option<u64>,
-    /// Last update of the times file, seconds since 1970.
+    /// Last update of [`TIMES_FILE`], in seconds since 1970; `None` if there is no such file.
     pub changed: Option<u64>,
-    /// Working time without pauses, seconds; `None` if it was not recorded.
+    /// Working time without pauses, in seconds; `None` if it was not recorded.
     pub seconds: Option<u64>,
 }
 
-/// Cost of one role, or of all roles.
+/// Cost of the language-model calls of one role, or of all roles together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct RoleCost {
-    /// Cost of paid calls.
+    /// Number of the paid calls, their tokens, and their cost in US dollars.
     #[serde(flatten)]
     pub spent: Spending,
     /// Number of replies from the shared cache, which cost nothing.
     pub from_cache: u64,
-    /// Number of calls whose tokens are estimated, because the service did not count them.
+    /// Number of paid calls whose tokens are estimated, because the service did not count them.
     pub estimated: u64,
 }
 
-/// Cost of a role, with its name.
+/// A role with the cost of its language-model calls.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RoleCostEntry {
-    /// The role.
+    /// The role, that is, the part of the software that asked a language model.
     pub role: Role,
-    /// Cost of the role.
+    /// Cost of the calls of this role.
     #[serde(flatten)]
     pub cost: RoleCost,
 }
 
-/// Snapshot of a run.
+/// Snapshot of a run, read from its directory.
 pub struct Record {
     /// Directory of the run.
     pub dir: PathBuf,
     /// Name of the dataset.
     pub dataset: String,
-    /// Names of the actors, comma-separated.
+    /// Comma-separated names of the run's actors, such as `search,llm`.
     pub actor: String,
-    /// The language model, if any.
+    /// Name of the language model, if the run has one.
     pub model: Option<String>,
-    /// Seed of the run.
+    /// Seed of the run's random choices, if the configuration has one.
     pub seed: Option<u64>,
-    /// Requested steps of the search actor.
+    /// Requested number of improvement steps of the search actor.
     pub planned_steps: Option<u64>,
-    /// Requested steps of the llm actor per category.
+    /// Requested number of improvement steps of the llm actor per category.
     pub planned_model_steps: Option<u64>,
-    /// State of the run.
+    /// Whether the run is finished, interrupted, paused or running.
     pub state: State,
-    /// Id of the process that writes the run.
+    /// Id of the process that writes the run; `None` if no process does.
     pub pid: Option<u32>,
-    /// Why the run is paused.
+    /// Why the run is paused; `None` if it is not.
     pub paused: Option<String>,
-    /// All steps, in order.
+    /// All steps of the journal, in order of commit.
     pub steps: Vec<StepRecord>,
-    /// Category by id of a program.
+    /// Name of the category of each program, by the program's id; empty if the program names no
+    /// category.
     pub categories: HashMap<String, String>,
-    /// Exchanges with their keys, by role in the order of `ROLES`, then by key.
+    /// Requests to language models with their replies, and the key of each. Sorted by role, in the
+    /// order of [`ROLES`](crate::roles::ROLES), then by key.
     pub exchanges: Vec<(String, Exchange)>,
     prices: BTreeMap<String, Price>,
 }
 
 impl Record {
-    /// Reads the run in a directory.
+    /// Reads the run in a directory, which another process may be writing.
     ///
     /// # Errors
-    /// If there is no run, or it cannot be read.
+    /// If the directory has no run, or the run's journal cannot be read.
     pub fn read(dir: &Path) -> Result<Record, JournalError> {
         let journal = Journal::open_read_only(dir)?;
         let config = journal.config();
@@ -192,19 +196,20 @@ impl Record {
         })
     }
 
-    /// Returns the tests of changes on training queries, in order of commit.
+    /// Returns the decisions on changes that were tested on training queries, in order of commit.
     pub fn decisions(&self) -> impl Iterator<Item = Decision> {
         self.steps.iter().filter(|step| step.kind == DECISION).filter_map(body)
     }
 
-    /// Returns the number of tested changes and of accepted changes.
+    /// Returns the number of changes tested on training queries, and how many of them were
+    /// accepted.
     pub fn tested_and_accepted(&self) -> (usize, usize) {
         self.decisions().fold((0, 0), |(tested, accepted), decision| {
             (tested + 1, accepted + usize::from(decision.accepted))
         })
     }
 
-    /// Counts the steps by kind.
+    /// Returns the number of journal steps of each kind.
     pub fn kinds(&self) -> BTreeMap<&str, u64> {
         let mut kinds = BTreeMap::new();
         for step in &self.steps {
@@ -213,7 +218,8 @@ impl Record {
         kinds
     }
 
-    /// Returns the cost by role, in the order of `ROLES`.
+    /// Returns the cost of each role that asked a language model, in the order of
+    /// [`ROLES`](crate::roles::ROLES).
     pub fn costs(&self) -> Vec<(Role, RoleCost)> {
         let ledger = Ledger::new(self.prices.clone(), Ceilings::default());
         let mut costs: BTreeMap<Role, RoleCost> = BTreeMap::new();
@@ -235,7 +241,7 @@ impl Record {
         costs
     }
 
-    /// Returns [`Record::costs`] in serializable form.
+    /// Returns [`Record::costs`] as entries that can be serialized.
     pub fn role_costs(&self) -> Vec<RoleCostEntry> {
         self.costs().into_iter().map(|(role, cost)| RoleCostEntry { role, cost }).collect()
     }
@@ -249,14 +255,16 @@ impl Record {
         })
     }
 
-    /// Reads the frozen bundle of a finished run; `None` if it cannot be read.
+    /// Reads the frozen bundle of a finished run; `None` if the run is not finished or the bundle
+    /// cannot be read.
     pub fn bundle(&self) -> Option<Bundle> {
         let finished = self.state == State::Finished;
         finished.then(|| Bundle::read(&self.dir.join(BUNDLE_FILE)).ok()).flatten()
     }
 
-    /// Returns the program of each category: the bundle's if there is one, otherwise the last
-    /// accepted program, or else the first one tried on validation queries.
+    /// Returns the current program of each category: that of `bundle` if given, otherwise the last
+    /// accepted program of the category, or else the first program that was tried on validation
+    /// queries.
     pub fn standings(&self, bundle: Option<&Bundle>) -> Vec<Standing> {
         if let Some(bundle) = bundle {
             let standing = |category: &agent_infer::bundle::Category| Standing {
@@ -306,13 +314,14 @@ impl Record {
         chosen.into_iter().map(standing).collect()
     }
 
-    /// Returns the category of a program; empty if the program does not name one.
+    /// Returns the name of the category of the program with this id; empty if the program names
+    /// none.
     pub fn category(&self, program: &str) -> &str {
         self.categories.get(program).map_or("", String::as_str)
     }
 
-    /// Returns the start, the last update and the working time. The database's modification times
-    /// are not used, because readers change them.
+    /// Returns the start, the last update and the working time of the run. The modification times
+    /// of the database files are not used, because readers change them.
     pub fn times(&self) -> Times {
         let metadata = |name: &str| fs::metadata(self.dir.join(name)).ok();
         let seconds = |time: SystemTime| {
@@ -325,12 +334,14 @@ impl Record {
     }
 }
 
-/// Decodes the result of a step; `None` if it has another type, as from another version.
+/// Decodes the result of a journal step; `None` if the result is not a `T`, as in a run of another
+/// version.
 pub fn body<T: for<'a> Deserialize<'a>>(step: &StepRecord) -> Option<T> {
     T::deserialize(&step.body).ok()
 }
 
-/// Reads the prices in the configuration of a run; empty if there are none.
+/// Reads the prices of language models, by model, from the configuration of a run; empty if it has
+/// none.
 fn prices(config: &Value) -> BTreeMap<String, Price> {
     let known = config.get("prices").and_then(|prices| BTreeMap::deserialize(prices).ok());
     known.unwrap_or_default()

@@ -1,15 +1,16 @@
 //! Trains the re-ranker of answers by listwise learning to rank.
 //!
-//! The candidate nodes of a training query are a list. The model gives each node a probability by a
-//! softmax over the sums of its weighted features. The objective is the mean over queries of the
-//! log probability of all answers together, minus a penalty on the squared distance to the prior,
-//! weights of other bases. It is ListNet's top-one likelihood (Cao et al. 2007), with several
-//! correct answers as in marginal likelihood and the prior as in hierarchical models. It is
-//! maximised by full-batch Adam (Kingma & Ba 2015) from the prior. Gradients are summed in the
-//! order of queries, so that the result does not depend on the number of threads.
+//! The candidate nodes of a training query are a list. The model gives each node a probability, by
+//! a softmax over the nodes' sums of weighted features. The objective is the mean over queries of
+//! the log probability of all answers together, minus a penalty on the squared distance of the
+//! weights to the prior, which are weights learned on other bases. The objective is ListNet's
+//! top-one likelihood (Cao et al. 2007), with several correct answers as in marginal likelihood and
+//! the prior as in hierarchical models. The objective is maximised by full-batch Adam (Kingma & Ba
+//! 2015) from the prior. Gradients are summed in the order of queries, so that the result does not
+//! depend on the number of threads.
 //!
-//! Features of training queries must come from a router that was trained without them; otherwise
-//! the weights rely on the router too much.
+//! The features of a training query must come from a router that was trained without this query;
+//! otherwise the weights rely on the router too much.
 
 use rayon::prelude::*;
 
@@ -17,26 +18,27 @@ use agent_infer::bundle::reranker::{FEATURES, NodeFeatures, Reranker};
 use agent_kb::NodeId;
 use agent_train::Adam;
 
-/// Number of gradient steps.
+/// Number of gradient steps of Adam when the weights are trained.
 const STEPS: usize = 300;
-/// Step size of Adam.
+/// Step size of Adam when the weights are trained.
 const RATE: f64 = 0.05;
-/// Weight of the prior, in queries: the sum of the log probabilities loses half of this weight
-/// times the squared distance to the prior. More queries thus move the weights further.
+/// Strength of the prior, in queries: half of this number times the squared distance to the prior
+/// is subtracted from the sum of the queries' log probabilities. The more queries there are, the
+/// further the weights move from the prior.
 const PRIOR_STRENGTH: f64 = 1.0;
 /// Prior weights of [`FEATURES`]: means of weights that were trained without a prior on the
-/// training queries of three bases (products, papers, biomedicine). No feature is specific to one
+/// training queries of three bases (products, papers, biomedicine). No feature is specific to a
 /// base.
 const PRIOR: Row = [
     1.2, 0.8, 1.8, 1.4, 0.1, 0.9, -0.1, 0.7, 0.8, -0.2, 0.3, 1.8, 0.1, -0.3, -2.3, 2.1, 1.9, 2.0,
     1.0, -0.5,
 ];
 
-/// One value per feature.
+/// One value per feature of a node, in the order of [`FEATURES`].
 type Row = [f64; FEATURES.len()];
 
-/// Returns the gradient of one query's log probability: the expected features of its answers minus
-/// those of all nodes. `None` if no node is an answer.
+/// Returns the gradient of the log probability of one query's answers: the expected features of the
+/// answers minus those of all candidate nodes. `None` if no candidate is an answer.
 fn gradient_of(features: &NodeFeatures, answers: &[NodeId], weights: &Row) -> Option<Row> {
     let sum = |row: &[f32; FEATURES.len()]| -> f64 {
         row.iter().zip(weights).map(|(value, weight)| f64::from(*value) * weight).sum()
@@ -61,9 +63,9 @@ fn gradient_of(features: &NodeFeatures, answers: &[NodeId], weights: &Row) -> Op
     Some(gradient)
 }
 
-/// Trains a re-ranker on features of training queries and their answers, sorted ascending. Queries
-/// without an answer among the candidates are ignored; without other queries, the weights are the
-/// prior.
+/// Trains a re-ranker on training queries, each given as the features of its candidate nodes and
+/// its answers, sorted ascending. Queries without an answer among the candidates are ignored; if no
+/// other query is left, the weights are the prior.
 pub fn train(queries: &[(NodeFeatures, &[NodeId])]) -> Reranker {
     let n = queries.len().max(1) as f64;
     let ridge = PRIOR_STRENGTH / n;
@@ -90,7 +92,8 @@ pub fn train(queries: &[(NodeFeatures, &[NodeId])]) -> Reranker {
 mod tests {
     use super::*;
 
-    /// Three nodes distinguished by two features, the second of which is relevant.
+    /// Returns the features of three nodes. Two features differ between the nodes; the second one
+    /// marks `answer`.
     fn query(answer: usize) -> NodeFeatures {
         let rows = (0..3).map(|at| {
             let mut row = [0.0; FEATURES.len()];

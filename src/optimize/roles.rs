@@ -1,5 +1,5 @@
-//! The table of roles: all parts of the software that ask a language model. Each role is declared
-//! next to its own code; a new role must be added here.
+//! The table of roles: the parts of the software that ask a language model, such as the actor or
+//! the comparator. Each role is declared next to its own code; a new role must be added here.
 
 use crate::actor::{ACTOR_ROLE, CATEGORIES_ROLE, COMPARATOR_ROLE};
 use agent_ask::ASK_ROLE;
@@ -8,7 +8,7 @@ use agent_llm::{Role, RoleSpec};
 use agent_synth::SYNTHESIZE_ROLE;
 use agent_tools::TOOLS_ROLE;
 
-/// All roles, in display order.
+/// All roles of language models, in the order in which they are displayed.
 pub const ROLES: [RoleSpec; 11] = [
     ACTOR_ROLE,
     COMPARATOR_ROLE,

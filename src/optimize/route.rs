@@ -1,27 +1,30 @@
 //! Trains the router by gradient ascent on the expected value of the routed answer.
 //!
 //! Let `p(c | q)` be the router's probability of category `c` for training query `q`, and
-//! `worth[q][c]` the reciprocal rank of the category's program on it. The objective is the mean
-//! over queries of `ln(sum_c p(c | q) * (worth[q][c] + floor))` minus an L2 penalty. It is smooth,
-//! and close to the log likelihood if one program is correct and all others are wrong. It is
-//! maximised by full-batch Adam (Kingma & Ba 2015) from zero; the result is deterministic.
+//! `worth[q][c]` the reciprocal rank of the category's program on this query. The objective is the
+//! mean over queries of `ln(sum_c p(c | q) * (worth[q][c] + floor))` minus an L2 penalty. The
+//! objective is smooth, and close to the log likelihood if one program is correct and all others
+//! are wrong. It is maximised by full-batch Adam (Kingma & Ba 2015) from zero weights; the result
+//! is deterministic.
 
 use std::collections::BTreeMap;
 
 use agent_infer::bundle::router::{Features, Router};
 use agent_train::Adam;
 
-/// Added to every `worth`, so that queries without an answer do not dominate.
+/// Constant that is added to every reciprocal rank, so that queries that no program answers do not
+/// dominate.
 const FLOOR: f64 = 0.02;
-/// Number of gradient steps.
+/// Number of gradient steps of Adam when the router is trained.
 const STEPS: usize = 300;
-/// Step size of Adam.
+/// Step size of Adam when the router is trained.
 const RATE: f64 = 0.05;
-/// A feature of fewer queries gets no weight.
+/// A feature that occurs in fewer training queries than this gets no weight.
 const MIN_QUERIES: usize = 2;
 
-/// Trains a router for `n_categories` on features and `worth` of training queries, with L2 penalty
-/// `ridge`.
+/// Trains a router for `n_categories` categories with L2 penalty `ridge`. `features` has the
+/// features of each training query, and `worth`, in the same order, the reciprocal rank of each
+/// category's program on it.
 pub fn train(features: &[Features], worth: &[Vec<f32>], n_categories: usize, ridge: f64) -> Router {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for (name, _) in features.iter().flatten() {

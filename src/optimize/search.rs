@@ -16,12 +16,13 @@ use crate::{
 use agent_infer::{ParamValues, bundle::SEARCH};
 use agent_sandbox::program::Program;
 
-/// Maximum number of plans with metapaths that run after mining.
+/// Maximum number of plans with metapaths that are run after mining.
 const SHORTLISTED: usize = 60;
 
 impl Run<'_> {
-    /// Mines metapaths, runs the shortlisted plans and the user's programs, and selects those that
-    /// together answer best as categories. Archives all plans that ran.
+    /// Mines metapaths, and runs the programs of the shortlisted plans and the user's programs on
+    /// training queries. Those that together answer best become the categories. Archives the
+    /// programs of all plans that ran.
     pub(super) fn discover(&mut self) -> Result<InitialPrograms, OptimizeError> {
         let n = self.train.queries.len();
         let min_support = (n / 100).max(2);
@@ -119,7 +120,8 @@ impl Run<'_> {
         Ok(InitialPrograms { search_count, category_programs, archive, metapaths, challengers })
     }
 
-    /// Renders the program of a plan, strictly if relaxation is disabled.
+    /// Returns the program of a plan; if relaxation is disabled, the one that ranks only nodes that
+    /// all metapaths reach.
     pub(super) fn rendered(&self, plan: &Plan) -> Program {
         match self.options.lacks(Ablation::Relaxation) {
             true => plan::render_strict(&self.base, plan),
@@ -127,7 +129,8 @@ impl Run<'_> {
         }
     }
 
-    /// Tunes the parameters of a category's program and accepts them if they gain enough.
+    /// Tunes the parameters of a category's program on `queries` (positions of training queries),
+    /// and accepts the tuned values if they gain enough.
     pub(super) fn tune(
         &mut self,
         category_program: &mut CategoryProgram,

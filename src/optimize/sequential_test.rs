@@ -7,10 +7,10 @@
 //!           test
 //! ```
 //!
-//! Before the sequential test, answers of validation queries serve only to reject programs that
-//! contain them, so the error rate holds for the whole run. All changes together need far fewer
-//! queries than each alone: with ten changes and ten validation queries each, only large gains can
-//! be proven alone.
+//! Before the sequential test, answers of validation queries are used only to reject programs that
+//! contain them. Therefore the error rate holds for the whole run. Proving all changes together
+//! takes far fewer queries than proving each alone: with ten changes and ten validation queries for
+//! each, only large gains can be proven alone.
 
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -23,45 +23,48 @@ use crate::{
 };
 use agent_infer::bundle::{CategoryProof, Proof};
 
-/// Size of the first batch of a sequential test; each further batch doubles the number of tested
-/// queries.
+/// Number of queries in the first batch of a sequential test; each further batch doubles the number
+/// of tested queries.
 const FIRST_BATCH: usize = 4;
-/// Stream of random numbers for the order of a sequential test.
+/// Number of the random generator's stream that orders the queries of a sequential test.
 const TEST_STREAM: u64 = 3 << 40;
 /// Maximum number of sequential tests in one run directory.
 const MAX_TESTS: usize = 1_000;
 
-/// A validation query of a changed category.
+/// A validation query of a changed category: its position in the validation pool and the index of
+/// the category.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     query: usize,
     category: usize,
-    /// Difference of the reciprocal ranks, changed minus initial; `None` until both programs ran.
+    /// Reciprocal rank of the changed program minus that of the initial program; `None` until both
+    /// ran on the query.
     gain: Option<f64>,
 }
 
 /// A completed sequential test of changed programs against the initial programs.
 pub(super) struct SequentialTest {
-    /// The changed programs, one per category.
+    /// The program of each category after the changes.
     category_programs: Vec<CategoryProgram>,
-    /// Result of the test.
+    /// Result of the test, as the bundle stores it.
     pub(super) proof: Proof,
     levels: Levels,
-    /// Categories that were tested alone, if the changes did not pass together.
+    /// Indices of the categories that were tested alone, if the changes did not pass together.
     alone: Vec<usize>,
-    /// Entries in test order.
+    /// The validation queries of the changed categories, in the order of the test.
     entries: Vec<Entry>,
 }
 
 impl SequentialTest {
-    /// Returns, for each category, whether its change is proven.
+    /// Returns, for each category, whether its change is proven, by all changes together or alone.
     pub(super) fn kept(&self) -> Vec<bool> {
         self.kept_without(&[])
     }
 
-    /// Returns [`SequentialTest::kept`] as decided without some queries. The level is scaled so
-    /// that the required growth of the e-value per query stays the same. A change that failed with
-    /// all queries also fails without some.
+    /// Returns, for each category, whether its change would be proven without these validation
+    /// queries (given as positions). The significance levels are scaled so that the required growth
+    /// of the e-value per query stays the same. A change that is not proven with all queries is not
+    /// proven without some of them either.
     pub(super) fn kept_without(&self, queries: &[usize]) -> Vec<bool> {
         let gains_and_share = |category: Option<usize>| {
             let included = |entry: &&Entry| category.is_none_or(|at| entry.category == at);
@@ -104,7 +107,8 @@ impl SequentialTest {
         kept
     }
 
-    /// Returns the program of each category, changed where `kept` is true.
+    /// Returns the program of each category: the changed one where `kept` is true, otherwise the
+    /// one in `initial`.
     pub(super) fn category_programs(
         &self,
         initial: &[CategoryProgram],
@@ -114,7 +118,7 @@ impl SequentialTest {
         pairs.map(|((old, new), &kept)| if kept { new } else { old }.clone()).collect()
     }
 
-    /// Returns the categories with tested changes, ascending.
+    /// Returns the indices of the categories with tested changes, ascending.
     fn changed(&self) -> Vec<usize> {
         let mut changed: Vec<usize> = self.entries.iter().map(|entry| entry.category).collect();
         changed.sort_unstable();
@@ -124,9 +128,9 @@ impl SequentialTest {
 }
 
 impl Run<'_> {
-    /// Tests changed programs against the initial ones; `None` if nothing changed. `routed` are the
-    /// validation queries of each category. Changed programs must not depend on answers of
-    /// validation queries.
+    /// Tests the changed programs against the initial ones; `None` if no program changed. `routed`
+    /// has the validation queries of each category, as positions. Changed programs must not depend
+    /// on answers of validation queries.
     pub(super) fn run_sequential_test(
         &mut self,
         initial: &[CategoryProgram],
@@ -184,7 +188,8 @@ impl Run<'_> {
         Ok(Some(SequentialTest { category_programs, proof, levels, alone, entries }))
     }
 
-    /// Tests all changes together, in batches, until they are proven or can no longer be proven.
+    /// Tests all changes together, on batches of queries, until the changes are proven or can no
+    /// longer be proven. Returns the e-value at the end.
     fn test_together(
         &mut self,
         category_programs: &[CategoryProgram],
@@ -213,8 +218,8 @@ impl Run<'_> {
         Ok(e_value)
     }
 
-    /// Measures the missing gains of the entries at `places`. `before` are the initial programs'
-    /// reciprocal ranks.
+    /// Runs the changed programs on those queries in `entries[places]` whose gain is missing, and
+    /// stores the gains. `before` has the initial program's reciprocal rank for each entry.
     fn gain(
         &mut self,
         category_programs: &[CategoryProgram],
@@ -231,8 +236,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Returns the levels of this test, by its number among the tests in the journal. A run that is
-    /// continued after its end thus does not spend the same error rate twice.
+    /// Returns the significance levels of this test, which depend on its number among the run's
+    /// tests in the journal. Thus a run that is continued after its end does not use the same part
+    /// of the error rate twice.
     fn levels(&mut self, category_programs: &[CategoryProgram]) -> Result<Levels, OptimizeError> {
         let mut hasher = blake3::Hasher::new();
         for category_program in category_programs {
@@ -254,8 +260,8 @@ impl Run<'_> {
         Err(OptimizeError::SequentialTests(MAX_TESTS))
     }
 
-    /// Returns the reciprocal ranks of the entries at `places`, each by the program of its
-    /// category.
+    /// Returns the reciprocal rank on each query in `entries[places]`, of the program of the
+    /// entry's category.
     fn ranks_of(
         &mut self,
         category_programs: &[CategoryProgram],
@@ -292,13 +298,14 @@ impl Run<'_> {
     }
 }
 
-/// Whether this number of queries can prove the change of a single category. Must not depend on
-/// their answers: the closed test requires that categories are not chosen by results.
+/// Whether `n` queries can be enough to prove the change of a single category at a significance
+/// level. Does not depend on the answers of the queries, because the closed test requires that
+/// categories are not chosen by results.
 fn are_enough(queries: usize, level: f64) -> bool {
     EValue::default().could_prove(level, &vec![1.0; queries])
 }
 
-/// Returns the results of the categories that were tested alone.
+/// Returns the results of the categories that were tested alone, in the order of `alone`.
 fn proofs(
     alone: &[usize],
     category_programs: &[CategoryProgram],
@@ -336,8 +343,8 @@ mod tests {
         CategoryProgram::for_test(source, &[])
     }
 
-    /// A sequential test, passed or failed by all changes together, from the gains of each
-    /// category.
+    /// Creates a sequential test from the gains of each category; all changes together pass or fail
+    /// the test according to these gains.
     fn tested(gains: &[&[f64]]) -> SequentialTest {
         let levels = Levels::for_test(1);
         let (mut entries, mut query) = (Vec::new(), 0);

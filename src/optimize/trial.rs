@@ -1,8 +1,8 @@
 //! Trials: runs of a program with its parameters on queries of a pool.
 //!
-//! A trial is a step of the journal. Its key covers all inputs of its result, so that no trial runs
-//! twice, even in a resumed run. The result is one reciprocal rank per query. A query on which the
-//! program fails is answered by the default candidates.
+//! A trial is a step of the journal. The key of the step depends on all inputs of the trial's
+//! result, so that no trial runs twice, even in a resumed run. The result is one reciprocal rank
+//! per query. If the program fails on a query, the ranking is the default list of candidates.
 
 use std::sync::{
     Arc,
@@ -23,21 +23,21 @@ use agent_retrieve::{
 };
 use agent_sandbox::{CompiledProgram, Failure, program::Program};
 
-/// Kind of journal steps with a [`Trial`].
+/// Kind of journal steps that store a [`Trial`].
 pub const TRIAL: &str = "trial";
 
-/// Queries of a split.
+/// A pool: the queries of one split with their answers.
 pub struct Pool {
-    /// `train` or `validation`.
+    /// Name of the pool, `train` or `validation`.
     pub name: &'static str,
     /// The queries, in the order of the split.
     pub queries: Vec<LabelledQuery>,
-    /// Digest of ids, texts and answers.
+    /// Digest of the ids, texts and answers of the queries.
     digest: String,
 }
 
 impl Pool {
-    /// Creates a pool of queries.
+    /// Creates a pool with this name, `train` or `validation`, from the queries of a split.
     pub fn new(name: &'static str, queries: Vec<LabelledQuery>) -> Self {
         let mut hasher = blake3::Hasher::new();
         for query in &queries {
@@ -47,46 +47,48 @@ impl Pool {
         Self { name, queries, digest: hasher.finalize().to_hex().to_string() }
     }
 
-    /// Returns the digest of ids, texts and answers.
+    /// Returns the digest of the ids, texts and answers of the pool's queries, as hexadecimal
+    /// digits.
     pub fn digest(&self) -> &str {
         &self.digest
     }
 }
 
-/// Origin of a program.
+/// Where a program comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// Proposer of the program.
+    /// Name of the proposer of the program, such as an operator or the model.
     pub proposed_by: String,
-    /// Description of the change.
+    /// Description of the change that produced the program.
     pub change: String,
-    /// Id of the program that was changed, if any.
+    /// Id of the program that was changed into this one, if any.
     pub parent: Option<String>,
 }
 
-/// A trial, as the journal stores it.
+/// A trial of a program on queries of a pool, as the journal stores it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// Id of the program.
+    /// Id of the program that was run.
     pub program: String,
-    /// Parameters that differ from the declared values.
+    /// The program's parameters that differ from the declared values.
     pub params: ParamValues,
-    /// Name of the pool.
+    /// Name of the pool, `train` or `validation`.
     pub pool: String,
-    /// Origin of the program.
+    /// Where the program comes from.
     pub origin: Origin,
-    /// Queries by position in the pool.
+    /// The queries of the trial, as positions in the pool.
     pub queries: Vec<usize>,
-    /// Reciprocal rank of the first answer on each query; 0 if no answer is ranked.
+    /// Reciprocal rank of the best ranked answer of each query, in the order of `queries`; 0 if no
+    /// answer is ranked.
     pub reciprocal_ranks: Vec<f32>,
     /// Number of queries on which the program failed.
     pub failed: usize,
-    /// The first failure.
+    /// Message of the first failure; `None` if the program failed on no query.
     pub failure: Option<String>,
 }
 
 impl Trial {
-    /// Returns the mean reciprocal rank; 0 without queries.
+    /// Returns the mean reciprocal rank over the queries of the trial; 0 without queries.
     pub fn mrr(&self) -> f64 {
         mean(&self.reciprocal_ranks)
     }
@@ -98,20 +100,21 @@ pub fn mean(ranks: &[f32]) -> f64 {
     (ranks.iter().map(|&rank| f64::from(rank)).sum::<f64>() + 0.0) / ranks.len().max(1) as f64
 }
 
-/// A ranking, and the failure if the program failed.
+/// The ranking of one query, and the failure message if the program failed on the query.
 pub type TrialRanking = (Ranking, Option<String>);
 
-/// Runs a program in this process, on queries by position.
+/// Function that runs a program in this process on queries, given as positions, and returns their
+/// rankings.
 pub type LocalRun<'a> = dyn Fn(&[usize]) -> Result<Vec<TrialRanking>, OptimizeError> + 'a;
 
-/// Other processes that run programs.
+/// Access to other processes that run programs.
 pub trait Evaluators: Sync {
-    /// Returns the rankings of a program for queries, in their order, equal to the rankings that
-    /// this process would compute. `here` runs the program in this process, for queries that no
-    /// other process ranks.
+    /// Returns the rankings of a program for query texts, in the order of `queries`. The rankings
+    /// are equal to those that this process would compute. `here` runs the program in this process,
+    /// for queries that no other process ranks.
     ///
     /// # Errors
-    /// Errors of `here`.
+    /// Any error that `here` returns.
     fn rankings(
         &self,
         program: &Program,
@@ -121,26 +124,26 @@ pub trait Evaluators: Sync {
     ) -> Result<Vec<TrialRanking>, OptimizeError>;
 }
 
-/// Returns the reciprocal rank of the first answer among the candidates in a ranking; 0 without
-/// one.
+/// Returns the reciprocal rank of the best ranked answer in a ranking, counting only nodes that are
+/// candidates; 0 if no answer is ranked.
 pub fn reciprocal_rank(runtime: &Runtime, ranking: &Ranking, answers: &[NodeId]) -> f32 {
     let candidates = Candidates::of_base(&runtime.base().kb);
     AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any).reciprocal_rank()
 }
 
-/// Returns the key of a trial, a digest of all inputs of its result.
+/// Returns the key of a trial's journal step: a digest of all inputs on which the result depends.
 fn key(program: &Program, params: &ParamValues, pool: &Pool, queries: &[usize]) -> String {
     let depends_on = format!("{} {params:?} {} {queries:?}", program.id(), pool.digest);
     blake3::hash(depends_on.as_bytes()).to_hex().to_string()
 }
 
-/// Creates the error of a program that does not run.
+/// Creates the error for a program that does not compile or run.
 pub fn program_failed(program: &Program, failure: Failure) -> OptimizeError {
     OptimizeError::Program(program.short_id().to_owned(), Box::new(failure))
 }
 
-/// Runs a program on queries of a pool and returns its rankings, in the order of `queries`. A
-/// failed query gets the default candidates and the failure.
+/// Runs a program on queries of a pool and returns its rankings, in the order of `queries`. A query
+/// on which the program fails gets the default list of candidates, and the failure message.
 ///
 /// # Errors
 /// [`OptimizeError::Stopped`]; [`OptimizeError::Llm`] if a model that a tool asked gave no reply;
@@ -177,7 +180,8 @@ pub fn rankings(
         .collect()
 }
 
-/// Returns the reciprocal ranks of rankings, in their order.
+/// Returns the reciprocal rank of each ranking, in the order of `queries`, which are positions in
+/// the pool.
 pub fn reciprocal_ranks(
     runtime: &Runtime,
     rankings: &[TrialRanking],
@@ -189,7 +193,7 @@ pub fn reciprocal_ranks(
     pairs.map(|((ranking, _), answers)| reciprocal_rank(runtime, ranking, answers)).collect()
 }
 
-/// Formats a failure with its line, if known.
+/// Formats a failure of a program, with the line of the source if known.
 pub fn failure_text(failure: &Failure) -> String {
     match failure.position {
         Some(position) => format!("{failure} (line {})", position.line),
@@ -199,41 +203,44 @@ pub fn failure_text(failure: &Failure) -> String {
 
 /// Runs trials and stores them in the journal.
 pub struct Trials<'a> {
-    /// Runtime of programs that ask a language model.
+    /// Runtime for programs that ask a language model.
     pub runtime: Arc<Runtime>,
-    /// Runtime of all other programs, without a model; cached replies to tools remain available.
+    /// Runtime for all other programs. It sends no requests to a model, but can use cached replies
+    /// to tools.
     pub offline: Arc<Runtime>,
     /// The journal of the run.
     pub journal: &'a mut Journal,
-    /// Set to stop the trials soon.
+    /// Flag that is set to stop the trials.
     pub stop: &'a AtomicBool,
-    /// Other processes that run programs without a model.
+    /// Other processes that run programs which ask no model, if any.
     pub evaluators: Option<&'a dyn Evaluators>,
 }
 
 impl Trials<'_> {
-    /// Fails if the run must stop.
+    /// Checks whether the run must stop.
     ///
     /// # Errors
-    /// [`OptimizeError::Stopped`].
+    /// [`OptimizeError::Stopped`] if the stop flag is set.
     pub fn check_stop(&self) -> Result<(), OptimizeError> {
         if self.stop.load(Ordering::Relaxed) { Err(OptimizeError::Stopped) } else { Ok(()) }
     }
 
-    /// Parses and checks a program.
+    /// Parses a program and checks that it can be run.
     ///
     /// # Errors
-    /// [`OptimizeError::Program`].
+    /// [`OptimizeError::Program`] if the program does not compile.
     pub fn compile(&self, program: &Program) -> Result<CompiledProgram, OptimizeError> {
         self.runtime.compile(program).map_err(|failure| program_failed(program, failure))
     }
 
-    /// Returns the runtime for a program.
+    /// Returns the runtime for a program: with a language model if the program asks one, otherwise
+    /// without.
     pub fn runtime_of(&self, program: &Program) -> &Arc<Runtime> {
         if asks(program) { &self.runtime } else { &self.offline }
     }
 
-    /// Calls [`rankings`] on the program's runtime, or has other processes run the program.
+    /// Runs a program on queries of a pool (given as positions), in other processes if there are
+    /// some and the program asks no model. Returns the rankings, as the function [`rankings`] does.
     ///
     /// # Errors
     /// As [`Trials::compile`] and [`rankings`].
@@ -249,7 +256,8 @@ impl Trials<'_> {
         self.rankings_on(runtime, (program, &compiled), params, pool, queries)
     }
 
-    /// Calls [`rankings`] on a runtime, or has other processes run the program if it asks no model.
+    /// Does the same as [`Trials::rankings`] for a compiled program and with a given runtime for
+    /// this process.
     ///
     /// # Errors
     /// As [`rankings`].
@@ -271,7 +279,8 @@ impl Trials<'_> {
         })
     }
 
-    /// Returns the trial of a program on queries of a pool: from the journal, or run and committed.
+    /// Returns the trial of a program on queries of a pool, given as positions. Reads the trial
+    /// from the journal; if it is not there, runs the program and commits the trial.
     ///
     /// # Errors
     /// As [`Trials::rankings`], and errors of the journal.
@@ -291,7 +300,8 @@ impl Trials<'_> {
         self.keep((program, params), pool, queries, origin, &rankings)
     }
 
-    /// Commits the trial with these rankings, unless it is already in the journal.
+    /// Commits the trial with these rankings, unless the journal has this trial already. Returns
+    /// the stored trial.
     ///
     /// # Errors
     /// Errors of the journal.

@@ -1,12 +1,12 @@
 //! The tuner: optimizes a program's declared parameters without a language model.
 //!
-//! The tuner is a coordinate search in two passes: it tries each parameter in turn at a few values
-//! within its bounds and keeps the best. A move must gain half a correct answer, so that parameters
-//! keep their declared values unless the training queries clearly favour others. A program that
-//! asks a model is tuned with the cached replies of its first trial. Takes O(parameters x values x
-//! queries) program runs. A move of one parameter leaves most tool calls unchanged, so the cache
-//! answers them. Searches that move all parameters at once were measured to be worse
-//! (`docs/optimizer.md`).
+//! The tuner is a coordinate search in two passes: it tries a few values within the bounds of each
+//! parameter in turn and keeps the best. A new value must gain at least 0.5 in summed reciprocal
+//! rank, so that parameters keep their declared values unless the training queries clearly favour
+//! others. A program that asks a model is tuned with the cached replies of its first trial. Takes
+//! O(parameters x values x queries) program runs. A new value of one parameter leaves most tool
+//! calls unchanged, so that the cache answers them. Searches that move all parameters at once were
+//! measured to be worse (`docs/optimizer.md`).
 
 use crate::{
     OptimizeError,
@@ -15,16 +15,17 @@ use crate::{
 use agent_infer::ParamValues;
 use agent_sandbox::{CompiledProgram, Param, program::Program};
 
-/// Number of passes over all parameters.
+/// Number of passes of the search over all parameters.
 const PASSES: usize = 2;
-/// Minimum gain of a move in summed reciprocal rank.
+/// Minimum gain, in summed reciprocal rank, for which a parameter gets a new value.
 const MIN_GAIN: f64 = 0.5;
-/// Factor by which integer parameters are raised and lowered.
+/// Factor by which the value of an integer parameter is multiplied and divided.
 const COUNT_FACTOR: f64 = 3.0;
 
-/// Returns the values to try for a parameter at `value`, ascending: up and down by a part of its
-/// range and by a factor. For integers only a third and three times the value: they are arguments
-/// of tool calls, which miss the cache when they change.
+/// Returns the values to try for a parameter whose value is `value`, ascending. These are lower and
+/// higher by a part of the parameter's range or by a factor. For an integer, tries only about a
+/// third and three times the value: integers are arguments of tool calls, which miss the cache when
+/// they change.
 fn neighbors(param: &Param, value: f64) -> Vec<f64> {
     let width = param.max - param.min;
     let values = match param.integer {
@@ -42,7 +43,8 @@ fn neighbors(param: &Param, value: f64) -> Vec<f64> {
     values
 }
 
-/// Summed reciprocal ranks by set of parameters; each set runs once.
+/// Summed reciprocal ranks of a program for each tried set of parameters; the program runs once
+/// with each set.
 struct ParamWorths<'a> {
     trials: &'a Trials<'a>,
     program: &'a Program,
@@ -53,7 +55,7 @@ struct ParamWorths<'a> {
 }
 
 impl ParamWorths<'_> {
-    /// Returns the sum of reciprocal ranks on the queries.
+    /// Returns the summed reciprocal rank of the program with these parameters on the queries.
     fn worth(&mut self, params: &ParamValues) -> Result<f64, OptimizeError> {
         if let Some((_, worth)) = self.known.iter().find(|(known, _)| known == params) {
             return Ok(*worth);
@@ -67,10 +69,11 @@ impl ParamWorths<'_> {
     }
 }
 
-/// Tunes the parameters of a program on queries of a pool, beginning with `start`.
+/// Tunes the parameters of a program on queries of a pool, given as positions, beginning with the
+/// values in `start`. Returns the tuned parameters that differ from the declared values.
 ///
 /// # Errors
-/// If the program does not run or the run is stopped.
+/// If the program does not run, a search fails or the run is stopped.
 pub fn tune(
     trials: &Trials<'_>,
     program: &Program,
@@ -105,7 +108,8 @@ pub fn tune(
     Ok(best)
 }
 
-/// Returns `params` with another value for `param`; a declared value is removed.
+/// Returns `params` with the value `value` for `param`. The declared value is not stored: the
+/// parameter is then removed.
 fn with_value(params: &ParamValues, param: &Param, value: f64) -> ParamValues {
     let mut moved = params.clone();
     match value == param.value {

@@ -1,7 +1,7 @@
-//! Programs of the user. They are stored in the run's journal, tried on all training queries
-//! together with the composed plans, and selected as categories if they answer best.
+//! Programs of the user. A run stores them in its journal and tries them on all training queries,
+//! as it does with composed plans. Those that answer best become categories.
 //!
-//! They are part of the run's identity. Their source is used as it is, but their declared
+//! A resumed run must have the same programs. Their source is used as it is, but their declared
 //! parameters are tuned, and a language model may rewrite programs in Rhai.
 
 use serde::{Deserialize, Serialize};
@@ -19,26 +19,28 @@ use agent_sandbox::program::Program;
 
 /// Maximum number of the user's programs in a run.
 pub const MAX_USER_PROGRAMS: usize = 32;
-/// Maximum total size of the user's programs as stored, bytes; modules are stored in base64.
+/// Maximum total size of the user's programs in a run, in bytes of their stored form; modules are
+/// stored in base64.
 pub const MAX_USER_BYTES: usize = 32 << 20;
-/// `proposed_by` of these programs.
+/// Value of `proposed_by` of the user's programs.
 pub(super) const USER: &str = "user";
-/// Part of the message about a run that was started with other programs.
+/// Part of the error message for a run that was started with other programs of the user.
 pub const OTHER_PROGRAMS: &str = "other programs of yours (--program)";
-/// Kind and key of the step with the user's programs.
+/// Kind and key of the journal step that stores the user's programs.
 const KIND: &str = "run";
 const KEY: &str = "programs";
 
-/// A program of the user.
+/// A program of the user, with its file name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UserProgram {
     /// Name of the program's file, without the directory.
     pub file: String,
-    /// The program.
+    /// The program itself, a Rhai source or a WebAssembly module.
     pub program: Program,
 }
 
-/// Returns a digest of programs with their names, in their order.
+/// Returns a digest of the programs and their file names, as hexadecimal digits. The digest depends
+/// on the order of the programs.
 pub fn digest(programs: &[UserProgram]) -> String {
     let mut hasher = blake3::Hasher::new();
     for one in programs {
@@ -48,7 +50,7 @@ pub fn digest(programs: &[UserProgram]) -> String {
     hasher.finalize().to_hex().to_string()
 }
 
-/// Stores programs in a run's journal, so that the run can be resumed without their files.
+/// Stores the user's programs in a run's journal, so that the run can be resumed without the files.
 ///
 /// # Errors
 /// Errors of the journal.
@@ -59,7 +61,7 @@ pub fn store(journal: &mut Journal, programs: &[UserProgram]) -> Result<(), Jour
     journal.commit(KIND, KEY, &names, &programs)
 }
 
-/// Loads the programs stored in a run's journal, in their order.
+/// Loads the user's programs from a run's journal, in the order in which they were stored.
 ///
 /// # Errors
 /// Errors of the journal.
@@ -74,18 +76,18 @@ pub fn load(journal: &Journal) -> Result<Vec<UserProgram>, JournalError> {
     Ok(programs)
 }
 
-/// Trial of a program of the user.
+/// A user's program that was tried, with its reciprocal ranks.
 pub(super) struct UserTrial {
     program: UserProgram,
     origin: Origin,
-    /// Reciprocal rank on every training query, by position.
+    /// Pairs of a training query's position and the program's reciprocal rank on it, for all
+    /// training queries.
     pub(super) worth: Worth,
 }
 
 impl Run<'_> {
-    /// Tries the user's programs on all training queries. Reports and skips programs that ask a
-    /// language model, and programs that fail on all queries, which would only repeat the default
-    /// candidates.
+    /// Tries the user's programs on all training queries. Skips, with a message, programs that ask
+    /// a language model, and programs that fail on all queries.
     pub(super) fn try_user_programs(&mut self) -> Result<Vec<UserTrial>, OptimizeError> {
         let all: Vec<usize> = (0..self.train.queries.len()).collect();
         let total = self.options.programs.len();
@@ -122,7 +124,8 @@ impl Run<'_> {
         Ok(tried)
     }
 
-    /// Returns a tried program as a category.
+    /// Returns a category with a tried program of the user, named by the program's header or else
+    /// by its file.
     pub(super) fn program_of_user(
         &mut self,
         tried: &UserTrial,
@@ -136,7 +139,8 @@ impl Run<'_> {
         Ok(category_program)
     }
 
-    /// Selects categories from the user's programs alone, for runs without the search actor.
+    /// Tries the user's programs and returns those that become categories, for runs without the
+    /// search actor.
     pub(super) fn programs_of_user(&mut self) -> Result<Vec<CategoryProgram>, OptimizeError> {
         let tried = self.try_user_programs()?;
         let n = self.train.queries.len();
@@ -156,7 +160,7 @@ impl Run<'_> {
     }
 }
 
-/// Formats the message about a program's trial on the training queries.
+/// Formats the message about the trial of a user's program on the `n` training queries.
 fn trial_message(file: &str, mrr: f64, n: usize, failed: usize) -> String {
     let mrr = 100.0 * mrr;
     match failed {
@@ -166,8 +170,8 @@ fn trial_message(file: &str, mrr: f64, n: usize, failed: usize) -> String {
     }
 }
 
-/// Makes the names of categories with the user's programs unique: a name that an earlier or a
-/// composed category has gets a number.
+/// Makes the names of categories with the user's programs unique: a name that an earlier category
+/// or one with a composed program has gets a number, such as `name (2)`.
 pub(super) fn make_names_differ(category_programs: &mut [CategoryProgram]) {
     for at in 0..category_programs.len() {
         let Some(name) = category_programs[at].name.clone() else { continue };

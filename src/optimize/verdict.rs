@@ -10,54 +10,57 @@ use agent_retrieve::eval::{
     statistics::{StatisticsError, bootstrap_interval, holm, randomization_p},
 };
 
-/// Significance level.
+/// Significance level of the comparison of a bundle with the best baseline.
 pub const LEVEL: f64 = 0.05;
-/// Standard errors above 0 from which a mean is significant, two-sided at [`LEVEL`].
+/// A mean this many standard errors above 0 is significant, in a two-sided test at [`LEVEL`].
 const STANDARD_ERRORS: f64 = 1.96;
-/// Estimates of needed queries at or above this limit are not reported.
+/// Estimates of needed further queries at or above this number are not reported.
 const MAX_NEEDED: f64 = 1e6;
 
 /// Comparison of the bundle with the best baseline on validation queries.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Verdict {
-    /// Conclusion from the numbers below.
+    /// Whether the bundle is better than the best baseline.
     pub standing: Standing,
     /// Number of validation queries.
     pub n: usize,
-    /// Mean reciprocal rank of the bundle.
+    /// Mean reciprocal rank of the bundle on these queries.
     pub mrr: f64,
-    /// 95 % interval of the bundle's mean reciprocal rank.
+    /// 95 % interval of this mean reciprocal rank.
     pub ci95: Interval,
-    /// The best baseline; ties go to the first by name.
+    /// Name of the baseline with the highest mean reciprocal rank; of equal ones, the
+    /// alphabetically first.
     pub baseline: String,
-    /// Mean reciprocal rank of this baseline.
+    /// Mean reciprocal rank of this baseline on the same queries.
     pub baseline_mrr: f64,
-    /// Difference, bundle minus baseline.
+    /// Mean reciprocal rank of the bundle minus that of the baseline.
     pub difference: f64,
-    /// 95 % interval of the difference, paired.
+    /// 95 % interval of this difference, computed from the differences per query.
     pub difference_ci95: Interval,
-    /// p of the paired randomisation test, corrected for the number of baselines (Holm 1979).
+    /// Two-sided p-value of the paired randomisation test of this difference, corrected for the
+    /// number of baselines (Holm 1979).
     pub p: f64,
-    /// Approximate number of further queries like these until the difference is significant; 0 if
-    /// it is. `None` if the bundle is not above the baseline, or there is no useful estimate.
+    /// Estimated number of further queries like these until the difference is significant; 0 if the
+    /// difference is significant already. `None` if the bundle is not better than the baseline, or
+    /// there is no useful estimate.
     pub needed: Option<usize>,
 }
 
-/// Conclusion of a comparison.
+/// Conclusion of the comparison of a bundle with the best baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
     /// Significantly better than the best baseline.
     Better,
-    /// Better on these queries, but not significantly.
+    /// Better than the best baseline on these queries, but not significantly.
     Unproven,
     /// Not better than the best baseline.
     NotBetter,
 }
 
 impl Verdict {
-    /// Compares reciprocal ranks of the bundle with those of every baseline, in the same order of
-    /// queries.
+    /// Compares the reciprocal ranks of the bundle with those of every baseline, which are given by
+    /// name. All lists have the same order of queries.
     ///
     /// # Errors
     /// If there are no queries or no baselines.

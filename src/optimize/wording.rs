@@ -1,6 +1,6 @@
-//! Wording of training queries: with quoted names, as templates produce, or free. A change may gain
-//! on one wording and lose on the other. Prompts therefore name the wording, samples contain both,
-//! and gains weight both equally.
+//! Wording of queries: with names in quotation marks, as templates produce, or free. A change of a
+//! program may gain on queries of one wording and lose on the other. Prompts therefore name the
+//! wording, samples contain both, and gains weight both equally.
 
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
@@ -8,16 +8,16 @@ use rand_chacha::ChaCha8Rng;
 use crate::trial::mean;
 use agent_ground::words::quoted;
 
-/// Minimum number of queries of each wording for equal weights; with fewer, one correct answer
-/// would decide.
+/// Minimum number of queries of each wording for which both wordings are weighted equally. With
+/// fewer, one correct answer would decide.
 const MIN_STRATUM: usize = 8;
 
 /// The wording of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wording {
-    /// With names in quotation marks.
+    /// The query has names in quotation marks.
     Quoted,
-    /// Without quotes.
+    /// The query has no quotation marks around names.
     Free,
 }
 
@@ -25,12 +25,12 @@ impl Wording {
     /// Both wordings.
     pub const ALL: [Wording; 2] = [Self::Quoted, Self::Free];
 
-    /// Detects the wording of a query.
+    /// Returns the wording of a query's text.
     pub fn detect(text: &str) -> Wording {
         if quoted(text).is_empty() { Self::Free } else { Self::Quoted }
     }
 
-    /// Returns the name in prompts.
+    /// Returns the name of the wording that prompts use.
     pub fn name(self) -> &'static str {
         match self {
             Self::Quoted => "quotes",
@@ -39,8 +39,8 @@ impl Wording {
     }
 }
 
-/// Draws at most `n` of the queries at random, alternating between the two wordings while both
-/// remain.
+/// Draws at most `n` of the queries at random. Takes free and quoted queries in turn as long as
+/// there are both; `wording` returns the wording of a query.
 pub fn sample(
     queries: &[usize],
     n: usize,
@@ -61,8 +61,9 @@ pub fn sample(
     chosen
 }
 
-/// Returns the summed gain of a change in reciprocal rank, with both wordings weighted equally; the
-/// plain sum if a wording has fewer than 8 queries.
+/// Returns the gain of a change in summed reciprocal rank, with both wordings weighted equally; the
+/// plain sum if a wording has fewer than 8 queries. `differences` has, for each query, its wording
+/// and the difference of reciprocal ranks, new minus old.
 pub fn gain(differences: &[(Wording, f64)]) -> f64 {
     let [quoted, free] = Wording::ALL.map(|wording| {
         let own = differences.iter().filter(|pair| pair.0 == wording);

@@ -9,21 +9,24 @@ use reqwest::{
 
 use crate::RemoteError;
 
-/// Maximum number of extra headers, and of query parameters, of an account.
+/// Maximum number of headers in [`Account::headers`], and of parameters in [`Account::query`].
 const MAX_EXTRAS: usize = 64;
 
 /// Address and credentials of a service.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Address that paths are appended to, such as `https://api.openai.com/v1`.
+    /// Base address, to which the paths of requests are appended, such as
+    /// `https://api.openai.com/v1`.
     pub base_url: String,
-    /// Key, if one is needed.
+    /// Secret key, if the service needs one.
     pub key: Option<String>,
-    /// Header that holds the key unchanged; without it the key goes into `Authorization: Bearer`.
+    /// Name of the header that holds the key unchanged; without it the key is sent as
+    /// `Authorization: Bearer KEY`.
     pub key_header: Option<String>,
-    /// Further headers, such as `OpenAI-Organization`; their values are never shown.
+    /// Names and values of further headers, such as `OpenAI-Organization`; the values are never
+    /// shown.
     pub headers: Vec<(String, String)>,
-    /// Parameters of every address, such as `api-version`.
+    /// Names and values of query parameters added to every address, such as `api-version`.
     pub query: Vec<(String, String)>,
 }
 
@@ -45,19 +48,20 @@ impl fmt::Debug for Account {
 }
 
 impl Account {
-    /// Address without parameters, for messages.
+    /// Returns the base address without query parameters, for messages.
     ///
     /// # Errors
-    /// [`RemoteError::Setup`] for an invalid address or one that holds a password.
+    /// [`RemoteError::Setup`] if the address is invalid or contains a user or password.
     pub fn place(&self) -> Result<String, RemoteError> {
         let (url, _) = self.address()?;
         Ok(url.origin().ascii_serialization() + url.path())
     }
 
-    /// Address with all parameters, and the name of its host.
+    /// Returns the base address with all query parameters, and the name of its host.
     ///
     /// # Errors
-    /// [`RemoteError::Setup`] for an invalid address or one that holds a password.
+    /// [`RemoteError::Setup`] if the address is invalid or contains a user or password, or there
+    /// are too many query parameters.
     pub(super) fn address(&self) -> Result<(Url, String), RemoteError> {
         let setup = |reason: &str| RemoteError::Setup(reason.to_owned());
         let mut url: Url = self.base_url.parse().map_err(|error| {
@@ -83,11 +87,12 @@ impl Account {
         Ok((url, host))
     }
 
-    /// The headers of every request. All values but that of the content type are marked as secret,
-    /// so that no log shows them.
+    /// Returns the headers of every request. All values but that of the content type are marked as
+    /// secret, so that no log shows them.
     ///
     /// # Errors
-    /// [`RemoteError::Setup`] for an invalid name or value of a header; the message shows no value.
+    /// [`RemoteError::Setup`] if the name or value of a header is invalid, or there are too many;
+    /// the message shows no value.
     pub(super) fn header_map(&self) -> Result<HeaderMap, RemoteError> {
         if self.headers.len() > MAX_EXTRAS {
             return Err(RemoteError::Setup("it has more than 64 headers".to_owned()));
@@ -109,7 +114,7 @@ impl Account {
     }
 }
 
-/// Appends a path to a base address.
+/// Appends a path to the path of a base address; query parameters are kept.
 pub(super) fn join(base: &Url, path: &str) -> Url {
     let mut url = base.clone();
     let whole = format!("{}{path}", base.path().trim_end_matches('/'));
@@ -117,7 +122,7 @@ pub(super) fn join(base: &Url, path: &str) -> Url {
     url
 }
 
-/// Whether an address is on this machine.
+/// Whether an address leads to this machine.
 pub(super) fn is_local(url: &Url) -> bool {
     match url.host_str().map(|host| host.trim_matches(['[', ']'])) {
         Some("localhost") => true,

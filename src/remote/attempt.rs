@@ -1,4 +1,4 @@
-//! One attempt: sends a request and reads its reply, each step with its own deadline.
+//! One attempt of a request: sends it and reads the reply, each step with its own time limit.
 
 use std::{error::Error, fmt::Write, future::Future, time::Duration};
 
@@ -10,16 +10,16 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{RemoteError, failure, innermost, requester::Requester};
 
-/// Maximum number of bytes read of an error reply.
+/// Number of bytes after which no more is read of an error reply.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// Why an attempt failed.
 pub(super) enum AttemptError {
-    /// Another attempt may succeed, after this delay.
+    /// Another attempt may succeed.
     Transient {
-        /// What happened.
+        /// What went wrong.
         message: String,
-        /// The delay that the service asks for.
+        /// Delay that the service asks for before another attempt, if any.
         retry_after: Option<Duration>,
     },
     /// Another attempt would fail as well.
@@ -27,7 +27,7 @@ pub(super) enum AttemptError {
 }
 
 impl AttemptError {
-    /// Error kind for logs, without content of requests.
+    /// Returns a short name of the error for logs, such as `quota`, without content of the request.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Transient { .. } => "again",
@@ -44,7 +44,7 @@ impl AttemptError {
     }
 }
 
-/// Start and deadline of an attempt.
+/// Start and deadline of one attempt.
 #[derive(Clone, Copy)]
 struct Period {
     start: Instant,
@@ -52,8 +52,8 @@ struct Period {
 }
 
 impl Requester {
-    /// Sends the request and returns the bytes of the reply. Fails at the deadline of the attempt
-    /// or at `deadline`, whichever is earlier.
+    /// Sends the request once and returns the bytes of the reply. Fails at the deadline of the
+    /// attempt or at `deadline` of the request, whichever is earlier.
     pub(super) async fn attempt(
         &self,
         url: &Url,
@@ -79,7 +79,7 @@ impl Requester {
         Err(failure::classify(&self.host, &self.secrets, status, retry_after, &bytes))
     }
 
-    /// Reads the whole reply.
+    /// Reads the whole reply; a reply that is too long is an error.
     async fn read(&self, mut reply: Response, time: Period) -> Result<Vec<u8>, AttemptError> {
         let limit = self.limits.reply_bytes;
         let too_long =
@@ -98,7 +98,7 @@ impl Requester {
         Ok(bytes)
     }
 
-    /// The first bytes of an error reply, as far as they arrive.
+    /// Returns the first bytes of an error reply, as far as they arrive in time.
     async fn read_error(&self, mut reply: Response, time: Period) -> Vec<u8> {
         let mut bytes = Vec::new();
         while matches!(self.read_more(&mut reply, time, &mut bytes).await, Ok(true)) {
@@ -109,7 +109,8 @@ impl Requester {
         bytes
     }
 
-    /// Reads the next piece of a reply, of some kilobytes; false when the reply has ended.
+    /// Reads the next piece of a reply, of some kilobytes, and appends it to `bytes`. Returns false
+    /// if the reply has ended.
     async fn read_more(
         &self,
         reply: &mut Response,
@@ -132,7 +133,7 @@ impl Requester {
         Ok(chunk.is_some())
     }
 
-    /// The error of a failed connection.
+    /// Returns the error of an attempt whose connection failed.
     fn connection_error(&self, error: &reqwest::Error) -> AttemptError {
         let mut message = match (error.is_connect(), error.is_timeout()) {
             (true, true) => {
@@ -150,7 +151,7 @@ impl Requester {
         AttemptError::transient(message)
     }
 
-    /// Refuses replies in a form that was not requested: compressed, not UTF-8, a web page.
+    /// Refuses a reply in a form that was not requested: compressed, not UTF-8, or a web page.
     fn check_form(&self, headers: &HeaderMap) -> Result<(), AttemptError> {
         let text = |name| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
         let unreadable = |reason: String| {
@@ -177,7 +178,7 @@ impl Requester {
     }
 }
 
-/// Awaits a future until the deadline, then fails with the message of `late`.
+/// Awaits a future until the deadline; then fails with the message that `late` returns.
 async fn before<T>(
     deadline: Instant,
     future: impl Future<Output = T>,
@@ -186,7 +187,7 @@ async fn before<T>(
     timeout_at(deadline, future).await.map_err(|_| AttemptError::transient(late()))
 }
 
-/// A duration for messages, in tenths of seconds.
+/// Formats a duration for messages, in seconds with one decimal.
 fn seconds(time: Duration) -> String {
     format!("{} s", (time.as_secs_f64() * 10.0).round() / 10.0)
 }

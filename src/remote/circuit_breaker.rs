@@ -1,14 +1,17 @@
-//! Protects a failing service from a flood of requests: after some failures in a row, one request
-//! probes the service and the others wait for it (Nygard, "Release It!", 2007, circuit breaker).
+//! Protects a failing service from a flood of requests: after a number of failures in a row, only
+//! one request probes the service, and the others wait for its result (Nygard, "Release It!", 2007,
+//! circuit breaker).
 //!
-//! When the probe gives up, all requests that arrived before fail with it; later ones start anew.
-//! So an outage costs the time of one request, however many requests wait.
+//! When the probe gives up, all requests that arrived before that fail with it; one of the later
+//! requests becomes the next probe. So an outage costs the time of one request, however many
+//! requests wait.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// Circuit breaker of one service: opens after a number of failures in a row.
+/// Circuit breaker of one service: opens after a number of failed attempts in a row, and closes
+/// when the service answers.
 pub(super) struct CircuitBreaker {
     threshold: u32,
     state: Mutex<State>,
@@ -20,11 +23,11 @@ struct State {
     failures: u32,
     last: String,
     is_probed: bool,
-    /// Number of probes that gave up.
+    /// Number of probes that gave up so far.
     given_up: u64,
 }
 
-/// The right to probe the service while all others wait; ends when dropped.
+/// The right of one request to probe the service while all others wait; given up when dropped.
 pub(super) struct Probe<'a> {
     circuit_breaker: &'a CircuitBreaker,
 }
@@ -37,7 +40,8 @@ impl Drop for Probe<'_> {
 }
 
 impl CircuitBreaker {
-    /// Lets all requests pass until `threshold` failures in a row; 0 counts as 1.
+    /// Creates a closed circuit breaker, which opens after `threshold` failures in a row (0 counts
+    /// as 1).
     pub(super) fn new(threshold: u32) -> CircuitBreaker {
         CircuitBreaker {
             threshold: threshold.max(1),
@@ -46,15 +50,17 @@ impl CircuitBreaker {
         }
     }
 
-    /// Ticket of an arriving request, for [`CircuitBreaker::enter`].
+    /// Returns a ticket for a request that arrives now, to pass to [`CircuitBreaker::enter`].
     pub(super) fn arrival(&self) -> u64 {
         self.lock().given_up
     }
 
-    /// Waits until an attempt may start: freely, or as the probe.
+    /// Waits until an attempt of the request may start. Returns none if the circuit breaker is
+    /// closed, or the right to be the probe if it is open.
     ///
     /// # Errors
-    /// Failures in a row and the last message, if a probe gave up since the arrival.
+    /// If a probe gave up since the request arrived: the number of failures in a row, and the
+    /// message of the last one.
     pub(super) async fn enter(&self, arrival: u64) -> Result<Option<Probe<'_>>, (u32, String)> {
         loop {
             let changed = self.changed.notified();
@@ -78,26 +84,26 @@ impl CircuitBreaker {
         }
     }
 
-    /// Failures in a row, and the message of the last one.
+    /// Returns the number of failures in a row, and the message of the last one.
     pub(super) fn state(&self) -> (u32, String) {
         let state = self.lock();
         (state.failures, state.last.clone())
     }
 
-    /// Records that the service answered.
+    /// Records that the service answered, which closes the circuit breaker.
     pub(super) fn succeeded(&self) {
         self.lock().failures = 0;
         self.changed.notify_waiters();
     }
 
-    /// Records a transient failure of an attempt.
+    /// Records that an attempt failed for a transient reason.
     pub(super) fn failed(&self, message: &str) {
         let mut state = self.lock();
         state.failures = state.failures.saturating_add(1);
         message.clone_into(&mut state.last);
     }
 
-    /// Records that the probe failed in its last attempt.
+    /// Records that the request that is the probe gave up.
     pub(super) fn gave_up(&self) {
         self.lock().given_up += 1;
         self.changed.notify_waiters();

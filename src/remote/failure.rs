@@ -1,5 +1,5 @@
-//! Classifies error replies: transient, with the delay that the service asks for, or final.
-//! Independent of the request.
+//! Classifies error replies of a service as transient, with the delay that the service asks for, or
+//! as final. Does not depend on the request.
 //!
 //! Sources: RFC 9110 (status codes, `Retry-After`), and the documented error codes of services
 //! with an interface like OpenAI's.
@@ -11,12 +11,12 @@ use serde_json::Value;
 
 use crate::{Account, RemoteError, attempt::AttemptError, retry::is_transient};
 
-/// Maximum length of a service's message in our messages, characters.
+/// Maximum number of characters of a service's message in our messages.
 const MAX_MESSAGE_CHARS: usize = 300;
-/// Minimum length of a secret, bytes; shorter header values may be ordinary text and stay in
-/// replies.
+/// Minimum length of a secret, in bytes. Shorter header values may be ordinary text, so they stay
+/// in replies.
 const MIN_SECRET_BYTES: usize = 8;
-/// Error codes of exhausted accounts.
+/// Error codes that services use for accounts without quota or credit.
 const QUOTA_CODES: [&str; 12] = [
     "insufficient_quota",
     "insufficient_user_quota",
@@ -31,7 +31,7 @@ const QUOTA_CODES: [&str; 12] = [
     "payment_required",
     "arrearage",
 ];
-/// Phrases of exhausted accounts, in lower case.
+/// Phrases in messages about accounts without quota or credit, in lower case.
 const QUOTA_WORDS: [&str; 13] = [
     "exceeded your current quota",
     "credit balance is too low",
@@ -47,9 +47,9 @@ const QUOTA_WORDS: [&str; 13] = [
     "exceeded your monthly",
     "account is not active",
 ];
-/// Phrases of temporary limits, in lower case.
+/// Phrases in messages about temporary limits, in lower case.
 const PASSING_WORDS: [&str; 4] = ["per minute", "per second", "try again in", "retry in"];
-/// Phrases for requests that are too long, in lower case.
+/// Phrases in messages about requests that are too long, in lower case.
 const LONG_WORDS: [&str; 8] = [
     "context length",
     "context_length",
@@ -61,11 +61,12 @@ const LONG_WORDS: [&str; 8] = [
     "input length",
 ];
 
-/// Secrets of an account, to be removed from texts.
+/// Secrets of an account, to be replaced by `...` in texts.
 pub(super) struct AccountSecrets(Vec<String>);
 
 impl AccountSecrets {
-    /// The key and the values of headers.
+    /// Collects the secrets of an account: its key, and the values of headers with at least
+    /// [`MIN_SECRET_BYTES`].
     pub(super) fn new(account: &Account) -> AccountSecrets {
         let key = account.key.iter().filter(|key| !key.is_empty()).cloned();
         let values = account.headers.iter().map(|(_, value)| value);
@@ -73,7 +74,7 @@ impl AccountSecrets {
         AccountSecrets(key.chain(values).collect())
     }
 
-    /// The text without secrets of at least [`MIN_SECRET_BYTES`].
+    /// Replaces secrets of at least [`MIN_SECRET_BYTES`] in a text by `...`.
     pub(super) fn without_secrets(&self, text: String) -> String {
         let long = self.0.iter().filter(|secret| secret.len() >= MIN_SECRET_BYTES);
         long.fold(text, |text, secret| match text.contains(secret.as_str()) {
@@ -82,7 +83,8 @@ impl AccountSecrets {
         })
     }
 
-    /// A message on one short line, without secrets.
+    /// Returns a message on one line of at most [`MAX_MESSAGE_CHARS`], with secrets replaced by
+    /// `...`.
     pub(super) fn shown(&self, message: &str) -> String {
         let replaced = |text: String, secret: &String| text.replace(secret, "...");
         let message = self.0.iter().fold(message.to_owned(), replaced);
@@ -91,7 +93,7 @@ impl AccountSecrets {
     }
 }
 
-/// The error of a reply with this status and body.
+/// Returns the error that an error reply with this status and body stands for.
 pub(super) fn classify(
     host: &str,
     secrets: &AccountSecrets,
@@ -117,7 +119,7 @@ pub(super) fn classify(
     }
 }
 
-/// The error message in a reply.
+/// Returns the error message in a reply, from its JSON `body` or else from its bytes.
 fn text(body: &Value, bytes: &[u8]) -> String {
     let error = &body["error"];
     let places = [&error["message"], error, &body["message"], &body["detail"]];
@@ -146,14 +148,14 @@ fn is_quota(status: u16, body: &Value, message: &str, retry_after: Option<Durati
         || may_be_worded && says(&QUOTA_WORDS) && retry_after.is_none() && !says(&PASSING_WORDS)
 }
 
-/// Whether a service refuses a request because it is too long.
+/// Whether a reply with this status and message says that the request is too long.
 pub(super) fn is_too_long(status: u16, message: &str) -> bool {
     let message = message.to_lowercase();
     let says = LONG_WORDS.iter().any(|words| message.contains(words));
     status == 413 || [400, 422].contains(&status) && says
 }
 
-/// Advice for a refused request.
+/// Returns advice to append to the message about a refused request; empty if there is none.
 pub(super) fn remedy(status: &u16, message: &str) -> &'static str {
     match *status {
         _ if is_too_long(*status, message) => {
@@ -165,7 +167,7 @@ pub(super) fn remedy(status: &u16, message: &str) -> &'static str {
     }
 }
 
-/// Advice for a rejected key.
+/// Returns advice for a rejected key.
 pub(super) fn key_remedy(status: &u16) -> &'static str {
     match *status {
         403 => "the key may lack the right to use this model, or this region",
@@ -173,8 +175,9 @@ pub(super) fn key_remedy(status: &u16) -> &'static str {
     }
 }
 
-/// The delay that a service asks for (`retry-after-ms`, `Retry-After` in seconds or as a date). A
-/// negative delay or a past date is zero; an overflow is [`Duration::MAX`].
+/// Returns the delay that a service asks for in its headers (`retry-after-ms`, or `Retry-After` in
+/// seconds or as a date); `None` without a valid one. A negative delay or a past date gives zero,
+/// an overflow [`Duration::MAX`].
 pub fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| Some(headers.get(name)?.to_str().ok()?.trim().to_owned());
     let number = |name: &str| text(name)?.parse::<f64>().ok().filter(|number| !number.is_nan());

@@ -1,10 +1,11 @@
-//! Requests to a service over HTTP, with deadlines, bounded replies and bounded retries.
+//! Requests to a service over HTTP, with deadlines, and limits on the size of replies and the
+//! number of retries.
 //!
-//! A request is retried if it failed for lack of a connection, of time or of capacity (status 408,
-//! 409, 425, 429 and 5xx). The delay is random, below a cap that doubles ("full jitter"), plus the
-//! delay that the service asks for. A wrong key, an exhausted quota and an invalid request are
-//! final. Secrets go into headers only; they are removed from messages, and redirects are not
-//! followed.
+//! A request is retried if it failed for lack of a connection, time or capacity (status 408, 409,
+//! 425, 429 and 5xx). The delay before a retry is random, below a cap that doubles ("full jitter"),
+//! plus the delay that the service asks for. A wrong key, an exhausted quota and an invalid request
+//! are not retried. Secrets go into headers only; they are removed from messages, and redirects are
+//! not followed.
 //!
 //! ```text
 //! post -> gate (requests under way) -> circuit breaker (after failures in a row: one at a time)
@@ -51,38 +52,41 @@ pub use crate::{
     retry::{GiveUp, Retry, is_transient},
 };
 
-/// Idle connections are closed after this time, before services close them.
+/// Time after which an idle connection is closed; services close idle connections later.
 const IDLE_CONNECTION: Duration = Duration::from_secs(30);
 
-/// Limits of each request.
+/// Limits of each request to a service.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limits {
-    /// Time to connect: name lookup, TCP and TLS.
+    /// Maximum time to connect: name lookup, TCP and TLS.
     pub connect: Duration,
-    /// Time from the start of an attempt to the first bytes of its reply.
+    /// Maximum time from the start of an attempt to the first bytes of its reply.
     pub first_byte: Duration,
-    /// Time between two pieces of a reply.
+    /// Maximum time between two pieces of a reply.
     pub idle: Duration,
-    /// Time for one attempt, from the connection to the last byte.
+    /// Maximum time for one attempt, from connecting to the last byte of the reply.
     pub attempt: Duration,
-    /// Time for all attempts of a request and all delays between them, without the wait for a slot
-    /// among the concurrent requests.
+    /// Maximum time for all attempts of a request and all delays between them; does not include the
+    /// wait for a slot among the concurrent requests.
     pub total: Duration,
     /// Maximum number of attempts of a request, the first one included.
     pub attempts: u32,
-    /// Cap of the first delay between attempts; the cap doubles.
+    /// Upper bound of the random delay before the second attempt; the bound doubles with each
+    /// further attempt.
     pub first_wait: Duration,
-    /// Maximum delay between attempts; a service that asks for a longer one has failed.
+    /// Maximum delay between attempts. If the service asks for a longer one, the request fails.
     pub longest_wait: Duration,
-    /// Maximum size of a reply, bytes.
+    /// Maximum size of a reply, in bytes.
     pub reply_bytes: usize,
     /// Maximum number of concurrent requests, over all threads.
     pub at_a_time: usize,
-    /// Failures in a row, of all requests together, that open the circuit breaker.
+    /// Number of failed attempts in a row, of all requests together, at which the circuit breaker
+    /// opens.
     pub failures_in_a_row: u32,
     /// Maximum number of attempts per minute; none: unlimited.
     pub requests_per_minute: Option<u32>,
-    /// Maximum sum of the weights of attempts per minute; none: unlimited.
+    /// Maximum sum, per minute, of the weights that attempts have (see [`Service::post`]); none:
+    /// unlimited.
     pub tokens_per_minute: Option<u64>,
 }
 
@@ -106,10 +110,11 @@ impl Default for Limits {
     }
 }
 
-/// An HTTP client with these settings; TLS by `ring`.
+/// Creates an HTTP client with these settings, which uses the `ring` implementation of TLS
+/// cryptography.
 ///
 /// # Errors
-/// A message; the usual cause is a system without certificates.
+/// A message for the user; the usual cause is a system without certificates.
 pub fn http_client(
     settings: impl FnOnce(ClientBuilder) -> ClientBuilder,
 ) -> Result<Client, String> {
@@ -121,7 +126,7 @@ pub fn http_client(
     })
 }
 
-/// The innermost cause of an error, which says what happened.
+/// Returns the message of the innermost cause of an error, which says what happened.
 fn innermost(error: &dyn Error) -> String {
     let mut cause = error;
     while let Some(deeper) = cause.source() {
@@ -130,20 +135,20 @@ fn innermost(error: &dyn Error) -> String {
     cause.to_string()
 }
 
-/// Why a service gave no reply.
+/// Why a request to a service got no usable reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RemoteError {
-    /// Address, key or headers cannot be used.
+    /// The address, the key or the headers of the account cannot be used.
     #[error("the service cannot be used: {0}")]
     Setup(String),
     /// The service rejects the key.
     #[error("{host} does not accept the key (status {status}): {message}; {}", failure::key_remedy(.status))]
     Key {
-        /// The service.
+        /// Host name of the service.
         host: String,
-        /// Status of the reply.
+        /// HTTP status of the reply.
         status: u16,
-        /// Message of the service.
+        /// Error message of the service.
         message: String,
     },
     /// The quota of the account is used up.
@@ -151,57 +156,57 @@ pub enum RemoteError {
         "{host} says that the quota is spent: {message}; add credit, or wait until it is renewed"
     )]
     Quota {
-        /// The service.
+        /// Host name of the service.
         host: String,
-        /// Message of the service.
+        /// Error message of the service.
         message: String,
     },
-    /// The service refuses the request.
+    /// The service refuses the request for another reason.
     #[error("{host} refuses the request (status {status}): {message}{}", failure::remedy(.status, .message))]
     Refused {
-        /// The service.
+        /// Host name of the service.
         host: String,
-        /// Status of the reply.
+        /// HTTP status of the reply.
         status: u16,
-        /// Message of the service.
+        /// Error message of the service.
         message: String,
     },
-    /// No attempt succeeded.
+    /// All attempts of the request failed, or no time was left for another one.
     #[error("{host} gave no reply in {attempts} attempts, the last one failed with: {message}")]
     Failed {
-        /// The service.
+        /// Host name of the service.
         host: String,
-        /// Attempts made.
+        /// Number of attempts made.
         attempts: u32,
-        /// Error of the last attempt.
+        /// Error message of the last attempt.
         message: String,
     },
-    /// Too many requests failed in a row; this one was not sent.
+    /// Too many attempts failed in a row, so this request was not sent again.
     #[error(
         "{host} failed {failures} times in a row, the last time with: {message}; no request is sent until a trial succeeds"
     )]
     Outage {
-        /// The service.
+        /// Host name of the service.
         host: String,
-        /// Failures in a row.
+        /// Number of failed attempts in a row, of all requests together.
         failures: u32,
-        /// Error of the last attempt.
+        /// Error message of the last attempt.
         message: String,
     },
     /// The reply is too long.
     #[error("the reply of {host} is longer than {limit} bytes")]
     TooLong {
-        /// The service.
+        /// Host name of the service.
         host: String,
-        /// Limit, bytes.
+        /// Maximum size of a reply, in bytes.
         limit: usize,
     },
     /// The reply is complete, but in another form than requested.
     #[error("the reply of {host} cannot be read: {reason}")]
     Unreadable {
-        /// The service.
+        /// Host name of the service.
         host: String,
-        /// What is wrong with it.
+        /// What is wrong with the reply.
         reason: String,
     },
     /// The caller asked to stop.
@@ -216,14 +221,14 @@ impl RemoteError {
     }
 }
 
-/// A client of one service.
+/// A client for requests to one service.
 pub struct Service {
     requester: Arc<Requester>,
-    /// Taken when the service is dropped.
+    /// Runtime of the asynchronous tasks; none only while the value is being dropped.
     runtime: Option<Runtime>,
 }
 
-/// Does not wait for pending name lookups.
+/// Shuts the runtime down without waiting for pending name lookups.
 impl Drop for Service {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
@@ -233,18 +238,19 @@ impl Drop for Service {
 }
 
 impl Service {
-    /// Prepares requests to a service; sends nothing yet.
+    /// Creates a client for the service of an account; sends nothing yet.
     ///
     /// # Errors
-    /// [`RemoteError::Setup`].
+    /// [`RemoteError::Setup`] if the account cannot be used, or the client cannot be started.
     pub fn new(account: &Account, limits: Limits) -> Result<Service, RemoteError> {
         Service::stoppable(account, limits, Arc::default())
     }
 
-    /// As [`Service::new`]. Once `stop` is set, all waits end within a second.
+    /// As [`Service::new`]. Once `stop` is set, requests end with [`RemoteError::Stopped`] within a
+    /// second.
     ///
     /// # Errors
-    /// [`RemoteError::Setup`].
+    /// [`RemoteError::Setup`] if the account cannot be used, or the client cannot be started.
     pub fn stoppable(
         account: &Account,
         limits: Limits,
@@ -279,46 +285,48 @@ impl Service {
         Ok(Service { requester: Arc::new(requester), runtime: Some(runtime) })
     }
 
-    /// Host name of the service.
+    /// Returns the host name of the service.
     pub fn host(&self) -> &str {
         &self.requester.host
     }
 
-    /// Limits of each request.
+    /// Returns the limits of each request.
     pub fn limits(&self) -> Limits {
         self.requester.limits
     }
 
-    /// Number of retries so far, over all requests.
+    /// Returns the number of retries so far, over all requests.
     pub fn retries(&self) -> u64 {
         self.requester.retries.load(Ordering::Relaxed)
     }
 
-    /// A message of the service on one short line, without secrets.
+    /// Returns a message of the service on one short line, with secrets replaced by `...`.
     pub fn shown(&self, message: &str) -> String {
         self.requester.secrets.shown(message)
     }
 
-    /// The text of a reply without the key and the values of headers, which a service may repeat,
-    /// so that it may be stored and shown.
+    /// Returns the text of a reply without the key and the values of headers, which a service may
+    /// repeat in it, so that the text may be stored and shown.
     pub fn without_secrets(&self, text: String) -> String {
         self.requester.secrets.without_secrets(text)
     }
 
-    /// Posts one body to a path of the service and returns the bytes of the reply. `weight` counts
-    /// towards [`Limits::tokens_per_minute`], once per attempt.
+    /// Posts one body to a path of the service and returns the bytes of the reply. `weight`, a
+    /// number of tokens, counts towards [`Limits::tokens_per_minute`] once per attempt.
     ///
-    /// Blocks, so not for asynchronous tasks. A reply with a length, or in chunks, is complete. A
-    /// reply that ends with its connection may be truncated, which only its reader can detect.
+    /// Blocks the thread, so it must not be called from asynchronous tasks. A reply with a length,
+    /// or in chunks, is complete. A reply that ends when its connection closes may be truncated,
+    /// which only its reader can detect.
     ///
     /// # Errors
-    /// [`RemoteError`]; transient failures have been retried.
+    /// [`RemoteError`] says why there is no reply; transient failures have been retried.
     pub fn post(&self, path: &str, body: Vec<u8>, weight: u64) -> Result<Vec<u8>, RemoteError> {
         let Some(runtime) = &self.runtime else { return Err(RemoteError::Stopped) };
         runtime.block_on(self.requester.ask(path, &body, weight))
     }
 
-    /// Posts bodies to a path, several at a time; replies in the order of the bodies.
+    /// Posts several bodies to a path, several at a time, each with weight 0. Returns the replies
+    /// in the order of the bodies.
     pub fn post_all(&self, path: &str, bodies: Vec<Vec<u8>>) -> Vec<Result<Vec<u8>, RemoteError>> {
         let mut replies: Vec<_> = bodies.iter().map(|_| None).collect();
         let Some(runtime) = &self.runtime else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! Spaces attempts evenly, so that the limits of an account per minute are kept.
+//! Spaces attempts evenly, so that they stay within the limits per minute of an account.
 
 use std::{
     sync::{Mutex, PoisonError},
@@ -9,25 +9,28 @@ use tokio::time::Instant;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Assigns each attempt its start. Attempts are spaced evenly, without bursts: any minute has at
-/// most one start more than the limits allow.
+/// Determines when each attempt may start. Starts are spaced evenly, without bursts: in any minute
+/// there is at most one start more than the limits allow.
 pub(super) struct RateLimiter {
     requests: Option<u32>,
     tokens: Option<u64>,
-    /// Earliest start of the next attempt.
+    /// Earliest time at which the next attempt may start; none before the first attempt.
     next: Mutex<Option<Instant>>,
 }
 
 impl RateLimiter {
-    /// Limits per minute; none: unlimited, and 0 counts as 1.
+    /// Creates a limiter with these maximum numbers per minute. None means unlimited, and 0 counts
+    /// as 1.
     pub(super) fn new(requests: Option<u32>, tokens: Option<u64>) -> RateLimiter {
         RateLimiter { requests, tokens, next: Mutex::default() }
     }
 
-    /// Reserves and returns the start of an attempt of this weight, in the order of the calls.
+    /// Reserves the next start for an attempt of this weight, a number of tokens, and returns the
+    /// time of the start. Attempts start in the order of the calls.
     ///
     /// # Errors
-    /// The necessary delay, if it passes the deadline; the limiter is then unchanged.
+    /// The delay until the start, if the start would be after the deadline; nothing is then
+    /// reserved.
     pub(super) fn turn(
         &self,
         now: Instant,
@@ -47,7 +50,7 @@ impl RateLimiter {
         Ok(begin)
     }
 
-    /// Time between the start of an attempt of this weight and the next start.
+    /// Returns the time between the start of an attempt of this weight and the next start.
     fn space(&self, weight: u64) -> Duration {
         let of_request = self.requests.map(|limit| MINUTE.div_f64(limit.max(1).into()));
         let of_tokens = self.tokens.map(|limit| {

@@ -1,4 +1,4 @@
-//! One request: its attempts and the delays between them.
+//! Sends one request: its attempts, and the delays between them.
 
 use std::{
     sync::{
@@ -24,19 +24,19 @@ use crate::{
     retry::{GiveUp, Retry},
 };
 
-/// Interval of checks of the stop flag.
+/// Interval between checks of the stop flag.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Sends all requests to one service.
+/// Sends requests to one service.
 pub(super) struct Requester {
     pub(super) client: Client,
     pub(super) headers: HeaderMap,
     pub(super) base: Url,
-    /// Name of the service in messages.
+    /// Host name of the service, for messages.
     pub(super) host: String,
     pub(super) secrets: AccountSecrets,
     pub(super) limits: Limits,
-    /// Bounds the requests in flight.
+    /// Limits the number of concurrent requests.
     pub(super) gate: Semaphore,
     pub(super) circuit_breaker: CircuitBreaker,
     pub(super) rate_limiter: RateLimiter,
@@ -45,7 +45,8 @@ pub(super) struct Requester {
 }
 
 impl Requester {
-    /// The reply to a request; [`RemoteError::Stopped`] soon after the stop flag is set.
+    /// Sends a request until it succeeds or must be given up, and returns the bytes of the reply.
+    /// Fails with [`RemoteError::Stopped`] soon after the stop flag is set.
     pub(super) async fn ask(
         &self,
         path: &str,
@@ -109,7 +110,8 @@ impl Requester {
         }
     }
 
-    /// Waits while the circuit breaker is open and another request probes the service.
+    /// Waits while the circuit breaker is open and another request probes the service. If this
+    /// request becomes the probe, notes that in `state`.
     async fn enter_circuit_breaker<'a>(
         &'a self,
         arrival: u64,
@@ -131,7 +133,7 @@ impl Requester {
         }
     }
 
-    /// Waits until the rate limits allow the next attempt.
+    /// Waits until the rate limiter allows the next attempt.
     async fn await_rate_limit(
         &self,
         weight: u64,
@@ -175,7 +177,8 @@ impl Requester {
         reply
     }
 
-    /// Returns the delay before the next attempt, or the error of the request if there is none.
+    /// Returns the delay before the next attempt, or the error of the request if there is no
+    /// further attempt.
     fn wait(
         &self,
         state: &mut RequestState<'_>,
@@ -201,8 +204,8 @@ impl Requester {
         self.failed(state, format!("{last}; no time is left for another attempt in {total} s"))
     }
 
-    /// The error of a request that gave up; if it is the probe, also fails the requests that wait
-    /// for the probe.
+    /// Returns the error of a request that gives up. If the request is the probe, the requests that
+    /// wait for the probe fail too.
     fn failed(&self, state: &RequestState<'_>, message: String) -> RemoteError {
         if state.probe.is_some() {
             self.circuit_breaker.gave_up();
@@ -211,12 +214,12 @@ impl Requester {
     }
 }
 
-/// State of one request.
+/// State of one request over its attempts.
 struct RequestState<'a> {
     deadline: Instant,
     retry: Retry,
-    /// Error of the last attempt.
+    /// Error message of the last attempt.
     last: String,
-    /// Set while this request probes a failing service.
+    /// Set while this request is the one that probes a failing service.
     probe: Option<Probe<'a>>,
 }

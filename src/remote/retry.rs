@@ -1,61 +1,64 @@
-//! Maximum number of attempts of a request, and the delays between them. Independent of the request
-//! and of how time passes.
+//! How often a request is attempted, and the delays between its attempts. Does not depend on the
+//! request, and does not wait itself.
 //!
-//! The delay is a random time below a cap that doubles ("full jitter": Brooker, "Exponential
-//! backoff and jitter", AWS Architecture Blog, 2015), plus the delay that the service asks for.
+//! The delay before an attempt is a random time below a cap that doubles each time ("full jitter":
+//! Brooker, "Exponential backoff and jitter", AWS Architecture Blog, 2015), plus the delay that the
+//! service asks for.
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
     time::Duration,
 };
 
-/// The retry schedule of one request.
+/// Schedule of the attempts of one request.
 #[derive(Debug)]
 pub struct Retry {
     /// Maximum number of attempts, the first one included.
     max_attempts: u32,
     max_delay: Duration,
     first_delay: Duration,
-    /// Cap of the next delay.
+    /// Upper bound of the random part of the next delay.
     delay_cap: Duration,
     attempts: u32,
 }
 
-/// Why there is no further attempt.
+/// Why no further attempt is made.
 #[derive(Debug, PartialEq, Eq)]
 pub enum GiveUp {
-    /// All attempts were made.
+    /// The maximum number of attempts has been made.
     AttemptsExhausted,
-    /// The service asks for this delay, which exceeds the maximum.
+    /// The service asks for this delay, which exceeds the maximum delay.
     RetryAfterTooLong(Duration),
 }
 
 impl Retry {
-    /// A schedule of at most `max_attempts` attempts, the first one included, with delays below
-    /// `first_delay`, twice that, and so on up to `max_delay`.
+    /// Creates a schedule of at most `max_attempts` attempts, the first one included. The random
+    /// delays are below `first_delay`, then below twice that, and so on up to `max_delay`.
     pub fn new(max_attempts: u32, first_delay: Duration, max_delay: Duration) -> Self {
         Self { max_attempts, max_delay, first_delay, delay_cap: first_delay, attempts: 0 }
     }
 
-    /// Counts an attempt.
+    /// Counts an attempt that begins now.
     pub fn begin(&mut self) {
         self.attempts = self.attempts.saturating_add(1);
     }
 
-    /// Attempts since the start or the last [`restart`](Retry::restart).
+    /// Returns the number of attempts begun since the schedule was created or last
+    /// [restarted](Retry::restart).
     pub fn attempts(&self) -> u32 {
         self.attempts
     }
 
-    /// Starts anew, after an attempt that failed but made progress.
+    /// Starts the schedule anew, after an attempt that failed but made progress.
     pub fn restart(&mut self) {
         (self.attempts, self.delay_cap) = (0, self.first_delay);
     }
 
-    /// Delay before the next attempt; `retry_after` is the delay that the service asks for.
+    /// Returns the delay before the next attempt. `retry_after` is the delay that the service asks
+    /// for, if any.
     ///
     /// # Errors
-    /// [`GiveUp`] if there is none.
+    /// [`GiveUp`] if no further attempt must be made.
     pub fn wait(&mut self, retry_after: Option<Duration>) -> Result<Duration, GiveUp> {
         if let Some(retry_after) = retry_after.filter(|retry_after| *retry_after > self.max_delay) {
             return Err(GiveUp::RetryAfterTooLong(retry_after));
@@ -69,12 +72,13 @@ impl Retry {
     }
 }
 
-/// Whether a request may succeed later after this status: lack of capacity or time.
+/// Whether another attempt may succeed after a reply with this HTTP status, which tells of a lack
+/// of capacity or time.
 pub fn is_transient(status: u16) -> bool {
     matches!(status, 408 | 409 | 425 | 429 | 500..)
 }
 
-/// A random number in `0..1`, from the random keys of the standard hash map.
+/// Returns a random number in `0..1`, from the random keys of the standard library's hasher.
 fn chance() -> f64 {
     let random = RandomState::new().build_hasher().finish();
     (random >> 11) as f64 / (1_u64 << 53) as f64

@@ -1,4 +1,4 @@
-//! A scripted service for tests on the loopback interface, faults included.
+//! A service on the loopback interface that follows a script, faults included, for tests.
 
 #![allow(
     dead_code,
@@ -17,28 +17,29 @@ use std::{
     time::Duration,
 };
 
-/// Longer than any deadline of a test.
+/// Time that is longer than any deadline in a test.
 const HANG: Duration = Duration::from_secs(5);
 
-/// A step of a scripted connection.
+/// One step of a scripted connection.
 #[derive(Clone)]
 pub enum Act {
-    /// Sends bytes.
+    /// Sends these bytes.
     Send(Vec<u8>),
-    /// Sends bytes one by one, with a pause before each.
+    /// Sends these bytes one by one, with this pause before each.
     Drip(Vec<u8>, Duration),
-    /// Sends bytes this many times, or until the reader closes the connection.
+    /// Sends these bytes this many times, or until the reader closes the connection.
     Repeat(Vec<u8>, usize),
-    /// Pauses for this time, by default longer than any test waits.
+    /// Pauses for this time; none: longer than any deadline in a test.
     Pause(Option<Duration>),
-    /// Reads the next request of the connection, and follows its list in the script.
+    /// Reads the next request on the same connection, and follows the next list of steps in the
+    /// script.
     KeepAlive,
-    /// Resets the connection, so that the reader gets an error. Must be the first step, because the
-    /// body of the request then stays unread.
+    /// Resets the connection, so that the reader gets an error. Must be the first step: the reset
+    /// happens because the body of the request stays unread.
     Reset,
 }
 
-/// A running service; its threads end with the process.
+/// A running scripted service; its threads end with the process.
 pub struct Scripted {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
@@ -48,18 +49,20 @@ pub struct Scripted {
 type Answer = dyn FnMut(&str) -> Option<Vec<Act>> + Send;
 
 impl Scripted {
-    /// Answers each request with the next bytes of the script; empty bytes mean silence.
+    /// Starts a service that answers each request with the next bytes of the script; empty bytes
+    /// mean no reply.
     pub fn new(script: Vec<Vec<u8>>) -> Scripted {
         let mut script = script.into_iter();
         Scripted::answering(move |_| script.next())
     }
 
-    /// Answers each request with its body.
+    /// Starts a service that answers each request with the request's own body.
     pub fn echo() -> Scripted {
         Scripted::answering(|body| Some(reply(200, body)))
     }
 
-    /// Answers each request by a function of its body, until the function returns none.
+    /// Starts a service that answers each request with the bytes that `answer` returns for the
+    /// request's body. If it returns none, the connection is closed.
     pub fn answering(mut answer: impl FnMut(&str) -> Option<Vec<u8>> + Send + 'static) -> Scripted {
         Scripted::start(false, move |body| match answer(body)? {
             bytes if bytes.is_empty() => Some(vec![Act::Pause(None)]),
@@ -67,19 +70,22 @@ impl Scripted {
         })
     }
 
-    /// Follows the next list for each request; closes connections when lists or script end.
+    /// Starts a service that follows the next list of steps for each request. The connection is
+    /// closed at the end of a list, and if the script has no further list.
     pub fn acting(script: Vec<Vec<Act>>) -> Scripted {
         let resets = script.iter().any(|acts| matches!(acts.first(), Some(Act::Reset)));
         let mut script = script.into_iter();
         Scripted::start(resets, move |_| script.next())
     }
 
-    /// Follows the steps that a function returns for each request's body, until it returns none.
+    /// Starts a service that follows the steps that `answer` returns for each request's body. If it
+    /// returns none, the connection is closed.
     pub fn doing(answer: impl FnMut(&str) -> Option<Vec<Act>> + Send + 'static) -> Scripted {
         Scripted::start(false, answer)
     }
 
-    /// Answers many requests at a time. If a script resets, bodies stay unread.
+    /// Starts a service that handles many requests at the same time. If `resets`, bodies of
+    /// requests stay unread.
     fn start(
         resets: bool,
         answer: impl FnMut(&str) -> Option<Vec<Act>> + Send + 'static,
@@ -103,18 +109,18 @@ impl Scripted {
         format!("http://{}", self.address)
     }
 
-    /// The requests so far, each with head and body.
+    /// Returns the requests so far, each as its head, a line break and its body.
     pub fn requests(&self) -> Vec<String> {
         self.requests.lock().unwrap().clone()
     }
 
-    /// Bytes of repeated pieces that the reader has taken.
+    /// Returns how many bytes of [`Act::Repeat`] steps have been sent.
     pub fn written(&self) -> usize {
         self.written.load(Ordering::Relaxed)
     }
 }
 
-/// A port of the loopback interface without a listener.
+/// Returns the address of a port of the loopback interface on which nothing listens.
 pub fn refused_url() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     format!("http://{}", listener.local_addr().unwrap())
@@ -141,7 +147,7 @@ fn serve(
     }
 }
 
-/// Follows a list of steps; returns whether the connection stays open.
+/// Follows a list of steps. Returns whether the connection stays open for another request.
 fn act(mut stream: &TcpStream, acts: &[Act], written: &AtomicUsize) -> bool {
     for act in acts {
         // The client may have closed the connection.
@@ -171,12 +177,12 @@ fn act(mut stream: &TcpStream, acts: &[Act], written: &AtomicUsize) -> bool {
     false
 }
 
-/// A complete reply.
+/// Returns the bytes of a complete reply.
 pub fn reply(status: u16, body: &str) -> Vec<u8> {
     reply_with(status, &[], body)
 }
 
-/// A complete reply with further headers.
+/// Returns the bytes of a complete reply with further header lines.
 pub fn reply_with(status: u16, headers: &[&str], body: &str) -> Vec<u8> {
     let headers: String = headers.iter().map(|header| format!("{header}\r\n")).collect();
     let length = body.len();
@@ -186,7 +192,7 @@ pub fn reply_with(status: u16, headers: &[&str], body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Head of a request; its body stays unread.
+/// Reads the head of a request, whose body stays unread; returns the head and an empty body.
 fn head(mut stream: &TcpStream) -> Option<(String, String)> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -197,7 +203,7 @@ fn head(mut stream: &TcpStream) -> Option<(String, String)> {
     Some((String::from_utf8(head).ok()?, String::new()))
 }
 
-/// Head and body of a request.
+/// Reads a request; returns its head and its body.
 fn request(stream: &TcpStream) -> Option<(String, String)> {
     let mut reader = BufReader::new(stream);
     let (mut head, mut length) = (String::new(), 0);

@@ -1,6 +1,6 @@
-//! Every fault of connections and services, on the loopback interface. Test names begin with the
-//! fault's number if it has one: l1 waits, l2 final errors, l3 outages, l4 connections, l5
-//! deadlines, l6 forms, l8 concurrency, l9 secrets.
+//! Faults of connections and services, tested on the loopback interface. If a fault has a number,
+//! the names of its tests begin with the number: l1 waits, l2 final errors, l3 outages, l4
+//! connections, l5 deadlines, l6 forms of replies, l8 concurrency, l9 secrets.
 
 use std::{
     sync::{
@@ -16,10 +16,10 @@ use super::{
     *,
 };
 
-/// Delay that a loaded machine may add to any time.
+/// Delay by which a loaded machine may exceed any expected time.
 const SLACK: Duration = Duration::from_secs(3);
 
-/// Limits that keep tests short.
+/// Returns limits that keep tests short.
 fn quick() -> Limits {
     Limits {
         attempt: Duration::from_millis(500),
@@ -50,7 +50,7 @@ fn ask(script: Vec<Vec<u8>>) -> (Result<Vec<u8>, RemoteError>, usize) {
     (reply, server.requests().len())
 }
 
-/// The message of a request that failed in all its attempts.
+/// Returns the message of a request that failed in all its attempts.
 #[track_caller]
 fn message(failed: Result<Vec<u8>, RemoteError>) -> String {
     match failed.unwrap_err() {
@@ -242,7 +242,8 @@ fn l4_replies_that_break_off_are_never_taken_as_whole() {
     }
 }
 
-/// Fails once against a server, and checks when and why.
+/// Posts to a service that follows these steps, and checks when the request fails and with what
+/// message.
 #[track_caller]
 fn times_out(acts: Vec<Act>, limits: Limits, after: Duration, says: &str) {
     let server = Scripted::acting(vec![acts]);

@@ -1,4 +1,4 @@
-//! `dense:ann`: approximate search over embeddings by the index's proximity graph.
+//! `dense:ann`: approximate search over embeddings by the proximity graph of the index.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use agent_kb::answer::Explanation;
 
 /// Name of the system.
 const NAME: &str = "dense:ann";
-/// Number of nodes of the exact ranking that explanations compare with.
+/// Number of best nodes of the exact ranking with which explanations compare a node.
 const EXPLAINED: usize = 200;
 
 /// Approximate search over embeddings.
@@ -21,10 +21,10 @@ pub struct Ann {
 }
 
 impl Ann {
-    /// Opens the graph of a base.
+    /// Opens the proximity graph of a base.
     ///
     /// # Errors
-    /// [`RetrieveError::Index`] if the index has no graph or it is damaged.
+    /// [`RetrieveError::Index`] if the index has no proximity graph or the graph is damaged.
     pub fn open(base: Arc<IndexedBase>) -> Result<Self, RetrieveError> {
         let index = AnnIndex::open(&base.part(Part::Ann)?)?;
         Ok(Self { base, index })

@@ -1,6 +1,5 @@
-//! The answer to one question, from one run: its value, the estimated end of the answers in its
-//! ranking, the programs that answered, and an explanation of each node's rank. Independent of
-//! retrieval and printing.
+//! The answer to one question: its value, the rank after which no more answers are expected, the
+//! programs that answered, and an explanation of each node's rank. Neither retrieves nor prints.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -12,31 +11,33 @@ use agent_kb::{
     answer::{AnswerValue, Cell, Explanation},
 };
 
-/// Optional parts of an answer; omitted parts cost nothing.
+/// Which optional parts of an answer to compute; omitted parts cost nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Detail {
     /// Number of nodes to explain, from the best on.
     pub explained_count: usize,
-    /// Include the path from linked entities to each node, if the retriever followed one, and the
-    /// words that the question shares with its document or the names of its neighbours.
+    /// Whether to include, for each node, the path from a linked entity, if the retriever followed
+    /// one, and the words of the question that occur in the node's document or in its neighbours'
+    /// names.
     pub paths: bool,
 }
 
 /// An answer to one question.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
-    /// The value; at most the requested number of nodes.
+    /// The value: usually nodes with scores, at most the requested number.
     pub value: AnswerValue,
-    /// Estimated end of the answers in the nodes; none if the retriever does not estimate it.
+    /// Estimated rank after which no more answers follow; `None` if the retriever does not estimate
+    /// it.
     pub end: Option<End>,
     /// The categories whose programs answered, most probable first; empty for a retriever without
     /// categories.
     pub route: Vec<RoutedCategory>,
-    /// Paths to each node, by its position: one from each linked entity; empty if none is known or
-    /// [`Detail::paths`] is off.
+    /// For each node, by position: the paths to the node, one from each linked entity. Empty if
+    /// none is known or [`Detail::paths`] is off.
     pub paths: Vec<Vec<Path>>,
-    /// Words of the question that are in the document of each node or the names of its neighbours,
-    /// by position; empty if [`Detail::paths`] is off.
+    /// For each node, by position: the words of the question that occur in the node's document or
+    /// in its neighbours' names. Empty if [`Detail::paths`] is off.
     pub words: Vec<Vec<String>>,
     /// Explanations of the first [`Detail::explained_count`] nodes, in their order.
     pub explanations: Vec<NodeExplanation>,
@@ -49,16 +50,18 @@ pub struct Answer {
     pub entities: Vec<(NodeId, f32)>,
     /// The system that answered in place of the requested one, if any.
     pub stand_in: Option<StandIn>,
-    /// Why the assisting language model did not help; none if it helped or no model assists.
+    /// Why the assisting language model did not help; `None` if it helped or no model assists.
     pub unassisted: Option<AssistFailure>,
-    /// Milliseconds by stage.
+    /// Duration of each stage, in milliseconds.
     pub timings: BTreeMap<&'static str, f64>,
 }
 
-/// The last rank of the answers in a ranking, with the expected precision and recall there.
+/// The estimated last rank of the answers in a ranking, with the precision and recall expected
+/// there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct End {
-    /// The rank, from 1; may exceed the requested number of nodes.
+    /// The last rank that is expected to be an answer, from 1; may exceed the requested number of
+    /// nodes.
     pub rank: usize,
     /// Expected share of correct nodes up to the rank, in `0..=1`.
     pub precision: f32,
@@ -82,9 +85,9 @@ pub struct AppliedConditions {
 pub struct RoutedCategory {
     /// Name of the category.
     pub category: String,
-    /// Probability that the question belongs to it, in `0..=1`.
+    /// Probability that the question belongs to the category, in `0..=1`.
     pub probability: f32,
-    /// Prefix of the program's id.
+    /// Short id of the category's program: a prefix of its id.
     pub program: String,
     /// First line of the program's description.
     pub description: String,
@@ -95,40 +98,42 @@ pub struct RoutedCategory {
 pub struct NodeExplanation {
     /// Breakdown of the node's score.
     pub explanation: Explanation,
-    /// Calls of the programs that ran, in order, with the node's value in each.
+    /// Tool calls of the programs that ran, in order, each with the node's value in its result.
     pub calls: Vec<Call>,
-    /// Features of the learned re-ranker, largest gain first; empty without one.
+    /// The node's features in the learned re-ranker, largest absolute gain first; empty without a
+    /// re-ranker.
     pub features: Vec<Feature>,
 }
 
-/// One call of a tool by a program. All nodes of an answer share its texts.
+/// One tool call of a program, formatted for display. All nodes of an answer share the texts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Call {
     /// The category of the program; empty for a single program.
     pub category: Arc<str>,
-    /// Line of the program, from 1; none if unknown.
+    /// Line of the program, from 1; `None` if unknown.
     pub line: Option<usize>,
-    /// The tool or operator.
+    /// Name of the tool or operator.
     pub tool: &'static str,
-    /// The arguments, abbreviated.
+    /// Arguments of the tool call, long ones shortened for display.
     pub arguments: Arc<[String]>,
-    /// The result, abbreviated, with the names of its best nodes.
+    /// Result of the tool call, shortened for display, with the names of its best nodes.
     pub result: Arc<str>,
-    /// The node's score, or whether it is in the set; empty for other results.
+    /// The value of the explained node in the result: its score, or whether a set contains it;
+    /// empty for other results.
     pub value: Cell,
 }
 
-/// One feature of the learned re-ranker on one node.
+/// A feature of one node in the learned re-ranker.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Feature {
-    /// Its name.
+    /// Name of the feature.
     pub name: String,
-    /// Its value for this node.
+    /// Value of the feature for this node.
     pub value: f32,
-    /// Its weight.
+    /// Weight of the feature in the re-ranker.
     pub weight: f32,
-    /// Weight times the value's excess over the mean of all proposed nodes: the contribution to the
-    /// logarithm of the node's score.
+    /// Contribution of the feature to the logarithm of the node's score: the weight times the
+    /// difference between the value and the mean value of all candidates.
     pub gain: f32,
 }
 
@@ -139,16 +144,16 @@ pub struct StandIn {
     pub system: String,
     /// Why the requested system has no answer.
     pub reason: String,
-    /// Whether the reason is a time limit.
+    /// Whether the requested system reached its time limit.
     pub is_late: bool,
 }
 
 /// Why a language model did not help with a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AssistFailure {
-    /// The service gave no reply.
+    /// The service of the language model gave no reply.
     Outage,
-    /// Its reply could not be used.
+    /// The reply of the language model could not be used.
     Unusable,
     /// The reply missed the question's deadline.
     Late,
@@ -164,7 +169,7 @@ impl AssistFailure {
         self != Self::Unusable
     }
 
-    /// The failure as a message.
+    /// Returns a message for users.
     pub fn message(self) -> &'static str {
         match self {
             Self::Outage => "the service of the language model gave no reply",
@@ -179,45 +184,47 @@ impl AssistFailure {
 /// How a question was understood.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QueryAnalysis {
-    /// Whether it certainly names an entity of the base.
+    /// Whether the question certainly names an entity of the base.
     pub recognised: bool,
-    /// Linked entities; those whose whole name is spelled out come first.
+    /// Entities that the question names; those whose whole name it contains come first.
     pub entities: Vec<LinkedEntity>,
-    /// Other words that occur in names of types and relations, in order.
+    /// Words outside these names that occur in names of types and relations, in order.
     pub words: Vec<SchemaWord>,
-    /// Remaining words, without question words; they can match documents only.
+    /// The remaining words, without question words; only documents can match them.
     pub others: Vec<String>,
-    /// Words of `others` that occur in no answer node's document and no name of its neighbours.
+    /// Words of `others` that occur in no document, and in no neighbour's name, of the answer's
+    /// nodes.
     pub unused: Vec<String>,
-    /// Relations that a word of the question excludes, as "for" excludes causes, ascending; in an
-    /// answer with paths, those that a path follows.
+    /// Relations that a word of the question excludes, ascending: "for a disease" excludes a
+    /// relation `causes`. In an answer with paths, only those that a path follows.
     pub contrary: Vec<RelationId>,
 }
 
 /// An entity that a question names.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkedEntity {
-    /// Its node.
+    /// The entity's node.
     pub node: NodeId,
-    /// Whether the question spells out its whole name.
+    /// Whether the question contains the entity's whole name.
     pub exact: bool,
-    /// Strength of the link, in `0..=1`.
+    /// Confidence that the question names this entity, in `0..=1`.
     pub strength: f32,
 }
 
 /// A word of the question that occurs in the schema of the base.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaWord {
-    /// The word as written.
+    /// The word as written in the question.
     pub word: String,
-    /// The types whose names contain it.
+    /// The types whose names contain the word.
     pub types: Vec<TypeId>,
-    /// The relations whose names contain it.
+    /// The relations whose names contain the word.
     pub relations: Vec<RelationId>,
 }
 
 impl QueryAnalysis {
-    /// The linked nodes whose name is spelled out; all linked nodes if there is none.
+    /// Returns the nodes of the entities whose whole name the question contains; of all entities if
+    /// there is none.
     pub fn named(&self) -> Vec<NodeId> {
         let exact = self.entities.iter().any(|entity| entity.exact);
         self.entities
@@ -251,12 +258,12 @@ impl Answer {
         Self { explanations, ..Self::from_ranking(ranking) }
     }
 
-    /// The nodes with scores, best first; empty if the value is not a ranking.
+    /// Returns the nodes with scores, best first; empty if the value is not a ranking.
     pub fn ranking(&self) -> &[(NodeId, f32)] {
         self.value.as_nodes().unwrap_or_default()
     }
 
-    /// As [`Answer::ranking`], owned.
+    /// Returns the nodes as [`Answer::ranking`] does, without copying them.
     pub fn into_ranking(self) -> Ranking {
         match self.value {
             AnswerValue::Nodes { nodes } => nodes,

@@ -14,16 +14,17 @@ use agent_kb::{
 
 /// Rank constant of reciprocal rank fusion (Cormack, Clarke & Büttcher 2009).
 const FUSION_K: f32 = 60.0;
-/// Minimum number of nodes of each list in reciprocal rank fusion.
+/// Minimum number of nodes that are fused from each list, in reciprocal rank fusion.
 const FUSED: usize = 200;
-/// Number of nodes of each list in score fusion, for any `k`: scaled scores depend on the last one.
+/// Number of nodes that are fused from each list in score fusion, for any `k`: the scaled scores
+/// depend on the last node of the list.
 const FUSED_BY_SCORE: usize = 1_000;
 /// Scaled score of every node of a list whose scores are all equal.
 const ALL_EQUAL: f32 = 0.5;
 /// Maximum number of query stems in an explanation.
 const MAX_EXPLAINED: usize = 20;
-/// Lists of the fusions. On freely worded training and validation queries of three bases, rank
-/// fusion with `bm25f` has 2 to 20 points more recall@100 than with `bm25+names`:
+/// The systems whose lists are fused. On freely worded training and validation queries of three
+/// bases, rank fusion with `bm25f` has 2 to 20 points more recall@100 than with `bm25+names`:
 /// docs/lab/2026-11-24-bm25f.md.
 const LISTS: [System; 2] = [System::Bm25F, System::Dense];
 
@@ -32,21 +33,23 @@ const LISTS: [System; 2] = [System::Bm25F, System::Dense];
 pub enum System {
     /// BM25 over documents.
     Bm25,
-    /// BM25 over documents with the names of neighbours.
+    /// BM25 over documents to which the names of the neighbours are appended.
     Bm25Names,
-    /// BM25F over documents and the names of neighbours, by stems.
+    /// BM25F over two fields, the document and the names of the node's neighbours; both are
+    /// stemmed.
     Bm25F,
-    /// Exact search over embeddings.
+    /// Exact search for the nodes whose embeddings are most similar to that of the query.
     Dense,
     /// Reciprocal rank fusion of `bm25f` and `dense`.
     Hybrid,
-    /// Weighted sum of the scores of `bm25f` and `dense`, each list scaled to `0..=1`. Holds
-    /// the weight of `dense` in hundredths, at most 100. A node missing from a list scores 0 there.
+    /// Weighted sum of the scores of `bm25f` and `dense`, each list scaled to `0..=1`. The number
+    /// is the weight of `dense` in hundredths, at most 100. A node missing from a list scores 0
+    /// there.
     Weighted(u8),
 }
 
 impl System {
-    /// Systems without parameters, in the order of tables.
+    /// All systems without parameters, in the order in which tables list them.
     pub const ALL: [Self; 5] =
         [Self::Bm25, Self::Bm25Names, Self::Bm25F, Self::Dense, Self::Hybrid];
 
@@ -63,7 +66,7 @@ impl System {
     }
 }
 
-/// A baseline over one base; ranks candidates only.
+/// A baseline over one base; ranks only nodes of candidate types.
 pub struct Baseline {
     base: Arc<IndexedBase>,
     system: System,
@@ -82,10 +85,10 @@ pub(super) fn candidate_types(base: &IndexedBase) -> &[TypeId] {
     if types.len() == base.kb.types().len() { &[] } else { types }
 }
 
-/// Ranks the best `k` candidates by a system, best first.
+/// Returns the best `k` nodes of candidate types by a system, best first.
 ///
 /// # Errors
-/// [`RetrieveError`] of the indexes.
+/// [`RetrieveError::Index`] if the embedder or an index fails.
 pub fn rank(
     base: &IndexedBase,
     system: System,
@@ -119,7 +122,7 @@ fn fused(system: System, [lexical, dense]: &[Ranking; 2], k: usize) -> Ranking {
     fused
 }
 
-/// Ranks the lexical and the dense list that a system fuses for its best `k`.
+/// Returns the lexical and the dense list that `system` fuses, as long as its best `k` nodes need.
 fn fusible(
     base: &IndexedBase,
     system: System,
@@ -147,7 +150,7 @@ fn scaled(ranking: &Ranking) -> Scores {
 /// Returns the default candidates of a program: the best `k` nodes of `hybrid`, best first.
 ///
 /// # Errors
-/// [`RetrieveError`] of the indexes.
+/// [`RetrieveError::Index`] if the embedder or an index fails.
 pub fn shortlist(base: &IndexedBase, query: &str, k: usize) -> Result<Vec<NodeId>, RetrieveError> {
     Ok(rank(base, System::Hybrid, query, k)?.into_iter().map(|pair| pair.0).collect())
 }
@@ -191,7 +194,8 @@ impl Retriever for Baseline {
 }
 
 impl Baseline {
-    /// Explains a node's rank in each fused list and the list's contribution to its score.
+    /// Explains a node's rank in each of the two fused lists, and what the list adds to the node's
+    /// score.
     fn parts(&self, lists: &[Ranking; 2], node: NodeId) -> Vec<Explanation> {
         let part = |(index, (system, list)): (usize, (&System, &Ranking))| {
             let found = rank_in_list(system.name(), list, node);
@@ -212,7 +216,7 @@ impl Baseline {
     }
 }
 
-/// Explains which stems of the query a node's text contains, each with its count and idf.
+/// Explains which stems of the query occur in a node's text, each with its count and idf.
 pub(super) fn shared_stems(
     base: &IndexedBase,
     texts: &TermIndex,

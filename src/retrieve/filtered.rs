@@ -1,8 +1,9 @@
 //! A wrapper that limits a retriever's answers to a set of nodes.
 //!
 //! The inner retriever ranks at least [`DEPTH`] nodes; nodes outside the set are removed. If fewer
-//! than `k` remain, the set's other candidates that share words with the query follow, ranked by
-//! BM25F. So a low rank alone loses no candidate that matches a word of the query.
+//! than `k` nodes remain, those candidates of the set follow that share words with the query,
+//! ranked by BM25F. So no candidate that matches a word of the query is lost only because its rank
+//! is low.
 
 use std::{collections::HashSet, ops::Deref, sync::Arc};
 
@@ -12,10 +13,11 @@ use agent_kb::{NodeId, NodeSet, answer::AnswerValue};
 
 /// Minimum number of nodes requested from the inner retriever.
 const DEPTH: usize = 10_000;
-/// Number of first nodes that the inner retriever explains, before nodes outside the set are
-/// removed.
+/// Maximum number of nodes that the inner retriever explains, best first, before nodes outside the
+/// set are removed.
 const MAX_EXPLAINED: usize = 1_000;
-/// Score of the best appended node, as a share of the last ranked node's score if that is positive.
+/// Score of the best appended node, as a share of the score of the last ranked node if that score
+/// is positive.
 const FOLLOWING_SHARE: f32 = 0.5;
 
 /// A retriever that answers only with nodes of a set.

@@ -11,14 +11,14 @@ use agent_train::{TrainError, graph::GraphNetwork};
 /// Name of the system.
 const NAME: &str = "graph";
 
-/// A trained network over its base.
+/// A trained network with the base over which it was trained.
 pub struct Graph {
     base: Arc<IndexedBase>,
     network: GraphNetwork,
 }
 
 impl Graph {
-    /// Opens the model in a directory.
+    /// Opens the trained model in the directory `dir`.
     ///
     /// # Errors
     /// [`TrainError`] if the model cannot be read or was trained over another base.

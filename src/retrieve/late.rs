@@ -1,5 +1,6 @@
-//! `late`: late interaction (ColBERT). Ranks the best [`CANDIDATES`] nodes of `hybrid`, and no
-//! others, by the similarity of each query token to its most similar document token.
+//! `late`: late interaction (ColBERT). Reorders the best [`CANDIDATES`] nodes of `hybrid`. The
+//! score of a node is a sum over the tokens of the query: the similarity of each to the most
+//! similar token of the node's document.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use agent_kb::{NodeId, answer::Explanation};
 
 /// Name of the system.
 const NAME: &str = "late";
-/// Maximum number of candidates, from `hybrid`.
+/// Maximum number of nodes of `hybrid` that are ranked.
 const CANDIDATES: usize = 1_000;
 /// Maximum number of token pairs in an explanation.
 const EXPLAINED: usize = 10;
@@ -34,7 +35,7 @@ impl Late {
         Ok(Self { base, index })
     }
 
-    /// Embeds the tokens of a query; none if all are unknown.
+    /// Embeds the tokens of a query; `None` if all tokens are unknown.
     fn tokens(&self, query: &str) -> Result<Option<Matrix>, RetrieveError> {
         let rows = self
             .base

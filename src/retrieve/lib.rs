@@ -1,5 +1,5 @@
 //! Retrievers: they answer queries with rankings. Baselines, programs and bundles implement the
-//! trait [`Retriever`], so that they are measured in the same way. Independent of the correct
+//! trait [`Retriever`], so that they are measured in the same way. Retrievers never see the correct
 //! answers.
 
 mod ann;
@@ -74,8 +74,8 @@ pub enum RetrieveError {
 }
 
 impl RetrieveError {
-    /// Whether a service gave no reply. Such a query may succeed on retry; the retriever is not to
-    /// blame.
+    /// Whether a service gave no reply. The query may succeed if it is retried; the retriever is
+    /// not at fault.
     pub fn is_outage(&self) -> bool {
         matches!(self, Self::Index(IndexError::Embed(EmbedError::Remote(_))) | Self::Llm(_))
     }
@@ -91,7 +91,7 @@ pub const MAX_QUERY_BYTES: usize = 16 << 10;
 
 /// A system that answers queries with rankings.
 pub trait Retriever: Send + Sync {
-    /// Name of the system in tables.
+    /// Returns the name of the system, as tables show it.
     fn name(&self) -> String;
 
     /// Answers a query with at most `k` nodes, best first, and the requested detail, in one run.
@@ -109,7 +109,8 @@ pub trait Retriever: Send + Sync {
         Ok(self.answer(query, k, Detail::default())?.into_ranking())
     }
 
-    /// Returns the category that a query is routed to; none for a retriever without categories.
+    /// Returns the name of the category to which a query is routed; `None` for a retriever without
+    /// categories.
     ///
     /// # Errors
     /// As [`Retriever::answer`].
@@ -117,7 +118,7 @@ pub trait Retriever: Send + Sync {
         Ok(None)
     }
 
-    /// The set that answers are limited to; none if any node may be an answer.
+    /// Returns the set of nodes to which answers are limited; `None` if any node may be an answer.
     fn limited_to(&self) -> Option<&NodeSet> {
         None
     }
@@ -145,13 +146,13 @@ impl<T: Retriever + ?Sized> Retriever for Arc<T> {
     }
 }
 
-/// Explains the rank and score of a node at a position (from 0) of a ranking.
+/// Explains the rank and score of the node at a position, from 0, in the ranking of `system`.
 pub fn rank_explanation(system: &str, position: usize, score: f32) -> Explanation {
     Explanation::new(system, Cell::Empty)
         .with([Explanation::new("rank", position + 1), Explanation::new("score", score)])
 }
 
-/// Explains the rank and score of a node in a list, or that the list lacks it.
+/// Explains the rank and score of a node in the list named `list`, or that the list lacks the node.
 pub fn rank_in_list(list: &str, ranking: &[(NodeId, f32)], node: NodeId) -> Explanation {
     match ranking.iter().position(|pair| pair.0 == node) {
         Some(position) => {

@@ -1,6 +1,6 @@
 //! Measures a system on labelled queries, in parallel: metrics, latencies and failures. If the
-//! system fails on a query, a stand-in's ranking counts. Independent of command lines and of the
-//! interpretation of the results.
+//! system fails on a query, the ranking of a stand-in counts. Does not depend on the command line,
+//! and does not interpret the results.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -18,35 +18,36 @@ use agent_index::IndexedBase;
 
 /// Settings of a measurement.
 pub struct Measure<'a> {
-    /// Labelled queries.
+    /// The labelled queries on which the system is measured.
     pub queries: &'a [LabelledQuery],
-    /// The searched base.
+    /// The base that the system searches.
     pub base: &'a IndexedBase,
     /// Answers the queries on which the system fails.
     pub stand_in: &'a dyn Retriever,
-    /// Definitions of the metrics.
+    /// Whose definitions of the metrics are used.
     pub definitions: Definitions,
     /// Maximum number of nodes to rank for each query.
     pub depth: usize,
-    /// Keep the rankings.
+    /// Whether to keep the rankings.
     pub keep_rankings: bool,
-    /// Set to stop early.
+    /// Set to `true` to stop the measurement early.
     pub stop: &'a AtomicBool,
     /// Called with the number of finished queries, from any thread.
     pub progress: &'a (dyn Fn(u64) + Sync),
 }
 
-/// Results of a system, by query.
+/// Results of a system; every list is in the order of the queries.
 #[derive(Debug, Default)]
 pub struct Measurements {
     /// Metrics of each ranking, in the order of the queries.
     pub results: Vec<QueryResult>,
-    /// Each ranking; empty unless [`Measure::keep_rankings`].
+    /// The ranking of each query; empty unless [`Measure::keep_rankings`].
     pub rankings: Vec<Ranking>,
-    /// Estimated last rank of the answers in each ranking; none if the system does not estimate it.
+    /// Estimated last rank of the answers in each ranking; `None` if the system does not estimate
+    /// it.
     pub ends: Vec<Option<usize>>,
-    /// Number of queries that failed in an outage, or that a language model did not assist for a
-    /// transient reason; if above 0, the means are invalid.
+    /// Number of queries that failed because of an outage, or that a language model did not assist
+    /// for a transient reason; if above 0, the means are invalid.
     pub outages: usize,
     /// Number of queries that a language model should have assisted but did not.
     pub unassisted: usize,

@@ -1,5 +1,5 @@
-//! `mfar`: ranks by the scores of a node's fields, summed with trained weights that depend on the
-//! query.
+//! `mfar`: scores every field of a node separately, and ranks by the sum of these scores with
+//! trained weights that depend on the query.
 
 use std::{path::Path, sync::Arc};
 
@@ -16,10 +16,10 @@ use agent_train::{
 
 /// Name of the system.
 const NAME: &str = "mfar";
-/// Maximum number of weights, and of field contributions, in an explanation.
+/// Maximum number of weights, and maximum number of field contributions, in an explanation.
 const EXPLAINED: usize = 20;
 
-/// A trained model over its base.
+/// A trained model with the base over which it was trained.
 pub struct Mfar {
     model: mfar::Mfar,
     scorers: Scorers,
@@ -50,7 +50,8 @@ impl Mfar {
         Explanation::new("weights of the query", Cell::Empty).with(shown)
     }
 
-    /// Explains the contributions of the scorers to a node's score, largest magnitude first.
+    /// Explains how much each scorer contributes to a node's score, largest absolute contribution
+    /// first.
     fn parts(&self, found: &SearchResult, node: NodeId) -> Vec<Explanation> {
         let mut parts = found.parts.get(&node).cloned().unwrap_or_default();
         parts.sort_by(|a, b| b.contribution.abs().total_cmp(&a.contribution.abs()));

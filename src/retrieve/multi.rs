@@ -1,10 +1,10 @@
-//! `multi`: ranks nodes by the pooled similarity of their documents' chunks. Candidates are the
-//! nodes of the [`CHUNKS`] chunks most similar to the query, or the first nodes of another system;
-//! all chunks of a candidate are pooled.
+//! `multi`: ranks nodes by the similarity of their documents' chunks to the query, pooled over all
+//! chunks of a node. Candidates are the nodes of the [`CHUNKS`] chunks most similar to the query,
+//! or the first nodes of another system.
 //!
 //! Source: MultiVSS of STaRK (Wu et al. 2024), which pools the best three chunks of the first 50
-//! nodes of `dense`. It misses a document whose single vector is not similar to the query, so our
-//! default finds candidates by chunks.
+//! nodes of `dense`. MultiVSS misses a document whose single vector is not similar to the query, so
+//! our default finds candidates by chunks.
 
 use std::sync::Arc;
 
@@ -24,14 +24,14 @@ const CHUNKS_PER_NODE: usize = 4;
 /// Maximum number of chunks in an explanation.
 const EXPLAINED: usize = 3;
 
-/// Function from the scores of a node's chunks to its score.
+/// How the scores of a node's chunks are pooled to the score of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooling {
-    /// The maximum.
+    /// The maximum of all chunks.
     Max,
     /// The mean of all chunks.
     Mean,
-    /// The mean of the best three, or of all if there are fewer.
+    /// The mean of the best three chunks, or of all if there are fewer.
     Top3,
 }
 
@@ -45,7 +45,7 @@ impl Pooling {
         }
     }
 
-    /// Pools the scores of a node's chunks; none without chunks.
+    /// Pools the scores of a node's chunks; `None` without chunks.
     fn pool(self, mut scores: Vec<f32>) -> Option<f32> {
         scores.sort_unstable_by(|a, b| b.total_cmp(a));
         let n = match self {
@@ -58,11 +58,11 @@ impl Pooling {
     }
 }
 
-/// Source of the nodes that are ranked by their chunks.
+/// Which nodes are ranked by their chunks.
 pub enum Candidates {
-    /// The nodes of the chunks most similar to the query.
+    /// The nodes whose documents contain the chunks most similar to the query.
     Chunks,
-    /// The best nodes of another system, with their maximum number.
+    /// The best nodes of another system, at most this number.
     First(Box<dyn Retriever>, usize),
 }
 
@@ -88,7 +88,7 @@ impl Multi {
         Ok(Self { base, index, pooling, candidates })
     }
 
-    /// Finds the nodes to rank by their chunks, for `k` requested nodes.
+    /// Finds the nodes to rank by their chunks if `k` nodes are requested.
     fn candidates(
         &self,
         query: &str,
@@ -140,7 +140,7 @@ impl Retriever for Multi {
 }
 
 impl Multi {
-    /// Explains the number of a node's chunks, the pooling, and its best chunks.
+    /// Explains a node's score: the number of its chunks, the pooling, and its best chunks.
     fn parts(&self, node: NodeId, scores: &[f32]) -> Vec<Explanation> {
         let pooling = match self.pooling {
             Pooling::Max => "the best counts",

@@ -10,11 +10,13 @@ use agent_kb::{NodeId, answer::Explanation};
 const MAX_WORDS: usize = 4_096;
 /// Maximum number of words of a snippet.
 const PART_WORDS: usize = 16;
-/// Maximum number of words before the first match, unless the snippet ends with the text.
+/// Maximum number of words before the first match in a snippet, unless the snippet ends with the
+/// text.
 const BEFORE: usize = 2;
 
-/// Finds the part of a field with the most distinct stems of the query, the first of equals, and
-/// puts asterisks around matching words; none if nothing matches. O(words of the fields).
+/// Finds the part of a node's fields with the most distinct stems of the query, the first of
+/// several such parts, and puts asterisks around matching words; `None` if nothing matches. O(words
+/// of the fields).
 pub(super) fn snippet(base: &IndexedBase, query: &str, node: NodeId) -> Option<Explanation> {
     let query_stems: BTreeSet<String> = base.stems.of(query).collect();
     let kb = &base.kb;
@@ -29,15 +31,16 @@ pub(super) fn snippet(base: &IndexedBase, query: &str, node: NodeId) -> Option<E
     best.map(|(_, field, part)| Explanation::new(format!("in {field}"), format!("\"{part}\"")))
 }
 
-/// Returns the first term of a word if the query contains more than half of the word's terms; a
-/// compound has several.
+/// Returns the first term of a word if the query contains more than half of the word's terms, else
+/// `None`. A compound word has several terms.
 fn matched(stems: &Stems, query_stems: &BTreeSet<String>, word: &str) -> Option<String> {
     let terms = stems.terms(word);
     let n = terms.iter().filter(|term| query_stems.contains(*term)).count();
     (n * 2 > terms.len()).then(|| terms.into_iter().next()).flatten()
 }
 
-/// Returns the number of distinct matches in the best part of a text, and that part with marks.
+/// Returns the number of distinct matches in the best part of a text, and that part with matches
+/// marked; `None` without a match.
 fn part(stems: &Stems, query_stems: &BTreeSet<String>, text: &str) -> Option<(usize, String)> {
     let words: Vec<_> = name_words(text).take(MAX_WORDS).collect();
     let matches: BTreeMap<usize, String> = words

@@ -1,7 +1,7 @@
 //! `bm25:stark`: the lexical baseline of the STaRK benchmark. It ranks by BM25 over documents with
 //! the defaults of bm25s, as the benchmark's code does. Document frequencies and the average length
-//! come from the candidates. `bm25` gives repeated words less weight ([`Bm25::MFAR`]) and takes
-//! both statistics from all nodes.
+//! come from the candidates. The system `bm25`, by contrast, gives repeated words less weight
+//! ([`Bm25::MFAR`]) and takes both statistics from all nodes.
 
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ const NAME: &str = "bm25:stark";
 /// The baseline over one base.
 pub struct Stark {
     base: Arc<IndexedBase>,
-    /// Statistics of the candidates; none for a base without candidates.
+    /// Document frequencies and average length over the candidates; `None` for a base without
+    /// candidates.
     candidates: Option<Collection>,
 }
 

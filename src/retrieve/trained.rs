@@ -14,22 +14,23 @@ use agent_train::{
     dense::{Encoder, Negatives, fuse},
 };
 
-/// Maximum number of nodes of each fused list, for any `k`: the length of the lists affects ranks.
+/// Maximum number of nodes that are fused from each list, for any `k`: the length of the lists
+/// affects the ranks.
 const FUSED: usize = 1_000;
 
-/// A trained encoder over its base.
+/// A trained encoder with the base over which it was trained.
 pub struct Trained {
     base: Arc<IndexedBase>,
     encoder: Encoder,
-    /// Kind of negatives in its training.
+    /// Kind of negative examples with which the encoder was trained.
     negatives: Negatives,
-    /// Weight of the encoder in the fusion, in `0..=1`; `bm25+names` has the rest. None if it ranks
-    /// alone.
+    /// Weight of the encoder in the fusion, in `0..=1`; `bm25+names` has the rest. `None` if the
+    /// encoder ranks alone.
     weight: Option<f32>,
 }
 
 impl Trained {
-    /// Opens the model in a directory, to rank alone.
+    /// Opens the trained encoder in the directory `dir`; it ranks alone.
     ///
     /// # Errors
     /// [`TrainError`] if the model cannot be read or was trained over another base.
@@ -39,7 +40,7 @@ impl Trained {
         Ok(Self { base: base.clone(), encoder, negatives, weight: None })
     }
 
-    /// Kind of negatives in the encoder's training.
+    /// Returns the kind of negative examples with which the encoder was trained.
     pub fn negatives(&self) -> Negatives {
         self.negatives
     }
@@ -52,15 +53,16 @@ impl Trained {
         }
     }
 
-    /// Fuses the encoder with `bm25+names`, by a weight of the encoder in `0..=1`; if none, by the
-    /// weight chosen on validation queries.
+    /// Fuses the encoder with `bm25+names`. `weight` is the weight of the encoder in `0..=1`; if
+    /// `None`, the weight chosen on validation queries.
     #[must_use]
     pub fn fused(mut self, weight: Option<f32>) -> Self {
         self.weight = Some(weight.unwrap_or_else(|| self.encoder.weight()));
         self
     }
 
-    /// Ranks the best [`FUSED`] nodes of `bm25+names` and of the encoder.
+    /// Returns the best [`FUSED`] nodes of `bm25+names` and the best [`FUSED`] nodes of the
+    /// encoder.
     fn lists(&self, query: &str) -> Result<[Ranking; 2], RetrieveError> {
         let base = &*self.base;
         let (part, types) = (TextPart::DocumentWithNames, candidate_types(base));

@@ -1,5 +1,5 @@
-//! Both engines on one pool of workers: modules run inside WebAssembly, programs in Rhai where
-//! [`Place`] says.
+//! Runs programs with either engine, both on one pool of workers: modules run inside WebAssembly,
+//! Rhai programs where [`Place`] says.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -9,26 +9,26 @@ use crate::{
 };
 use agent_tools::ToolHost;
 
-/// Where programs in Rhai run.
+/// Where Rhai programs run; modules always run inside WebAssembly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Place {
-    /// In this process: for trusted programs.
+    /// In this process, for trusted programs.
     #[default]
     Process,
-    /// Inside WebAssembly: for untrusted programs.
+    /// Inside WebAssembly, for untrusted programs.
     Wasm,
 }
 
 /// Options of [`ChosenSandbox`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SandboxOptions {
-    /// Where programs in Rhai run.
+    /// Where Rhai programs run.
     pub place: Place,
-    /// Directory of compiled code; without it each process compiles again.
+    /// Directory where compiled code is stored; without it, each process compiles again.
     pub code_dir: Option<PathBuf>,
 }
 
-/// Both engines on one pool of workers.
+/// Sandbox with both engines on one pool of workers, which chooses the engine of each program.
 pub struct ChosenSandbox {
     rhai: RhaiSandbox,
     wasm: WasmSandbox,
@@ -36,13 +36,13 @@ pub struct ChosenSandbox {
 }
 
 impl ChosenSandbox {
-    /// Sets up both engines; code is compiled on demand.
+    /// Creates the sandbox; the WebAssembly engine is set up when it is first needed.
     pub fn new(workers: Arc<Workers>, options: &SandboxOptions) -> Self {
         let wasm = WasmSandbox::new(workers.clone(), options.code_dir.as_deref());
         Self { rhai: RhaiSandbox::new(workers), wasm, place: options.place }
     }
 
-    /// Returns the engine that compiled a program.
+    /// Returns the engine that compiled the program.
     fn engine_of(&self, program: &CompiledProgram) -> &dyn Sandbox {
         match wasm::is_wasm(program) {
             true => &self.wasm,

@@ -1,4 +1,5 @@
-//! Clocks that measure a call; the engine inside WebAssembly has none and replaces this module.
+//! Clock that measures the time of a call. The build of the Rhai engine for WebAssembly, which has
+//! no clock, replaces this module.
 
 pub(super) use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Catches expected panics without printing them.
+//! Catches panics of programs and tools without printing them.
 
 use std::{
     any::Any,
@@ -8,11 +8,11 @@ use std::{
 };
 
 thread_local! {
-    /// Whether a panic on this thread is expected.
+    /// Whether this thread runs guarded work, whose panic is not printed.
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs work; if it panics, returns the panic's text instead of printing it.
+/// Runs `work`. If it panics, returns the message of the panic instead of printing it.
 pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
@@ -29,7 +29,7 @@ pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     done.map_err(|panic| panic_text(&panic))
 }
 
-/// Formats the message of a panic.
+/// Returns the message of a panic, from its payload.
 pub(super) fn panic_text(panic: &Box<dyn Any + Send>) -> String {
     let message = panic
         .downcast_ref::<String>()

@@ -9,16 +9,16 @@
 //! on any number of threads, except for its times; a run that ends by [`FailureKind::Deadline`]
 //! depends on the machine and is never an answer.
 //!
-//! Two engines: [`RhaiSandbox`] runs programs in this process, [`WasmSandbox`] runs them, and
-//! modules, inside WebAssembly; [`ChosenSandbox`] has both.
+//! There are two engines: [`RhaiSandbox`] runs Rhai programs in this process; [`WasmSandbox`] runs
+//! Rhai programs and modules inside WebAssembly. [`ChosenSandbox`] has both.
 //!
 //! # Limits of isolation
 //! Programs of [`RhaiSandbox`] share this process. A refused allocation, a stack deeper than
 //! [`STACK_BYTES`], and errors in the engine itself affect the process. Memory that a program leaks
-//! by cycles of captured variables stays leaked. [`Usage::leaked_bytes`] reports it, so that the
-//! caller can drop the program; above a total limit no further program runs in this process. In
-//! either engine, a tool that blocks also blocks its worker: the caller gets a deadline failure,
-//! and the worker is replaced.
+//! by cycles of captured variables stays leaked. [`Usage::leaked_bytes`] reports the leak, so that
+//! the caller can drop the program; once programs have leaked a total limit, no further program
+//! runs in this process. In either engine, a tool that blocks also blocks its worker: the caller
+//! gets a deadline failure, and the worker is replaced.
 
 mod alloc;
 mod chosen;
@@ -60,33 +60,35 @@ pub use verdict::{PARAM_NAME_BYTES, check_ranking};
 pub use wasm::{WasmSandbox, interface_page, is_module, module_header};
 pub use workers::{JobLost, MAX_WORKERS, Pending, QUEUE_PER_WORKER, STACK_BYTES, Workers};
 
-/// Result of a successful call.
+/// Result of a successful call of `retrieve`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// Node ids with scores, best first; ties by ascending id. At most [`Limits::max_answers`].
+    /// Node ids with scores, highest score first; equal scores by ascending id. At most
+    /// [`Limits::max_answers`].
     pub ranking: Vec<(NodeId, f32)>,
-    /// Resources used.
+    /// Resources that the call used.
     pub usage: Usage,
-    /// Printed text; control characters other than line breaks are escaped.
+    /// Text that the program printed; control characters other than line breaks are escaped.
     pub output: String,
 }
 
 /// A parameter that a program declares.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Param {
-    /// Name, as in the program.
+    /// Name of the parameter, as in the program.
     pub name: String,
     /// Default value.
     pub value: f64,
-    /// Minimum.
+    /// Minimum value.
     pub min: f64,
-    /// Maximum; equal to `min` for a fixed parameter.
+    /// Maximum value; equal to `min` for a fixed parameter.
     pub max: f64,
-    /// Whether the program gets an integer.
+    /// Whether the program gets the value as an integer.
     pub integer: bool,
 }
 
-/// A compiled program that can run any number of times on any thread. Cheap to clone.
+/// A compiled program that can run any number of times, on any thread. Cloning copies only a
+/// pointer.
 #[derive(Clone)]
 pub struct CompiledProgram(Arc<dyn Any + Send + Sync>);
 
@@ -96,7 +98,7 @@ impl fmt::Debug for CompiledProgram {
     }
 }
 
-/// The code of a program.
+/// The code of a program, in one of two languages.
 #[derive(Clone, Copy, Debug)]
 pub enum Code<'a> {
     /// Source text in Rhai.
@@ -105,34 +107,35 @@ pub enum Code<'a> {
     Wasm(&'a [u8]),
 }
 
-/// Input of one call.
+/// Input of one call of `retrieve`.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
     /// The query.
     pub query: &'a str,
-    /// The default shortlist, best first.
+    /// Nodes of the default shortlist for the query, best first.
     pub candidates: &'a [NodeId],
-    /// Values of declared parameters; missing ones have their default. Values of integer parameters
-    /// are rounded.
+    /// Values of declared parameters by name; parameters without a value have their default. Values
+    /// of integer parameters are rounded.
     pub params: &'a BTreeMap<String, f64>,
-    /// Number of nodes in the base; results contain ids below it.
+    /// Number of nodes in the base; ids in the result must be below it.
     pub n_nodes: usize,
 }
 
-/// Result of a call, and the host that answered its tool calls.
+/// Result of a call, and the host that answered the program's tool calls.
 pub type RunResult = (Result<Outcome, Failure>, Box<dyn ToolHost>);
 
-/// An engine that runs programs. Blocks the caller; may be called from any thread.
+/// An engine that runs programs. Its methods block the caller, and may be called from any thread.
 pub trait Sandbox: Send + Sync {
-    /// Parses and checks a program.
+    /// Parses and checks the code of a program.
     ///
     /// # Errors
-    /// [`FailureKind::Parse`] or [`FailureKind::MissingFunction`]. [`FailureKind::Deadline`] or
-    /// [`FailureKind::Panic`] if the engine did not return.
+    /// [`FailureKind::Parse`] or [`FailureKind::MissingFunction`] if the code is not accepted.
+    /// [`FailureKind::Deadline`] or [`FailureKind::Panic`] if the engine did not return.
     fn compile(&self, code: Code<'_>, limits: &Limits) -> Result<CompiledProgram, Failure>;
 
-    /// Returns the parameters that a program declares in `params()`, sorted by name; none without
-    /// that function. The first call runs `params()`, later calls return the same result.
+    /// Returns the parameters that a program declares in its function `params()`, sorted by name;
+    /// empty if it has no such function. The first call runs `params()`, later calls return the
+    /// same result.
     ///
     /// # Errors
     /// Any failure of `params()`; [`FailureKind::Result`] if a number is not finite or outside its
@@ -146,11 +149,12 @@ pub trait Sandbox: Send + Sync {
     /// Whether the program may read its candidates; if not, the caller need not compute them.
     fn reads_candidates(&self, program: &CompiledProgram) -> bool;
 
-    /// Calls `retrieve` once; returns its result and the host, which answers the tool calls.
+    /// Calls the program's function `retrieve` once. Returns its result and the host, which answers
+    /// the tool calls of the program.
     ///
     /// # Errors
-    /// Any [`FailureKind`]; [`FailureKind::Runtime`] also for parameters that are not declared or
-    /// out of bounds.
+    /// Any [`FailureKind`]; [`FailureKind::Runtime`] also if a value is given for an undeclared
+    /// parameter or is out of bounds.
     fn run(
         &self,
         program: &CompiledProgram,
@@ -160,13 +164,13 @@ pub trait Sandbox: Send + Sync {
     ) -> RunResult;
 }
 
-/// Whether this user can keep private data in a directory; creates the directory and its key if
-/// missing.
+/// Whether this user can keep private data in the directory. Creates the directory and its key if
+/// they are missing.
 pub fn is_usable(dir: &Path) -> bool {
     private::PrivateDir::open(dir).is_some()
 }
 
-/// Replaces a host that was lost with its worker.
+/// Host returned in place of one that was lost together with its worker; every tool call fails.
 struct LostHost;
 
 impl ToolHost for LostHost {
@@ -175,8 +179,8 @@ impl ToolHost for LostHost {
     }
 }
 
-/// Makes one call on a worker, within the time of [`Workers::run_within`]. If the worker is lost,
-/// so is the host.
+/// Makes one call on a worker, within the time limits of [`Workers::run_within`]. If the worker is
+/// lost, its host is lost too and replaced by [`LostHost`].
 fn run_on(
     workers: &Workers,
     host: Box<dyn ToolHost>,
@@ -198,7 +202,7 @@ fn run_on(
     result.unwrap_or_else(|lost| (Err(lost_job(lost, limits)), Box::new(LostHost)))
 }
 
-/// Converts a lost job to a failure of its program.
+/// Returns the failure of a program whose job was lost.
 fn lost_job(lost: JobLost, limits: &Limits) -> Failure {
     let (kind, ms) = match lost {
         JobLost::Late(after) => (FailureKind::Deadline, after.as_secs_f64() * 1e3),
@@ -209,10 +213,10 @@ fn lost_job(lost: JobLost, limits: &Limits) -> Failure {
     Failure { usage: Usage { ms, ..Usage::default() }, ..failure }
 }
 
-/// Checks the length of a source.
+/// Checks that a source is not too long.
 ///
 /// # Errors
-/// [`FailureKind::Parse`] above [`Limits::source_bytes`].
+/// [`FailureKind::Parse`] if the source is longer than [`Limits::source_bytes`].
 fn check_source(source: &str, limits: &Limits) -> Result<(), Failure> {
     let max_bytes = limits.source_bytes;
     if source.len() <= max_bytes {

@@ -1,8 +1,8 @@
-//! A private directory: only one user may write to it, and only that user can read its key. A valid
-//! keyed digest shows that the data was written by this user, on this machine.
+//! A directory to which only one user may write, with a key that only this user can read. Data with
+//! a digest under this key were written by this user, on this machine.
 //!
-//! Anyone who can read the key can impersonate the user, so the directory must not be part of
-//! shared data.
+//! Anyone who can read the key can impersonate the user, so the directory must not be part of data
+//! that are shared or copied.
 
 use std::{
     collections::hash_map::RandomState,
@@ -12,12 +12,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Length of the key and of a digest, bytes.
+/// Length of the key and of a keyed digest, in bytes.
 pub(super) const KEY_BYTES: usize = 32;
 /// Name of the file that holds the key.
 const KEY_FILE: &str = "key";
 
-/// A directory of one user, and its key.
+/// A private directory, opened, and its key.
 #[derive(Clone, Debug)]
 pub(super) struct PrivateDir {
     path: PathBuf,
@@ -25,7 +25,8 @@ pub(super) struct PrivateDir {
 }
 
 impl PrivateDir {
-    /// Opens or creates the directory; `None` if it cannot be used or other users may write to it.
+    /// Opens the directory, and creates it and its key if missing. `None` if that fails or other
+    /// users may write to the directory.
     pub(super) fn open(path: &Path) -> Option<Self> {
         create_private(path).ok()?;
         if !is_private(path) {
@@ -38,7 +39,7 @@ impl PrivateDir {
         Some(Self { path: path.to_owned(), key })
     }
 
-    /// Opens a directory that exists and has a key; otherwise `None`, and nothing is created.
+    /// Opens a directory that exists and has a key. Otherwise returns `None`, and creates nothing.
     pub(super) fn find(path: &Path) -> Option<Self> {
         let key = is_private(path).then(|| read_key(path)).flatten()?;
         Some(Self { path: path.to_owned(), key })
@@ -48,7 +49,8 @@ impl PrivateDir {
         &self.path
     }
 
-    /// Computes the keyed digest of concatenated parts; all but one must have a fixed length.
+    /// Computes the keyed digest of the concatenated parts. All parts but one must have a fixed
+    /// length, so that no other parts have the same concatenation.
     pub(super) fn seal(&self, parts: &[&[u8]]) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         for part in parts {
@@ -57,7 +59,8 @@ impl PrivateDir {
         hasher.finalize()
     }
 
-    /// Writes a file atomically, readable by its owner only.
+    /// Writes the parts to the file `name` in the directory, atomically; only its owner can read
+    /// the file.
     ///
     /// # Errors
     /// Errors of the file system.
@@ -65,7 +68,8 @@ impl PrivateDir {
         publish(&self.path, name, parts)
     }
 
-    /// Removes files whose extension is `suffix`, oldest first, until at most `max_files` are left.
+    /// Removes the oldest files with the extension `suffix` until at most `max_files` of them are
+    /// left.
     pub(super) fn keep_newest(&self, suffix: &str, max_files: usize) {
         let Ok(entries) = fs::read_dir(&self.path) else { return };
         let mut files: Vec<_> = entries
@@ -103,8 +107,8 @@ fn read_key(dir: &Path) -> Option<[u8; KEY_BYTES]> {
     key.try_into().ok()
 }
 
-/// Writes an unguessable key, derived from the random seeds of the standard library's hashers. If
-/// several processes write one at once, the first key stays.
+/// Creates the file with the key, a random one from the random seeds of the standard library's
+/// hashers. If several processes do so at once, the first key stays.
 fn write_key(dir: &Path) -> io::Result<()> {
     let mut hasher = blake3::Hasher::new();
     for part in 0..8u64 {
@@ -124,7 +128,7 @@ fn write_key(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Creates a directory that only its owner can read, whatever the umask.
+/// Creates a directory that only its owner can access, whatever the umask.
 #[cfg(unix)]
 fn create_private(dir: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
@@ -136,7 +140,7 @@ fn create_private(dir: &Path) -> io::Result<()> {
     fs::create_dir_all(dir)
 }
 
-/// Whether this user owns a path and no other user may write to it.
+/// Whether this user owns the file or directory, and no other user may write to it.
 #[cfg(unix)]
 fn is_private(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;

@@ -1,5 +1,5 @@
-//! Programs: source text or a module, its identity, and its header. Tuned parameter values are
-//! stored outside the source, so that tuning does not change the identity.
+//! Programs: source text or a module, with an id and a header. Tuned parameter values are stored
+//! outside the source, so that tuning does not change the id.
 //!
 //! ```text
 //! //! category: products of a brand with a feature
@@ -8,8 +8,9 @@
 //! fn retrieve(query, candidates, params) { ... }
 //! ```
 //!
-//! A WebAssembly module is stored as text as well, `wasm:` and its bytes in base64, so that bundles
-//! and journals have one form. Its header is the text of its custom section `agent`.
+//! A WebAssembly module is stored as text too, `wasm:` followed by its bytes in base64, so that
+//! bundles and journals store all programs alike. The header of a module is the text of its custom
+//! section `agent`.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -19,14 +20,14 @@ use serde::{Deserialize, Serialize};
 use crate::{Code, is_module, module_header};
 use agent_tools::source::comment;
 
-/// Prefix of a module in its text form.
+/// Prefix of the text form of a module.
 const MODULE: &str = "wasm:";
-/// Maximum length of a category name, bytes; longer ones are cut.
+/// Maximum length of a category name, in bytes; longer names are cut.
 pub const CATEGORY_BYTES: usize = 200;
-/// Maximum length of a description, bytes; longer ones are cut.
+/// Maximum length of a description, in bytes; longer ones are cut.
 pub const DESCRIPTION_BYTES: usize = 2_000;
 
-/// A retrieval program. Equal sources, or equal modules, are equal programs.
+/// A retrieval program. Two programs are equal if their sources, or their modules, are equal.
 ///
 /// ```
 /// use agent::program::Program;
@@ -48,8 +49,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// Makes a program from its source, or from the text form of a module. Line ends become `\n`,
-    /// so that the identity does not depend on the platform.
+    /// Creates a program from its source, or from the text form of a module. Line ends become line
+    /// feeds, so that the id does not depend on the platform.
     pub fn new(source: &str) -> Self {
         let source = source.replace("\r\n", "\n").replace('\r', "\n");
         let module = source
@@ -63,7 +64,8 @@ impl Program {
         Self { source, module: None, id, category, description }
     }
 
-    /// Makes a program from a WebAssembly module; the sandbox checks its validity.
+    /// Creates a program from the bytes of a WebAssembly module; only the sandbox checks whether
+    /// the module is valid.
     pub fn module(bytes: &[u8]) -> Self {
         let source = format!("{MODULE}{}", BASE64_STANDARD.encode(bytes));
         let id = blake3::hash(bytes).to_hex().to_string();
@@ -71,7 +73,7 @@ impl Program {
         Self { source, module: Some(bytes.into()), id, category, description }
     }
 
-    /// Returns the code for a sandbox.
+    /// Returns the code of the program, as the sandbox takes it.
     pub fn code(&self) -> Code<'_> {
         match &self.module {
             Some(bytes) => Code::Wasm(bytes),
@@ -84,7 +86,7 @@ impl Program {
         self.module.is_some()
     }
 
-    /// Returns a readable form: the source, or the header, size and id of a module as comments.
+    /// Returns a readable form: the source; or for a module, its header, size and id as comments.
     pub fn listing(&self) -> Cow<'_, str> {
         let Some(module) = &self.module else { return Cow::Borrowed(&self.source) };
         let category =
@@ -95,27 +97,30 @@ impl Program {
         Cow::Owned(format!("{header}// a module of WebAssembly, {size} bytes, {}\n", self.id))
     }
 
-    /// Returns the source text, or `wasm:` and the bytes of a module in base64.
+    /// Returns the source text; for a module, `wasm:` and its bytes in base64.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// Returns the BLAKE3 hash of the source, or of the module's bytes: 64 hexadecimal digits.
+    /// Returns the id: the BLAKE3 hash of the source, or of the module's bytes, as 64 hexadecimal
+    /// digits.
     pub fn id(&self) -> &str {
         &self.id
     }
 
-    /// Returns the first twelve digits of the id.
+    /// Returns the first twelve hexadecimal digits of the id.
     pub fn short_id(&self) -> &str {
         &self.id[..12]
     }
 
-    /// Returns the query category of the program, from the line `//! category: ...`.
+    /// Returns the query category that the program is for, from its header line
+    /// `//! category: ...`.
     pub fn category(&self) -> Option<&str> {
         self.category.as_deref()
     }
 
-    /// Returns the text of the other leading `//!` lines; empty without them.
+    /// Returns the description: the text of the other `//!` lines of the header; empty if there are
+    /// none.
     pub fn description(&self) -> &str {
         &self.description
     }
@@ -133,7 +138,7 @@ impl From<Program> for String {
     }
 }
 
-/// Reads category and description from the leading `//!` lines.
+/// Returns the category and the description in the `//!` lines at the start of a source.
 fn read_header(source: &str) -> (Option<String>, String) {
     let mut category = None;
     let mut description = String::new();
@@ -156,7 +161,7 @@ fn read_header(source: &str) -> (Option<String>, String) {
     (category, description)
 }
 
-/// Returns the longest prefix of a text within a number of bytes.
+/// Returns the longest prefix of `text` that has at most `bytes` bytes.
 fn cut(text: &str, bytes: usize) -> &str {
     let mut end = text.len().min(bytes);
     while !text.is_char_boundary(end) {

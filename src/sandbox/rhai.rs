@@ -2,12 +2,12 @@
 //! the `rhai` crate.
 //!
 //! The engine's own limits are incomplete: it does not count steps inside native callbacks or
-//! measure captured values, some natives block or allocate as much as an argument says, and sorts
-//! swallow errors. So every step checks the meter (steps, heap, time, output), and dangerous
-//! natives are replaced. Programs are compiled, run and dropped only on threads with big stacks
-//! (see [`Workers`]). Each thread builds its engine once, not for every call.
+//! measure captured values, some native functions block or allocate as much as an argument says,
+//! and sorts swallow errors. So every step checks the meter (steps, heap, time, output), and
+//! dangerous native functions are replaced. Programs are compiled, run and dropped only on threads
+//! with big stacks (see [`Workers`]). Each thread builds its engine once, not for every call.
 //!
-//! All numbers of this module were measured with rhai 1.27 and features `sync`, `internals`.
+//! All numbers in this module were measured with rhai 1.27 and its features `sync` and `internals`.
 
 mod bridge;
 mod engine;
@@ -40,25 +40,26 @@ use crate::{
 use agent_kb::NodeId;
 use agent_tools::{ToolHost, ToolSpec, registry};
 
-/// Maximum memory leaked in this process by all programs together, bytes; above it no further call
-/// starts here. Running calls may still add to it.
+/// Memory that all programs together may leak in this process, in bytes. If more is leaked, no
+/// further call starts here; running calls may still leak more.
 const MAX_LEAKED_BYTES: u64 = 256 << 20;
-/// Memory leaked so far, bytes.
+/// Memory that programs have leaked in this process so far, in bytes.
 static LEAKED_BYTES: AtomicU64 = AtomicU64::new(0);
 
-/// The hardened Rhai engine on a pool of workers.
+/// Sandbox that runs Rhai programs in this process with a hardened engine, on a pool of workers.
 pub struct RhaiSandbox {
     workers: Arc<Workers>,
     specs: &'static [ToolSpec],
 }
 
 impl RhaiSandbox {
-    /// Makes a sandbox whose programs may call all tools.
+    /// Creates a sandbox whose programs may call all tools.
     pub fn new(workers: Arc<Workers>) -> Self {
         Self::with_tools(workers, registry())
     }
 
-    /// Makes a sandbox whose programs may call the given tools; the host gets their indexes.
+    /// Creates a sandbox whose programs may call only the tools `specs`. The host gets the index of
+    /// a called tool in `specs`.
     pub fn with_tools(workers: Arc<Workers>, specs: &'static [ToolSpec]) -> Self {
         Self { workers, specs }
     }
@@ -124,7 +125,7 @@ impl Sandbox for RhaiSandbox {
 /// The host of a call; none if the call may not use tools.
 type Host = Option<Box<dyn ToolHost>>;
 
-/// A parsed program. Its syntax tree is dropped on a big stack.
+/// A parsed program. Its syntax tree is dropped on a thread with a big stack.
 struct Tree {
     ast: Option<AST>,
     specs: &'static [ToolSpec],
@@ -148,11 +149,12 @@ fn tree_of(program: &CompiledProgram, limits: &Limits) -> Result<Arc<Tree>, Fail
 }
 
 thread_local! {
-    /// Engines of this thread, one for each set of tools.
+    /// Idle engines of this thread, one for each list of tools.
     static ENGINES: RefCell<Vec<(&'static [ToolSpec], Engine)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Runs work with this thread's engine and a new meter; a panic drops the engine.
+/// Runs `work` with this thread's engine for `specs` and a new meter. If `work` panics, the engine
+/// is dropped.
 fn with_engine<T>(
     specs: &'static [ToolSpec],
     limits: &Limits,
@@ -195,7 +197,8 @@ fn compile(
 }
 
 impl Tree {
-    /// Returns the declared parameters; the first call runs `params()`. Only on a big stack.
+    /// Returns the parameters that the program declares; the first call runs `params()`. Must run
+    /// on a thread with a big stack.
     fn declared(&self, limits: &Limits) -> &Result<Vec<Param>, Failure> {
         self.params.get_or_init(|| {
             if !self.has_params {
@@ -209,8 +212,9 @@ impl Tree {
         })
     }
 
-    /// Calls a function and reads its result while the meter still runs. `read` returns the result
-    /// and the heap it holds, bytes.
+    /// Calls a function of the program, and reads its result with `read` while the meter still
+    /// runs. `read` returns the result and the size of the heap that the result holds, in bytes.
+    /// Also returns the host.
     fn call<T>(
         &self,
         function: &str,
@@ -240,7 +244,7 @@ impl Tree {
     }
 }
 
-/// Checks that another call may run in this process.
+/// Checks that programs have not leaked too much memory for another call in this process.
 fn check_leaked(limits: &Limits) -> Result<(), Failure> {
     let leaked = LEAKED_BYTES.load(Ordering::Relaxed);
     if leaked <= MAX_LEAKED_BYTES {
@@ -254,7 +258,7 @@ fn check_leaked(limits: &Limits) -> Result<(), Failure> {
     Err(Failure::new(FailureKind::Memory, &message, limits))
 }
 
-/// Runs one call; only on a big stack.
+/// Runs one call of `retrieve`. Must run on a thread with a big stack.
 fn run(tree: &Tree, host: Box<dyn ToolHost>, input: Input<'_>, limits: &Limits) -> RunResult {
     let declared = match tree.declared(limits) {
         Ok(declared) => declared,

@@ -1,4 +1,5 @@
-//! Ordinary and hostile programs against the hardened engine.
+//! Ordinary and hostile programs, run by the hardened engine in this process and inside
+//! WebAssembly.
 
 mod literals;
 mod twin;
@@ -17,16 +18,16 @@ use agent_kb::{Combine, NodeId, NodeSet, Scores};
 use agent_tools::{ArgSpec, Args, Kind, NodeFlow, ToolError, ToolHost, ToolSpec, Value};
 
 const N_NODES: usize = 10_000;
-/// Maximum overrun of a deadline by one step of the engine.
+/// Maximum time by which one step of the engine may overrun a deadline.
 const LATE: Duration = Duration::from_millis(250);
-/// Maximum overrun of a heap budget by one step of the engine, bytes.
+/// Maximum number of bytes by which one step of the engine may overrun a heap budget.
 const OVER: u64 = 64 << 20;
 
 const fn arg(name: &'static str, kind: Kind, default: Option<&'static str>) -> ArgSpec {
     ArgSpec { name, kind, default }
 }
 
-/// A tool that does not use the base.
+/// Function of a test tool, which does not use the base.
 type Tool = fn(&Args<'_>) -> Result<Value, ToolError>;
 
 const fn spec(
@@ -116,7 +117,7 @@ const TOOLS: [(ToolSpec, Tool); N_TOOLS] = [
     }),
 ];
 
-/// Calls the tools above and records the calls.
+/// Host that calls the tools above and records each call.
 #[derive(Default)]
 struct TestHost {
     calls: Vec<usize>,
@@ -136,7 +137,7 @@ fn sandbox() -> &'static RhaiSandbox {
     })
 }
 
-/// Returns a program whose `retrieve` has the given body.
+/// Returns a program whose `retrieve` has the body `text`.
 fn body(text: &str) -> String {
     format!("fn retrieve(query, candidates, params) {{\n{text}\n}}")
 }
@@ -160,7 +161,8 @@ fn run_with(
     result
 }
 
-/// Runs a source in this process and inside WebAssembly; returns the former's result.
+/// Runs a source in this process and inside WebAssembly, compares the results, and returns the one
+/// of this process.
 fn run_source(source: &str, limits: &Limits) -> Result<Outcome, Failure> {
     let none = BTreeMap::new();
     let program = sandbox().compile(Code::Rhai(source), limits);
@@ -763,7 +765,8 @@ fn any_number_of_workers_gives_the_same_results() {
     );
 }
 
-/// Finds the smallest `n` for which the source fails, and its failure; all smaller ones succeed.
+/// Finds the smallest `n` for which the program `source(n)` fails, and returns it with the kind of
+/// its failure. Assumes that all larger ones fail too.
 fn first_failure(
     limits: &Limits,
     at_most: usize,

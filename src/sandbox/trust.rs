@@ -1,9 +1,10 @@
-//! Chooses the default place of a program by its origin.
+//! Chooses where a program runs by default, from its origin.
 //!
-//! A program runs in this process if the search actor wrote it here: in a run that was started here
-//! without another author, or in a bundle that such a run froze here. All others run inside
-//! WebAssembly. A file's own claims prove nothing: runs and bundles made here are noted in a
-//! [`PrivateDir`], by digests under its key. A copied home contains neither the key nor the notes.
+//! A program runs in this process only if the search actor wrote it on this machine: in a run that
+//! was started here without another author, or in a bundle that such a run froze here. All other
+//! programs run inside WebAssembly. What a file says about itself proves nothing: runs and bundles
+//! made here are noted in a [`PrivateDir`], by digests under its key. A copied home contains
+//! neither the key nor the notes.
 
 use std::{
     fs,
@@ -13,38 +14,40 @@ use std::{
 
 use crate::{Place, private::PrivateDir};
 
-/// Maximum number of notes; the oldest are removed first.
+/// Maximum number of notes kept; the oldest are removed first.
 const MAX_NOTES: usize = 20_000;
 /// File extension of a note.
 const SUFFIX: &str = "made";
-/// Kinds of notes, of equal length.
+/// Kind of a note on a run; all kinds have the same length.
 const RUN: &[u8] = b"run\0\0\0";
 const BUNDLE: &[u8] = b"bundle";
 
-/// Origin of a program.
+/// Where a program comes from.
 #[derive(Clone, Copy, Debug)]
 pub enum Origin<'a> {
     /// A run, identified by its journal file.
     Run(&'a Path),
     /// A bundle, identified by the digest of its content.
     Bundle(&'a str),
-    /// Any other origin: a file, a language model.
+    /// Any other origin, such as a program file or a language model.
     Elsewhere,
 }
 
-/// Notes of the runs and bundles that this user made on this machine.
+/// The notes on runs and bundles that this user made on this machine.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
     dir: Option<PathBuf>,
 }
 
 impl Trust {
-    /// Uses the notes in a directory, which need not exist; without a directory nothing is trusted.
+    /// Uses the notes in the directory `dir`, which need not exist; without a directory, nothing is
+    /// trusted.
     pub fn new(dir: Option<PathBuf>) -> Self {
         Self { dir }
     }
 
-    /// Returns the default place of a program: this process if its origin is noted.
+    /// Returns where a program of this origin runs by default: in this process if its origin is
+    /// noted, otherwise inside WebAssembly.
     pub fn place(&self, origin: Origin<'_>) -> Place {
         let noted = || {
             let dir = PrivateDir::find(self.dir.as_deref()?)?;
@@ -53,8 +56,8 @@ impl Trust {
         if noted() == Some(true) { Place::Process } else { Place::Wasm }
     }
 
-    /// Notes that a run, or the bundle it froze, is the work of the search actor alone. If the note
-    /// cannot be written, the origin stays untrusted.
+    /// Notes that a run, or the bundle that it froze, is the work of the search actor alone. If the
+    /// note cannot be written, programs of this origin stay untrusted.
     pub fn keep(&self, made: Origin<'_>) {
         let Some(dir) = self.dir.as_deref().and_then(PrivateDir::open) else { return };
         if let Some(name) = note(&dir, made)
@@ -64,7 +67,7 @@ impl Trust {
         }
     }
 
-    /// Removes the note of a run, because other authors write programs in it from now on.
+    /// Removes the note on a run, because other authors write programs in the run from now on.
     pub fn forget(&self, made: Origin<'_>) {
         let Some(dir) = self.dir.as_deref().and_then(PrivateDir::find) else { return };
         if let Some(name) = note(&dir, made) {
@@ -74,7 +77,7 @@ impl Trust {
     }
 }
 
-/// Returns the file name of a note; `None` for an origin that cannot be trusted.
+/// Returns the file name of the note on `made`; `None` for an origin that cannot be trusted.
 fn note(dir: &PrivateDir, made: Origin<'_>) -> Option<String> {
     let (kind, id) = match made {
         Origin::Run(journal) => (RUN, identity(journal)?.into_bytes()),
@@ -84,8 +87,9 @@ fn note(dir: &PrivateDir, made: Origin<'_>) -> Option<String> {
     Some(format!("{}.{SUFFIX}", dir.seal(&[kind, &id]).to_hex()))
 }
 
-/// Returns the identity of a file whose content may change: path, device, inode and creation time.
-/// A copy, or another file at the same path, has another identity.
+/// Returns what identifies a file even if its content changes: path, device, inode and creation
+/// time. A copy of the file, or another file at the same path, has another identity. `None` if
+/// these cannot be read.
 #[cfg(unix)]
 fn identity(file: &Path) -> Option<String> {
     use std::os::unix::fs::MetadataExt as _;

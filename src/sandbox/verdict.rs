@@ -1,18 +1,19 @@
-//! Checks the results of a program: its declared parameters and its ranking, by the same rules for
-//! every engine.
+//! Checks the results of a program, which are its declared parameters and its ranking, by the same
+//! rules for every engine.
 
 use std::collections::BTreeMap;
 
 use crate::{Failure, FailureKind, Limits, Param, given::Given};
 use agent_kb::{NodeId, best};
 
-/// Maximum length of a parameter name, bytes.
+/// Maximum length of a parameter name, in bytes.
 pub const PARAM_NAME_BYTES: usize = 64;
 
-/// Reads the parameters from the result of `params()`, in the order of the map.
+/// Reads the declared parameters from `given`, the result of `params()`, in the order of its
+/// entries.
 ///
 /// # Errors
-/// [`FailureKind::Result`].
+/// [`FailureKind::Result`] if the result is not a valid declaration.
 pub(super) fn read_params(given: &Given, limits: &Limits) -> Result<Vec<Param>, Failure> {
     let wrong = |message: String| Err(Failure::new(FailureKind::Result, &message, limits));
     let Given::Map(entries) = given else {
@@ -61,7 +62,7 @@ pub(super) fn read_params(given: &Given, limits: &Limits) -> Result<Vec<Param>, 
     Ok(params)
 }
 
-/// Reads a number, and whether it is an integer; `None` for other values.
+/// Returns a number as `f64`, and whether it is an integer; `None` for other values.
 fn number(value: &Given) -> Option<(f64, bool)> {
     match value {
         Given::Int(integer) => Some((*integer as f64, true)),
@@ -70,7 +71,7 @@ fn number(value: &Given) -> Option<(f64, bool)> {
     }
 }
 
-/// The value of a parameter as passed to a program.
+/// Value of a parameter, as passed to a program.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum BoundValue {
     /// An integer.
@@ -79,10 +80,11 @@ pub(super) enum BoundValue {
     Float(f64),
 }
 
-/// Returns the value of each declared parameter: the given one, or else the default.
+/// Returns the name and value of each declared parameter: the value in `given` or, without one, the
+/// default.
 ///
 /// # Errors
-/// [`FailureKind::Runtime`] for an undeclared parameter or a value out of bounds.
+/// [`FailureKind::Runtime`] if `given` has an undeclared parameter or a value out of bounds.
 pub(super) fn bind_params(
     declared: &[Param],
     given: &BTreeMap<String, f64>,
@@ -110,10 +112,11 @@ pub(super) fn bind_params(
     Ok(bound)
 }
 
-/// Checks the result of `retrieve` and sorts it best first; ties by ascending id.
+/// Checks the result of `retrieve`, and returns it as a ranking: highest score first, equal scores
+/// by ascending id.
 ///
 /// # Errors
-/// [`FailureKind::Result`].
+/// [`FailureKind::Result`] if the result is not a valid ranking of nodes below `n_nodes`.
 pub(super) fn read_ranking(
     given: &Given,
     n_nodes: usize,
@@ -191,10 +194,11 @@ pub(super) fn read_ranking(
     Ok(best(pairs, n))
 }
 
-/// Checks a ranking that another process computed, by the rules for programs; it must be sorted.
+/// Checks a ranking that another process computed, by the same rules as that of a program. It must
+/// already be sorted: highest score first, equal scores by ascending id.
 ///
 /// # Errors
-/// [`FailureKind::Result`].
+/// [`FailureKind::Result`] if the ranking is not valid or not sorted.
 pub fn check_ranking(
     ranking: &[(NodeId, f32)],
     n_nodes: usize,
@@ -206,7 +210,7 @@ pub fn check_ranking(
     is_sorted.then_some(()).ok_or_else(|| Failure::new(FailureKind::Result, message, limits))
 }
 
-/// Returns a node that occurs more than once, if any.
+/// Returns the smallest id of a node that occurs more than once, if there is one.
 fn repeated_node(pairs: &[(NodeId, f32)]) -> Option<NodeId> {
     let mut ids: Vec<NodeId> = pairs.iter().map(|pair| pair.0).collect();
     ids.sort_unstable();

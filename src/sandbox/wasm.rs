@@ -1,10 +1,11 @@
-//! Runs programs inside WebAssembly: modules, and programs in Rhai by an engine that is itself a
-//! module. The only folder that uses the `wasmtime` crate.
+//! Runs programs inside WebAssembly. A program is either a WebAssembly module or a Rhai script;
+//! scripts are run by a Rhai engine that is itself compiled to a module. Only this folder uses the
+//! `wasmtime` crate.
 //!
-//! Each call has its own instance and memory, dropped afterwards: nothing leaks, and a stack
-//! overflow or refused memory ends the call, not the process. Only core modules are supported:
-//! component interfaces would add trusted code, and a program needs only numbers, text and handles.
-//! Modules have no system interface.
+//! Each call has its own instance and memory, dropped after the call: nothing leaks into later
+//! calls, and a stack overflow or refused memory ends the call, not the process. Only core modules
+//! are supported: component interfaces would add trusted code, and a program needs only numbers,
+//! text and handles. Modules have no access to the operating system (no WASI).
 
 mod cache;
 mod call;
@@ -43,25 +44,26 @@ use agent_tools::{ToolHost, ToolSpec, Value, registry};
 
 pub use interface::interface_page;
 
-/// Name of the function that answers a query.
+/// Name of the function of a program that answers a query.
 const RETRIEVE: &str = "retrieve";
-/// Name of the function that declares parameters.
+/// Name of the function of a program that declares its parameters.
 const PARAMS: &str = "params";
-/// Maximum number of values in a result, nested ones included.
+/// Maximum number of values in the result of a call, including nested ones.
 const MAX_RESULT_VALUES: usize = 300_000;
 
-/// Returns the header of a module, its custom section `agent`: category and description, as in the
-/// first lines of a program in Rhai.
+/// Returns the header of a module, the text of its custom section `agent`: category and
+/// description, in the form of the first lines of a Rhai program. `None` if the module has no such
+/// section.
 pub fn module_header(bytes: &[u8]) -> Option<&str> {
     module::custom_section(bytes, "agent")
 }
 
-/// Whether bytes begin like a WebAssembly module.
+/// Whether `bytes` begin like a core WebAssembly module.
 pub fn is_module(bytes: &[u8]) -> bool {
     bytes.starts_with(module::MAGIC)
 }
 
-/// The WebAssembly engine on a pool of workers, for programs in Rhai and for modules.
+/// Sandbox that runs Rhai programs and modules inside WebAssembly, on a pool of workers.
 pub struct WasmSandbox {
     workers: Arc<Workers>,
     specs: &'static [ToolSpec],
@@ -70,13 +72,14 @@ pub struct WasmSandbox {
 }
 
 impl WasmSandbox {
-    /// Makes a sandbox whose programs may call all tools. Compiled code is stored in `code_dir`, if
-    /// no other user may write to it.
+    /// Creates a sandbox whose programs may call all tools. Compiled code is stored in the
+    /// directory `code_dir`, unless other users may write to it.
     pub fn new(workers: Arc<Workers>, code_dir: Option<&Path>) -> Self {
         Self::with_tools(workers, registry(), code_dir)
     }
 
-    /// Makes a sandbox whose programs may call the given tools; the host gets their indexes.
+    /// Creates a sandbox whose programs may call only the tools `specs`. The host gets the index of
+    /// a called tool in `specs`.
     pub fn with_tools(
         workers: Arc<Workers>,
         specs: &'static [ToolSpec],
@@ -85,7 +88,8 @@ impl WasmSandbox {
         Self { workers, specs, code_dir: code_dir.map(Arc::from), guest: Arc::default() }
     }
 
-    /// Runs a job on a worker, within `deadline`.
+    /// Runs a job on a worker and waits for its result, at most about `deadline`; see
+    /// [`Workers::run_within`].
     fn on_worker<T: Send + 'static>(
         &self,
         limits: &Limits,
@@ -175,25 +179,25 @@ impl Sandbox for WasmSandbox {
     }
 }
 
-/// Result of a call with its usage and printed text, or its failure, which includes both.
+/// Result of a call with its usage and printed text; or its failure, which includes both.
 type CallResult<T> = Result<(T, Usage, String), Failure>;
 
-/// Compiled form of a program.
+/// A program in the form in which it is run.
 enum ProgramForm {
-    /// The engine for Rhai with a program in its memory.
+    /// The Rhai engine, with the program in its memory.
     Rhai(RhaiProgram),
     /// A module.
     Native(Native),
 }
 
-/// A linked module.
+/// A compiled module, linked to the functions of the host.
 struct Native {
     pre: InstancePre<Call>,
     specs: &'static [ToolSpec],
     has_params: bool,
 }
 
-/// A compiled program with its declared parameters.
+/// A compiled program, with the parameters that it declares once they are known.
 struct WasmProgram {
     form: ProgramForm,
     params: OnceLock<Result<Vec<Param>, Failure>>,
@@ -223,7 +227,7 @@ fn check_module(bytes: &[u8], limits: &Limits) -> Result<(), Failure> {
     module::check(bytes).or_else(|error| refuse(error.to_string()))
 }
 
-/// Compiles a module and checks its exports and imports.
+/// Compiles a module, checks its exports and links its imports.
 fn native(
     bytes: &[u8],
     specs: &'static [ToolSpec],
@@ -262,7 +266,8 @@ fn native(
 }
 
 impl WasmProgram {
-    /// Returns the declared parameters; the first call runs `params()`. Only on a worker.
+    /// Returns the parameters that the program declares; the first call runs `params()`. Must run
+    /// on a worker.
     fn declared(&self, limits: &Limits) -> &Result<Vec<Param>, Failure> {
         self.params.get_or_init(|| {
             let has_params = match &self.form {
@@ -292,7 +297,8 @@ impl WasmProgram {
         (outcome, host.unwrap_or_else(|| Box::new(LostHost)))
     }
 
-    /// Calls a function in a new instance and reads its result; also returns the host.
+    /// Calls a function of the program in a new instance and reads its result with `read`. Also
+    /// returns the host, if one was given.
     fn call<T>(
         &self,
         function: &str,
@@ -328,8 +334,8 @@ impl WasmProgram {
     }
 }
 
-/// Builds the message to a function: for `retrieve`, query, candidates and params; for the engine
-/// for Rhai, the limits precede them. `None` if the message would be empty.
+/// Builds the message that a function is called with. For `retrieve` it has query, candidates and
+/// params; for the Rhai engine, the limits come first. `None` if the message would be empty.
 fn message(
     input: Option<(Input<'_>, Vec<(String, BoundValue)>)>,
     limits: Option<&Limits>,
@@ -356,7 +362,7 @@ fn message(
     Ok(Some(message))
 }
 
-/// Decodes a result from its bytes, then checks it with `read`.
+/// Decodes the result of a call from its bytes, then checks it with `read`.
 fn read_given<T>(
     bytes: &[u8],
     instance: &mut LiveInstance,
@@ -387,7 +393,7 @@ fn end_native<T>(
     }
 }
 
-/// As [`end_native`], but with the operations and heap that the engine for Rhai counted itself.
+/// As [`end_native`], but reports the operations and the heap that the Rhai engine itself counted.
 fn end_rhai<T>(
     given: Result<Vec<u8>, Failure>,
     instance: &mut LiveInstance,

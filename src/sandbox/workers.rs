@@ -1,17 +1,18 @@
-//! Threads that run programs: few, with big stacks, fed by a bounded queue.
+//! Threads that run programs: a limited number, with big stacks, that take jobs from a bounded
+//! queue.
 //!
-//! Dropping a long chain of program values recurses once per link, and an overflow ends the
+//! Dropping a long chain of program values recurses once per link, and a stack overflow ends the
 //! process. A chain has at most as many links as a program has operations, and a link takes at most
 //! about 220 bytes of stack. So [`STACK_BYTES`] depends on [`Limits::operations`](crate::Limits):
-//! after a change of one, measure the other.
+//! when one of them changes, measure whether the other must change too.
 //!
 //! Each worker is the only thread of its own rayon pool, so parallel work inside a job runs on the
 //! worker itself, sequentially. All threads of the global rayon pool may be waiting for programs,
 //! so a program that waited for that pool could wait forever. If a job waits for work on other
 //! threads, that work must stay out of the global pool too: see [`separate_pool`].
 //!
-//! Jobs are opaque. The number of threads never changes a result: jobs share nothing, and answers
-//! are collected in the order of the jobs.
+//! Does not depend on what jobs do. The number of threads never changes a result: jobs share
+//! nothing, and answers are collected in the order of the jobs.
 
 use std::{
     cell::Cell,
@@ -30,20 +31,22 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use agent_ground::clock::Timer;
 
-/// Stack of a worker, bytes. Virtual: only touched pages cost memory.
+/// Size of the stack of a worker, in bytes. Only touched pages cost memory.
 pub const STACK_BYTES: usize = 256 << 20;
-/// Maximum number of queued jobs for each worker; further callers wait.
+/// Maximum number of jobs in the queue per worker; if the queue is full, callers wait.
 pub const QUEUE_PER_WORKER: usize = 4;
-/// Maximum number of workers of one pool; each may use a full memory budget.
+/// Maximum number of workers of one pool; each may use the full memory budget of a call.
 pub const MAX_WORKERS: usize = 256;
-/// Maximum number of threads of a separate pool.
+/// Maximum number of threads of a separate pool, see [`separate_pool`].
 const MAX_SEPARATE_THREADS: usize = 16;
-/// Maximum number of workers of one pool that are stuck in an abandoned job and replaced.
+/// Maximum number of workers of one pool that are replaced because they are stuck in an abandoned
+/// job.
 const MAX_STUCK: usize = 16;
-/// Additional processor and wall time after its deadline before a job is abandoned. Jobs that check
-/// their own deadline end within it.
+/// Additional processor time and wall time after its deadline before a job is abandoned. Jobs that
+/// check their own deadline end within this time.
 const GRACE: Duration = Duration::from_millis(400);
-/// Minimum pause between checks of a running job; pause between attempts to enter a full queue.
+/// Minimum pause between checks whether a job has ended; also the pause between attempts to enter a
+/// full queue.
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 /// Pause between checks whether a job has started.
 const START_POLL: Duration = Duration::from_millis(100);
@@ -52,27 +55,27 @@ thread_local! {
     static HAS_BIG_STACK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The next action of a worker after a job.
+/// What a worker does after a job.
 #[derive(Clone, Copy, PartialEq)]
 enum After {
     /// Takes the next job.
     Next,
-    /// Ends, because it was replaced.
+    /// Ends, because another worker has replaced it.
     Leave,
 }
 
 type Job = Box<dyn FnOnce() -> After + Send>;
 
-/// Why a job returned nothing.
+/// Why a job returned no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobLost {
-    /// It panicked.
+    /// The job panicked.
     #[error("the job panicked on its worker")]
     Panicked,
-    /// It missed its deadline and was abandoned; it may still run.
+    /// The job missed its deadline and was abandoned after this time; it may still run.
     #[error("no answer within {} ms", .0.as_millis())]
     Late(Duration),
-    /// All workers are stuck in abandoned jobs.
+    /// No worker was left to run the job: all are stuck in abandoned jobs.
     #[error("more than {MAX_STUCK} programs did not end; restart the process")]
     NoWorker,
 }
@@ -85,16 +88,17 @@ const GIVEN_UP: u8 = 2;
 /// State of a job that was abandoned before it started, because no worker was left.
 const UNTAKEN: u8 = 3;
 
-/// State of a job, shared with its caller.
+/// State of a job, shared between its worker and the caller that waits for it.
 #[derive(Default)]
 struct JobState {
-    /// Set when the job starts.
+    /// Timer of the job, set when the job starts.
     timer: OnceLock<Timer>,
     state: AtomicU8,
 }
 
 impl JobState {
-    /// Changes the state from [`WORKING`] to another one; false if another thread already did.
+    /// Changes the state from [`WORKING`] to `state`. Returns false if the state is no longer
+    /// [`WORKING`].
     fn set(&self, state: u8) -> bool {
         let order = Ordering::SeqCst;
         self.state.compare_exchange(WORKING, state, order, order).is_ok()
@@ -105,14 +109,14 @@ impl JobState {
     }
 }
 
-/// The future result of a job.
+/// Handle to a submitted job, by which its result can be awaited.
 pub struct Pending<T>(Receiver<T>);
 
 impl<T> Pending<T> {
-    /// Waits for the result.
+    /// Waits until the job ends, and returns its result.
     ///
     /// # Errors
-    /// [`JobLost::Panicked`].
+    /// [`JobLost::Panicked`] if the job panicked.
     pub fn wait(self) -> Result<T, JobLost> {
         self.0.recv().map_err(|_| JobLost::Panicked)
     }
@@ -121,14 +125,14 @@ impl<T> Pending<T> {
 /// State shared by the workers of one pool.
 struct Shared {
     jobs: Mutex<Receiver<Job>>,
-    /// Workers that take jobs.
+    /// Number of workers that take jobs.
     able: AtomicUsize,
-    /// Replaced workers that are still running a job.
+    /// Number of replaced workers that are still running a job.
     stuck: AtomicUsize,
 }
 
-/// A pool of threads with big stacks. Dropping it waits for submitted jobs, unless a worker is
-/// stuck in an abandoned one.
+/// A pool of threads with big stacks that run jobs. Dropping the pool waits for submitted jobs,
+/// unless a worker is stuck in an abandoned one.
 pub struct Workers {
     queue: Option<SyncSender<Job>>,
     shared: Arc<Shared>,
@@ -136,7 +140,7 @@ pub struct Workers {
     n: usize,
 }
 
-/// A thread with its one-thread pool.
+/// A worker: a thread, which is the only one of its own rayon pool.
 struct Worker {
     pool: ThreadPool,
     thread: JoinHandle<()>,
@@ -165,11 +169,11 @@ impl Worker {
     }
 }
 
-/// Starts a pool for parallel work on other threads that a job waits for. Dropping the pool lets
-/// spawned work finish; a panic ends only the work that panicked.
+/// Starts a rayon pool for parallel work that a job waits for. Work already spawned finishes even
+/// if the pool is dropped; a panic ends only the work that panicked.
 ///
 /// # Errors
-/// If the system refuses a thread.
+/// If the system refuses to start a thread.
 pub(super) fn separate_pool(name: &'static str) -> io::Result<ThreadPool> {
     ThreadPoolBuilder::new()
         .num_threads(available_parallelism().map_or(1, usize::from).min(MAX_SEPARATE_THREADS))
@@ -180,10 +184,10 @@ pub(super) fn separate_pool(name: &'static str) -> io::Result<ThreadPool> {
 }
 
 impl Workers {
-    /// Starts a pool of `n` threads, at least one and at most [`MAX_WORKERS`].
+    /// Starts a pool of `n` workers, at least one and at most [`MAX_WORKERS`].
     ///
     /// # Errors
-    /// If the system refuses a thread of [`STACK_BYTES`].
+    /// If the system refuses to start a thread with a stack of [`STACK_BYTES`].
     pub fn new(n: usize) -> io::Result<Self> {
         let n = n.clamp(1, MAX_WORKERS);
         let (queue, jobs) = sync_channel::<Job>(n * QUEUE_PER_WORKER);
@@ -193,13 +197,14 @@ impl Workers {
         Ok(Self { queue: Some(queue), shared, threads: Mutex::new(threads), n })
     }
 
-    /// Returns the number of threads.
+    /// Returns the number of workers that the pool was started with.
     pub fn count(&self) -> usize {
         self.n
     }
 
-    /// Submits a job; waits while the queue is full. A job submitted by a worker runs at once on
-    /// that worker, which would otherwise wait for itself.
+    /// Submits a job, and returns without waiting for its result; waits while the queue is full. A
+    /// job submitted by a worker runs at once on that worker, which would otherwise wait for
+    /// itself.
     pub fn submit<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> T + Send + 'static,
@@ -213,10 +218,10 @@ impl Workers {
         Pending(pending)
     }
 
-    /// Runs one job and waits for it.
+    /// Runs one job and waits for its result, without a time limit.
     ///
     /// # Errors
-    /// [`JobLost::Panicked`].
+    /// [`JobLost::Panicked`] if the job panicked.
     pub fn run<T: Send + 'static>(
         &self,
         job: impl FnOnce() -> T + Send + 'static,
@@ -224,15 +229,15 @@ impl Workers {
         self.submit(job).wait()
     }
 
-    /// Runs one job and waits for it, slightly longer than `deadline` in processor time of its
-    /// thread. The bound in wall time is [`WALL_PER_WORK`] times as long, plus `waiting`. If the
-    /// job does not end by then, its worker is replaced, and stops once the job ends. A job
-    /// submitted by a worker runs at once on that worker, without these bounds.
+    /// Runs one job and waits for its result, until the job's thread has used slightly more
+    /// processor time than `deadline`. The limit of wall time is [`WALL_PER_WORK`] times as long,
+    /// plus `waiting`. If the job does not end by then, its worker is replaced, and stops once the
+    /// job ends. A job submitted by a worker runs at once on that worker, without these limits.
     ///
     /// [`WALL_PER_WORK`]: agent_ground::clock::WALL_PER_WORK
     ///
     /// # Errors
-    /// [`JobLost`].
+    /// Returns why the job was lost, see [`JobLost`].
     pub fn run_within<T: Send + 'static>(
         &self,
         deadline: Duration,
@@ -267,7 +272,7 @@ impl Workers {
         self.wait_for(&state, &wait)
     }
 
-    /// Waits for a job until it ends or its time is over.
+    /// Waits for the result of a job until the job ends or its time is over.
     fn wait_for<T>(&self, state: &JobState, wait: &Receiver<T>) -> Result<T, JobLost> {
         let mut pause = START_POLL;
         loop {
@@ -294,8 +299,9 @@ impl Workers {
         }
     }
 
-    /// Replaces a stuck worker, unless more than [`MAX_STUCK`] are stuck. The new worker starts
-    /// before the old one is discounted, so that callers never see a pool without workers.
+    /// Replaces a stuck worker by a new one, unless [`MAX_STUCK`] workers are stuck already. The
+    /// new worker is counted before the stuck one is subtracted, so that callers never see a pool
+    /// without workers.
     fn replace_one(&self) {
         // If the system refuses a thread, the pool shrinks by one.
         if self.shared.stuck.fetch_add(1, Ordering::SeqCst) < MAX_STUCK
@@ -307,8 +313,8 @@ impl Workers {
         self.shared.able.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Queues a job; waits while the queue is full. If no worker is left, the job is dropped with
-    /// the sender of its answer, which the caller notices.
+    /// Queues a job; waits while the queue is full. If no worker is left, the job is dropped
+    /// together with the sender of its result, and so its caller learns that it is lost.
     fn enqueue(&self, mut job: Job) {
         if on_big_stack() {
             let _ = catch_unwind(AssertUnwindSafe(job));
@@ -357,13 +363,13 @@ fn work(jobs: &Mutex<Receiver<Job>>) {
     }
 }
 
-/// Whether this thread may run and drop program values.
+/// Whether this thread has a big stack, so that it may run programs and drop their values.
 pub(super) fn on_big_stack() -> bool {
     HAS_BIG_STACK.get()
 }
 
-/// Drops a value on a thread with a big stack; leaks it if there is none, because an overflow would
-/// end the process.
+/// Drops a value on a thread with a big stack, which is started if necessary. If the system refuses
+/// the thread, the value is leaked, because a stack overflow would end the process.
 pub(super) fn drop_on_big_stack<T: Send + 'static>(value: T) {
     if on_big_stack() {
         drop(value);

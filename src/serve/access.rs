@@ -1,5 +1,5 @@
-//! Access control: keys with scopes, stored as digests, and the host names that a server answers
-//! to. Must not know what requests do.
+//! Access control: keys with scopes, of which only digests are stored, and the host names that a
+//! server answers to. Does not depend on what requests do.
 
 use std::{
     collections::BTreeMap,
@@ -20,37 +20,38 @@ use subtle::ConstantTimeEq as _;
 use crate::client::Client;
 use agent_ground::files;
 
-/// Random bytes of a key.
+/// Number of random bytes in a key.
 const KEY_BYTES: usize = 24;
 /// Prefix of every key, by which people and secret scanners recognize one.
 const PREFIX: &str = "agent-";
-/// Maximum size of a key file, bytes.
+/// Maximum size of a key file, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Requests that a key permits.
+/// Which requests a key permits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// Questions and other reads.
+    /// Questions and other requests that only read.
     Read,
-    /// All requests: also replacing bases and bundles, programs and operations.
+    /// All requests, also those that replace bases and bundles or run programs and operations.
     Admin,
 }
 
-/// The keys of a home directory: names with scopes and digests, never the keys themselves.
+/// The keys of a home directory. Holds the name, the scope and a digest of each, never the key
+/// itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Keys {
-    /// Stored keys by name.
+    /// The stored keys, by name.
     #[serde(default)]
     pub keys: BTreeMap<String, StoredKey>,
 }
 
-/// A key as it is stored.
+/// What is stored of a key.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredKey {
-    /// The scope of the key.
+    /// Which requests the key permits.
     pub scope: Scope,
-    /// BLAKE3 hash of the key, in hexadecimal. Keys are random, so no salt is needed.
+    /// BLAKE3 hash of the key in hexadecimal. No salt is needed, since keys are random.
     digest: String,
 }
 
@@ -60,26 +61,26 @@ pub enum KeyError {
     /// The key file or its lock file cannot be read or written.
     #[error("cannot use {path}")]
     Io {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The cause.
+        /// Why the file cannot be used.
         source: io::Error,
     },
     /// The file is not a key file.
     #[error("{path} is not a key file: {source}; remove it and create keys again")]
     Damaged {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The cause.
+        /// Why the content is invalid.
         source: serde_json::Error,
     },
-    /// A key with the name already exists.
+    /// A key with this name already exists.
     #[error("key {0:?} already exists; remove it first, or choose another name")]
     Exists(String),
-    /// No key has the name.
+    /// No key has this name.
     #[error("no key {0:?}; `agent key list` lists all keys")]
     Unknown(String),
-    /// The system gives no random numbers.
+    /// The operating system gives no random numbers.
     #[error("the system provides no random numbers for a key")]
     Random,
 }
@@ -103,10 +104,12 @@ impl Keys {
         }
     }
 
-    /// Applies `change` to the keys in a file, under an exclusive lock.
+    /// Reads the keys in a file, lets `change` change them, and writes them back, all under an
+    /// exclusive lock. Returns the result of `change`.
     ///
     /// # Errors
-    /// Errors of `change`; [`KeyError::Io`], [`KeyError::Damaged`]. The file then stays as it was.
+    /// The error of `change`, or [`KeyError::Io`] or [`KeyError::Damaged`]. The file then stays as
+    /// it was.
     pub fn change<T>(
         path: &Path,
         change: impl FnOnce(&mut Keys) -> Result<T, KeyError>,
@@ -124,7 +127,7 @@ impl Keys {
         Ok(changed)
     }
 
-    /// Writes the file atomically, readable only by its owner.
+    /// Writes the keys to a file atomically; only its owner can read the file.
     ///
     /// # Errors
     /// [`KeyError::Io`].
@@ -141,10 +144,11 @@ impl Keys {
         Ok(())
     }
 
-    /// Creates a key and returns it. It cannot be read again: only its digest is stored.
+    /// Creates a key with this name and returns the key. The key cannot be read again, since only
+    /// its digest is stored.
     ///
     /// # Errors
-    /// [`KeyError::Exists`], [`KeyError::Random`].
+    /// [`KeyError::Exists`] if a key has this name; [`KeyError::Random`].
     pub fn add(&mut self, name: &str, scope: Scope) -> Result<String, KeyError> {
         if self.keys.contains_key(name) {
             return Err(KeyError::Exists(name.to_owned()));
@@ -158,16 +162,16 @@ impl Keys {
         Ok(key)
     }
 
-    /// Removes a key.
+    /// Removes the key with this name.
     ///
     /// # Errors
-    /// [`KeyError::Unknown`].
+    /// [`KeyError::Unknown`] if no key has this name.
     pub fn remove(&mut self, name: &str) -> Result<(), KeyError> {
         self.keys.remove(name).map(drop).ok_or_else(|| KeyError::Unknown(name.to_owned()))
     }
 
-    /// Returns the scope and the client of a key; `None` for an unknown key. Compares it with every
-    /// digest in constant time.
+    /// Returns the scope and the client of a key; `None` for an unknown key. Compares the key with
+    /// all digests in constant time.
     pub(super) fn find(&self, key: &str) -> Option<(Scope, Client)> {
         let digest = blake3::hash(key.as_bytes()).to_hex();
         let mut found = None;
@@ -180,13 +184,13 @@ impl Keys {
     }
 }
 
-/// The host names that a server answers to, in lower case and without ports.
+/// The host names that a server answers to. They are stored in lower case and without ports.
 #[derive(Clone, Debug, Default)]
 pub struct Hosts(Vec<String>);
 
 impl Hosts {
-    /// Returns the loopback names and the given ones. Ports are ignored; an IPv6 address may have
-    /// brackets.
+    /// Returns the names of the loopback interface and those of `further`. Ports are ignored; an
+    /// IPv6 address may have brackets.
     pub fn new(further: impl IntoIterator<Item = String>) -> Hosts {
         let own = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned);
         let written = |host: String| match host.parse::<Ipv6Addr>() {
@@ -196,9 +200,9 @@ impl Hosts {
         Hosts(own.into_iter().chain(further.into_iter().map(written)).collect())
     }
 
-    /// Whether a request is meant for this server: its `Host`, its `Origin` and the host in its URI
-    /// are known, as far as it has them. Otherwise any web page could send requests through its
-    /// reader's browser.
+    /// Whether a request is meant for this server: of its `Host`, its `Origin` and the host in its
+    /// URI, all that are present must be known names. Without this check, any web page could send
+    /// requests through the browser of whoever reads the page.
     pub(super) fn accept(&self, request: &Request) -> bool {
         let all = |name| request.headers().get_all(name).into_iter();
         let text = |value: &HeaderValue| value.to_str().unwrap_or("?").to_owned();
@@ -212,7 +216,7 @@ impl Hosts {
     }
 }
 
-/// Whether a request has exactly one `Host` header. Before HTTP/1.1 it may have none.
+/// Whether a request has exactly one `Host` header; before HTTP/1.1, it may also have none.
 pub(super) fn names_a_host(request: &Request) -> bool {
     match request.headers().get_all(header::HOST).into_iter().count() {
         0 => request.version() < Version::HTTP_11,
@@ -220,7 +224,7 @@ pub(super) fn names_a_host(request: &Request) -> bool {
     }
 }
 
-/// Returns a host in lower case, without its port.
+/// Returns a host name in lower case, without its port.
 fn without_port(host: &str) -> String {
     let host = host.to_lowercase();
     match host.rsplit_once(':') {
@@ -229,7 +233,7 @@ fn without_port(host: &str) -> String {
     }
 }
 
-/// Returns the key in the `Authorization` header.
+/// Returns the key in the `Authorization` header, which reads `Bearer KEY`.
 pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, key) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(key.trim())

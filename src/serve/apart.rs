@@ -1,6 +1,6 @@
-//! Pools for slow work and disk reads, apart from the threads that answer questions. A pool runs a
-//! few jobs at a time; with several keys, at most half of them for one key. Must not know what the
-//! work is.
+//! Pools that run slow work and disk reads apart from the threads that answer questions. A pool
+//! runs a few jobs at a time; with several keys, at most half of them for one key. Does not depend
+//! on what the jobs do.
 
 use std::time::{Duration, Instant};
 
@@ -8,14 +8,14 @@ use tokio::time::{timeout, timeout_at};
 
 use crate::{client::Slots, queue::Refused};
 
-/// Maximum time that a job waits for a place.
+/// Maximum time for which a job waits until its pool can run it.
 pub(super) const WAIT: Duration = Duration::from_secs(2);
-/// Maximum number of jobs that wait for a place in one pool.
+/// Maximum number of jobs that wait in one pool.
 pub(super) const MAX_WAITING: usize = 64;
-/// `Retry-After` of a refused job, seconds.
+/// `Retry-After` for a job that a pool refuses, in seconds.
 const RETRY_SECONDS: u64 = 2;
 
-/// A pool with a bounded number of places.
+/// A pool that runs a bounded number of jobs at a time.
 pub(super) struct Apart {
     places: Slots,
     waiting: Slots,
@@ -23,17 +23,17 @@ pub(super) struct Apart {
 }
 
 impl Apart {
-    /// Creates a pool of `places` places for `clients` clients.
+    /// Creates a pool that runs at most `places` jobs at a time and is shared by `clients` clients.
     pub(super) fn new(places: usize, clients: usize) -> Apart {
         let waiting = Slots::new(MAX_WAITING, clients);
         Apart { places: Slots::new(places, clients), waiting, wait: WAIT }
     }
 
-    /// Runs a job and returns its result. A job that misses the deadline runs on and keeps its
-    /// place until it ends.
+    /// Runs the job `work` and returns its result. A job that misses the deadline runs on, and
+    /// counts among the running jobs until it ends.
     ///
     /// # Errors
-    /// [`Refused`].
+    /// [`Refused`] if the job could not be run, failed, or missed the deadline.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         deadline: Instant,

@@ -1,5 +1,5 @@
 //! Answers questions over many nodes with a table, and questions for nodes with the active bundle.
-//! Must not know how either finds its answer.
+//! Does not depend on how either finds its answer.
 
 use std::{num::NonZeroUsize, sync::Arc, time::Instant};
 
@@ -22,20 +22,20 @@ use agent_retrieve::{Answer, AssistFailure, Detail, Retriever, check_query};
 use agent_systems::bundle::Effort;
 use agent_tools::Assistant;
 
-/// Maximum and default number of rows of each table in a reply.
+/// Maximum number of rows of each table in a reply; `ROWS` is the default.
 pub(super) const MAX_ROWS: usize = 1_000;
 const ROWS: usize = 100;
 /// Maximum number of nodes in an answer of the bundle.
 const NODES: usize = 20;
 
-/// A question over many nodes.
+/// A question over many nodes, or its plan.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ask {
     /// The question; omit it with `plan`.
     #[serde(default)]
     pub(super) question: String,
-    /// A plan to run instead of a question, in the form of `plan` in an answer.
+    /// A plan to run instead of a question, as the field `plan` of an answer holds it.
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     pub(super) plan: Option<Value>,
@@ -46,12 +46,13 @@ pub(super) struct Ask {
     #[serde(default)]
     #[schema(minimum = 1, maximum = 1000, default = 100)]
     pub(super) rows: Option<usize>,
-    /// Number of the reading to answer, from 1, after a reply that listed several readings.
+    /// Number of the reading to answer, from 1, if an earlier reply listed several readings of the
+    /// question.
     #[serde(default)]
     #[schema(value_type = Option<u64>, minimum = 1)]
     pub(super) reading: Option<NonZeroUsize>,
-    /// Questions that the language model reads: 0 none, 1 those that the rules do not understand, 2
-    /// all. The effort of the server is the maximum and the default.
+    /// Which questions the language model reads: 0 none, 1 those that the rules do not understand,
+    /// 2 all. The effort of the server is the maximum and the default.
     #[serde(default)]
     #[schema(minimum = 0, maximum = 2)]
     pub(super) effort: Option<u8>,
@@ -72,7 +73,7 @@ struct ByTable<'a> {
     answer: AskRecord<'a>,
 }
 
-/// The readings of an ambiguous question, whose answers differ.
+/// The readings of an ambiguous question, if their answers differ.
 #[derive(Serialize, ToSchema)]
 struct ByReadings<'a> {
     /// Name of the base.
@@ -83,17 +84,18 @@ struct ByReadings<'a> {
     readings: ReadingsRecord<'a>,
 }
 
-/// Nodes that the active bundle ranks.
+/// The nodes that the active bundle ranks for a question.
 #[derive(Serialize, ToSchema)]
 struct ByBundle<'a> {
     /// Name of the base.
     base: &'a str,
     /// The question.
     question: &'a str,
-    /// Nodes, best first, ties by id; each as `agent search --json` prints it.
+    /// The nodes, best first, equal scores by ascending id; each as `agent search --json` prints
+    /// it.
     #[schema(value_type = Vec<serde_json::Value>)]
     hits: Vec<HitRecord<'a>>,
-    /// Why another system answered instead of the bundle; absent if the bundle answered.
+    /// Why another system ranked the nodes instead of the bundle; absent if the bundle did.
     #[serde(skip_serializing_if = "Option::is_none")]
     stand_in: Option<&'a str>,
     /// Why the language model did not help; absent if it helped or was not used.
@@ -101,7 +103,7 @@ struct ByBundle<'a> {
     unassisted: Option<&'static str>,
 }
 
-/// An answer; `by` names its form: `table`, `readings` or `bundle`.
+/// An answer; its field `by` says what it holds: `table`, `readings` or `bundle`.
 #[derive(Serialize, ToSchema)]
 #[serde(tag = "by", rename_all = "lowercase")]
 enum AskReply<'a> {
@@ -124,7 +126,7 @@ pub(super) async fn ask(
     answer(&server, asked).await.map(json)
 }
 
-/// Answers a question as [`ask`] does; returns JSON.
+/// Answers a question as [`ask`] does; returns an [`AskReply`] as JSON.
 pub(super) async fn answer(server: &Arc<Server>, asked: Ask) -> Result<String, ApiError> {
     let opened = opened(server, asked.base.as_deref())?;
     let deadline = deadline(asked.timeout_ms)?;
@@ -148,8 +150,9 @@ pub(super) async fn answer(server: &Arc<Server>, asked: Ask) -> Result<String, A
     Ok(told)
 }
 
-/// Answers with a table. `effort` says which questions the model reads: none, those that the rules
-/// do not understand, or all. If the model fails, the rules answer or refuse.
+/// Answers a question with a table of at most `rows` rows. `effort` says which questions the model
+/// reads: none, those that the rules do not understand, or all. If the model fails, the rules
+/// answer or say why they cannot.
 async fn tabled(
     server: &Server,
     opened: &Arc<Opened>,
@@ -185,11 +188,11 @@ async fn tabled(
     }
 }
 
-/// An answer in JSON, or why there is none.
+/// An answer as JSON text, or why the question cannot be answered.
 type Told = Result<String, AskError>;
 
-/// Answers with a table, by rules alone or with a model. `unassisted` is why the model did not
-/// help; it becomes an assumption of the answer.
+/// Answers a question with a table, by rules and, if given, with `model`. `unassisted` says why the
+/// model did not help; the answer lists this among its assumptions.
 fn by_table(
     opened: &Opened,
     asked: &Ask,

@@ -1,6 +1,7 @@
-//! Answers with a bundle and, if the server has one, a language model. Questions wait for the model
-//! in a pool of its own, within their deadlines. If the model fails, the bundle answers alone, and
-//! the answer says why. Must not know what a model is asked, or the format of answers.
+//! Answers questions with a bundle and, if the server has one, a language model. Questions wait for
+//! the model in a pool of their own, within their deadlines. If the model fails, the bundle answers
+//! alone, and the answer says why. Does not depend on what the model is asked, or on the format of
+//! answers.
 
 use std::{
     sync::Arc,
@@ -12,11 +13,12 @@ use agent_llm::LlmError;
 use agent_retrieve::{Answer, AssistFailure, RetrieveError, Retriever};
 use agent_systems::bundle::Effort;
 
-/// Time reserved for an answer without the model; at most half of the time left to the deadline.
+/// Time kept back for an answer without the model; at most half of the time that is left until the
+/// deadline.
 const KEPT: Duration = Duration::from_secs(1);
 
 impl Server {
-    /// Returns the effort of a question: the requested one, or else the server's.
+    /// Returns the effort for a question: the one that the request asks for, or else the server's.
     ///
     /// # Errors
     /// If the requested effort is unknown or exceeds the server's.
@@ -31,11 +33,12 @@ impl Server {
         })
     }
 
-    /// Answers with the bundle at an effort: `ask` gets the answer, `tell` formats it. If the model
-    /// fails, the bundle answers without it.
+    /// Answers a question with a bundle, which uses the model as `effort` says: `ask` gets the
+    /// answer from the bundle, `tell` formats the answer. If the model fails, the bundle answers
+    /// without the model.
     ///
     /// # Errors
-    /// Errors of `ask` and `tell`; [`Refused`].
+    /// The error of `ask` or `tell`, or [`Refused`] if there is no answer in time.
     pub(super) async fn told<T: Send + 'static>(
         &self,
         active: &Active,
@@ -83,10 +86,10 @@ impl Server {
 }
 
 impl Server {
-    /// Runs `ask` in the pool of the model.
+    /// Runs `ask`, which asks the model, in the pool for such requests; returns its result.
     ///
     /// # Errors
-    /// Why the model did not help.
+    /// The reason for which the model gave no help, such as a timeout or a spent budget.
     pub(super) async fn with_model<T: Send + 'static>(
         &self,
         deadline: Instant,
@@ -105,7 +108,7 @@ impl Server {
     }
 }
 
-/// Logs an error of the model and returns its kind.
+/// Logs an error of the model; returns for which reason the model gave no help.
 fn miss_of(error: &LlmError) -> AssistFailure {
     tracing::warn!("the language model does not help: {error}");
     match error {

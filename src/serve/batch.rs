@@ -1,5 +1,6 @@
-//! Answers many questions in one request: one line of JSON for each question and each answer, in
-//! order. Answers are sent while questions still arrive. Must not know how a question is answered.
+//! Answers many questions in one request: the body has a line of JSON for each question, the reply
+//! one for each answer, in the same order. Answers are sent while questions still arrive. Does not
+//! depend on how a question is answered.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -25,19 +26,19 @@ use crate::{
     sent::too_long,
 };
 
-/// Maximum number of concurrent batches.
+/// Maximum number of batches in progress at the same time.
 pub(super) const MAX_BATCHES: usize = 64;
-/// Maximum length of a line with the blank lines before it, bytes.
+/// Maximum length of a line together with the blank lines before it, in bytes.
 pub(super) const MAX_LINE: usize = 64 << 10;
-/// Maximum length of the answer to a line, bytes.
+/// Maximum length of the reply to a line, in bytes.
 pub(super) const MAX_LINE_REPLY: usize = 1 << 20;
-/// Maximum time until the next line is complete.
+/// Maximum time for which the server waits until the next line is complete.
 pub(super) const LINE_TIME: Duration = Duration::from_secs(60);
 /// Maximum number of lines of a batch that are answered at the same time.
 pub(super) const AT_A_TIME: usize = 4;
-/// Time for which a line is retried while the server is busy.
+/// Time for which answering a line is tried again and again while the server is busy.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// `Retry-After` of a refused batch, seconds.
+/// `Retry-After` for a batch that is refused, in seconds.
 const RETRY_SECONDS: u64 = 10;
 
 /// Answer many questions: one line of JSON for each, in order.
@@ -67,7 +68,7 @@ pub(super) async fn batch(
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(answers)))
 }
 
-/// Returns the reply line for a line of the request.
+/// Answers line `number` of the request and returns the reply line.
 async fn line_of(server: &Server, number: u64, line: Result<Bytes, ApiError>) -> Bytes {
     let (id, answer) = match line.and_then(|line| asked(&line)) {
         Ok((id, Ok(asked))) => (id, one(server, asked).await),
@@ -88,7 +89,7 @@ async fn line_of(server: &Server, number: u64, line: Result<Bytes, ApiError>) ->
     held.unwrap_or_else(failed)
 }
 
-/// Parses a line into its id and its request.
+/// Parses a line. Returns the `id` in it, if any, and the question.
 fn asked(line: &[u8]) -> Result<(Option<Value>, Result<QueryRequest, ApiError>), ApiError> {
     let wrong = |error: serde_json::Error| {
         let remedy = "send a JSON object as /openapi.json describes a query";
@@ -99,21 +100,21 @@ fn asked(line: &[u8]) -> Result<(Option<Value>, Result<QueryRequest, ApiError>),
     Ok((id, serde_json::from_value(Value::Object(line)).map_err(wrong)))
 }
 
-/// Returns a reply line: a JSON object with `line` and `id` before its other keys.
+/// Returns a reply line: the JSON `object` with the keys `line` and `id` before its own.
 fn numbered(number: u64, id: Option<&Value>, object: &str) -> String {
     let id = id.map_or(String::new(), |id| format!("\"id\":{id},"));
     let rest = object.strip_prefix('{').unwrap_or("}");
     format!("{{\"line\":{number},{id}{rest}\n")
 }
 
-/// Answers one request; retries for [`PATIENCE`] while the server is busy.
+/// Answers one question; tries again for [`PATIENCE`] while the server is busy.
 async fn one(server: &Server, asked: QueryRequest) -> Result<String, ApiError> {
     patiently(PATIENCE, || answered(server, asked.clone())).await
 }
 
-/// Splits a body into its lines, numbered from 1. Skips blank lines, but counts them. The stream
-/// ends with an error if a line is too long or not complete within `time`, or if the body breaks
-/// off.
+/// Splits a body into its lines, each with its number from 1. Leaves out blank lines, but counts
+/// them. The stream ends with an error if a line is too long or not complete within `time`, or if
+/// the body breaks off.
 pub(super) fn lines<E: std::fmt::Display>(
     body: impl Stream<Item = Result<Bytes, E>> + Unpin,
     time: Duration,
@@ -137,18 +138,19 @@ pub(super) fn lines<E: std::fmt::Display>(
     })
 }
 
-/// Splits a body into lines.
+/// State of splitting a body into lines.
 struct Lines<B> {
     /// The body; `None` once it has ended.
     body: Option<B>,
-    /// The unread rest of the last part. Each byte is scanned once.
+    /// The rest of the last part of the body that is not yet read as lines. Each byte is scanned
+    /// once.
     part: Bytes,
     /// Number of the last line that was read, blank lines included.
     number: u64,
 }
 
 impl<E: std::fmt::Display, B: Stream<Item = Result<Bytes, E>> + Unpin> Lines<B> {
-    /// Reads the next line that is not blank.
+    /// Reads the next line that is not blank; `None` at the end of the body.
     async fn next(&mut self) -> Option<Result<Bytes, ApiError>> {
         // The beginning of a line that ends in a later part. Lines within one part are not copied.
         let (mut begun, mut bytes) = (Vec::new(), 0);

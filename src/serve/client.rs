@@ -1,5 +1,6 @@
-//! Clients and the bounded places that they share. With several keys, one key takes at most half of
-//! the places of a kind, so that no key shuts out the others. Must not know what requests do.
+//! Clients, and the bounded number of slots that they share, such as for running jobs. With several
+//! keys, one key takes at most half of the slots of a kind, so that no key shuts out the others.
+//! Does not depend on what requests do.
 
 use std::sync::Arc;
 
@@ -9,56 +10,59 @@ use tokio::{
 };
 
 task_local! {
-    /// The client whose request the task answers.
+    /// The client whose request the current task answers.
     static NOW: Client;
 }
 
-/// A client: its key, and whether it asks for explanations. Explanations take much longer, so they
-/// queue apart from the client's plain questions.
+/// A client: which key it has, and whether it asks for explanations. Explained answers take much
+/// longer, so such questions queue apart from the other questions of the same key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Client {
-    /// Position of the key in the order of key names, from 0; 0 without keys.
+    /// Position of the client's key in the order of key names, from 0; 0 if the server has no keys.
     key: usize,
     explains: bool,
 }
 
 impl Client {
-    /// Returns the client with the key at a position.
+    /// Returns the client whose key is at position `key` in the order of key names, from 0.
     pub(super) fn of(key: usize) -> Client {
         Client { key, explains: false }
     }
 
-    /// Returns this client, with or without a request for explanations.
+    /// Returns this client, asking for explanations or not.
     pub(super) fn explaining(self, explains: bool) -> Client {
         Client { explains, ..self }
     }
 
-    /// Returns the client of the current task; the first client outside of requests.
+    /// Returns the client whose request the current task answers; the first client if the task
+    /// answers no request.
     pub(super) fn now() -> Client {
         NOW.try_with(|client| *client).unwrap_or_default()
     }
 
-    /// Runs a future with this client as the client of its task.
+    /// Runs a future as part of a request of this client: in it, [`Client::now`] returns this
+    /// client.
     pub(super) async fn asks<F: Future>(self, work: F) -> F::Output {
         NOW.scope(self, work).await
     }
 }
 
-/// A bounded number of places. With several clients, one client takes at most half of them.
+/// Limits how much goes on at the same time, such as requests: whatever goes on holds one or more
+/// slots. When there are several clients, each may hold at most half of the slots.
 #[derive(Clone)]
 pub(super) struct Slots {
     all: Arc<Semaphore>,
     of_client: Arc<[Arc<Semaphore>]>,
 }
 
-/// Places that stay taken until this is dropped.
+/// Slots that a client holds until this value is dropped.
 pub(super) struct Slot {
     _all: OwnedSemaphorePermit,
     _own: OwnedSemaphorePermit,
 }
 
 impl Slots {
-    /// Creates `n` places for `clients` clients.
+    /// Creates `n` slots, which `clients` clients share.
     pub(super) fn new(n: usize, clients: usize) -> Slots {
         let share = if clients > 1 { n.div_ceil(2) } else { n };
         let own = || Arc::new(Semaphore::new(share));
@@ -66,14 +70,14 @@ impl Slots {
         Slots { all: Arc::new(Semaphore::new(n)), of_client }
     }
 
-    /// Takes `n` places for the client of the task; `None` if fewer are free.
+    /// Takes `n` slots for the client of the current task; `None` if fewer are free.
     pub(super) fn try_take(&self, n: u32) -> Option<Slot> {
         let own = self.own()?.try_acquire_many_owned(n).ok()?;
         let all = self.all.clone().try_acquire_many_owned(n).ok()?;
         Some(Slot { _all: all, _own: own })
     }
 
-    /// Waits for a place and takes it for the client of the task.
+    /// Waits until a slot is free and takes it for the client of the current task.
     pub(super) async fn take(&self) -> Option<Slot> {
         // Waits for the client's own share first, so that other clients do not wait behind it.
         let own = self.own()?.acquire_owned().await.ok()?;

@@ -1,5 +1,5 @@
-//! Compares two systems on the same labelled questions, question by question. Must not know how
-//! answers are found.
+//! Compares two systems on the same labelled questions, question by question. Does not depend on
+//! how answers are found.
 
 use std::{
     sync::Arc,
@@ -21,19 +21,19 @@ use agent_dataset::LabelledQuery;
 use agent_kb::Kb;
 use agent_retrieve::{Ranking, Retriever};
 
-/// Maximum and default number of questions in a reply.
+/// Maximum number of questions in a reply; `LIMIT` is the default.
 pub(super) const MAX_LIMIT: usize = 50;
 const LIMIT: usize = 20;
-/// Number of nodes of each ranking in which right nodes are looked for.
+/// Number of nodes at the start of each ranking among which right nodes are looked for.
 const DEPTH: usize = 100;
-/// Maximum number of nodes of each ranking in the reply.
+/// Maximum number of nodes of each ranking that the reply shows.
 const TOLD: usize = 3;
-/// Default time limit, milliseconds.
+/// Default time limit of a request, in milliseconds.
 const TIME_MS: u64 = 30_000;
-/// Time before the deadline from which no further question is answered.
+/// With less time than this until the deadline, no further question is answered.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// Two systems and a page of labelled questions.
+/// Two systems to compare, and the page of labelled questions to compare them on.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Compare {
@@ -60,16 +60,16 @@ pub(super) struct Compare {
     timeout_ms: Option<u64>,
 }
 
-/// A page of the comparison. All counts and means are of this page.
+/// A page of a comparison. All counts and means but `total` are over the questions of this page.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Compared<'a> {
     /// Name of the base.
     base: &'a str,
     /// Name of the split.
     split: &'a str,
-    /// The left system.
+    /// Name of the left system.
     left: &'a str,
-    /// The right system.
+    /// Name of the right system.
     right: &'a str,
     /// The questions of this page, in the order of the split.
     queries: Vec<Pair<'a>>,
@@ -79,17 +79,18 @@ pub(super) struct Compared<'a> {
     won: usize,
     /// Number of questions that the right system answers better.
     lost: usize,
-    /// Number of questions with equal outcomes: the same rank, or no right node in either ranking.
+    /// Number of questions that both systems answer equally well: with the same rank, or with no
+    /// right node in either ranking.
     same: usize,
     /// Mean reciprocal rank of the left system; a question without a right node counts 0.
     left_mrr: f64,
     /// Mean reciprocal rank of the right system; a question without a right node counts 0.
     right_mrr: f64,
-    /// Number of questions in the split.
+    /// Number of questions in the whole split.
     total: usize,
-    /// Cursor of the next page; null on the last page.
+    /// Cursor that a request sends to get the next page; null on the last page.
     next: Option<usize>,
-    /// Duration in milliseconds.
+    /// Time that the comparison took, in milliseconds.
     took_ms: f64,
 }
 
@@ -104,11 +105,11 @@ struct Pair<'a> {
     left: Option<u64>,
     /// Rank of the first right node in the right ranking, from 1; null if none is in its first 100.
     right: Option<u64>,
-    /// Outcome for the left system: `won`, `lost` or `same`.
+    /// How the left system compares with the right one: `won`, `lost` or `same`.
     outcome: &'static str,
-    /// First nodes of the left ranking.
+    /// The first nodes of the left ranking, at most 3.
     left_top: Vec<NodeBrief>,
-    /// First nodes of the right ranking.
+    /// The first nodes of the right ranking, at most 3.
     right_top: Vec<NodeBrief>,
     /// Why the left system failed; null if it answered.
     left_error: Option<String>,

@@ -1,10 +1,11 @@
 //! Accepts connections, bounds their number, closes those whose request headers arrive too slowly,
-//! and finishes the others when the server ends. Must not know what requests do.
+//! and finishes the others when the server ends. Does not depend on what requests do.
 //!
-//! `axum::serve` sets no header timeout: a client that sends half a header would keep its
-//! connection for ever. So the accept loop is our own. It runs apart from the runtime that answers
-//! requests. If connections were not accepted under load, the system would drop new ones, health
-//! probes among them, and clients would retry only after seconds.
+//! The loop that accepts connections is our own, since `axum::serve` sets no timeout for headers: a
+//! client that sends half a header would keep its connection for ever. The loop does not run on the
+//! runtime that answers requests. Under load, that runtime would accept connections too late: the
+//! system would drop new ones, health probes among them, and clients would retry only after
+//! seconds.
 
 use std::{
     io,
@@ -29,34 +30,36 @@ use tokio::{
 
 use crate::socket::{Socket, WRITE_TIME};
 
-/// Marks a request on a connection where a header gave the length of a body twice.
+/// Marks a request that came over a connection on which a header gave the length of a body twice.
 #[derive(Clone)]
 pub(super) struct TwoLengths;
 
 /// Maximum time until the header of a request is complete.
 pub(super) const HEADER_TIME: Duration = Duration::from_secs(10);
-/// Maximum size of a request header and of the connection's buffer, bytes.
+/// Maximum size of a request header, and of the connection's buffer, in bytes.
 pub(super) const HEADER_BYTES: usize = 64 << 10;
-/// Maximum number of connections; fewer if the system allows fewer open files. Others are refused.
+/// Maximum number of open connections; fewer if the system allows fewer open files. Further
+/// connections are refused.
 pub(super) const MAX_CONNECTIONS: u32 = 16_384;
-/// Number of open files reserved for everything but connections.
+/// Number of open files that are kept free for everything but connections.
 const OTHER_FILES: u32 = 256;
-/// Maximum number of excess connections that are checked for health probes at a time.
+/// Maximum number of connections beyond the limit that are checked for health probes at the same
+/// time.
 const MAX_PROBES: usize = 64;
-/// Maximum time until an excess connection sends its request.
+/// Maximum time until a connection beyond the limit sends the start of its request.
 const PROBE_TIME: Duration = Duration::from_millis(100);
 /// Maximum time to finish connections when the server ends.
 pub(super) const DRAIN_TIME: Duration = Duration::from_secs(30);
-/// First bytes of a health probe.
+/// First bytes of a request that is a health probe.
 const PROBE: &[u8] = b"GET /health/live ";
-/// Reply to an excess connection.
+/// Reply to a connection beyond the limit.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 10\r\n\
     Content-Type: application/json\r\nContent-Length: 104\r\nConnection: close\r\n\r\n\
     {\"error\":{\"code\":\"busy\",\"message\":\"there are too many connections\",\"remedy\":\"connect again in a while\"}}";
-/// Pause after a failed accept, for example because file descriptors ran out.
+/// Pause after a connection could not be accepted, for example because file descriptors ran out.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Listens on an address, with a backlog of up to [`MAX_CONNECTIONS`].
+/// Listens on an address; up to [`MAX_CONNECTIONS`] new connections may wait to be accepted.
 ///
 /// # Errors
 /// If the address cannot be bound.
@@ -68,8 +71,8 @@ pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(MAX_CONNECTIONS)
 }
 
-/// Accepts connections until `ending` is true, then waits up to [`DRAIN_TIME`] until they are
-/// finished. Returns the number of connections that were not.
+/// Accepts connections until `ending` is true, then waits up to [`DRAIN_TIME`] until all are
+/// finished. Returns the number of connections that were not finished.
 ///
 /// The runtime `answering` answers requests. Health probes are answered by the runtime that polls
 /// this future, one per connection, so that load on the other runtime does not delay them.
@@ -116,8 +119,8 @@ pub(super) async fn serve(
     drained(&places, max, DRAIN_TIME).await
 }
 
-/// Answers a connection: a health probe on this runtime, any other on `answering`. Drops it if no
-/// bytes arrive within [`HEADER_TIME`].
+/// Answers the requests of a connection: a health probe on this runtime, any others on `answering`.
+/// Drops the connection if no bytes arrive within [`HEADER_TIME`].
 async fn take(
     stream: TcpStream,
     from: SocketAddr,
@@ -170,7 +173,8 @@ fn open_files() -> u32 {
     u32::MAX
 }
 
-/// Waits up to `time` until all `n` places are free, and returns the number of those still taken.
+/// Waits up to `time` until all `n` permits in `places` are free. Returns how many are still taken,
+/// one for each connection.
 async fn drained(places: &Semaphore, n: u32, time: Duration) -> usize {
     match timeout(time, places.acquire_many(n)).await {
         Ok(_) => 0,
@@ -184,14 +188,14 @@ async fn is_probe(stream: &TcpStream) -> bool {
     stream.peek(&mut first).await.is_ok_and(|n| first.get(..n) == Some(PROBE))
 }
 
-/// Waits until the server ends.
+/// Waits until the server is asked to end.
 async fn over(ending: &mut watch::Receiver<bool>) {
     // An error means that the sender is gone, which ends the server as well.
     let _ = ending.wait_for(|ends| *ends).await;
 }
 
-/// Answers the requests of one connection; with `only`, just the first. When the server ends, the
-/// current request is the last.
+/// Answers the requests of one connection; with `only`, just the first request. When the server
+/// ends, the request in progress is the last.
 async fn answer(
     stream: TcpStream,
     from: SocketAddr,

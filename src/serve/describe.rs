@@ -1,5 +1,5 @@
 //! Requests that describe a base: its systems, types with fields and nodes, relations, and the
-//! programs of its active bundle. Must not know questions.
+//! programs of its active bundle.
 
 #![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
 
@@ -22,13 +22,13 @@ use agent_infer::bundle::Category;
 use agent_kb::{Kb, NodeId};
 use agent_systems::{Need, SYSTEMS, SystemSpec};
 
-/// Default and maximum number of nodes in a reply.
+/// Default number of nodes in a reply; `MAX_LIMIT` is the maximum.
 const LIMIT: usize = 50;
 pub(super) const MAX_LIMIT: usize = 200;
-/// Maximum length of a field value in a list of nodes, characters; longer ones are cut.
+/// Maximum length of a field value in a list of nodes, in characters; longer values are cut.
 pub(super) const VALUE_CHARS: usize = 200;
 
-/// Systems that `/v1/search` offers.
+/// The systems that `/v1/search` offers on a base.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Systems {
     systems: Vec<AboutSystem>,
@@ -38,7 +38,7 @@ pub(super) struct Systems {
 struct AboutSystem {
     /// Name of the system in requests.
     name: &'static str,
-    /// Description of the system.
+    /// Description of the system, in one sentence.
     summary: &'static str,
 }
 
@@ -67,8 +67,8 @@ pub(super) async fn systems(
 /// Describe a base: types with fields and counts, relations with the types of their ends, and
 /// likely mistakes.
 ///
-/// The reply is that of `agent data info --json`, without labelled questions. It is computed once
-/// for each version of a base.
+/// The reply is that of `agent data show NAME --issues --json`, without what is said of labelled
+/// questions. The summary is computed once for each version of a base.
 #[utoipa::path(get, path = "/v1/schema", params(OfBase), responses(
     (status = 200, description = "The contents of the base", body = serde_json::Value),
     Common, OfPath, OfWork,
@@ -83,7 +83,7 @@ pub(super) async fn schema(
     Ok(Bounded(server.reads.run(deadline, move || opened.summary()).await?))
 }
 
-/// Selects nodes by `type` or by `key`.
+/// Selects a page of nodes by `type` or by `key`.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -109,7 +109,7 @@ pub(super) struct Nodes {
     nodes: Vec<Listed>,
     /// Number of nodes on all pages.
     total: usize,
-    /// Cursor of the next page; null on the last page.
+    /// Cursor that a request sends to get the next page; null on the last page.
     next: Option<usize>,
 }
 
@@ -120,7 +120,8 @@ struct Listed {
     #[serde(rename = "type")]
     node_type: String,
     name: String,
-    /// Fields of the node in stored order; values are cut after 200 characters.
+    /// Fields of the node, in the order in which they are stored; values are cut after 200
+    /// characters.
     fields: Vec<Field>,
 }
 
@@ -173,13 +174,13 @@ fn listed(kb: &Kb, id: NodeId) -> Listed {
     }
 }
 
-/// Programs of the active bundle.
+/// The programs of the bundle that is active on a base.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Programs {
     base: String,
-    /// Id of the bundle: the first 12 digits of its digest.
+    /// Id of the bundle: the first 12 hexadecimal digits of its digest.
     bundle: String,
-    /// One program for each category, in the order of the bundle.
+    /// One program for each category, in the order of the bundle's categories.
     programs: Vec<CategoryProgram>,
 }
 

@@ -1,5 +1,5 @@
-//! Open bases, each with its active bundle and other systems. Bases and bundles are replaced while
-//! questions are answered. Must not know HTTP.
+//! The open bases, each with its active bundle and other open systems. Bases and bundles can be
+//! replaced while questions are answered. Knows nothing of HTTP.
 
 use std::{
     collections::HashMap,
@@ -26,22 +26,24 @@ use agent_sandbox::{Origin, Place, SandboxOptions, Workers, program::Program};
 use agent_systems::{self as systems, Opener, SYSTEMS, SystemError, bundle::Effort};
 use agent_tools::{Assistant, ToolCache};
 
-/// Maximum number of open systems of a base. Beyond it, all are closed.
+/// Maximum number of systems that are kept open on a base. When one more is opened, all others are
+/// closed.
 pub(super) const MAX_OPEN: usize = 32;
-/// Maximum number of open bundles beside the active one; each has its own threads and cache.
+/// Maximum number of bundles that are kept open on a base beside the active one; each has its own
+/// threads and cache.
 pub(super) const MAX_OPEN_BUNDLES: usize = 3;
-/// Size of the cache for results of tools that clients' programs call, bytes, for each base.
+/// Size, in bytes, of each base's cache for the results of tools that programs of clients call.
 pub(super) const LAB_CACHE_BYTES: usize = 16 << 20;
 
-/// Maps the origin of a program to the sandbox that it runs in.
+/// Maps the origin of programs, such as a bundle, to the sandbox in which they run.
 pub type Places = Arc<dyn Fn(Origin<'_>) -> SandboxOptions + Send + Sync>;
 
-/// One base that is served.
+/// A base that is served, in its current version.
 pub struct Served {
     /// Name of the base in requests.
     pub name: String,
     now: ArcSwap<Opened>,
-    /// Held while base or bundle are replaced, so that no replacement undoes another.
+    /// Held while the base or its bundle is replaced, so that no replacement undoes another.
     changing: Mutex<()>,
     opening: Opening,
 }
@@ -50,31 +52,32 @@ pub struct Served {
 pub(super) struct Opened {
     /// The base with its indexes.
     pub(super) base: Arc<IndexedBase>,
-    /// The installed dataset; keeps its files.
+    /// The installed version of the dataset; its files are not removed while this value lives.
     pub(super) dataset: Base,
     active: ArcSwapOption<Active>,
-    /// Open systems by name.
+    /// The open systems, by name.
     systems: Mutex<HashMap<String, Arc<dyn Retriever>>>,
-    /// Open bundles beside the active one, with their digests; the most recently used is last.
+    /// The open bundles beside the active one, each after its digest; the most recently used one is
+    /// last.
     bundles: Mutex<Vec<(String, Arc<dyn Retriever>)>>,
     queries: Mutex<HashMap<String, Arc<Vec<LabelledQuery>>>>,
     analyst: OnceLock<Analyst>,
     summary: OnceLock<Arc<Summary>>,
-    /// Runtime of programs that clients send.
+    /// Runtime of programs that clients send; opened when first used.
     lab: Mutex<Option<Arc<Runtime>>>,
     opening: Opening,
 }
 
-/// Options for opening bundles and systems.
+/// How bundles and systems are opened.
 #[derive(Clone)]
 pub struct Opening {
     /// Number of threads that run the programs of one bundle.
     pub threads: usize,
-    /// Maps origins of programs to sandboxes.
+    /// Maps the origin of programs to the sandbox in which they run.
     pub places: Places,
-    /// Access to embedding models.
+    /// What embedders need: their cache, service and settings.
     pub access: Access,
-    /// Stops running programs when set.
+    /// When set, running programs stop.
     pub stop: Arc<AtomicBool>,
     /// The language model, if the server has one.
     pub helper: Option<Helper>,
@@ -83,9 +86,9 @@ pub struct Opening {
 /// A language model that helps bundles to answer.
 #[derive(Clone)]
 pub struct Helper {
-    /// Client of the model.
+    /// The language model with its prompts.
     pub assistant: Arc<Assistant>,
-    /// Maximum effort of a question, and the default.
+    /// Maximum effort of a question; also the default.
     pub effort: Effort,
     /// Whether answers that the model knows from memory are ignored when it reads a question.
     pub no_known_answers: bool,
@@ -93,7 +96,7 @@ pub struct Helper {
     pub at_a_time: usize,
 }
 
-/// Why a base is not replaced. The previous version stays active.
+/// Why a base is not replaced by a newer version; the previous version stays current.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotExchanged {
     /// The base is not installed any more, or its record is damaged.
@@ -115,23 +118,25 @@ pub(super) struct Active {
     helped: Option<Helped>,
 }
 
-/// A bundle with a language model, at each effort.
+/// The variants of a bundle that use a language model, one for each effort level.
 struct Helped {
-    /// Effort [`Effort::None`]; `None` if no program asks the model.
+    /// The variant for [`Effort::None`], in which only programs ask the model; `None` if no program
+    /// does.
     plain: Option<Arc<dyn Retriever>>,
-    /// Effort [`Effort::Reads`].
+    /// The variant for [`Effort::Reads`], in which the model reads the question.
     read: Arc<dyn Retriever>,
-    /// Effort [`Effort::Judges`].
+    /// The variant for [`Effort::Judges`], in which the model also judges the first answers.
     judged: Arc<dyn Retriever>,
 }
 
 impl Active {
-    /// Returns the bundle without a model.
+    /// Returns the variant of the bundle that uses no language model.
     pub(super) fn alone(&self) -> Arc<dyn Retriever> {
         self.alone.clone()
     }
 
-    /// Returns the bundle with a model at an effort; `None` if it uses no model then.
+    /// Returns the variant of the bundle that uses a language model as `effort` says; `None` if the
+    /// bundle uses no model at this effort.
     pub(super) fn helped(&self, effort: Effort) -> Option<Arc<dyn Retriever>> {
         let helped = self.helped.as_ref()?;
         match effort {
@@ -141,47 +146,47 @@ impl Active {
         }
     }
 
-    /// Whether programs of the bundle ask a model.
+    /// Whether programs of the bundle ask a language model.
     pub(super) fn asks(&self) -> bool {
         self.bundle.asks()
     }
 
-    /// Returns the categories with their programs, in the order of the bundle.
+    /// Returns the bundle's categories with their programs, in the order of the bundle.
     pub(super) fn categories(&self) -> &[Category] {
         &self.bundle.categories
     }
 
-    /// Returns the first program whose id begins with `id`; `None` if `id` has fewer than
-    /// [`PREFIX_DIGITS`] digits.
+    /// Returns the first program of the bundle whose id begins with `id`; `None` if there is none,
+    /// or if `id` has fewer than [`PREFIX_DIGITS`] digits.
     pub(super) fn program(&self, id: &str) -> Option<&Program> {
         let mut programs = self.bundle.categories.iter().map(|category| &category.program);
         programs.find(|program| id.len() >= PREFIX_DIGITS && program.id().starts_with(id))
     }
 }
 
-/// Public description of a bundle.
+/// Description of a bundle for clients.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct AboutBundle {
-    /// Id of the bundle: the first 12 digits of its digest.
+    /// Id of the bundle: the first 12 hexadecimal digits of its digest.
     pub(super) id: String,
     /// Name of the base that the bundle answers on.
     pub(super) base: String,
-    /// File of the bundle.
+    /// Path of the bundle's file.
     pub(super) file: String,
-    /// Categories, in the order of the bundle.
+    /// The bundle's categories, in the order of the bundle.
     pub(super) categories: Vec<AboutCategory>,
 }
 
-/// Public description of a bundle's category.
+/// Description of a bundle's category for clients.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct AboutCategory {
     /// Name of the category.
     pub(super) name: String,
-    /// First 12 digits of the program's id.
+    /// First 12 hexadecimal digits of the id of the category's program.
     pub(super) program: String,
 }
 
-/// Public description of a base.
+/// Description of a base for clients.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct AboutBase {
     /// Name of the base in requests.
@@ -194,17 +199,17 @@ pub(super) struct AboutBase {
     nodes: u32,
     /// Number of edges.
     edges: u64,
-    /// Node types.
+    /// The types of nodes.
     types: Vec<AboutType>,
-    /// Names of relations.
+    /// Names of all relations.
     relations: Vec<String>,
-    /// Names of fields.
+    /// Names of all fields of nodes.
     fields: Vec<String>,
-    /// Fingerprint of this version of base and index.
+    /// Fingerprint of this version of the base and its index.
     fingerprint: String,
 }
 
-/// A node type.
+/// A type of nodes, with the number of its nodes.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct AboutType {
     /// Name of the type.
@@ -216,7 +221,7 @@ struct AboutType {
 }
 
 impl Served {
-    /// Creates a served base without a bundle, under the name of the dataset.
+    /// Serves a base under the name of its dataset, at first without a bundle.
     pub fn new(dataset: Base, base: Arc<IndexedBase>, opening: Opening) -> Served {
         let name = dataset.name.clone();
         let now = ArcSwap::from_pointee(Opened::new(dataset, base, opening.clone()));
@@ -228,18 +233,19 @@ impl Served {
         self.opening.helper.as_ref()
     }
 
-    /// Returns the current version. A request calls this once, so that it sees one version.
+    /// Returns the current version of the base. A request calls this only once, so that it sees a
+    /// single version.
     pub(super) fn now(&self) -> Arc<Opened> {
         self.now.load_full()
     }
 
-    /// Reads a bundle and makes it the active one. It must be made for this base or an earlier
-    /// version of it, and all its programs must compile. The previous bundle finishes the questions
-    /// in progress.
+    /// Reads a bundle and makes it the active one. The bundle must be made for this base or an
+    /// earlier version of the base, and all its programs must compile. Questions in progress are
+    /// still answered with the previous bundle.
     ///
     /// # Errors
-    /// If the bundle is invalid, or if its programs ask a model and there is none. The bundle
-    /// before then stays active.
+    /// If the bundle is invalid, or if its programs ask a language model and the server has none.
+    /// The previous bundle then stays active.
     pub fn activate(&self, file: &Path) -> Result<(), SystemError> {
         let _changing = locked(&self.changing);
         let (bundle, now) = (Bundle::read(file)?, self.now());
@@ -249,9 +255,10 @@ impl Served {
         now.activate(bundle, &file.display().to_string(), true)
     }
 
-    /// Opens the installed version of the base, verifies all its files, opens a bundle on it (the
-    /// given one, or else the active one), and makes both current in one step. The previous version
-    /// finishes the questions in progress. `force` permits a bundle made for another version.
+    /// Opens the installed version of the base, verifies all its files, opens a bundle on it
+    /// (`bundle`, or else the active one), and makes both current in one step. Questions in
+    /// progress are still answered with the previous version. With `force`, the bundle may be made
+    /// for another version.
     ///
     /// # Errors
     /// [`NotExchanged`]; the previous version then stays current.
@@ -326,10 +333,12 @@ impl Opened {
         Ok(())
     }
 
-    /// Opens a bundle with the model; `None` if the bundle uses no model.
+    /// Opens the variants of a bundle that use the language model; `None` if the bundle uses no
+    /// model.
     ///
     /// # Errors
-    /// If programs of the bundle ask a model and there is none; errors of opening.
+    /// If programs of the bundle ask a language model and the server has none, or if the bundle
+    /// cannot be opened.
     fn helped(&self, bundle: &Bundle) -> Result<Option<Helped>, SystemError> {
         let asks = bundle.asks();
         let Some(helper) = &self.opening.helper else {
@@ -355,21 +364,23 @@ impl Opened {
         Ok(Some(Helped { plain, read: most.routed, judged: Arc::from(most.answers) }))
     }
 
-    /// Returns the summary of the base. The first call computes it from all nodes.
+    /// Returns the summary of the base. The first call computes the summary from all nodes.
     pub(super) fn summary(&self) -> Arc<Summary> {
         self.summary.get_or_init(|| Arc::new(Summary::compute(&self.base.kb, &[]))).clone()
     }
 
-    /// Returns the active bundle.
+    /// Returns the active bundle; `None` if there is none.
     pub(super) fn active(&self) -> Option<Arc<Active>> {
         self.active.load_full()
     }
 
-    /// Returns a registered system that needs nothing but this base, and keeps it open.
+    /// Returns the system with this name, which must need nothing but this base. The system stays
+    /// open for further requests.
     ///
     /// # Errors
-    /// If no system has the name; if it needs a file, a model or labelled queries, or wraps a
-    /// system with arguments; if the index lacks a part that it needs.
+    /// If no system has this name; if the system needs a file, a model or labelled queries, or is
+    /// around another system with arguments; if the index does not have a part that the system
+    /// needs.
     pub(super) fn system(&self, name: &str) -> Result<Arc<dyn Retriever>, SystemError> {
         if let Some(system) = locked(&self.systems).get(name) {
             return Ok(system.clone());
@@ -385,12 +396,12 @@ impl Opened {
         Ok(system)
     }
 
-    /// Returns the bundle in a file as a system, active or not. The [`MAX_OPEN_BUNDLES`] most
-    /// recently used ones stay open.
+    /// Returns the bundle in a file as a system, whether it is active or not. The
+    /// [`MAX_OPEN_BUNDLES`] most recently used bundles stay open.
     ///
     /// # Errors
-    /// If the bundle cannot be read or was made for another base, or if a program of it does not
-    /// compile or asks a model.
+    /// If the bundle cannot be read or was made for another base, or if one of its programs does
+    /// not compile or asks a language model.
     pub(super) fn bundle(&self, file: &Path) -> Result<Arc<dyn Retriever>, SystemError> {
         let bundle = Bundle::read(file)?;
         let known = |open: &Vec<(String, Arc<dyn Retriever>)>| {
@@ -421,10 +432,10 @@ impl Opened {
         Ok(system)
     }
 
-    /// Returns the labelled queries of a split. The first call reads them.
+    /// Returns the labelled queries of a split. The first call for a split reads them from disk.
     ///
     /// # Errors
-    /// Errors of [`load_split`]; also for the test split, which is closed.
+    /// The error of [`load_split`], which also fails for the test split.
     pub(super) fn queries(&self, split: &Split) -> Result<Arc<Vec<LabelledQuery>>, DatasetError> {
         let name = split.to_string();
         if let Some(queries) = locked(&self.queries).get(&name) {
@@ -445,10 +456,10 @@ impl Opened {
         self.analyst.get_or_init(|| Analyst::new(self.base.clone()))
     }
 
-    /// Returns the runtime of programs that clients send: always in WebAssembly.
+    /// Returns the runtime of programs that clients send; it always runs them in WebAssembly.
     ///
     /// # Errors
-    /// If the system refuses threads.
+    /// If the operating system refuses to start threads.
     pub(super) fn lab(&self) -> Result<Arc<Runtime>, SystemError> {
         let mut lab = locked(&self.lab);
         if let Some(runtime) = &*lab {
@@ -512,11 +523,12 @@ fn about_category(category: &Category) -> AboutCategory {
     AboutCategory { name, program }
 }
 
-/// Returns the systems that a server offers, in the form that requests use.
+/// Returns the systems that a server offers, written as in requests.
 pub(super) fn offered() -> Vec<String> {
     let alone = SYSTEMS.iter().filter(|spec| needs_base_alone(spec));
     alone.filter(|spec| !spec.arguments.contains("SYSTEM")).map(|spec| spec.written()).collect()
 }
 
-/// Finds the file of a bundle by the name in a request: a run, `latest` or a path.
+/// Finds the file of a bundle from its name in a request: a run, `latest` or a path. The error says
+/// in words why there is none.
 pub type Find = Arc<dyn Fn(&str) -> Result<PathBuf, String> + Send + Sync>;

@@ -1,5 +1,6 @@
-//! Follows a run with server-sent events: one for each step of its journal, and its state. The run
-//! may belong to another process. Must not know what steps mean.
+//! Lets clients follow a run by server-sent events: one for each step of the run's journal, and
+//! others with the state of the run. The run may belong to another process. Does not depend on what
+//! steps mean.
 
 #![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
 
@@ -41,20 +42,20 @@ use agent_optimize::{
 
 /// Maximum number of clients that follow runs at the same time.
 pub(super) const MAX_FOLLOWERS: usize = 32;
-/// `Retry-After` of a refused follower, seconds.
+/// `Retry-After` for a client that may not follow a run now, in seconds.
 const RETRY_SECONDS: u64 = 10;
-/// Interval between reads of the journal.
+/// Time between two reads of the journal.
 const LOOK: Duration = Duration::from_millis(500);
 /// Minimum pause between two `state` events.
 const BETWEEN_STATES: Duration = Duration::from_secs(1);
-/// Minimum pause between two `state` events, as a multiple of the time one takes.
+/// The pause between two `state` events is at least this many times as long as computing one takes.
 const STATE_SHARE: u32 = 10;
-/// Time without an event after which a comment is sent.
+/// After this time without an event, a comment is sent, which keeps the connection open.
 pub(super) const QUIET: Duration = Duration::from_secs(15);
-/// Maximum number of steps that are read at once.
+/// Maximum number of steps in one read of the journal.
 pub(super) const MAX_STEPS: usize = 200;
 
-/// Start of the events.
+/// Where the events of a run begin.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -67,9 +68,9 @@ pub(super) struct After {
 
 /// Follow a run with server-sent events.
 ///
-/// `step`: a step of its journal, with its number as id. `state`: the state as in `/v1/runs/{id}`,
-/// first and after changes. `end`: no process writes the run any more. `error`: the run cannot be
-/// read.
+/// Events are of four kinds. `step`: a step of the run's journal, with the number of the step as
+/// id. `state`: the state of the run as in `/v1/runs/{id}`, sent first and after changes. `end`: no
+/// process writes the run any more. `error`: the run cannot be read.
 #[utoipa::path(get, path = "/v1/runs/{id}/events", params(("id" = String, Path, description = "Name of the run, or latest"), After), responses(
     (status = 200, description = "The events", body = String, content_type = "text/event-stream"),
     (status = 500, description = "The run cannot be read", body = ErrorBody),
@@ -125,11 +126,12 @@ pub(super) async fn events(
     Ok((kind, Body::from_stream(parts)))
 }
 
-/// The event stream of one client.
+/// The stream of events that one client follows.
 struct Following {
-    /// `None` during a read, and after the end.
+    /// How far the client has followed the run; `None` while the journal is read, and after the
+    /// end.
     follower: Option<Follower>,
-    /// Events that are to be sent.
+    /// Events that are ready to be sent.
     ready: VecDeque<Bytes>,
     quiet_since: Instant,
     server: Arc<Server>,
@@ -138,8 +140,8 @@ struct Following {
 }
 
 impl Following {
-    /// Returns the next events to send; `None` after the end of the run, after an error, or when
-    /// the server ends.
+    /// Returns the next event or comment to send; `None` after the end of the run, after an error,
+    /// or when the server ends.
     async fn next(&mut self) -> Option<Bytes> {
         let mut ending = self.server.ending.clone();
         loop {
@@ -176,24 +178,24 @@ impl Following {
     }
 }
 
-/// Progress of one client through a run.
+/// How far one client has followed a run.
 struct Follower {
     dir: PathBuf,
     journal: Journal,
     /// Number of the last step that became an event.
     after: u64,
     lines: Lines,
-    /// Category by program.
+    /// Category of each program, by the id of the program.
     categories: HashMap<String, String>,
-    /// The state in the last `state` event.
+    /// The state that the last `state` event told; `None` before the first one.
     told: Option<RunNow>,
-    /// Earliest time of the next `state` event.
+    /// Time before which no further `state` event is sent.
     next_state: Instant,
     over: bool,
 }
 
 impl Follower {
-    /// Reads the journal and returns the new events.
+    /// Reads what is new in the journal and returns the events for it.
     fn look(&mut self) -> Result<Vec<Bytes>, ApiError> {
         let mut events = Vec::new();
         if self.told.is_none() {
@@ -246,7 +248,8 @@ impl Follower {
     }
 }
 
-/// Formats a server-sent event; `None` if its data exceeds [`MAX_REPLY`]. JSON has no line break.
+/// Formats a server-sent event; `None` if its data, as JSON, exceeds [`MAX_REPLY`] bytes. The data
+/// is one line, since this JSON has no line breaks.
 fn event(name: &str, id: Option<u64>, data: &impl Serialize) -> Option<Bytes> {
     let data = json_within(data, MAX_REPLY).ok()?;
     let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();

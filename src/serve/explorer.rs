@@ -1,6 +1,6 @@
-//! The explorer: web pages, built from `web/` and embedded in the binary. They send the same
-//! requests as any client. The report page holds its record and needs no server. Must not know what
-//! the pages show.
+//! The explorer: web pages, built from `web/` and embedded in the binary. The pages send the same
+//! requests as any client. The report page holds its data and needs no server. Does not depend on
+//! what the pages show.
 
 mod files;
 
@@ -18,22 +18,26 @@ use serde::Serialize;
 
 use crate::{Server, reply::ApiError};
 
-/// Paths of the page. The state of a view is in the query of its URL.
+/// Paths of the explorer's views, all served by the same page. The state of a view is in the query
+/// of its URL.
 pub(super) const VIEWS: [&str; 7] =
     ["/", "/ask", "/node", "/data", "/compare", "/run", "/playground"];
-/// The page of all views.
+/// File of the page that shows all views.
 const PAGE: &str = "index.html";
-/// Folder of files whose names contain their digests, so that they never change.
+/// Folder of the files whose names contain a digest of their content, so that a file under a name
+/// never changes.
 const NAMED_BY_DIGEST: &str = "assets/";
-/// Content security policy: scripts, styles, images and requests of this server only.
+/// Content security policy of the pages: allows scripts, styles, images and requests only from and
+/// to this server.
 const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'; object-src 'none'";
 
-/// The page that needs no server, and the tag that its record follows.
+/// File of the report page, which needs no server; `RECORD` is the tag in it that its data follow.
 const REPORT: &str = "report.html";
 const RECORD: &str = "<script type=\"application/json\" id=\"record\">";
 
-/// Returns the report page with a record in it, escaped so that no text of the record becomes HTML.
+/// Returns the report page as HTML, with `record`, the data to show, in it. The data are escaped,
+/// so that no text in them becomes HTML.
 ///
 /// # Errors
 /// If the record cannot be serialized.
@@ -45,7 +49,7 @@ pub fn report_page(record: &impl Serialize) -> serde_json::Result<String> {
     Ok(page.replacen(RECORD, &format!("{RECORD}{record}"), 1))
 }
 
-/// A file with its response headers.
+/// A file of the explorer, with what its response headers say.
 struct File {
     path: &'static str,
     bytes: &'static [u8],
@@ -53,7 +57,7 @@ struct File {
     etag: String,
 }
 
-/// All files. Their digests are computed once.
+/// All files of the explorer; their digests are computed once.
 static SENT: LazyLock<Vec<File>> = LazyLock::new(|| {
     let file = |&(path, bytes): &(&'static str, &'static [u8])| File {
         path,
@@ -64,7 +68,8 @@ static SENT: LazyLock<Vec<File>> = LazyLock::new(|| {
     FILES.iter().map(file).collect()
 });
 
-/// Returns the routes of pages and their files. They need no key; the requests of the pages do.
+/// Returns the routes of the pages and their files. These routes need no key, but the requests that
+/// the pages send do.
 pub(super) fn routes() -> Router<Arc<Server>> {
     let page = |headers: HeaderMap| async move { sent(PAGE, &headers) };
     let asset = |Path(name): Path<String>, headers: HeaderMap| async move {
@@ -79,7 +84,8 @@ pub(super) fn routes() -> Router<Arc<Server>> {
         .route("/licences.md", get(licences))
 }
 
-/// Responds with a file, or with 304 if the client already has this version.
+/// Responds with the file at `path`, or with status 304 if the client already has this version of
+/// the file.
 fn sent(path: &str, headers: &HeaderMap) -> Response {
     let Some(file) = SENT.iter().find(|file| file.path == path) else {
         let remedy = "reload the page; it names the files of this version";
@@ -106,7 +112,7 @@ fn sent(path: &str, headers: &HeaderMap) -> Response {
     }
 }
 
-/// Returns the media type of a file by its extension.
+/// Returns the media type of a file, by the extension of its path.
 fn kind(path: &str) -> &'static str {
     match path.rsplit_once('.').map(|(_, end)| end) {
         Some("html") => "text/html; charset=utf-8",

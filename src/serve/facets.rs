@@ -1,4 +1,5 @@
-//! Requests for facets: the values of nodes, counted. Must not know how nodes are ranked.
+//! Requests for facets: how many nodes have each value of a field, relation or neighbour type. Does
+//! not depend on how nodes are ranked.
 
 #![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
 
@@ -19,14 +20,14 @@ use crate::{
     within,
 };
 
-/// Maximum number of values of a facet.
+/// Maximum number of values in a facet.
 pub(super) const MAX_VALUES: usize = 200;
 
-/// Which values are counted.
+/// The nodes, and which of their values to count.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FacetsRequest {
-    /// The base; may be omitted if only one is served.
+    /// Name of the base; optional if the server has only one.
     #[serde(default)]
     base: Option<String>,
     /// Count only nodes that satisfy all of these conditions, such as `type=ticket` or
@@ -34,10 +35,11 @@ pub(super) struct FacetsRequest {
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     filter: Vec<Condition>,
-    /// Fields, relations or types of neighbours; if empty, all whose values repeat.
+    /// Fields, relations or types of neighbours whose values to count; if empty, all that have a
+    /// value shared by several nodes.
     #[serde(default)]
     field: Vec<String>,
-    /// Maximum number of values of a facet, 1 to 200.
+    /// Maximum number of values per field, relation or type, 1 to 200; 20 by default.
     #[serde(default = "default_k")]
     #[schema(minimum = 1, maximum = 200, default = 20)]
     k: usize,
@@ -49,8 +51,8 @@ fn default_k() -> usize {
 
 /// Count the values of a base's nodes by field, relation and type of neighbour.
 ///
-/// Every value comes with the condition that narrows an answer to its nodes, for `filter` of a query
-/// or search, and with their number.
+/// Every value comes with the number of nodes that have it, and with the condition that keeps only
+/// these nodes, for `filter` of a query or search.
 #[utoipa::path(post, path = "/v1/facets", request_body = FacetsRequest, responses(
     (status = 200, description = "The values with their node counts", body = Reply),
     Common, OfBody, OfWork,

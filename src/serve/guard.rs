@@ -1,5 +1,5 @@
-//! Middleware of all requests: checks keys, host names and body sizes, and counts requests. Must
-//! not know what requests do.
+//! Middleware that all requests pass: checks keys, host names and body sizes, and counts requests.
+//! Does not depend on what requests do.
 
 use std::{
     sync::Arc,
@@ -26,11 +26,12 @@ use crate::{
 
 /// Maximum time until the body of a request is complete; batches have limits of their own.
 pub(super) const BODY_TIME: Duration = Duration::from_secs(30);
-/// Maximum number of bytes that are read from a body that is too large. Clients read no reply
-/// before they have sent the whole body.
+/// If a body is too large, up to this many bytes of it are read and discarded, since clients read
+/// no reply before they have sent the whole body.
 const MAX_DISCARDED: usize = 1 << 20;
 
-/// Refuses requests without a key of at least the scope. Without keys, permits all requests.
+/// Passes on only requests that send a known key whose scope is at least `needed`; refuses others.
+/// If the server has no keys, passes on all requests.
 pub(super) async fn allowed(
     State((server, needed)): State<(Arc<Server>, Scope)>,
     mut request: Request,
@@ -61,7 +62,7 @@ pub(super) async fn allowed(
     }
 }
 
-/// Refuses requests for another server and malformed ones; counts and logs every request.
+/// Refuses malformed requests and those meant for another server; counts and logs every request.
 pub(super) async fn noted(
     State(server): State<Arc<Server>>,
     request: Request,
@@ -95,7 +96,7 @@ pub(super) async fn noted(
     if status < 400 { response } else { without_home(&server, response).await }
 }
 
-/// Removes the home directory from the body of an error.
+/// Removes the path of the home directory from the body of an error response.
 async fn without_home(server: &Server, response: Response) -> Response {
     let (parts, body) = response.into_parts();
     if body.size_hint().exact().is_none() {
@@ -108,7 +109,8 @@ async fn without_home(server: &Server, response: Response) -> Response {
     }
 }
 
-/// Reads the body of a request, at most `max` bytes, before its handler runs.
+/// Reads the whole body of a request before the request's handler runs; refuses a body of more than
+/// `max` bytes.
 pub(super) async fn collected(
     State((server, max)): State<(Arc<Server>, usize)>,
     request: Request,

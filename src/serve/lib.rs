@@ -1,4 +1,4 @@
-//! The server: answers over HTTP and MCP from opened bases and frozen bundles.
+//! The server: answers questions over HTTP and MCP from open bases and frozen bundles.
 //!
 //! | file | contents |
 //! | --- | --- |
@@ -23,7 +23,7 @@
 //! for the model in a pool of its own. Programs of bundles run where their origin allows; programs
 //! of clients always run in WebAssembly.
 //!
-//! Must not know: command lines, settings files, the test split.
+//! Reads neither command lines nor settings files, and never the test split.
 
 mod access;
 mod apart;
@@ -75,28 +75,30 @@ use crate::{
 use agent_app::{App, Network};
 use agent_systems::bundle::Effort;
 
-/// Maximum time limit of a request.
+/// Maximum time limit that a request may set for its answer.
 pub const LONGEST_TIME: Duration = Duration::from_secs(60);
-/// Interval between checks whether the server shall end.
+/// Time between two checks of whether the server is to end.
 const LOOK: Duration = Duration::from_millis(50);
-/// Maximum number of concurrent reads of runs, labelled questions and schemas.
+/// Maximum number of requests at the same time that read runs, labelled questions or schemas from
+/// disk.
 const MAX_READS: usize = 2;
-/// Maximum number of concurrent requests that run a program of a client.
+/// Maximum number of requests at the same time that run a program of a client.
 const MAX_PROGRAMS: usize = 2;
-/// Maximum number of concurrent comparisons.
+/// Maximum number of requests at the same time that compare systems.
 const MAX_COMPARISONS: usize = 2;
-/// Maximum number of concurrent questions over many nodes; fewer if there are fewer threads.
+/// Maximum number of questions over many nodes that are answered at the same time; fewer if there
+/// are fewer threads.
 const MAX_TABLES: usize = 4;
 
-/// Configuration of a server.
+/// What a server serves, and how.
 pub struct Options {
     /// The bases that are served: at least one, with distinct names.
     pub bases: Vec<Served>,
     /// Number of threads that answer questions.
     pub threads: usize,
-    /// Finds the file of a bundle that a request activates.
+    /// Finds the file of a bundle from its name in a request to activate the bundle.
     pub find: Find,
-    /// Environment of operations; the server sets its `network` and `watch`.
+    /// Directories and settings for operations; the server sets `network` and `watch` itself.
     pub app: App,
     /// Whether MCP clients may run programs and operations.
     pub programs: bool,
@@ -108,13 +110,14 @@ pub struct Options {
 pub struct Listening {
     /// The address to listen on.
     pub address: SocketAddr,
-    /// Accepted keys. Without keys, the address must be a loopback address, and requests need none.
+    /// The keys that requests may send. Without keys, the address must be a loopback address, and
+    /// requests need no key.
     pub keys: Keys,
     /// The host names that the server answers to.
     pub hosts: Hosts,
 }
 
-/// Why a server does not start.
+/// Why a server does not start, or stops.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The address is not a loopback address, and there are no keys.
@@ -123,48 +126,48 @@ pub enum ServeError {
     /// The server cannot listen on the address.
     #[error("cannot listen on {address}")]
     Listen {
-        /// The address.
+        /// The address to listen on.
         address: SocketAddr,
-        /// The cause.
+        /// Why the server cannot listen on the address.
         source: io::Error,
     },
-    /// The system refuses threads.
+    /// The operating system refuses to start threads.
     #[error("cannot start worker threads")]
     Threads(#[source] io::Error),
-    /// Standard input does not carry the Model Context Protocol.
+    /// What arrives on standard input is not the Model Context Protocol.
     #[error("standard input does not speak the Model Context Protocol")]
     Protocol(#[source] io::Error),
 }
 
-/// State that all requests share.
+/// What all requests share: the bases, keys, pools and limits of the server.
 struct Server {
     bases: Vec<Served>,
     keys: Keys,
     hosts: Hosts,
     queue: Queue,
-    /// Programs of clients.
+    /// Pool that runs programs of clients.
     programs_run: Apart,
-    /// Questions over many nodes.
+    /// Pool that answers questions over many nodes.
     tables: Apart,
-    /// Comparisons.
+    /// Pool that compares systems.
     comparisons: Apart,
-    /// Operations, one at a time.
+    /// Pool that runs operations, one at a time.
     operations: Apart,
-    /// Replacements of bases and bundles, one at a time.
+    /// Pool that replaces bases and bundles, one at a time.
     changes: Apart,
-    /// Reads of runs, labelled questions and schemas.
+    /// Pool for requests that read runs, labelled questions or schemas from disk.
     reads: Apart,
-    /// Questions that use the language model.
+    /// Pool for questions that use the language model.
     helped: Apart,
-    /// Maximum effort of a question, and the default.
+    /// Maximum effort of a question; also the default.
     effort: Effort,
-    /// Places for clients that follow a run.
+    /// Limits the number of clients that follow a run.
     followers: Slots,
-    /// Places for batches.
+    /// Limits the number of batches in progress.
     batches: Slots,
-    /// Memory for replies and request bodies in transfer.
+    /// Limits the memory for replies and request bodies while they are transferred.
     memory: Memory,
-    /// Path prefixes of the home directory, which are removed from replies.
+    /// How paths below the home directory begin; this part of paths is removed from replies.
     home: Vec<String>,
     metrics: Metrics,
     find: Find,
@@ -222,8 +225,8 @@ impl Server {
     }
 }
 
-/// Returns the prefixes of paths below a directory: as given and, if it exists, canonical. Returns
-/// none for the root directory.
+/// Returns how paths below a directory begin: with the directory as given and, if it exists, with
+/// its canonical path, each followed by a slash. Returns nothing for the root directory.
 fn beginnings(dir: &Path) -> Vec<String> {
     let given = [Some(dir.to_owned()), dir.canonicalize().ok()];
     let given = given.into_iter().flatten().filter(|dir| dir.parent().is_some());
@@ -231,7 +234,7 @@ fn beginnings(dir: &Path) -> Vec<String> {
 }
 
 impl Server {
-    /// Removes the home directory from all paths in a text.
+    /// Removes the path of the home directory from all paths in a text.
     fn without_home(&self, text: String) -> String {
         let begin =
             self.home.iter().filter(|home| text.contains(home.as_str())).collect::<Vec<_>>();
@@ -239,8 +242,8 @@ impl Server {
     }
 }
 
-/// Builds the runtime that handles requests, with 1 to 4 threads. Questions are answered by the
-/// threads of the queue.
+/// Builds the runtime that handles requests, with `threads` threads, but 1 to 4. Questions are
+/// answered on other threads, those of the queue.
 fn runtime(threads: usize) -> Result<Runtime, ServeError> {
     let threads = threads.clamp(1, 4);
     let built = Builder::new_multi_thread().worker_threads(threads).enable_all().build();
@@ -255,11 +258,11 @@ async fn ended(ends: impl Fn() -> bool + Send) {
 }
 
 /// Serves over HTTP until `ends` returns true, then stops accepting connections and finishes the
-/// requests in progress. Returns the number of connections that it cut off because they took too
-/// long. Calls `started` with the address once clients can connect.
+/// requests in progress. Calls `started` with the address once clients can connect. Returns the
+/// number of connections that were cut off at the end because they took too long.
 ///
 /// # Errors
-/// [`ServeError`].
+/// [`ServeError`] if the server cannot start.
 pub fn run(
     options: Options,
     listening: Listening,
@@ -300,7 +303,7 @@ pub fn run(
 /// Serves one MCP client over standard input and output, until input ends or `ends` returns true.
 ///
 /// # Errors
-/// [`ServeError`].
+/// [`ServeError`] if the server cannot start, or if the input violates the protocol.
 pub fn assist(options: Options, ends: impl Fn() -> bool + Send) -> Result<(), ServeError> {
     let runtime = runtime(options.threads)?;
     let (_end, ending) = watch::channel(false);

@@ -1,5 +1,5 @@
-//! Renders the documentation page of all limits of the server: each limit, what happens beyond it,
-//! and a row for every route. Must not know how limits are enforced.
+//! Renders the documentation page of all limits of the server: each limit with what happens beyond
+//! it, and each route with where its work is done. Does not depend on how limits are enforced.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -23,26 +23,26 @@ If several keys exist, each key uses at most half of the places or bytes that re
 the queue.
 ";
 
-/// Where the work of a route is done.
+/// Where the work for a request is done.
 #[derive(Clone, Copy)]
 enum Work {
     /// On the thread that reads the request.
     AtOnce,
-    /// On the threads that answer questions.
+    /// On the threads of the queue, which answer questions.
     Questions,
-    /// In a pool of its own: its name and its number of places.
+    /// In a pool: what the pool is for, and how many jobs it runs at a time.
     Apart(&'static str, usize),
 }
 
-/// The limits of a route.
+/// A route, with where its work is done and how long its reply can be.
 struct Route {
     path: &'static str,
     work: Work,
-    /// Maximum content of one reply.
+    /// The most that one reply holds, in words.
     holds: String,
 }
 
-/// A row of the page: the limited thing, the limit, and what happens beyond it.
+/// A row of the page: what is limited, the limit, and what happens beyond the limit.
 type Row = (&'static str, String, &'static str);
 
 /// Returns the page of all limits, in Markdown.

@@ -1,4 +1,5 @@
-//! Counters of the server, in the OpenMetrics text format. Must not know what requests do.
+//! Counts the requests of the server, and returns the counters in the OpenMetrics text format. Does
+//! not depend on what requests do.
 
 use std::time::Duration;
 
@@ -15,20 +16,20 @@ use prometheus_client::{
 
 use agent_retrieve::AssistFailure;
 
-/// Labels of the request counter.
+/// Labels of the counter of requests.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Of {
     endpoint: String,
     status: u16,
 }
 
-/// Labels of the request duration.
+/// Label of the histogram of request durations.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct At {
     endpoint: String,
 }
 
-/// Labels of the counter of questions with a language model.
+/// Label of the counter of questions that use a language model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Help {
     outcome: &'static str,
@@ -63,14 +64,16 @@ impl Metrics {
         Metrics { registry, requests, seconds, helped, waiting, running }
     }
 
-    /// Counts a request. `endpoint` is a route, never text that a client sent.
+    /// Counts a request, its response status and how long it took. `endpoint` is a route, never
+    /// text that a client sent.
     pub(super) fn note(&self, endpoint: &str, status: u16, took: Duration) {
         let endpoint = endpoint.to_owned();
         self.seconds.get_or_create(&At { endpoint: endpoint.clone() }).observe(took.as_secs_f64());
         self.requests.get_or_create(&Of { endpoint, status }).inc();
     }
 
-    /// Counts a question with a language model; `miss` is why the model did not help.
+    /// Counts a question that uses a language model; `miss` says why the model did not help, `None`
+    /// if it helped.
     pub(super) fn note_helped(&self, miss: Option<AssistFailure>) {
         let outcome = match miss {
             None => "helped",
@@ -83,8 +86,8 @@ impl Metrics {
         self.helped.get_or_create(&Help { outcome }).inc();
     }
 
-    /// Returns all metrics as text; `waiting` and `running` are the numbers of queued and running
-    /// jobs.
+    /// Returns all metrics as text. `waiting` and `running` are the current numbers of waiting and
+    /// running jobs in the queue.
     pub(super) fn text(&self, waiting: usize, running: usize) -> String {
         self.waiting.set(waiting as i64);
         self.running.set(running as i64);

@@ -1,4 +1,4 @@
-//! Performs the registered operations by name, over HTTP and as MCP tools.
+//! Runs operations by name, for requests over HTTP and for MCP tools.
 
 use std::{sync::Arc, time::Instant};
 
@@ -23,7 +23,7 @@ use crate::{
     sent::{Bounded, MAX_REPLY, json},
 };
 
-/// Writes the notices of operations to the log.
+/// Writes the notices, warnings and details of operations to the log.
 pub(super) struct Log;
 
 impl Watch for Log {
@@ -53,14 +53,14 @@ impl From<AppError> for ApiError {
     }
 }
 
-/// An operation.
+/// An operation that clients can run.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct AboutOperation {
     /// Name of the operation.
     name: &'static str,
-    /// Description of the operation.
+    /// What the operation does, in one sentence.
     summary: &'static str,
-    /// JSON schema of the request.
+    /// JSON schema of the operation's request.
     request: Value,
 }
 
@@ -95,7 +95,7 @@ pub(super) async fn perform(
     Ok(json(performed(&server, &name, request, MAX_REPLY).await?))
 }
 
-/// Performs an operation and returns its reply as JSON.
+/// Runs an operation in its pool and returns its reply as JSON.
 ///
 /// # Errors
 /// If there is no such operation, if it fails, or if its reply exceeds `max` bytes.

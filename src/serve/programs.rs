@@ -1,5 +1,5 @@
 //! Runs programs of clients, always in WebAssembly: on a question, or on a sample of labelled
-//! questions. Lists the tools that programs may call. Must not know how programs are found.
+//! questions. Also lists the tools that programs may call.
 
 use std::{
     sync::Arc,
@@ -27,24 +27,24 @@ use agent_retrieve::{Answer, NodeExplanation, RetrieveError, check_query, rank_e
 use agent_sandbox::{CompiledProgram, Failure, Outcome, Param, Usage, program::Program};
 use agent_tools::{ToolCall, Trace, registry};
 
-/// Maximum and default number of questions in a page of a sample.
+/// Maximum number of questions on a page of a sample; `SAMPLE` is the default.
 pub(super) const MAX_SAMPLE: usize = 20;
 const SAMPLE: usize = 10;
-/// Maximum number of nodes in the reply for each question of a sample.
+/// Maximum number of nodes that the reply shows for each question of a sample.
 const TOLD: usize = 3;
-/// Time before the deadline from which no further question is started.
+/// With less time than this until the deadline, no further question is started.
 const MARGIN: Duration = Duration::from_millis(500);
 
-/// A program and its input: either `query` or `sample`.
+/// A program, and what to run it on: either `query` or `sample`.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RunProgram {
     /// Source of the program, in Rhai.
     pub(super) source: String,
-    /// A question.
+    /// A question to run the program on.
     #[serde(default)]
     pub(super) query: Option<String>,
-    /// Labelled questions.
+    /// Labelled questions to run the program on.
     #[serde(default)]
     pub(super) sample: Option<Sample>,
     /// Maximum number of nodes in the answer to `query`, 1 to 1000; 20 by default.
@@ -64,7 +64,7 @@ pub(super) struct RunProgram {
     pub(super) timeout_ms: Option<u64>,
 }
 
-/// A page of labelled questions.
+/// Selects a page of labelled questions.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Sample {
@@ -82,7 +82,7 @@ pub(super) struct Sample {
     cursor: usize,
 }
 
-/// Whether a program succeeded.
+/// Whether a program succeeded: `ok` or `error`.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 enum Status {
@@ -95,7 +95,7 @@ enum Status {
 pub(super) struct Ran<'a> {
     /// Name of the base.
     base: &'a str,
-    /// First 12 digits of the program's id.
+    /// First 12 hexadecimal digits of the program's id.
     program: &'a str,
     /// Category that the program declares; empty if it declares none.
     category: &'a str,
@@ -104,31 +104,32 @@ pub(super) struct Ran<'a> {
     /// Parameters that the program declares.
     #[schema(value_type = Vec<serde_json::Value>)]
     params: Vec<Param>,
-    /// Nodes, best first, ties by id; each with the calls of tools that concern it.
+    /// The nodes, best first, equal scores by ascending id; each with the tool calls that concern
+    /// it.
     #[schema(value_type = Vec<serde_json::Value>)]
     hits: Vec<HitRecord<'a>>,
-    /// All calls of tools, in order, also those of a program that failed.
+    /// All tool calls of the program, in order, also if the program failed.
     trace: Vec<Traced>,
     /// Why the program failed; null if it succeeded.
     error: Option<ProgramError>,
-    /// Resources that the program used.
+    /// What the program used of its limits.
     usage: Used,
     /// Text that the program printed.
     output: String,
-    /// Duration in milliseconds, including compilation.
+    /// Time that compiling and running the program took, in milliseconds.
     took_ms: f64,
 }
 
-/// One call of a tool.
+/// One tool call of a program.
 #[derive(Serialize, ToSchema)]
 struct Traced {
     /// Line of the call in the source, from 1; null if unknown.
     line: Option<usize>,
     /// Name of the tool, or an operator.
     tool: &'static str,
-    /// Arguments, abbreviated.
+    /// Arguments of the call; long ones are shortened for display.
     arguments: Vec<String>,
-    /// Result or error, abbreviated.
+    /// Result or error of the call, shortened for display if it is long.
     result: String,
     /// Whether the call failed.
     failed: bool,
@@ -137,7 +138,7 @@ struct Traced {
 /// Why a program failed.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub(super) struct ProgramError {
-    /// Kind of the failure, one word.
+    /// Kind of the failure in one word, such as `parse` or `deadline`.
     kind: &'static str,
     /// The error and how to fix it.
     message: String,
@@ -147,25 +148,26 @@ pub(super) struct ProgramError {
     column: Option<usize>,
 }
 
-/// Resources that a program used.
+/// What a program used of its limits.
 #[derive(Default, Serialize, ToSchema)]
 struct Used {
-    /// Steps of the interpreter.
+    /// Number of steps of the interpreter.
     operations: u64,
-    /// Calls of tools, including refused ones.
+    /// Number of tool calls, refused ones included.
     tool_calls: u64,
-    /// Wall-clock time in milliseconds.
+    /// Wall-clock time that the program ran, in milliseconds.
     ms: f64,
-    /// Peak heap size in bytes.
+    /// Largest size of the program's heap, in bytes.
     peak_bytes: u64,
 }
 
-/// A page of results of a program on labelled questions. All counts and means are of this page.
+/// A page of results of a program on labelled questions. All counts and means but `total` are over
+/// the questions of this page.
 #[derive(Serialize, ToSchema)]
 struct Sampled<'a> {
     /// Name of the base.
     base: &'a str,
-    /// First 12 digits of the program's id.
+    /// First 12 hexadecimal digits of the program's id.
     program: &'a str,
     /// Name of the split.
     split: &'a str,
@@ -173,21 +175,22 @@ struct Sampled<'a> {
     status: Status,
     /// Why the program does not compile; null if it does.
     error: Option<ProgramError>,
-    /// The questions of this page.
+    /// The questions of this page, each with its result.
     queries: Vec<OfQuery<'a>>,
     /// Number of questions on this page.
     n: usize,
     /// Number of questions on which the program failed.
     failed: usize,
-    /// Mean reciprocal rank of the first right node; a question without one counts 0.
+    /// Mean reciprocal rank of the first right node; a question without a right node in the ranking
+    /// counts 0.
     mrr: f64,
     /// Share of the questions whose first node is right, 0 to 1.
     hit1: f64,
-    /// Number of questions in the split.
+    /// Number of questions in the whole split.
     total: usize,
-    /// Cursor of the next page; null on the last page.
+    /// Cursor that a request sends to get the next page; null on the last page.
     next: Option<usize>,
-    /// Duration in milliseconds.
+    /// Time that the page took, in milliseconds.
     took_ms: f64,
 }
 
@@ -200,13 +203,13 @@ struct OfQuery<'a> {
     query: &'a str,
     /// Rank of the first right node, from 1; null if the ranking has none.
     rank: Option<u64>,
-    /// Reciprocal of `rank`; 0 without a rank.
+    /// 1 divided by `rank`; 0 without a rank.
     reciprocal_rank: f64,
     /// Why the program failed; null if it succeeded.
     error: Option<ProgramError>,
-    /// Duration in milliseconds.
+    /// Time that the question took, in milliseconds.
     took_ms: f64,
-    /// First nodes of the ranking.
+    /// The first nodes of the ranking, at most 3.
     top: Vec<NodeBrief>,
 }
 
@@ -231,8 +234,8 @@ impl From<Usage> for Used {
 
 /// Run a program on a question or on labelled questions, in WebAssembly.
 ///
-/// If the program fails, the response status is still 200: `status` is `error`, and `error` has the
-/// reason.
+/// If the program fails, the HTTP status is still 200: the field `status` is `error`, and the field
+/// `error` has the reason.
 #[utoipa::path(post, path = "/v1/programs/run", operation_id = "run_program", request_body = RunProgram, responses(
     (status = 200, description = "Result on the question, or on each labelled question", body = Ran),
     Common, OfBody, OfWork,
@@ -244,7 +247,7 @@ pub(super) async fn run(
     Ok(json(ran(&server, asked).await?))
 }
 
-/// Runs a program and returns the result as JSON.
+/// Runs a program as a request asks, and returns the result as JSON.
 pub(super) async fn ran(server: &Arc<Server>, asked: RunProgram) -> Result<String, ApiError> {
     let opened = opened(server, asked.base.as_deref())?;
     checked_k(asked.k)?;
@@ -262,7 +265,7 @@ pub(super) async fn ran(server: &Arc<Server>, asked: RunProgram) -> Result<Strin
     }
 }
 
-/// Runs the program on one question.
+/// Runs the program of a request on one question; returns a [`Ran`] as JSON.
 fn on_query(opened: &Opened, asked: &RunProgram) -> Result<String, ApiError> {
     let began = Instant::now();
     let query = check_query(asked.query.as_deref().unwrap_or_default())?;
@@ -304,7 +307,7 @@ fn on_query(opened: &Opened, asked: &RunProgram) -> Result<String, ApiError> {
     })
 }
 
-/// Returns the first `k` nodes of a ranking, each with the calls of tools that concern it.
+/// Returns the first `k` nodes of a ranking, each with the tool calls that concern it.
 fn explained(
     program: &Program,
     mut ranking: Vec<(NodeId, f32)>,
@@ -332,7 +335,8 @@ fn traced(kb: &Kb, call: &ToolCall) -> Traced {
     }
 }
 
-/// Runs the program on a page of labelled questions: at least one, and as many as time permits.
+/// Runs the program of a request on a page of labelled questions: on at least one, and on as many
+/// more as time permits. Returns a [`Sampled`] as JSON.
 fn on_sample(opened: &Opened, asked: &RunProgram, deadline: Instant) -> Result<String, ApiError> {
     let began = Instant::now();
     let Some(sample) = &asked.sample else {
@@ -404,30 +408,30 @@ fn of_query<'a>(
     })
 }
 
-/// Tools that programs may call.
+/// The tools that programs may call.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Tools {
     tools: Vec<Tool>,
 }
 
-/// A tool.
+/// A tool that programs may call.
 #[derive(Serialize, ToSchema)]
 struct Tool {
     /// Name of the tool, or an operator such as `&`.
     name: &'static str,
-    /// Section of the reference.
+    /// Section of the reference documentation in which the tool is described.
     group: &'static str,
     /// Whether the tool is an operator, written between its arguments.
     operator: bool,
-    /// Form of a call.
+    /// How a call is written, with names and types of the arguments.
     signature: String,
-    /// Arguments, in order.
+    /// The tool's arguments, in the order of a call.
     args: Vec<Argument>,
-    /// Type of the result.
+    /// Type of the tool's result.
     result: String,
     /// Cost of a call, in words.
     cost: &'static str,
-    /// Description: result, order, ties and errors.
+    /// Description of the tool: its result with the order of nodes, and its errors.
     doc: &'static str,
     /// A program line that runs on the example base.
     example: &'static str,

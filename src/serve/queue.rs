@@ -1,6 +1,6 @@
-//! Threads that answer questions, with a queue. A job is refused at once if its expected wait is
-//! too long. Clients take turns, one job each, so that no client waits for all jobs of another.
-//! Must not know what the work is.
+//! Threads that answer questions, and the queue in which questions wait for them as jobs. A job is
+//! refused at once if it would have to wait too long. Clients take turns, one job each, so that no
+//! client waits for all jobs of another. Does not depend on what jobs do.
 
 use std::{
     collections::VecDeque,
@@ -17,47 +17,48 @@ use tokio::sync::oneshot;
 
 use crate::client::Client;
 
-/// Maximum expected wait of a new job.
+/// A new job is refused if it is expected to wait longer than this.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_millis(250);
-/// Maximum number of waiting jobs; clients with waiting jobs have equal shares of it.
+/// Maximum number of waiting jobs; each client with waiting jobs may have an equal share of them.
 pub(super) const MAX_WAITING: usize = 1_024;
-/// Minimum and maximum `Retry-After` of a refused client, seconds.
+/// Minimum and maximum `Retry-After` for a refused job, in seconds.
 const RETRY_SECONDS: (f64, f64) = (1.0, 60.0);
-/// Weight of a new value in the smoothed job duration.
+/// Weight of the newest duration in the smoothed duration of a job, from 0 to 1.
 const WEIGHT: f64 = 0.1;
-/// Period over which answers and refusals are counted before smoothing.
+/// Length of the time windows in which answers and refusals are counted, before their ratio is
+/// smoothed.
 const WINDOW: Duration = Duration::from_secs(1);
 
 /// Why a job has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// There are too many jobs; retry after this many seconds.
+    /// Too many jobs are waiting; try again after this many seconds.
     Busy(u64),
     /// The job missed its deadline.
     Expired,
-    /// The server accepts no more jobs.
+    /// The queue accepts no more jobs, since the server is ending.
     Draining,
     /// The job panicked.
     Failed,
 }
 
-/// A job and its test whether it is still needed.
+/// A job, and how to find out whether it is still needed.
 struct Job {
     run: Box<dyn FnOnce() + Send>,
-    /// Whether the caller is gone or the deadline has passed.
+    /// Whether the job is no longer needed: its caller is gone, or its deadline has passed.
     pointless: Box<dyn Fn() -> bool + Send>,
 }
 
-/// A pool of threads with a queue.
+/// Threads that run jobs, and the queue in which jobs wait for a thread.
 pub(super) struct Queue {
     shared: Arc<Shared>,
     threads: usize,
 }
 
-/// Waiting jobs by client, in the order of turns.
+/// The waiting jobs by client; the clients are in the order in which their turns come.
 #[derive(Default)]
 struct Lanes {
-    /// Every lane has at least one job.
+    /// Each client with its waiting jobs, at least one.
     lanes: VecDeque<(Client, VecDeque<Job>)>,
 }
 
@@ -78,7 +79,7 @@ impl Lanes {
         }
     }
 
-    /// Takes the next job of the first client, which then goes to the end.
+    /// Takes the next job of the client whose turn it is; that client then goes to the end.
     fn pop(&mut self) -> Option<Job> {
         let (client, mut jobs) = self.lanes.pop_front()?;
         let job = jobs.pop_front();
@@ -97,30 +98,31 @@ struct Shared {
     waiting: Mutex<Lanes>,
     come: Condvar,
     closed: AtomicBool,
-    /// Number of running jobs.
+    /// Number of jobs that are running.
     running: AtomicUsize,
-    /// Smoothed duration of a job, nanoseconds.
+    /// Smoothed duration of a job, in nanoseconds; 0 before the first job.
     typical: AtomicU64,
     load: Mutex<Load>,
 }
 
-/// Refusals per answer, from which `Retry-After` follows.
+/// How many jobs are refused for each one that is answered; this ratio, smoothed, is the
+/// `Retry-After` in seconds.
 struct Load {
-    /// Start of the current window.
+    /// When the current time window began.
     since: Instant,
-    /// Answers in the current window.
+    /// Number of jobs answered in the current time window.
     answered: u64,
-    /// Refusals in the current window.
+    /// Number of jobs refused in the current time window.
     refused: u64,
-    /// Smoothed refusals per answer.
+    /// Smoothed number of refusals per answer over past time windows.
     smoothed: f64,
 }
 
 impl Queue {
-    /// Starts a queue with this many threads.
+    /// Starts the threads and an empty queue.
     ///
     /// # Errors
-    /// If the system refuses threads.
+    /// If the operating system refuses to start threads.
     pub(super) fn start(threads: usize) -> std::io::Result<Queue> {
         let load = Load { since: Instant::now(), answered: 0, refused: 0, smoothed: 0.0 };
         let shared = Arc::new(Shared {
@@ -138,11 +140,11 @@ impl Queue {
         Ok(Queue { shared, threads })
     }
 
-    /// Runs a job on one of the threads and returns its result. A job whose caller is gone is not
-    /// started.
+    /// Runs the job `work` on one of the threads and returns its result. A job is not started any
+    /// more once its caller is gone or its deadline has passed.
     ///
     /// # Errors
-    /// [`Refused`].
+    /// [`Refused`] if the job was refused, panicked, or missed the deadline.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         deadline: Instant,
@@ -193,7 +195,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Stops accepting jobs; waiting jobs are still run.
+    /// Refuses jobs from now on; those that wait are still run.
     pub(super) fn close(&self) {
         self.shared.closed.store(true, Ordering::Relaxed);
         self.shared.come.notify_all();
@@ -251,7 +253,8 @@ impl Shared {
         self.count(true);
     }
 
-    /// Counts an answer or a refusal; returns the current `Retry-After`, seconds.
+    /// Counts a job that was answered or, if not `answered`, refused. Returns the current
+    /// `Retry-After` in seconds.
     fn count(&self, answered: bool) -> u64 {
         let mut load = self.load.lock().unwrap_or_else(PoisonError::into_inner);
         match answered {

@@ -1,4 +1,5 @@
-//! JSON of requests and replies, and errors as HTTP responses. Must not know how answers are found.
+//! The JSON of requests and replies, and errors as HTTP responses. Does not depend on how answers
+//! are found.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +16,10 @@ use agent_infer::{HitRecord, WayRecord};
 use agent_kb::{Kb, NodeId, filter::Condition};
 use agent_retrieve::eval::{AnswerRanks, Candidates, ScoreRule};
 
-/// Pause before a retry while the server is busy.
+/// Pause between two tries while the server is busy.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// Returns the default number of nodes in an answer.
+/// Returns the default maximum number of nodes in an answer.
 pub(super) fn default_k() -> usize {
     20
 }
@@ -27,7 +28,7 @@ fn default_paths() -> bool {
     true
 }
 
-/// Amount of explanation.
+/// How much is explained about the nodes of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Detail {
@@ -38,7 +39,7 @@ pub(super) enum Detail {
     Full,
 }
 
-/// A question for a bundle.
+/// A question for the active bundle of a base.
 #[derive(Clone, Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct QueryRequest {
@@ -60,14 +61,14 @@ pub(super) struct QueryRequest {
     /// Explanation of the nodes: `none` by default, or `full`.
     #[serde(default)]
     pub(super) explain: Detail,
-    /// Use of the server's language model: 0 only by programs that ask it, 1 it also reads the
-    /// query, 2 it also judges the first nodes. The effort of the server is the maximum and the
-    /// default. If the model fails, the bundle answers alone, and `unassisted` says why.
+    /// How much the server's language model helps: 0 only where programs ask it, 1 it also reads
+    /// the question, 2 it also judges the first nodes. The effort of the server is the maximum and
+    /// the default. If the model fails, the bundle answers alone, and `unassisted` says why.
     #[serde(default)]
     #[schema(minimum = 0, maximum = 2)]
     pub(super) effort: Option<u8>,
-    /// Whether each node has the path from linked entities to it and the words that it shares with
-    /// the question; `false` is faster.
+    /// Whether to show, for each node, the path that leads to it from the linked entities, and the
+    /// words that it shares with the question; `false` is faster.
     #[serde(default = "default_paths")]
     #[schema(default = true)]
     pub(super) paths: bool,
@@ -77,11 +78,11 @@ pub(super) struct QueryRequest {
     pub(super) timeout_ms: Option<u64>,
 }
 
-/// A query for one system.
+/// A query, and the system that is to rank nodes for it.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SearchRequest {
-    /// The query.
+    /// The text to search for.
     pub(super) query: String,
     /// Name of the system: one of `agent systems` that needs neither a file nor a model, `active`
     /// for the active bundle, or `bundle:RUN` for the bundle of a run (its name, or `latest`).
@@ -108,22 +109,23 @@ pub(super) struct SearchRequest {
     pub(super) timeout_ms: Option<u64>,
 }
 
-/// A ranking of nodes.
+/// The ranking of nodes by a system.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct SearchReply<'a> {
     /// Name of the base.
     pub(super) base: &'a str,
     /// Name of the system.
     pub(super) system: &'a str,
-    /// Nodes, best first, ties by id; each as `agent search --json` prints it.
+    /// The nodes, best first, equal scores by ascending id; each as `agent search --json` prints
+    /// it.
     #[schema(value_type = Vec<serde_json::Value>)]
     pub(super) hits: Vec<HitRecord<'a>>,
-    /// Categories of the bundle that answered, most probable first.
+    /// Categories of the bundle that answered, the most probable first; empty for other systems.
     #[schema(value_type = Vec<serde_json::Value>)]
     pub(super) route: Vec<WayRecord<'a>>,
-    /// Why another system answered; null if the requested system answered.
+    /// Why another system ranked the nodes; null if the requested system did.
     pub(super) stand_in: Option<&'a str>,
-    /// Duration of the search in milliseconds, without waiting time.
+    /// Time that the search took, in milliseconds, without waiting for a thread.
     pub(super) took_ms: f64,
 }
 
@@ -137,7 +139,7 @@ pub(super) struct NodeBrief {
     node_type: String,
     /// Name of the node.
     name: String,
-    /// Score in the ranking; null without a ranking.
+    /// Score of the node in the ranking; null if there is no ranking.
     score: Option<f32>,
     /// Whether the node is a right answer to the labelled question.
     right: bool,
@@ -150,7 +152,8 @@ impl NodeBrief {
     }
 }
 
-/// Returns the first `n` nodes of a ranking. `answers`, the right nodes, must be sorted.
+/// Returns short descriptions of the first `n` nodes of a ranking. `answers` holds the right nodes,
+/// by ascending id.
 pub(super) fn briefs(
     kb: &Kb,
     ranking: &[(NodeId, f32)],
@@ -163,8 +166,8 @@ pub(super) fn briefs(
     ranking.iter().take(n).map(brief).collect()
 }
 
-/// Returns the rank of the first right node of a ranking, from 1, counting only nodes that can be
-/// answers; `None` if the ranking has no right node.
+/// Returns the rank of the first right node in a ranking, from 1, counting only nodes that may be
+/// answers; `None` if the ranking has no right node. `answers` holds the right nodes.
 pub(super) fn first_right(kb: &Kb, ranking: &[(NodeId, f32)], answers: &[NodeId]) -> Option<u64> {
     let candidates = Candidates::of_base(kb);
     let ranks = AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any);
@@ -172,7 +175,7 @@ pub(super) fn first_right(kb: &Kb, ranking: &[(NodeId, f32)], answers: &[NodeId]
     first.filter(|&rank| rank <= ranking.len() as u64)
 }
 
-/// An error response.
+/// An error, which becomes an HTTP response.
 #[derive(Debug)]
 pub(super) struct ApiError {
     status: StatusCode,
@@ -190,7 +193,7 @@ pub(super) struct ErrorBody {
 
 #[derive(Serialize, ToSchema)]
 struct ErrorText {
-    /// Code of the error, one word.
+    /// Code of the error in one word, such as `busy`.
     code: &'static str,
     /// Description of the error.
     message: String,
@@ -198,7 +201,7 @@ struct ErrorText {
     remedy: String,
 }
 
-/// Error responses of all routes that need a key.
+/// Error responses that all routes share which need a key.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "described, never made")]
 pub(super) enum Common {
@@ -210,7 +213,7 @@ pub(super) enum Common {
     NotAllowed(ErrorBody),
 }
 
-/// Error responses of requests with parameters.
+/// Error responses to requests with parameters in path or query.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "described, never made")]
 pub(super) enum OfPath {
@@ -222,7 +225,7 @@ pub(super) enum OfPath {
     NotFound(ErrorBody),
 }
 
-/// Error responses of requests with a body.
+/// Error responses to requests with a body.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "described, never made")]
 pub(super) enum OfBody {
@@ -249,7 +252,7 @@ pub(super) enum OfBody {
     Failed(ErrorBody),
 }
 
-/// Error responses of requests that wait for a thread or a pool.
+/// Error responses to requests that wait for a thread or a pool.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "described, never made")]
 pub(super) enum OfWork {
@@ -272,12 +275,12 @@ impl ApiError {
         ApiError { status, code, message, remedy, retry_after: None }
     }
 
-    /// Returns the error of an invalid request: 400.
+    /// Returns the error that a request is invalid, with status 400.
     pub(super) fn bad(message: impl Into<String>, remedy: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "bad_request", message, remedy)
     }
 
-    /// Returns the error of a request for something that does not exist: 404.
+    /// Returns the error that a request names something that does not exist, with status 404.
     pub(super) fn not_found(message: impl Into<String>, remedy: impl Into<String>) -> ApiError {
         ApiError::new(StatusCode::NOT_FOUND, "not_found", message, remedy)
     }
@@ -292,23 +295,23 @@ impl ApiError {
         self.message == message
     }
 
-    /// Returns message and remedy as text.
+    /// Returns the message and the remedy as one text.
     pub(super) fn told(&self) -> String {
         format!("{}: {}", self.message, self.remedy)
     }
 
-    /// Returns the body of the response.
+    /// Returns the body of the error response.
     pub(super) fn body(self) -> ErrorBody {
         let ApiError { code, message, remedy, .. } = self;
         ErrorBody { error: ErrorText { code, message, remedy } }
     }
 }
 
-/// Retries `work` for up to `patience` while the server is busy. For callers that wait anyway, such
-/// as lines of a batch.
+/// Calls `work` until it succeeds or fails for another reason than a busy server, or until
+/// `patience` has passed. For callers that wait anyway, such as lines of a batch.
 ///
 /// # Errors
-/// The error of the last try.
+/// The error of the last call of `work`.
 pub(super) async fn patiently<T, F: Future<Output = Result<T, ApiError>>>(
     patience: Duration,
     work: impl Fn() -> F,

@@ -1,5 +1,5 @@
 //! The router: all routes with their middleware, and the handlers for questions, bases, bundles,
-//! health and metrics. Must not know how answers are found.
+//! health and metrics. Does not depend on how answers are found.
 
 use std::{
     path::{Path, PathBuf},
@@ -43,17 +43,19 @@ use agent_infer::{AnswerRecord, bundle::BundleError};
 use agent_retrieve::{Answer, Detail as Told, RetrieveError, Retriever};
 use agent_systems::SystemError;
 
-/// Maximum size of a request body, bytes; batches are streamed.
+/// Maximum size of a request body, in bytes; does not apply to batches, which are streamed.
 pub(super) const MAX_BODY: usize = 256 << 10;
 /// Maximum number of nodes in an answer.
 pub(super) const MAX_K: usize = 1_000;
 /// Default time limit of an answer.
 pub(super) const TIME: Duration = Duration::from_secs(10);
-/// Time limit of an operation and of a replacement of base or bundle, which may read a whole base.
+/// Time limit of operations, and of requests that replace a base or bundle: both may read a whole
+/// base.
 pub(super) const LONGEST_CHANGE: Duration = Duration::from_secs(600);
-/// System name of the active bundle.
+/// Name by which requests choose the active bundle as a system.
 const ACTIVE: &str = "active";
-/// Prefix of the system name of a run's bundle.
+/// Prefix of the name by which requests choose the bundle of a run as a system, as in
+/// `bundle:latest`.
 const BUNDLE: &str = "bundle:";
 
 /// OpenAPI description of the server; its paths come from the routes.
@@ -67,7 +69,8 @@ const BUNDLE: &str = "bundle:";
 )]
 struct Api;
 
-/// Builds the router. Path, method and OpenAPI description of a route stand with its handler.
+/// Builds the router. Path, method and OpenAPI description of each route stand with the handler of
+/// the route.
 pub(super) fn router(server: Arc<Server>) -> Router {
     let (routes, described) = described(&server).split_for_parts();
     // Serialized once; all replies share the bytes.
@@ -154,7 +157,7 @@ async fn no_such_method() -> ApiError {
     )
 }
 
-/// A JSON body; its errors have the form of [`ApiError`].
+/// The body of a request, parsed as JSON. If it is invalid, the error is an [`ApiError`].
 pub(super) struct Body<T>(pub(super) T);
 
 impl<S: Send + Sync, T> FromRequest<S> for Body<T>
@@ -175,10 +178,11 @@ where
 }
 
 impl Server {
-    /// Returns the named base, or the only base if the request names none.
+    /// Returns the base with this name; if the request names none, the only base.
     ///
     /// # Errors
-    /// If the server has no such base, or several and the request names none.
+    /// If the server has no base with this name, or if the request names none and the server has
+    /// several.
     pub(super) fn base(&self, name: Option<&str>) -> Result<&Served, ApiError> {
         let names = || {
             let names: Vec<&str> = self.bases.iter().map(|base| base.name.as_str()).collect();
@@ -200,8 +204,8 @@ impl Server {
 }
 
 impl Server {
-    /// Returns a description of a bundle without directories of the server: `file` is relative to
-    /// the home directory, or just a file name.
+    /// Returns the description of a bundle for clients, without directories of the server: `file`
+    /// becomes relative to the home directory, or else a mere file name.
     fn told_bundle(&self, about: &AboutBundle) -> AboutBundle {
         let file = self.without_home(about.file.clone());
         let name = Path::new(&file).file_name().unwrap_or_default();
@@ -213,7 +217,8 @@ impl Server {
     }
 }
 
-/// Returns the current version of the base of a request.
+/// Returns the current version of the base that a request names; if it names none, of the only
+/// base.
 ///
 /// # Errors
 /// As [`Server::base`].
@@ -221,11 +226,11 @@ pub(super) fn opened(server: &Server, name: Option<&str>) -> Result<Arc<Opened>,
     Ok(server.base(name)?.now())
 }
 
-/// Returns the system with a name: one that needs neither a file nor a model, `active`, or
-/// `bundle:RUN`.
+/// Returns the system that a request names: one that needs neither a file nor a model, or the
+/// bundle that `active` or `bundle:RUN` names.
 ///
 /// # Errors
-/// If there is no such system, or if programs of the bundle ask a model.
+/// If there is no such system, or if programs of the bundle ask a language model.
 pub(super) fn system(
     server: &Server,
     opened: &Opened,
@@ -258,10 +263,11 @@ pub(super) fn checked_k(k: usize) -> Result<usize, ApiError> {
     }
 }
 
-/// Returns the deadline of a request; the default limit is [`TIME`].
+/// Returns the time by which a request must be answered: `timeout_ms` milliseconds from now, by
+/// default [`TIME`].
 ///
 /// # Errors
-/// If the limit is 0 or exceeds [`LONGEST_TIME`].
+/// If `timeout_ms` is 0 or exceeds [`LONGEST_TIME`].
 pub(super) fn deadline(timeout_ms: Option<u64>) -> Result<Instant, ApiError> {
     let time = timeout_ms.map_or(TIME, Duration::from_millis);
     if time.is_zero() || time > LONGEST_TIME {
@@ -296,8 +302,8 @@ impl From<SystemError> for ApiError {
     }
 }
 
-/// Answers a question with the active bundle. Returns JSON with the same numbers as
-/// `agent query --json`.
+/// Answers a question with the active bundle. Returns the answer as JSON, with the same numbers as
+/// `agent query --json` prints.
 pub(super) async fn answered(server: &Server, asked: QueryRequest) -> Result<String, ApiError> {
     let opened = opened(server, asked.base.as_deref())?;
     let (k, deadline) = (checked_k(asked.k)?, deadline(asked.timeout_ms)?);
@@ -321,19 +327,19 @@ pub(super) async fn answered(server: &Server, asked: QueryRequest) -> Result<Str
     client.asks(server.told(&active, effort, deadline, ask, tell)).await
 }
 
-/// Returns the error that JSON of the server cannot be written or read.
+/// Returns the error that the server cannot write or read its own JSON.
 pub(super) fn internal(error: &serde_json::Error) -> ApiError {
     let status = StatusCode::INTERNAL_SERVER_ERROR;
     ApiError::new(status, "internal", error.to_string(), "please report it")
 }
 
-/// An answer of a bundle.
+/// An answer of a bundle, as JSON.
 #[derive(Serialize)]
 struct Reply<'a> {
     query: &'a str,
     base: &'a str,
     bundle: &'a str,
-    /// Effort of the question: the requested one or the server's, 0 to 2.
+    /// Effort with which the question was answered, 0 to 2: the requested one or the server's.
     effort: u8,
     #[serde(flatten)]
     record: AnswerRecord<'a>,
@@ -366,7 +372,7 @@ async fn search(
     Ok(json(searched(&server, asked).await?))
 }
 
-/// Ranks nodes with a system and returns JSON.
+/// Ranks nodes with a system; returns a [`SearchReply`] as JSON.
 pub(super) async fn searched(
     server: &Arc<Server>,
     asked: SearchRequest,
@@ -415,7 +421,7 @@ async fn bundles(State(server): State<Arc<Server>>) -> Bounded<Vec<AboutBundle>>
     Bounded(active.map(|active| server.told_bundle(&active.about)).collect())
 }
 
-/// The bundle to activate.
+/// The bundle to activate on a base.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Activate {
@@ -428,7 +434,8 @@ struct Activate {
 
 /// Replace the active bundle of a base.
 ///
-/// The new bundle is checked first. The previous bundle finishes the questions in progress.
+/// The new bundle is checked first. Questions in progress are still answered with the previous
+/// bundle.
 #[utoipa::path(put, path = "/v1/bundles/active", request_body = Activate, responses(
     (status = 200, description = "The new active bundle", body = AboutBundle),
     Common, OfBody, OfWork,
@@ -450,13 +457,13 @@ async fn activate(
     Ok(Bounded(server.changes.run(Instant::now() + LONGEST_CHANGE, work).await??))
 }
 
-/// Finds the file of a bundle by the name in a request.
+/// Finds the file of the bundle that a request names.
 fn found(server: &Server, bundle: &str) -> Result<PathBuf, ApiError> {
     (server.find)(bundle)
         .map_err(|why| ApiError::not_found(why, "give a run's name, `latest` or a file"))
 }
 
-/// The base to replace by its installed version.
+/// The base to replace by its installed version, and the bundle for that version.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Exchange {
@@ -481,8 +488,9 @@ struct Exchanged {
 
 /// Replace a base by its installed version.
 ///
-/// The files are read and checked, and a bundle is opened on the base. Then both replace the
-/// previous version in one step. The previous version finishes the questions in progress.
+/// The files of the installed version are read and checked, and a bundle is opened on it. Then both
+/// replace the previous version in one step. Questions in progress are still answered with the
+/// previous version.
 #[utoipa::path(put, path = "/v1/base/active", request_body = Exchange, responses(
     (status = 200, description = "The base and its active bundle", body = Exchanged),
     (status = 409, description = "The new version cannot answer; the current one stays", body = ErrorBody),

@@ -1,5 +1,5 @@
-//! Requests for the runs in the home directory: their list, the state of one, and the programs that
-//! it tried. Must not know how programs are found.
+//! Requests for the runs in the home directory: a list of all runs, the state of a run, and the
+//! programs that a run tried. Does not depend on how programs are found.
 
 #![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
 
@@ -35,15 +35,15 @@ use agent_optimize::{
     record::{Record, programs::Sources},
 };
 
-/// Maximum and default number of runs in a reply.
+/// Maximum number of runs in a reply; `RUNS` is the default.
 pub(super) const MAX_RUNS: usize = 100;
 const RUNS: usize = 20;
-/// Maximum and default number of programs in a reply.
+/// Maximum number of programs in a reply; `PROGRAMS` is the default.
 pub(super) const MAX_PROGRAMS: usize = 100;
 const PROGRAMS: usize = 50;
-/// Name of the most recently written run.
+/// Name by which requests choose the run that was written last.
 pub(super) const LATEST: &str = "latest";
-/// A page of runs or programs.
+/// Selects a page of runs or programs.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -54,14 +54,14 @@ pub(super) struct Part {
     cursor: Option<usize>,
 }
 
-/// A page of runs, newest first.
+/// A page of runs; the run that was written last comes first.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Runs {
     /// The runs of this page.
     runs: Vec<AboutRun>,
     /// Number of runs on all pages.
     total: usize,
-    /// Cursor of the next page; null on the last page.
+    /// Cursor that a request sends to get the next page; null on the last page.
     next: Option<usize>,
 }
 
@@ -70,23 +70,23 @@ pub(super) struct Runs {
 struct AboutRun {
     /// Name of the run.
     id: String,
-    /// Name of the dataset.
+    /// Name of the dataset that the run is for.
     dataset: String,
-    /// Actors that propose programs.
+    /// Actors that propose programs, such as `search,llm`.
     actor: String,
-    /// Random seed.
+    /// Random seed of the run.
     seed: Option<u64>,
-    /// `finished`, `running`, `interrupted`, `paused` or `unreadable`.
+    /// State of the run: `finished`, `running`, `interrupted`, `paused` or `unreadable`.
     state: &'static str,
-    /// Id of the process that writes the run.
+    /// Id of the process that works on the run; null if none does.
     pid: Option<u32>,
-    /// Number of steps in the journal.
+    /// Number of steps in the run's journal.
     steps: usize,
-    /// Number of tested changes.
+    /// Number of changes to programs that were tested.
     tested: usize,
-    /// Number of accepted changes.
+    /// Number of changes to programs that were accepted.
     accepted: usize,
-    /// Time of the last write, seconds since 1970.
+    /// When the run's journal was last written, in seconds since 1970.
     changed: Option<u64>,
     /// Why the run is unreadable; null if it can be read.
     problem: Option<String>,
@@ -99,7 +99,7 @@ pub(super) struct TriedPrograms {
     programs: Vec<TriedProgram>,
     /// Number of programs on all pages.
     total: usize,
-    /// Cursor of the next page; null on the last page.
+    /// Cursor that a request sends to get the next page; null on the last page.
     next: Option<usize>,
 }
 
@@ -117,7 +117,8 @@ impl From<JournalError> for ApiError {
 
 const LIST_THEM: &str = "GET /v1/runs lists all runs";
 
-/// Returns the directories of all runs with the times of their last writes, newest first.
+/// Returns the directories of all runs, each after the time when its journal was last written; the
+/// latest comes first.
 fn directories(server: &Server) -> Result<Vec<(SystemTime, PathBuf)>, ApiError> {
     let runs = server.app.home.path().join("runs");
     let entries = match fs::read_dir(&runs) {
@@ -138,7 +139,8 @@ fn directories(server: &Server) -> Result<Vec<(SystemTime, PathBuf)>, ApiError> 
     Ok(found)
 }
 
-/// Returns the directory of a run by name; for `latest`, that of the newest run that has `file`.
+/// Returns the directory of the run with this name; for `latest`, of the run that was written last
+/// among those that have a file named `file`.
 pub(super) fn directory(server: &Server, id: &str, file: &str) -> Result<PathBuf, ApiError> {
     if id == LATEST {
         let mut all = directories(server)?.into_iter().map(|(_, dir)| dir);
@@ -157,7 +159,8 @@ pub(super) fn directory(server: &Server, id: &str, file: &str) -> Result<PathBuf
     }
 }
 
-/// Returns the path of a run's bundle; for `latest`, that of the newest run with a bundle.
+/// Returns the path of the bundle of the run with this name; for `latest`, of the run that was
+/// written last among those with a bundle.
 pub(super) fn bundle_file(server: &Server, id: &str) -> Result<PathBuf, ApiError> {
     let file = directory(server, id, BUNDLE_FILE)?.join(BUNDLE_FILE);
     match file.exists() {

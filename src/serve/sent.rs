@@ -1,5 +1,5 @@
-//! JSON replies of bounded size, and bounded memory for replies and request bodies in transfer.
-//! Must not know what a reply says.
+//! Bounds the size of JSON replies, and the memory for replies and request bodies while they are
+//! transferred. Does not depend on what a reply says.
 
 use axum::{
     body::{self, Bytes, HttpBody as _},
@@ -22,23 +22,24 @@ use crate::{
     routes::internal,
 };
 
-/// Maximum size of a reply, bytes.
+/// Maximum size of a reply, in bytes.
 pub(super) const MAX_REPLY: usize = 8 << 20;
-/// Maximum size of a small reply, bytes. Small replies have memory of their own, so that large
-/// replies that nobody reads do not block them.
+/// Maximum size of a small reply, in bytes. Small replies have memory of their own, so that they
+/// are not blocked by large replies that nobody reads.
 pub(super) const SMALL_REPLY: usize = 64 << 10;
-/// Memory for small replies in transfer, bytes.
+/// Memory for all small replies while they are sent, in bytes.
 pub(super) const SMALL_REPLIES: usize = 32 << 20;
-/// Memory for larger replies in transfer, bytes.
+/// Memory for all larger replies while they are sent, in bytes.
 pub(super) const LARGE_REPLIES: usize = 48 << 20;
-/// Bytes of each request body that need no place in [`LARGE_BODIES`].
+/// Number of bytes of each request body that do not count against [`LARGE_BODIES`].
 pub(super) const SMALL_BODY: usize = 16 << 10;
-/// Memory for request bodies beyond [`SMALL_BODY`] bytes each, bytes.
+/// Memory for all request bodies in progress, in bytes; the first [`SMALL_BODY`] bytes of each do
+/// not count.
 pub(super) const LARGE_BODIES: usize = 32 << 20;
-/// `Retry-After` while the memory is full, seconds.
+/// `Retry-After` while too little memory is free, in seconds.
 const RETRY_SECONDS: u64 = 2;
 
-/// A reply as JSON of at most [`MAX_REPLY`] bytes.
+/// A reply that is sent as JSON of at most [`MAX_REPLY`] bytes; a longer one becomes an error.
 pub(super) struct Bounded<T>(pub(super) T);
 
 impl<T: Serialize> IntoResponse for Bounded<T> {
@@ -50,15 +51,15 @@ impl<T: Serialize> IntoResponse for Bounded<T> {
 /// Serializes a reply as JSON of at most [`MAX_REPLY`] bytes.
 ///
 /// # Errors
-/// If it is longer.
+/// If the JSON is longer.
 pub(super) fn in_json(reply: &impl Serialize) -> Result<String, ApiError> {
     json_within(reply, MAX_REPLY)
 }
 
-/// Serializes a reply as JSON of at most `max` bytes; stops where it becomes longer.
+/// Serializes a reply as JSON of at most `max` bytes; stops as soon as the JSON becomes longer.
 ///
 /// # Errors
-/// If it is longer.
+/// If the JSON is longer.
 pub(super) fn json_within(reply: &impl Serialize, max: usize) -> Result<String, ApiError> {
     let mut text = Within { bytes: Vec::new(), max };
     match serde_json::to_writer(&mut text, reply) {
@@ -77,12 +78,12 @@ pub(super) fn too_long(max: usize) -> ApiError {
     ApiError::new(StatusCode::BAD_REQUEST, "reply_too_long", message, remedy)
 }
 
-/// Returns a reply from JSON text.
+/// Returns a response whose body is this JSON text.
 pub(super) fn json(text: String) -> impl IntoResponse + use<> {
     ([(header::CONTENT_TYPE, "application/json")], text)
 }
 
-/// A buffer that fails beyond `max` bytes.
+/// A buffer that takes at most `max` bytes; writing more fails.
 struct Within {
     bytes: Vec<u8>,
     max: usize,
@@ -102,14 +103,14 @@ impl Write for Within {
     }
 }
 
-/// Bounded memory for replies and request bodies in transfer.
+/// Limits the memory for replies and request bodies while they are transferred.
 pub(super) struct Memory {
     small: Slots,
     large: Slots,
     bodies: Slots,
 }
 
-/// Bytes that hold their place in the memory.
+/// The bytes of a reply, with the memory that is reserved for them.
 struct Held {
     bytes: Bytes,
     _place: Slot,
@@ -122,7 +123,7 @@ impl AsRef<[u8]> for Held {
 }
 
 impl Memory {
-    /// Creates the memory that `clients` clients share.
+    /// Creates the limits that `clients` clients share.
     pub(super) fn new(clients: usize) -> Memory {
         let places = |bytes| Slots::new(bytes, clients);
         Memory {
@@ -132,7 +133,8 @@ impl Memory {
         }
     }
 
-    /// Reserves memory for the bytes of a reply until they are sent or dropped.
+    /// Reserves memory for the bytes of a reply. Returns the same bytes; the memory is free again
+    /// once they are dropped.
     ///
     /// # Errors
     /// [`Refused::Busy`] if too little memory is free.
@@ -143,13 +145,13 @@ impl Memory {
         Ok(Bytes::from_owner(Held { bytes, _place: place }))
     }
 
-    /// Starts a reservation for one request body.
+    /// Returns a reservation for one request body, which is empty at first.
     pub(super) fn body(&self) -> BodyMemory {
         BodyMemory { places: self.bodies.clone(), taken: Arc::default() }
     }
 }
 
-/// Memory reserved for one request body, until all clones are dropped.
+/// Memory that is reserved for one request body until all clones of this value are dropped.
 #[derive(Clone)]
 pub(super) struct BodyMemory {
     places: Slots,
@@ -157,7 +159,7 @@ pub(super) struct BodyMemory {
 }
 
 impl BodyMemory {
-    /// Reserves memory for a further part of the body, `part` bytes.
+    /// Reserves memory for a further part of the body, of `part` bytes.
     ///
     /// # Errors
     /// [`Refused::Busy`] if too little memory is free.
@@ -174,8 +176,8 @@ impl BodyMemory {
     }
 }
 
-/// Refuses a reply that is too long, or for which too little memory is free. Streams pass: they
-/// reserve memory for each part.
+/// Middleware that replaces a reply by an error if it is too long or if too little memory is free
+/// for it. Leaves streams alone: they reserve memory for each of their parts.
 pub(super) async fn bounded(
     State(server): State<Arc<Server>>,
     request: Request,

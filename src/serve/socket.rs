@@ -1,6 +1,6 @@
-//! The bytes of one connection. Ends the connection if its client reads replies too slowly. Detects
-//! request headers that give the length of the body twice, which the HTTP parser accepts. Must not
-//! know what requests do.
+//! Passes on the bytes of a connection. Ends the connection if its client reads replies too slowly.
+//! Detects request headers that give the length of the body twice, which the HTTP parser accepts.
+//! Does not depend on what requests do.
 
 use std::{
     io,
@@ -21,14 +21,15 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-/// Time in which a stalled client must read [`WRITE_BYTES`] of a reply, or the rest of it.
+/// Time in which a client that does not keep up must read [`WRITE_BYTES`] of a reply, or the rest
+/// of the reply.
 pub(super) const WRITE_TIME: Duration = Duration::from_secs(30);
-/// Minimum number of bytes that a stalled client must read in [`WRITE_TIME`].
+/// Number of bytes that a client that does not keep up must read in [`WRITE_TIME`].
 pub(super) const WRITE_BYTES: usize = 1 << 20;
-/// Maximum number of bytes of one read.
+/// Maximum number of bytes that are read from a connection at once.
 const READ_BYTES: usize = 16 << 10;
 
-/// A connection.
+/// A connection, whose reads and writes are checked as they pass.
 pub(super) struct Socket {
     io: TokioIo<TcpStream>,
     time: Duration,
@@ -37,21 +38,22 @@ pub(super) struct Socket {
     two_lengths: Arc<AtomicBool>,
 }
 
-/// A reply that its client does not read fast enough.
+/// Watches a client that does not read a reply fast enough.
 struct Stalled {
     timer: Pin<Box<Sleep>>,
-    /// Bytes that the client must read before the timer ends.
+    /// Number of bytes that the client must read before the timer ends.
     left: usize,
 }
 
 impl Socket {
-    /// Wraps a connection. `time` is the limit for stalled clients.
+    /// Watches a connection. `time` is the time for [`WRITE_BYTES`] that a client that does not
+    /// keep up has.
     pub(super) fn new(stream: TcpStream, time: Duration) -> Socket {
         let io = TokioIo::new(stream);
         Socket { io, time, stalled: None, heads: Heads::default(), two_lengths: Arc::default() }
     }
 
-    /// Returns a flag that is set once a header gave the length of its body twice.
+    /// Returns a flag that is set once a request header has given the length of its body twice.
     pub(super) fn two_lengths(&self) -> Arc<AtomicBool> {
         self.two_lengths.clone()
     }
@@ -120,7 +122,7 @@ impl Write for Socket {
         self.io.is_write_vectored()
     }
 
-    /// Ends a stall: hyper flushes once all is written.
+    /// Stops watching the client for slowness, since hyper flushes once all is written.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.stalled = None;
         Pin::new(&mut self.io).poll_flush(cx)
@@ -131,24 +133,25 @@ impl Write for Socket {
     }
 }
 
-/// Scans the request headers of a connection for body lengths; skips the bodies. Stops at a chunked
-/// body, because the connection ends after it.
+/// Scans the request headers of a connection for the lengths of bodies, and skips the bodies. Stops
+/// at a chunked body, since the connection ends after that.
 #[derive(Default)]
 struct Heads {
-    /// First bytes of the current line, at most [`LINE_BYTES`].
+    /// The first bytes of the current header line, at most [`LINE_BYTES`].
     line: Vec<u8>,
     length: Option<u64>,
     chunks: bool,
-    /// Bytes of the current body that are still to be skipped.
+    /// Number of bytes of the current body that are still to be skipped.
     body: u64,
     over: bool,
 }
 
-/// Number of bytes of each line that are kept.
+/// Number of bytes of each header line that are kept.
 const LINE_BYTES: usize = 64;
 
 impl Heads {
-    /// Scans further bytes; returns whether a header ended that gives a length and is chunked.
+    /// Scans further bytes of the connection. Returns whether a header ended in them that gives
+    /// both a length and a chunked body.
     fn see(&mut self, mut bytes: &[u8]) -> bool {
         while !self.over && !bytes.is_empty() {
             let skipped = usize::try_from(self.body).unwrap_or(usize::MAX).min(bytes.len());

@@ -1,5 +1,5 @@
-//! Requests for the labelled questions of a base. The test split is closed. Must not know how
-//! questions are answered.
+//! Requests for the labelled questions of a base. Clients cannot read those of the test split. Does
+//! not depend on how questions are answered.
 
 #![allow(unused_qualifications, reason = "the macro of utoipa writes them")]
 
@@ -26,12 +26,12 @@ use agent_app::test_split;
 use agent_dataset::{DatasetError, LabelledQuery, Split};
 use agent_kb::{Kb, NodeId};
 
-/// Maximum and default number of questions in a reply.
+/// Maximum number of questions in a reply; `LIMIT` is the default.
 pub(super) const MAX_LIMIT: usize = 200;
 const LIMIT: usize = 50;
-/// Maximum number of right nodes in the reply for each question.
+/// Maximum number of right nodes that the reply shows for each question.
 const TOLD: usize = 20;
-/// Splits that clients may read.
+/// Names of the splits whose questions clients may read.
 const OPEN: [&str; 3] = ["train", "val", "human"];
 
 /// The splits of a base.
@@ -43,25 +43,25 @@ pub(super) struct Splits {
     splits: Vec<AboutSplit>,
 }
 
-/// A split.
+/// A split of the labelled questions of a base.
 #[derive(Serialize, ToSchema)]
 struct AboutSplit {
     /// Name of the split.
     split: String,
-    /// Number of questions.
+    /// Number of questions in the split.
     queries: u64,
-    /// Whether clients may read the questions.
+    /// Whether clients may read the questions of the split.
     open: bool,
 }
 
-/// Selects labelled questions.
+/// Selects a page of labelled questions.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Which {
     /// Name of the base; optional if the server has only one.
     base: Option<String>,
-    /// Text that the questions contain, in upper or lower case.
+    /// Text that the questions must contain; upper and lower case are the same.
     contains: Option<String>,
     /// Maximum number of questions in the reply, 1 to 200; 50 by default.
     limit: Option<usize>,
@@ -80,30 +80,30 @@ pub(super) struct Queries {
     queries: Vec<Labelled>,
     /// Number of selected questions on all pages.
     total: usize,
-    /// Cursor of the next page; null on the last page.
+    /// Cursor that a request sends to get the next page; null on the last page.
     next: Option<usize>,
 }
 
-/// A labelled question.
+/// A labelled question, with its right nodes.
 #[derive(Serialize, ToSchema)]
 struct Labelled {
     /// Id of the question in the split.
     id: i64,
     /// The question.
     query: String,
-    /// The first 20 right nodes, by id.
+    /// The first 20 right nodes, by ascending id.
     answers: Vec<NodeBrief>,
-    /// Number of right nodes.
+    /// Number of all right nodes.
     n_answers: usize,
-    /// Further columns of the file of questions.
+    /// Values of the question in further columns of the file of questions.
     #[schema(value_type = std::collections::HashMap<String, String>)]
     labels: std::collections::BTreeMap<String, String>,
 }
 
-/// Parses the name of a split; rejects paths of files.
+/// Returns the split with this name; paths of files are not accepted.
 ///
 /// # Errors
-/// If there is no split with the name.
+/// If there is no split with this name.
 pub(super) fn split(name: &str) -> Result<Split, ApiError> {
     match name.parse() {
         Ok(Split::File(_)) => {
@@ -115,10 +115,10 @@ pub(super) fn split(name: &str) -> Result<Split, ApiError> {
     }
 }
 
-/// Returns the page size of a request: `limit`, or else `usual`.
+/// Returns the maximum number of items on a page: `limit`, or else `usual`.
 ///
 /// # Errors
-/// If it is not 1 to `most`.
+/// If the number is not from 1 to `most`.
 pub(super) fn page(limit: Option<usize>, usual: usize, most: usize) -> Result<usize, ApiError> {
     let limit = limit.unwrap_or(usual);
     match (1..=most).contains(&limit) {

@@ -1,5 +1,5 @@
-//! Search in the form of OpenAI's vector store API, for clients of that API. Must not know how
-//! answers are found.
+//! Search requests in the form of OpenAI's vector store API, for clients of that API. Does not
+//! depend on how answers are found.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,21 +18,21 @@ use crate::{
 use agent_kb::filter::{Condition, MAX_CONDITIONS, MAX_VALUES, Operator};
 use agent_retrieve::{Answer, Detail, Retriever};
 
-/// A search in the form of OpenAI's vector store API.
+/// A search request in the form of OpenAI's vector store API.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StoreSearch {
-    /// One question, or 1 to 10 questions, whose results follow one another.
+    /// One question, or a list of 1 to 10 questions, whose results follow one another.
     query: StoreQuery,
     /// Maximum number of results for each question, 1 to 50; 10 by default.
     #[serde(default)]
     #[schema(minimum = 1, maximum = 50, default = 10)]
     max_num_results: Option<usize>,
-    /// Must be `false`: questions are never rewritten.
+    /// Must be `false` or omitted: questions are never rewritten.
     #[serde(default)]
     rewrite_query: bool,
-    /// Condition on a field or relation of nodes: `eq`, `ne`, `gt`, `gte`, `lt`, `lte`, `in` or
-    /// `nin`; or several conditions in an `and`.
+    /// Condition that every result must meet, on a field or relation of nodes, of type `eq`, `ne`,
+    /// `gt`, `gte`, `lt`, `lte`, `in` or `nin`; or several conditions in an `and`.
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     filters: Option<Value>,
@@ -43,7 +43,7 @@ pub(super) struct StoreSearch {
 }
 
 impl StoreSearch {
-    /// Checks that the request has no unsupported options.
+    /// Checks that the request sets no option that is not supported.
     ///
     /// # Errors
     /// If `rewrite_query` or `ranking_options` is set.
@@ -61,10 +61,10 @@ impl StoreSearch {
     }
 }
 
-/// Parses a filter into conditions, all of which must hold.
+/// Converts a filter, in the form of `filters` in a request, to conditions, all of which must hold.
 ///
 /// # Errors
-/// If the filter is malformed, or nests `and` in `and`.
+/// If the filter is malformed, or has an `and` inside an `and`.
 fn conditions(filter: &Value) -> Result<Vec<Condition>, ApiError> {
     let bad = || {
         let remedy = "send {\"type\": \"eq\", \"key\": FIELD, \"value\": VALUE}, with ne, gt, gte, lt, lte, in \
@@ -138,9 +138,9 @@ pub(super) struct StoreText {
     text: String,
 }
 
-/// Maximum number of questions in a vector store search.
+/// Maximum number of questions in a search request.
 pub(super) const MAX_STORE_QUERIES: usize = 10;
-/// Maximum number of results for each question of a vector store search.
+/// Maximum number of results for each question of a search request.
 pub(super) const MAX_STORE_RESULTS: usize = 50;
 
 /// Search with the active bundle, in the form of OpenAI's vector store API.

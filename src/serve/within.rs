@@ -1,4 +1,5 @@
-//! Answers questions over the nodes that meet conditions. Must not know how nodes are ranked.
+//! Answers questions with only those nodes that meet conditions. Does not depend on how nodes are
+//! ranked.
 
 use std::{sync::Arc, time::Instant};
 
@@ -14,7 +15,7 @@ use agent_retrieve::{Answer, Detail, Filtered, RetrieveError, Retriever};
 /// Returns the nodes that meet all conditions; `None` without conditions.
 ///
 /// # Errors
-/// If a condition is invalid, or if the queue refuses the job.
+/// If a condition is invalid, or if the queue does not run the job that finds the nodes.
 pub(super) async fn nodes(
     server: &Server,
     opened: &Opened,
@@ -29,12 +30,12 @@ pub(super) async fn nodes(
     found.map(Some).map_err(|error| refused(&error))
 }
 
-/// Why conditions cannot be used, as an error of the API.
+/// Returns the error that conditions are invalid, as an error of the API.
 pub(super) fn refused(error: &FilterError) -> ApiError {
     ApiError::bad(error.to_string(), "GET /v1/schema lists fields and relations")
 }
 
-/// Answers a question with a system; with `nodes`, only these nodes can be answers.
+/// Answers a question with a system: at most `k` nodes and, with `nodes`, only nodes of this set.
 pub(super) fn answer(
     base: &Arc<IndexedBase>,
     system: &dyn Retriever,

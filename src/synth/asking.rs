@@ -1,11 +1,12 @@
-//! Makes questions with a language model, by the steps of the benchmark: properties of a gold
-//! answer's document, two filters over all candidates, a question from relation and properties, and
-//! its rewording.
+//! Makes questions with a language model, by the steps of the STaRK benchmark: the model lists
+//! properties of a gold answer's document; two filters check the properties for all candidates; the
+//! model words a question from the relations and the properties, and then rewords it.
 //!
-//! Replies are verified: a candidate is an answer only if both filters find every property in its
-//! document; `NA` or an unusable reply of a filter counts as not found. A question whose gold
-//! answer fails is dropped. Requests are bounded per question, and replies are stored, so that none
-//! is paid for twice. Independent of how models are reached and of the cost of replies.
+//! Replies are not trusted: a candidate is an answer only if both filters find every property in
+//! its document; `NA` or an unusable reply of a filter counts as not found. A question whose gold
+//! answer fails is dropped. The number of requests per question is bounded. Replies are stored, so
+//! that no reply is paid for twice. Does not depend on how models are reached or on what replies
+//! cost.
 
 use std::sync::Arc;
 
@@ -35,51 +36,51 @@ pub const SYNTHESIZE_ROLE: RoleSpec = RoleSpec {
     max_tokens: 1_024,
 };
 
-/// Maximum number of draws that reach the model, per requested question.
+/// Maximum number of draws for which the model is asked, per requested question.
 const ATTEMPTS: usize = 4;
-/// Maximum number of draws per requested question.
+/// Maximum number of draws, per requested question, whether or not the model is asked.
 const DRAWS: usize = 60;
-/// Number of properties requested from a model.
+/// Number of properties that the model is asked to list per document.
 const PROPERTIES: usize = 5;
-/// Maximum number of properties of a question.
+/// Maximum number of properties that a question uses.
 const MAX_USED: usize = 2;
-/// Share of relational questions, per cent.
+/// Share of questions about relations only, per cent.
 const RELATIONAL: usize = 15;
-/// Maximum length of a question, characters.
+/// Maximum length of a question's text, characters.
 const MAX_QUESTION: usize = 600;
-/// Maximum number of repairs of a malformed reply.
+/// Maximum number of requests to the model to repair a malformed reply.
 const REPAIRS: u32 = 1;
-/// Tokens of a short and of a long prompt, for the estimate.
+/// Assumed number of tokens of a short prompt and of a long prompt, for the estimate.
 const SENT: [u64; 2] = [400, 6_000];
-/// Tokens of a short reply, for the estimate.
+/// Assumed number of tokens of a short reply, for the estimate.
 const SHORT_REPLY: u64 = 60;
 
-/// A language model with its prompts.
+/// A language model together with the prompts that make questions.
 pub struct Requester {
     llm: Arc<Llm>,
     prompts: Arc<Prompts>,
 }
 
-/// Vote of one filter on a candidate.
+/// Vote of one of the two filters on a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ballot {
-    /// The candidate has every property.
+    /// The document of the candidate has every property.
     Yes,
-    /// The candidate lacks a property, or its document does not mention it.
+    /// The candidate lacks a property, or its document does not mention one.
     No,
-    /// The reply was malformed.
+    /// The filter's reply was malformed.
     Malformed,
 }
 
 /// Votes of both filters on a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Vote {
-    /// The candidate.
+    /// Node number of the candidate.
     pub node: NodeId,
-    /// Vote of the filter that names the source of each property, or `NA`.
+    /// Vote of the filter that names where the document states each property, or `NA`.
     pub check: Ballot,
-    /// Vote of the filter that judges each property.
+    /// Vote of the filter that judges for each property whether the document has it.
     pub judge: Ballot,
 }
 
@@ -89,20 +90,21 @@ impl Vote {
     }
 }
 
-/// Usage of a synthesis with a model: minimum and maximum.
+/// Estimated usage of a language model by a synthesis; each pair is minimum and maximum.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Estimate {
-    /// Requests.
+    /// Minimum and maximum number of requests.
     pub calls: [u64; 2],
-    /// Tokens sent.
+    /// Minimum and maximum number of tokens sent.
     pub tokens_in: [u64; 2],
-    /// Tokens received.
+    /// Minimum and maximum number of tokens received.
     pub tokens_out: [u64; 2],
-    /// Dollars; none without a known price.
+    /// Minimum and maximum cost in US dollars; `None` if the model's price is unknown.
     pub usd: Option<[f64; 2]>,
 }
 
-/// Estimates the usage of a synthesis of `queries` questions; zero without a model.
+/// Estimates the usage of a language model by a synthesis of `queries` questions; zero without a
+/// requester.
 pub fn estimate(requester: Option<&Requester>, queries: usize) -> Estimate {
     let Some(requester) = requester else {
         let none = [0; 2];
@@ -129,9 +131,9 @@ pub fn estimate(requester: Option<&Requester>, queries: usize) -> Estimate {
 
 /// Why a draw with a model gave no question.
 enum DrawError {
-    /// The draw was rejected; another may succeed.
+    /// The draw was rejected for this reason; another draw may succeed.
     Draw(&'static str),
-    /// The model gives no more replies.
+    /// The model gives no more replies, for example because the budget is spent.
     Ends(LlmError),
     Prompt(PromptError),
 }
@@ -193,8 +195,8 @@ impl Requester {
         Ok(self.llm.request(SYNTHESIZE_ROLE.role(), messages, schema, 0))
     }
 
-    /// Asks a prompt with each input and returns the replies in order; none for a reply that is
-    /// malformed after repair.
+    /// Renders a prompt with each of the inputs, and asks the model; returns the replies in the
+    /// same order, with `None` for a reply that is malformed even after its repair.
     fn ask<T: serde::de::DeserializeOwned>(
         &self,
         prompt: &str,
@@ -222,7 +224,8 @@ impl Requester {
         reply.ok_or(DrawError::Draw(reason))
     }
 
-    /// Asks for distinct properties of a document, at most [`PROPERTIES`].
+    /// Asks the model for the properties of a document; returns at most [`PROPERTIES`], without
+    /// repetition.
     fn properties(&self, kb: &Kb, gold: NodeId) -> Result<Vec<Property>, DrawError> {
         let inputs = json!({
             "type": wording::type_words(kb.type_name(kb.node_type(gold))),
@@ -282,7 +285,8 @@ impl Requester {
         Ok(votes)
     }
 
-    /// Asks for a question from a requirement and properties, and for its rewording.
+    /// Asks the model for a question about nodes of the type `kind` that meet the requirement and
+    /// have the properties, and then for its rewording; returns the reworded question.
     fn word(
         &self,
         kind: &str,
@@ -303,7 +307,7 @@ impl Requester {
         if fits { Ok(text) } else { Err(DrawError::Draw(reason)) }
     }
 
-    /// Makes a question from a filled template.
+    /// Makes a question from a template and a grounding of the template.
     fn question(
         &self,
         maker: &mut QuestionMaker<'_>,
@@ -343,7 +347,7 @@ impl Requester {
 }
 
 /// Makes at most `wanted` questions about a base, by the steps of the benchmark. Also returns the
-/// rejected draws, and the interruption if the model gave no more replies.
+/// number of rejected draws by reason and, if the model gave no more replies, the interruption.
 pub(super) fn construct(
     base: &IndexedBase,
     templates: &[Template],

@@ -1,8 +1,9 @@
-//! Makes questions without a model: fills a template along its metapaths, picks a gold answer,
-//! takes words of its document, keeps the candidates that have them, and words the question.
+//! Makes questions without a model: fills the slots of a template along its metapaths to the
+//! candidates, picks a gold answer, takes words of its document, keeps the candidates that have
+//! these words as answers, and words the question.
 //!
-//! Source: the construction of STaRK (Wu et al. 2024, section 2.4), where models extract and check
-//! properties; here words of documents replace them.
+//! Source: the construction of STaRK (Wu et al. 2024, section 2.4). There, models extract and check
+//! properties; here, words of documents take the place of properties.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -18,47 +19,49 @@ use agent_dataset::sample::random::Stream;
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, metapath::Step};
 
-/// Maximum number of candidates of a grounding; with more, the relation would hardly narrow the
-/// answers.
+/// Maximum number of candidates of a filled template; with more, the relations would hardly narrow
+/// the answers.
 pub(super) const MAX_CANDIDATES: usize = 2_000;
-/// Maximum number of groundings per requested question.
+/// Maximum number of draws, each of a filled template, per requested question.
 const ATTEMPTS: usize = 60;
-/// Draws for one kind before a kind is drawn anew; a base without texts has relational questions
-/// only.
+/// Maximum number of draws for one kind of question before another kind is drawn, because a base
+/// without texts has questions about relations only.
 const DRAWS: usize = 15;
-/// Share of relational questions, per cent.
+/// Share of questions about relations only, per cent.
 const RELATIONAL: usize = 15;
-/// Share of textual questions, per cent.
+/// Share of questions about words of documents only, per cent.
 const TEXTUAL: usize = 15;
-/// Usual maximum number of answers of a question with words, as people ask for a few nodes.
+/// Maximum number of answers of most questions with words, because people usually ask for a few
+/// nodes.
 const FEW_ANSWERS: usize = 5;
-/// Share of groundings that start at any slot node instead of at an answer, per cent.
+/// Share of draws that fill the slot of a one-slot template with any node, per cent; the others
+/// start at an answer and follow the metapath back.
 const ANY_SLOT: usize = 40;
 
 /// Number of rejected draws by reason.
 pub type DropCounts = BTreeMap<&'static str, usize>;
 
-/// A filled template.
+/// A template whose slots have been filled, with the resulting candidates.
 pub(super) struct Grounding {
-    /// Slot nodes.
+    /// Nodes that fill the slots, in the order of the template's slots.
     pub(super) slots: Vec<NodeId>,
-    /// Nodes at the ends of the branches, ascending.
+    /// Nodes that meet the conditions of all branches, ascending.
     pub(super) candidates: Vec<NodeId>,
 }
 
-/// Makes questions about one base.
+/// Makes questions about one base, and remembers the accepted ones.
 pub(super) struct QuestionMaker<'a> {
     pub(super) base: &'a IndexedBase,
     pub(super) templates: &'a [Template],
-    /// Cumulated weights of the templates.
+    /// For each template, the sum of its weight and the weights of all templates before it.
     cumulated: Vec<f64>,
-    /// Nodes that fill the first slot of each template; found on demand.
+    /// Nodes that can fill the first slot, by index of the template; computed on demand.
     starts: BTreeMap<usize, Vec<NodeId>>,
     pub(super) mentions: Mentions<'a>,
     pub(super) properties: Properties<'a>,
-    /// Folded texts of the accepted questions.
+    /// Folded texts of the accepted questions: in lower case, without accents and punctuation.
     texts: HashSet<String>,
-    /// Templates, slots and answers of the accepted questions, to detect rewordings.
+    /// Template id, slots and answers of each accepted question, to detect rewordings.
     asked: HashSet<(String, Vec<NodeId>, Vec<NodeId>)>,
     pub(super) dropped: DropCounts,
 }
@@ -83,14 +86,16 @@ impl<'a> QuestionMaker<'a> {
         }
     }
 
-    /// Draws the index of a template, by weight.
+    /// Draws the index of a template with a probability proportional to its weight; `None` if there
+    /// are no templates.
     pub(super) fn draw(&self, stream: &mut Stream) -> Option<usize> {
         let point = stream.unit() * self.cumulated.last()?;
         Some(self.cumulated.partition_point(|&sum| sum <= point).min(self.templates.len() - 1))
     }
 
-    /// Fills the slots of a template, from any slot node or back from any answer. None if the draw
-    /// has no slots, no candidates or more than [`MAX_CANDIDATES`].
+    /// Fills the slots of a template: with any node that can start the metapath, or by following
+    /// the metapaths back from any answer. `None` if no slots are found, or if there are no
+    /// candidates or more than [`MAX_CANDIDATES`].
     pub(super) fn ground(&mut self, template: usize, stream: &mut Stream) -> Option<Grounding> {
         let kb = &self.base.kb;
         let index = template;
@@ -111,18 +116,20 @@ impl<'a> QuestionMaker<'a> {
         fits.then_some(Grounding { slots, candidates })
     }
 
-    /// Returns mentions of slot nodes; none if one cannot be mentioned.
+    /// Returns a text that mentions each of the slot nodes; `None` if one of the nodes cannot be
+    /// mentioned.
     pub(super) fn mention(&mut self, slots: &[NodeId], stream: &mut Stream) -> Option<Vec<String>> {
         slots.iter().map(|&slot| self.mentions.mention(slot, stream)).collect()
     }
 
-    /// Counts a rejected draw, and returns `None`.
+    /// Counts a rejected draw under its reason; returns `None`.
     pub(super) fn reject<T>(&mut self, reason: &'static str) -> Option<T> {
         *self.dropped.entry(reason).or_default() += 1;
         None
     }
 
-    /// Accepts a question, unless it contains an answer's name or repeats another question.
+    /// Returns the question, and remembers it. Returns `None` if the question contains the name of
+    /// an answer or repeats another question.
     pub(super) fn accept(&mut self, question: Question) -> Option<Question> {
         let text = folded(&question.text);
         let spaced = format!(" {text} ");
@@ -141,7 +148,7 @@ impl<'a> QuestionMaker<'a> {
         Some(question)
     }
 
-    /// Makes a question of a kind, if the draw gives one.
+    /// Makes a question of the given kind from one draw; `None` if the draw is rejected.
     fn try_question(&mut self, kind: Kind, stream: &mut Stream) -> Option<Question> {
         let template = self.draw(stream)?;
         match kind {
@@ -216,7 +223,7 @@ impl<'a> QuestionMaker<'a> {
     }
 }
 
-/// Returns the template of a textual question.
+/// Returns a template without slots and branches, for a question about words of documents only.
 pub(super) fn textual(target: agent_kb::TypeId) -> Template {
     Template {
         id: String::new(),
@@ -238,8 +245,8 @@ pub(super) fn kind(stream: &mut Stream) -> Kind {
     }
 }
 
-/// Makes at most `wanted` questions about a base, in the order drawn, and returns them with the
-/// rejected draws. The same base, templates and seed give the same questions.
+/// Makes at most `wanted` questions about a base; returns the questions in the order drawn, and the
+/// number of rejected draws by reason. The same base, templates and seed give the same questions.
 pub(super) fn construct(
     base: &IndexedBase,
     templates: &[Template],

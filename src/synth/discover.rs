@@ -1,5 +1,5 @@
-//! Discovers templates from the schema of a base: single metapaths, pairs, and metapaths with a
-//! negation, whose questions have a few answers.
+//! Discovers templates whose questions have a few answers from the schema of a base: single
+//! metapaths, pairs of metapaths, and metapaths with a negation.
 //!
 //! ```text
 //! all metapaths of 1 and 2 steps from any type to a type of answers   kb::schema
@@ -7,9 +7,10 @@
 //!   -> alone (1 to 20 answers in the median), or as parts of pairs and negations
 //! ```
 //!
-//! A template is kept if at least about 30 groundings have answers (fewer in a small base), with a
-//! median of 1 to 20 answers. Its weight grows with the number of edges of its relations,
-//! flattened, so that rare relations occur too. The same base and seed give the same templates.
+//! A template is kept if at least about 30 of its groundings (ways to fill the slots) have answers,
+//! fewer in a small base, and if the median grounding has 1 to 20 answers. The weight of a template
+//! grows with the number of edges of its relations, but more slowly, so that rare relations occur
+//! too. The same base and seed give the same templates.
 
 use std::{cmp::Reverse, collections::BTreeMap};
 
@@ -23,43 +24,46 @@ use agent_kb::{
     schema::{self, Schema},
 };
 
-/// Range of the minimum number of groundings with answers that a template needs; within it, the
-/// minimum is a tenth of the nodes.
+/// Limits of the minimum number of groundings with answers that a template needs. Between the
+/// limits, the minimum is a tenth of the number of nodes.
 const MIN_GROUNDINGS: [f64; 2] = [5.0, 30.0];
-/// Maximum number of answers of the median grounding.
+/// Maximum number of answers of a template's median grounding.
 pub(super) const MAX_MEDIAN: usize = 20;
-/// Maximum number of ends of the median grounding if words of texts narrow them down.
+/// Maximum number of end nodes of a template's median grounding, if words of documents then narrow
+/// them to the answers.
 const MAX_NARROWED: usize = 200;
-/// Maximum number of ends of the median grounding of a part of a pair.
+/// Maximum number of end nodes of the median grounding of a metapath that becomes a part of a pair.
 const MAX_PART: usize = 2_000;
 /// Maximum number of steps of a metapath.
 const HOPS: usize = 2;
-/// Sampled groundings per template.
+/// Number of groundings of a template that are sampled.
 const SAMPLED: usize = 32;
-/// Maximum number of steps from which metapaths are composed, chosen by number of edges; bounds the
-/// quadratic number of pairs.
+/// Maximum number of steps (relation, direction and types) of which metapaths are composed; the
+/// steps with the most edges are used. Bounds the number of metapaths, which is quadratic.
 const MAX_STEPS: usize = 400;
-/// Maximum number of measured metapaths to one type of answers, the most frequent ones.
+/// Maximum number of metapaths to one type of answers whose groundings are sampled; the most
+/// frequent metapaths are used.
 const MEASURED: usize = 48;
-/// Minimum number of one-step metapaths among them, if available.
+/// Minimum number of one-step metapaths among the sampled ones, if there are that many.
 const MEASURED_SHORT: usize = 24;
-/// Maximum number of measured pairs of metapaths to one type of answers.
+/// Maximum number of pairs of metapaths to one type of answers whose groundings are sampled.
 const PAIRS: usize = 48;
-/// Maximum number of negations for one type of answers.
+/// Maximum number of templates with a negation per type of answers.
 const NEGATIONS: usize = 2;
-/// Sampled nodes to decide whether a type has texts.
+/// Number of nodes of a type that are sampled to decide whether the type has texts.
 const READ: usize = 64;
-/// Minimum number of words of a document that counts as text.
+/// Minimum number of words of a document, for it to count as a text.
 const TEXT_WORDS: usize = 12;
-/// Factor of the weight of a type without texts.
+/// Factor that multiplies the weight of a type of answers without texts.
 const TEXTLESS: f64 = 0.25;
-/// Factor of the weight per further step.
+/// Factor that multiplies the weight of a metapath for each step beyond the first.
 const LONGER: f64 = 0.5;
-/// Factor of the weight per earlier use of a relation.
+/// Factor that multiplies the weight of a template for each earlier choice of one of its relations.
 const REPEATED: f64 = 0.8;
-/// Exponent of the number of edges in the weight of a step.
+/// Exponent to which the number of edges of a step is raised for its weight; below 1, so that large
+/// relations do not dominate.
 const FLATTENED: f64 = 0.25;
-/// Shares of the template forms in the weight of a type of answers.
+/// Share of each template form in the total weight of the templates of a type of answers.
 const SHARES: [(Form, f64); 4] =
     [(Form::OneStep, 0.25), (Form::TwoSteps, 0.2), (Form::Pair, 0.5), (Form::Negation, 0.05)];
 
@@ -72,17 +76,17 @@ enum Form {
     Negation,
 }
 
-/// A measured metapath.
+/// A metapath whose groundings have been sampled.
 #[derive(Clone, Debug)]
 struct Path {
     steps: Vec<Step>,
     weight: f64,
-    /// Ends of the median grounding.
+    /// Number of end nodes of the median grounding.
     median: usize,
 }
 
-/// Returns at most `max_templates` templates for a base, heaviest first, ties by id; from the most
-/// frequent ones of each type of answers.
+/// Returns at most `max_templates` templates for a base, the heaviest first, equally heavy ones by
+/// id. Each type of answers gets a share of the templates.
 pub(super) fn templates(kb: &Kb, max_templates: usize, seed: u64) -> Vec<Template> {
     let mut steps = schema::steps(kb);
     steps.sort_by_cached_key(|step| (Reverse(edges(kb, step) as u64), *step));
@@ -106,13 +110,15 @@ pub(super) fn templates(kb: &Kb, max_templates: usize, seed: u64) -> Vec<Templat
     found
 }
 
-/// Returns the minimum number of groundings with answers; see [`MIN_GROUNDINGS`].
+/// Returns the minimum number of groundings with answers that a template needs; see
+/// [`MIN_GROUNDINGS`].
 fn min_groundings(kb: &Kb) -> f64 {
     let [min, max] = MIN_GROUNDINGS;
     (f64::from(kb.n_nodes()) / 10.0).clamp(min, max)
 }
 
-/// Returns the weight of a type of answers; types with texts count more.
+/// Returns the weight of a type of answers: it grows with the numbers of nodes and of relations,
+/// and is higher for a type with texts.
 fn worth(kb: &Kb, kind: TypeId) -> f64 {
     let nodes = kb.nodes_of_type(kind);
     let relations = kb.tuples().iter().filter(|t| t.source == kind || t.target == kind).count();
@@ -128,7 +134,7 @@ fn has_texts(kb: &Kb, kind: TypeId) -> bool {
     2 * read().filter(|node| words(node) >= TEXT_WORDS).count() >= read().count()
 }
 
-/// Returns the number of edges of a step.
+/// Returns the number of edges that a step can follow.
 fn edges(kb: &Kb, step: &Step) -> f64 {
     let matches_types = |source, target| match step.direction {
         Direction::Out => (source, target) == (step.from, step.to),
@@ -141,14 +147,16 @@ fn edges(kb: &Kb, step: &Step) -> f64 {
     kb.tuples().iter().filter(matches).map(|tuple| tuple.edges as f64).sum()
 }
 
-/// Returns the weight of a metapath: the geometric mean over its steps, less if it is longer.
+/// Returns the weight of a metapath: the geometric mean of the weights of its steps, lowered by
+/// [`LONGER`] for each step beyond the first.
 fn frequency(kb: &Kb, steps: &[Step]) -> f64 {
     let each = steps.iter().map(|step| edges(kb, step).powf(FLATTENED));
     let mean = each.product::<f64>().powf(1.0 / steps.len().max(1) as f64);
     mean * LONGER.powi(steps.len() as i32 - 1)
 }
 
-/// Returns metapaths to a type of answers with enough groundings, heaviest first, ties by steps.
+/// Returns the metapaths to a type of answers for which enough groundings have ends, the heaviest
+/// first, equally heavy ones in the order of their steps.
 fn measure_paths(kb: &Kb, schema: &Schema, target: TypeId, seed: u64) -> Vec<Path> {
     let slots = (0..kb.types().len()).map(|kind| TypeId(kind as u16));
     let mut paths: Vec<(f64, Vec<Step>)> = slots
@@ -170,8 +178,8 @@ fn measure_paths(kb: &Kb, schema: &Schema, target: TypeId, seed: u64) -> Vec<Pat
     paths
 }
 
-/// Returns the number of ends of the median grounding of a metapath; none if too few groundings
-/// have ends.
+/// Returns the number of end nodes of the median grounding of a metapath; `None` if too few
+/// groundings have ends.
 fn path_median(kb: &Kb, steps: &[Step], seed: u64) -> Option<usize> {
     let starts = starts(kb, steps.first()?);
     let mut stream = Stream::new(seed, &agent_kb::metapath::in_words(kb, steps), 0);
@@ -194,7 +202,7 @@ fn path_median(kb: &Kb, steps: &[Step], seed: u64) -> Option<usize> {
     median(sizes).filter(|_| groundings >= min_groundings(kb))
 }
 
-/// Returns the nodes with at least one edge along a step, ascending.
+/// Returns the nodes from which at least one edge leads along a step, ascending.
 pub(super) fn starts(kb: &Kb, step: &Step) -> Vec<NodeId> {
     let nodes = kb.nodes_of_type(step.from).iter().copied();
     nodes.filter(|&node| kb.degree(node, step.relation, step.direction) > 0).collect()
@@ -205,7 +213,8 @@ fn median(mut sizes: Vec<usize>) -> Option<usize> {
     sizes.get(sizes.len() / 2).copied()
 }
 
-/// Chooses about `room` templates of all forms for a type of answers, each form within its share.
+/// Chooses about `room` templates for a type of answers; each template form gets its share of
+/// [`SHARES`].
 fn choose(kb: &Kb, target: TypeId, paths: &[Path], room: usize, seed: u64) -> Vec<Template> {
     let max_median = if has_texts(kb, target) { MAX_NARROWED } else { MAX_MEDIAN };
     let alone = |hops: usize| {
@@ -233,8 +242,9 @@ fn choose(kb: &Kb, target: TypeId, paths: &[Path], room: usize, seed: u64) -> Ve
     found
 }
 
-/// Chooses the heaviest templates, at most `max_templates`. Every use of a relation lowers its
-/// weight, so that one large relation does not displace the others.
+/// Chooses at most `max_templates` templates, the heaviest first. Each choice lowers the weight of
+/// the other templates with the same relations, so that one large relation does not displace the
+/// others.
 fn diversify(mut templates: Vec<Template>, max_templates: usize) -> Vec<Template> {
     let mut taken: BTreeMap<RelationId, i32> = BTreeMap::new();
     let mut chosen = Vec::new();
@@ -274,7 +284,8 @@ fn template(
     template
 }
 
-/// Returns pairs of metapaths whose median grounding has fewer answers than its narrower part.
+/// Returns templates that combine two metapaths, if their median grounding has fewer answers than
+/// the narrower metapath alone has ends.
 fn pairs(kb: &Kb, target: TypeId, paths: &[Path], max_median: usize, seed: u64) -> Vec<Template> {
     let parts: Vec<&Path> = paths.iter().filter(|path| path.median <= MAX_PART).collect();
     let mut pairs: Vec<(f64, &Path, &Path)> = Vec::new();
@@ -302,9 +313,9 @@ fn pairs(kb: &Kb, target: TypeId, paths: &[Path], max_median: usize, seed: u64) 
     pairs.into_par_iter().filter_map(measure).collect()
 }
 
-/// Returns the numbers of answers of the median grounding of a pair, and of its narrower part; none
-/// if too few groundings have answers. Slots are found by following the branches back from random
-/// answers.
+/// Returns the number of answers of the median grounding of a pair, and the median number of ends
+/// of the narrower of its metapaths; `None` if too few groundings have answers. Slots are found by
+/// following the branches back from random answers.
 fn pair_medians(kb: &Kb, template: &Template, seed: u64) -> Option<[usize; 2]> {
     let nodes = kb.nodes_of_type(template.target);
     let mut stream = Stream::new(seed, &template.id, 0);
@@ -329,8 +340,8 @@ fn pair_medians(kb: &Kb, template: &Template, seed: u64) -> Option<[usize; 2]> {
     (groundings >= min_groundings(kb)).then_some(medians)
 }
 
-/// Draws slots that lead to an answer; none if one cannot be found, is an excluded answer, or two
-/// coincide.
+/// Draws slot nodes from which the template's branches lead to `answer`. `None` if a slot cannot be
+/// found, if two slots are the same node, or if a slot is the answer and slots are no answers.
 pub(super) fn slots_of(
     kb: &Kb,
     template: &Template,
@@ -353,8 +364,9 @@ pub(super) fn slots_of(
     (slots.len() == template.slots.len()).then_some(slots)
 }
 
-/// Returns at most [`NEGATIONS`] templates that exclude answers with a further step from a one-step
-/// metapath, heaviest first. The step must exist at between a third and nine tenths of the nodes.
+/// Returns at most [`NEGATIONS`] templates of a one-step metapath and a negated step, with the
+/// heaviest metapath first. Between a third and nine tenths of the nodes of the type must have an
+/// edge along the negated step.
 fn negations(
     kb: &Kb,
     target: TypeId,

@@ -9,9 +9,10 @@
 //!   -> wording, splits, quality report                  mention, wording, write, quality
 //! ```
 //!
-//! Three kinds: relational (a metapath alone), textual (words of documents alone), fused (both).
-//! Every question records its template, slots, gold answer, properties with their field, votes and
-//! seed. Questions that contain the name of an answer, or repeat another, are dropped.
+//! There are three kinds of questions: relational (about a metapath only), textual (about words of
+//! documents only), and fused (about both). Every question records its template, slots, gold
+//! answer, properties with their field, votes and seed. Questions that contain the name of an
+//! answer, or repeat another question, are dropped.
 //!
 //! | limit | value |
 //! | --- | --- |
@@ -20,8 +21,8 @@
 //! | groundings tried | 60 per question |
 //! | templates | one per 10 questions, 8 to 64, from the schema; 1,000 from a file |
 //!
-//! The same base, options and (stored) replies of a model give the same bytes. Independent of
-//! programs and of how questions are answered.
+//! The same base, options and stored replies of a model give the same bytes. Does not depend on
+//! programs or on how questions are answered.
 
 mod asking;
 mod construct;
@@ -61,108 +62,110 @@ use agent_llm::{LlmError, prompts::PromptError};
 pub const MAX_ANSWERS: usize = 20;
 /// Maximum number of questions of one synthesis.
 pub const MAX_QUERIES: usize = 10_000;
-/// Number of questions per template from the schema.
+/// Number of requested questions per template discovered from the schema.
 const PER_TEMPLATE: usize = 10;
-/// Range of the number of templates from the schema.
+/// Minimum and maximum number of templates discovered from the schema.
 const TEMPLATES: std::ops::RangeInclusive<usize> = 8..=64;
 
 /// Options of a synthesis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Number of questions.
+    /// Number of questions to make, 1 to [`MAX_QUERIES`].
     pub queries: usize,
-    /// Seed of every draw.
+    /// Seed of all random draws.
     pub seed: u64,
-    /// Templates; `None` discovers them from the schema of the base.
+    /// Templates to draw from; `None` discovers templates from the schema of the base.
     pub templates: Option<Vec<Template>>,
 }
 
-/// A question with its answers and provenance.
+/// A question with its answers and a record of how it was made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Question {
-    /// The question in words.
+    /// The wording of the question.
     pub text: String,
-    /// Kind of the question: by relations, words or both.
+    /// Whether the question is about relations, words of documents, or both.
     pub kind: Kind,
-    /// Style of its wording.
+    /// Style of the wording, such as an imperative.
     pub style: Style,
-    /// Id of its template.
+    /// Id of the question's template.
     pub template: String,
-    /// Nodes that fill the slots.
+    /// Nodes that fill the template's slots, in the order of the slots.
     pub slots: Vec<NodeId>,
-    /// The answer whose document it was made from.
+    /// The answer from whose document the question was made.
     pub gold: NodeId,
-    /// Words of that document that every answer has.
+    /// Words of the gold answer's document, which all answers have; empty for a relational
+    /// question.
     pub properties: Vec<Property>,
-    /// Votes of a model on each candidate; empty without a model.
+    /// Votes of the two filters on each candidate; empty without a model.
     pub votes: Vec<Vote>,
-    /// The answers, ascending, 1 to 20.
+    /// Node numbers of the answers, ascending; 1 to [`MAX_ANSWERS`].
     pub answers: Vec<NodeId>,
 }
 
 /// Result of a synthesis.
 #[derive(Debug)]
 pub struct Synthesis {
-    /// The questions, in the order drawn.
+    /// The questions, in the order in which they were drawn.
     pub questions: Vec<Question>,
-    /// Number of templates drawn from.
+    /// Number of templates from which the questions were drawn.
     pub n_templates: usize,
-    /// Quality report.
+    /// Statistics of the questions and of the rejected draws.
     pub quality: Quality,
-    /// Why there are fewer than requested, if a model gave no more replies.
+    /// Error that ended the requests to the model before all questions were made; `None` if no
+    /// error did.
     pub interruption: Option<Interruption>,
     seed: u64,
 }
 
-/// The error that ended the requests to a model.
+/// The error that ended the requests to a language model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Interruption(pub LlmError);
 
-/// Why there are no questions.
+/// Why no questions were made or written.
 #[derive(Debug, thiserror::Error)]
 pub enum SynthError {
-    /// The caller asked to stop.
+    /// The caller set the stop flag.
     #[error("stopped; no questions were written")]
     Stopped,
-    /// The number of questions is out of range.
+    /// The requested number of questions is not in 1 to [`MAX_QUERIES`].
     #[error("{0} questions are outside 1 to {MAX_QUERIES}")]
     Number(usize),
-    /// No metapath of the base ends at a few answers.
+    /// No metapath of the base leads to 1 to 20 answers from enough nodes.
     #[error(
         "no relations of the base lead to 1 to 20 answers from enough nodes (5, or 30 in a base of 300 \
          nodes or more); give your own templates with --templates FILE \
          (docs/how-to/synthetic-questions.md describes the format)"
     )]
     NoTemplates,
-    /// The base has no numbers to ask about.
+    /// No type of the base has numbers with enough different values for questions about numbers.
     #[error(
         "the base has no numbers to ask about: no type of 50 nodes or more has a field of numbers, or \
          numbers of links, with five different values in 100 of its nodes"
     )]
     NoNumbers,
-    /// No draw gave a question.
+    /// Every draw of a question was rejected.
     #[error(
         "no question could be made from {templates} templates: {reason}; give other templates with \
          --templates FILE"
     )]
     NoQuestions {
-        /// Number of templates drawn from.
+        /// Number of templates from which questions were drawn.
         templates: usize,
-        /// Most frequent reason for a rejected draw.
+        /// The most frequent reason for rejecting a draw.
         reason: String,
     },
-    /// A prompt cannot be rendered.
+    /// A prompt could not be rendered.
     #[error(transparent)]
     Prompt(#[from] PromptError),
-    /// A model gave no reply before the first question was made.
+    /// The language model failed before the first question was made.
     #[error(transparent)]
     Llm(LlmError),
     /// A file could not be written.
     #[error("cannot write {}: {source}", path.display())]
     Write {
-        /// The file.
+        /// The file or folder that could not be written.
         path: PathBuf,
-        /// Error of the system.
+        /// The error of the operating system.
         source: std::io::Error,
     },
 }
@@ -176,11 +179,12 @@ impl From<LlmError> for SynthError {
     }
 }
 
-/// Progress reports and the stop flag of a caller.
+/// How a caller watches and stops a synthesis.
 pub struct Watch<'a> {
-    /// Called with a stage, its finished units and all its units.
+    /// Receives the name of the stage, the number of its finished units and the number of all its
+    /// units.
     pub progress: &'a mut dyn FnMut(&'static str, usize, usize),
-    /// Set to stop.
+    /// Flag that the caller sets to stop the synthesis.
     pub stop: &'a AtomicBool,
 }
 
@@ -191,11 +195,13 @@ impl Watch<'_> {
     }
 }
 
-/// Makes questions about a base: with a model as the benchmark does, else from words and patterns.
+/// Makes questions about a base: with a language model by the steps of the benchmark, without one
+/// from words of documents and patterns.
 ///
 /// # Errors
-/// [`SynthError`]. A model that gives no more replies, or would exceed a ceiling, ends the
-/// synthesis early: the questions so far are kept, with a [`Synthesis::interruption`].
+/// [`SynthError`]. If the model gives no more replies, or a request would exceed a ceiling, the
+/// synthesis ends early; it keeps the questions made so far, and sets [`Synthesis::interruption`].
+/// If there are none, the error is returned.
 pub fn synthesize(
     base: &IndexedBase,
     options: &Options,
@@ -239,16 +245,16 @@ fn wanted_templates(queries: usize) -> usize {
 }
 
 impl Synthesis {
-    /// Returns the numbers of questions in train, val and test.
+    /// Returns the numbers of questions in the splits train, val and test.
     pub fn splits(&self) -> [usize; 3] {
         split_sizes(&splits(self.questions.iter().map(|question| question.template.as_str())))
     }
 
-    /// Writes `qa.csv` and `split/{train,val,test}.index` into a directory, which is created if
-    /// missing.
+    /// Writes `qa.csv` and `split/{train,val,test}.index` into the directory `dir`, which is
+    /// created if missing.
     ///
     /// # Errors
-    /// [`SynthError::Write`], also if one of the files exists.
+    /// [`SynthError::Write`], also if one of these files exists.
     pub fn write(&self, ids: Ids<'_>, dir: &Path) -> Result<(), SynthError> {
         write::write(&self.questions, self.seed, ids, dir)
     }

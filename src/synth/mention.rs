@@ -1,5 +1,5 @@
 //! Mentions of nodes in questions: the name as written, in lower case, in part, or with a typo. The
-//! name or part identifies the node within its type.
+//! mentioned name or part of a name identifies the node within its type.
 
 use std::collections::HashMap;
 
@@ -8,28 +8,29 @@ use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, TypeId};
 
-/// Minimum number of words of a long name, which is rarely written out.
+/// Minimum number of words of a long name, which questions rarely write out.
 const LONG_NAME: usize = 6;
-/// Maximum number of words of a mentioned name.
+/// Maximum number of words of a name that is mentioned or indexed.
 const MAX_WORDS: usize = 40;
-/// Numbers of rare words that may stand for a long name.
+/// Numbers of rare words, one of which is drawn, that may stand for a long name.
 const PART: [usize; 3] = [3, 4, 5];
 
-/// Index of the names of one type's nodes.
+/// Index of the names of all nodes of one type.
 struct NameIndex {
-    /// Number of nodes by folded name.
+    /// Number of nodes by folded name (in lower case, without accents and punctuation).
     whole: HashMap<String, u32>,
-    /// Ascending nodes by the stems of their names.
+    /// Nodes whose names have a word with a given stem, ascending.
     stems: HashMap<String, Vec<NodeId>>,
 }
 
-/// Name indexes of a base by type, built on demand.
+/// Indexes of the names of a base, one per type, built on demand.
 pub(super) struct Mentions<'a> {
     base: &'a IndexedBase,
     indexes: HashMap<TypeId, NameIndex>,
 }
 
-/// Returns the folded words of a text, joined by spaces.
+/// Returns the folded words of a text (in lower case, without accents and punctuation), joined by
+/// spaces.
 pub(super) fn folded(text: &str) -> String {
     name_words(text).map(|(_, word)| word.into_owned()).collect::<Vec<_>>().join(" ")
 }
@@ -57,7 +58,8 @@ impl<'a> Mentions<'a> {
         })
     }
 
-    /// Returns a random mention of a node; none if its name is ambiguous or unsuitable.
+    /// Returns a random mention of a node; `None` if its name is shared, too long, too short, or
+    /// has quotes or braces.
     pub(super) fn mention(&mut self, node: NodeId, stream: &mut Stream) -> Option<String> {
         let base = self.base;
         let name = base.kb.name(node).trim();
@@ -89,7 +91,8 @@ impl<'a> Mentions<'a> {
     }
 }
 
-/// Whether only this node's name has all the words, by stem.
+/// Whether the name of `node`, and of no other node in the index, has all the words, compared by
+/// stem.
 fn identifies(base: &IndexedBase, index: &NameIndex, words: &[String], node: NodeId) -> bool {
     let lists: Option<Vec<&Vec<NodeId>>> =
         words.iter().map(|word| index.stems.get(base.stems.stem(word).as_ref())).collect();
@@ -100,8 +103,8 @@ fn identifies(base: &IndexedBase, index: &NameIndex, words: &[String], node: Nod
     first.iter().filter(in_all).eq([&node])
 }
 
-/// Returns the first 4 to 6 words of a name, as written, in lower case or in quotes; none if they
-/// do not identify the node.
+/// Returns the first 4 to 6 words of a name, but not all of them: as written, in lower case or in
+/// quotes. `None` if these words do not identify the node.
 fn name_prefix(
     base: &IndexedBase,
     index: &NameIndex,
@@ -122,7 +125,8 @@ fn name_prefix(
     })
 }
 
-/// Returns a few rare words of a name, in its order; none if they do not identify the node.
+/// Returns the rarest 3 to 5 words of a name, in the order of the name; `None` if these words do
+/// not identify the node.
 fn rare_words(
     base: &IndexedBase,
     index: &NameIndex,
@@ -144,7 +148,7 @@ fn rare_words(
     identifies(base, index, &words, node).then(|| words.join(" "))
 }
 
-/// Returns a name without one random word; none if the rest does not identify the node.
+/// Returns a name without one random word; `None` if the other words do not identify the node.
 fn shortened(
     base: &IndexedBase,
     index: &NameIndex,
@@ -159,7 +163,8 @@ fn shortened(
     identifies(base, index, &words, node).then_some(text)
 }
 
-/// Swaps two neighbouring lower-case letters inside a word of a name, if there are such.
+/// Swaps two adjacent lower-case letters inside a word of a name; returns the name unchanged if
+/// there are none.
 fn with_typo(name: &str, stream: &mut Stream) -> String {
     let mut letters: Vec<char> = name.chars().collect();
     let is_inside = |index: usize| {

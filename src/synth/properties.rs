@@ -1,10 +1,11 @@
-//! Textual properties without a model: a few words of a gold answer's document that narrow the
-//! candidates, and the candidates that have them all.
+//! Textual properties without a model: draws a few words of a gold answer's document that narrow
+//! the candidates, and returns the candidates that have all these words.
 //!
-//! A word occurs in at most half of the candidates and in at least 5 nodes of the type: a rarer
-//! word would identify the answer without any relation. A property is one such word, or two
-//! adjacent ones in a field. Answers are the candidates whose documents have every stem, so they
-//! are correct by construction, provided that a word has the same meaning in all documents.
+//! A word must occur in at most half of the candidates and in at least 5 nodes of the type, because
+//! a rarer word would identify the answer without any relation. A property is one such word, or two
+//! adjacent words of a field. Answers are the candidates whose documents have the stems of all
+//! words. They are correct by construction, provided that a word has the same meaning in all
+//! documents.
 
 use std::collections::HashMap;
 
@@ -13,48 +14,51 @@ use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, TypeId};
 
-/// Minimum number of nodes of the type that have a word of a property.
+/// Minimum number of nodes of the type whose documents have a word, for the word to be a property.
 const MIN_SHARING: usize = 5;
-/// Maximum share of the nodes of a type that have a word of a property; commoner words narrow too
-/// little.
+/// Maximum share of the nodes of the type whose documents have a word, for the word to be a
+/// property; more frequent words narrow too little.
 const MAX_SHARING: f64 = 0.15;
-/// Minimum number of letters of a word.
+/// Minimum number of letters of a word in a property.
 const MIN_LETTERS: usize = 4;
-/// Maximum number of words read of a field.
+/// Maximum number of words that are read of each field.
 const MAX_READ: usize = 1_000;
-/// Draws of words for one gold answer.
+/// Maximum number of draws of properties for one gold answer.
 const DRAWS: usize = 8;
-/// Number of random words of a document from which the rarest is taken.
+/// Number of random words of a document that are drawn at a time; the rarest of them is used.
 const COMPARED: usize = 3;
 
-/// Words of a gold answer's document.
+/// A few words of a gold answer's document, which all answers have.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Property {
-    /// The words, as written in a question.
+    /// The words, as written in the question.
     pub words: String,
-    /// The field of the words.
+    /// Name of the field that holds the words; with a model, the source that the model names.
     pub source: String,
-    /// Stems of the words; every answer has them. Empty for properties of a model.
+    /// Numbers of the stems of the words; the document of every answer has all of them. Empty if a
+    /// model gave the property.
     #[serde(skip)]
     pub stems: Vec<u32>,
 }
 
-/// A word of a document that may be a property.
+/// A word of a document that may become a property.
 struct Word {
     text: String,
     stem: u32,
-    /// Number of nodes of the type with the word.
+    /// Number of nodes of the type whose documents have the word.
     n_holders: usize,
     field: String,
-    /// Its position, to detect adjacent words.
+    /// Position of the word in the document; adjacent words of a field have successive positions.
     position: usize,
 }
 
-/// Nodes of each type by stem, read on demand.
+/// Draws properties; keeps, for each type, the nodes whose documents have each stem, read on
+/// demand.
 pub(super) struct Properties<'a> {
     base: &'a IndexedBase,
     holders: HashMap<TypeId, HashMap<u32, Vec<NodeId>>>,
-    /// Stems of the names of types, relations and fields, which are never properties.
+    /// Stems of the words in the names of types, relations and fields; these words never become
+    /// properties.
     schema: Vec<String>,
 }
 
@@ -69,7 +73,7 @@ impl<'a> Properties<'a> {
         Properties { base, holders: HashMap::new(), schema }
     }
 
-    /// Reads the nodes of a type by stem, ascending.
+    /// Reads, for each stem, the nodes of a type whose documents have the stem, ascending.
     fn read(&mut self, kind: TypeId) {
         let base = self.base;
         self.holders.entry(kind).or_insert_with(|| {
@@ -83,8 +87,9 @@ impl<'a> Properties<'a> {
         });
     }
 
-    /// Returns properties of the gold answer, with the candidates that have them: 1 to
-    /// `max_answers`, and fewer than all. None if no draw of words gives such a result.
+    /// Draws properties of the gold answer; returns the properties, and the candidates that have
+    /// them: 1 to `max_answers`, and fewer than all candidates. `None` if no draw gives such a
+    /// number of candidates.
     pub(super) fn narrow(
         &mut self,
         candidates: &[NodeId],
@@ -115,7 +120,7 @@ impl<'a> Properties<'a> {
         None
     }
 
-    /// As [`Self::narrow`], over all nodes of the gold answer's type.
+    /// Like [`Self::narrow`], with all nodes of the gold answer's type as candidates.
     pub(super) fn narrow_type(
         &mut self,
         gold: NodeId,
@@ -140,8 +145,8 @@ impl<'a> Properties<'a> {
         None
     }
 
-    /// Returns the words of a document that may be properties, in order; words of the name only if
-    /// there are fewer than four others.
+    /// Returns the words of a node's document that may become properties, in document order. Words
+    /// of the node's name are left out if there are at least four other words.
     fn words(&mut self, node: NodeId) -> Vec<Word> {
         let base = self.base;
         let kind = base.kb.node_type(node);
@@ -179,8 +184,8 @@ impl<'a> Properties<'a> {
         if others.len() >= 4 { others } else { others.into_iter().chain(named).collect() }
     }
 
-    /// Draws properties with two or three stems in total; adjacent words may form one property.
-    /// Empty if there are too few words.
+    /// Draws properties with at most three stems in total; two adjacent words may form one
+    /// property. Empty if fewer than two stems are found.
     fn draw(&self, words: &[Word], stream: &mut Stream) -> Vec<Property> {
         let wanted = if stream.percent(60) { 2 } else { 3 };
         let mut properties: Vec<Property> = Vec::new();
@@ -222,7 +227,7 @@ impl<'a> Properties<'a> {
     }
 }
 
-/// Returns the word in lower case, unless it is all upper case.
+/// Returns the word in lower case, or unchanged if it is all upper case.
 fn spelled(word: &str) -> String {
     match word.chars().all(char::is_uppercase) {
         true => word.to_owned(),

@@ -1,5 +1,5 @@
-//! Quality report of questions, with the numbers that the benchmark reports: share of gold answers
-//! that pass the filter, diversity of words, number of answers.
+//! Quality report on questions, with the measures that the benchmark reports: the share of gold
+//! answers that pass the filters, the diversity of words, and the numbers of answers.
 
 use std::collections::BTreeMap;
 
@@ -8,50 +8,50 @@ use serde::Serialize;
 use crate::{DropCounts, Question};
 use agent_ground::words::name_words;
 
-/// Reason for dropping a question whose gold answer fails the filter of a model; it lowers the gold
-/// pass rate.
+/// Reason for rejecting a draw whose gold answer fails the filters of a model; each such draw
+/// lowers [`Quality::gold_pass`].
 pub const GOLD_FAILED: &str = "has a gold answer that fails the filter";
 
-/// Numbers over all questions of one synthesis.
+/// Statistics of all questions of one synthesis.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Quality {
     /// Number of questions.
     pub n: usize,
-    /// Questions by kind.
+    /// Number of questions by kind.
     pub kinds: BTreeMap<&'static str, usize>,
-    /// Questions by style.
+    /// Number of questions by style.
     pub styles: BTreeMap<&'static str, usize>,
-    /// Number of templates with questions.
+    /// Number of templates from which at least one question was made.
     pub templates: usize,
-    /// Share of questions whose gold answer passed the filter; 1 without a model, as the filter is
-    /// then exact.
+    /// Share of gold answers that passed the filters, 0 to 1; 1 without a model, because answers
+    /// are then exact.
     pub gold_pass: f64,
-    /// Shannon entropy of the words, bits.
+    /// Shannon entropy of the distribution of words in the questions, bits.
     pub entropy: f64,
-    /// Distinct words per word.
+    /// Number of distinct words divided by the number of all words in the questions, 0 to 1.
     pub type_token_ratio: f64,
-    /// Mean number of words of a question.
+    /// Mean number of words per question.
     pub words: f64,
-    /// Numbers of answers.
+    /// Statistics of the number of answers per question.
     pub answers: Answers,
-    /// Rejected draws by reason.
+    /// Number of rejected draws by reason.
     pub dropped: BTreeMap<&'static str, usize>,
 }
 
-/// Numbers of answers of a question.
+/// Statistics of the number of answers per question.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Answers {
-    /// Mean.
+    /// Mean number of answers.
     pub mean: f64,
-    /// Median, the lower of two.
+    /// Median number of answers; the lower of the two middle numbers if there are two.
     pub median: usize,
-    /// Maximum.
+    /// Maximum number of answers.
     #[serde(rename = "most")]
     pub max: usize,
 }
 
 impl Quality {
-    /// Computes the report of questions and rejected draws.
+    /// Computes the statistics of questions; `dropped` counts the rejected draws by reason.
     pub fn new(questions: &[Question], dropped: &DropCounts) -> Quality {
         let n = questions.len();
         let (mut kinds, mut styles) = (BTreeMap::new(), BTreeMap::new());

@@ -1,4 +1,4 @@
-//! Templates of questions over a base, read from a JSON file:
+//! Templates of questions about a base, read from a JSON file:
 //!
 //! ```text
 //! {"templates": [{
@@ -10,10 +10,11 @@
 //!     "text": "Which papers come from {institution}?"}]}
 //! ```
 //!
-//! A metapath is a type, then relation, direction (`out`, `in` or `any`) and type for each step;
-//! `a|b` stands for either relation. A slot's `branch` is the branch that it starts, or several, as
-//! in `"0+1"`. A branch with `"quantifier": "not_exists"` starts at the answers, none of which may
-//! reach its end. Other keys are ignored; `text` is optional.
+//! A metapath is a type, followed by relation, direction (`out`, `in` or `any`) and type for each
+//! step; `a|b` stands for either of two relations. The `branch` of a slot is the index of the
+//! branch that starts at the slot; several are written as in `"0+1"`. A branch with `"quantifier":
+//! "not_exists"` starts at the answers: a node from which its end can be reached is no answer.
+//! Other keys are ignored; `text` is optional.
 
 use serde::Deserialize;
 
@@ -22,35 +23,39 @@ use agent_kb::{
     metapath::{self, Branch, Step, in_words},
 };
 
-/// The templates of the STaRK benchmark.
+/// The templates of the STaRK benchmark, as the text of a JSON file.
 pub const BENCHMARK: &str = include_str!("data/benchmark.json");
-/// Maximum number of templates of a file, counting each choice of relations.
+/// Maximum number of templates of a file; a template with alternative relations counts once per
+/// choice.
 pub(super) const MAX_TEMPLATES: usize = 1_000;
-/// Maximum number of edges that one branch follows; larger groundings are dropped.
+/// Maximum number of edges that one branch follows; a filled template with more edges is dropped.
 pub(super) const MAX_EDGES: usize = 50_000;
 
-/// A template of questions over one base.
+/// A template of questions about one base.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Template {
-    /// Id, shared by the choices of relations of one entry.
+    /// Id of the template; the templates made from one entry with alternative relations have the
+    /// same id.
     pub id: String,
     /// Type of the answers.
     pub target: TypeId,
-    /// Types of the slots; empty for a textual question.
+    /// Node type of each slot; empty for a textual question.
     pub slots: Vec<TypeId>,
-    /// Branches from the slots to the answers.
+    /// Metapaths from the slots to the answers, and negated ones from the answers.
     pub branches: Vec<Branch<Step>>,
-    /// Whether slot nodes are excluded from the answers.
+    /// Whether nodes that fill slots are excluded from the answers.
     pub exclude_slots: bool,
-    /// Own wording, with `{0}`, `{1}` for the names of the slots.
+    /// Wording from the template file, in which `{0}` and `{1}` stand for the names of the slot
+    /// nodes; `None` uses the general patterns.
     pub text: Option<String>,
-    /// Relative frequency with which the template is drawn.
+    /// Weight of the template in draws; the probability of a template is proportional to its
+    /// weight.
     pub weight: f64,
 }
 
 impl Template {
-    /// Returns the answers for filled slots, ascending; none if a branch would follow more than
-    /// 50,000 edges.
+    /// Returns the answers for the given slot nodes, ascending; `None` if a branch would follow
+    /// more than 50,000 edges.
     pub fn answers(&self, kb: &Kb, slots: &[NodeId]) -> Option<Vec<NodeId>> {
         let mut nodes = metapath::execute(kb, &self.branches, slots, MAX_EDGES)?;
         if self.exclude_slots {
@@ -59,7 +64,7 @@ impl Template {
         Some(nodes)
     }
 
-    /// Describes the branches in words, joined by `&`.
+    /// Describes the template's branches in words, joined by `&`.
     pub fn in_words(&self, kb: &Kb) -> String {
         let branch = |branch: &Branch<Step>| {
             let not = if branch.slot.is_none() { "NOT " } else { "" };
@@ -69,40 +74,40 @@ impl Template {
     }
 }
 
-/// Why templates cannot be read.
+/// Why templates could not be read.
 #[derive(Debug, PartialEq, thiserror::Error)]
 pub enum TemplateError {
-    /// The file is malformed.
+    /// The file is not valid JSON of the expected form, or has too many templates.
     #[error("{file}: {message}")]
     Form {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// The problem, with its line.
+        /// What is wrong, with the line if the JSON is invalid.
         message: String,
     },
-    /// An entry is invalid.
+    /// An entry of the file is invalid.
     #[error("{file}: template {id:?} {message}")]
     Entry {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// Id of the entry.
+        /// Id of the invalid entry.
         id: String,
-        /// The problem, and how to fix it.
+        /// What is wrong with the entry, and how to correct it.
         message: String,
     },
-    /// No entry fits this base.
+    /// No entry of the file fits this base.
     #[error(
         "{file}: none of {n} templates fits this base; it has no {missing}, which template {id:?} needs: \
          give templates with the types and relations of the base"
     )]
     NoneFits {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// Number of entries.
+        /// Number of entries in the file.
         n: usize,
-        /// The type or relation that the base lacks.
+        /// A type or relation that the base lacks, such as `type "paper"`.
         missing: String,
-        /// The first entry that needs it.
+        /// Id of the first entry that needs that type or relation.
         id: String,
     },
 }
@@ -132,7 +137,7 @@ struct Slot {
     branch: StartBranches,
 }
 
-/// Branches that a slot starts.
+/// Index of the branch, or indices of the branches, that start at a slot.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum StartBranches {
@@ -158,26 +163,27 @@ struct BranchEntry {
     quantifier: Option<String>,
 }
 
-/// Result of reading one entry.
+/// Templates of one entry, or what the base lacks for them.
 enum EntryTemplates {
     Templates(Vec<Template>),
-    /// The base lacks a type or relation.
+    /// The base lacks this type or relation.
     Missing(String),
 }
 
-/// Templates of a file that fit a base, with the number of entries that do not.
+/// The templates of a file that fit a base.
 #[derive(Debug, PartialEq)]
 pub struct LoadedTemplates {
     /// Templates that fit the base.
     pub templates: Vec<Template>,
-    /// Number of entries with a type or relation that the base lacks.
+    /// Number of entries of the file that need a type or relation which the base lacks.
     pub foreign: usize,
 }
 
-/// Reads the templates of a file; `file` is its name in messages.
+/// Reads templates from the text of a template file; `file` is the name of the file in error
+/// messages.
 ///
 /// # Errors
-/// [`TemplateError`].
+/// [`TemplateError`] for a malformed file, an invalid entry, or if no entry fits the base.
 pub fn read(kb: &Kb, text: &str, file: &str) -> Result<LoadedTemplates, TemplateError> {
     let form = |message: String| TemplateError::Form { file: file.to_owned(), message };
     let read: File = serde_json::from_str(text).map_err(|error| form(error.to_string()))?;
@@ -207,10 +213,11 @@ pub fn read(kb: &Kb, text: &str, file: &str) -> Result<LoadedTemplates, Template
     }
 }
 
-/// Reads the templates of one entry, one for each choice of relations.
+/// Reads one entry of a template file; returns one template for each choice of alternative
+/// relations.
 ///
 /// # Errors
-/// A description of the problem in the entry, and how to fix it.
+/// What is wrong with the entry, and how to correct it.
 fn read_entry(kb: &Kb, entry: &Entry) -> Result<EntryTemplates, String> {
     let Some(target) = kb.type_id(&entry.target_type) else {
         return Ok(EntryTemplates::Missing(format!("type {:?}", entry.target_type)));
@@ -290,18 +297,18 @@ fn read_entry(kb: &Kb, entry: &Entry) -> Result<EntryTemplates, String> {
     Ok(EntryTemplates::Templates(choices.into_iter().map(template).collect()))
 }
 
-/// Returns the number of choices of relations of an entry.
+/// Returns the number of choices of alternative relations in an entry.
 fn n_choices(entry: &Entry) -> f64 {
     let relations =
         entry.branches.iter().flat_map(|branch| branch.metapath.iter().skip(1).step_by(3));
     relations.map(|relation| relation.split('|').count() as f64).product()
 }
 
-/// Returns the steps of a metapath for each choice of relations, or the type or relation that the
-/// base lacks.
+/// Returns the steps of a metapath for each choice of alternative relations. The inner error is the
+/// type or relation that the base lacks.
 ///
 /// # Errors
-/// A description of a malformed metapath.
+/// What is wrong with a malformed metapath.
 fn paths(kb: &Kb, words: &[String]) -> Result<Result<Vec<Vec<Step>>, String>, String> {
     let Some((first, rest)) =
         words.split_first().filter(|(_, rest)| !rest.is_empty() && rest.len().is_multiple_of(3))

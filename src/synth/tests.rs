@@ -1,5 +1,5 @@
-//! Templates against an executor without metapaths, questions against the documents and edges of a
-//! sample, and the steps with a model against a scripted one.
+//! Compares the answers of templates with those of a simple executor, checks questions against the
+//! documents and edges of a sample, and runs the steps of a language model with scripted replies.
 
 use std::{
     collections::{BTreeSet, HashMap, HashSet},
@@ -26,7 +26,7 @@ use agent_index::build;
 use agent_kb::{Direction, Kb, metapath::Step};
 use agent_llm::{LlmError, Request, ledger::Ceilings, prompts::Prompts};
 
-/// A sample without questions, installed, with the directory of its files.
+/// An installed sample without questions, and the temporary directory of its files.
 struct Sample {
     dir: tempfile::TempDir,
     home: Home,
@@ -60,7 +60,7 @@ impl Sample {
     }
 }
 
-/// A sample with its index, for the tests that make questions.
+/// Returns a sample with its index, for the tests that make questions.
 fn indexed() -> &'static (Sample, IndexedBase) {
     static BASE: LazyLock<(Sample, IndexedBase)> = LazyLock::new(|| {
         let sample = Sample::new(SampleKind::Mag, 0.001);
@@ -73,7 +73,8 @@ fn indexed() -> &'static (Sample, IndexedBase) {
     &BASE
 }
 
-/// Answers by looking at every node of the answers' type and every edge, step by step.
+/// Finds answers without metapaths: looks at every node of the answers' type and at every edge,
+/// step by step.
 struct Naive<'a> {
     kb: &'a Kb,
     edges: HashSet<(u32, String, u32)>,
@@ -279,12 +280,13 @@ fn questions_become_those_of_a_base_and_own_labels_stay() {
     assert!(has_own_labels(&attach_questions(&other.home, &base, &mixed).unwrap()).unwrap());
 }
 
-/// Returns the step of a request, by the form of its reply.
+/// Returns the name of the reply's schema, which tells the step to which a request belongs; empty
+/// without a schema.
 fn step(request: &Request) -> &str {
     request.json.as_ref().map_or("", |schema| schema.name.as_str())
 }
 
-/// A model whose filters agree on documents with the word "paper", and disagree otherwise.
+/// Returns the reply of a scripted model whose two filters find every property in every document.
 fn reply(request: &Request) -> String {
     match step(request) {
         "synthesize_properties" => {

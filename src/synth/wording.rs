@@ -1,5 +1,6 @@
-//! The wording of questions: a pattern of some style, filled with a type, relation phrases, names
-//! and words of a document. Patterns are in `data/wording.toml`, which is compiled in.
+//! The wording of questions: patterns of several styles, filled with the type of the answers,
+//! phrases for the relations, names of slot nodes, and words of a document. The patterns are in
+//! `data/wording.toml`, which is compiled in.
 
 use std::sync::LazyLock;
 
@@ -9,10 +10,11 @@ use crate::template::Template;
 use agent_dataset::sample::random::Stream;
 use agent_kb::{Direction, Kb, TypeId, metapath::Step};
 
-/// Share of questions that use the wording of their template, if any, per cent.
+/// Share of the relational questions that use the wording of their template, if it has one, per
+/// cent.
 const OWN_WORDING: usize = 50;
 
-/// Style of a question.
+/// Style of a question's wording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Style {
@@ -20,9 +22,9 @@ pub enum Style {
     Question,
     /// An imperative sentence.
     Imperative,
-    /// Search keywords.
+    /// Search keywords instead of a sentence.
     Keyword,
-    /// A sentence with the reason for asking.
+    /// A sentence that gives a reason for asking.
     Persona,
 }
 
@@ -31,7 +33,7 @@ impl Style {
     pub const ALL: [Style; 4] =
         [Style::Question, Style::Imperative, Style::Keyword, Style::Persona];
 
-    /// Name in tables and files.
+    /// Returns the name of the style in tables and files.
     pub fn name(self) -> &'static str {
         match self {
             Style::Question => "question",
@@ -42,20 +44,20 @@ impl Style {
     }
 }
 
-/// What a question asks by: relations, words or both.
+/// What a question is about: relations, words of documents, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Relations alone.
+    /// Relations only.
     Relational,
-    /// Words of documents alone.
+    /// Words of documents only.
     Textual,
-    /// Both.
+    /// Relations and words of documents.
     Fused,
 }
 
 impl Kind {
-    /// Name in tables and files.
+    /// Returns the name of the kind in tables and files.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Relational => "relational",
@@ -65,7 +67,7 @@ impl Kind {
     }
 }
 
-/// Patterns of one style, by kind.
+/// Patterns of questions in one style, by kind of question.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Patterns {
@@ -88,7 +90,7 @@ static STYLES: LazyLock<Styles> = LazyLock::new(|| {
     toml::from_str(include_str!("data/wording.toml")).expect("the patterns have their form")
 });
 
-/// Returns the patterns of a style and kind.
+/// Returns the patterns of a style and a kind of question.
 fn patterns(style: Style, kind: Kind) -> &'static [String] {
     let patterns = match style {
         Style::Question => &STYLES.question,
@@ -122,12 +124,12 @@ fn parts(name: &str) -> Vec<String> {
     words
 }
 
-/// Returns a type in words: `gene/protein` is "gene or protein".
+/// Returns the name of a type in words: "gene or protein" for `gene/protein`.
 pub(super) fn type_words(name: &str) -> String {
     name.split('/').map(|part| parts(part).join(" ")).collect::<Vec<_>>().join(" or ")
 }
 
-/// Returns the plural of a noun phrase.
+/// Returns the plural of an English noun phrase.
 fn plural(words: &str) -> String {
     let word_plural = |word: &str| {
         let ends = |end: &str| word.ends_with(end);
@@ -145,28 +147,29 @@ fn plural(words: &str) -> String {
     }
 }
 
-/// Grammatical form of a relation.
+/// How a relation can be worded, judged by its name.
 enum RelationPhrase {
-    /// Mere possession: `has_brand`, `of`.
+    /// Mere possession, as for `has_brand` or `of`.
     Has,
-    /// A verb, with the words before and after it: `cites`, `participates in`.
+    /// A verb, as for `cites` or `participates in`: the words before the verb, the verb, and the
+    /// words after it.
     Verb(String, String, String),
-    /// A participle or prepositional phrase: `published in`, `associated`.
+    /// A participle or a prepositional phrase, as for `published in` or `associated`.
     State(String),
-    /// A noun: `target`, `side effect`.
+    /// A noun, as for `target` or `side effect`.
     Noun(String),
-    /// A hierarchy: `is_a`, `parent-child`.
+    /// A hierarchy, as for `is_a` or `parent-child`.
     Kind,
 }
 
-/// Words of hierarchical relations.
+/// Words in the names of hierarchical relations.
 const KIND_WORDS: [&str; 7] =
     ["isa", "subclass", "subtype", "parent", "child", "broader", "narrower"];
 
 const PREPOSITIONS: [&str; 13] =
     ["in", "of", "by", "with", "to", "from", "at", "on", "for", "during", "as", "into", "under"];
 
-/// Returns the grammatical form of a relation, without the words of its types.
+/// Returns how the relation of a step can be worded; words of the types at its ends are left out.
 fn relation_phrase(kb: &Kb, step: &Step) -> RelationPhrase {
     let type_parts = |kind: TypeId| parts(kb.type_name(kind));
     let types: Vec<String> = type_parts(step.from).into_iter().chain(type_parts(step.to)).collect();
@@ -225,13 +228,13 @@ fn gerund(verb: &str) -> String {
     format!("{stem}ing")
 }
 
-/// Returns the text with a leading space, unless it is empty.
+/// Returns the text with a leading space; an empty text remains empty.
 fn spaced(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(" {text}") }
 }
 
-/// Draws a clause that follows the end of a step and links it to the noun at the start of the step:
-/// "published in X", "that X writes".
+/// Draws a clause for a step. The clause follows the type at the end of the step and links it to
+/// `noun`, which stands for the start of the step, as in "published in X" or "that X writes".
 fn clause(kb: &Kb, step: &Step, noun: &str, stream: &mut Stream) -> String {
     // Whether the end of the step is the relation's subject.
     let acts = step.direction == Direction::In;
@@ -295,7 +298,8 @@ fn clause(kb: &Kb, step: &Step, noun: &str, stream: &mut Stream) -> String {
     text.trim().to_owned()
 }
 
-/// Draws the phrase of a branch, which follows the type of the answers.
+/// Draws a phrase for a branch that starts at the slot node `name`; the phrase follows the type of
+/// the answers, as in "papers published in X".
 fn branch_phrase(kb: &Kb, steps: &[Step], name: &str, stream: &mut Stream) -> String {
     let Some((first, rest)) = steps.split_first() else { return String::new() };
     let from = type_words(kb.type_name(first.from));
@@ -330,7 +334,7 @@ fn branch_phrase(kb: &Kb, steps: &[Step], name: &str, stream: &mut Stream) -> St
     noun
 }
 
-/// Draws the phrase of a negated branch.
+/// Draws a phrase for a negated branch, such as "without any brand".
 fn negation_phrase(kb: &Kb, steps: &[Step], stream: &mut Stream) -> String {
     let Some(step) = steps.first() else { return String::new() };
     let end = type_words(kb.type_name(step.to));
@@ -347,7 +351,8 @@ fn negation_phrase(kb: &Kb, steps: &[Step], stream: &mut Stream) -> String {
     }
 }
 
-/// Draws the relational part of a question: the phrases of all branches.
+/// Draws the relational part of a question: the phrases of all branches, joined. `names` are the
+/// names of the slot nodes.
 pub(super) fn requirement(
     kb: &Kb,
     template: &Template,
@@ -367,7 +372,8 @@ pub(super) fn requirement(
     phrases.join(stream.pick(&[" and ", " and also ", ", ", " and "]))
 }
 
-/// Draws the wording of a question, and returns it with its style.
+/// Draws the wording of a question from the names of the slot nodes and the words of its
+/// properties; returns the text and its style.
 pub(super) fn question(
     kb: &Kb,
     template: &Template,
@@ -415,7 +421,7 @@ pub(super) fn question(
     (finish(&text, style, stream), style)
 }
 
-/// Varies case, articles and final punctuation as people type them.
+/// Varies case, articles and final punctuation of a question as people do when they type.
 fn finish(text: &str, style: Style, stream: &mut Stream) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     let text = with_articles(&words).replace(" ,", ",");
@@ -427,7 +433,7 @@ fn finish(text: &str, style: Style, stream: &mut Stream) -> String {
     }
 }
 
-/// Joins words, with "an" before a vowel.
+/// Joins words with spaces; the article "a" becomes "an" before a vowel.
 fn with_articles(words: &[&str]) -> String {
     let vowel = |word: &&str| word.starts_with(['a', 'e', 'i', 'o', 'A', 'E', 'I', 'O']);
     let mut joined: Vec<&str> = Vec::with_capacity(words.len());

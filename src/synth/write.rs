@@ -1,4 +1,5 @@
-//! Writes questions as files: `qa.csv` with their provenance, and the splits.
+//! Writes questions as files: `qa.csv`, with a record of how each question was made, and the
+//! splits.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +12,7 @@ use crate::{Question, SynthError};
 use agent_dataset::{SYNTHETIC, id_list, id_of};
 use agent_kb::{Kb, NodeId};
 
-/// Columns; the first three are those of every query file.
+/// Names of the columns of `qa.csv`; the first three are required in every query file.
 const COLUMNS: [&str; 12] = [
     "id",
     "query",
@@ -26,13 +27,14 @@ const COLUMNS: [&str; 12] = [
     "votes",
     "seed",
 ];
-/// Splits of five successive questions of one template: 0 is train, 1 val, 2 test.
+/// Splits of five successive questions of one template: 0 is train, 1 is val, 2 is test.
 const TURNS: [usize; 5] = [0, 1, 0, 2, 0];
 const SPLITS: [&str; 3] = ["train", "val", "test"];
 
-/// Assigns each question a split (0 is train, 1 val, 2 test) by its template, with shares of 60, 20
-/// and 20 per cent of each template. Templates start at different turns, so that rare ones are not
-/// all in one split.
+/// Returns the split of each question: 0 (train), 1 (val) or 2 (test), with shares of 60, 20 and 20
+/// per cent of the questions of each template. `templates` has the template id of each question.
+/// The first questions of different templates go to different splits, so that rare templates are
+/// not all in one split.
 pub fn splits<'a>(templates: impl IntoIterator<Item = &'a str>) -> Vec<usize> {
     let mut turns: BTreeMap<&str, usize> = BTreeMap::new();
     let mut found = Vec::new();
@@ -45,17 +47,17 @@ pub fn splits<'a>(templates: impl IntoIterator<Item = &'a str>) -> Vec<usize> {
     found
 }
 
-/// Returns the numbers of questions in the training, validation and test split.
+/// Counts the questions assigned to each split: train (0), val (1) and test (2).
 pub fn split_sizes(assigned: &[usize]) -> [usize; 3] {
     [0, 1, 2].map(|split| assigned.iter().filter(|assigned| **assigned == split).count())
 }
 
-/// Form of the node ids in a file of questions.
+/// How a file of questions writes node ids.
 #[derive(Clone, Copy)]
 pub enum Ids<'a> {
-    /// Node numbers, as an installed base keeps them.
+    /// As node numbers, as in the query files of an installed base.
     Numbers,
-    /// Ids from the data of this base, for people and for an import.
+    /// As the ids in the data from which this base was imported, for people and for a new import.
     Own(&'a Kb),
 }
 
@@ -81,7 +83,7 @@ impl Ids<'_> {
     }
 }
 
-/// Returns one row per question, in the order of [`COLUMNS`].
+/// Returns the cells of `qa.csv`: one row per question, in the order of [`COLUMNS`].
 fn rows(questions: &[Question], seed: u64, ids: Ids<'_>) -> io::Result<Vec<Vec<String>>> {
     let row = |(id, question): (usize, &Question)| {
         let votes = match question.votes.is_empty() {
@@ -106,7 +108,8 @@ fn rows(questions: &[Question], seed: u64, ids: Ids<'_>) -> io::Result<Vec<Vec<S
     questions.iter().enumerate().map(row).collect()
 }
 
-/// Writes the files into a directory; none of them may exist.
+/// Writes `qa.csv` and the split files of the questions into the directory `dir`; none of these
+/// files may exist.
 pub(super) fn write(
     questions: &[Question],
     seed: u64,
@@ -117,11 +120,12 @@ pub(super) fn write(
     write_files(dir, &COLUMNS, rows(questions, seed, ids), &assigned)
 }
 
-/// Writes `qa.csv`, with these columns and a row per question, and the files of `split/` into a
-/// directory; none of them may exist. Ids are row indexes, and `assigned` has the split of each.
+/// Writes `qa.csv` and the files of `split/` into the directory `dir`; none of these files may
+/// exist. `rows` has the cells of each question for the columns. The id of a question is the index
+/// of its row, and `assigned` has its split: 0 (train), 1 (val) or 2 (test).
 ///
 /// # Errors
-/// [`SynthError::Write`].
+/// [`SynthError::Write`], also for an error in `rows`.
 pub fn write_files(
     dir: &Path,
     columns: &[&str],

@@ -1,5 +1,5 @@
-//! `answer[=check][:SYSTEM]`: a language model writes a short answer from the first nodes of
-//! another system; the nodes that it cites are ranked.
+//! The system `answer[=check][:SYSTEM]`: a language model writes a short answer from the first
+//! nodes of another system; the ranking consists of the nodes that the answer cites.
 
 use crate::{Need, Opener, SystemError, SystemSpec};
 use agent_infer::rag::CitedRetriever;
@@ -14,10 +14,11 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
     open,
 };
 
-/// Splits arguments into whether the answer is checked, and the inner system.
+/// Splits the arguments of [`SPEC`] into whether a second request checks the answer (`=check`), and
+/// the name of the inner system.
 ///
 /// # Errors
-/// If the arguments are invalid.
+/// [`SystemError::Arguments`] if the arguments are invalid.
 pub(super) fn parts(arguments: &str) -> Result<(bool, &str), SystemError> {
     let (own, inner) = arguments.split_once(':').unwrap_or((arguments, "bm25+names"));
     match own {

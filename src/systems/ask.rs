@@ -1,4 +1,5 @@
-//! `ask`: answers questions about many nodes with numbers, names, tables and statistical tests.
+//! The system `ask`: answers questions about many nodes with numbers, names, tables and statistical
+//! tests.
 
 use crate::{SystemSpec, bundle::Effort};
 use agent_ask::{Analyst, AskError, Helps};
@@ -20,7 +21,7 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
     },
 };
 
-/// Adapts an [`Analyst`] to [`Retriever`]; returns a value and no ranking.
+/// Adapts an [`Analyst`] to the trait [`Retriever`]; an answer has a value and an empty ranking.
 struct Tables(Analyst);
 
 impl Retriever for Tables {

@@ -12,11 +12,13 @@ use agent_infer::{
     rag::{CHECK_REQUESTS, WRITE_REQUESTS},
 };
 
-/// Returns bounds on the requests of a system for one query, inner systems included. Requests that
-/// programs make are not counted.
+/// Returns bounds on the number of requests that the system `name` makes to a language model for
+/// one query; the total is the sum over the list. Requests of inner systems are included, requests
+/// that programs make are not.
 ///
 /// # Errors
-/// As [`find`]; if the arguments of a system are invalid.
+/// As [`find`]; [`SystemError::Arguments`] if the arguments of the system or of an inner one are
+/// invalid.
 pub fn request_bounds(name: &str, effort: Effort) -> Result<Vec<RequestBounds>, SystemError> {
     let (spec, arguments) = find(name)?;
     if let Some(InnerUse { method, inner, times }) = inner_use(spec, arguments)? {

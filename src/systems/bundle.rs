@@ -1,4 +1,5 @@
-//! `bundle:FILE`: frozen programs with their router. All commands open bundles here.
+//! The system `bundle:FILE`: frozen programs, one of which a router chooses for each query. All
+//! commands open bundles with [`open`].
 
 use std::sync::Arc;
 
@@ -19,48 +20,55 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
     },
 };
 
-/// How much a bundle or `ask` uses a language model, in ascending order of requests.
+/// How much a bundle or the system `ask` uses a language model; a greater effort makes more
+/// requests. For `ask`, `Reads` lets the model plan the questions that the rules cannot read,
+/// `Judges` all questions; the variants below describe bundles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
-    /// Only programs that ask a model use it.
+    /// The model is used only by programs that ask it.
     #[default]
     None,
-    /// The model reads the query: category, linked entities, target type, constraints.
+    /// The model also reads the query: its category, linked entities, target type and constraints.
     Reads,
     /// The model also scores the first 20 answers, or the first 50 if none of these scores high.
     Judges,
 }
 
 impl Effort {
-    /// Returns the effort with a number from 0 to 2; `None` for a larger number.
+    /// Returns the effort for a number from 0 ([`Effort::None`]) to 2 ([`Effort::Judges`]); the
+    /// option `None` for a larger number.
     pub fn from_number(number: u8) -> Option<Effort> {
         [Self::None, Self::Reads, Self::Judges].get(usize::from(number)).copied()
     }
 }
 
-/// A bundle opened on a base.
+/// A bundle that is opened on a base and can answer queries.
 pub struct OpenedBundle {
-    /// The bundle's programs and router.
+    /// The bundle's programs with their router.
     pub routed: Arc<BundleRetriever>,
-    /// The retriever that answers: `routed`, or a reranker over it.
+    /// The retriever to use for queries: `routed`, or, with [`Effort::Judges`], a reranker over
+    /// `routed`.
     pub answers: Box<dyn Retriever>,
 }
 
-/// Whether `name` names a bundle, as `bundle:FILE` does.
+/// Whether the system name `name` is that of a bundle: `bundle:FILE`.
 pub fn is_named(name: &str) -> bool {
     SPEC.arguments_of(name).is_some()
 }
 
-/// Whether `name` is `bundle:FILE` or contains it as an inner system, as `rerank:bundle:FILE` does.
+/// Whether the system name `name` is `bundle:FILE` or contains `bundle:FILE` as an inner system, as
+/// `rerank:bundle:FILE` does.
 pub fn is_within(name: &str) -> bool {
     let inner = name.split_once(CANDIDATES).or_else(|| name.split_once(':'));
     is_named(name) || inner.is_some_and(|(_, inner)| is_within(inner))
 }
 
-/// Opens a bundle. The caller must check that it fits the base.
+/// Opens a bundle on the opener's base. The caller must check that the bundle fits the base, with
+/// [`Bundle::check_base`].
 ///
 /// # Errors
-/// If one of its programs does not compile, or the effort needs a language model and there is none.
+/// If a program of the bundle does not compile, if threads cannot be started, or if the effort
+/// needs a language model and none is configured.
 pub fn open(bundle: &Bundle, opener: &Opener<'_>) -> Result<OpenedBundle, SystemError> {
     let runtime = opener.runtime(Origin::Bundle(&bundle.digest))?;
     let mut routed = BundleRetriever::new(runtime, bundle).map_err(|source| {

@@ -1,4 +1,5 @@
-//! `dense`, `dense:ann`, `bag:dpr:FILE`, `bag:ance:FILE` and `dense:trained:FILE`: search by embeddings.
+//! The systems `dense`, `dense:ann`, `bag:dpr:FILE`, `bag:ance:FILE` and `dense:trained:FILE`:
+//! search by embeddings.
 
 use crate::{Need, Opener, SystemError, SystemSpec, file_of, lexical::baseline};
 use agent_index::Part;
@@ -46,10 +47,11 @@ pub(super) const TRAINED: SystemSpec = SystemSpec {
     open: |arguments, opener| Ok(Box::new(Trained::open(opener.base, file_of(arguments))?)),
 };
 
-/// Opens a bag-of-words encoder.
+/// Opens the trained bag-of-words encoder in the file that `arguments` names.
 ///
 /// # Errors
-/// If the model cannot be used, or was trained with other negatives.
+/// [`SystemError::Model`] if the encoder cannot be used, or was trained with other negatives than
+/// `negatives`.
 fn bag(
     spec: &SystemSpec,
     negatives: Negatives,

@@ -1,5 +1,5 @@
-//! `expand:METHOD[=..][:SYSTEM]`: query expansion for another system. `kar:graph`: higher scores
-//! near linked entities, without a language model.
+//! The systems `expand:METHOD[=..][:SYSTEM]`, which expand the query of another system, and
+//! `kar:graph`, which raises scores near linked entities without a language model.
 
 use crate::{Need, Opener, SystemError, SystemSpec};
 use agent_infer::Expander;
@@ -75,30 +75,31 @@ pub(super) const GRAPH: SystemSpec = SystemSpec {
     },
 };
 
-/// Systems that expand with a language model.
+/// The systems that expand queries with a language model.
 const BY_MODEL: [&SystemSpec; 4] = [&HYDE, &RAR, &AGR, &KAR];
-/// The default inner system.
+/// Name of the inner system if the arguments name none.
 const INNER: &str = "bm25+names";
-/// Maximum number of texts of an expansion.
+/// Maximum number of texts (written by a model, or documents) that expand a query.
 const MAX_TEXTS: usize = 7;
-/// Default number of neighbours of an entity.
+/// Default number of neighbours that are used of each linked entity.
 const NEIGHBORS: usize = 10;
-/// Maximum number of neighbours of an entity.
+/// Maximum number of neighbours that are used of each linked entity.
 const MAX_NEIGHBORS: usize = 40;
 
-/// Parsed arguments of a system that expands queries.
+/// Arguments of a system that expands queries, such as `=10,3,names:dense`, after parsing.
 struct ParsedArguments<'a, const N: usize> {
-    /// The numbers, given or default.
+    /// The numbers; a default for each number that is not given.
     numbers: [usize; N],
-    /// The word after the numbers, if there is one.
+    /// The word after the numbers, such as `names`; `None` if there is none.
     word: Option<&'a str>,
-    /// The inner system.
+    /// Name of the inner system.
     inner: &'a str,
 }
 
 impl<'a, const N: usize> ParsedArguments<'a, N> {
-    /// Parses up to `N` numbers, then a word that only follows all `N`. Each of `bounds` holds the
-    /// default and the maximum of a number; the minimum is 1. `None` if invalid.
+    /// Parses up to `N` numbers, then, only if all `N` are given, a word; then the inner system.
+    /// `bounds` holds the default and the maximum of each number; the minimum is 1. `None` if the
+    /// arguments are invalid.
     fn read(arguments: &'a str, bounds: [(usize, usize); N]) -> Option<Self> {
         let (own, inner) = arguments.split_once(':').unwrap_or((arguments, INNER));
         let mut parsed = Self { numbers: bounds.map(|bound| bound.0), word: None, inner };
@@ -116,13 +117,13 @@ impl<'a, const N: usize> ParsedArguments<'a, N> {
     }
 }
 
-/// Returns the filter with a name.
+/// Finds a filter by its name; `None` if no filter has the name.
 fn filter_of(name: &str) -> Option<Filter> {
     Filter::ALL.into_iter().find(|filter| filter.name() == name)
 }
 
-/// Parses the arguments of [`PRF`] into the number of documents, the share of the query, and the
-/// inner system; `None` if they are invalid.
+/// Parses the arguments of [`PRF`] into the number of documents, the query's share of the expanded
+/// query, and the name of the inner system; `None` if the arguments are invalid.
 fn feedback_of(arguments: &str) -> Option<(usize, QueryShare, &str)> {
     let ParsedArguments { numbers: [documents], word, inner } =
         ParsedArguments::read(arguments, [(TEXTS, MAX_TEXTS)])?;
@@ -134,7 +135,7 @@ fn feedback_of(arguments: &str) -> Option<(usize, QueryShare, &str)> {
     Some((documents, share, inner))
 }
 
-/// Parses the arguments of [`GRAPH`]; `None` if they are invalid.
+/// Parses the arguments of [`GRAPH`]; `None` if the arguments are invalid.
 fn boost_of(arguments: &str) -> Option<Boost> {
     let mut boost = Boost::default();
     let Some(own) = arguments.strip_prefix('=') else { return Some(boost) };
@@ -149,7 +150,8 @@ fn boost_of(arguments: &str) -> Option<Boost> {
     parts.next().is_none().then_some(boost)
 }
 
-/// Parses arguments into the method, the number of texts, and the inner system.
+/// Parses the arguments of one of [`BY_MODEL`] into the method, the number of texts, and the name
+/// of the inner system. Fails if the arguments are invalid.
 fn method_of<'a>(
     spec: &SystemSpec,
     arguments: &'a str,
@@ -192,18 +194,19 @@ fn by_model(
 
 /// How a system that expands queries uses its inner system.
 pub(super) struct InnerUse<'a> {
-    /// The method, if it asks a language model.
+    /// The method of expansion; `None` if it asks no language model.
     pub(super) method: Option<Method>,
-    /// The inner system.
+    /// Name of the inner system.
     pub(super) inner: &'a str,
-    /// Number of calls of the inner system for one query.
+    /// Number of times that the inner system is called for one query.
     pub(super) times: usize,
 }
 
-/// Returns how a system uses its inner system; `None` if the system does not expand queries.
+/// Returns how the system `spec` uses its inner system; `None` if the system does not expand
+/// queries.
 ///
 /// # Errors
-/// If its arguments are invalid.
+/// [`SystemError::Arguments`] if the arguments of a system that asks a language model are invalid.
 pub(super) fn inner_use<'a>(
     spec: &SystemSpec,
     arguments: &'a str,

@@ -1,4 +1,5 @@
-//! `graph:FILE`: ranks with a network over the subgraph of the query, trained by `agent train`.
+//! The system `graph:FILE`: ranks nodes with a neural network over the query's subgraph, trained by
+//! `agent train`.
 
 use crate::{Need, SystemSpec, file_of};
 use agent_retrieve::Graph;

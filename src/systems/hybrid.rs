@@ -1,14 +1,15 @@
-//! `hybrid`, `hybrid:weighted[=A]` and `hybrid:trained:FILE[:weight=A]`: fusion of lexical and dense
-//! search.
+//! The systems `hybrid`, `hybrid:weighted[=A]` and `hybrid:trained:FILE[:weight=A]`: fusion of
+//! lexical and dense search.
 
 use crate::{Need, Opener, SystemError, SystemSpec, file_of, lexical::baseline};
 use agent_index::EmbedderChoice;
 use agent_retrieve::{Retriever, System, Trained};
 
-/// Default weight of `dense` with the built-in embedder, hundredths. Chosen on training and
-/// validation queries: docs/lab/2026-11-22-encoders.md.
+/// Default weight of `dense` in [`BY_SCORE`] with the built-in embedder, hundredths. Chosen on
+/// training and validation queries: docs/lab/2026-11-22-encoders.md.
 const BUILTIN_WEIGHT: u8 = 10;
-/// Default weight of `dense` with any other embedder, hundredths. Chosen as [`BUILTIN_WEIGHT`] was.
+/// Default weight of `dense` in [`BY_SCORE`] with any other embedder, hundredths. Chosen as
+/// [`BUILTIN_WEIGHT`] was.
 const ENCODER_WEIGHT: u8 = 30;
 
 pub(super) const BY_RANK: SystemSpec = SystemSpec {
@@ -37,7 +38,7 @@ pub(super) const TRAINED: SystemSpec = SystemSpec {
     open: trained,
 };
 
-/// Separates a model from its weight.
+/// Separates the model from its weight in the arguments of [`TRAINED`].
 const WEIGHT: &str = ":weight=";
 
 fn trained(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, SystemError> {
@@ -64,7 +65,8 @@ fn weighted(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, 
     baseline(System::Weighted(weight), opener)
 }
 
-/// Parses a weight in `0..=1` and rounds it to hundredths; `None` if it is invalid.
+/// Parses a weight from 0 to 1, and returns it in hundredths, rounded; `None` if the weight is
+/// invalid.
 fn hundredths(weight: &str) -> Option<u8> {
     let weight: f32 = weight.parse().ok()?;
     (0.0..=1.0).contains(&weight).then(|| (weight * 100.0).round() as u8)

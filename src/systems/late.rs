@@ -1,4 +1,5 @@
-//! `late`: late interaction over token vectors (MaxSim).
+//! The system `late`: reranks the first nodes of `hybrid` by late interaction over token vectors
+//! (MaxSim).
 
 use crate::{Need, SystemSpec};
 use agent_index::Part;

@@ -1,4 +1,4 @@
-//! `bm25`, `bm25:stark`, `bm25+names` and `bm25f`: lexical search.
+//! The systems `bm25`, `bm25:stark`, `bm25+names` and `bm25f`: lexical search.
 
 use crate::{Opener, SystemError, SystemSpec};
 use agent_retrieve::{Baseline, Retriever, Stark, System};
@@ -35,7 +35,7 @@ pub(super) const FIELDS: SystemSpec = SystemSpec {
     open: |_, opener| baseline(System::Bm25F, opener),
 };
 
-/// Opens a baseline that only needs the base.
+/// Opens a baseline, which needs nothing but the base.
 pub(super) fn baseline(
     system: System,
     opener: &Opener<'_>,

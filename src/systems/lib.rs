@@ -1,9 +1,10 @@
-//! The registry of systems: everything that ranks nodes for a query, by its name on the command line.
-//! Help, errors, `agent systems` and docs/systems.md are generated from [`SYSTEMS`].
+//! The registry of systems. A system ranks nodes for a query (or, as `ask` does, computes a value)
+//! and has a name on the command line, such as `rerank:dense`. Help, errors, `agent systems` and
+//! docs/systems.md are generated from [`SYSTEMS`].
 //!
-//! To add a system, add a file with a `SPEC` constant and a line in [`SYSTEMS`]. The file defines the
-//! syntax of its name, its needs, and how it is opened; the ranking itself is implemented in
-//! [`retrieve`](agent_retrieve) or [`infer`](agent_infer).
+//! To add a system, add a file with a `SPEC` constant and a line in [`SYSTEMS`]. The file defines
+//! the syntax of the system's name, what the system needs, and how it is opened; the ranking itself
+//! is usually implemented in [`retrieve`](agent_retrieve) or [`infer`](agent_infer).
 
 pub mod bundle;
 pub mod mfar;
@@ -79,40 +80,43 @@ pub static SYSTEMS: &[SystemSpec] = &[
     ask::SPEC,
 ];
 
-/// Size of the tool cache, bytes.
+/// Maximum size of a tool cache, bytes.
 const CACHE_BYTES: usize = 256 << 20;
-/// Maximum nesting of systems, as in `rerank:SYSTEM`.
+/// Maximum number of systems within each other; `rerank:dense` has 2.
 const MAX_LEVELS: usize = 4;
-/// Maximum edit distance of a suggested name.
+/// Maximum edit distance between an unknown system name and a suggested one.
 const MAX_DISTANCE: usize = 2;
-/// Characters that separate a name from its arguments.
+/// Characters that separate the name of a system from its arguments.
 const SEPARATORS: [char; 2] = [':', '='];
 
-/// Specification of a system.
+/// Specification of a system: its name, arguments, needs, and how it is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemSpec {
-    /// Unique name, without arguments.
+    /// Name of the system, without arguments; unique.
     pub name: &'static str,
-    /// Syntax of the arguments, such as `:FILE`, or `[:SYSTEM]` if optional; empty if none.
+    /// Syntax of the arguments, such as `:FILE`, or `[:SYSTEM]` for optional ones; empty if the
+    /// system takes none.
     pub arguments: &'static str,
-    /// One-line description.
+    /// Description of the system, in one line.
     pub summary: &'static str,
-    /// Requirements beyond the indexes that every base has.
+    /// What the system requires besides the indexes that every base has.
     pub needs: &'static [Need],
-    /// Opens the system; see [`Open`].
+    /// Function that opens the system.
     open: Open,
 }
 
-/// Opens a system. The first argument is the rest of its name from the separator on, or empty.
+/// Opens a system. The first argument holds the system's arguments with the separator before them,
+/// such as `:FILE`; it is empty if there are none.
 type Open = fn(&str, &Opener<'_>) -> Result<Box<dyn Retriever>, SystemError>;
 
 impl SystemSpec {
-    /// Returns the name with the syntax of its arguments, such as `rerank[:SYSTEM]`.
+    /// Returns the system's name with the syntax of its arguments, such as `bundle:FILE`.
     pub fn written(&self) -> String {
         format!("{}{}", self.name, self.arguments)
     }
 
-    /// Returns the rest of `name` after this system's name; `None` if it cannot be arguments.
+    /// Returns the rest of `name` after this system's name; `None` if `name` does not begin with it
+    /// or if the rest cannot be arguments of this system.
     fn arguments_of<'a>(&self, name: &'a str) -> Option<&'a str> {
         let arguments = name.strip_prefix(self.name)?;
         let first = arguments.chars().next();
@@ -125,21 +129,21 @@ impl SystemSpec {
         self.arguments.starts_with(separator) || self.arguments.contains(&format!("[{separator}"))
     }
 
-    /// Builds the error for invalid arguments.
+    /// Builds the error for invalid arguments; `why` says what is wrong.
     fn wrong(&self, arguments: &str, why: &str) -> SystemError {
         let (name, written) = (format!("{}{arguments}", self.name), self.written());
         SystemError::Arguments { name, written, why: why.to_owned() }
     }
 }
 
-/// A requirement of a system beyond the indexes that every base has.
+/// What a system requires besides the indexes that every base has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Need {
     /// An optional part of the index.
     Part(Part),
     /// A language model.
     Model,
-    /// The file that the system's name contains.
+    /// The file that the system's arguments name.
     File,
     /// Labelled queries, known before the system is opened.
     Queries,
@@ -156,36 +160,36 @@ impl fmt::Display for Need {
     }
 }
 
-/// Context for opening systems.
+/// What systems are opened with.
 #[derive(Clone, Copy)]
 pub struct Opener<'a> {
     /// The base to search.
     pub base: &'a Arc<IndexedBase>,
     /// The language model, if one is configured.
     pub assistant: Option<&'a Arc<Assistant>>,
-    /// How much a bundle or `ask` uses the model.
+    /// How much a bundle or the system `ask` uses the language model.
     pub effort: Effort,
     /// Whether to ignore answers that the model knows from memory when it reads a query.
     pub no_known_answers: bool,
-    /// Number of threads for programs.
+    /// Number of threads that run programs.
     pub threads: usize,
-    /// Sandbox options of programs by origin.
+    /// Returns the sandbox options for programs of an origin.
     pub sandbox: &'a dyn Fn(Origin<'_>) -> SandboxOptions,
     /// Ids and texts of the queries; empty if they are not known in advance.
     pub queries: &'a [(i64, String)],
-    /// Shows the user a notice.
+    /// Function that shows the user a notice.
     pub notice: &'a dyn Fn(&str),
-    /// Stop flag; programs end when it is set.
+    /// Stop flag: programs end when the flag is set.
     pub stop: &'a Arc<AtomicBool>,
-    /// Nesting level; 0 for the outermost system.
+    /// Nesting level of the system to open; 0 for the outermost.
     pub level: usize,
 }
 
 impl Opener<'_> {
-    /// Creates a runtime for programs of one origin, with a tool cache of its own.
+    /// Creates a runtime for programs of one origin; it has its own threads and tool cache.
     ///
     /// # Errors
-    /// If threads cannot be started.
+    /// [`SystemError::Threads`] if threads cannot be started.
     pub fn runtime(&self, origin: Origin<'_>) -> Result<Arc<Runtime>, SystemError> {
         let workers = Workers::new(self.threads).map_err(SystemError::Threads)?;
         let cache = Arc::new(ToolCache::new(CACHE_BYTES));
@@ -195,12 +199,13 @@ impl Opener<'_> {
         Ok(Arc::new(runtime.with_assistant(self.assistant.cloned()).stoppable(self.stop.clone())))
     }
 
-    /// Returns the language model; the error says that the system `name` needs one.
+    /// Returns the language model; if none is configured, the error says that the system `name`
+    /// needs one.
     fn model(&self, name: &str) -> Result<Arc<Assistant>, SystemError> {
         self.assistant.cloned().ok_or_else(|| SystemError::NoModel(name.to_owned()))
     }
 
-    /// Opens a nested system, one level deeper.
+    /// Opens the inner system `name`, one nesting level deeper; fails if that is too deep.
     fn inner(&self, name: &str) -> Result<Box<dyn Retriever>, SystemError> {
         let level = self.level + 1;
         if level >= MAX_LEVELS {
@@ -210,19 +215,22 @@ impl Opener<'_> {
     }
 }
 
-/// Opens the system `name`, with its arguments.
+/// Opens the system with the name and arguments `name`, such as `rerank:dense`.
 ///
 /// # Errors
-/// [`SystemError`].
+/// [`SystemError`] if the name is invalid, or if something that the system needs is missing or
+/// cannot be used.
 pub fn open(name: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, SystemError> {
     let (spec, arguments) = find(name)?;
     (spec.open)(arguments, opener)
 }
 
-/// Finds the system of `name`; returns it with its arguments, including the separator.
+/// Finds the system that `name` names. Returns its specification and its arguments with the
+/// separator before them, such as `:dense` of `rerank:dense`.
 ///
 /// # Errors
-/// [`SystemError::Unknown`]; [`SystemError::Arguments`] if required arguments are missing.
+/// [`SystemError::Unknown`] if no system has the name; [`SystemError::Arguments`] if required
+/// arguments are missing.
 pub fn find(name: &str) -> Result<(&'static SystemSpec, &str), SystemError> {
     let fitting = |spec: &'static SystemSpec| Some((spec, spec.arguments_of(name)?));
     // The longest name wins: `multi:mean` also looks like `multi` with arguments.
@@ -238,12 +246,12 @@ pub fn find(name: &str) -> Result<(&'static SystemSpec, &str), SystemError> {
     Ok((spec, arguments))
 }
 
-/// Whether the system answers with values instead of a ranking.
+/// Whether the system `name` answers with values instead of rankings.
 pub fn answers_with_values(name: &str) -> bool {
     name == ask::SPEC.name
 }
 
-/// Whether the system's use of a language model depends on the effort.
+/// Whether the effort ([`Effort`]) determines how much the system `name` uses a language model.
 pub fn uses_effort(name: &str) -> bool {
     name == ask::SPEC.name || bundle::is_within(name)
 }
@@ -258,62 +266,64 @@ pub fn names() -> String {
     SYSTEMS.iter().map(SystemSpec::written).collect::<Vec<_>>().join(", ")
 }
 
-/// Formats [`names`] for the help text of an option.
+/// Lists all systems, as [`names`] does, in a phrase for the help text of an option.
 pub fn choices() -> String {
     format!("one of {} (`agent systems` describes each)", names())
 }
 
-/// Returns the system whose name is most similar to `name` without its arguments, else to all of
-/// `name`; `None` if more than [`MAX_DISTANCE`] edits are needed.
+/// Returns the name of the system that is most similar to the part of `name` before the first
+/// separator or, failing that, to all of `name`; `None` if more than [`MAX_DISTANCE`] edits are
+/// needed.
 fn nearest(name: &str) -> Option<&'static str> {
     let plain = name.split(SEPARATORS).next().unwrap_or_default();
     let near = |name| words::nearest(name, SYSTEMS.iter().map(|spec| spec.name), MAX_DISTANCE);
     near(plain).or_else(|| near(name))
 }
 
-/// Error of opening a system.
+/// Error of finding or opening a system.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SystemError {
-    /// The name is unknown.
+    /// No system has the name.
     #[error("no system {name:?}; use one of: {}", names())]
     Unknown {
-        /// The given name.
+        /// The name that was given.
         name: String,
-        /// The most similar known name, if there is one.
+        /// The most similar name of a system; `None` if no name is similar.
         nearest: Option<&'static str>,
     },
     /// The arguments are invalid.
     #[error("{name:?} {why}; write {written}")]
     Arguments {
-        /// The given name.
+        /// The name that was given, with its arguments.
         name: String,
-        /// The name with the syntax of its arguments.
+        /// The name of the system with the syntax of its arguments.
         written: String,
-        /// What is wrong with it.
+        /// What is wrong with the arguments.
         why: String,
     },
-    /// Systems are nested too deeply.
+    /// The name nests too many systems within each other.
     #[error("more than {MAX_LEVELS} nested systems; name fewer")]
     Nested,
-    /// The system needs a language model.
+    /// The system needs a language model, and none is configured; holds the name of the system or
+    /// option.
     #[error("{0} needs a language model, and none is configured")]
     NoModel(String),
-    /// A server cannot provide what the system needs.
+    /// The system needs something that a server does not provide.
     #[error("{0} needs a file, a model or labelled queries, which a server does not provide")]
     NotServed(String),
-    /// Programs of a bundle ask a language model, and the server has none.
+    /// Programs of a bundle ask a language model, and the server was started without one.
     #[error("programs of the bundle ask a language model, and the server was started without one")]
     NoServerModel,
-    /// The system only answers queries that are known in advance.
+    /// The system only answers queries that are known when it is opened, and none were given.
     #[error("{0} only answers labelled queries; measure it with `agent eval`")]
     NoQueries(String),
     /// A run file cannot be used.
     #[error("{file}: {why}")]
     Run {
-        /// The file.
+        /// Path of the run file.
         file: String,
-        /// What is wrong with it.
+        /// What is wrong with the run file.
         why: String,
     },
     /// Threads cannot be started.
@@ -322,18 +332,18 @@ pub enum SystemError {
     /// A bundle cannot be read or used on this base.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// A file is not a program.
+    /// A program file cannot be read or is not a program.
     #[error(transparent)]
     ProgramFileError(#[from] ProgramFileError),
-    /// A program does not compile.
+    /// A program cannot be run, for example because it does not compile.
     #[error("{what} cannot be run")]
     Failed {
-        /// The bundle, or the program's file.
+        /// What cannot be run: `the bundle`, or the path of the program's file.
         what: String,
         /// What is wrong with the program.
         source: Box<Failure>,
     },
-    /// A part of the index cannot be used.
+    /// A part of the index cannot be used by the system.
     #[error(transparent)]
     Retrieve(#[from] RetrieveError),
     /// A trained model cannot be used.
@@ -342,12 +352,12 @@ pub enum SystemError {
 }
 
 impl SystemError {
-    /// Whether the name itself is wrong.
+    /// Whether the given name of the system is wrong, instead of what the system needs.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Unknown { .. } | Self::Arguments { .. } | Self::Nested)
     }
 
-    /// Returns a remedy to show below the message, if there is one.
+    /// Returns advice on what to do, to show below the error message; `None` if there is none.
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Unknown { nearest, .. } => format!("did you mean {:?}?", (*nearest)?),

@@ -1,10 +1,10 @@
-//! `mfar:FILE[:mask=FIELDS]`: ranks by fields with query-dependent weights (mFAR), with a model of
-//! `agent train`.
+//! The system `mfar:FILE[:mask=FIELDS]`: ranks nodes by their fields, which a model trained by
+//! `agent train` weights for each query (mFAR).
 
 use crate::{Need, SystemSpec, file_of};
 use agent_retrieve::Mfar;
 
-/// Separates the model from the masked fields.
+/// Separates the model from the masked fields in the arguments.
 const MASK: &str = ":mask=";
 
 pub(super) const SPEC: SystemSpec = SystemSpec {
@@ -19,7 +19,8 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
     },
 };
 
-/// Adds the masked fields `mask`, separated by commas, to a name; `None` if it is not mFAR.
+/// Returns the system name `name` with the fields in `mask`, separated by commas, added to its
+/// masked fields; `None` if `name` is not that of an mFAR system.
 pub fn masked(name: &str, mask: &str) -> Option<String> {
     SPEC.arguments_of(name)?;
     Some(match name.contains(MASK) {

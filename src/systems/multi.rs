@@ -1,5 +1,5 @@
-//! `multi`, `multi:mean` and `multi:top3`, each with `[:candidates=SYSTEM:K]`: rank documents by
-//! the pooled similarities of their chunks.
+//! The systems `multi`, `multi:mean` and `multi:top3`, each with `[:candidates=SYSTEM:K]`: rank
+//! documents by the similarities between the query and their chunks, pooled by maximum or mean.
 
 use crate::{Need, Opener, SystemError, SystemSpec};
 use agent_index::Part;
@@ -31,17 +31,18 @@ pub(super) const TOP3: SystemSpec = SystemSpec {
     open: |arguments, opener| pooled(&TOP3, Pooling::Top3, arguments, opener),
 };
 
-/// Syntax of the arguments.
+/// Syntax of the arguments of the three systems.
 const ARGUMENTS: &str = "[:candidates=SYSTEM:K]";
-/// Precedes the system whose first nodes are the candidates.
+/// Precedes the name of the system whose first nodes are the candidates.
 pub(super) const CANDIDATES: &str = ":candidates=";
-/// Maximum number of candidates.
+/// Maximum number of nodes that can be candidates.
 const MAX_CANDIDATES: usize = 10_000;
 
-/// Parses arguments into a system and the number of its first nodes; `None` if there are none.
+/// Parses arguments into the name of the system whose first nodes are the candidates, and the
+/// number of these nodes; `None` if the arguments are empty.
 ///
 /// # Errors
-/// If the arguments are invalid.
+/// [`SystemError::Arguments`] if the arguments are invalid.
 pub(super) fn candidates_of<'a>(
     spec: &SystemSpec,
     arguments: &'a str,
@@ -59,7 +60,7 @@ pub(super) fn candidates_of<'a>(
     parse().map(Some).ok_or_else(|| spec.wrong(arguments, why))
 }
 
-/// Whether a system searches chunks.
+/// Whether `spec` is one of the three systems that search chunks.
 pub(super) fn is_one(spec: &SystemSpec) -> bool {
     [MAX.name, MEAN.name, TOP3.name].contains(&spec.name)
 }

@@ -1,10 +1,10 @@
-//! Renders docs/systems.md from the registry.
+//! Renders the page docs/systems.md from the registry of systems.
 
 use std::fmt::Write;
 
 use crate::{Need, SYSTEMS};
 
-/// Text above the table.
+/// Text of the page above the table of systems.
 const HEAD: &str = "# Systems
 
 A system ranks nodes for a query. `agent search` and `agent eval` take its name with `--system`; \
@@ -18,14 +18,14 @@ a file there and a line in its table.
 | --- | --- | --- |
 ";
 
-/// Text below the table.
+/// Text of the page below the table of systems.
 const TAIL: &str = "
 Build an index part with `agent index N --with PART`. [llm.md](llm.md) explains how to name a language \
 model. All systems rank at most the requested number of nodes, best first; equal scores are ordered \
 by ascending node id.
 ";
 
-/// Renders the page in Markdown.
+/// Renders the page docs/systems.md, in Markdown.
 pub fn reference_page() -> String {
     let mut page = HEAD.to_owned();
     for spec in SYSTEMS {

@@ -1,14 +1,16 @@
-//! `prf[=DOCUMENTS,TERMS,WEIGHT][:SYSTEM]`: pseudo-relevance feedback. The first documents of
-//! another system are assumed to be relevant, and their characteristic words are added to the
-//! search.
+//! The system `prf[=DOCUMENTS,TERMS,WEIGHT][:SYSTEM]`: pseudo-relevance feedback. The first
+//! documents of another system are assumed to be relevant, and their characteristic words are
+//! searched too.
 //!
-//! Sources: Rocchio (1971), with the documents' tf-idf vectors and without negative documents;
-//! Lavrenko & Croft (2001) and their successors, who weight the query separately.
+//! Sources: Rocchio (1971), with tf-idf vectors of the documents and without negative documents;
+//! Lavrenko & Croft (2001) and their successors, who give the query a weight of its own.
 //!
-//! 1. In each document, each word that is not in the query weighs `tf / length x idf`. The words
-//!    with the largest sums over the documents are searched; ties by word.
-//! 2. BM25 over documents ranks by the query, and by these words. The scores of each list are
-//!    divided by its best score, then summed with the lists' weights; a missing node scores 0.
+//! 1. In each document, each word that is not in the query has the weight `tf / length x idf`. The
+//!    words with the largest sums of weights over the documents are searched; of equal sums, the
+//!    alphabetically first.
+//! 2. BM25 over documents makes two rankings: by the query, and by these words. The scores in each
+//!    ranking are divided by its best score. A node's final score is the weighted sum of its two
+//!    scores; a node that is missing from a ranking scores 0 there.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -33,21 +35,21 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
     open,
 };
 
-/// Maximum number of documents, and of words.
+/// Maximum number of documents that are assumed to be relevant, and of words that are added.
 const MAX_COUNT: usize = 100;
-/// Maximum length of a word, bytes, so that all words fit into a query.
+/// Maximum length of an added word, bytes, so that all added words fit into a query.
 const MAX_WORD_BYTES: usize = 64;
-/// Minimum number of nodes to search for each of the two lists.
+/// Minimum number of nodes that are retrieved for each of the two rankings.
 const MIN_SUMMED: usize = 1_000;
 
-/// Parameters of the feedback.
+/// Parameters of pseudo-relevance feedback.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct FeedbackSettings {
     /// Number of documents that are assumed to be relevant.
     documents: usize,
     /// Maximum number of added words.
     terms: usize,
-    /// Weight of the added words, in `0..=1`; the query has the rest.
+    /// Weight of the ranking by the added words, in `0..=1`; the ranking by the query has the rest.
     weight: f32,
 }
 
@@ -58,7 +60,7 @@ impl Default for FeedbackSettings {
 }
 
 impl FeedbackSettings {
-    /// Parses `DOCUMENTS,TERMS,WEIGHT`; `None` if invalid.
+    /// Parses a text of the form `DOCUMENTS,TERMS,WEIGHT`; `None` if it is invalid.
     fn read(text: &str) -> Option<Self> {
         let mut numbers = text.split(',');
         let count = |text: &str| text.parse().ok().filter(|n| (1..=MAX_COUNT).contains(n));
@@ -68,12 +70,12 @@ impl FeedbackSettings {
     }
 }
 
-/// Splits arguments into the numbers and the inner system.
+/// Splits arguments into the numbers, with the `=` before them, and the name of the inner system.
 fn parts(arguments: &str) -> (&str, &str) {
     arguments.split_once(':').unwrap_or((arguments, "bm25+names"))
 }
 
-/// Returns the inner system in `arguments`.
+/// Returns the name of the inner system in `arguments`; `bm25+names` if they name none.
 pub(super) fn first(arguments: &str) -> &str {
     parts(arguments).1
 }
@@ -91,7 +93,7 @@ fn open(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, Syst
     Ok(Box::new(Feedback { base, first: opener.inner(first)?, lexical, settings }))
 }
 
-/// BM25 with words of the first documents of another system.
+/// BM25 by the query and by words from the first documents of another system.
 struct Feedback {
     base: Arc<IndexedBase>,
     first: Box<dyn Retriever>,
@@ -100,7 +102,8 @@ struct Feedback {
 }
 
 impl Feedback {
-    /// Returns the words to add to the query, largest weight first, ties by word.
+    /// Returns the words to search in addition to the query, the word with the largest weight
+    /// first; words of equal weight are in alphabetical order.
     fn words(&self, query: &str) -> Result<Vec<String>, RetrieveError> {
         let mut own = HashSet::new();
         for_each_reference_word(query, |word| {
@@ -127,14 +130,15 @@ impl Feedback {
         Ok(words.into_iter().map(|word| word.0).collect())
     }
 
-    /// Returns the idf of a word's stem; 0 if the stem is not indexed.
+    /// Returns the inverse document frequency of a word's stem; 0 if the stem is not indexed.
     fn idf(&self, word: &str) -> f32 {
         let folded = fold(word);
         let stem = self.base.stems.stem(&folded);
         self.base.terms.stem_id(&stem).map_or(0.0, |stem| self.base.terms.idf(stem))
     }
 
-    /// Searches a text with BM25; scores are divided by the best score. Empty for an empty text.
+    /// Searches a text with BM25 for `k` nodes, but at least [`MIN_SUMMED`]. Returns the scores,
+    /// divided by the best score; none for an empty text.
     fn search(&self, text: &str, k: usize) -> Result<Scores, RetrieveError> {
         if text.is_empty() {
             return Ok(Scores::default());

@@ -1,4 +1,4 @@
-//! `program:FILE`: one program. All commands read program files here.
+//! The system `program:FILE`: one program. All commands read program files with [`read`].
 
 use std::{io, path::Path};
 
@@ -8,7 +8,7 @@ use agent_infer::{ParamValues, ProgramRetriever};
 use agent_retrieve::Retriever;
 use agent_sandbox::{Limits, Origin, program::Program};
 
-/// Extension of WebAssembly modules; any other file is Rhai source.
+/// Extension of the files of WebAssembly modules; files with any other extension are Rhai source.
 const WASM_SUFFIX: &str = "wasm";
 
 pub(super) const SPEC: SystemSpec = SystemSpec {
@@ -36,21 +36,22 @@ pub enum ProgramFileError {
     /// The file cannot be read.
     #[error("cannot read {0}: {1}")]
     Unreadable(String, io::Error),
-    /// The file is longer than the sandbox accepts; the limit in bytes.
+    /// The file is longer than the sandbox accepts; holds the path and the limit, bytes.
     #[error("{0} has more than {1} bytes; shorten the program")]
     TooLong(String, usize),
     /// The file is not UTF-8.
     #[error("{0} is not UTF-8 text; save it as UTF-8")]
     NotUtf8(String),
-    /// The file is empty or only white space.
+    /// The file is empty or contains only white space.
     #[error("{0} is empty; define fn retrieve in it")]
     Empty(String),
 }
 
-/// Reads a program file: a module if its extension is `wasm`, else Rhai source.
+/// Reads a program from a file: a WebAssembly module if the extension is `wasm`, else Rhai source.
+/// Does not compile the program.
 ///
 /// # Errors
-/// [`ProgramFileError`].
+/// [`ProgramFileError`] if the file cannot be read, is too long, or is not a program.
 pub fn read(file: &Path) -> Result<Program, ProgramFileError> {
     let name = || file.display().to_string();
     let limits = Limits::default();

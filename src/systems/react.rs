@@ -1,4 +1,5 @@
-//! `react[:llm-tools][:k=K]`: a language model calls tools step by step.
+//! The system `react[:llm-tools][:k=K]`: a language model calls tools step by step and names the
+//! answers.
 
 use std::sync::Arc;
 
@@ -29,5 +30,5 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
     },
 };
 
-/// Allows tools that ask a language model.
+/// Argument that allows tools that ask a language model.
 const LLM_TOOLS: &str = ":llm-tools";

@@ -1,4 +1,4 @@
-//! `rerank[:SYSTEM][:k=K]`: a language model scores the first nodes of another system.
+//! The system `rerank[:SYSTEM][:k=K]`: a language model scores the first nodes of another system.
 
 use crate::{Need, Opener, SystemError, SystemSpec};
 use agent_infer::{Depth, Rerank};
@@ -14,15 +14,16 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
     open,
 };
 
-/// Precedes the number of nodes that the model sees.
+/// Precedes the number of nodes that the language model sees, in the last argument.
 const K: &str = "k=";
-/// Maximum number of nodes that the model sees.
+/// Maximum number of nodes that the arguments can let the language model see.
 const MAX_K: usize = 100;
 
-/// Splits a final `:k=K` from arguments; `None` if there is none.
+/// Splits arguments into everything before a final `:k=K`, and K; K is `None` if there is no such
+/// ending.
 ///
 /// # Errors
-/// If K is not a number from 1 to 100.
+/// [`SystemError::Arguments`] if K is not a number from 1 to 100.
 pub(super) fn split_k<'a>(
     spec: &SystemSpec,
     arguments: &'a str,
@@ -36,7 +37,8 @@ pub(super) fn split_k<'a>(
     Ok((rest, Some(k.ok_or_else(wrong)?)))
 }
 
-/// Splits arguments into the inner system and the number of its nodes to score.
+/// Splits the arguments of [`SPEC`] into the name of the inner system and the number of its first
+/// nodes that the model scores.
 ///
 /// # Errors
 /// As [`split_k`].

@@ -1,8 +1,10 @@
-//! `run:FILE.trec`: the rankings of a TREC run file, to compare external systems.
+//! The system `run:FILE`: the rankings in a TREC run file, to compare with other retrieval
+//! software.
 //!
-//! A run file has query ids, but a system receives only query texts, so it is opened with the
-//! queries. `agent eval` writes strictly decreasing scores. nDCG averages over equal scores, so it
-//! may differ from the original system's; other metrics do not.
+//! A run file has the ids of queries, but a system receives only their texts; therefore, the system
+//! is opened with the ids and texts of all queries. `agent eval` writes strictly decreasing scores
+//! to run files. nDCG averages over equal scores, so the nDCG of a run file may differ from that of
+//! the system that made the file; other metrics do not differ.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -25,10 +27,10 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
     open,
 };
 
-/// The rankings of a run file.
+/// The rankings in a run file.
 struct Run {
     name: String,
-    /// Rankings by trimmed query text.
+    /// For each query text, without surrounding white space, its ranking.
     rankings: HashMap<String, Ranking>,
 }
 
@@ -56,10 +58,11 @@ fn open(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, Syst
     Ok(Box::new(Run { name, rankings }))
 }
 
-/// Converts rankings by query id into rankings by query text; queries without one get an empty one.
+/// Converts rankings by query id to rankings by query text, without surrounding white space.
+/// Queries without a ranking get an empty ranking.
 ///
 /// # Errors
-/// If two queries have the same text and different rankings.
+/// A message if two queries have the same text but different rankings.
 fn by_words(
     queries: &[(i64, String)],
     mut read: HashMap<i64, Ranking>,

@@ -1,4 +1,5 @@
-//! Tests of the registry: names are distinct and parsed; every system opens or names its needs.
+//! Tests of the registry: the names of systems are distinct and can be parsed; every system opens,
+//! or the error says what it needs.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -21,7 +22,7 @@ use agent_sandbox::SandboxOptions;
 use agent_testing::{MODEL, QUERY, assistant, echo, example_base, llm, llm_within, planted};
 use agent_tools::Assistant;
 
-/// Opens a system over the example base, without a language model.
+/// Opens a system on the example base, without a language model.
 fn opened(name: &str) -> Result<Box<dyn Retriever>, SystemError> {
     opened_with(name, &example_base(), None)
 }
@@ -48,7 +49,7 @@ fn opened_with(
     )
 }
 
-/// Opens a name, which must fail, and returns the error.
+/// Opens a system on the example base, which must fail; returns the error.
 #[track_caller]
 fn refused(name: &str) -> SystemError {
     match opened(name) {
@@ -122,7 +123,8 @@ fn unknown_names_get_a_suggestion() {
     }
 }
 
-/// Systems that expand, boost or write, with their number of model requests for one query.
+/// Systems that expand queries, boost scores or write answers, each with the number of requests
+/// that it makes to a language model for one query.
 const ASKING: [(&str, usize); 14] = [
     ("kar:graph", 0),
     ("kar:graph=20,0.3,names", 0),
@@ -154,7 +156,8 @@ fn every_system_makes_the_stated_number_of_requests() {
     }
 }
 
-/// Recorded replies of the scripted model to [`ASKING`]; `UPDATE=1` records them.
+/// Path of the recorded replies of the scripted model to the systems in [`ASKING`]; tests with
+/// `UPDATE=1` record them.
 const CASSETTE: &str = "tests/data/cassettes/expand.jsonl";
 
 #[test]

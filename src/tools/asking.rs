@@ -1,5 +1,5 @@
-//! Access of one program call to a language model: bounds the requests, measures the waiting, and
-//! records failures that the program did not cause. Independent of the content of requests.
+//! Access of one program call to a language model: limits the requests, measures the waiting, and
+//! records failures that the program did not cause. Does not depend on what the requests say.
 
 use std::{
     sync::Arc,
@@ -13,7 +13,7 @@ use agent_llm::{
     LlmError, RoleSpec, ledger::estimated_tokens, prompts::PromptError, replies::AskUsage,
 };
 
-/// The role that answers tools of programs.
+/// The role of the language model that answers the tools of programs.
 pub const TOOLS_ROLE: RoleSpec = RoleSpec {
     name: "tools",
     summary: "answers the tools of a program that ask a model",
@@ -21,7 +21,7 @@ pub const TOOLS_ROLE: RoleSpec = RoleSpec {
     max_tokens: 2_048,
 };
 
-/// Sends the requests of one program call's tools.
+/// Sends the requests that the tools make during one program call.
 #[derive(Default)]
 pub struct Requester {
     assistant: Option<Arc<Assistant>>,
@@ -36,13 +36,13 @@ impl Requester {
         Self { assistant: Some(assistant), ..Self::default() }
     }
 
-    /// Time spent waiting for models.
+    /// Returns the time that tools have waited for the language model so far.
     pub(super) fn waited(&self) -> Duration {
         self.waited
     }
 
-    /// Maximum total wait: the last requests start within the time limit of one attempt, and may
-    /// take the time limit of a whole request.
+    /// Returns the maximum total wait: the last requests start within the time limit of one attempt
+    /// and may take the time limit of a whole request.
     pub(super) fn patience(&self) -> Duration {
         let limits = self.assistant.as_ref().map(|assistant| assistant.llm().limits());
         limits.map_or(Duration::ZERO, |limits| limits.attempt + limits.total)
@@ -53,7 +53,8 @@ impl Requester {
         self.outage.clone()
     }
 
-    /// Returns and resets the usage and the number of items without a usable reply.
+    /// Returns the usage of the language model and the number of items without a usable reply since
+    /// the last call, and resets both.
     pub(super) fn take_notes(&mut self) -> (AskUsage, usize) {
         (std::mem::take(&mut self.asked), std::mem::take(&mut self.unparsed))
     }
@@ -72,8 +73,8 @@ impl Requester {
     }
 
     /// Sends a prompt once per input and returns the JSON replies in the order of the inputs; a
-    /// reply that stays unusable after the repairs is `None`. `items`: total number of nodes or
-    /// texts.
+    /// reply that stays unusable after the repairs is `None`. `items` is the number of nodes or
+    /// texts in all inputs.
     ///
     /// # Errors
     /// [`ToolError::NoLlm`] without a model; [`ToolError::Budget`], before any request is sent, if
@@ -128,16 +129,16 @@ impl Requester {
     }
 }
 
-/// One round of requests.
+/// Settings of one round of requests.
 #[derive(Clone, Copy)]
 pub(super) struct Attempt {
     /// Sample number; distinguishes equal requests of different rounds.
     pub(super) sample: u32,
-    /// Maximum number of repairs of a wrong reply.
+    /// Maximum number of repairs of an unusable reply.
     pub(super) repairs: u32,
 }
 
-/// Rounds of requests: at most three requests for one item.
+/// The rounds in which items are requested: at most three requests for one item.
 pub(super) const ROUNDS: [Attempt; 2] =
     [Attempt { sample: 0, repairs: 1 }, Attempt { sample: 1, repairs: 0 }];
 

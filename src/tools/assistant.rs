@@ -1,5 +1,6 @@
-//! A language model with prompts: renders a prompt, sends it and reads the reply. Used by the LLM
-//! tools and all other callers of a model. Independent of the content of prompts.
+//! A language model with prompts: renders a prompt, sends it and reads the reply. Used by the tools
+//! that ask a language model and by all other callers of one. Does not depend on what the prompts
+//! say.
 
 use std::sync::Arc;
 
@@ -11,19 +12,20 @@ use agent_llm::{
     replies::{Answer, AskUsage},
 };
 
-/// Errors of a prompt.
+/// Why a prompt got no usable reply.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AssistantError {
     /// The prompt cannot be rendered.
     #[error(transparent)]
     Prompt(#[from] PromptError),
-    /// The model failed.
+    /// The request to the language model failed.
     #[error(transparent)]
     Llm(#[from] LlmError),
 }
 
 impl AssistantError {
-    /// Returns the model error, if every further request would fail with it.
+    /// Returns the error of the language model if every further request would fail with it, else
+    /// `None`.
     pub fn ends_run(&self) -> Option<&LlmError> {
         match self {
             Self::Llm(error) if error.ends_run() => Some(error),
@@ -39,7 +41,7 @@ pub struct Assistant {
 }
 
 impl Assistant {
-    /// Creates an assistant.
+    /// Creates an assistant from a language model and its prompts.
     pub fn new(llm: Arc<Llm>, prompts: Arc<Prompts>) -> Assistant {
         Assistant { llm, prompts }
     }
@@ -106,17 +108,17 @@ impl Assistant {
     }
 
     /// Sends a prompt and returns the reply as JSON that fits the prompt's schema. An invalid reply
-    /// is repaired once.
+    /// is requested once more.
     ///
     /// # Errors
-    /// [`AssistantError`]; with [`LlmError::Reply`] if the repair is invalid as well.
+    /// [`AssistantError`]; holds [`LlmError::Reply`] if the second reply is invalid as well.
     pub fn json(&self, role: Role, prompt: &str, inputs: Value) -> Result<Value, AssistantError> {
         let request = self.request(role, prompt, inputs, 0)?;
         Ok(self.llm.ask_json(&request)?)
     }
 
-    /// Sends a prompt as [`Assistant::json`] does, once per input and concurrently; the values are
-    /// in the order of the inputs.
+    /// Sends a prompt once per input, concurrently, as [`Assistant::json`] does; the replies are in
+    /// the order of the inputs.
     ///
     /// # Errors
     /// [`AssistantError`], one per input.
@@ -131,8 +133,9 @@ impl Assistant {
         self.ask_json(requests, 1).into_iter().map(|(value, _)| value).collect()
     }
 
-    /// Sends requests of [`Assistant::request`] concurrently and returns the JSON replies in their
-    /// order, each with its usage. An invalid reply is repaired at most `repairs` times.
+    /// Sends requests, made by [`Assistant::request`], concurrently; returns the JSON replies in
+    /// the order of the requests, each with its usage. An invalid reply is requested again at most
+    /// `repairs` times.
     ///
     /// # Errors
     /// [`AssistantError`], one per request.

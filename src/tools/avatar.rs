@@ -20,17 +20,17 @@ use agent_kb::{Direction, NodeId, NodeSet, RelationId, best};
 
 /// Maximum length of a text that a tool returns, characters; the rest is cut with a marker.
 const MAX_TEXT_CHARS: usize = 20_000;
-/// Maximum number of neighbours named for each relation.
+/// Maximum number of neighbours whose names are listed per relation.
 const MAX_NAMED: usize = 200;
 /// Maximum number of texts or nodes embedded in one call.
 const MAX_EMBEDDED: usize = 1_000;
 /// Maximum number of pairs of vectors compared in one call; the engine rejects longer lists.
 const MAX_PAIRS: usize = 100_000;
-/// Minimum charge for an embedded text.
+/// Minimum cost of embedding one text, in cost units.
 const EMBEDDED_TEXT: usize = 100;
-/// Multiplications of vector components per unit.
+/// Number of multiplications of vector components per cost unit.
 const NUMBERS_PER_UNIT: usize = 64;
-/// Maximum number of chunks of one document.
+/// Maximum number of chunks into which a document is split.
 const MAX_CHUNKS: usize = 500;
 
 const NODE: ArgSpec = ArgSpec { name: "node_id", kind: Kind::Node, default: None };
@@ -303,7 +303,7 @@ fn known_list(
     nodes.into_iter().map(|node| lookup::node(ctx.base, node)).collect()
 }
 
-/// Returns one number for each node of the second argument, in the given order.
+/// Returns the list of `number` for each node of the second argument, in the given order.
 fn per_node(
     ctx: &mut ToolCtx<'_>,
     args: &Args<'_>,
@@ -313,8 +313,8 @@ fn per_node(
     cost::map_nodes(ctx, &nodes, |ctx, node| number(ctx, node).map(Value::Float)).map(Value::List)
 }
 
-/// Whether the text contains the words between word boundaries; false for no words. O(text), even
-/// for longer words.
+/// Whether the text contains the words between word boundaries; `false` if `words` is empty.
+/// O(length of `text`), even for longer `words`.
 fn contains_words(text: &str, words: &str) -> bool {
     let is_border = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric());
     (1..=text.len()).contains(&words.len())
@@ -349,7 +349,7 @@ fn relation_text(ctx: &mut ToolCtx<'_>, node: NodeId) -> Result<String, ToolErro
     Ok(relations_in_words(ctx.base, node))
 }
 
-/// Charges reading the neighbours of a node.
+/// Charges the cost of reading the neighbours of a node to the meter.
 pub(super) fn charge_relations(ctx: &mut ToolCtx<'_>, node: NodeId) -> Result<(), ToolError> {
     (0..ctx.base.kb.relations().len()).try_for_each(|relation| {
         ctx.meter.touch(ctx.base.kb.degree(node, RelationId(relation as u16), Direction::Any))

@@ -1,5 +1,6 @@
-//! Cache of tool calls, shared by all programs of a run. Tools are pure, so entries stay valid
-//! while the base is open and never change a result. Bounded by bytes; a full shard is emptied.
+//! Cache of the results of tool calls, shared by all programs of a run. Tools are pure, so cached
+//! results stay valid while the base is open. The size is limited in bytes; a full shard is
+//! emptied.
 
 use std::{
     collections::HashMap,
@@ -16,7 +17,7 @@ const SHARDS: usize = 16;
 type Key = [u8; 32];
 type Shard = (HashMap<Key, (Value, Work)>, usize);
 
-/// A bounded, thread-safe map from calls to results.
+/// A thread-safe map of limited size from tool calls to their results.
 pub struct ToolCache {
     shards: Vec<Mutex<Shard>>,
     max_shard_bytes: usize,
@@ -25,7 +26,7 @@ pub struct ToolCache {
 }
 
 impl ToolCache {
-    /// Creates an empty cache of at most about `max_bytes`.
+    /// Creates an empty cache that holds at most about `max_bytes`.
     pub fn new(max_bytes: usize) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -35,13 +36,13 @@ impl ToolCache {
         }
     }
 
-    /// Returns the numbers of cache hits and misses.
+    /// Returns the number of cache hits and the number of cache misses so far.
     pub fn hits_and_misses(&self) -> (u64, u64) {
         (self.hits.load(Ordering::Relaxed), self.misses.load(Ordering::Relaxed))
     }
 
-    /// Hashes a call to its key. For an argument of kind nodes, scores count by their nodes alone,
-    /// because the tool does not see the scores.
+    /// Hashes a call of tool number `tool` to its key. In an argument of kind nodes, scores count
+    /// by their nodes alone, because the tool does not see the scores.
     pub(super) fn key(tool: usize, specs: &[ArgSpec], args: &[Value]) -> Key {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&tool.to_le_bytes());
@@ -56,7 +57,8 @@ impl ToolCache {
         *hasher.finalize().as_bytes()
     }
 
-    /// Looks up the result of a call and its work, and counts the hit or miss.
+    /// Looks up the result of a call and the work that the call took; counts the lookup as a hit or
+    /// a miss.
     pub(super) fn get(&self, key: &Key) -> Option<(Value, Work)> {
         let shard = self.shard(key)?;
         let found = shard.lock().unwrap_or_else(PoisonError::into_inner).0.get(key).cloned();
@@ -86,7 +88,7 @@ impl ToolCache {
     }
 }
 
-/// Hashes a value, injectively.
+/// Feeds a value to `hasher`; different values give different bytes.
 fn digest(value: &Value, hasher: &mut blake3::Hasher) {
     hasher.update(value.describe().as_bytes());
     match value {
@@ -131,7 +133,7 @@ fn digest(value: &Value, hasher: &mut blake3::Hasher) {
     }
 }
 
-/// Approximate size of a value, bytes.
+/// Returns the approximate size of a value in memory, in bytes.
 fn size(value: &Value) -> usize {
     size_of::<Value>()
         + match value {

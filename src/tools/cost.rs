@@ -1,25 +1,25 @@
-//! Cost of work on texts and nodes in units of the meter, and a loop over nodes that polls the
-//! meter. A unit is the time to touch a node or a posting, about 50 ns; the budget of a program
-//! call is about one second of work.
+//! Charges the cost of work on texts and nodes to the meter, in cost units, and maps nodes while
+//! polling the meter. A cost unit is the time to touch a node or a posting, about 50 ns; the budget
+//! of a program call is about one second of work.
 
 use crate::{ToolCtx, ToolError};
 use agent_ground::words::{MAX_WORD_LETTERS, name_words};
 use agent_kb::{NodeId, TypeId};
 
-/// Units per searched or linked word, whatever its frequency.
+/// Cost of each searched or linked word, whatever its frequency, in cost units.
 const WORD: usize = 1_000;
-/// Minimum units per node whose text is scored.
+/// Minimum cost of scoring the text of one node, in cost units.
 const SCORED_NODE: usize = 10;
-/// Words compared with a node per unit.
+/// Number of words that are compared with one node per cost unit.
 const WORDS_PER_UNIT: usize = 4;
-/// Rows of vectors scored per unit.
+/// Number of vectors that are scored per cost unit.
 const ROWS_PER_UNIT: usize = 4;
-/// Bytes of a document or field read per unit.
+/// Number of bytes of a document or field that are read per cost unit.
 const BYTES_PER_UNIT: usize = 100;
-/// Nodes between two polls of the meter.
+/// Number of nodes between two polls of the meter.
 pub(super) const CHUNK_NODES: usize = 256;
 
-/// Charges the words of a searched or linked text; overlong words count as several.
+/// Charges the words of a text that is searched or linked; an overlong word counts as several.
 ///
 /// # Errors
 /// Errors of [`Meter::touch`](crate::Meter::touch).
@@ -28,7 +28,7 @@ pub(super) fn charge_words(ctx: &mut ToolCtx<'_>, text: &str) -> Result<(), Tool
     ctx.meter.touch(n.saturating_mul(WORD))
 }
 
-/// Charges an analysed or embedded text: a unit per byte.
+/// Charges analysing or embedding a text: one cost unit per byte.
 ///
 /// # Errors
 /// Errors of [`Meter::touch`](crate::Meter::touch).
@@ -36,7 +36,7 @@ pub(super) fn charge_text(ctx: &mut ToolCtx<'_>, text: &str) -> Result<(), ToolE
     ctx.meter.touch(text.len())
 }
 
-/// Charges a scan of the vectors of all nodes of these types, or of all nodes if there are none. A
+/// Charges a scan of the vectors of all nodes of `types`, or of all nodes if `types` is empty. A
 /// row of 256 numbers takes about 15 ns, so that a base of 80 million nodes can be scanned once.
 ///
 /// # Errors
@@ -70,7 +70,7 @@ pub(super) fn charge_scored(
     ctx.meter.touch(n_nodes.saturating_mul(SCORED_NODE.max(n_words / WORDS_PER_UNIT)))
 }
 
-/// Maps nodes in order, polling the meter before every [`CHUNK_NODES`] nodes.
+/// Applies `map` to the nodes in order, and polls the meter before every [`CHUNK_NODES`] nodes.
 ///
 /// # Errors
 /// Errors of `map` and of [`Meter::poll`](crate::Meter::poll).

@@ -1,18 +1,19 @@
-//! Adapts the examples of tools to a given base: replaces types, relations and fields of the
-//! example base by corresponding ones. Independent of the tools' behaviour.
+//! Adapts the examples in tool descriptions to a given base: replaces types, relations and fields
+//! of the example base by corresponding ones. Does not depend on what the tools do.
 
 use crate::source::literal;
 use agent_kb::{FieldId, Kb, Tuple};
 
-/// Maximum number of nodes sampled for fields, approximately.
+/// Approximate maximum number of nodes sampled to choose a field.
 const SAMPLED_NODES: usize = 200;
 
-/// Names of the example base with their replacements; `None` if the given base has no counterpart.
+/// Names in the example base, each with the corresponding name in the given base; `None` if the
+/// given base has no counterpart.
 pub(super) struct BaseNames(Vec<(&'static str, Option<String>)>);
 
 impl BaseNames {
-    /// Chooses the replacements: a relation from a candidate type to another type, both types, a
-    /// further relation and type, and fields of the candidate type.
+    /// Chooses the corresponding names: a relation from a candidate type to another type, both
+    /// types, a further relation and type, and fields of the candidate type.
     pub(super) fn new(kb: &Kb) -> Self {
         let rank = |tuple: &&Tuple| {
             (
@@ -66,7 +67,7 @@ impl BaseNames {
 }
 
 /// Returns the field with the most bytes of suitable text in sampled nodes of the edge's source
-/// type; ties go to the earlier field. `None` if no field has suitable text.
+/// type; of several such fields, the first. `None` if no field has suitable text.
 fn field(kb: &Kb, edge: &Tuple, suits: impl Fn(&str) -> bool) -> Option<String> {
     let nodes = kb.nodes_of_type(edge.source);
     let mut letters = vec![0_usize; kb.field_names().len()];

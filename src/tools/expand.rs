@@ -1,5 +1,5 @@
-//! `expand`: expands a program's query by the methods of [`agent_retrieve::expand`], within the
-//! bounds of one program call.
+//! The tool `expand`: expands a program's query by the methods of [`agent_retrieve::expand`],
+//! within the limits of one program call.
 
 use serde_json::Value as Json;
 

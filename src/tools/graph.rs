@@ -16,7 +16,7 @@ const MAX_STEPS: usize = 6;
 const MAX_ENDS: usize = 100;
 /// Maximum number of edges visited by one call of `paths`.
 const MAX_EDGES: usize = 1_000_000;
-/// Nodes of the base that `paths` marks as unseen per unit.
+/// Number of nodes of the base that `paths` marks as unseen per cost unit.
 const NODES_PER_UNIT: usize = 64;
 
 const ANY_DIRECTION: ArgSpec =
@@ -192,14 +192,14 @@ fn combine(
     Ok(Value::nodes(operation(&a, &b)))
 }
 
-/// Combination of the scores that reach one node.
+/// How the scores that reach one node are combined.
 #[derive(Clone, Copy, PartialEq)]
 enum Merge {
     Sum,
     Max,
 }
 
-/// Returns the scores of the first argument; nodes without scores get 1 each.
+/// Returns the first argument as scores; if it is a set of nodes, each node has the score 1.
 fn start_scores(base: &IndexedBase, args: &Args<'_>) -> Result<Arc<Scores>, ToolError> {
     let scores = match args.value(0) {
         Value::Scores(scores) => scores.clone(),
@@ -211,14 +211,14 @@ fn start_scores(base: &IndexedBase, args: &Args<'_>) -> Result<Arc<Scores>, Tool
     Ok(scores)
 }
 
-/// Buffers of [`step`] over all nodes of the base, reused and reset between calls.
+/// Buffers of [`step`], with one entry per node of the base; reused and reset between calls.
 struct Sums {
     scores: Vec<f32>,
     reached: Vec<NodeId>,
     seen: Vec<bool>,
 }
 
-/// Follows one step along several relations and merges the scores that reach each node.
+/// Follows one step along several relations and combines the scores that reach each node.
 fn step(
     ctx: &mut ToolCtx<'_>,
     from: &Scores,

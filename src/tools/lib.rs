@@ -1,8 +1,8 @@
 //! The registry of tools that a program may call, and the session that answers their calls.
 //!
-//! Every tool is one [`ToolSpec`], from which the program function, the text shown to a language
-//! model and the reference page are made. Independent of the engine that runs a program, of its
-//! author and of the right answers.
+//! Every tool is one [`ToolSpec`], from which the function for programs, the text shown to a
+//! language model and the reference page are made. Tools do not depend on the engine that runs a
+//! program, on who wrote it or on the right answers.
 
 mod asking;
 mod assistant;
@@ -44,22 +44,22 @@ pub use value::{Args, Kind, Value, node_id};
 use agent_index::IndexedBase;
 use agent_llm::LlmError;
 
-/// Resources of a tool call.
+/// What a tool may use during one call.
 pub struct ToolCtx<'a> {
     /// The indexed knowledge base.
     pub base: &'a IndexedBase,
-    /// Counts the work.
+    /// Counts the work and enforces the budgets of the program call.
     pub meter: &'a mut Meter,
-    /// Analysed texts of earlier calls of the same program.
+    /// Terms of the texts that earlier tool calls of the same program call analysed.
     pub query_terms: &'a mut QueryTermsCache,
-    /// Asks the language model, if any.
+    /// Sends requests to the language model; without a model they fail with [`ToolError::NoLlm`].
     pub requester: &'a mut Requester,
 }
 
-/// Answers the tool calls of one program call: the sandbox's only access to tools.
+/// Answers the tool calls that a program makes in one run: the sandbox's only access to tools.
 pub trait ToolHost: Send {
-    /// Calls tool number `tool` of [`registry`] with at least [`ToolSpec::min_args`] arguments;
-    /// fills in defaults.
+    /// Calls the tool at index `tool` of [`registry`] with at least [`ToolSpec::min_args`]
+    /// arguments; fills in defaults.
     ///
     /// # Errors
     /// [`ToolError::Budget`] ends the program; all others may be shown to its author.
@@ -70,7 +70,8 @@ pub trait ToolHost: Send {
         Duration::ZERO
     }
 
-    /// Starts the call on the current thread; tools end by the deadline.
+    /// Starts the program call on the current thread; tools end once the time `_deadline` has
+    /// passed.
     fn begin(&mut self, _deadline: Duration) {}
 
     /// Returns the maximum time that all tools of the call together may wait for language models.
@@ -78,8 +79,8 @@ pub trait ToolHost: Send {
         Duration::ZERO
     }
 
-    /// Returns the model failure or the stop of the process that invalidates the program's result,
-    /// if any.
+    /// Returns the failure of the language model, or the stop of the process, that invalidates the
+    /// program's result; `None` if the result is valid.
     fn outage(&self) -> Option<LlmError> {
         None
     }

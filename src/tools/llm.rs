@@ -36,7 +36,7 @@ const TEXT_CHARS: usize = 6_000;
 const MAX_NAMES: usize = 100;
 /// Maximum number of words of a summary.
 const MAX_WORDS: usize = 500;
-/// Result where nothing was found or the model gave no usable reply.
+/// Result if nothing was found or the model gave no usable reply.
 const NOTHING: &str = "NA";
 
 const NODES: ArgSpec = ArgSpec { name: "node_ids", kind: Kind::Nodes, default: None };
@@ -122,7 +122,8 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     .with_cost("1 LLM call per 10 different nodes"),
 ];
 
-/// A question about several items: its prompt, and the keys of its input and reply.
+/// A question to the model about several items: its prompt, and the keys of the prompt's inputs and
+/// of the reply.
 struct Question<'a> {
     prompt: &'static str,
     /// Inputs shared by all items.
@@ -131,14 +132,15 @@ struct Question<'a> {
     list: &'static str,
     /// Key of the reply's list of entries.
     replies: &'static str,
-    /// Number of items of one request.
+    /// Maximum number of items in one request.
     batch_size: usize,
-    /// Reads the value of an entry.
+    /// Reads an item's value from the item's entry in the reply; `None` if the entry is unusable.
     read: &'a dyn Fn(&Json) -> Option<Value>,
 }
 
-/// Asks the question about all items, in batches, and returns their values in order; `None` without
-/// a usable reply. Items without a value after the first round are requested once more.
+/// Asks the question about all items, in batches, and returns their values in order; `None` for an
+/// item without a usable reply. Items without a value after the first round are requested once
+/// more.
 fn ask(
     ctx: &mut ToolCtx<'_>,
     question: &Question<'_>,
@@ -198,14 +200,15 @@ fn distinct<K: Clone + Eq + std::hash::Hash>(keys: &[K]) -> (Vec<K>, Vec<usize>)
     (all, indexes)
 }
 
-/// Returns the list of the values at the indexes; missing values become `default`.
+/// Returns, as a list, the value at each of `indexes`; missing values become `default`.
 fn values_at(values: &[Option<Value>], indexes: &[usize], default: &Value) -> Value {
     let value =
         |&index: &usize| values.get(index).cloned().flatten().unwrap_or_else(|| default.clone());
     Value::List(indexes.iter().map(value).collect())
 }
 
-/// Asks about the nodes of the first argument; returns one value per node, in their order.
+/// Asks a question about the nodes of the first argument; returns one value per node, in their
+/// order.
 fn ask_nodes(
     ctx: &mut ToolCtx<'_>,
     args: &Args<'_>,
@@ -241,8 +244,8 @@ fn document_about(base: &IndexedBase, node: NodeId, topic: &str, max_chars: usiz
     relevant(base, &text, topic, max_chars)
 }
 
-/// Asks about the texts of the first argument, each shortened by `cut`; returns one value per text,
-/// in their order. Blank texts get "NA" and are not sent.
+/// Asks a question about the texts of the first argument, each shortened by `cut`; returns one
+/// value per text, in their order. Blank texts get "NA" and are not sent.
 fn ask_texts(
     ctx: &mut ToolCtx<'_>,
     args: &Args<'_>,
@@ -267,7 +270,7 @@ fn ask_texts(
     Ok(values_at(&values, &indexes, &Value::text(NOTHING)))
 }
 
-/// Returns a JSON value as text: `null` is "NA"; `None` for blank text, lists and objects.
+/// Converts a JSON value to text: `null` becomes "NA"; `None` for blank text, lists and objects.
 fn text_of(value: &Json) -> Option<String> {
     let text = match value {
         Json::String(text) => text.trim().to_owned(),

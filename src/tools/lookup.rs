@@ -55,7 +55,7 @@ pub(super) fn direction(name: &str) -> Result<Direction, ToolError> {
     }
 }
 
-/// Returns the node; fails with [`ToolError::NotFound`] if the base does not have it.
+/// Returns `node` if the base has it; fails with [`ToolError::NotFound`] otherwise.
 pub(super) fn node(base: &IndexedBase, node: NodeId) -> Result<NodeId, ToolError> {
     if base.kb.contains(node) {
         return Ok(node);
@@ -66,7 +66,8 @@ pub(super) fn node(base: &IndexedBase, node: NodeId) -> Result<NodeId, ToolError
     )))
 }
 
-/// Returns the nodes; fails with [`ToolError::NotFound`] if the base lacks any of them.
+/// Returns the ids in `nodes` if the base has all of them; fails with [`ToolError::NotFound`]
+/// otherwise.
 pub(super) fn nodes<'a>(base: &IndexedBase, nodes: &'a NodeSet) -> Result<&'a [NodeId], ToolError> {
     if let Some(&last) = nodes.as_slice().last() {
         node(base, last)?;

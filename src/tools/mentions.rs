@@ -1,16 +1,16 @@
-//! Relations that the source of a program names in calls of tools that take relations. Names that a
-//! program composes at run time are not seen. Runs no program.
+//! Finds the relations that the source of a program names in calls of tools that take relations.
+//! Names that a program composes at run time are not found. Runs no program.
 
 use std::collections::BTreeSet;
 
 use crate::registry;
 
-/// Arguments that are relations or steps along them.
+/// Names of tool arguments that are relations or steps along relations.
 const ARGUMENTS: [&str; 3] = ["relation", "relations", "steps"];
-/// Suffixes of a step.
+/// Suffixes of a step that state its direction.
 const DIRECTIONS: [&str; 3] = [":in", ":out", ":any"];
 
-/// Returns the relations that a program names, sorted.
+/// Returns the names of relations in the source of a program, sorted.
 pub fn named_relations(source: &str) -> BTreeSet<String> {
     let mut named = BTreeSet::new();
     for spec in registry() {

@@ -1,10 +1,10 @@
-//! Tools over scores: algebra, filters, fusion.
+//! Tools over scores: arithmetic, filters, fusion.
 
 use crate::{ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, cost, lookup};
 use agent_index::query::number;
 use agent_kb::{Combine, NodeSet, Scores};
 
-/// Maximum number of lists fused in one call.
+/// Maximum number of rankings fused in one call.
 const MAX_FUSED: usize = 16;
 
 const SCORES: ArgSpec = ArgSpec { name: "scores", kind: Kind::Scores, default: None };

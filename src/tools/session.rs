@@ -1,5 +1,5 @@
-//! Access of one program call to the tools: fills in defaults, counts work, keeps a trace, and
-//! answers repeated calls from the cache of the run.
+//! Access of one program call to the tools: fills in default arguments, counts work, keeps a trace,
+//! and answers repeated tool calls from the cache of the run.
 
 use std::{
     sync::{
@@ -31,13 +31,14 @@ const MAX_LLM_ITEMS: u64 = 400;
 /// Maximum number of tokens sent to a language model by one program call, estimated, without
 /// repairs.
 const MAX_LLM_TOKENS: u64 = 400_000;
-/// Maximum number of calls in a trace; later ones are dropped.
+/// Maximum number of tool calls in a trace; later calls are dropped.
 const MAX_TRACED: usize = 200;
 
 /// Maximum number of analysed texts cached in one program call; a full cache is emptied.
 const MAX_CACHED_TERMS: usize = 8;
 
-/// Cache of analysed texts: a program that scores candidates one by one analyses its query once.
+/// Cache of the terms of analysed texts: a program that scores candidates one by one analyses its
+/// query once.
 #[derive(Default)]
 pub struct QueryTermsCache(Vec<(bool, String, Arc<QueryTerms>)>);
 
@@ -63,16 +64,17 @@ impl QueryTermsCache {
     }
 }
 
-/// Work of tools. A call answered from the cache is charged the work of the original call.
+/// Work that tools have done. A call answered from the cache is charged the work of the original
+/// call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Nodes, edges and postings touched.
+    /// Number of nodes, edges and postings touched.
     pub touched: u64,
-    /// Requests to a language model, without repairs.
+    /// Number of requests to a language model, without repairs.
     pub llm_requests: u64,
-    /// Nodes and texts in these requests.
+    /// Number of nodes and texts in these requests.
     pub llm_items: u64,
-    /// Tokens sent, estimated, without repairs.
+    /// Estimated number of tokens sent to the language model, without repairs.
     pub llm_tokens: u64,
 }
 
@@ -92,22 +94,24 @@ impl Work {
 #[derive(Clone, Debug, Default)]
 pub struct Meter {
     work: Work,
-    /// The deadline; none before the call begins.
+    /// Measures the time until the deadline; `None` before the program call begins.
     timer: Option<Timer>,
-    /// The timer cannot expire before this moment.
+    /// The timer cannot expire before this moment, so it is not read earlier.
     next_check: Option<Instant>,
-    /// Set when the process is stopping.
+    /// Becomes `true` when the process is stopping.
     stop: Option<Arc<AtomicBool>>,
     stopped: bool,
-    /// Lower limits of requests and tokens for language models, if any.
+    /// Maximum number of requests to the language model and of tokens, if lower than the default.
     llm_limits: Option<(u64, u64)>,
 }
 
 impl Meter {
-    /// Charges work in advance: nodes, edges or postings touched, or work of equal time.
+    /// Charges `n` cost units before the work is done: the number of nodes, edges or postings to
+    /// touch, or other work that takes as long.
     ///
     /// # Errors
-    /// [`ToolError::Budget`] above 20 million, and errors of [`poll`](Self::poll).
+    /// [`ToolError::Budget`] if the sum of all charges exceeds 20 million, and errors of
+    /// [`poll`](Self::poll).
     pub fn touch(&mut self, n: usize) -> Result<(), ToolError> {
         self.charge(Work { touched: n as u64, ..Work::default() })?;
         self.poll()
@@ -137,7 +141,7 @@ impl Meter {
         Ok(())
     }
 
-    /// Starts the deadline, for the current thread.
+    /// Starts the time until the deadline, for the current thread.
     fn begin(&mut self, deadline: Duration) {
         self.timer = Some(Timer::start(deadline));
         self.next_check = None;
@@ -148,11 +152,12 @@ impl Meter {
         self.timer = self.timer.map(|timer| timer.with_waiting(waited));
     }
 
-    /// Charges requests to a language model in advance.
+    /// Charges requests to a language model before they are sent: their number, the number of nodes
+    /// and texts in them, and their tokens.
     ///
     /// # Errors
-    /// [`ToolError::Budget`] above 40 requests, 400 nodes and texts, or 400,000 tokens, or above
-    /// the lower limits of the session.
+    /// [`ToolError::Budget`] if the sum of all charges exceeds 40 requests, 400 nodes and texts, or
+    /// 400,000 tokens, or the session's lower limits.
     pub fn charge_llm(&mut self, requests: u64, items: u64, tokens: u64) -> Result<(), ToolError> {
         self.charge(Work {
             touched: 0,
@@ -197,28 +202,29 @@ impl Meter {
 /// One traced tool call.
 #[derive(Clone, Debug)]
 pub struct ToolCall {
-    /// The tool.
+    /// Name of the tool or operator.
     pub name: &'static str,
-    /// Effect of the tool on nodes.
+    /// Where the nodes of the result come from.
     pub flow: NodeFlow,
-    /// The arguments with defaults.
+    /// The arguments, defaults included.
     pub args: Vec<Value>,
     /// The result.
     pub result: Result<Value, ToolError>,
-    /// Usage of the language model, stored replies and repairs included; zero for a cached result.
+    /// Usage of the language model by this call, stored replies and repairs included; zero for a
+    /// cached result.
     pub asked: AskUsage,
-    /// Nodes, texts or attributes without a usable reply.
+    /// Number of nodes, texts or attributes for which the model gave no usable reply.
     pub unparsed: usize,
-    /// Line of the program, from 1, if the sandbox knows it.
+    /// Line of the program, from 1; `None` if the sandbox does not know it.
     pub line: Option<usize>,
 }
 
-/// The calls of a session, in order; filled while the program runs.
+/// The tool calls of a session, in order; filled while the program runs.
 #[derive(Clone, Debug, Default)]
 pub struct Trace(Arc<Mutex<Vec<ToolCall>>>);
 
 impl Trace {
-    /// Takes the calls traced so far.
+    /// Removes and returns the tool calls traced so far.
     pub fn take(&self) -> Vec<ToolCall> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -231,7 +237,7 @@ impl Trace {
     }
 }
 
-/// The tools, for one program call.
+/// Answers the tool calls that a program makes in one run.
 pub struct Session {
     base: Arc<IndexedBase>,
     cache: Option<Arc<ToolCache>>,
@@ -239,15 +245,15 @@ pub struct Session {
     query_terms: QueryTermsCache,
     requester: Requester,
     trace: Option<Trace>,
-    /// The line of the next call.
+    /// Program line of the next tool call, from 1.
     line: Option<usize>,
-    /// Span of the calling program, which runs on another thread than the caller's.
+    /// Tracing span of the program, which runs on another thread than its caller.
     span: Span,
 }
 
 impl Session {
-    /// Creates a session over a base. Calls that are in the cache are answered from it and charged
-    /// as if they had run.
+    /// Creates a session over a base. Tool calls that are in the cache are answered from it and
+    /// charged as if they had run.
     pub fn new(base: Arc<IndexedBase>, cache: Option<Arc<ToolCache>>) -> Self {
         Self {
             base,
@@ -272,25 +278,26 @@ impl Session {
         self.meter.work()
     }
 
-    /// Ends calls soon after `stop` is set.
+    /// Makes tool calls end soon after `stop` is set.
     pub fn stoppable(mut self, stop: Arc<AtomicBool>) -> Self {
         self.meter.stop = Some(stop);
         self
     }
 
-    /// Lowers the limits of requests and tokens for language models.
+    /// Lowers the maximum number of requests to a language model, and of tokens, for this session.
     pub fn with_llm_limits(mut self, requests: u64, tokens: u64) -> Self {
         self.meter.llm_limits = Some((requests.min(MAX_LLM_REQUESTS), tokens.min(MAX_LLM_TOKENS)));
         self
     }
 
-    /// Traces the first 200 calls with arguments and results.
+    /// Records the first 200 tool calls in `trace`, with arguments and results.
     pub fn with_trace(mut self, trace: &Trace) -> Self {
         self.trace = Some(trace.clone());
         self
     }
 
-    /// Runs a tool; also returns its usage of a language model and its number of unparsed items.
+    /// Runs tool number `tool`; also returns its usage of a language model and the number of items
+    /// without a usable reply.
     fn run(&mut self, tool: usize, args: &[Value]) -> (Result<Value, ToolError>, AskUsage, usize) {
         let Some(spec) = registry().get(tool) else {
             let message = format!("tool number {tool} does not exist");
@@ -389,13 +396,13 @@ const DESCRIBED_NODES: usize = 3;
 const DESCRIBED_CHARS: usize = 60;
 
 impl ToolCall {
-    /// Formats the arguments, abbreviated.
+    /// Formats the arguments of the call for display, long ones shortened.
     pub fn arguments(&self, kb: &Kb) -> Vec<String> {
         self.args.iter().map(|arg| describe(kb, arg)).collect()
     }
 
-    /// Formats the result, abbreviated, with the names of its best nodes and the usage of the
-    /// language model.
+    /// Formats the result of the call for display, shortened, with the names of its best nodes and
+    /// the usage of the language model.
     pub fn outcome(&self, kb: &Kb) -> String {
         format!("{}{}", self.result_in_words(kb), self.llm_usage())
     }
@@ -407,7 +414,7 @@ impl ToolCall {
         }
     }
 
-    /// Formats the usage of the language model and the number of unparsed items.
+    /// Formats the usage of the language model and the number of items without a usable reply.
     fn llm_usage(&self) -> String {
         let asked = match self.asked.requests {
             0 => String::new(),
@@ -423,8 +430,8 @@ impl ToolCall {
         format!("{asked}{unparsed}")
     }
 
-    /// Returns the node's score, or for a set whether it contains the node; otherwise an empty
-    /// cell.
+    /// Returns the value of `node` in the result: its score, or for a set whether the set contains
+    /// it; an empty cell for other results.
     pub fn value_of(&self, node: NodeId) -> Cell {
         match &self.result {
             Ok(Value::Scores(scores)) => scores.get(node).map_or(Cell::Empty, Cell::from),
@@ -447,7 +454,7 @@ impl ToolCall {
     }
 }
 
-/// Formats a value, abbreviated.
+/// Formats a value for display, shortened.
 fn describe(kb: &Kb, value: &Value) -> String {
     let named = |n: usize, nodes: Vec<NodeId>, kind: &str| {
         let names: Vec<String> = nodes.iter().map(|&node| cut(kb.name(node))).collect();

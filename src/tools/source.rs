@@ -30,8 +30,8 @@ pub fn literals<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     format!("[{}]", texts.join(", "))
 }
 
-/// Formats a text as part of a line comment: [control characters](is_control) are escaped as in a
-/// literal, so that they cannot end the line.
+/// Formats a text for a line comment of a program: [control characters](is_control) are escaped as
+/// in a literal, so that the text cannot end the line.
 pub fn comment(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     text.chars().for_each(|c| push_visible(&mut out, c));

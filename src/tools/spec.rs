@@ -1,5 +1,5 @@
-//! Descriptions of tools, from which the program function, the text shown to a language model and
-//! the reference page are made.
+//! Descriptions of tools, from which the functions for programs, the text shown to a language model
+//! and the reference page are made.
 
 use crate::{Args, Kind, ToolCtx, Value};
 
@@ -8,14 +8,14 @@ use crate::{Args, Kind, ToolCtx, Value};
 pub struct ArgSpec {
     /// Name shown to authors of programs.
     pub name: &'static str,
-    /// Type; see [`Kind`] for the accepted values.
+    /// Type of the argument; [`Kind`] lists the accepted values.
     pub kind: Kind,
     /// Default value as program text; only trailing arguments have one.
     pub default: Option<&'static str>,
 }
 
-/// Effect of a tool on nodes: the origin of the nodes of its result and, for simple tools, how
-/// their scores follow from the given ones. Arguments count from 1.
+/// Where the nodes in a tool's result come from and, for simple tools, how their scores follow from
+/// the scores in the arguments. Arguments count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeFlow {
     /// Finds the nodes that a text names.
@@ -24,15 +24,16 @@ pub enum NodeFlow {
     Find,
     /// Goes from the nodes of argument 1 to their neighbours.
     Metapath(Steps),
-    /// Returns nodes of its arguments with new scores or without scores, or no nodes.
+    /// Returns nodes of its arguments, with new scores or without scores; or returns no nodes.
     Carry,
-    /// Keeps some nodes of argument 1, with their scores if it has any.
+    /// Keeps some nodes of argument 1; if they have scores, with their scores.
     Keep,
     /// Keeps the best nodes of argument 1 with their scores.
     Cut,
-    /// Keeps the nodes of argument 1 that are not in argument 2, with their scores if it has any.
+    /// Keeps the nodes of argument 1 that are not in argument 2; if they have scores, with their
+    /// scores.
     Remove,
-    /// Adds scores, node by node.
+    /// Adds the scores in its arguments, node by node.
     Sum,
     /// Subtracts the scores of argument 2 from the scores of argument 1, node by node.
     Difference,
@@ -49,7 +50,7 @@ pub enum NodeFlow {
     Note,
 }
 
-/// Form of the steps of a metapath.
+/// How the arguments of a tool state the steps of a metapath.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steps {
     /// One step: argument 2 names the relation, argument 3 its direction.
@@ -73,34 +74,34 @@ pub enum Steps {
 pub struct ToolSpec {
     /// Function name, or an operator such as `&`; several specs may share an operator.
     pub name: &'static str,
-    /// Section of the reference.
+    /// Group of tools to which the tool belongs: a section of the reference page.
     pub group: &'static str,
-    /// Arguments in order.
+    /// The arguments, in order.
     pub args: &'static [ArgSpec],
     /// Type of the result.
     pub result: Kind,
-    /// Effect on nodes.
+    /// Where the nodes of the result come from.
     pub flow: NodeFlow,
-    /// Cost of one call in the meter's units, in words.
+    /// Description of the cost of one call, in cost units.
     pub cost: &'static str,
-    /// Result, order, ties and errors, in words. Shown to the model.
+    /// Description of the result, its order and ties, and the errors; shown to the language model.
     pub doc: &'static str,
     /// A program line that runs on the toolkit's example base.
     pub example: &'static str,
-    /// Whether results are cached by arguments. Scores in an argument of kind nodes count by their
-    /// nodes alone.
+    /// Whether results are cached by their arguments. Scores in an argument of kind nodes count by
+    /// their nodes alone.
     pub cached: bool,
-    /// The implementation.
+    /// Runs the tool.
     pub run: fn(&mut ToolCtx<'_>, &Args<'_>) -> Result<Value, ToolError>,
 }
 
 impl ToolSpec {
-    /// Replaces the effect on nodes.
+    /// Replaces `flow`.
     pub const fn with_flow(self, flow: NodeFlow) -> Self {
         Self { flow, ..self }
     }
 
-    /// Replaces the cost.
+    /// Replaces `cost`.
     pub const fn with_cost(self, cost: &'static str) -> Self {
         Self { cost, ..self }
     }
@@ -139,7 +140,8 @@ pub enum ToolError {
     /// The call is wrong; the message says how to fix it.
     #[error("{0}")]
     BadArgs(String),
-    /// The base lacks the named thing; the message lists what exists.
+    /// Something that the call names, such as a type, a field or a node, does not exist; the
+    /// message lists what exists.
     #[error("{0}")]
     NotFound(String),
     /// The call would exceed a budget; ends the program.

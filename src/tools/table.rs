@@ -1,5 +1,5 @@
-//! Tools over typed columns: tables of node values, and aggregates over them. Independent of
-//! questions and SQL.
+//! Tools over typed columns: tables of node values, and aggregates over them. Does not depend on
+//! questions or SQL.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,13 @@ use agent_kb::{
 const MAX_ROWS: usize = 1_000;
 /// Maximum number of columns of one table.
 const MAX_COLUMNS: usize = 16;
-/// Maximum number of names in one cell of a table; further ones are dropped.
+/// Maximum number of names in one cell of a table; further names are dropped.
 const MAX_NAMES: usize = 20;
 /// Maximum number of steps of a column.
 const MAX_STEPS: usize = 3;
 /// Maximum number of groups of one call; the call fails beyond it.
 const MAX_GROUPS: usize = 10_000;
-/// Units charged to determine the kind of a field from its values.
+/// Cost of determining the type of a field from its values, in cost units.
 const FIELD: usize = 1_000;
 
 const NODES: ArgSpec = ArgSpec { name: "nodes", kind: Kind::Nodes, default: None };
@@ -67,11 +67,11 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     },
 ];
 
-/// Source of a column.
+/// Where the values of a column come from.
 enum Source {
     Name,
     Field(FieldId),
-    /// Nodes at the end of these steps; with `true`, only their number.
+    /// The nodes that these steps reach; if the flag is `true`, only the number of these nodes.
     Steps(Vec<(RelationId, Direction)>, bool),
 }
 
@@ -155,7 +155,7 @@ fn follow(
     Ok(nodes)
 }
 
-/// Reads a field as typed cells, one per node.
+/// Reads a field of nodes of type `kind` as typed cells, one per node, in their order.
 fn cells(
     ctx: &mut ToolCtx<'_>,
     kind: TypeId,
@@ -167,7 +167,7 @@ fn cells(
         .map_err(|error| ToolError::BadArgs(error.to_string()))
 }
 
-/// Reads a column: one value per node, with at most `max_names` names each.
+/// Reads a column: one value per node, in their order. A value holds at most `max_names` names.
 fn values(
     ctx: &mut ToolCtx<'_>,
     kind: TypeId,
@@ -238,7 +238,8 @@ fn table(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     Ok(Value::List(table.into_iter().map(Value::Map).collect()))
 }
 
-/// Aggregate function; `None` if the numbers have no such aggregate.
+/// Function that aggregates numbers; `None` if they have no such aggregate, such as the mean of
+/// none.
 type Aggregate = fn(&[f64]) -> Option<f64>;
 
 fn aggregate_function(name: &str) -> Result<Aggregate, ToolError> {

@@ -1,4 +1,4 @@
-//! Tools over text: entity linking, search in the base, matching within a set.
+//! Tools over text: linking entities, searching the base, and matching within a set of nodes.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use agent_kb::{NodeId, Scores};
 
 /// Maximum number of nodes that one search returns.
 const MAX_FOUND: usize = 5_000;
-/// Vectors scored between two polls of the meter.
+/// Number of vectors scored between two polls of the meter.
 const CHUNK_ROWS: usize = 16_384;
 /// Cost of linking or searching a text, as the reference shows it.
 const PER_WORD: &str = "1,000 per word (per 64 bytes of a longer one)";
@@ -293,7 +293,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
     },
 ];
 
-/// The tool that needs an index of the query language.
+/// Name of the tool that needs an index of the query language.
 pub(super) const FIND: &str = "find";
 
 /// Wraps the error of a failed index, which the program did not cause.
@@ -379,8 +379,8 @@ fn similarity(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError
     Ok(Value::scores(Scores::new(nodes.iter().copied().zip(cosines).collect())))
 }
 
-/// Computes the cosine of the text's embedding with each node's, in the order of the nodes; charges
-/// the work.
+/// Computes the cosine similarity between the embeddings of the text and of each node, in the order
+/// of the nodes; charges the cost.
 pub(super) fn cosines(
     ctx: &mut ToolCtx<'_>,
     text: &str,
@@ -397,8 +397,8 @@ pub(super) fn cosines(
     Ok(cosines)
 }
 
-/// Scores the nodes of the second argument by the words of the first, with `score_node`.
-/// `in_names`: match the names of neighbours instead of documents.
+/// Scores the nodes of the second argument by the words of the first, with `score_node`. If
+/// `in_names` is set, the words are matched with the names of neighbours instead of documents.
 fn score(
     ctx: &mut ToolCtx<'_>,
     args: &Args<'_>,

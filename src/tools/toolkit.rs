@@ -1,7 +1,7 @@
-//! Renders the registry: the file and the text shown to a language model, and the reference page
-//! for people. Also describes the schema of a base in words. Pure functions of [`registry`] and the
-//! base, independent of programs and engines; a test compares the rendered text with the files of
-//! the repository, and updates them on request.
+//! Renders the registry of tools: the file and the text shown to a language model, and the
+//! reference page for people. Also describes the schema of a base in words. The texts depend only
+//! on [`registry`] and the base; a test compares them with the files of the repository, and updates
+//! the files on request.
 
 use std::{cmp::Reverse, fmt::Write};
 
@@ -41,13 +41,13 @@ pub const GROUPS: [(&str, &str); 6] = [
     ),
 ];
 
-/// Number of nodes sampled to find the fields of a type, approximately.
+/// Approximate number of nodes sampled to find the fields of a type.
 pub(super) const SAMPLED_NODES: usize = 200;
-/// Maximum number of fields named for a type.
+/// Maximum number of fields listed per type.
 const MAX_FIELDS: usize = 16;
-/// Maximum number of listed relations between two types.
+/// Maximum number of listed combinations of source type, relation and target type.
 const MAX_TUPLES: usize = 240;
-/// An outline omits relations between two types with at most this number of edges.
+/// An outline omits a relation between two types if it has at most this number of edges.
 const RARE: u64 = 10_000;
 /// Number of example names per type.
 const EXAMPLE_NAMES: usize = 3;
@@ -94,11 +94,11 @@ pub fn toolkit_toml() -> Result<String, toml::ser::Error> {
     ))
 }
 
-/// Optional tools to describe to a language model.
+/// Which optional tools to describe to a language model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ToolkitScope {
-    /// Functions of the AvaTaR tool API over one node or lists of nodes; others do the same with
-    /// sets and scores.
+    /// The functions of the AvaTaR tool API, which take one node or lists of nodes; other tools do
+    /// the same with sets and scores.
     pub avatar: bool,
     /// Functions that ask a language model.
     pub llm: bool,
@@ -106,9 +106,9 @@ pub struct ToolkitScope {
     pub query: bool,
 }
 
-/// Describes the tools to a language model: by group, a line per tool with its signature, doc and
-/// an example in the names of the base; after each group the cost of its calls, and at the end the
-/// budget of one run.
+/// Describes the tools to a language model, by group: a line per tool with its signature,
+/// description and an example in the names of the base; after each group the cost of its calls; at
+/// the end the budget of one run.
 pub fn toolkit_text(kb: &Kb, scope: ToolkitScope) -> String {
     let names = BaseNames::new(kb);
     let mut text = String::new();
@@ -147,8 +147,8 @@ pub fn toolkit_text(kb: &Kb, scope: ToolkitScope) -> String {
     text
 }
 
-/// Shorter form of [`toolkit_text`] for prompts that show a program: without examples, the docs of
-/// tables and paths abridged, costs in one line.
+/// Describes the tools more briefly than [`toolkit_text`], for prompts that show a program: without
+/// examples, with short descriptions of tables and paths, and the costs in one line.
 pub fn toolkit_outline(scope: ToolkitScope) -> String {
     let mut text = String::new();
     let groups = GROUPS.iter().filter(|(group, _)| scope.includes_group(group));
@@ -182,19 +182,20 @@ impl ToolkitScope {
         (self.llm || group != "llm") && (self.avatar || group != "avatar")
     }
 
-    /// Whether a tool is described in this group.
+    /// Whether the tool belongs to `group` and is described.
     fn includes(self, spec: &ToolSpec, group: &str) -> bool {
         spec.group == group && (self.query || spec.name != FIND)
     }
 }
 
-/// Describes the schema of a base to a language model: types with counts, fields and example names,
-/// and relations by their ends.
+/// Describes the schema of a base to a language model: types with the number of their nodes, fields
+/// and example names, and relations with the types that they connect.
 pub fn schema_text(kb: &Kb) -> String {
     schema(kb, EXAMPLE_NAMES, 0)
 }
 
-/// Shorter form of [`schema_text`], without example names and rare relations.
+/// Describes the schema more briefly than [`schema_text`]: without example names and rare
+/// relations.
 pub fn schema_outline(kb: &Kb) -> String {
     schema(kb, 0, kb.tuples().iter().map(|tuple| tuple.edges).sum::<u64>() / RARE)
 }

@@ -9,19 +9,19 @@ use agent_kb::{NodeId, NodeSet, Scores};
 /// A value given to or returned by a tool.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Nothing.
+    /// No value, `()` in a program.
     Unit,
     /// A truth value.
     Bool(bool),
     /// An integer; also the form of a node id.
     Int(i64),
-    /// A number.
+    /// A floating-point number.
     Float(f64),
     /// Text, UTF-8.
     Text(Arc<str>),
     /// A set of nodes.
     Nodes(Arc<NodeSet>),
-    /// Scores by node.
+    /// Nodes, each with a score.
     Scores(Arc<Scores>),
     /// A dense vector.
     Vector(Arc<[f32]>),
@@ -34,7 +34,7 @@ pub enum Value {
 /// The type of an argument or a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing.
+    /// No value, `()` in a program.
     Unit,
     /// `true` or `false`.
     Bool,
@@ -48,11 +48,11 @@ pub enum Kind {
     Node,
     /// A set of nodes; given as a set, scores, one id or a list of ids.
     Nodes,
-    /// Scores by node.
+    /// Nodes, each with a score.
     Scores,
     /// A dense vector.
     Vector,
-    /// A list of text; one text counts as a list of one.
+    /// A list of texts; a single text counts as a list of one.
     Texts,
     /// A list of numbers.
     Numbers,
@@ -62,7 +62,7 @@ pub enum Kind {
     Bools,
     /// A map from names to values.
     Map,
-    /// Anything.
+    /// A value of any type.
     Any,
 }
 
@@ -121,7 +121,7 @@ impl Value {
     }
 }
 
-/// Arguments of one call: their number is checked, defaults are filled in.
+/// The arguments of one tool call; their number is already checked, and defaults are filled in.
 pub struct Args<'a> {
     values: &'a [Value],
 }
@@ -132,7 +132,7 @@ impl<'a> Args<'a> {
         Self { values }
     }
 
-    /// Returns argument `index`, from 0, as given.
+    /// Returns argument `index`, counted from 0, as it was given.
     pub fn value(&self, index: usize) -> &'a Value {
         const ABSENT: &Value = &Value::Unit;
         self.values.get(index).unwrap_or(ABSENT)
@@ -154,7 +154,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Returns argument `index` as a list of text.
+    /// Returns argument `index` as a list of texts.
     pub fn texts(&self, index: usize) -> Result<Vec<&'a str>, ToolError> {
         match self.value(index) {
             Value::Text(text) => Ok(vec![text]),
@@ -212,7 +212,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// Returns argument `index` as node ids in the given order, repeats kept.
+    /// Returns argument `index` as node ids in the given order; repeated ids are kept.
     pub fn node_list(&self, index: usize) -> Result<Vec<NodeId>, ToolError> {
         match self.value(index) {
             Value::Nodes(nodes) => Ok(nodes.as_slice().to_vec()),

@@ -3,15 +3,16 @@
 
 use rayon::prelude::*;
 
-/// Decay of the mean gradient.
+/// Share of the running mean of gradients that a step keeps.
 const KEPT_MEAN: f64 = 0.9;
-/// Weight of a new gradient in the mean.
+/// Share of the new gradient in the running mean of gradients.
 const NEW_MEAN: f64 = 0.1;
-/// Decay of the mean squared gradient.
+/// Share of the running mean of squared gradients that a step keeps.
 const KEPT_SQUARE: f64 = 0.999;
-/// Weight of a new squared gradient in its mean.
+/// Share of the new squared gradient in the running mean of squared gradients.
 const NEW_SQUARE: f64 = 0.001;
-/// Term added to the root of the mean square; a weight whose gradient was always 0 stays unchanged.
+/// Number added to the square root of the mean squared gradient before dividing by it, so that a
+/// weight whose gradient was always 0 stays unchanged.
 const EPSILON: f64 = 1e-9;
 
 /// State of Adam over `f64` weights.
@@ -25,12 +26,13 @@ pub struct Adam {
 }
 
 impl Adam {
-    /// Returns the initial state for `n` weights; a step moves a weight by about `rate`.
+    /// Returns the initial state for `n` weights; each step moves a weight by about `rate`.
     pub fn new(n: usize, rate: f64) -> Self {
         Self { rate, steps: 0, mean: vec![0.0; n], square: vec![0.0; n] }
     }
 
-    /// Moves every weight along its gradient, to increase the objective.
+    /// Makes one step: moves every weight in the direction of its gradient, which increases the
+    /// objective.
     pub fn ascend(&mut self, weights: &mut [f64], gradient: &[f64]) {
         self.steps += 1;
         let [bias_mean, bias_square] = biases(self.steps);
@@ -43,12 +45,13 @@ impl Adam {
     }
 }
 
-/// Returns the bias corrections of the two moments after a number of steps.
+/// Returns the divisors that correct the running means of gradients and of squared gradients, which
+/// start at 0, after a number of steps.
 fn biases(steps: i32) -> [f64; 2] {
     [KEPT_MEAN, KEPT_SQUARE].map(|kept| 1.0 - kept.powi(steps))
 }
 
-/// State of Adam over `f32` numbers.
+/// State of Adam over `f32` weights, such as the rows of a table.
 pub(super) struct RowAdam {
     pub(super) rate: f64,
     pub(super) steps: i32,
@@ -57,13 +60,14 @@ pub(super) struct RowAdam {
 }
 
 impl RowAdam {
-    /// Returns the initial state for `n` numbers; a step moves a number by about `rate`.
+    /// Returns the initial state for `n` weights; each step moves a weight by about `rate`.
     pub(super) fn new(n: usize, rate: f64) -> Self {
         Self { rate, steps: 0, mean: vec![0.0; n], square: vec![0.0; n] }
     }
 
-    /// Moves rows against their gradients; `rows` are distinct and ascend. Rows without a gradient
-    /// keep their numbers and moments.
+    /// Makes one step: moves the given rows of the table `numbers` against their gradients, which
+    /// decreases the loss. `rows` holds pairs of row number and gradient, by ascending row number.
+    /// All other rows and their running means stay unchanged.
     pub(super) fn descend(&mut self, numbers: &mut [f32], rows: &[(u32, Vec<f64>)]) {
         self.steps += 1;
         let [bias_mean, bias_square] = biases(self.steps);
@@ -92,13 +96,13 @@ impl RowAdam {
     }
 }
 
-/// Numbers updated by one thread at a time.
+/// Number of weights that one thread updates at a time.
 const BLOCK: usize = 1 << 16;
 
 impl RowAdam {
-    /// Moves all numbers against their gradients by about `rate`, and shrinks each by the factor
-    /// `1 - rate * decay` (AdamW, Loshchilov & Hutter 2019). `parts` divides the numbers into runs,
-    /// each with its length and decay.
+    /// Makes one step: moves all weights `numbers` against their gradients by about `rate`, and
+    /// multiplies each by `1 - rate * decay` (AdamW, Loshchilov & Hutter 2019). `parts` divides
+    /// `numbers` into consecutive parts: pairs of length and `decay`.
     pub(super) fn descend_all(
         &mut self,
         numbers: &mut [f32],
@@ -132,7 +136,7 @@ impl RowAdam {
     }
 }
 
-/// Drops `skipped` numbers from the front of `slice`, then takes the next `n` from it.
+/// Removes the first `skipped` numbers from `slice`, then removes and returns the next `n`.
 fn take_part<'a>(slice: &mut &'a mut [f32], skipped: usize, n: usize) -> &'a mut [f32] {
     let rest = std::mem::take(slice).split_at_mut(skipped).1;
     let (part, rest) = rest.split_at_mut(n);

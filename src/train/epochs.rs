@@ -9,38 +9,38 @@ use crate::{Record, Source, TrainError, ValidationPoint, store::best_of};
 use agent_dataset::LabelledQuery;
 use agent_index::IndexedBase;
 
-/// A training task with settings `S`.
+/// What to train a model on, with settings `S`, and where to write it.
 pub struct Task<'a, S> {
     /// Knowledge base with its indexes.
     pub base: &'a IndexedBase,
-    /// Source of the model, for the record.
+    /// Names and digests of the dataset and queries, which the model's record states.
     pub source: &'a Source,
-    /// Training queries.
+    /// Labelled queries that weights are trained on.
     pub train: &'a [LabelledQuery],
-    /// Validation queries.
+    /// Labelled queries that decide when training ends.
     pub val: &'a [LabelledQuery],
     /// Settings of training.
     pub settings: &'a S,
-    /// Directory of the model.
+    /// Directory into which the trained model is written.
     pub dir: &'a Path,
-    /// Directory of the checkpoint, written when training is stopped.
+    /// Directory of the checkpoint, which is written when the caller stops training.
     pub checkpoint: &'a Path,
-    /// Whether to resume from the checkpoint.
+    /// Whether to continue from the checkpoint instead of starting anew.
     pub resume: bool,
 }
 
-/// Record of a checkpoint.
+/// Description of a checkpoint: settings of training and how far it got.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CheckpointInfo<S> {
     pub(super) settings: S,
     pub(super) position: Position,
-    /// Number of steps of Adam.
+    /// Number of steps of the optimizer Adam so far.
     pub(super) steps: i32,
 }
 
 impl<S: Clone + PartialEq + Serialize + DeserializeOwned> Task<'_, S> {
-    /// Returns the error of an unusable checkpoint.
+    /// Returns [`TrainError::NoCheckpoint`] for the checkpoint of this task.
     pub(super) fn no_checkpoint(&self, reason: &'static str) -> TrainError {
         TrainError::NoCheckpoint { path: self.checkpoint.display().to_string(), reason }
     }
@@ -67,7 +67,7 @@ impl<S: Clone + PartialEq + Serialize + DeserializeOwned> Task<'_, S> {
         Ok(record)
     }
 
-    /// Removes the checkpoint, if it exists.
+    /// Removes the checkpoint of this task, if it exists.
     ///
     /// # Errors
     /// [`TrainError::Io`] if it cannot be removed.
@@ -81,7 +81,7 @@ impl<S: Clone + PartialEq + Serialize + DeserializeOwned> Task<'_, S> {
     }
 }
 
-/// Position within training.
+/// How far training got.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Position {
@@ -89,7 +89,7 @@ pub(super) struct Position {
     pub(super) epoch: usize,
     /// Number of finished batches of the current epoch.
     pub(super) batch: usize,
-    /// Sum of the losses of these batches.
+    /// Sum of the losses of the finished batches of the current epoch.
     pub(super) loss: f64,
 }
 
@@ -98,45 +98,46 @@ pub(super) struct Position {
 pub enum Progress {
     /// Preparation before the first batch.
     Preparing {
-        /// Part that is being prepared.
+        /// What is being prepared, such as `word vectors`.
         stage: &'static str,
-        /// Finished units.
+        /// Number of finished units of this stage, such as queries.
         done: usize,
-        /// Total number of units.
+        /// Total number of units of this stage.
         total: usize,
     },
-    /// Training on batches.
+    /// Training on the batches of an epoch.
     Learning {
-        /// Finished batches of all epochs.
+        /// Number of finished batches of all epochs.
         done: usize,
         /// Total number of batches of all epochs.
         total: usize,
-        /// Mean loss of the current epoch's batches.
+        /// Mean loss of the finished batches of the current epoch.
         loss: f64,
     },
-    /// Validation before training or after an epoch, with the maximum number of epochs.
+    /// Validation before training or after an epoch: its result, and the maximum number of epochs.
     Validated(ValidationPoint, usize),
-    /// Completion and writing of the model.
+    /// The end of training: the model is completed and written.
     Completing,
 }
 
-/// Limits of training.
+/// Limits at which training ends.
 #[derive(Clone, Copy)]
 pub(super) struct Limits {
     /// Maximum number of epochs.
     pub(super) epochs: usize,
-    /// Maximum number of epochs without improvement.
+    /// Maximum number of epochs since the best validation; training then ends.
     pub(super) patience: usize,
     /// Number of batches per epoch.
     pub(super) batches: usize,
 }
 
-/// A model in training.
+/// A model in training, which [`learn`] updates batch by batch.
 pub(super) trait Learner {
-    /// Prepares an epoch; called before its first batch, and again if training resumes there.
+    /// Prepares an epoch (from 0). Called before the first batch of the epoch, and again if
+    /// training resumes at that batch.
     fn begin(&mut self, epoch: usize) -> Result<(), TrainError>;
 
-    /// Updates the weights by a batch; returns its loss.
+    /// Updates the weights by one batch of an epoch; returns the loss of the batch.
     fn step(&mut self, epoch: usize, batch: usize) -> Result<f64, TrainError>;
 
     /// Returns the mean reciprocal rank of validation queries with the current weights.
@@ -146,7 +147,9 @@ pub(super) trait Learner {
     fn keep(&mut self);
 }
 
-/// Validates, adds the point to the curve, and saves the weights if they are the best so far.
+/// Validates the current weights, adds the result to `curve`, and lets the learner keep the weights
+/// if they are the best so far. `step` is the number of finished epochs and `loss` the loss that
+/// the added point states.
 pub(super) fn validate(
     learner: &mut dyn Learner,
     curve: &mut Vec<ValidationPoint>,
@@ -161,7 +164,8 @@ pub(super) fn validate(
     Ok(point)
 }
 
-/// Calls `write` if training was stopped, and returns `result`.
+/// Calls `write`, which writes a checkpoint, if `result` is [`TrainError::Stopped`]; returns
+/// `result`.
 ///
 /// # Errors
 /// The error in `result`, and errors of `write`.
@@ -175,7 +179,8 @@ pub(super) fn checkpoint_if_stopped(
     result
 }
 
-/// Trains until all epochs are finished or validation stops improving.
+/// Trains until all epochs are finished or validation stops improving, from `position`, which is
+/// updated after each batch. Adds the validation after each epoch to `curve`.
 ///
 /// # Errors
 /// [`TrainError::Stopped`] from `check_stop`, after which `position` and the learner hold the state

@@ -32,7 +32,7 @@ pub enum TrainError {
     /// A file of a model cannot be read or written.
     #[error("cannot use {path}: {source}")]
     Io {
-        /// The file.
+        /// Path of the file or directory.
         path: String,
         /// Error of the operating system.
         source: io::Error,
@@ -40,18 +40,18 @@ pub enum TrainError {
     /// A file of a model is invalid.
     #[error("the model in {path} is damaged or of another version: {reason}; train it again")]
     Damaged {
-        /// The file.
+        /// Path of the file or of the model's directory.
         path: String,
-        /// What is wrong.
+        /// What is wrong with the file.
         reason: String,
     },
-    /// The model was trained over another knowledge base.
+    /// The model was trained on another knowledge base, or on another version of it.
     #[error("the model in {path} was trained on another version of the dataset; train it again")]
     OtherBase {
         /// Directory of the model.
         path: String,
     },
-    /// The model was trained with another embedder.
+    /// The model was trained with another embedder than that of the index.
     #[error(
         "the model in {path} was trained with a different embedder than the index; index the dataset with \
          it, or train again"
@@ -60,14 +60,14 @@ pub enum TrainError {
         /// Directory of the model.
         path: String,
     },
-    /// The model belongs to another system.
+    /// The model belongs to another retrieval system than the one that was to use it.
     #[error("the model in {path} belongs to the system {found}, not {wanted}")]
     OtherSystem {
         /// Directory of the model.
         path: String,
-        /// System of the model.
+        /// System of the model, such as `mfar`.
         found: String,
-        /// Requested system.
+        /// System that was to use the model.
         wanted: String,
     },
     /// The model is a sentence encoder, which has no node vectors.
@@ -84,7 +84,7 @@ pub enum TrainError {
     NoCheckpoint {
         /// Directory of the checkpoint.
         path: String,
-        /// The mismatch.
+        /// Why the checkpoint does not belong to this training.
         reason: &'static str,
     },
     /// No query of a split has an answer among the candidates.
@@ -92,7 +92,7 @@ pub enum TrainError {
         "{split} has no query with an answer among the candidates; add labelled queries to {split}"
     )]
     NoQueries {
-        /// The split.
+        /// Name of the split: `train` or `val`.
         split: &'static str,
     },
     /// A mask names an unknown field.
@@ -101,31 +101,31 @@ pub enum TrainError {
          {known}"
     )]
     NoField {
-        /// Name in the mask.
+        /// Name of the field, as in the mask.
         name: String,
-        /// Fields of the model.
+        /// Names of the model's fields, comma-separated.
         known: String,
     },
     /// A mask names an unknown scorer.
     #[error("{field} has no scorer {scorer:?}; use {known}")]
     NoScorer {
-        /// Field in the mask.
+        /// Name of the field, as in the mask.
         field: String,
-        /// Scorer in the mask.
+        /// Name of the scorer, as in the mask.
         scorer: String,
-        /// Scorers of the field.
+        /// Scorers that the field has, such as `lexical or dense`.
         known: String,
     },
-    /// The computation of a network failed; holds the message.
+    /// The scores or gradients of a network could not be computed; holds the reason.
     #[error("the network cannot be computed: {0}")]
     Network(String),
     /// The caller stopped training; no model was written.
     #[error("stopped")]
     Stopped,
-    /// The index failed.
+    /// An index of the knowledge base cannot be read or built.
     #[error(transparent)]
     Index(#[from] IndexError),
-    /// The model could not be published.
+    /// The finished model could not be moved to its directory.
     #[error(transparent)]
     Publish(#[from] KbError),
 }
@@ -156,7 +156,7 @@ impl<P> Watch<'_, P> {
     }
 }
 
-/// Returns the blake3 digest of queries with their answers, hex.
+/// Returns the BLAKE3 digest of the ids, texts and answers of `queries`, in hexadecimal digits.
 pub fn digest(queries: &[LabelledQuery]) -> String {
     let mut hasher = blake3::Hasher::new();
     for query in queries {

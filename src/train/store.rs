@@ -1,5 +1,6 @@
-//! Trained models on disk: a directory with the weights, and `record.json` with their source and
-//! digests. Checkpoints of training are directories of the same form.
+//! Trained models on disk. A model is a directory with its weights and `record.json`, which states
+//! what the model was trained on and the digests of its files. Checkpoints of training are
+//! directories of the same form.
 
 use std::{
     collections::BTreeMap,
@@ -16,9 +17,9 @@ use agent_ground::files;
 use agent_kb::publish;
 
 const RECORD: &str = "record.json";
-/// Name prefix of unfinished models.
+/// Prefix of the names of directories in which a model is being written.
 const STAGING_PREFIX: &str = ".training-";
-/// Version of the record.
+/// Supported version of the record's format.
 const FORMAT: u32 = 2;
 /// Maximum size of a record, bytes.
 const MAX_RECORD_BYTES: u64 = 4 << 20;
@@ -26,20 +27,20 @@ const MAX_RECORD_BYTES: u64 = 4 << 20;
 /// Validation result at one point of training.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ValidationPoint {
-    /// Number of finished steps or epochs.
+    /// Number of finished epochs; in mFAR models, of finished gradient steps.
     pub step: usize,
-    /// Loss of training queries, nats, without the penalty.
+    /// Mean loss on training queries, nats, without the penalty on large weights.
     pub loss: f64,
-    /// Mean reciprocal rank of validation queries, in `0..=1`.
+    /// Mean reciprocal rank on validation queries, in `0..=1`.
     pub mrr: f64,
 }
 
-/// Returns the point with the highest mean reciprocal rank; of equal points, the first.
+/// Returns the point of the curve with the highest mean reciprocal rank; among several, the first.
 pub(super) fn best_of(curve: &[ValidationPoint]) -> Option<&ValidationPoint> {
     curve.iter().reduce(|best, point| if point.mrr > best.mrr { point } else { best })
 }
 
-/// Source of a model.
+/// What a model was trained on: a dataset, with digests of its knowledge base and queries.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
@@ -51,7 +52,7 @@ pub struct Source {
     pub train: String,
     /// Digest of the validation queries with their answers.
     pub val: String,
-    /// Numbers of training and validation queries.
+    /// Number of training queries, and number of validation queries.
     pub queries: [usize; 2],
 }
 
@@ -68,22 +69,24 @@ impl Source {
     }
 }
 
-/// Record of a model: its source and validation; `M` is the description of its kind of model.
+/// Record of a model: what it was trained on, its validation and its files. `M` describes the
+/// settings and size of this kind of model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record<M> {
     format: u32,
-    /// System of the model.
+    /// Retrieval system that uses the model, such as `mfar`.
     pub system: String,
-    /// Source of the model.
+    /// Dataset and queries that the model was trained on.
     pub source: Source,
     /// Settings and size of the model.
     pub model: M,
-    /// Validation curve; the weights are those of the best point, or the first of equal points.
+    /// Validation results during training. The model has the weights of the point with the highest
+    /// mean reciprocal rank, the first one among several.
     pub curve: Vec<ValidationPoint>,
-    /// blake3 of the model's files, hex, by name.
+    /// BLAKE3 digest of each of the model's files, in hexadecimal digits, by file name.
     files: BTreeMap<String, String>,
-    /// blake3 of this object with an empty `checksum`, hex.
+    /// BLAKE3 digest of this object with an empty `checksum`, in hexadecimal digits.
     checksum: String,
 }
 
@@ -106,16 +109,19 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
         }
     }
 
-    /// Returns the best point of the validation curve; of equal points, the first.
+    /// Returns the point of the validation curve with the highest mean reciprocal rank; among
+    /// several, the first. `None` if the curve is empty.
     pub fn best(&self) -> Option<&ValidationPoint> {
         best_of(&self.curve)
     }
 
-    /// Writes a model: `write` creates its files, then the record with digests of the files `names`
-    /// is added. Replaces an existing directory atomically.
+    /// Writes a model into the directory `dir`: `write` creates the files in a temporary directory,
+    /// then this record is added, with digests of the files `names`. Replaces an existing `dir`
+    /// atomically.
     ///
     /// # Errors
-    /// Errors of `write`; [`TrainError::Io`] with the path. The directory is then unchanged.
+    /// Errors of `write`; [`TrainError::Io`] with the path; [`TrainError::Publish`]. `dir` is then
+    /// unchanged.
     pub(super) fn save(
         self,
         dir: &Path,
@@ -128,8 +134,8 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
         })
     }
 
-    /// Writes a model as [`save`](Self::save) does; `write` returns the names of the files to
-    /// digest.
+    /// Writes a model as [`save`](Self::save) does; here `write` returns the names of the files
+    /// whose digests the record states.
     ///
     /// # Errors
     /// As [`save`](Self::save).
@@ -158,10 +164,11 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
         Ok(self)
     }
 
-    /// Reads the record of a model of a system, and checks the digests of its files.
+    /// Reads the record of the model in `dir`, and compares the model's files with their digests.
     ///
     /// # Errors
-    /// [`TrainError::Io`], [`TrainError::Damaged`], [`TrainError::OtherSystem`].
+    /// [`TrainError::Io`]; [`TrainError::Damaged`] if a digest does not match;
+    /// [`TrainError::OtherSystem`] if the model does not belong to `system`.
     pub(super) fn read(dir: &Path, system: &str) -> Result<Self, TrainError> {
         Self::read_as(dir, Some(system))
     }
@@ -204,7 +211,8 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
         Err(TrainError::OtherBase { path: dir.display().to_string() })
     }
 
-    /// Computes the value of `checksum`.
+    /// Returns the digest that `checksum` must hold: BLAKE3 of this record with an empty
+    /// `checksum`, in hexadecimal digits.
     fn own_digest(&self) -> serde_json::Result<String> {
         let unsigned = Self { checksum: String::new(), ..self.clone() };
         Ok(blake3::hash(&serde_json::to_vec(&unsigned)?).to_hex().to_string())
@@ -212,16 +220,17 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
 }
 
 impl Record<serde_json::Value> {
-    /// Reads the record of a model of any system, and checks the digests of its files.
+    /// Reads the record of the model in `dir`, of any system, and compares the model's files with
+    /// their digests.
     ///
     /// # Errors
-    /// [`TrainError::Io`], [`TrainError::Damaged`].
+    /// [`TrainError::Io`]; [`TrainError::Damaged`] if a digest does not match.
     pub fn open(dir: &Path) -> Result<Self, TrainError> {
         Self::read_as(dir, None)
     }
 }
 
-/// First fields of every record.
+/// The fields of a record that are read before the others: format and system.
 #[derive(Deserialize)]
 struct Format {
     format: u32,
@@ -229,14 +238,17 @@ struct Format {
     system: String,
 }
 
-/// Returns the blake3 digest of a file, hex.
+/// Returns the BLAKE3 digest of a file, in hexadecimal digits.
 fn digest_of(path: &Path) -> std::io::Result<String> {
     let mut hasher = blake3::Hasher::new();
     hasher.update_reader(File::open(path)?)?;
     Ok(hasher.finalize().to_hex().to_string())
 }
 
-/// Writes a new file and syncs it.
+/// Creates a file with the content `bytes` and syncs it to the disk.
+///
+/// # Errors
+/// [`TrainError::Io`], also if the file already exists.
 pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
     File::create_new(path)
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))

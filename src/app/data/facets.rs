@@ -1,4 +1,5 @@
-//! Counts the values of a dataset's nodes by field, relation and type: facets for conditions.
+//! Counts how many nodes of a dataset have each value of a field, relation or neighbour type. Such
+//! counts (facets) show which conditions are worth setting.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -9,46 +10,49 @@ use agent_kb::{
     filter::{Condition, Facet, FilterError, facets, matching},
 };
 
-/// Which values are counted.
+/// A dataset, and which values of its nodes to count.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
     /// Installed dataset
     #[arg(value_name = "N")]
     pub name: String,
-    /// Count only nodes that satisfy this condition, such as type=ticket or created>=2025-03; repeatable
+    /// Count only nodes that satisfy this condition, such as type=ticket or created>=2025-03; may
+    /// be given several times
     #[arg(long = "where", value_name = "CONDITION")]
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub filter: Vec<Condition>,
-    /// Count the values of this field, relation or type of neighbour; may be given several times [default: all with values
-    /// that several nodes share]
+    /// Count the values of this field, relation or type of neighbour; may be given several times
+    /// [default: all that have a value shared by several nodes]
     #[arg(long, value_name = "FIELD")]
     #[serde(default)]
     pub field: Vec<String>,
-    /// List at most this many values of each
+    /// List at most this many values of each field, relation or type
     #[arg(short, value_name = "K", default_value_t = TOP)]
     #[serde(default = "crate::top")]
     #[schema(inline)]
     pub k: Top,
 }
 
-/// Values with the number of nodes that have them.
+/// Values of fields, relations and types, each with the number of nodes that have it.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Facets)]
 pub struct Reply {
     /// Number of nodes that satisfy the conditions.
     pub nodes: usize,
-    /// Most nodes first; ties by name.
+    /// The counted fields, relations and types, each with its values: in the order of the request
+    /// or, if the request names none, those that most nodes have first, equal numbers by name.
     #[schema(value_type = Vec<Object>)]
     pub facets: Vec<Facet>,
 }
 
 impl Reply {
-    /// Counts the values of the nodes that satisfy all conditions.
+    /// Counts the values of the nodes that satisfy all conditions in `filter`, for the fields,
+    /// relations and types that `field` names; at most `k` values of each.
     ///
     /// # Errors
-    /// A condition or field is not of the base, or has too many values.
+    /// If a condition or name does not fit the base, or a field has too many values.
     pub fn of(
         kb: &Kb,
         filter: &[Condition],

@@ -19,17 +19,17 @@ use agent_dataset::{
 use agent_index::languages;
 use agent_kb::Kb;
 
-/// Notice after a dry run.
+/// Notice that ends a dry run.
 pub(super) const DRY_RUN: &str = "nothing was installed: this was a dry run";
 
-/// Data to install under a name.
+/// Data to import, and the name under which to install them.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Install it under this name: a-z, 0-9, - and _
+    /// Install the dataset under this name, made of a-z, 0-9, - and _
     #[arg(long, value_name = "N")]
     pub name: String,
-    /// Location and reading options of the data.
+    /// Where the data are, and how to read them.
     #[command(flatten)]
     #[schema(inline)]
     pub source: Source,
@@ -39,7 +39,7 @@ pub struct Request {
     pub dry_run: bool,
 }
 
-/// Location and reading options of the data.
+/// Where the data are, and how to read them.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
@@ -97,7 +97,7 @@ pub struct Source {
     pub lenient: bool,
 }
 
-/// A format of data.
+/// A format of the data to import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
@@ -111,7 +111,7 @@ pub enum Format {
     Triples,
 }
 
-/// Edges of a STaRK benchmark base.
+/// Which edges of a STaRK benchmark dataset are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -121,7 +121,7 @@ pub enum Mode {
     Faithful,
 }
 
-/// Deserializes tables from their command-line form.
+/// Deserializes descriptions of tables from a list of texts, each as on the command line.
 fn parsed<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(
     from: D,
 ) -> std::result::Result<Vec<T>, D::Error> {
@@ -131,10 +131,10 @@ fn parsed<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(
 }
 
 impl Source {
-    /// Returns the input and the import options.
+    /// Returns the format of the input, with its reading options, and the import options.
     ///
     /// # Errors
-    /// If options contradict one another, or the file of questions does not exist.
+    /// If options contradict one another, or if the file of labelled questions does not exist.
     pub(super) fn resolve(&self) -> Result<(Input, ImportOptions)> {
         let tables = TablesInput {
             mapping: self.mapping.clone(),
@@ -209,9 +209,9 @@ impl Perform for Request {
 
 /// An imported dataset, or the result of a dry run.
 pub struct Reply {
-    /// The dataset, with counts of the omitted input.
+    /// The dataset, with counts of the input lines that were left out or changed.
     pub report: ImportReport,
-    /// Time that the import took, seconds.
+    /// Time that the import took, in seconds.
     pub seconds: f64,
     /// Whether the imported version is the current one. If not, nothing was installed, or the
     /// previous version stays current until this one is indexed.
@@ -219,8 +219,8 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Returns the reply for an installed import, and reports which version is current. `replaces`:
-    /// a dataset of this name was installed before.
+    /// Returns the reply for an installed import, and notifies the user which version is current.
+    /// `replaces` says that a dataset of this name was installed before.
     ///
     /// # Errors
     /// If the home directory or the new base cannot be read.
@@ -260,7 +260,7 @@ impl Serialize for Reply {
             filler_nodes: u32,
             repeated_rows: u64,
             repairs: &'a [Repair],
-            /// Number of values kept as printed text; absent if 0.
+            /// Number of values kept as the text that Python would print (`repr`); absent if 0.
             #[serde(skip_serializing_if = "Option::is_none")]
             printed_values: Option<u64>,
             left_out: BTreeMap<&'static str, u64>,

@@ -7,7 +7,7 @@ use crate::{App, Result, dataset, operation::Perform};
 use agent_dataset::Base;
 use agent_index::IndexError;
 
-/// A request for the list of installed datasets.
+/// A request to list the installed datasets; has no options.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {}
@@ -22,9 +22,9 @@ pub struct Reply {
 /// An installed dataset.
 #[derive(Debug, Serialize)]
 pub struct Listed {
-    /// Its name.
+    /// Name of the dataset.
     pub name: String,
-    /// Its title for display.
+    /// Title of the dataset, for display.
     pub title: String,
     /// Number of nodes.
     pub nodes: u32,
@@ -32,7 +32,8 @@ pub struct Listed {
     pub edges: u64,
     /// Number of labelled questions.
     pub queries: u64,
-    /// State of its index: `ready`, `none`, `outdated` or `damaged`.
+    /// State of the dataset's index: `ready`, `none`, `outdated` (made from other data) or
+    /// `damaged`.
     pub index: &'static str,
 }
 
@@ -54,7 +55,8 @@ impl Perform for Request {
     }
 }
 
-/// Returns the state of the base's index: `ready`, `none`, `outdated` or `damaged`.
+/// Returns the state of the base's index: `ready`, `none`, `outdated` (made from other data) or
+/// `damaged`.
 pub(super) fn index_state(base: &Base, app: &App) -> &'static str {
     match dataset::open_index(base, app) {
         Ok(_) => "ready",

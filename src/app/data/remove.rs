@@ -14,10 +14,10 @@ pub struct Request {
     pub name: String,
 }
 
-/// A removed dataset.
+/// Confirms that a dataset was removed.
 #[derive(Debug, Serialize)]
 pub struct Reply {
-    /// Its name.
+    /// Name of the removed dataset.
     pub name: String,
 }
 

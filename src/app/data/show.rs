@@ -1,4 +1,4 @@
-//! Shows an overview of a dataset, its probable mistakes, or one of its nodes.
+//! Shows an overview of a dataset, the probable mistakes in its data, or one of its nodes.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,15 @@ use agent_kb::{Direction, Kb, NodeId, RelationId};
 /// Maximum number of neighbours shown per relation and direction.
 const MAX_NEIGHBORS: usize = 10;
 
-/// A dataset to show.
+/// A dataset, and what to show of it.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
     /// Installed dataset
     #[arg(value_name = "N")]
     pub name: String,
-    /// Show fields, coverage and edges per node, and list probable mistakes
+    /// Show the fields, the share of nodes that have each, and the edges per node, and list
+    /// probable mistakes
     #[arg(long, conflicts_with = "node")]
     #[serde(default)]
     pub issues: bool,
@@ -34,9 +35,9 @@ pub struct Request {
 /// The requested view of a dataset.
 #[expect(clippy::large_enum_variant, reason = "there is one of them")]
 pub enum Reply {
-    /// The dataset as a whole.
+    /// An overview of the whole dataset.
     Dataset(Overview),
-    /// Fields, coverage, edges per node and probable mistakes.
+    /// The fields, the share of nodes that have each, the edges per node, and probable mistakes.
     Issues(Summary),
     /// The nodes with the requested id.
     Nodes(Nodes),
@@ -82,29 +83,29 @@ impl Perform for Request {
     }
 }
 
-/// A dataset as a whole.
+/// An overview of a dataset.
 pub struct Overview {
     base: Base,
     kb: Kb,
     index: &'static str,
 }
 
-/// A dataset as JSON.
+/// An overview of a dataset, as JSON.
 #[derive(Serialize)]
 pub struct OverviewRecord<'a> {
-    /// Its name.
+    /// Name of the dataset.
     pub name: &'a str,
-    /// Its title for display.
+    /// Title of the dataset, for display.
     pub title: &'a str,
-    /// Its licence.
+    /// Licence of the data.
     pub licence: &'a str,
-    /// Languages in which its words are searched.
+    /// Languages whose word forms the word search knows.
     pub languages: String,
-    /// Path of the imported file or directory.
+    /// Path of the file or directory from which the dataset was imported.
     pub source: &'a str,
-    /// The directory of its files.
+    /// Directory that holds the files of the installed dataset.
     pub path: String,
-    /// The digest of its nodes and edges.
+    /// Digest of the nodes and edges.
     pub fingerprint: &'a str,
     /// Number of nodes.
     pub nodes: u32,
@@ -112,27 +113,28 @@ pub struct OverviewRecord<'a> {
     pub edges: u64,
     /// Number of labelled questions.
     pub queries: u64,
-    /// Labelled questions by split.
+    /// Number of labelled questions in each split.
     pub splits: &'a BTreeMap<String, u64>,
-    /// Nodes by type.
+    /// Number of nodes of each type.
     pub types: BTreeMap<&'a str, u64>,
     /// Types of the nodes that may be answers.
     pub candidate_types: Vec<&'a str>,
     /// Number of nodes that may be answers.
     pub candidates: usize,
-    /// Edges by relation.
+    /// Number of edges of each relation.
     pub relations: BTreeMap<&'a str, u64>,
-    /// Fields of nodes.
+    /// Names of all fields that nodes have.
     pub fields: &'a [String],
-    /// For a STaRK benchmark dataset: its base and import mode.
+    /// For a dataset of the STaRK benchmark: which one, and which edges were read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stark: Option<Origin>,
-    /// State of its index: `ready`, `none`, `outdated` or `damaged`.
+    /// State of the dataset's index: `ready`, `none`, `outdated` (made from other data) or
+    /// `damaged`.
     pub index: &'static str,
 }
 
 impl Overview {
-    /// Returns the dataset as JSON.
+    /// Returns the overview as JSON.
     pub fn record(&self) -> OverviewRecord<'_> {
         let Overview { base, kb, index } = self;
         let manifest = kb.manifest();
@@ -166,7 +168,7 @@ impl Overview {
     }
 }
 
-/// The nodes with one id; nodes of several types may share an id.
+/// All nodes that have one id in the user's data; nodes of several types may share an id.
 pub struct Nodes {
     kb: Kb,
     nodes: Vec<NodeId>,
@@ -193,33 +195,33 @@ impl Nodes {
 /// A node as JSON.
 #[derive(Serialize)]
 pub struct NodeRecord<'a> {
-    /// Its id in the base, from 0.
+    /// Id of the node in the base, from 0.
     pub id: NodeId,
-    /// Its id in the user's data.
+    /// Id of the node in the user's data.
     pub key: String,
-    /// Its type.
+    /// Type of the node.
     #[serde(rename = "type")]
     pub node_type: &'a str,
-    /// Its name.
+    /// Name of the node.
     pub name: &'a str,
-    /// Whether it may be an answer.
+    /// Whether the node may be an answer.
     pub is_candidate: bool,
-    /// Its fields with their texts.
+    /// Names of the node's fields, each with its text.
     pub fields: Vec<(&'a str, &'a str)>,
-    /// Its edges, by relation and direction.
+    /// The node's edges, grouped by relation and direction.
     pub edges: Vec<Edges<'a>>,
 }
 
-/// Edges of a node over one relation in one direction.
+/// The edges of one relation that leave or enter a node.
 #[derive(Serialize)]
 pub struct Edges<'a> {
-    /// The relation.
+    /// Name of the relation.
     pub relation: &'a str,
-    /// `out` or `in`, as seen from the node.
+    /// `out` for edges that leave the node, `in` for edges that enter it.
     pub direction: &'static str,
     /// Number of edges.
     pub count: usize,
-    /// Keys and names of the first ten neighbours.
+    /// The first ten neighbours, each as its id in the user's data and its name.
     pub first: Vec<(String, &'a str)>,
 }
 

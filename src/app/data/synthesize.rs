@@ -1,4 +1,5 @@
-//! Makes labelled questions for a dataset that has none. Must not know how they are generated.
+//! Makes labelled questions for a dataset that has none. Does not depend on how questions are
+//! generated.
 
 use std::{
     collections::BTreeMap,
@@ -30,10 +31,10 @@ use agent_synth::{
 const BENCHMARK_NAME: &str = "benchmark";
 /// Maximum size of a file of templates, bytes.
 const MAX_TEMPLATE_BYTES: u64 = 4 << 20;
-/// Stages of making questions over many nodes.
+/// Stages, for progress, of making questions over many nodes.
 const TABLE_STAGES: Plan = &[("questions", 1.0)];
 
-/// A dataset to make questions for.
+/// A dataset, and how to make labelled questions for it.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -54,7 +55,7 @@ pub struct Request {
     #[serde(default)]
     #[schema(inline)]
     pub actor: Actor,
-    /// The language model.
+    /// Language model to use, with its budget, reply files and prompts.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
@@ -87,18 +88,18 @@ fn seed() -> u64 {
     SEED
 }
 
-/// Method that finds properties and wordings.
+/// What finds the properties that questions mention, and words the questions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Actor {
-    /// Words of documents, and patterns
+    /// Patterns, with the words of documents
     #[default]
     Words,
     /// A language model
     Llm,
 }
 
-/// Kind of answer of the questions.
+/// What kind of answer the questions have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -109,39 +110,40 @@ pub enum Kind {
     Table,
 }
 
-/// Made questions, or the forecast of a dry run.
+/// The questions that were made, or the forecast of a dry run.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum Reply {
-    /// Questions that nodes answer.
+    /// Questions whose answers are nodes.
     Nodes(NodeQuestions),
     /// Questions over many nodes.
     Table(TableQuestions),
-    /// The cost of the questions, after a dry run.
+    /// The expected cost; nothing was made, since this was a dry run.
     Forecast(Forecast),
 }
 
-/// Questions that nodes answer.
+/// Questions whose answers are nodes.
 #[derive(Serialize)]
 pub struct NodeQuestions {
-    /// Name of the dataset.
+    /// Name of the dataset that the questions are about.
     pub dataset: String,
-    /// Random seed.
+    /// Random seed that the questions were drawn with.
     pub seed: u64,
-    /// Number of templates that questions were drawn from.
+    /// Number of templates from which questions were drawn.
     pub templates: usize,
-    /// Number of questions in train, val and test.
+    /// Number of questions in the splits train, val and test, in this order.
     pub splits: [usize; 3],
-    /// Time that the questions took, seconds.
+    /// Time that making the questions took, in seconds.
     pub seconds: f64,
-    /// Why there are fewer questions than requested, if a model gave no more replies.
+    /// Why the language model gave no more replies, so that there are fewer questions than
+    /// requested; absent if it did not stop.
     pub stopped: Option<String>,
     /// Quality measures of the questions.
     pub quality: Quality,
-    /// Summary in words, with the number of questions of each kind.
+    /// Summary in words for the user, with the number of questions of each kind.
     #[serde(skip)]
     pub summary: String,
-    /// Location of the questions in words: `in DIR` or `of "NAME"`.
+    /// Where the questions were written, as words of a sentence: `in DIR` or `of "NAME"`.
     #[serde(skip)]
     pub place: String,
 }
@@ -151,23 +153,23 @@ pub struct NodeQuestions {
 pub struct TableQuestions {
     /// The dataset, as the request names it.
     pub dataset: String,
-    /// Random seed.
+    /// Random seed that the questions were drawn with.
     pub seed: u64,
-    /// Number of questions in train, val and test.
+    /// Number of questions in the splits train, val and test, in this order.
     pub splits: [usize; 3],
-    /// Time that the questions took, seconds.
+    /// Time that making the questions took, in seconds.
     pub seconds: f64,
-    /// Number of questions by kind.
+    /// Number of questions of each kind, by the name of the kind.
     pub kinds: BTreeMap<&'static str, usize>,
-    /// Location of the questions in words: `in DIR` or `of "NAME"`.
+    /// Where the questions were written, as words of a sentence: `in DIR` or `of "NAME"`.
     #[serde(skip)]
     pub place: String,
 }
 
-/// The cost of a synthesis.
+/// The expected cost of making questions.
 pub struct Forecast {
     dataset: String,
-    /// Number of questions.
+    /// Number of questions that would be made.
     pub queries: usize,
     /// Expected usage of the language model.
     pub llm: Estimate,
@@ -198,7 +200,7 @@ impl Perform for Request {
 }
 
 impl Request {
-    /// Makes questions that nodes answer.
+    /// Makes questions whose answers are nodes.
     fn for_nodes(&self, app: &App) -> Result<Reply> {
         if self.actor == Actor::Words && self.llm.model.is_some() {
             app.watch.notice("no language model is asked; add --actor llm to ask it");
@@ -245,7 +247,7 @@ impl Request {
         }))
     }
 
-    /// Makes questions over many nodes.
+    /// Makes questions over many nodes, whose answers are numbers, names, yes or no, or tables.
     fn over_many_nodes(&self, app: &App) -> Result<Reply> {
         if self.actor == Actor::Llm || self.templates.is_some() {
             let why = "--kind table asks no language model and takes no templates";
@@ -273,7 +275,8 @@ impl Request {
         Ok(Reply::Table(TableQuestions { dataset, seed, splits, seconds, kinds, place }))
     }
 
-    /// Returns the cost of the questions. Fails if they would replace the user's own labels.
+    /// Returns the expected cost of the questions. Fails if the questions would replace labels that
+    /// the user gave.
     fn forecast(&self, requester: Option<&Requester>, app: &App) -> Result<Reply> {
         if let Ok(ResolvedDataset::Installed(base)) = app.home.resolve(&self.dataset) {
             self.refuse_labelled(&base)?;
@@ -283,7 +286,7 @@ impl Request {
         Ok(Reply::Forecast(Forecast { dataset, queries, llm }))
     }
 
-    /// Fails if the questions would replace the user's own labels.
+    /// Fails if the questions would replace labels that the user gave in the base.
     fn refuse_labelled(&self, base: &Base) -> Result<()> {
         if self.to.is_none() && has_own_labels(base)? {
             let (name, n) = (base.name.clone(), base.record.n_queries);
@@ -292,8 +295,8 @@ impl Request {
         Ok(())
     }
 
-    /// Writes the questions to the requested directory, or else installs them in the base. Returns
-    /// their location in words.
+    /// Lets `write` write the questions to the requested directory, or else installs them in the
+    /// base. Returns where they are: `in DIR` or `of "NAME"`.
     fn write(
         &self,
         base: &Base,
@@ -313,8 +316,8 @@ impl Request {
     }
 }
 
-/// Returns the templates of a file, or those of the STaRK benchmark. Templates with types or
-/// relations that the base lacks are left out.
+/// Returns the templates in `file`, or those of the STaRK benchmark if `file` is `benchmark`.
+/// Leaves out templates with types or relations that the base does not have.
 fn templates(kb: &Kb, file: &str, app: &App) -> Result<Vec<Template>> {
     let text = match file {
         BENCHMARK_NAME => BENCHMARK.to_owned(),

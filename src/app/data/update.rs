@@ -1,4 +1,5 @@
-//! Imports a dataset again, indexes it as before, and replaces it in one step.
+//! Imports new data for an installed dataset, indexes the new version as the previous one was, and
+//! makes it current in one step.
 
 use std::time::Instant;
 
@@ -15,14 +16,14 @@ use crate::{
 use agent_dataset::{Base, Changes, ImportOptions, ImportReport, Summary, Update};
 use agent_index::adopt;
 
-/// New data for an installed dataset.
+/// New data for a dataset that is already installed.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
     /// Installed dataset
     #[arg(value_name = "N")]
     pub name: String,
-    /// Location and reading options of the data.
+    /// Where the data are, and how to read them.
     #[command(flatten)]
     #[schema(inline)]
     pub source: Source,
@@ -38,13 +39,13 @@ pub struct Request {
 
 /// An updated dataset, or the result of a dry run.
 pub struct Reply {
-    /// The new version, with counts of the omitted input.
+    /// The new version, with counts of the input lines that were left out or changed.
     pub report: ImportReport,
-    /// Changes since the previous version.
+    /// Differences of the new version from the previous one.
     pub changes: Changes,
-    /// Time that import and indexing took, seconds.
+    /// Time that the import and the indexing took together, in seconds.
     pub seconds: f64,
-    /// Whether the previous version was indexed; if so, the new one is indexed too.
+    /// Whether the previous version had an index; the new version then gets one too.
     pub was_indexed: bool,
     /// Whether this was a dry run, which installs nothing.
     pub dry_run: bool,
@@ -79,8 +80,8 @@ impl Perform for Request {
     }
 }
 
-/// Indexes the new version like the previous one, and makes it current. Reuses the index if nodes
-/// and edges are the same.
+/// Indexes `base`, the new version, like `served`, the previous one, and makes it current. Reuses
+/// the previous index if nodes and edges are the same.
 fn index(served: &Base, base: &Base, app: &App) -> Result<()> {
     if served.record.fingerprint == base.record.fingerprint && served.version != base.version {
         adopt(&served.index_dir(), &base.index_dir())?;
@@ -98,9 +99,10 @@ impl Serialize for Reply {
             seconds: f64,
             changes: &'a Changes,
             questions: u64,
-            /// Number of questions kept from the previous version, and number of lost ones.
+            /// Number of the previous version's questions that are kept, then of those that are
+            /// lost.
             kept_questions: Option<(u64, u64)>,
-            /// Lost content, if so much is lost that the update needs --force.
+            /// What is lost, in words, if so much is lost that the update needs --force.
             #[serde(skip_serializing_if = "Option::is_none")]
             loss: Option<&'a str>,
             /// Whether the new version is current; false after a dry run.

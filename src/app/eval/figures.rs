@@ -1,4 +1,4 @@
-//! The results of one system as JSON. Must not know how they were measured.
+//! The results of one system as JSON. Does not depend on how they were measured.
 
 use std::collections::BTreeMap;
 
@@ -18,59 +18,62 @@ pub struct About {
     /// Whether any question is synthetic; always false for values.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub synthetic: bool,
-    /// Number of openings of the test split so far, for results on it.
+    /// How many times the test split has been measured on so far, this time included; only for
+    /// results on the test split.
     #[serde(skip)]
     pub openings: Option<u64>,
 }
 
-/// Results of one system: `E` over all queries, `G` over each group.
+/// Results of one system: of type `E` over all queries, of type `G` over the queries of each group.
 #[derive(Clone, Debug, Serialize)]
 pub struct SystemFigures<E, G = E> {
-    /// Dataset and queries.
+    /// The dataset and the queries that were used.
     #[serde(flatten)]
     pub about: About,
-    /// Label of the system.
+    /// Name of the system in the results.
     pub system: String,
     /// Results over all queries.
     #[serde(flatten)]
     pub evaluation: E,
-    /// Spending on language models; absent for values.
+    /// Requests to language models that were sent, and their cost; absent for values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub llm: Option<LlmUse>,
-    /// Cost of all replies used, cached ones included; only for rankings, if there are any.
+    /// Requests to language models whose replies were used, cached replies included, and what they
+    /// would cost without a cache; only for rankings, if there are any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked: Option<LlmUse>,
     /// Number of queries that a language model should have helped with but did not; only for
     /// rankings and values, if above 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unassisted: Option<usize>,
-    /// Number of nodes ranked, if not the default; only for rankings.
+    /// Number of nodes ranked per query, if it is not the default; only for rankings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depth: Option<usize>,
-    /// Definitions of the metrics, if not the default; only for rankings.
+    /// Definitions of the metrics, if they are not the default; only for rankings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub definitions: Option<Metrics>,
-    /// Why the means are invalid, if they are.
+    /// Why the means are invalid; absent if they are valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invalid: Option<String>,
-    /// Number of openings of the test split so far, for results on it.
+    /// How many times the test split has been measured on so far, this time included; only for
+    /// results on the test split.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test_openings: Option<u64>,
-    /// Results by group, if the request has groups.
+    /// Results by the name of the group; absent if the request groups no queries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<BTreeMap<String, G>>,
-    /// Comparisons with other systems.
+    /// Comparisons of this system with others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub versus: Vec<Versus>,
 }
 
-/// Results of one system as answer sets.
+/// Results of one system whose answers are measured as sets of nodes.
 pub type SetFigures = SystemFigures<SetSummary, SetEvaluation>;
-/// Results of one system as values.
+/// Results of one system whose answers are values.
 pub type ValueFigures = SystemFigures<ValueSummary>;
 
 impl<E, G> SystemFigures<E, G> {
-    /// Returns results over all queries, without any optional part but the openings.
+    /// Returns results over all queries; sets no optional part except `test_openings`.
     pub(super) fn new(about: &About, system: &str, evaluation: E) -> Self {
         SystemFigures {
             about: about.clone(),
@@ -89,43 +92,43 @@ impl<E, G> SystemFigures<E, G> {
     }
 }
 
-/// Set metrics over some queries.
+/// Metrics of sets of answers over several queries.
 #[derive(Clone, Debug, Serialize)]
 pub struct SetSummary {
-    /// Number of failed queries, which count with the baseline ranking.
+    /// Number of queries on which the system failed; a baseline's ranking counts for them.
     pub failed: usize,
-    /// Means and intervals.
+    /// Mean of each metric, with its confidence interval.
     #[serde(flatten)]
     pub evaluation: SetEvaluation,
-    /// Time per answer, milliseconds.
+    /// Percentiles of the time per answer, in milliseconds.
     #[serde(rename = "latency_ms")]
     pub latency: Latency,
 }
 
-/// Value metrics over some queries.
+/// Metrics of values over several queries.
 #[derive(Clone, Debug, Serialize)]
 pub struct ValueSummary {
     /// Number of queries.
     pub n: usize,
-    /// Number of queries without an answer.
+    /// Number of queries on which the system failed.
     pub failed: usize,
-    /// Means and intervals.
+    /// Mean of each metric, with its confidence interval.
     #[serde(flatten)]
     pub evaluation: ValueEvaluation,
-    /// Time per answer, milliseconds.
+    /// Percentiles of the time per answer, in milliseconds.
     #[serde(rename = "latency_ms")]
     pub latency: Latency,
 }
 
-/// Comparison of a system with another one in one metric.
+/// Comparison of a system with another one by one metric.
 #[derive(Clone, Debug, Serialize)]
 pub struct Versus {
-    /// The other system.
+    /// Name of the other system.
     pub system: String,
-    /// The metric.
+    /// Metric by which the two are compared.
     #[serde(serialize_with = "metric_name")]
     pub metric: Metric,
-    /// The system minus the other one.
+    /// The metric of the system minus that of the other one.
     #[serde(flatten)]
     pub comparison: Comparison,
     /// The p-value, corrected for all comparisons of this evaluation (Holm 1979).
@@ -139,13 +142,13 @@ fn metric_name<S: Serializer>(metric: &Metric, out: S) -> Result<S::Ok, S::Error
 /// Usage of language models by a system.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct LlmUse {
-    /// Number of requests.
+    /// Number of requests to language models.
     pub calls: u64,
-    /// Tokens sent.
+    /// Number of tokens sent.
     pub tokens_in: u64,
-    /// Tokens received.
+    /// Number of tokens received.
     pub tokens_out: u64,
-    /// USD, for models with a known price.
+    /// Cost in USD of the models with a known price.
     pub usd: f64,
 }
 

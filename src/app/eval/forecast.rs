@@ -1,5 +1,5 @@
-//! Forecasts the requests and tokens that systems would need from a language model, without sending
-//! any. Must not know how systems are measured.
+//! Forecasts how many requests systems would send to a language model, with how many tokens,
+//! without sending any. Does not depend on how systems are measured.
 
 use anyhow::anyhow;
 use serde::Serialize;
@@ -14,22 +14,22 @@ use agent_llm::ledger::Price;
 use agent_systems as systems;
 use agent_tools::Assistant;
 
-/// Forecast of one system's use of a language model.
+/// Forecast of the requests that one system would send to a language model.
 #[derive(Debug, Serialize)]
 pub struct Forecast {
-    /// Label of the system.
+    /// Name of the system in the results.
     pub system: String,
-    /// Minimum and maximum number of requests.
+    /// Minimum and maximum number of requests, in this order.
     pub calls: [usize; 2],
     /// Maximum number of tokens sent.
     pub tokens_in: u64,
     /// Maximum number of tokens received.
     pub tokens_out: u64,
-    /// Maximum cost, USD; `None` if a model has no price.
+    /// Maximum cost in USD; `None` if the price of a model is not known.
     pub usd: Option<f64>,
 }
 
-/// Forecasts one system for one question.
+/// Forecasts the requests of one system for one question, with the default effort.
 ///
 /// # Errors
 /// If the system is unknown, or no model is configured.
@@ -39,8 +39,8 @@ pub fn of_one(system: &str, args: &LlmArgs, app: &App) -> Result<Vec<Forecast>> 
     all(&[Chosen { label, system, effort, no_known_answers: false }], 1, args, app)
 }
 
-/// Forecasts each system for `n` queries. Requests by programs are not counted, although ceilings
-/// apply to them.
+/// Forecasts the requests of each system for `n` queries. Leaves out requests by programs, although
+/// the budget applies to them too.
 ///
 /// # Errors
 /// If no model is configured, or a system is unknown.

@@ -1,4 +1,4 @@
-//! Loads, filters and groups the labelled queries of splits.
+//! Loads the labelled queries of splits, filters them, and groups them by a label.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -14,10 +14,10 @@ use agent_dataset::{Base, DatasetError, LabelledQuery, Split, load_split};
 use agent_retrieve::Retriever;
 use agent_systems::bundle;
 
-/// Name of the grouping by a bundle's categories.
+/// Value of `--by` that groups queries by the categories of a bundle.
 const CATEGORY: &str = "category";
 
-/// A filter that keeps queries with a value in a column; as text `COLUMN=VALUE`.
+/// Keeps the queries that have this value in this column; written `COLUMN=VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Filter {
@@ -42,7 +42,7 @@ impl TryFrom<String> for Filter {
     }
 }
 
-/// Deserializes splits from names or file paths.
+/// Deserializes splits from a list of names, such as `val`, or file paths.
 pub(super) fn splits<'de, D: Deserializer<'de>>(
     from: D,
 ) -> std::result::Result<Vec<Split>, D::Error> {
@@ -50,7 +50,7 @@ pub(super) fn splits<'de, D: Deserializer<'de>>(
     names.iter().map(|name| name.parse().map_err(|never| match never {})).collect()
 }
 
-/// Refuses files and the test split in requests over a network.
+/// Checks that a request over a network names neither files nor the test split.
 ///
 /// # Errors
 /// If the request comes over a network and a split is a file or a test split.
@@ -68,8 +68,8 @@ pub fn check_splits(splits: &[Split], app: &App) -> Result<()> {
     }
 }
 
-/// Loads the queries of all splits that pass the filters, in order of splits and files; at least
-/// one.
+/// Loads the queries of all splits that pass all filters: split by split, each in the order of its
+/// file. Returns at least one query.
 ///
 /// # Errors
 /// If a split or column does not exist, a query is in two splits, or no query is left.
@@ -94,7 +94,8 @@ pub fn load(splits: &[Split], filters: &[Filter], base: &Base) -> Result<Vec<Lab
     Ok(queries)
 }
 
-/// Loads the queries of all splits, in order of splits and files.
+/// Loads the queries of all splits with `load`: split by split, each in the order of its file. `id`
+/// returns the id of a query.
 ///
 /// # Errors
 /// If a split cannot be loaded, or a query is in two splits.
@@ -116,7 +117,8 @@ pub(super) fn of_splits<Q>(
     Ok(queries)
 }
 
-/// Sums up each group of results; `labels[i]` is the group of `results[i]`.
+/// Calls `sum_up` with the results of each group; returns its results by group. `labels[i]` is the
+/// group of `results[i]`.
 ///
 /// # Errors
 /// As `sum_up`.
@@ -133,16 +135,17 @@ pub(super) fn grouped<'a, R, E>(
     groups.map(|(label, results)| Ok((label.to_owned(), sum_up(&results)?))).collect()
 }
 
-/// Joins the names of splits by commas.
+/// Returns the names of splits, joined by commas.
 pub(super) fn joined(splits: &[Split]) -> String {
     splits.iter().map(Split::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Returns the group of each query: its value in a column or, for `category` without such a column,
-/// its category by the first bundle among the systems. Queries without one have an empty group.
+/// Returns the group of each query, in order: the query's value in the column `by`. If `by` is
+/// `category` and no query has this column: the category that the first bundle among `systems`
+/// chooses for the query. The group of a query without such a value or category is empty.
 ///
 /// # Errors
-/// If the queries lack the column.
+/// If no query has the column, and no bundle supplies categories instead.
 pub(super) fn labels(
     by: &str,
     queries: &[LabelledQuery],
@@ -161,7 +164,7 @@ pub(super) fn labels(
     Ok(queries.par_iter().map(|query| label(query).unwrap_or_default()).collect())
 }
 
-/// Fails: the queries lack a column. The hint lists their columns.
+/// Returns the error that no query has this column. Its hint lists the columns that queries have.
 fn no_column<T>(column: &str, queries: &[LabelledQuery]) -> Result<T> {
     let known: BTreeSet<&str> =
         queries.iter().flat_map(|query| query.metadata.keys().map(String::as_str)).collect();

@@ -1,4 +1,4 @@
-//! Set metrics of answers. Must not know how nodes were ranked.
+//! Measures answers as sets of nodes. Does not depend on how nodes were ranked.
 
 use super::{
     figures::{About, SetFigures, SetSummary, SystemFigures},
@@ -8,7 +8,8 @@ use crate::{Result, measured::Measured};
 use agent_dataset::LabelledQuery;
 use agent_retrieve::eval::{SEED, SetEvaluation, SetResult};
 
-/// Returns the set metrics of every system, over all queries and for each label.
+/// Returns the set metrics of every system, over all queries and over the queries of each label.
+/// `labels[i]` is the label of `queries[i]`.
 ///
 /// # Errors
 /// If a statistic cannot be computed.

@@ -1,4 +1,5 @@
-//! Opens several systems, each with an effort. Must not know how they are used.
+//! Opens several systems, each with the effort of its language model. Does not depend on what they
+//! are used for.
 
 use std::sync::Arc;
 
@@ -12,13 +13,13 @@ use agent_retrieve::Retriever;
 use agent_systems::request_bounds;
 use agent_tools::Assistant;
 
-/// A system with an effort.
+/// A system to open, with how much it may use a language model.
 pub struct Chosen {
-    /// Its name in results.
+    /// Name of the system in results.
     pub label: String,
-    /// Its name, for opening it.
+    /// Name by which the system is opened, such as `bundle:latest`.
     pub system: String,
-    /// How much it uses a language model.
+    /// How much the system uses a language model.
     pub effort: Effort,
     /// Whether to ignore answers that the model names from memory when it reads a query.
     pub no_known_answers: bool,
@@ -26,12 +27,12 @@ pub struct Chosen {
 
 /// Opened systems, with the language model that they may use.
 pub(crate) struct Opened {
-    /// The systems, each with its label.
+    /// The systems, each after its name in results.
     pub(crate) systems: Vec<(String, Box<dyn Retriever>)>,
     pub(crate) assistant: Option<Arc<Assistant>>,
 }
 
-/// Opens all systems on a base. `queries`: all queries to be answered later, by id.
+/// Opens all systems on a base. `queries` are all queries that will be asked, each after its id.
 ///
 /// # Errors
 /// If a system cannot be opened, or needs a language model that is not configured.

@@ -1,4 +1,5 @@
-//! Metrics of answers that are values. Must not know how answers are computed.
+//! Measures answers that are values, such as numbers, names and tables. Does not depend on how
+//! answers are computed.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -27,25 +28,25 @@ use agent_retrieve::{
     eval::{Latency, SEED, ValueEvaluation, ValueResult, statistics},
 };
 
-/// Number of nodes requested beside a value.
+/// Number of nodes that a system is asked for in addition to the value.
 const DEPTH: usize = 20;
-/// Maximum number of failed queries in warnings.
+/// Maximum number of failed queries that warnings list per system.
 const MAX_FAILED: usize = 5;
-/// Maximum number of wrong answers in details.
+/// Maximum number of wrong answers that verbose output lists per system.
 const MAX_WRONG: usize = 50;
-/// Maximum length of a value in a detail, characters.
+/// Maximum length, in characters, of a value in verbose output.
 const MAX_SHOWN: usize = 200;
 
-/// The result of one query.
+/// The result of one system on one query.
 struct Answered {
     result: ValueResult,
     failure: Option<String>,
-    /// Whether a language model should have helped but did not.
+    /// Whether a language model should have helped with the answer but did not.
     unassisted: bool,
-    /// Whether a service gave no reply.
+    /// Whether a service, such as that of a language model, gave no reply.
     outage: bool,
     ms: f64,
-    /// The given answer as text, if it is wrong.
+    /// The system's answer as JSON text, if it is wrong.
     wrong: Option<String>,
 }
 
@@ -95,11 +96,11 @@ pub(super) fn measure(
     Ok(Reply { base, queries, measured, figures: Figures::Values(figures) })
 }
 
-/// Loads the queries of all splits whose answers are values; at least one.
+/// Loads the queries of all splits whose answers are values. Returns at least one query.
 ///
 /// # Errors
 /// If the request has filters, a split cannot be loaded, a query is in two splits, or no query has
-/// a value.
+/// a value as its answer.
 pub(super) fn queries(request: &Request, base: &Base, app: &App) -> Result<Vec<ValuedQuery>> {
     if !request.filters.is_empty() {
         return Err(not_of_values());
@@ -119,12 +120,13 @@ pub(super) fn queries(request: &Request, base: &Base, app: &App) -> Result<Vec<V
     Ok(queries)
 }
 
-/// Returns the error for options that do not apply to values.
+/// Returns the error that options were given which do not apply to values.
 pub fn not_of_values() -> AppError {
     AppError::usage(anyhow!("--metrics value takes no --where and no files to write"))
 }
 
-/// Returns the value of each query in a column; empty for queries without it.
+/// Returns the group of each query, in order: its value in the column `by`, empty if it has none.
+/// Fails if no query has this column.
 fn groups<'a>(by: &str, queries: &'a [ValuedQuery]) -> Result<Vec<&'a str>> {
     let known = queries.first().map(|query| query.metadata.keys().cloned().collect::<Vec<_>>());
     if !queries.iter().any(|query| query.metadata.contains_key(by)) {
@@ -146,8 +148,8 @@ fn summary(answered: &[&Answered]) -> Result<ValueSummary> {
     })
 }
 
-/// Runs a system on all queries, in parallel, and reports failures and wrong answers. Results are
-/// in the order of the queries.
+/// Runs a system on all queries, in parallel; reports failures as warnings and wrong answers in
+/// verbose output. Results are in the order of the queries.
 fn answered(
     name: &str,
     system: &dyn Retriever,

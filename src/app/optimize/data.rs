@@ -1,5 +1,5 @@
-//! The data of a run: a base with its index, training and validation queries. Makes questions on
-//! request for a dataset without any; the user's own labels stay.
+//! The data of a run: a base with its index, its training queries and its validation queries. On
+//! request, makes questions for a dataset that has none; never replaces labels that the user gave.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -10,7 +10,8 @@ use agent_dataset::{Base, LabelledQuery, Split, is_synthetic, load_split};
 use agent_index::IndexedBase;
 use agent_optimize::check_queries;
 
-/// Number of questions in a split below which little can be learned or proven.
+/// With fewer questions in a split than this, little can be learned or proven, and the user is
+/// warned.
 const FEW_QUERIES: usize = 30;
 
 /// A base with training and validation queries.
@@ -19,13 +20,13 @@ pub(super) struct Data {
     pub(super) indexed: Arc<IndexedBase>,
     pub(super) train: Vec<LabelledQuery>,
     pub(super) validation: Vec<LabelledQuery>,
-    /// Whether the bundle is measured on the test split.
+    /// Whether to measure the bundle on the test split at the end.
     pub(super) is_tested: bool,
 }
 
 impl Data {
-    /// Opens the dataset of a request; imports and indexes it as needed, and makes questions if the
-    /// request says so.
+    /// Opens the dataset that a request names. Imports and indexes the dataset as needed, and makes
+    /// questions if it has none and the request says so.
     pub(super) fn open(request: &Request, app: &App) -> Result<Data> {
         let mut dataset = dataset::find(&request.dataset, app)?;
         let has_questions = dataset.base.record.n_queries > 0;
@@ -45,13 +46,14 @@ impl Data {
         Ok(Data { base: dataset.base, indexed, train, validation, is_tested })
     }
 
-    /// Returns the data of an open base.
+    /// Returns the data of a base that is already open; loads its queries.
     pub(super) fn new(base: Base, indexed: Arc<IndexedBase>, is_tested: bool) -> Result<Data> {
         let (train, validation) = queries(&base)?;
         Ok(Data { base, indexed, train, validation, is_tested })
     }
 
-    /// Reports synthetic questions, and warns if questions are few or in both splits.
+    /// Notifies the user if questions are synthetic, and warns if a split has few questions or if
+    /// questions are in both splits.
     pub(super) fn warn(&self, app: &App) {
         let (n_train, n_validation) = (self.train.len(), self.validation.len());
         if is_synthetic(&self.train) || is_synthetic(&self.validation) {
@@ -77,7 +79,8 @@ impl Data {
     }
 }
 
-/// Loads the training and validation queries of a base, at least one of each.
+/// Loads the queries of a base: first those for training, then those for validation; at least one
+/// of each.
 ///
 /// # Errors
 /// If a split cannot be loaded or is empty.
@@ -88,7 +91,7 @@ pub(super) fn queries(base: &Base) -> Result<(Vec<LabelledQuery>, Vec<LabelledQu
     Ok((train, validation))
 }
 
-/// Fails: the dataset has no labelled questions.
+/// Returns the error that the dataset has no labelled questions, with advice.
 pub(super) fn no_questions<T>(name: &str) -> Result<T> {
     Err(anyhow!("\"{name}\" has no labelled questions")).hint(format!(
         "make some with `agent data synthesize {name}`, or at once with --synthesize; or label your \

@@ -1,5 +1,5 @@
-//! Runs the loop, reports its events, and measures the times of its parts. Must not know how
-//! programs are found.
+//! Runs the optimization, reports its events, and measures the times of its parts. Does not depend
+//! on how programs are found.
 
 use crate::{
     App, Plan,
@@ -13,8 +13,8 @@ use agent_optimize::{
     record::timing::Timing, trial::Evaluators,
 };
 
-/// Stages of a run in order, each with its approximate share of the time. Stages that a run lacks
-/// count as done once a later one begins.
+/// Stages of a run in the order in which they run, each with its approximate share of the total
+/// time. A stage that a run does not have counts as done once a later one begins.
 const STAGES: Plan = &[
     ("asking the model", 0.5),
     ("reading queries", 2.0),
@@ -31,7 +31,8 @@ const STAGES: Plan = &[
     ("measuring and freezing", 8.0),
 ];
 
-/// Runs the loop of a session, which freezes a bundle, and measures its times.
+/// Runs the optimization of a session, which freezes a bundle. Returns the outcome, and the times
+/// of the parts over all processes of the run.
 pub(super) fn learn(session: &mut Session, app: &App) -> (Result<Outcome, OptimizeError>, Timing) {
     let Session { data, run, model, pool } = session;
     let mut stopwatch = Stopwatch::start(&run.dir);
@@ -73,7 +74,8 @@ pub(super) fn learn(session: &mut Session, app: &App) -> (Result<Outcome, Optimi
     (outcome, timing)
 }
 
-/// Describes an event in words; `None` for progress and repeated milestones.
+/// Describes an event in words; `None` for progress and for milestones that an earlier process of
+/// the run reached.
 fn notice(event: Event<'_>, stopwatch: &mut Stopwatch) -> Option<String> {
     Some(match event {
         Event::Progress { .. } => return None,
@@ -106,12 +108,12 @@ fn notice(event: Event<'_>, stopwatch: &mut Stopwatch) -> Option<String> {
     })
 }
 
-/// Returns a difference in points (1/100), rounded to one digit so that it never prints as -0.
+/// Converts a difference to points (1/100), rounded to one decimal; never returns -0.
 fn points(difference: f64) -> f64 {
     (1_000.0 * difference).round() / 10.0 + 0.0
 }
 
-/// Describes when programs were first better than every baseline.
+/// Describes in words when programs were first better than every baseline, and by how much.
 pub fn first_better(better: &Milestone) -> String {
     let (what, queries) = match better.scope {
         Scope::Program => ("first program", " it was tried on"),
@@ -129,7 +131,7 @@ pub fn first_better(better: &Milestone) -> String {
     )
 }
 
-/// Describes the result of a sequential test, with its statistics.
+/// Describes in words the result of a sequential test, with its statistics.
 pub fn tested(proof: &Proof) -> String {
     let (verdict, more) = match (proof.proven, proof.needed) {
         (true, _) => ("proven", String::new()),
@@ -162,7 +164,7 @@ pub fn tested(proof: &Proof) -> String {
     words
 }
 
-/// Reports the times of the parts of a run.
+/// Reports the time of each part of a run, for verbose output.
 fn report_times(timing: &Timing, app: &App) {
     for part in timing.summaries() {
         let steps = match part.steps {
@@ -173,7 +175,7 @@ fn report_times(timing: &Timing, app: &App) {
     }
 }
 
-/// Reports how many tool calls the cache answered.
+/// Reports, for verbose output, how many tool calls of programs were answered from the cache.
 pub(super) fn report_cache(outcome: &Outcome, app: &App) {
     let (hits, misses) = outcome.cache;
     app.watch.detail(&format!("{hits} of {} tool calls came from the cache", hits + misses));

@@ -1,5 +1,5 @@
-//! The language model of a run: whether it takes part, its name and its cost. Over a network, it is
-//! the server's. Must not know the requests.
+//! The language model of a run: whether it takes part, its name and its cost. For requests over a
+//! network, it is the server's. Does not depend on what the model is asked.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -15,24 +15,24 @@ use agent_llm::{
 use agent_optimize::{ACTOR_ROLE, Actors};
 use agent_tools::Assistant;
 
-/// Actors and model of a new run.
+/// The actors of a new run, and the model that one of them needs.
 pub(super) struct Start {
     pub(super) actors: Actors,
-    /// The model of the llm actor, if it takes part.
+    /// The model of the llm actor; `None` if this actor does not take part.
     pub(super) model: Option<Described>,
 }
 
-/// A model as recorded in a run's configuration.
+/// A language model, with prices by model, as a run's configuration records it.
 #[derive(Default)]
 pub(super) struct Described {
     pub(super) name: Option<String>,
     pub(super) prices: BTreeMap<String, Price>,
 }
 
-/// The opened model of a run.
+/// The language model of a run, ready for requests.
 pub(super) struct Model {
     pub(super) opened: llm::Opened,
-    /// Spending before this run: 0, or the server's.
+    /// What was spent before this run: 0, or what the server had spent on its model.
     before: Spending,
 }
 
@@ -47,7 +47,8 @@ impl Model {
         name_in(self.assistant()).unwrap_or_default()
     }
 
-    /// Returns the run's spending; except over a network, with that of earlier processes.
+    /// Returns what the run has spent on the model, earlier processes of the run included; for a
+    /// request over a network, only what this process has spent.
     pub(super) fn spent(&self) -> Spending {
         self.assistant().llm().ledger().total().since(self.before)
     }
@@ -61,13 +62,14 @@ fn role() -> Role {
     ACTOR_ROLE.role()
 }
 
-/// Returns the actors of a request; `None` if it names none.
+/// Returns the actors that a request names; `None` if it names none.
 pub(super) fn named_actors(request: &Request) -> Option<Actors> {
     let has = |actor| request.actor.contains(&actor);
     (!request.actor.is_empty()).then(|| Actors { search: has(Actor::Search), llm: has(Actor::Llm) })
 }
 
-/// Returns the actors of a new run.
+/// Returns the actors of a new run: those that the request names, or else the search actor, with
+/// the llm actor if a language model is configured.
 ///
 /// # Errors
 /// If the settings of the language model are invalid.
@@ -82,10 +84,11 @@ pub(super) fn new_actors(request: &Request, app: &App) -> Result<Actors> {
     Ok(Actors { search: true, llm: !request.resume && is_configured })
 }
 
-/// Returns actors and model of a new run, and checks that a model that takes part is usable.
+/// Returns the actors of a new run and their model. Checks that the model is usable if an actor
+/// needs it.
 ///
 /// # Errors
-/// If it is not usable.
+/// If an actor needs a model and the model is not usable.
 pub(super) fn check(request: &Request, app: &App) -> Result<Start> {
     let actors = new_actors(request, app)?;
     let is_needed = !request.resume && actors.llm || request.actor.contains(&Actor::Llm);
@@ -105,8 +108,9 @@ fn described(request: &Request, app: &App) -> Result<Described> {
     Ok(Described { name, prices: configured.settings.prices })
 }
 
-/// Opens the model of a run with the llm actor; `None` without this actor. Replies in the run's
-/// journal are reused, and earlier payments count against the budget, but not over a network.
+/// Opens the language model of a run; `None` if the llm actor does not take part. Reuses the
+/// replies in the run's journal, and counts what they cost against the budget; for a request over a
+/// network, does neither.
 ///
 /// # Errors
 /// As [`llm::open`]; if the journal cannot be read.
@@ -134,10 +138,10 @@ pub(super) fn open(request: &Request, run: &Run, app: &App) -> Result<Option<Mod
     Ok(Some(Model { opened, before: Spending::default() }))
 }
 
-/// Opens the model for an estimate, which sends no requests.
+/// Opens the language model to estimate the cost of a run, without sending requests.
 ///
 /// # Errors
-/// As [`llm::open_unasked`]; over a network, as [`llm::open`].
+/// As [`llm::open_unasked`]; for a request over a network, as [`llm::open`].
 pub(super) fn unasked(request: &Request, app: &App) -> Result<Arc<Assistant>> {
     let opened = match app.network {
         Some(_) => llm::open(&request.llm, None, app)?,

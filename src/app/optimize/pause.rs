@@ -1,5 +1,5 @@
-//! Paused runs: if a service does not reply, nothing is frozen, and a file beside the journal holds
-//! the reason until a process resumes the run. Must not know what a run does.
+//! Marks runs as paused: if a service does not reply, nothing is frozen, and a file beside the
+//! journal holds the reason until a process resumes the run.
 
 use std::{fs, path::Path};
 
@@ -13,7 +13,8 @@ use agent_optimize::{
     record::pause::{PAUSE_FILE, Pause},
 };
 
-/// Writes that a run is paused because its service does not reply.
+/// Writes a file into the run's directory that says that the run is paused, since a service does
+/// not reply, and why.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -23,7 +24,7 @@ pub(super) fn note(run: &Run, outage: &OptimizeError) -> Result<Paused> {
     Ok(Paused { dataset: run.dataset.clone(), run: run.dir.clone(), why: pause.why })
 }
 
-/// Removes the note of a pause when a run is resumed.
+/// Removes the file that says that the run in `dir` is paused, when the run is resumed.
 pub(super) fn lift(dir: &Path) {
     // If the directory is not writable, the run itself fails.
     let _ = fs::remove_file(dir.join(PAUSE_FILE));

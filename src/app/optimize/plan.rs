@@ -1,5 +1,5 @@
-//! A dry run: forecasts the work and cost of a run. Leaves the home directory unchanged: imports go
-//! to a temporary home directory. Must not know how a run learns.
+//! Dry runs: forecasts the work and the cost of a run. Leaves the home directory unchanged: imports
+//! go to a temporary home directory. Does not depend on how a run learns.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use agent_kb::Kb;
 use agent_optimize::{Estimate, estimate};
 use agent_sandbox::SandboxOptions;
 
-/// Forecast of a run.
+/// Forecast of the work and the cost of a run.
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Forecast {
@@ -29,7 +29,7 @@ pub enum Forecast {
     Questions {
         /// The dataset, as the request names it.
         dataset: String,
-        /// Number of questions.
+        /// Number of questions that the run would make.
         synthetic_questions: usize,
     },
     /// The run would learn from the existing questions.
@@ -40,14 +40,14 @@ pub enum Forecast {
         n_train: usize,
         /// Number of validation queries.
         n_validation: usize,
-        /// Number of steps of the search actor.
+        /// Number of steps in which the search actor would improve programs.
         steps: usize,
-        /// Cost of the language model; zero if none takes part.
+        /// Expected use and cost of the language model; zero if the llm actor does not take part.
         llm: Estimate,
     },
 }
 
-/// Forecasts a request.
+/// Forecasts the run that a request would begin.
 ///
 /// # Errors
 /// If the run could not begin.
@@ -84,7 +84,7 @@ pub(super) fn forecast(request: &Request, app: &App) -> Result<Forecast> {
     Ok(Forecast::Run { dataset, n_train, n_validation, steps, llm })
 }
 
-/// Whether finding the dataset imports or generates nothing.
+/// Whether the dataset is installed, so that finding it neither imports nor generates anything.
 fn is_installed(dataset: &str, app: &App) -> bool {
     app.network.is_some()
         || match app.home.resolve(dataset) {

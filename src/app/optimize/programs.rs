@@ -20,14 +20,15 @@ use agent_optimize::{
 };
 use agent_sandbox::{ChosenSandbox, Limits, Origin, Sandbox, Workers, program::Program};
 
-/// Key of the digest of the user's programs in a run's configuration.
+/// Key in a run's configuration under which the digest of the user's programs is stored.
 pub const PROGRAMS: &str = "programs";
 
-/// Checks that the given programs are those of the resumed run, and stores them in its journal.
-/// Without given programs, the stored ones are used.
+/// Checks that `programs`, given to resume the run in `dir`, are those with which the run began,
+/// and stores them in its journal. If none are given, checks that the journal holds them.
 ///
 /// # Errors
-/// If the programs differ, if none are given and the run stored none, or if the journal fails.
+/// If the programs differ, if none are given and the journal does not hold the run's, or if the
+/// journal cannot be read or written.
 pub(super) fn go_on_with(
     programs: &[UserProgram],
     dir: &Path,
@@ -49,11 +50,13 @@ pub(super) fn go_on_with(
     Ok(())
 }
 
-/// Reads the user's distinct programs, in the given order. Compiles each and reads its parameters,
-/// so that malformed programs fail before a run. A dry run caches no compiled code.
+/// Reads the user's programs, each once, in the given order. Compiles each and reads its
+/// parameters, so that a malformed program fails before a run. Does not cache compiled code in a
+/// dry run.
 ///
 /// # Errors
-/// If there are too many programs or bytes, or a program cannot be read or compiled.
+/// If there are too many programs, if they are too long together, or if a program cannot be read or
+/// compiled.
 pub(super) fn read_programs(
     files: &[PathBuf],
     sandbox: SandboxArgs,
@@ -95,7 +98,7 @@ pub(super) fn read_programs(
 /// Compiles a program and reads its parameters.
 ///
 /// # Errors
-/// If the program is invalid, with the file and, if known, the position.
+/// If the program is invalid; the error names the file and, if known, line and column.
 fn check_program(program: &Program, path: &Path, sandbox: &ChosenSandbox) -> Result<()> {
     let limits = Limits::default();
     let checked = sandbox

@@ -1,5 +1,5 @@
-//! The result of an optimization; its JSON is the output of `agent optimize --json`. Must not know
-//! how it was computed.
+//! The result of an optimization; as JSON, the output of `agent optimize --json`. Does not depend
+//! on how it was computed.
 
 use std::path::PathBuf;
 
@@ -16,33 +16,34 @@ use agent_llm::ledger::Spending;
 use agent_optimize::{BUNDLE_FILE, Outcome, Scope, record::timing::Timing};
 use agent_retrieve::eval::Calibration;
 
-/// Result of a request.
+/// Result of an optimization, or of its dry run.
 #[derive(Serialize)]
 #[serde(untagged)]
 pub enum Reply {
     /// The forecast of a dry run.
     Planned(Forecast),
-    /// The run is paused, since the service of its model does not reply; nothing is frozen.
+    /// The run is paused, since the service of its language model does not reply; nothing is
+    /// frozen.
     Paused(Paused),
-    /// The run has frozen a bundle.
+    /// The run has ended and frozen a bundle.
     Ended(Box<Ended>),
 }
 
-/// A run that is paused, since the service of its model does not reply.
+/// A run that is paused, since the service of its language model does not reply.
 pub struct Paused {
     /// The dataset, as the request names it.
     pub dataset: String,
     /// The directory of the run.
     pub run: PathBuf,
-    /// Why it is paused.
+    /// Why the run is paused, in words.
     pub why: String,
 }
 
 impl Paused {
-    /// Returns the pause as an error, for callers that need a bundle.
+    /// Returns an error that says why the run is paused, for callers that need a bundle.
     ///
     /// # Errors
-    /// Always.
+    /// Always: the function only returns this error.
     pub fn fail<T>(&self) -> Result<T> {
         let why = &self.why;
         Err(anyhow!("paused: {why}; nothing is frozen, and everything done so far is kept"))
@@ -56,28 +57,29 @@ impl Serialize for Paused {
     }
 }
 
-/// A run that has frozen a bundle.
+/// A run that has ended and frozen a bundle.
 pub struct Ended {
     /// The dataset, as the request names it.
     pub dataset: String,
     /// The directory of the run.
     pub run: PathBuf,
-    /// The bundle, and why the run ended.
+    /// The bundle, and why the run stopped.
     pub outcome: Outcome,
-    /// Results on the test split, if it was opened.
+    /// Results on the test split; `None` if it was not measured on.
     pub test: Option<OnTest>,
-    /// Wall time of the loop in this process, seconds.
+    /// Wall time of the optimization in this process, in seconds.
     pub seconds: f64,
-    /// Times of the parts, over all processes.
+    /// Times of the run's parts, over all processes that worked on the run.
     pub timing: Timing,
-    /// Calibration of the router on validation queries.
+    /// Calibration of the router on validation queries: how well its probabilities match the
+    /// outcomes. `None` if it could not be measured.
     pub router: Option<Calibration>,
-    /// Spending on language models.
+    /// What was spent on language models.
     pub spent: Spending,
 }
 
 impl Ended {
-    /// Returns the file of the bundle.
+    /// Returns the path of the bundle's file.
     pub fn bundle_file(&self) -> PathBuf {
         self.run.join(BUNDLE_FILE)
     }
@@ -115,7 +117,8 @@ impl Serialize for Ended {
     }
 }
 
-/// Returns a category with its score on validation queries as JSON.
+/// Returns a category of the bundle as JSON, with the scores of its program and of the best
+/// baseline on the category's validation queries.
 fn category(category: &Category) -> Value {
     let score = category.validation.as_ref();
     json!({

@@ -1,5 +1,5 @@
-//! Begins or resumes a run in its directory with a journal. Options come from the request, or else
-//! from the run's configuration.
+//! Begins a run in a new directory with a journal, or resumes one. Options come from the request,
+//! or else from the configuration in the journal.
 
 use std::{
     fs,
@@ -38,11 +38,12 @@ use agent_sandbox::{Origin, Place, SandboxOptions};
 const SEED: u64 = 1;
 /// Default number of steps of the search actor.
 pub(super) const STEPS: usize = 24;
-/// Default number of the model's steps in every category; fewer if the search actor has fewer.
+/// Default number of steps per category in which the language model improves programs; fewer if the
+/// search actor has fewer steps.
 const LLM_STEPS: usize = 3;
-/// Maximum number of default run directories of one dataset.
+/// Maximum number of numbered run directories of one dataset, such as `mag-0001`.
 const MAX_RUNS: usize = 9_999;
-/// Actors of runs whose configuration names none.
+/// Actors of a run whose configuration names no actors: the search actor alone.
 const SEARCH_ONLY: Actors = Actors { search: true, llm: false };
 
 /// An open run.
@@ -50,9 +51,9 @@ pub(super) struct Run {
     pub(super) dir: PathBuf,
     pub(super) journal: Journal,
     pub(super) options: Options,
-    /// Number of threads that run programs.
+    /// Number of threads on which programs run.
     pub(super) threads: usize,
-    /// The dataset as the request names it.
+    /// The dataset, as the request names it.
     pub(super) dataset: String,
 }
 
@@ -85,7 +86,7 @@ impl Run {
         Ok(Run { dir, journal, options, threads, dataset: request.dataset.clone() })
     }
 
-    /// Reports the dataset, actors, seed, number of queries and directory of the run.
+    /// Notifies the user of the run's dataset, actors, seed, number of queries and directory.
     pub(super) fn announce(&self, data: &Data, model: Option<&Model>, app: &App) {
         let (options, n_validation) = (&self.options, data.validation.len());
         let name = model.map_or("", Model::name);
@@ -114,13 +115,14 @@ impl Run {
         ));
     }
 
-    /// Returns the message of an interrupted run: nothing is lost, and how to resume.
+    /// Returns the message for an interrupted run: that its work is kept, and how to resume it.
     pub(super) fn kept(&self) -> String {
         let command = resume_command(&self.dataset, &self.dir);
         format!("everything done so far is kept; {command}")
     }
 
-    /// Notes that a bundle is trusted, if the run is.
+    /// Records that the bundle is trusted, if the run is: its programs may then run in this
+    /// process.
     pub(super) fn keep_trust(&self, bundle: &Bundle, app: &App) {
         let trust = app.private.trust();
         if trust.place(Origin::Run(&self.dir.join(DATABASE_FILE))) == Place::Process {
@@ -129,8 +131,8 @@ impl Run {
     }
 }
 
-/// Returns the directory of a request. By default, a resumed run has the last numbered directory of
-/// the base, a new run the first free one.
+/// Returns the directory of the run: the one that the request names; without a name, the last
+/// numbered directory of the base to resume, or the first free one for a new run.
 fn directory(request: &Request, base: &str, app: &App) -> Result<PathBuf> {
     if let Some(dir) = &request.run {
         return Ok(dir.clone());
@@ -165,7 +167,8 @@ fn begun(dir: &Path, config: &Value, programs: &[UserProgram]) -> Result<Journal
     Ok(journal)
 }
 
-/// Returns the configuration that the journal of a new run records.
+/// Returns the configuration of a new run, as its journal records it. `base` is the name of the
+/// base.
 pub(super) fn config(
     request: &Request,
     start: &Start,
@@ -194,8 +197,8 @@ pub(super) fn config(
     config
 }
 
-/// Returns the options of a request; missing ones come from the run's configuration, then from the
-/// defaults.
+/// Returns the options of a run: those of the request; missing ones from the run's configuration,
+/// or else the defaults.
 pub(super) fn options(
     request: &Request,
     base: &str,
@@ -237,8 +240,8 @@ pub(super) fn options(
     }
 }
 
-/// Whether the search actor is the run's only author of programs. If not, removes the note of trust
-/// in the run.
+/// Whether all programs of the run are written by the search actor, neither by a language model nor
+/// by the user. If not, removes the record that the run is trusted.
 fn forget_unless_alone(new: Actors, dir: &Path, journal: &Journal, app: &App) -> Result<bool> {
     let begun = journal.config().get("actor").and_then(Value::as_str);
     let asks = new.llm || begun.and_then(Actors::named).is_some_and(|actors| actors.llm);

@@ -1,5 +1,5 @@
-//! Measures a frozen bundle and all baselines on the test split. Must not know how programs were
-//! found.
+//! Measures a frozen bundle and all baselines on the test split. Does not depend on how programs
+//! were found.
 
 use std::sync::Arc;
 
@@ -20,37 +20,38 @@ use agent_retrieve::{
 };
 use agent_sandbox::Workers;
 
-/// Results on the test split.
+/// Results of the bundle and all baselines on the test split.
 pub struct OnTest {
-    /// All baselines.
+    /// Results of all baselines.
     pub baselines: Vec<SystemOnTest>,
-    /// The bundle.
+    /// Results of the bundle.
     pub bundle: SystemOnTest,
-    /// Number of openings of the split so far.
+    /// How many times the test split has been measured on so far, this time included.
     pub openings: u64,
 }
 
 /// Results of one system on the test split.
 #[derive(Serialize)]
 pub struct SystemOnTest {
-    /// Its name.
+    /// Name of the system.
     pub system: String,
     /// Results over all queries.
     #[serde(flatten)]
     pub evaluation: Evaluation,
-    /// For baselines: the bundle minus the baseline, in mean reciprocal rank.
+    /// For a baseline: the mean reciprocal rank of the bundle minus that of the baseline.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bundle_better_by: Option<Comparison>,
-    /// The p-value of this difference, corrected for the number of baselines (Holm 1979).
+    /// For a baseline: the p-value of `bundle_better_by`, corrected for the number of baselines
+    /// (Holm 1979).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p_holm: Option<f64>,
-    /// Why the means are invalid, if they are.
+    /// Why the means are invalid; absent if they are valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub invalid: Option<String>,
 }
 
 impl OnTest {
-    /// Returns all systems, baselines first.
+    /// Returns the results of all systems, the baselines first.
     pub fn systems(&self) -> Vec<&SystemOnTest> {
         self.baselines.iter().chain([&self.bundle]).collect()
     }
@@ -64,12 +65,12 @@ impl SystemOnTest {
     }
 }
 
-/// Measures the bundle of a session and all baselines on the test split, and warns of failed
-/// queries. The bundle's programs may ask the language model. `None` if the test split stays closed
-/// or has no queries with nodes as answers.
+/// Measures a bundle and all baselines on the test split, counts that the split was opened, and
+/// warns of failed queries. The bundle's programs may ask the language model. `None` if the session
+/// is not to be tested, or if the test split has no queries whose answers are nodes.
 ///
 /// # Errors
-/// If the split is damaged, or the operation was stopped.
+/// If the test split is damaged, or the operation was stopped.
 pub(super) fn measure(bundle: &Bundle, session: &Session, app: &App) -> Result<Option<OnTest>> {
     let Session { data, run, model, .. } = session;
     if !data.is_tested || data.base.record.splits.get("test").is_none_or(|&n| n == 0) {

@@ -1,5 +1,5 @@
-//! Measures the times of a run's parts and writes them beside its journal. Write errors are
-//! ignored. Must not know what the parts do.
+//! Measures the times of a run's parts and writes them to a file beside its journal. Ignores errors
+//! of writing. Does not depend on what the parts do.
 
 use std::{
     path::{Path, PathBuf},
@@ -17,27 +17,28 @@ use agent_optimize::{
     record::timing::{TIMES_FILE, Timing},
 };
 
-/// Name of the part that counts waiting for the language model.
+/// Name of the part that holds the time of waiting for the language model.
 const WAITING: &str = "waiting for the language model";
-/// Minimum time between two writes of the times during a step.
+/// Minimum time between two writes of the file while steps begin and end.
 const BETWEEN_WRITES: Duration = Duration::from_secs(1);
 
-/// Measures the times of a run.
+/// Measures the times of a run's parts.
 pub(super) struct Stopwatch {
     dir: PathBuf,
     earlier: Timing,
     now: Timing,
     began: Instant,
-    /// The current part and step, their start, and the total time of waiting at the start.
+    /// The current part and the number of its current step, when this step began, and how long the
+    /// run had waited for the model by then.
     present: Option<(&'static str, usize, Instant, Duration)>,
-    /// Total time of waiting for the model, milliseconds.
+    /// Total time for which the run has waited for the model, in milliseconds.
     waited: Arc<AtomicU64>,
-    /// When the times were last written.
+    /// When the file was last written.
     kept: Instant,
 }
 
 impl Stopwatch {
-    /// Starts to measure the run in a directory.
+    /// Starts to measure the run in a directory; reads the times of its earlier processes.
     pub(super) fn start(dir: &Path) -> Stopwatch {
         Stopwatch {
             dir: dir.to_owned(),
@@ -50,7 +51,8 @@ impl Stopwatch {
         }
     }
 
-    /// Records that a step of a part is running; ends the previous step if it differs.
+    /// Records that step `step` of the part `phase` is running; if another step was running, ends
+    /// that one.
     pub(super) fn at(&mut self, phase: &'static str, step: usize) {
         if self.present.is_none_or(|(name, at, ..)| (name, at) != (phase, step)) {
             self.close();
@@ -62,8 +64,9 @@ impl Stopwatch {
         }
     }
 
-    /// Records that programs were better than every baseline. Returns the milestone with the time
-    /// over all processes; `None` if an earlier process recorded one of this scope.
+    /// Records that programs were better than every baseline for the first time. Returns the
+    /// milestone with its time counted over all processes of the run; `None` if an earlier process
+    /// recorded a milestone of the same scope.
     pub(super) fn better(&mut self, better: &Milestone) -> Option<Milestone> {
         if self.earlier.seconds_to(better.scope).is_some() {
             return None;
@@ -74,14 +77,16 @@ impl Stopwatch {
         Some(Milestone { seconds, ..better.clone() })
     }
 
-    /// Ends the current step, writes the times, and returns those of all processes.
+    /// Ends the current step, writes the times, and returns the times over all processes of the
+    /// run.
     pub(super) fn stop(mut self) -> Timing {
         self.close();
         self.keep();
         self.earlier.and(&self.now)
     }
 
-    /// Ends the current step.
+    /// Ends the current step and adds its time to its part, and the time of waiting to that of
+    /// [`WAITING`].
     fn close(&mut self) {
         if let Some((phase, step, since, waited_before)) = self.present.take() {
             let waited = self.waited().saturating_sub(waited_before);
@@ -92,17 +97,18 @@ impl Stopwatch {
         }
     }
 
-    /// Returns the total time of waiting for the model.
+    /// Returns for how long the run has waited for the model in this process.
     fn waited(&self) -> Duration {
         Duration::from_millis(self.waited.load(Ordering::Relaxed))
     }
 
-    /// Returns the counter of milliseconds of waiting for the model, which are a separate part.
+    /// Returns the counter, in milliseconds, to which callers add the time that they wait for the
+    /// model; it is reported as a part of its own.
     pub(super) fn waiting(&self) -> Arc<AtomicU64> {
         self.waited.clone()
     }
 
-    /// Writes the times beside the journal, if the journal exists.
+    /// Writes the times to the file beside the journal, if the journal exists.
     fn keep(&mut self) {
         self.kept = Instant::now();
         self.now.seconds = self.began.elapsed().as_secs_f64();

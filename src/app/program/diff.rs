@@ -1,4 +1,4 @@
-//! Compares two programs: source, parameters, answers and cost.
+//! Compares two programs: their source, parameters, answers and cost.
 
 use std::collections::BTreeMap;
 
@@ -26,24 +26,25 @@ use agent_optimize::{
 use agent_retrieve::eval::{Comparison, Interval};
 use agent_sandbox::{SandboxOptions, program::Program};
 
-/// Number of context lines around a change.
+/// Number of unchanged lines shown before and after each change in the diff.
 const CONTEXT_LINES: usize = 3;
 /// Maximum number of changes whose effects are measured; later ones are left out.
 const MAX_HUNKS: usize = 50;
-/// Maximum number of queries, taken evenly from a larger split.
+/// Maximum number of queries on which programs run; from a larger split, queries at even distances
+/// are taken.
 const MAX_QUERIES: usize = 1_000;
 
-/// Two programs of a run or a bundle.
+/// Two programs of a run or a bundle, and how to compare them.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// First program: at least six digits of its id, or its category
+    /// First program: its id, a prefix of at least six hex digits, or a category
     #[arg(value_name = "A")]
     pub from: String,
-    /// Second program: at least six digits of its id, or its category
+    /// Second program: its id, a prefix of at least six hex digits, or a category
     #[arg(value_name = "B")]
     pub to: String,
-    /// Location of the programs: a run or a bundle.
+    /// The run or bundle that holds the programs.
     #[command(flatten)]
     #[schema(inline)]
     pub place: Place,
@@ -51,7 +52,8 @@ pub struct Request {
     #[arg(long)]
     #[serde(default)]
     pub measure: bool,
-    /// Measure the effect of each change of source and parameters, alone and after earlier changes
+    /// Measure the effect of each change to the source or parameters, both on its own and on top of
+    /// the earlier changes
     #[arg(long)]
     #[serde(default)]
     pub ablate: bool,
@@ -68,7 +70,7 @@ pub struct Request {
     #[arg(long, value_name = "N")]
     #[serde(default)]
     pub dataset: Option<String>,
-    /// Sandbox for programs.
+    /// Where Rhai programs run: in this process or inside WebAssembly.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
@@ -86,53 +88,54 @@ pub struct Reply {
     pub from: String,
     /// Id of the second program.
     pub to: String,
-    /// A unified diff of their sources; empty if they are equal.
+    /// Unified diff of the two sources; empty if they are equal.
     pub diff: String,
-    /// The parameters that differ, by name.
+    /// The parameters whose values differ, sorted by name.
     pub params: Vec<Changed>,
-    /// Comparison of their answers on labelled queries; absent if the journal has none and the
-    /// programs were not run.
+    /// Comparison of the programs' answers to labelled queries; absent if the journal holds no
+    /// answers of both and the programs were not run.
     pub answers: Option<Answers>,
-    /// The effect of each change, if requested.
+    /// The effect of each change, in the order of lines; empty unless requested.
     pub effects: Vec<Effect>,
 }
 
-/// A parameter that differs.
+/// A parameter whose values in the two programs differ.
 #[derive(Serialize)]
 pub struct Changed {
-    /// Its name.
+    /// Name of the parameter.
     pub name: String,
-    /// Its value in the first program; `null` if this has no such parameter.
+    /// Value in the first program; `null` if that program has no such parameter.
     pub from: Option<f64>,
-    /// Its value in the second program, likewise.
+    /// Value in the second program; `null` if that program has no such parameter.
     pub to: Option<f64>,
 }
 
 /// A query that one program answers better than the other.
 #[derive(Clone, Serialize)]
 pub struct Differs {
-    /// Its id; absent if the dataset is not installed or has other queries.
+    /// Id of the query; absent if the dataset is not installed or has other queries than the run.
     pub id: Option<i64>,
-    /// Its position among the compared queries or, from the journal, in the split; from 0.
+    /// Position of the query, from 0: among the compared queries or, if the ranks come from the
+    /// journal, in the split.
     pub at: usize,
-    /// Its text; absent if the id is.
+    /// Text of the query; absent if the id is.
     pub query: Option<String>,
-    /// Reciprocal rank with the first program.
+    /// Reciprocal rank that the first program reaches on the query.
     pub from: f32,
-    /// Reciprocal rank with the second program.
+    /// Reciprocal rank that the second program reaches on the query.
     pub to: f32,
 }
 
-/// Comparison of the answers of two programs.
+/// Comparison of the answers of two programs to the same labelled queries.
 #[derive(Serialize)]
 pub struct Answers {
-    /// `train` or `val`.
+    /// Split of the queries: `train` or `val`.
     pub on: String,
-    /// Whether the ranks come from the journal.
+    /// Whether the ranks come from the journal; if not, the programs were run.
     pub from_journal: bool,
     /// Whether any query is synthetic; false if the queries are unknown.
     pub synthetic: bool,
-    /// The second program compared with the first, in reciprocal ranks.
+    /// Reciprocal ranks of the second program minus those of the first.
     #[serde(flatten)]
     pub comparison: Comparison,
     /// Queries that the second program answers better, largest differences first.
@@ -143,35 +146,35 @@ pub struct Answers {
     pub cost: Option<[Cost; 2]>,
 }
 
-/// Effect of a change on reciprocal ranks.
+/// Effect of a change on the reciprocal ranks of a program.
 #[derive(Serialize)]
 pub struct Gain {
-    /// Mean difference of reciprocal ranks.
+    /// Mean reciprocal rank with the change minus that without it.
     pub difference: f64,
-    /// Its 95 % interval.
+    /// The 95 % interval of `difference`.
     pub ci95: Interval,
-    /// The p-value of the difference.
+    /// The p-value of `difference`.
     pub p: f64,
 }
 
-/// Effect of one change of the source, or of the change of parameters.
+/// Effect of one change to the source, or of all changes to the parameters together.
 #[derive(Default, Serialize)]
 pub struct Effect {
-    /// Line in the first source, from 1; absent for the parameters.
+    /// Line of the change in the first source, from 1; absent for the parameters.
     pub line: Option<usize>,
-    /// Removed lines with `-`, then added lines with `+`.
+    /// The removed lines, each after `-`, then the added lines, each after `+`.
     pub change: String,
-    /// The first program with only this change, compared with the first program; absent if it does
-    /// not run.
+    /// Gain of the first program with only this change over the first program itself; absent if the
+    /// changed program does not run.
     pub alone: Option<Gain>,
-    /// The program with this and all earlier changes, compared with the last one that runs without
-    /// this change.
+    /// Gain of the first program with this and all earlier changes over the last program with fewer
+    /// changes that runs; absent if the changed program does not run.
     pub after_others: Option<Gain>,
-    /// Lines of earlier changes whose effect `after_others` includes, because the program does not
-    /// run with them but without this change.
+    /// Lines of earlier changes whose effect is part of `after_others`, since the program with them
+    /// runs only together with this change.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub together: Vec<usize>,
-    /// Why there is no `alone`.
+    /// Why `alone` is absent.
     pub failure: Option<String>,
 }
 
@@ -201,8 +204,8 @@ impl Perform for Request {
     }
 }
 
-/// Compares the answers of the programs, from the journal or by running them, and measures the
-/// effects of the changes.
+/// Compares the answers of the programs `from` and `to`, from the journal or by running both, and
+/// measures the effects of the changes if requested.
 fn answers(
     request: &Request,
     sources: &Sources,
@@ -253,7 +256,8 @@ fn answers(
     Ok((Some(answers), effects))
 }
 
-/// Returns the validation queries in order, if the dataset is installed and has those of the run.
+/// Returns the validation queries of the dataset `name`, in the order of the split; `None` if it is
+/// not installed or has other validation queries than the run.
 fn queries_of(name: &str, sources: &Sources, app: &App) -> Option<Vec<LabelledQuery>> {
     let base = app.home.get(name).ok()?;
     let pool = Pool::new("validation", load_split(&base, &On::Val.split()).ok()?);
@@ -270,8 +274,10 @@ fn of_journal(from: &Trial, to: &Trial, queries: &Option<Vec<LabelledQuery>>) ->
     Ok(Answers { on, from_journal: true, synthetic, comparison, won, lost, cost: None })
 }
 
-/// Returns the queries that the second program answers better, and those it answers worse; ties by
-/// position. `places`: positions of the queries in the split, unless they are 0, 1, 2 and so on.
+/// Returns the queries that the second program answers better, then those that it answers worse,
+/// each with the largest differences first, equal ones by position. `from` and `to` are reciprocal
+/// ranks by query. `places` holds the positions of these queries in the split; `None` means 0, 1, 2
+/// and so on.
 fn differing(
     from: &[f32],
     to: &[f32],
@@ -292,8 +298,9 @@ fn differing(
     (won, lost)
 }
 
-/// Measures the first program with each change alone, and with all changes up to it. The change of
-/// parameters comes last.
+/// Measures the first program with each change alone, and with each change together with all
+/// earlier ones. The change of parameters comes last. `before` holds the reciprocal ranks of the
+/// unchanged program.
 fn effects(
     ground: &Ground,
     from: &Entry,
@@ -346,7 +353,7 @@ fn effects(
     Ok(effects)
 }
 
-/// Returns the reciprocal ranks of a changed program, or why it does not run.
+/// Returns the reciprocal ranks of a changed program by query, or why the program does not run.
 fn changed_ranks(
     ground: &Ground,
     program: &Program,
@@ -375,7 +382,7 @@ fn gain(before: &[f32], after: &[f32]) -> Result<Gain> {
     Ok(Gain { difference, ci95, p })
 }
 
-/// Returns all parameters of a program, declared defaults included.
+/// Returns the values of all parameters of a program: its own, or else the declared defaults.
 fn parameters(entry: &Entry, options: &SandboxOptions) -> BTreeMap<String, f64> {
     let declared = declared(&entry.program, options).into_iter();
     let declared = declared.map(|param| (param.name, param.value));
@@ -384,7 +391,7 @@ fn parameters(entry: &Entry, options: &SandboxOptions) -> BTreeMap<String, f64> 
     parameters
 }
 
-/// Returns the parameters that differ, sorted by name.
+/// Returns the parameters whose values differ, sorted by name.
 fn changed(from: &BTreeMap<String, f64>, to: &BTreeMap<String, f64>) -> Vec<Changed> {
     let gone = from.keys().filter(|name| !to.contains_key(*name));
     let mut names: Vec<&String> = gone.chain(to.keys()).collect();

@@ -1,23 +1,24 @@
-//! Splits the difference of two sources into single changes, and applies each to the first source.
-//! Must not know the language of the sources.
+//! Splits the difference of two source texts into single changes, and applies each to the first
+//! source. Knows nothing of their language except that comment lines begin with `//`.
 
 use similar::{DiffOp, TextDiff};
 
-/// One change.
+/// One change: neighbouring lines that are removed, added, or both.
 pub(super) struct Hunk {
-    /// First line of the change in the first source, from 1; for an insertion, the line after it.
+    /// Line of the first source at which the change begins, from 1; for added lines only, the line
+    /// before which they are added.
     pub(super) line: usize,
-    /// Removed lines with `-`, then added lines with `+`.
+    /// The removed lines, each after `-`, then the added lines, each after `+`.
     pub(super) text: String,
     /// The first source with only this change.
     pub(super) alone: String,
     /// The first source with this change and all earlier ones.
     pub(super) so_far: String,
-    /// Whether only comment lines differ.
+    /// Whether the change removes and adds only comment lines.
     pub(super) comments: bool,
 }
 
-/// Returns all changes from one source to another, in the order of lines.
+/// Returns the changes that turn the source `from` into the source `to`, in the order of lines.
 pub(super) fn hunks(from: &str, to: &str) -> Vec<Hunk> {
     let diff = TextDiff::from_lines(from, to);
     let old: Vec<&str> = from.split_inclusive('\n').collect();

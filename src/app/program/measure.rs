@@ -1,5 +1,5 @@
-//! Runs programs on labelled queries to compare ranks, tool calls and times. Must not know why they
-//! are compared.
+//! Runs programs on labelled queries, so that their ranks, tool calls and times can be compared.
+//! Does not depend on what the comparison is for.
 
 use std::{
     fmt,
@@ -34,7 +34,7 @@ use agent_retrieve::{
 use agent_sandbox::{SandboxOptions, Workers, program::Program};
 use agent_tools::ToolCache;
 
-/// Queries on which programs are compared; never the test split.
+/// Which queries programs are compared on; never those of the test split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum On {
@@ -45,7 +45,7 @@ pub enum On {
 }
 
 impl On {
-    /// Returns the split.
+    /// Returns the split that holds the queries.
     pub fn split(self) -> Split {
         match self {
             Self::Train => Split::Train,
@@ -60,10 +60,10 @@ impl fmt::Display for On {
     }
 }
 
-/// Size of the cache of tool calls, bytes.
+/// Size of the cache of tool calls, in bytes.
 const CACHE_BYTES: usize = 512 << 20;
 
-/// A base with queries, on which programs run.
+/// A base and labelled queries, on which programs run.
 pub struct Ground {
     /// Runtime without a cache, for measuring the cost of one program.
     runtime: Arc<Runtime>,
@@ -75,7 +75,8 @@ pub struct Ground {
 
 /// Result of a program on one query.
 pub struct Answer {
-    /// Reciprocal rank of the first answer; in the default candidates if the program failed.
+    /// Reciprocal rank of the first correct answer in the program's ranking or, if the program
+    /// failed, in the default candidates.
     pub rank: f32,
     tool_calls: u64,
     ms: f64,
@@ -85,16 +86,17 @@ pub struct Answer {
 /// Cost of a program over some queries.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Cost {
-    /// Mean number of tool calls.
+    /// Mean number of tool calls per query.
     pub tool_calls: f64,
-    /// Mean wall time while all cores are busy, milliseconds.
+    /// Mean wall time per query, in milliseconds, while all cores are busy.
     pub ms: f64,
     /// Number of queries on which the program failed.
     pub failed: usize,
 }
 
 impl Ground {
-    /// Opens a dataset with at most `most` queries (at least 1), evenly spread over the split.
+    /// Opens a dataset with at most `most` queries of the split (but at least 1), taken at even
+    /// distances.
     ///
     /// # Errors
     /// If the split is missing or empty, the dataset cannot be opened, or threads cannot start.
@@ -148,7 +150,7 @@ impl Ground {
     /// Returns the parameters that a program declares.
     ///
     /// # Errors
-    /// If it does not compile, or declares invalid parameters; in words.
+    /// Says in words why the program does not compile or its parameters are invalid.
     pub fn declared(
         &self,
         program: &Program,
@@ -157,8 +159,8 @@ impl Ground {
         self.runtime.declared_params(&compiled).map_err(|failure| failure.to_string())
     }
 
-    /// Runs a program on all queries, in parallel and without a cache. Answers are in the order of
-    /// the queries.
+    /// Runs a program on all queries, in parallel and without a cache of tool calls. Answers are in
+    /// the order of the queries.
     ///
     /// # Errors
     /// If the program does not compile, a query cannot be searched, or the operation was stopped.
@@ -171,8 +173,8 @@ impl Ground {
         self.answers_on(&self.runtime, program, params, app)
     }
 
-    /// Runs a program like [`Ground::answers`], but with the shared cache: faster for many similar
-    /// programs, with meaningless times.
+    /// Runs a program like [`Ground::answers`], but with a cache of tool calls that all programs
+    /// share. This is faster for many similar programs, but the measured times mean nothing.
     ///
     /// # Errors
     /// As [`Ground::answers`].
@@ -221,12 +223,12 @@ impl Ground {
     }
 }
 
-/// Returns the reciprocal ranks of answers, in order.
+/// Returns the reciprocal rank of each answer, in the order of the answers.
 pub fn ranks(answers: &[Answer]) -> Vec<f32> {
     answers.iter().map(|answer| answer.rank).collect()
 }
 
-/// Returns the cost of answers.
+/// Returns the mean cost of a program over its answers.
 pub fn cost(answers: &[Answer]) -> Cost {
     let n = answers.len().max(1) as f64;
     Cost {
@@ -236,7 +238,8 @@ pub fn cost(answers: &[Answer]) -> Cost {
     }
 }
 
-/// Compares `to` with `from`, in reciprocal ranks of the same queries.
+/// Compares two programs by their reciprocal ranks on the same queries; differences are `to` minus
+/// `from`.
 ///
 /// # Errors
 /// If there is no query.

@@ -1,7 +1,8 @@
 //! Runs one program on one query, in the sandbox.
 //!
-//! The program is treated as hostile. It runs on a worker thread with a deadline. Every end of the
-//! program is a reply, which also holds the program's memory: a process that ends need not free it.
+//! The program is treated as hostile: it runs on a worker thread with a deadline. However the
+//! program ends, the result is a reply. The reply also keeps the compiled program, so that a
+//! process that exits next need not spend time on freeing it.
 
 use std::{
     path::PathBuf,
@@ -28,12 +29,12 @@ use agent_sandbox::{
 };
 use agent_tools::ToolCache;
 
-/// Size of the cache of tool calls, bytes; one program repeats few calls.
+/// Size of the cache of tool calls, in bytes; small, since one run repeats few calls.
 const CACHE_BYTES: usize = 16 << 20;
-/// Compile time above which a notice reports it.
+/// If compiling takes longer than this, a notice reports how long.
 const LONG_COMPILING: Duration = Duration::from_secs(1);
 
-/// A program and a query.
+/// A program, and the query to run it on.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -63,12 +64,12 @@ pub struct Request {
     #[serde(default)]
     #[schema(inline)]
     pub k: Option<Top>,
-    /// Sandbox for programs.
+    /// Where Rhai programs run: in this process or inside WebAssembly.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
     pub sandbox: SandboxArgs,
-    /// The language model.
+    /// Language model to use, with its budget, reply files and prompts.
     #[command(flatten)]
     #[serde(default)]
     #[schema(inline)]
@@ -79,14 +80,14 @@ fn parse_params(text: &str) -> std::result::Result<ParamValues, String> {
     serde_json::from_str(text).map_err(|error| format!("{error}; give a JSON object of numbers"))
 }
 
-/// The result of a program.
+/// The result of running a program.
 pub struct Reply {
-    /// The ranking with its usage, or the failure.
+    /// The program's ranking and what it used, or how it failed.
     pub outcome: std::result::Result<Outcome, Failure>,
     run: Option<Run>,
 }
 
-/// A program on its base.
+/// A compiled program, and the runtime on whose base it ran.
 struct Run {
     runtime: Arc<Runtime>,
     /// The compiled program; kept because freeing it may take long.
@@ -94,7 +95,7 @@ struct Run {
 }
 
 impl Reply {
-    /// Returns the base; `None` if the program could not be read.
+    /// Returns the base that the program ran on; `None` if the program could not be read.
     pub fn base(&self) -> Option<&Arc<IndexedBase>> {
         self.run.as_ref().map(|run| run.runtime.base())
     }
@@ -174,7 +175,8 @@ impl Perform for Request {
 }
 
 impl Request {
-    /// Reads the program. A file that cannot be read is a failure of the program, not an error.
+    /// Reads the program of the request. The inner result is a failure if the file cannot be read:
+    /// this counts as a failure of the program, not as an error of the request.
     fn program(&self, app: &App) -> Result<std::result::Result<Program, Failure>> {
         match (&self.file, &self.source) {
             (None, Some(source)) => Ok(Ok(Program::new(source))),
@@ -188,7 +190,8 @@ impl Request {
         }
     }
 
-    /// Opens a runtime with one worker, a small cache and the configured language model, if any.
+    /// Opens a runtime with one worker thread, a small cache of tool calls and the configured
+    /// language model, if any. Also returns where Rhai programs run.
     fn runtime(&self, app: &App) -> Result<(Arc<Runtime>, Place)> {
         let base = dataset::open(&dataset::find(&self.dataset, app)?, app)?;
         let llm = llm::open_if_configured(&self.llm, false, app)?;
@@ -201,7 +204,8 @@ impl Request {
         Ok((Arc::new(runtime), options.place))
     }
 
-    /// Compiles and runs the program; both have a deadline.
+    /// Compiles the program and runs it on `query`; both have a deadline. Also returns the compiled
+    /// program, if it compiles.
     fn attempt(
         &self,
         runtime: &Runtime,
@@ -223,11 +227,11 @@ impl Request {
     }
 }
 
-/// Compiles the WebAssembly module, or the engine for Rhai, before the program's time starts. Has
-/// its own deadline.
+/// Compiles the program if it is a WebAssembly module, or else the engine for Rhai, before the
+/// program's time starts. Has a deadline of its own.
 ///
 /// # Errors
-/// If it cannot be compiled.
+/// If the module or the engine cannot be compiled.
 fn warm_up(
     runtime: &Runtime,
     program: &Program,

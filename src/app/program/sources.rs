@@ -1,4 +1,4 @@
-//! Finds the programs of a run or a bundle by id or category. Must not know how they are shown.
+//! Finds programs of a run or a bundle by id or category. Does not depend on how they are shown.
 
 use std::path::{Path, PathBuf};
 
@@ -20,10 +20,10 @@ use agent_sandbox::{
     ChosenSandbox, Limits, Param, Sandbox, SandboxOptions, Workers, program::Program,
 };
 
-/// Maximum number of programs in an error's hint.
+/// Maximum number of programs that the hint of an error lists.
 const MAX_LISTED: usize = 8;
 
-/// Location of programs: a run or a bundle.
+/// The run or bundle that holds the programs.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema, clap::Args)]
 #[group(required = true, multiple = false)]
 #[serde(deny_unknown_fields)]
@@ -41,15 +41,15 @@ pub struct Place {
 }
 
 impl Place {
-    /// Returns the run argument, if the place is a run.
+    /// Returns the argument that names the run; `None` if a bundle is named.
     pub fn run_dir(&self) -> Option<&Path> {
         self.run.as_deref()
     }
 
-    /// Reads the programs.
+    /// Reads the programs of the run or bundle.
     ///
     /// # Errors
-    /// If there is not exactly one of run and bundle, or it cannot be read.
+    /// If not exactly one of run and bundle is named, or if that one cannot be read.
     pub fn read(&self, app: &App) -> Result<Sources> {
         match (&self.run, &self.bundle) {
             (Some(given), None) => {
@@ -65,9 +65,9 @@ impl Place {
     }
 }
 
-/// Finds a program by its [`variant`], the start of its id, its category, or a part of the
-/// category's name. If a program has several sets of parameters, returns the frozen set, else the
-/// last accepted one, else the first.
+/// Finds the program that `name` means: its [`variant`], the start of its id, its category, or a
+/// part of the category's name. A program may have been tried with several sets of parameters:
+/// returns it with the frozen set, or else the set accepted last, or else the first.
 ///
 /// # Errors
 /// If no program matches, or several do.
@@ -126,7 +126,7 @@ pub fn find<'a>(sources: &'a Sources, name: &str) -> Result<&'a Entry> {
     Ok(frozen.or(accepted).copied().unwrap_or(first))
 }
 
-/// Returns the parameters that a program declares; empty if it does not run.
+/// Returns the parameters that a program declares; empty if the program does not compile.
 pub fn declared(program: &Program, options: &SandboxOptions) -> Vec<Param> {
     let limits = Limits::default();
     let Ok(workers) = Workers::new(1) else { return Vec::new() };

@@ -1,5 +1,6 @@
-//! The findings on the page of a run: the bundle and the baselines on validation queries, causes of
-//! lost answers, and commands that reproduce the run. Must not know the layout of the page.
+//! The findings on the page of a run: how well the bundle and the baselines answer validation
+//! queries, why answers were lost, and which commands reproduce the run. Does not depend on the
+//! layout of the page.
 
 use std::{
     collections::BTreeMap,
@@ -51,12 +52,12 @@ pub(super) struct Measured {
     systems: Vec<System>,
     explainer: Explainer,
     explained: Vec<ExplainedQuery>,
-    /// Calibration of the router.
+    /// Calibration of the bundle's router; `None` if it could not be measured.
     router: Option<Calibration>,
 }
 
 impl Measured {
-    /// Answers all queries with the bundle and every baseline.
+    /// Answers all queries with the bundle and with every baseline, and measures both.
     ///
     /// # Errors
     /// If a program does not compile, a query cannot be searched, a service gives no reply to the
@@ -93,20 +94,23 @@ impl Measured {
     }
 }
 
-/// The findings, as `web/src/record.ts` expects them.
+/// The findings about a run, with the names that `web/src/record.ts` expects.
 #[derive(Serialize)]
 pub(super) struct Findings {
-    /// Title of the dataset, the run, and the program's version.
+    /// Title of the dataset, name or directory of the run, and version of this software, joined by
+    /// commas.
     about: String,
-    /// A note if the questions are synthetic; else empty.
+    /// Note that the questions are synthetic; empty if they are not.
     synthetic: String,
-    /// Key figures, each with its label.
+    /// Key figures as text, each with its label.
     figures: Vec<(String, String)>,
     systems: Vec<SystemRow>,
     losses: Option<Losses>,
-    /// Losses at the lines of each program, by [`variant`].
+    /// For each program, by its [`variant`]: the lines that lost answers, from 1, each with its
+    /// losses in words.
     marks: BTreeMap<String, Vec<(usize, String)>>,
-    /// By category: its best baseline, and the bundle's difference from it.
+    /// For each category, by name: its best baseline with mean reciprocal rank, and the difference
+    /// of the bundle from that baseline.
     against: BTreeMap<String, String>,
     router: String,
     sequential_test: String,
@@ -121,7 +125,8 @@ struct SystemRow {
     mrr: String,
     hit1: String,
     recall20: String,
-    /// The bundle minus this system, in mean reciprocal rank.
+    /// Mean reciprocal rank of the bundle minus that of this system, with interval; empty for the
+    /// bundle.
     difference: String,
     p: String,
 }
@@ -217,7 +222,7 @@ pub(super) fn found(
     Ok(found)
 }
 
-/// Capitalizes the first letter of a text.
+/// Returns the text with a capital first letter.
 fn sentence(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
@@ -283,7 +288,8 @@ fn systems(measured: &Measured) -> Result<Vec<SystemRow>> {
     measured.systems.iter().map(row).collect()
 }
 
-/// Returns the queries by kind of loss, and all causes, largest gain first.
+/// Returns how many queries lost their answers in each way, and all causes, those with the largest
+/// possible gain first.
 fn losses(groups: &[Group<'_>], explained: &[ExplainedQuery]) -> Losses {
     let all = || explained.iter().filter_map(|one| one.loss.as_ref());
     let kind = |kind: Kind| KindRow {
@@ -311,7 +317,7 @@ fn losses(groups: &[Group<'_>], explained: &[ExplainedQuery]) -> Losses {
     }
 }
 
-/// Returns commands that repeat the run, and use or resume it.
+/// Returns commands that repeat the run and use its bundle or, without a bundle, resume the run.
 fn commands(run: &Path, bundle: Option<&Path>, config: &Value) -> Vec<String> {
     let dataset = config.get("dataset").and_then(Value::as_str).unwrap_or_default();
     let (run, begun) = (run.display(), begun_with(config));
@@ -327,8 +333,8 @@ fn commands(run: &Path, bundle: Option<&Path>, config: &Value) -> Vec<String> {
     commands
 }
 
-/// Returns the options of `agent optimize` for a run with this configuration. The files of the
-/// user's programs are unknown.
+/// Returns the options of `agent optimize` that begin a run with this configuration. The user's
+/// programs stand as `FILE`, since their files are not recorded.
 fn begun_with(config: &Value) -> String {
     let text = |key: &str| config.get(key).and_then(Value::as_str);
     let number = |key: &str| config.get(key).and_then(Value::as_u64);

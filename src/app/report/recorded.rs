@@ -1,5 +1,5 @@
-//! The state of a run, its programs and its latest steps as one record. Must not know how programs
-//! are found.
+//! Collects the state of a run, its programs and its latest steps in one record. Does not depend on
+//! how programs are found.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -22,133 +22,140 @@ use agent_optimize::{
     trial::{TRIAL, Trial},
 };
 
-/// Maximum number of programs and of steps in a record, the same as in `web/src/run.ts`.
+/// Maximum number of programs in a record; `_STEPS` is that of steps. Both are the same as in
+/// `web/src/run.ts`.
 const _PROGRAMS: usize = 500;
 const _STEPS: usize = 200;
-/// Approximate maximum number of points of a curve.
+/// Approximate maximum number of points in a curve.
 const MAX_POINTS: usize = 400;
-/// Query pool on which programs are measured.
+/// Name of the pool of validation queries in trials.
 const VALIDATION: &str = "validation";
-/// Kind of improvement steps in the journal, and their part of a run.
+/// Kind of the steps in the journal that improve programs, and name of the part of a run that holds
+/// them.
 const IMPROVEMENT: (&str, &str) = ("parent", "improving programs");
 
-/// State of a run.
+/// State of a run, with its costs, times and scores so far.
 #[derive(Clone, PartialEq, Serialize, ToSchema)]
 pub struct RunNow {
-    /// Its name.
+    /// Name of the run.
     id: String,
-    /// Its dataset.
+    /// Name of the dataset that the run is for.
     dataset: String,
-    /// Actors that propose programs.
+    /// Actors that propose programs, such as `search,llm`.
     actor: String,
-    /// The language model, if the run uses one.
+    /// Name of the language model, if the run uses one.
     model: Option<String>,
     /// Random seed.
     seed: Option<u64>,
-    /// Number of planned improvement steps.
+    /// Number of steps planned to improve programs.
     planned: Option<u64>,
-    /// Number of finished improvement steps.
+    /// Number of finished steps that improved programs or tried to.
     done: u64,
-    /// `finished`, `running`, `interrupted` or `paused`.
+    /// State of the run: `finished`, `running`, `interrupted` or `paused`.
     pub state: &'static str,
-    /// Id of the process that writes the run.
+    /// Id of the process that works on the run, if one does.
     pid: Option<u32>,
-    /// Why the run is paused.
+    /// Why the run is paused, if it is.
     paused: Option<String>,
-    /// Number of steps in its journal.
+    /// Number of steps in the run's journal.
     pub steps: usize,
-    /// Number of steps by kind.
+    /// Number of steps in the journal, by kind.
     #[schema(value_type = HashMap<String, u64>)]
     kinds: BTreeMap<String, u64>,
-    /// Number of tested changes.
+    /// Number of changes to programs that were tested.
     tested: usize,
-    /// Number of accepted changes.
+    /// Number of changes to programs that were accepted.
     accepted: usize,
-    /// Number of proposed programs.
+    /// Number of programs that were proposed.
     programs: usize,
-    /// Programs that answer some validation query best, the most frequent first.
+    /// Programs that answer at least one validation query best; those that answer most queries best
+    /// come first.
     archive: Vec<Archived>,
-    /// The current program of each category, with its scores on validation queries.
+    /// The current program of each category, with the program's scores on validation queries.
     #[schema(value_type = Vec<serde_json::Value>)]
     categories: Vec<Standing>,
-    /// Whether the run is finished and has its bundle.
+    /// Whether the run is finished and has a bundle.
     bundle: bool,
-    /// Mean reciprocal rank of its bundle on validation queries.
+    /// Mean reciprocal rank of the run's bundle on validation queries; absent without a bundle.
     mrr: Option<f64>,
-    /// Cost of language models.
+    /// Cost of language models in total.
     #[schema(value_type = serde_json::Value)]
     cost: RoleCost,
     /// Cost of language models by role.
     #[schema(value_type = Vec<serde_json::Value>)]
     roles: Vec<RoleCostEntry>,
-    /// Start of the run, seconds since 1970.
+    /// When the run began, in seconds since 1970.
     begun: Option<u64>,
-    /// Last update of its times, seconds since 1970.
+    /// When the run's times were last updated, in seconds since 1970.
     changed: Option<u64>,
-    /// Working time without pauses, seconds.
+    /// Time spent on the run without pauses, in seconds.
     seconds: Option<u64>,
-    /// For a running run: estimated time of the remaining improvement steps, seconds.
+    /// Estimated time, in seconds, of the remaining steps that improve programs; only while the run
+    /// is running.
     eta_seconds: Option<u64>,
-    /// Times of the parts of the run.
+    /// Time of each part of the run.
     #[schema(value_type = Vec<serde_json::Value>)]
     phases: Vec<Summary>,
-    /// Scores of programs on the largest number of validation queries used, in the order of trials.
+    /// Scores of programs over time, in the order of their trials. Only trials on the largest
+    /// number of validation queries are shown, and of many trials only some.
     curve: Vec<Point>,
 }
 
-/// A program of the archive.
+/// A program that answers at least one validation query best.
 #[derive(Clone, PartialEq, Serialize, ToSchema)]
 pub struct Archived {
-    /// Its id.
+    /// Id of the program.
     program: String,
-    /// Its category.
+    /// Category of the program.
     category: String,
-    /// Number of validation queries that it answers best; ties go to the first trial.
+    /// Number of validation queries that the program answers best; of equally good programs, the
+    /// one tried first counts.
     best_on: usize,
 }
 
-/// Score of a program on validation queries.
+/// Score of one trial of a program on validation queries.
 #[derive(Clone, PartialEq, Serialize, ToSchema)]
 pub struct Point {
-    /// The step in the journal.
+    /// Number of the journal's step that recorded the trial.
     step: u64,
-    /// Its mean reciprocal rank.
+    /// Mean reciprocal rank of the program in this trial.
     mrr: f64,
-    /// The highest mean reciprocal rank so far.
+    /// Highest mean reciprocal rank of this and all earlier trials in the curve.
     best: f64,
 }
 
-/// A program with its parameters.
+/// A program with its parameters, as tried in a run.
 #[derive(Serialize, ToSchema)]
 pub struct TriedProgram {
-    /// Its id.
+    /// Id of the program.
     id: String,
-    /// Short id of the program, with that of its parameters if they differ from the declared ones.
+    /// Short id of the program, followed by a short id of its parameters if they differ from the
+    /// declared values.
     variant: String,
-    /// Its category.
+    /// Category of the program.
     category: String,
-    /// The description in its header.
+    /// Description in the header of the program.
     description: String,
-    /// Its source; for a module, its header.
+    /// Source of the program; for a WebAssembly module, its header.
     source: String,
-    /// Parameters that differ from the declared ones.
+    /// Parameters whose values differ from the declared ones.
     #[schema(value_type = HashMap<String, f64>)]
     params: ParamValues,
-    /// Its author.
+    /// Author of the program, such as an actor.
     proposed_by: String,
-    /// The change that made it, in words.
+    /// The change by which the program was made from another one, in words.
     change: String,
-    /// Id of the program that it was made from.
+    /// Id of the program from which it was made.
     parent: Option<String>,
-    /// Score on the largest set of training queries that it ran on.
+    /// Score of the program in its trial with the most training queries.
     #[schema(value_type = Option<serde_json::Value>)]
     train: Option<Score>,
-    /// Score on the largest set of validation queries that it ran on.
+    /// Score of the program in its trial with the most validation queries.
     #[schema(value_type = Option<serde_json::Value>)]
     validation: Option<Score>,
-    /// Whether it is in the bundle.
+    /// Whether the program is in the bundle.
     frozen: bool,
-    /// Tests of it as a replacement for another program.
+    /// Tests of whether the program should replace another one.
     #[schema(value_type = Vec<serde_json::Value>)]
     tests: Vec<Decision>,
 }
@@ -158,7 +165,7 @@ pub fn name(dir: &Path) -> String {
     dir.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Returns the state of the run in a directory. Reads its whole journal.
+/// Returns the state of the run in a directory. Reads the whole journal of the run.
 pub fn now(dir: &Path) -> Result<RunNow, JournalError> {
     Ok(standing(dir, Record::read(dir)?))
 }
@@ -213,13 +220,13 @@ fn standing(dir: &Path, record: Record) -> RunNow {
 pub struct RecordedRun {
     run: RunNow,
     programs: Vec<TriedProgram>,
-    /// Its latest steps, the last one first.
+    /// The latest steps of the run, the last one first.
     steps: Vec<Line>,
 }
 
 impl RecordedRun {
-    /// Reads the run in a directory, with as many first programs and latest steps as the explorer
-    /// shows.
+    /// Reads the run in a directory, with its first programs and its latest steps, as many as the
+    /// explorer shows.
     ///
     /// # Errors
     /// If the journal cannot be read.
@@ -234,22 +241,24 @@ impl RecordedRun {
     }
 }
 
-/// Returns the number of finished improvement steps. A resumed run that changes another program in
-/// a step records this step again, with another suffix of its key.
+/// Returns the number of finished steps that improved programs or tried to. A resumed run may
+/// repeat a step with another program: the journal then holds the step twice, with different
+/// suffixes of its key. Such a step counts once.
 fn done(record: &Record) -> u64 {
     let steps = record.steps.iter().filter(|step| step.kind == IMPROVEMENT.0);
     let numbers: BTreeSet<&str> = steps.filter_map(|step| step.key.split(' ').next()).collect();
     numbers.len() as u64
 }
 
-/// Returns the number of improvement steps of a run: those of the search actor, and those of the
-/// model for each category.
+/// Returns the number of steps that a run plans to improve programs: those of the search actor, and
+/// for each category those of the language model. `categories` is the number of categories.
 fn planned(record: &Record, categories: u64) -> Option<u64> {
     let of_model = record.planned_model_steps.map(|each| each.saturating_mul(categories));
     record.planned_steps.map(|planned| planned.saturating_add(of_model.unwrap_or(0)))
 }
 
-/// Returns the curve of programs on validation queries, and the archive of best programs.
+/// Returns the scores of programs on validation queries over time, and the programs that answer at
+/// least one of these queries best.
 fn on_validation(record: &Record) -> (Vec<Point>, Vec<Archived>) {
     let trials: Vec<(u64, Trial)> = record
         .steps
@@ -302,7 +311,8 @@ fn on_validation(record: &Record) -> (Vec<Point>, Vec<Archived>) {
     (curve.map(|(_, point)| point).collect(), archive)
 }
 
-/// Returns a program of a run, with its scores and tests.
+/// Returns a program of a run with its scores, and with the tests of whether it should replace
+/// another one.
 pub fn tried(sources: &Sources, entry: &Entry) -> TriedProgram {
     let program = &entry.program;
     let origin = sources.origins.get(program.id()).map(|trial| &trial.origin);

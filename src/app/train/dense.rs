@@ -1,4 +1,5 @@
-//! Trains dual encoders: vectors of queries and nodes, with each query near its answers.
+//! Trains dual encoders: models that give queries and nodes vectors, such that each query is near
+//! its answers.
 
 use std::{
     path::{Path, PathBuf},
@@ -21,11 +22,11 @@ use agent_train::dense::{
     tune::{self, TunedModelInfo},
 };
 
-/// A dual encoder to train.
+/// Options of training a dual encoder.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// The model.
+    /// Dataset and name of the model.
     #[command(flatten)]
     #[schema(inline)]
     pub model: ModelArgs,
@@ -45,7 +46,7 @@ pub struct Request {
     #[serde(default = "refresh")]
     #[schema(inline)]
     pub refresh: Bounded<0, 100>,
-    /// Make N queries from documents, at most 200000 [default: 8000, with candle:DIR 0]
+    /// Make N training queries from documents, at most 200000 [default: 8000, with candle:DIR 0]
     #[arg(long, value_name = "N")]
     #[serde(default)]
     #[schema(inline)]
@@ -104,14 +105,14 @@ fn seed() -> u64 {
     Settings::default().seed
 }
 
-/// A kind of text encoder.
+/// Which kind of text encoder is trained; as text `bag` or `candle:DIR`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Encoder {
-    /// The weighted mean of word vectors.
+    /// The weighted mean of the vectors of a text's words.
     #[default]
     Bag,
-    /// A sentence encoder in a directory.
+    /// A BERT-like sentence encoder, whose files are in this directory.
     Candle(PathBuf),
 }
 
@@ -135,13 +136,13 @@ impl TryFrom<String> for Encoder {
     }
 }
 
-/// A trained dual encoder.
+/// The dual encoder that was trained.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub enum Reply {
-    /// Word vectors with weights.
+    /// Word vectors, with a weight for each word.
     Bag(Trained<ModelInfo>),
-    /// A sentence encoder.
+    /// A fine-tuned sentence encoder.
     Encoder(Trained<TunedModelInfo>),
 }
 
@@ -161,7 +162,7 @@ impl Perform for Request {
 }
 
 impl Request {
-    /// Trains word vectors and their weights.
+    /// Trains the vectors of words and a weight for each word.
     fn bag(&self, app: &App) -> Result<Trained<ModelInfo>> {
         refuse("--max-tokens", self.max_tokens, "candle:DIR")?;
         refuse("--pool", self.pool, "candle:DIR")?;
@@ -183,7 +184,7 @@ impl Request {
         Ok(training.trained(record))
     }
 
-    /// Fine-tunes the sentence encoder of a directory.
+    /// Fine-tunes the sentence encoder whose files are in `dir`.
     fn sentence_encoder(&self, dir: &Path, app: &App) -> Result<Trained<TunedModelInfo>> {
         app.refuse_paths("train dense")?;
         refuse("--dim", self.dim, "bag")?;
@@ -211,7 +212,7 @@ impl Request {
     }
 }
 
-/// Fails if an option of another encoder is given; `encoder` is the one that it belongs to.
+/// Fails if `given` is set: `option` is for another kind of encoder, named `encoder`.
 fn refuse<T>(option: &str, given: Option<T>, encoder: &str) -> Result<()> {
     match given {
         Some(_) => {

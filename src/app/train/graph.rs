@@ -1,4 +1,5 @@
-//! Trains a graph network that ranks nodes by the graph around the query.
+//! Trains a graph network. It ranks nodes for a query by the part of the graph around the nodes
+//! that the query names.
 
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -12,11 +13,11 @@ use crate::{
 };
 use agent_train::graph::{self, Ablation, ModelInfo, Settings};
 
-/// A graph network to train.
+/// Options of training a graph network.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// The model.
+    /// Dataset and name of the model.
     #[command(flatten)]
     #[schema(inline)]
     pub model: ModelArgs,

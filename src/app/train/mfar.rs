@@ -1,4 +1,4 @@
-//! Trains weights of node fields that depend on the query (mFAR).
+//! Trains a model that weighs the fields of nodes; the weights depend on the query (mFAR).
 
 use serde::Deserialize;
 use utoipa::ToSchema;
@@ -15,16 +15,17 @@ use agent_train::{
     mfar::{self, Conditioning, ModelInfo, Progress, Scorers, Settings, TrainedModel, Variant},
 };
 
-/// Number of steps between notices.
+/// Number of training steps between two notices.
 const NOTICE_EVERY: usize = 50;
-/// Stages of training in order, each with its approximate share of the time.
+/// Stages of training in the order in which they run, each with its approximate share of the total
+/// time.
 const STAGES: Plan = &[("queries", 2.0), ("choosing", 8.0), ("learning", 1.0)];
 
-/// A model of field weights to train.
+/// Options of training a model that weighs the fields of nodes.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// The model.
+    /// Dataset and name of the model.
     #[command(flatten)]
     #[schema(inline)]
     pub model: ModelArgs,
@@ -96,7 +97,7 @@ impl Perform for Request {
     }
 }
 
-/// Describes the weights after a step in one line.
+/// Describes in one line how good the weights are after a training step.
 pub fn step_line(look: &ValidationPoint) -> String {
     format!("step {}: loss {:.4}, validation mrr {:.1} %", look.step, look.loss, 100.0 * look.mrr)
 }

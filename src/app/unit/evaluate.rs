@@ -1,6 +1,6 @@
-//! Units that run a program on queries: their computation and the encoding of their rankings. A
-//! query on which the program fails or is stopped has no ranking. The optimization reruns such
-//! queries itself, so failures never depend on the worker.
+//! Runs a program on the queries of a unit, and encodes the rankings. A query on which the program
+//! fails or is stopped gets no ranking: the optimization runs the program on it again, so that
+//! failures never depend on the worker.
 
 use std::{path::Path, sync::Arc};
 
@@ -11,21 +11,21 @@ use agent_infer::{ParamValues, Runtime};
 use agent_retrieve::Ranking;
 use agent_sandbox::{CompiledProgram, program::Program};
 
-/// Length that encodes a missing ranking.
+/// Value in the place of a ranking's length that says that there is no ranking.
 const NONE: u32 = u32::MAX;
-/// Size of a length, a node and a score, bytes.
+/// Number of bytes of each encoded number: a length, a node id or a score.
 const WORD: usize = 4;
 
-/// A compiled program with its parameters.
+/// A program, compiled, with the values of its parameters.
 pub struct Evaluation {
     runtime: Arc<Runtime>,
-    /// `None` if compiling failed; the worker then gives no rankings.
+    /// The compiled program; `None` if it does not compile: then all queries get no ranking.
     compiled: Option<CompiledProgram>,
     params: ParamValues,
 }
 
 impl Evaluation {
-    /// Compiles the program in a file.
+    /// Reads the program in a file and compiles it.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -36,10 +36,10 @@ impl Evaluation {
         Ok(Self { runtime, compiled, params: params.clone() })
     }
 
-    /// Returns the result of an item: the encoded ranking of its query.
+    /// Runs the program on one item, a query as JSON text, and returns the encoded ranking.
     ///
     /// # Errors
-    /// If the item is not a query.
+    /// If the item is not a JSON text.
     pub fn run(&self, item: &str) -> Result<Vec<u8>> {
         let query: String = serde_json::from_str(item).context("a query of the plan")?;
         let run = |compiled| self.runtime.run(compiled, &self.params, &query, None).ok()?.ok();
@@ -48,7 +48,8 @@ impl Evaluation {
     }
 }
 
-/// Encodes a ranking: its length, then each node with its score; 4 bytes each, little-endian.
+/// Encodes a ranking as numbers of 4 bytes, little-endian: the number of nodes, then each node id
+/// (u32) with its score (f32).
 fn encoded(ranking: Option<&Ranking>) -> Vec<u8> {
     let length = ranking.map_or(NONE, |ranking| ranking.len() as u32);
     let pairs = ranking.into_iter().flatten();
@@ -56,7 +57,8 @@ fn encoded(ranking: Option<&Ranking>) -> Vec<u8> {
     [length.to_le_bytes()].into_iter().chain(pairs).flatten().collect()
 }
 
-/// Decodes the rankings of a result; `None` unless there are exactly `n`.
+/// Decodes the rankings of a unit, one for each of its `n` queries; an inner `None` is a query
+/// without a ranking. Returns `None` if the bytes are invalid or hold another number of rankings.
 #[doc(hidden)]
 pub fn decoded(bytes: &[u8], n: usize) -> Option<Vec<Option<Ranking>>> {
     let (words, []) = bytes.as_chunks::<WORD>() else { return None };

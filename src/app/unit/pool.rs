@@ -1,6 +1,6 @@
-//! `agent optimize --pool DIR` and `agent unit work DIR`: other processes run the programs of an
-//! optimization. Results do not depend on them: the run computes every unclaimed unit itself, so
-//! it neither waits for idle workers nor loses results with them.
+//! Lets other processes run the programs of an optimization, for `agent optimize --pool DIR` and
+//! `agent unit work DIR`. Results do not depend on these processes: the run computes every
+//! unclaimed unit itself, so it neither waits for idle workers nor loses results with them.
 //!
 //! ```text
 //! DIR/run          locked by the run that owns the pool
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A directory that is neither empty nor marked as a pool is refused, also by workers. Locks end
-//! with the process that holds them. Must not know how rankings are scored.
+//! with the process that holds them.
 
 use std::{
     fs::{self, File},
@@ -47,34 +47,35 @@ use agent_sandbox::program::Program;
 
 const RUN: &str = "run";
 const WORKERS: &str = "workers";
-/// File name of the program in a job.
+/// Name of the file that holds the program of a job.
 const PROGRAM: &str = "program.txt";
 /// Maximum number of queries in a unit.
 const UNIT_QUERIES: usize = 8;
-/// Time without a finished unit after which a run also computes units that workers claimed.
+/// If no unit is finished for this long, the run also computes units that workers have claimed.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Interval at which a run looks for results.
+/// Time between two looks of a run for results of workers.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// A unit of a job, claimed by this process.
+/// A unit of a job that this process has claimed.
 pub struct Taken {
     /// The directory of the job.
     pub job: PathBuf,
-    /// The job.
+    /// All units of the job.
     pub units: Units,
-    /// The number of the unit.
+    /// Number of the claimed unit, from 0.
     pub unit: u64,
     _claim: Claim,
 }
 
-/// The file of a registered worker, locked while the process lives and removed at its end.
+/// The file by which this process is known as a worker: locked while the process lives, removed
+/// when this value is dropped.
 pub struct Registered {
     path: PathBuf,
     _file: File,
 }
 
 impl Registered {
-    /// Returns the name with which the process signs units.
+    /// Returns the name with which this process signs the units that it claims.
     fn name(&self) -> String {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
@@ -90,7 +91,7 @@ impl Drop for Registered {
 /// Registers this process as a worker of a pool.
 ///
 /// # Errors
-/// If the pool is not writable.
+/// If the directory of the pool is not writable.
 pub fn registered(dir: &Path) -> Result<Registered> {
     let workers = dir.join(WORKERS);
     let register = || -> io::Result<Registered> {
@@ -105,7 +106,8 @@ pub fn registered(dir: &Path) -> Result<Registered> {
     Ok(register().with_context(|| format!("cannot work in {}", workers.display()))?)
 }
 
-/// Claims and signs the first unit of a pool that has no result and no other claim.
+/// Claims and signs the first unit of a pool that has no result and that no other process has
+/// claimed; `None` if there is none.
 pub fn next(pool: &PoolDir, worker: &Registered) -> Option<Taken> {
     for job in pool.jobs() {
         // A finished job may be removed at any time.
@@ -123,18 +125,18 @@ pub fn next(pool: &PoolDir, worker: &Registered) -> Option<Taken> {
     None
 }
 
-/// The pool of a run.
+/// The pool that a run owns.
 pub struct Pool {
     dir: PoolDir,
-    /// The base on which programs run, and the fingerprint of its index.
+    /// Name of the base on which programs run; `fingerprint` is that of its index.
     dataset: String,
     fingerprint: String,
     watch: Arc<dyn Watch>,
     stop: Arc<AtomicBool>,
     jobs: AtomicU64,
-    /// Number of workers in the last notice; `None` before the first.
+    /// Number of workers that the last notice reported; `None` before the first notice.
     workers: Mutex<Option<usize>>,
-    /// Numbers of rankings by workers, and of all.
+    /// Number of rankings that workers computed; `all` is the number of all rankings.
     theirs: AtomicUsize,
     all: AtomicUsize,
     check: ForeignCheck,
@@ -142,7 +144,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Opens a pool for one run, and removes jobs of earlier runs.
+    /// Opens the pool in `dir` for one run, and removes the jobs of earlier runs. `dataset` is the
+    /// name of `base`.
     ///
     /// # Errors
     /// If the directory is not usable, or another run uses it.
@@ -174,14 +177,14 @@ impl Pool {
         })
     }
 
-    /// Reports how many rankings came from other processes.
+    /// Notifies the user how many rankings came from workers.
     pub fn tell(&self) {
         let [theirs, all] = [&self.theirs, &self.all].map(|n| n.load(Ordering::Relaxed) as u64);
         let (theirs, all, dir) = (count(theirs), count(all), self.dir.path().display());
         self.watch.notice(&format!("{theirs} of {all} rankings came from workers of {dir}"));
     }
 
-    /// Returns the number of live workers, and reports changes.
+    /// Returns the number of live workers, and notifies the user when it has changed.
     fn workers(&self) -> usize {
         let entries = fs::read_dir(self.dir.path().join(WORKERS)).into_iter().flatten().flatten();
         let lives = |path: &Path| {
@@ -204,7 +207,8 @@ impl Pool {
         n
     }
 
-    /// Plans a job: one program with its parameters on some queries.
+    /// Writes a job to the pool: one program with its parameters, to be run on `queries`. Returns
+    /// the units of the job.
     fn plan(&self, program: &Program, params: &ParamValues, queries: &[&str]) -> Result<Units> {
         let job = self.jobs.fetch_add(1, Ordering::Relaxed);
         let task = Task {
@@ -219,8 +223,9 @@ impl Pool {
         Ok(Units::plan(&self.dir.job(job), &task, &lines, n, file)?)
     }
 
-    /// Returns the rankings of a job. `here` computes unclaimed units, the last one first, since
-    /// workers start with the first. `own` keeps their claims, since these units have no result.
+    /// Returns the rankings of a job, one for each of its `n` queries. Unclaimed units are computed
+    /// in this process by `here`, the last one first, since workers start with the first. Their
+    /// claims are kept in `own`, so that no worker takes them: such units have no result file.
     fn shared(
         &self,
         units: &Units,

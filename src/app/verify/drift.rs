@@ -2,9 +2,9 @@
 //! queries on the current base, and compares the scores with those in the bundle.
 //!
 //! The bundle fits if the base has all relations that its programs name, no program fails, there is
-//! no loss overall or in a category, and no baseline is better. A loss is a recorded score above
-//! the 95 % interval of the current one. With few queries, the limit is a wider bound that holds
-//! for any number of queries.
+//! no loss overall or in a category, and no baseline is better. A loss means that the recorded
+//! score is above the 95 % interval of the current score. With few queries, the limit is instead a
+//! wider bound, which holds for any number of queries.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -29,73 +29,73 @@ use agent_optimize::trial::mean;
 use agent_retrieve::eval::{Interval, statistics::bootstrap_interval};
 use agent_sandbox::{Origin, Place};
 
-/// Maximum length of a name in a reason, characters.
+/// Maximum length of a name in a reason, in characters.
 const MAX_SHOWN: usize = 60;
-/// Number of queries below which the wider bound applies.
+/// With fewer queries than this, the wider bound applies.
 pub const FEW: usize = 10;
 
-/// Performance of a bundle on its current base.
+/// How well a bundle works on the current version of its base.
 #[derive(Debug, Serialize)]
 pub struct DriftReport {
     /// Whether the bundle fits the current base.
     pub fits: bool,
-    /// Why it does not fit, one line per reason.
+    /// Why the bundle does not fit, one line per reason; empty if it fits.
     pub reasons: Vec<String>,
-    /// Number of validation queries.
+    /// Number of validation queries that were answered.
     pub n: usize,
     /// Whether any query is synthetic.
     pub synthetic: bool,
     /// Mean reciprocal rank recorded in the bundle.
     pub stated_mrr: f64,
-    /// Mean reciprocal rank on the current base.
+    /// Mean reciprocal rank of the bundle on the current base.
     pub mrr: f64,
     /// The 95 % interval of `mrr`.
     pub ci95: Interval,
-    /// The best baseline on the current base.
+    /// Name of the best baseline on the current base.
     pub baseline: String,
-    /// Its mean reciprocal rank.
+    /// Mean reciprocal rank of this baseline.
     pub baseline_mrr: f64,
-    /// Results by category, in the order of the bundle.
+    /// Results by category, in the order of the bundle's categories.
     pub categories: Vec<CategoryDrift>,
-    /// Relations that programs name and the current base lacks.
+    /// Relations that programs name but the current base does not have.
     pub relations_gone: BTreeSet<String>,
     /// Whether the bundle was rewritten for the current base.
     pub accepted: bool,
 }
 
-/// Recorded and current score of a category.
+/// The recorded and the current score of a category.
 #[derive(Debug, Serialize)]
 pub struct CategoryDrift {
-    /// Its name.
+    /// Name of the category.
     pub name: String,
     /// Number of validation queries whose most probable category is this one.
     pub n: usize,
     /// Recorded mean reciprocal rank; absent if the category had no validation queries.
     pub stated_mrr: Option<f64>,
-    /// Current mean reciprocal rank; absent if it has none now.
+    /// Current mean reciprocal rank; absent if no query belongs to the category now.
     pub mrr: Option<f64>,
     /// The 95 % interval of `mrr`.
     pub ci95: Option<Interval>,
-    /// Whether the current score is a loss.
+    /// Whether the current score is significantly below the recorded one.
     pub lost: bool,
 }
 
-/// A bundle with its current base.
+/// A bundle opened on the current version of its base.
 pub struct Session {
     bundle: Bundle,
     dataset: Dataset,
     base: Arc<IndexedBase>,
-    /// Name of the base.
+    /// Name of the base, as the request or the bundle names it.
     pub name: String,
     /// Whether the bundle was made for this version of the base.
     pub is_same: bool,
 }
 
 impl Session {
-    /// Opens the bundle and its base.
+    /// Opens the bundle of a request and the current version of its base.
     ///
     /// # Errors
-    /// If one of them cannot be opened.
+    /// If the bundle or the base cannot be opened.
     pub fn open(request: &Request, app: &App) -> Result<Session> {
         let bundle = read_bundle(&request.bundle, app)?;
         let name = request.dataset.as_ref().unwrap_or(&bundle.dataset.name).clone();
@@ -105,8 +105,8 @@ impl Session {
         Ok(Session { bundle, dataset, base, name, is_same })
     }
 
-    /// Answers the validation queries. If the request says so and the bundle fits a changed base,
-    /// rewrites the bundle for it.
+    /// Answers the validation queries and reports the scores. If the request says so and the bundle
+    /// fits a changed base, rewrites the bundle for that base.
     ///
     /// # Errors
     /// If there are no validation queries, a program does not compile, a needed language model is
@@ -168,7 +168,7 @@ fn interval(ranks: &[f32], seed: u64) -> Result<Interval> {
     Ok(bootstrap_interval(&ranks, seed)?)
 }
 
-/// Returns the relations that programs name and the base lacks.
+/// Returns the relations that programs of the bundle name but the base does not have.
 fn gone(bundle: &Bundle, base: &IndexedBase) -> BTreeSet<String> {
     let named = bundle.relations().into_iter();
     named.filter(|name| base.kb.relation_id(name).is_none()).collect()
@@ -197,15 +197,16 @@ fn categories(bundle: &Bundle, replayed: &Replay, seed: u64) -> Result<Vec<Categ
     drifts.collect()
 }
 
-/// Whether the recorded mean of reciprocal ranks is significantly above the current one: above the
-/// bootstrap interval `now`. With fewer than [`FEW`] ranks, this interval is too narrow; then a
-/// bound for any number of ranks applies (Hoeffding 1963, one-sided, 97.5 %).
+/// Whether `stated`, the recorded mean reciprocal rank, is significantly above the mean of `ranks`,
+/// the current reciprocal ranks: above `now`, their bootstrap interval. With fewer than [`FEW`]
+/// ranks, this interval is too narrow, and a bound that holds for any number of ranks applies
+/// instead (Hoeffding 1963, one-sided, 97.5 %).
 fn is_lost(stated: f64, ranks: &[f32], now: Interval) -> bool {
     let bound = mean(ranks) + (40f64.ln() / (2.0 * ranks.len().max(1) as f64)).sqrt();
     stated > if ranks.len() < FEW { bound } else { now.high }
 }
 
-/// Returns why the bundle does not fit; empty if it does.
+/// Returns the reasons for which the bundle does not fit, one line each; empty if it fits.
 fn reasons(report: &DriftReport, replayed: &Replay) -> Vec<String> {
     let mut reasons = Vec::new();
     if !report.relations_gone.is_empty() {
@@ -233,8 +234,8 @@ fn reasons(report: &DriftReport, replayed: &Replay) -> Vec<String> {
     reasons
 }
 
-/// Rewrites the bundle with fingerprints and scores of the current base. A trusted bundle stays
-/// trusted.
+/// Rewrites the file of the bundle with the fingerprints of the current base and the scores on it.
+/// A bundle that was trusted stays trusted.
 fn accept(
     request: &Request,
     mut bundle: Bundle,

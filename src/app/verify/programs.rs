@@ -1,8 +1,8 @@
-//! Checks a bundle's programs without a base: they compile, their parameters are within the
-//! declared bounds, and they call only existing functions.
+//! Checks the programs of a bundle without a base: each must compile, its parameters must be within
+//! the declared bounds, and it must call only existing functions.
 //!
-//! Functions are looked up when called, so each program runs once with tools that find nothing.
-//! Only the replay checks calls that depend on found nodes.
+//! Rhai looks functions up when they are called, so each program is run once, with tools that find
+//! nothing. Calls that are made only when nodes are found are checked by the replay alone.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use agent_sandbox::{
 };
 use agent_tools::{Kind, ToolError, ToolHost, Value, registry};
 
-/// Query of the dry call.
+/// Query on which each program is run with tools that find nothing.
 const DRY_QUERY: &str = "dry call";
-/// Start of the engine's message for a call that fits no function.
+/// How the engine's message about a call that fits no function begins.
 const NO_FUNCTION: &str = "no function takes these arguments: ";
 
 pub(super) fn check(bundle: &Bundle, places: &Places) -> Result<Vec<Check>> {
@@ -61,7 +61,8 @@ fn check_one(sandbox: &ChosenSandbox, category: &Category) -> std::result::Resul
     }
 }
 
-/// Returns a call to a missing function, if the dry call makes one.
+/// Runs a program with tools that find nothing. Returns a call of the program to a function that
+/// does not exist, if it makes one.
 fn missing_function(
     sandbox: &ChosenSandbox,
     compiled: &CompiledProgram,
@@ -78,7 +79,7 @@ fn missing_function(
     (!known && !of_nothing).then(|| call.to_owned())
 }
 
-/// Tools that find nothing.
+/// Implements all tools such that they find nothing.
 struct Nothing;
 
 impl ToolHost for Nothing {

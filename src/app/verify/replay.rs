@@ -1,8 +1,8 @@
-//! Replays the validation split: the scores of bundle, categories and baselines must be exactly
-//! those recorded in the bundle.
+//! Answers the validation queries again: the scores of the bundle, of its categories and of the
+//! baselines must be exactly those that the bundle records.
 //!
-//! If a program fails on a query, the default candidates replace its ranking, as when the bundle
-//! was frozen.
+//! If a program fails on a query, the default candidates of the query replace the program's
+//! ranking, as when the bundle was frozen.
 
 use std::{
     collections::BTreeMap,
@@ -31,18 +31,18 @@ use agent_optimize::trial::{mean, reciprocal_rank};
 use agent_retrieve::{Baseline, Ranking, Retriever, System, eval::statistics::bootstrap_interval};
 use agent_sandbox::{CompiledProgram, FailureKind, Origin};
 
-/// Number of nodes that a baseline ranks.
+/// Number of nodes that a baseline ranks for each query.
 const BASELINE_DEPTH: usize = 1_000;
 
 /// Result of the bundle on one query.
 struct Answered {
-    /// Reciprocal rank of the first answer.
+    /// Reciprocal rank of the first correct answer.
     rank: f32,
-    /// The most probable category.
+    /// Index of the most probable category in the bundle.
     category: usize,
 }
 
-/// Failures of programs during a replay.
+/// How many programs failed during a replay; `late` of these `n` missed their deadline.
 #[derive(Default)]
 struct Failures {
     n: u64,
@@ -52,35 +52,37 @@ struct Failures {
 
 /// Results of a bundle on all validation queries of a base.
 pub(super) struct Replay {
-    /// Reciprocal ranks of the bundle, by query.
+    /// Reciprocal rank of the bundle on each query.
     pub(super) ranks: Vec<f32>,
-    /// The most probable category of each query.
+    /// For each query, the index of its most probable category in the bundle.
     categories: Vec<usize>,
-    /// Reciprocal ranks of every baseline, by name.
+    /// Reciprocal rank of every baseline on each query, by the name of the baseline.
     baselines: BTreeMap<&'static str, Vec<f32>>,
-    /// Number of failures, with the first one in words; `None` without failures.
+    /// How many times programs failed, with the first failure in words; `None` without failures.
     pub(super) failed: Option<(u64, String)>,
 }
 
 impl Replay {
-    /// Returns the mean reciprocal rank of every baseline, by name.
+    /// Returns the mean reciprocal rank of every baseline, by the name of the baseline.
     pub(super) fn baseline_mrr(&self) -> BTreeMap<String, f64> {
         let named = self.baselines.iter();
         named.map(|(name, ranks)| ((*name).to_owned(), mean(ranks))).collect()
     }
 
-    /// Returns the positions of the queries whose most probable category is `at`.
+    /// Returns the positions of the queries whose most probable category has the index `at`.
     pub(super) fn of_category(&self, at: usize) -> Vec<usize> {
         (0..self.categories.len()).filter(|&query| self.categories[query] == at).collect()
     }
 
-    /// Compares the bundle with the best baseline on some queries; `None` without queries.
+    /// Compares the bundle with the best baseline on the queries at these positions; `None` without
+    /// queries.
     pub(super) fn score(&self, queries: &[usize], seed: u64) -> Result<Option<CategoryScore>> {
         category_score(queries, &self.ranks, &self.baselines, seed)
     }
 }
 
-/// Answers all validation queries of a base; `None` if a program does not compile.
+/// Answers `queries`, the validation queries of a base, with the bundle and with every baseline;
+/// `None` if a program of the bundle does not compile.
 pub(super) fn replay(
     bundle: &Bundle,
     queries: &[LabelledQuery],
@@ -170,7 +172,8 @@ pub(super) fn check(
     }])
 }
 
-/// Answers one query with a bundle, which has these members.
+/// Answers one query with a bundle, whose members are `members` and whose programs are `compiled`.
+/// Adds failed programs to `failures`.
 fn answer(
     (bundle, members): (&Bundle, &[Member]),
     runtime: &Runtime,
@@ -204,7 +207,7 @@ fn answer(
     Ok(Answered { rank, category: chosen.first().map_or(0, |pair| pair.0) })
 }
 
-/// Returns the reciprocal ranks of every baseline, by name.
+/// Returns the reciprocal rank of every baseline on each query, by the name of the baseline.
 fn baselines(
     runtime: &Runtime,
     queries: &[LabelledQuery],
@@ -224,7 +227,8 @@ fn baselines(
     Ok(ranks)
 }
 
-/// Returns the first score that differs from the bundle's, in words.
+/// Describes the first score that differs from the one that the bundle records; `None` if all are
+/// equal.
 fn first_difference(bundle: &Bundle, replay: &Replay) -> Result<Option<String>> {
     let differs = |what: &str, stated: f64, found: f64| {
         (stated != found).then(|| format!("{what}: the bundle says {stated}, replayed {found}"))
@@ -257,7 +261,9 @@ fn first_difference(bundle: &Bundle, replay: &Replay) -> Result<Option<String>> 
     Ok(None)
 }
 
-/// Compares the bundle with the best baseline on some queries; `None` without queries.
+/// Compares the bundle with the best baseline on the queries at these positions; `None` without
+/// queries. `ranks` holds the reciprocal ranks of the bundle, `baselines` those of each baseline,
+/// by query.
 fn category_score(
     queries: &[usize],
     ranks: &[f32],

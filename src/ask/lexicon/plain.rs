@@ -1,9 +1,10 @@
-//! English words without meaning of their own, synonyms, and number words. Independent of bases,
-//! tables and phrases.
+//! Single English words of questions: words without meaning of their own, synonyms, and number
+//! words. Reads no base and no table.
 
 use crate::lexicon::{CITED, PRICE, RATING};
 
-/// Words without meaning of their own, beyond those of `words::is_question_word`.
+/// Words without meaning of their own, in addition to those of
+/// `agent_ground::words::is_question_word`.
 const FILLERS: &[&str] = &[
     "appear",
     "apiece",
@@ -239,7 +240,7 @@ const FILLERS: &[&str] = &[
     "yield",
 ];
 
-/// Synonyms of words in field names.
+/// Words, each with the words in field names that it is a synonym of.
 const SYNONYMS: &[(&str, &[&str])] = &[
     ("charge", PRICE),
     ("charges", PRICE),
@@ -254,13 +255,14 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("cited", CITED),
 ];
 
-/// Returns the words in field names that a folded word is a synonym of; usually empty.
+/// Returns the words in field names that a folded word is a synonym of, such as `rating` for
+/// `rated`; empty for most words.
 pub(crate) fn synonyms(word: &str) -> &'static [&'static str] {
     SYNONYMS.iter().find(|(own, _)| *own == word).map_or(&[], |(_, names)| names)
 }
 
-/// Synonyms for common node types in bases on many subjects; each list begins with the words that
-/// usually name the type.
+/// Synonyms for common node types in bases on many subjects, one list for each type; each list
+/// begins with the words that usually name the type.
 const SORTS: &[&[&str]] = &[
     &["author", "writer", "researcher", "scientist", "scholar"],
     &["institution", "organization", "organisation", "university", "affiliation"],
@@ -277,7 +279,8 @@ const SORTS: &[&[&str]] = &[
     &["person", "people"],
 ];
 
-/// Returns the synonyms of a folded word that names nodes of a type, the word included.
+/// Returns the synonyms of a folded word that names nodes of a type, such as `film` for `movies`,
+/// including its own singular; empty if the word is not in the lists of synonyms.
 pub(crate) fn same_sort(word: &str) -> impl Iterator<Item = &'static str> {
     let is_own = move |own: &&str| {
         *own == word
@@ -287,15 +290,15 @@ pub(crate) fn same_sort(word: &str) -> impl Iterator<Item = &'static str> {
     SORTS.iter().filter(move |sort| sort.iter().any(is_own)).flat_map(|sort| *sort).copied()
 }
 
-/// Words for nodes of any type.
+/// Words that can stand for nodes of any type.
 const ANYTHING: [&str; 7] = ["item", "items", "thing", "things", "stuff", "everything", "entries"];
 
-/// Whether a folded word stands for nodes of any type.
+/// Whether a folded word, such as `things`, can stand for nodes of any type.
 pub(crate) fn is_anything(word: &str) -> bool {
     ANYTHING.contains(&word)
 }
 
-/// Words in the names of types that `who` can refer to.
+/// Words in the names of types whose nodes are people, so that `who` can refer to them.
 const PEOPLE: [&str; 16] = [
     "author",
     "person",
@@ -315,22 +318,23 @@ const PEOPLE: [&str; 16] = [
     "inventor",
 ];
 
-/// Whether a word of a type's name indicates people.
+/// Whether a word in the name of a type indicates that its nodes are people.
 pub(crate) fn is_person(word: &str) -> bool {
     PEOPLE.contains(&word)
 }
 
-/// Whether a phrase asks for a frequency.
+/// Whether a phrase asks how frequent something is, as `most often` does.
 pub(crate) fn is_frequency(phrase: &str) -> bool {
     ["often", "frequen", "common", "widespread", "rare"].iter().any(|part| phrase.contains(part))
 }
 
-/// Whether a folded word has no meaning of its own.
+/// Whether a folded word has no meaning of its own, such as `located`.
 pub(crate) fn is_filler(word: &str) -> bool {
     FILLERS.contains(&word) || agent_ground::words::is_question_word(word)
 }
 
-/// Returns the value of a number word: `zero` to `twenty`, the tens, or `hundred`.
+/// Returns the value of a number word: `zero` to `twenty`, the tens up to `ninety`, `hundred`, or
+/// `single` (1). `None` for other words.
 pub(crate) fn number_word(word: &str) -> Option<f64> {
     const WORDS: [&str; 21] = [
         "zero",

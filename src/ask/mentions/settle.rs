@@ -1,4 +1,4 @@
-//! Resolves ambiguous mentions by the words and mentions around them.
+//! Resolves the meaning of ambiguous mentions by the words and mentions around them.
 
 use crate::{
     lexicon::{Cue, is_anything, is_person},
@@ -8,7 +8,7 @@ use crate::{
 use agent_index::IndexedBase;
 use agent_kb::TypeId;
 
-/// Replaces the meaning of ambiguous mentions by their meaning in context.
+/// Replaces the meaning of each ambiguous mention in `all` by its meaning in context.
 pub(super) fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Mention]) {
     let word = |at: usize| word(tokens, at);
     // In `the most genes are associated with`, the word is a relation, not a test.
@@ -43,7 +43,7 @@ pub(super) fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all:
     }
 }
 
-/// Returns the phrase of the lexicon that a mention is, if any.
+/// Returns the meaning of a mention that is a phrase of the lexicon; `None` for other mentions.
 fn cue(mention: &Mention) -> Option<Cue> {
     match mention.what {
         What::Cue(cue) => Some(cue),
@@ -63,7 +63,7 @@ struct Around<'a> {
     tests: bool,
     /// Whether the question contains `would`.
     would: bool,
-    /// The type that `who` refers to.
+    /// The type that `who` refers to; `None` if unclear.
     people: Option<TypeId>,
 }
 
@@ -84,7 +84,8 @@ impl<'a> Around<'a> {
         word(self.tokens, at)
     }
 
-    /// Returns the meaning of a mention in its context; `None` if it does not change.
+    /// Returns the new meaning of the mention with index `at` in its context; `None` if its meaning
+    /// does not change.
     fn settled(&self, all: &[Mention], at: usize) -> Option<What> {
         let mention = all.get(at)?;
         let (start, end) = (mention.at.start, mention.at.end);
@@ -153,7 +154,7 @@ impl<'a> Around<'a> {
     }
 }
 
-/// Whether a relation after this mention is counted.
+/// Whether the links of a relation are counted if this meaning stands before the relation: `most`.
 fn counts(what: &What) -> bool {
     matches!(
         what,
@@ -172,7 +173,7 @@ fn counts(what: &What) -> bool {
     )
 }
 
-/// Whether a mention asks for a statistical test.
+/// Whether a mention is a phrase that asks for a statistical test.
 fn is_test(mention: &Mention) -> bool {
     matches!(
         cue(mention),
@@ -188,8 +189,8 @@ fn says(tokens: &[Token], words: &[&str]) -> bool {
     tokens.iter().any(|token| words.contains(&token.word.as_str()))
 }
 
-/// Returns the type that `who` refers to: the only type of people, if the question asks for a first
-/// or last, names at most one thing and does not mention the type.
+/// Returns the type that `who` refers to: the only type of people in the base, if the question asks
+/// for a maximum or minimum, has at most one name and does not mention the type. `None` otherwise.
 fn people(schema: &Schema, all: &[Mention]) -> Option<TypeId> {
     let things = all.iter().filter(|own| matches!(own.what, What::Thing(_))).count();
     let extreme = all.iter().any(|own| {

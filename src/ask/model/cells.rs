@@ -1,7 +1,8 @@
-//! Reads the text columns of a plan from the documents of its rows with a language model.
+//! Fills the text columns of a plan: a language model reads their cells from the documents of the
+//! plan's rows.
 //!
-//! Cells that no document states, or that no usable reply contains, are empty; their number is
-//! reported.
+//! A cell is empty if the row's document does not state its value or if the model's reply is
+//! unusable; the number of such rows is reported.
 
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
@@ -19,15 +20,15 @@ use agent_kb::{
     table::{Column, of_texts},
 };
 
-/// The prompt that asks for cells.
+/// Name of the prompt that asks for cells.
 const CELLS: &str = "ask/cells";
-/// Maximum number of rows whose cells are read from documents.
+/// Maximum number of rows of a plan whose cells are read from documents; later rows stay empty.
 const MAX_READ: usize = 500;
-/// Maximum number of rows whose documents are in one request.
+/// Number of rows whose documents are in one request to the model; the last request may have fewer.
 const ROWS_A_REQUEST: usize = 10;
-/// Maximum number of requests for the cells of one plan.
+/// Maximum number of requests to the model for the cells of one plan.
 pub(super) const MAX_READ_REQUESTS: usize = MAX_READ / ROWS_A_REQUEST;
-/// Maximum length of the excerpt of a document, characters.
+/// Maximum length of the excerpt of each document in a request, characters.
 const DOCUMENT_CHARS: usize = 1_500;
 
 #[derive(Deserialize)]
@@ -41,17 +42,17 @@ struct CellsOfRow {
     values: Vec<Option<String>>,
 }
 
-/// The text columns of a plan, as they were read.
+/// The text columns of a plan, with the cells that the model read.
 pub(super) struct TextsRead {
-    /// The columns, with a cell for each row of the plan.
+    /// The columns, in the order of the plan's text columns, with a cell for each row of the plan.
     pub(super) columns: Vec<Column>,
-    /// Rows without a value, with the reason.
+    /// How many rows have no value, for each reason.
     pub(super) left_out: Vec<LeftOut>,
 }
 
 impl Model<'_> {
-    /// Reads the text columns of a plan for the first [`MAX_READ`] rows that satisfy the filters on
-    /// its other columns.
+    /// Reads the text columns of a plan, but only for the first [`MAX_READ`] rows that satisfy the
+    /// filters on the plan's other columns.
     pub(super) fn read_texts(self, plan: &Plan) -> Result<TextsRead, AskError> {
         let rows = run::rows(&self.base.kb, plan)?;
         let left = self.without_texts(plan, &rows)?;
@@ -82,7 +83,8 @@ impl Model<'_> {
         Ok(TextsRead { columns, left_out })
     }
 
-    /// Returns the rows that satisfy the filters on other than text columns, ascending.
+    /// Returns those of `rows` that satisfy all filters that read no text column, by ascending node
+    /// id.
     fn without_texts(self, plan: &Plan, rows: &[NodeId]) -> Result<Vec<NodeId>, AskError> {
         let is_known = |at: usize| at < plan.columns.len();
         let mut known = plan.clone();
@@ -95,8 +97,8 @@ impl Model<'_> {
         Ok(counted.map_or_else(|| rows.to_vec(), |all| all.into_iter().filter(own).collect()))
     }
 
-    /// Reads the cells of rows. Returns a list of cells for each column, and the number of rows
-    /// without a usable reply.
+    /// Asks the model for the cells of `rows`. Returns, for each column, one cell for each row,
+    /// empty where unknown, and the number of rows for which no reply was usable.
     fn read_cells(
         self,
         columns: &[TextColumn],

@@ -1,9 +1,10 @@
-//! A plan as a JSON document: types, relations and fields by name, nodes by id or by name.
+//! Converts a plan to and from a JSON document. The document names types, relations and fields; it
+//! gives nodes by id or by name.
 //!
-//! The form is that of [`Plan`], described by `docs/plan.schema.json`. Documents are not trusted:
-//! everything in them is checked against the base before a plan runs.
+//! The document has the form of [`Plan`], which `docs/plan.schema.json` describes. Documents are
+//! not trusted: everything in them is checked against the base before a plan runs.
 //!
-//! Independent of how plans are run.
+//! Does not depend on how plans are run.
 
 use serde::Deserialize as _;
 use serde_json::{Value as Json, json};
@@ -21,33 +22,35 @@ use agent_kb::{
     },
 };
 
-/// Maximum number of conditions, of subjects, of tests, and of tests in one `any`.
+/// Maximum number of conditions, of subjects, of tests, and of tests in one `any`; the limit
+/// applies to each separately.
 const MAX_PARTS: usize = 100;
 /// Maximum number of nodes in one condition or test.
 const MAX_NODES: usize = 1_000_000;
-/// Maximum depth of tests within tests.
+/// Maximum depth of tests within `not` and `any`; a test of the plan itself has depth 0.
 const MAX_DEPTH: usize = 4;
-/// Maximum number of first results.
+/// Maximum number of first rows or groups that a plan may request.
 const MAX_TOP: usize = 10_000;
-/// Maximum number of columns whose cells are read from documents.
+/// Maximum number of text columns, whose cells a language model reads from documents.
 const MAX_TEXTS: usize = 3;
-/// Maximum length of a value or a name, bytes.
+/// Maximum length of a value, a name or a description, bytes.
 const MAX_TEXT: usize = 1_000;
-/// Maximum length of a statement, bytes.
+/// Maximum length of an SQL statement, bytes.
 const MAX_STATEMENT: usize = 10_000;
 
 impl Plan {
-    /// Converts the plan to a document.
+    /// Converts the plan to a JSON document.
     pub(crate) fn document(&self, kb: &Kb) -> Json {
         let mut document = serde_json::to_value(self).unwrap_or_default();
         put_names(kb, &mut document);
         document
     }
 
-    /// Parses and checks a document.
+    /// Parses a JSON document as a plan, and checks the plan against the base.
     ///
     /// # Errors
-    /// If the document is not a plan, or names something that the base does not have.
+    /// What is wrong, in words, if the document is not a plan, exceeds a limit, or names something
+    /// that the base does not have.
     pub(crate) fn from_document(
         base: &IndexedBase,
         schema: &Schema,
@@ -60,10 +63,12 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Checks the plan again after its text columns are read, when their kinds are known.
+    /// Checks the plan again with its text columns `texts`, whose kinds are known once their cells
+    /// have been read.
     ///
     /// # Errors
-    /// If the kind of a text column does not fit the tests or the computation.
+    /// What is wrong, in words, if the kind of a text column does not fit the tests or the
+    /// computation.
     pub(crate) fn check_texts(
         &self,
         base: &IndexedBase,
@@ -74,7 +79,7 @@ impl Plan {
     }
 }
 
-/// Replaces the ids of types, relations and fields with their names.
+/// Replaces the ids of types, relations and fields in a plan's document with their names.
 fn put_names(kb: &Kb, document: &mut Json) {
     match document {
         Json::Array(items) => items.iter_mut().for_each(|item| put_names(kb, item)),
@@ -93,7 +98,8 @@ fn put_names(kb: &Kb, document: &mut Json) {
     }
 }
 
-/// Replaces the names of types, relations, fields and nodes with their ids, and normalises values.
+/// Replaces the names of types, relations, fields and nodes in a plan's document with their ids,
+/// and normalises categories. Fails if the base lacks a name.
 fn put_ids(base: &IndexedBase, document: &mut Json) -> Result<(), String> {
     let kb = &base.kb;
     match document {
@@ -127,7 +133,8 @@ fn put_ids(base: &IndexedBase, document: &mut Json) -> Result<(), String> {
     }
 }
 
-/// Replaces each name in a list of nodes with the ids of all nodes of that name, ignoring case.
+/// Replaces each name in a JSON list of nodes with the ids of all nodes of that name, ignoring
+/// ASCII case; ids stay. Fails if no node has a name.
 fn put_nodes(base: &IndexedBase, nodes: &mut Json) -> Result<(), String> {
     let Json::Array(items) = nodes else { return Err("nodes must be a list".to_owned()) };
     let mut ids = Vec::new();
@@ -160,12 +167,12 @@ fn bound(n: usize, most: usize, what: &str) -> Result<(), String> {
     }
 }
 
-/// Checks the parts of a plan.
+/// A plan that is being checked, with the base and schema that it must fit.
 struct Checked<'a> {
     base: &'a IndexedBase,
     schema: &'a Schema,
     plan: &'a Plan,
-    /// The text columns; empty before they are read.
+    /// The plan's text columns; empty until a language model has read their cells.
     texts: &'a [Column],
 }
 
@@ -194,7 +201,8 @@ impl Checked<'_> {
         self.operation()
     }
 
-    /// Checks conditions on nodes of type `of`.
+    /// Checks that there are not too many conditions, that their nodes exist, and that their
+    /// metapaths end at type `of`.
     fn conditions(&self, conditions: &[Condition], of: TypeId) -> Result<(), String> {
         bound(conditions.len(), MAX_PARTS, "conditions")?;
         for Condition { nodes, steps, name } in conditions {
@@ -211,7 +219,8 @@ impl Checked<'_> {
         Ok(())
     }
 
-    /// Checks a metapath from a type; returns the type at its end.
+    /// Checks that the base has the steps of a metapath from type `from`; returns the type at the
+    /// end.
     fn path(&self, from: TypeId, steps: &[MetapathStep]) -> Result<TypeId, String> {
         if steps.len() > MAX_STEPS {
             return Err(format!("{} steps exceed the limit of {MAX_STEPS}", steps.len()));
@@ -264,7 +273,8 @@ impl Checked<'_> {
         has.then_some(()).ok_or_else(none)
     }
 
-    /// Returns the field that a column holds, and the type of the nodes that have it.
+    /// Returns the field whose values a column holds, and the type of the nodes that have the
+    /// field; `None` if the column holds no field.
     fn field_of(&self, column: &ColumnSpec) -> Option<(TypeId, FieldId)> {
         match column {
             ColumnSpec::Field(field) => Some((self.plan.rows, *field)),
@@ -301,7 +311,7 @@ impl Checked<'_> {
         })
     }
 
-    /// Checks that a column holds numbers.
+    /// Checks that a column holds numbers; a text column that has not been read passes.
     fn number(&self, at: usize) -> Result<(), String> {
         let unread = at >= self.plan.columns.len() && self.texts.is_empty();
         match self.kind(at)?.map_or(unread, ColumnKind::is_number) {
@@ -310,7 +320,8 @@ impl Checked<'_> {
         }
     }
 
-    /// Checks that a column holds categories, and that some node has this value.
+    /// Checks that a column holds categories, and that some node has the category `key`; text
+    /// columns pass.
     fn value(&self, at: usize, key: &str) -> Result<(), String> {
         let kind = self.kind(at)?;
         let Some(spec) = self.plan.columns.get(at) else { return Ok(()) };

@@ -1,4 +1,5 @@
-//! Plans as documents: those of answers run again, edited ones, and hostile ones.
+//! Tests of plans as JSON documents: plans of answers that run again, edited plans, and hostile
+//! plans.
 
 use serde_json::{Value, json};
 

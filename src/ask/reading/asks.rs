@@ -1,7 +1,7 @@
-//! Decides from the phrases of a question whether many nodes together answer it, or whether a list
-//! of nodes may.
+//! Decides from the phrases of a question whether the answer must be computed over many nodes, or
+//! whether a list of nodes may be the answer.
 //!
-//! Independent of the content of the base.
+//! Reads nothing from the base.
 
 use crate::{
     lexicon::{Bound, Cue},
@@ -10,7 +10,8 @@ use crate::{
 };
 use agent_kb::TypeId;
 
-/// Whether the question has a phrase that never asks for nodes.
+/// Whether the question has a phrase that only a result computed over many nodes can answer, never
+/// a list of nodes.
 pub(super) fn asks_surely(mentions: &Mentions) -> bool {
     mentions.all.iter().any(|mention| match mention.what {
         What::Cue(cue) => asks(cue) && cue != Cue::Relate && !is_together(mentions, mention),
@@ -18,7 +19,7 @@ pub(super) fn asks_surely(mentions: &Mentions) -> bool {
     })
 }
 
-/// Whether a yes-or-no question compares names: `does A cost more than B`.
+/// Whether the question is a yes-or-no question that compares names: `does A cost more than B`.
 pub(super) fn compares_names(mentions: &Mentions) -> bool {
     let begins = mentions.tokens.first().is_some_and(|token| YES_NO.contains(&token.word.as_str()));
     let than = |mention: &Mention| {
@@ -33,7 +34,8 @@ pub(super) fn compares_names(mentions: &Mentions) -> bool {
         })
 }
 
-/// Returns the type that is counted by group without a word for counting: `papers per venue`.
+/// Returns the type whose nodes are counted by group, if the question has no word for counting:
+/// `papers per venue`.
 pub(super) fn counted_by_each(mentions: &Mentions) -> Option<TypeId> {
     let said = |mention: &&Mention| !matches!(mention.what, What::Filler | What::Relation);
     let mut said = mentions.all.iter().filter(said).map(|mention| &mention.what);
@@ -43,18 +45,19 @@ pub(super) fn counted_by_each(mentions: &Mentions) -> Option<TypeId> {
     }
 }
 
-/// Whether a phrase for a total may mean a manner instead: `together`.
+/// Whether a mention ends in `together` or `combined`, which may ask for a total or say how
+/// something was done (`written together`).
 fn is_together(mentions: &Mentions, mention: &Mention) -> bool {
     let said = mentions.tokens.get(mention.at.clone()).unwrap_or_default();
     said.last().is_some_and(|token| ["together", "combined"].contains(&token.word.as_str()))
 }
 
-/// Whether any phrase asks for a result that only many nodes together can give.
+/// Whether any phrase of the question asks for a result that is computed over many nodes.
 pub(super) fn asks_for_many(mentions: &Mentions) -> bool {
     mentions.all.iter().any(|mention| matches!(mention.what, What::Cue(cue) if asks(cue)))
 }
 
-/// Whether a phrase asks for a result that only many nodes together can give.
+/// Whether a phrase asks for a result that is computed over many nodes.
 fn asks(cue: Cue) -> bool {
     !matches!(
         cue,
@@ -74,7 +77,8 @@ fn asks(cue: Cue) -> bool {
     )
 }
 
-/// Whether any phrase asks for a number or a test, so that no list of nodes answers the question.
+/// Whether any phrase asks for a number or a statistical test, so that no list of nodes can answer
+/// the question.
 pub(super) fn counts(mentions: &Mentions) -> bool {
     mentions.all.iter().any(|mention| match mention.what {
         What::Cue(Cue::Of(_)) => !is_together(mentions, mention),

@@ -1,24 +1,26 @@
-//! Ambiguities of a question, such as which of two relations it mentions. Each reading takes one
-//! option of each ambiguity, and all combinations are read.
+//! Ambiguities of a question, such as which of two relations a word mentions. Each reading of the
+//! question takes one option for each ambiguity; all combinations of options are read.
 //!
-//! Independent of the meaning of the options.
+//! Does not interpret the options.
 
 use std::collections::BTreeMap;
 
-/// Maximum number of combinations of options that are read.
+/// Maximum number of combinations of options that are read for one question.
 const MAX_COMBINATIONS: usize = 24;
 
-/// The options that one reading takes.
+/// The options that one reading of a question takes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Choices {
-    /// The option for each ambiguity; the first option if it is missing.
+    /// Index of the option to take for each ambiguity, named by its options; for ambiguities not in
+    /// the map, the first option is taken.
     given: BTreeMap<String, usize>,
-    /// The ambiguities of this reading, in order, with their numbers of options.
+    /// The ambiguities that this reading came upon, in order, each with its number of options.
     met: Vec<(String, usize)>,
 }
 
 impl Choices {
-    /// Returns the index of the option to take; the options identify the ambiguity.
+    /// Returns the index of the option to take. The same options are the same ambiguity, so the
+    /// same option is taken.
     pub(crate) fn take(&mut self, options: &[String]) -> usize {
         if options.len() < 2 {
             return 0;
@@ -31,8 +33,9 @@ impl Choices {
     }
 }
 
-/// Calls `read` with every combination of options, first options first, and returns its results.
-/// Stops after [`MAX_COMBINATIONS`]; the second value is whether all combinations were read.
+/// Calls `read` once for every combination of options, starting with all first options, and returns
+/// the results. Stops after [`MAX_COMBINATIONS`]; the second value tells whether all combinations
+/// were read.
 pub(crate) fn every<T>(mut read: impl FnMut(&mut Choices) -> T) -> (Vec<T>, bool) {
     let (mut open, mut found) = (vec![BTreeMap::new()], Vec::new());
     while let Some(given) = open.pop() {

@@ -1,4 +1,4 @@
-//! Reads questions about a correlation: the two numbers, and the direction.
+//! Reads questions about a correlation: which two columns of numbers, and in which direction.
 
 use crate::{
     AskError,
@@ -12,10 +12,11 @@ use crate::{
 use agent_kb::table::ColumnSpec;
 
 impl Reading<'_> {
-    /// Reads a correlation of two columns of numbers.
+    /// Builds the operation that tests whether the two mentioned columns of numbers are correlated.
     ///
     /// # Errors
-    /// If the question does not ask for a correlation, or does not mention two numbers.
+    /// If the question does not ask for a correlation, or does not mention exactly two columns of
+    /// numbers.
     pub(super) fn correlation(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
         let ranks = self.has(Cue::Ranks);
         let says = self.has(Cue::Correlate) || ranks;
@@ -59,8 +60,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Returns the words for a direction: position, up (true) or down, and names of the field that
-    /// the word implies, if any.
+    /// Returns the words for a direction, in order: the index of the mention, up (true) or down
+    /// (false), and the names that the field may have, if the word implies one (`pricier`).
     fn ways(&self) -> Vec<(usize, bool, Option<&'static [&'static str]>)> {
         let way = |(at, cue)| match cue {
             Cue::More(high) => Some((at, high, None)),
@@ -85,7 +86,7 @@ impl Reading<'_> {
         self.cues(false).filter_map(way).collect()
     }
 
-    /// Whether the question begins with a word of yes-or-no questions.
+    /// Whether the question begins like a yes-or-no question, such as with `does`.
     fn begins_yes_no(&self) -> bool {
         let first = self.mentions.tokens.first().map_or("", |token| token.word.as_str());
         YES_NO.contains(&first)

@@ -1,4 +1,4 @@
-//! Determines the field of dates that each date in a question bounds, by the words around it.
+//! Determines which field each date in a question bounds, and how, by the words around the date.
 
 use crate::{
     AskError,
@@ -12,23 +12,26 @@ use agent_kb::{
     table::{ColumnKind, ColumnSpec, dates::DateSpan},
 };
 
-/// A date that bounds a field of dates.
+/// A date of a question that bounds a field of dates. `changed` tells whether the date is part of
+/// the assumption.
 #[derive(Clone, Debug)]
 pub(super) struct DateUse {
-    /// The mention of the date.
+    /// Index of the mention of the date.
     pub(super) at: usize,
-    /// The mention of the field, if the question has one.
+    /// Index of the mention of the bounded field; `None` if the question does not mention the
+    /// field.
     field: Option<usize>,
-    /// The bounds, which all hold.
+    /// The comparisons, each with a date; a value must satisfy all of them.
     bounds: Vec<(Bound, String)>,
     pub(super) changed: bool,
 }
 
 impl Reading<'_> {
-    /// Finds the field that each date bounds.
+    /// Determines how each date of the question is used, and stores the results in `dates` and
+    /// `bounded`.
     ///
     /// # Errors
-    /// If a date has a comparison that dates do not support.
+    /// If a date is compared in a way that is not supported for dates.
     pub(super) fn use_dates(&mut self) -> Result<(), AskError> {
         let mut at = 0;
         while at < self.mentions.all.len() {
@@ -79,7 +82,8 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Returns the bound in the words before a date.
+    /// Returns the comparison that the mention before a date states, such as `since`; `None` if it
+    /// states none.
     fn bound_before(&self, before: Option<usize>) -> Option<Bound> {
         match self.cue(before?)? {
             Cue::Bound(bound, _) => Some(bound),
@@ -93,7 +97,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Builds the tests of a date.
+    /// Builds the tests that compare a field with a date of the question, one for each bound. Fails
+    /// if the rows have no such field of dates.
     pub(super) fn date_tests(&mut self, date: &DateUse) -> Result<Vec<Test>, AskError> {
         let said = date.field.and_then(|at| match self.what(at) {
             Some(What::Field(fields)) => self.field(fields, false),
@@ -116,7 +121,8 @@ impl Reading<'_> {
         Ok(date.bounds.iter().map(test).collect())
     }
 
-    /// Returns the field of years of a type with the most values; without one, all fields of dates.
+    /// Returns the field of a type that holds years; of several, the one with the most values. If
+    /// no field holds years, returns all fields that hold dates.
     pub(super) fn time_fields(&self, kind: TypeId) -> Vec<FieldId> {
         let samples = self.schema.samples(self.base, kind);
         let of = |wanted: ColumnKind| {
@@ -129,8 +135,9 @@ impl Reading<'_> {
         }
     }
 
-    /// Returns the field that a year or a date without a field bounds. Chooses among several, or
-    /// among those whose names are mentioned.
+    /// Returns the field of the rows that is bounded by a year or date whose field the question
+    /// does not mention. Fields that share a word with the question are preferred; of several,
+    /// takes the one that [`choose`](Self::choose) selects.
     ///
     /// # Errors
     /// If the rows have no field of years or dates.
@@ -154,12 +161,14 @@ impl Reading<'_> {
         fields.get(self.choose(&told)).copied().ok_or_else(none)
     }
 
-    /// Returns the mention of a part of dates that groups the rows: `per month`, `which year`.
+    /// Returns the index of the mention that groups the rows by a part of dates: `per month`,
+    /// `which year`.
     pub(super) fn part_mention(&self) -> Option<usize> {
         (0..self.mentions.all.len()).find(|at| self.part_at(*at).is_some() && self.is_parting(*at))
     }
 
-    /// Returns the part of dates by which a column of dates groups the rows, if any.
+    /// Returns the part of dates by which the rows are grouped, if column `group` holds dates and
+    /// the question groups by a part.
     pub(super) fn date_part(&self, group: usize) -> Option<DatePart> {
         let &ColumnSpec::Field(field) = self.columns.get(group)? else { return None };
         let is_date = self.kind_of(field) == Some(ColumnKind::Date);
@@ -174,7 +183,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether a mention is a field of years or dates.
+    /// Whether a mention names a field, of any type, that holds years or dates.
     pub(super) fn is_time(&self, at: usize) -> bool {
         let Some(What::Field(fields)) = self.what(at) else { return false };
         let types = (0..self.schema.types.len()).map(|kind| TypeId(kind as u16));
@@ -186,8 +195,9 @@ impl Reading<'_> {
     }
 }
 
-/// Converts a bound on a span of dates to bounds on single dates; empty for [`Bound::Not`] and
-/// [`Bound::Between`].
+/// Converts a comparison with a span of dates, such as a month, to comparisons with single dates,
+/// all of which must hold; empty for [`Bound::Not`] and [`Bound::Between`], which are not
+/// supported.
 fn bounded(bound: Bound, span: DateSpan) -> Vec<(Bound, String)> {
     let DateSpan { from, to } = span;
     match bound {

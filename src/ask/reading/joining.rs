@@ -1,5 +1,5 @@
-//! Interprets the words between mentions: lists joined by `and` or `or`, negations, and unsupported
-//! bounds.
+//! Interprets the words between mentions: lists joined by `and` or `or`, negations, and bounds that
+//! are not supported.
 
 use std::collections::BTreeSet;
 
@@ -11,18 +11,18 @@ use crate::{
 };
 use agent_kb::NodeId;
 
-/// Words between the ends of a range.
+/// Words between the two ends of a range: `from 3 to 5`.
 const RANGES: [&str; 4] = ["to", "through", "until", "till"];
 
 impl Reading<'_> {
-    /// Whether two numbers are the ends of a range: `from 3 to 5`, `3-5`.
+    /// Whether the numbers or dates in two mentions are the ends of a range: `from 3 to 5`, `3-5`.
     pub(super) fn is_range(&self, one: usize, other: usize) -> bool {
         let is_dash =
             self.between(one, other).is_some_and(|text| ["-", "\u{2013}"].contains(&text));
         is_dash || self.is_said_between(one, other, &RANGES)
     }
 
-    /// Whether a new clause begins between two mentions.
+    /// Whether a new clause begins between two mentions, with a comma or a word such as `and`.
     pub(super) fn is_apart(&self, one: usize, other: usize) -> bool {
         self.is_said_between(one, other, &["and", "but", "with"])
             || self.is_comma_between(one, other)
@@ -36,7 +36,7 @@ impl Reading<'_> {
         between.iter().any(|token| words.contains(&token.word.as_str()))
     }
 
-    /// Whether a number follows `or`, possibly with a bound between them.
+    /// Whether the number in a mention follows `or`; a bound, a field or a type may stand between.
     pub(super) fn is_alternative(&self, at: usize) -> bool {
         let mut before = self.beside(at, -1);
         while let Some(place) = before {
@@ -51,7 +51,8 @@ impl Reading<'_> {
         false
     }
 
-    /// Returns the preceding thing that a thing is joined to, and whether by `or`.
+    /// Returns the mention of the preceding name to which the name in mention `at` is joined by
+    /// `and`, a comma or `or`, and whether it is `or`. `None` if the name is not joined to another.
     pub(super) fn joined(&self, at: usize) -> Option<(usize, bool)> {
         let is_own = |place: usize| {
             self.bound.contains_key(&place)
@@ -77,7 +78,7 @@ impl Reading<'_> {
         self.between(one, other).is_some_and(|between| between.contains(','))
     }
 
-    /// Returns the text between two mentions.
+    /// Returns the text of the question between two mentions.
     fn between(&self, one: usize, other: usize) -> Option<&str> {
         let mention = |at: usize| self.mentions.all.get(at).map(|mention| mention.at.clone());
         let token = |at: usize| self.mentions.tokens.get(at).map(|token| token.range.clone());
@@ -86,10 +87,10 @@ impl Reading<'_> {
         self.text.get(end.end..start.start)
     }
 
-    /// Finds the negated things, fields, types and relations.
+    /// Returns the indexes of the mentions that are negated: names, fields, types and relations.
     ///
     /// # Errors
-    /// If the negation applies to anything else.
+    /// If it is unclear what a word of negation applies to.
     pub(super) fn find_denied(&self) -> Result<BTreeSet<usize>, AskError> {
         let mut denied = BTreeSet::new();
         for at in 0..self.mentions.all.len() {
@@ -125,10 +126,11 @@ impl Reading<'_> {
         Ok(denied)
     }
 
-    /// Also negates the things listed after a negated one: `not by A, B and C`.
+    /// Adds to `denied` the names that are listed after the negated name in mention `first`: `not
+    /// by A, B and C`.
     ///
     /// # Errors
-    /// If it is unclear whether a following thing is negated.
+    /// If it is unclear whether a following name is negated too.
     fn deny_list(&self, first: usize, denied: &mut BTreeSet<usize>) -> Result<(), AskError> {
         let mut last = first;
         for (at, thing) in self.things().filter(|(at, _)| *at > first) {
@@ -153,7 +155,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Whether only `and`, `or`, `the` and descriptions of things stand between two mentions.
+    /// Whether only `and`, `or`, `the` and descriptions of names stand between two mentions.
     pub(super) fn is_listed(&self, one: usize, other: usize) -> bool {
         let tokens = |at: usize| self.mentions.all.get(at).map(|mention| mention.at.clone());
         (one + 1..other).all(|at| {
@@ -163,7 +165,7 @@ impl Reading<'_> {
         })
     }
 
-    /// Whether two things may be nodes of one type, or values of one field.
+    /// Whether two names may be nodes of the same type, or values of the same field.
     fn may_be_of_one_sort(&self, one: &Thing, other: &Thing) -> bool {
         let kb = &self.base.kb;
         let is_type = |node: &NodeId| self.has_node_of(other, kb.node_type(*node));
@@ -173,8 +175,9 @@ impl Reading<'_> {
         one.nodes.iter().any(is_type) || !fields(one).is_disjoint(&fields(other))
     }
 
-    /// Returns the name or number on one side of a word, else the nearest field, type or relation;
-    /// skips bounds and negations.
+    /// Returns the name or number on one side of mention `at`: after it if `step` is 1, before it
+    /// if `step` is -1. If there is none, returns the nearest field, type or relation on that side.
+    /// Skips bounds and negations.
     fn beside_or(&self, at: usize, step: isize) -> Option<&What> {
         let mut place = self.beside(at, step)?;
         let mut field = None;
@@ -194,8 +197,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Refuses `or` between a name and a number or before a negation, and `or more` without a
-    /// number.
+    /// Refuses a question with `or` between a name and a number, with `or` before a negation, or
+    /// with `or more` without a number before it.
     pub(super) fn check_alternatives(&self) -> Result<(), AskError> {
         for (at, cue) in self.cues(false) {
             if let Cue::OrMore(_) = cue
@@ -225,8 +228,8 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Refuses a bound that is itself computed, such as `above the average`, `exactly` without a
-    /// number, and `only` if it is unclear what it keeps.
+    /// Refuses a question with a bound that would have to be computed (`above the average`), with
+    /// `exactly` without a number, or with `only` where it is unclear what `only` refers to.
     pub(super) fn check_bounds(&self) -> Result<(), AskError> {
         for (at, cue) in self.cues(false) {
             let bounds = match cue {

@@ -1,5 +1,5 @@
-//! Reads questions that list the nodes that satisfy conditions, `which products cost over 50
-//! dollars`, or that ask whether there are any.
+//! Reads questions for the nodes that satisfy conditions (`which products cost over 50 dollars`)
+//! and questions whether there are any such nodes.
 
 use super::operation::YES_NO;
 use crate::{
@@ -12,21 +12,22 @@ use crate::{
 };
 use agent_kb::{MetapathStep, TypeId};
 
-/// First words of a question that lists the nodes of a type.
+/// First words of questions for a list of nodes: `list`.
 const LISTS: [&str; 5] = ["list", "name", "show", "give", "find"];
-/// Words before a type in a question whether it has any such node.
+/// Words before a type in a question that asks whether any node exists: `are there products`.
 const ANY: [&str; 2] = ["there", "any"];
 
-/// Request of a question without a number, a comparison or a test.
+/// What a question requests that asks for no number, comparison or statistical test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Listed {
-    /// The nodes of a type.
+    /// The nodes of this type that satisfy the conditions.
     Nodes(TypeId),
-    /// Whether there is a node of a type.
+    /// Whether any node of this type satisfies the conditions.
     Any(TypeId),
 }
 
-/// Returns what a question requests by its first words; `None` if it does not begin so.
+/// Returns what the first words of a question request; `None` if they request neither a list of
+/// nodes nor whether there are any.
 pub(super) fn listed(mentions: &Mentions) -> Option<Listed> {
     let word = |at: usize| mentions.tokens.get(at).map_or("", |token| token.word.as_str());
     let is_said =
@@ -60,10 +61,11 @@ pub(super) fn listed(mentions: &Mentions) -> Option<Listed> {
 }
 
 impl Reading<'_> {
-    /// Plans a question that lists nodes, or asks whether there are any.
+    /// Plans a question for a list of nodes, or for whether there are any.
     ///
     /// # Errors
-    /// [`AskError::NoTable`] if the question asks for more, or sets no condition.
+    /// [`AskError::NoTable`] if the question asks for anything else, or sets no condition; other
+    /// errors if a condition is unclear.
     pub(super) fn list(&mut self, listed: Listed) -> Result<Plan, AskError> {
         let operation;
         (self.rows, operation) = match listed {
@@ -90,8 +92,8 @@ impl Reading<'_> {
         Ok(self.planned(Kind::Aggregation, parts, operation, None))
     }
 
-    /// Whether texts may satisfy a condition: it follows `about`, and no relation on its metapath
-    /// has this name, as in `papers about "learning"`.
+    /// Whether a condition may be about the text of documents, as in `papers about "learning"`: its
+    /// mention follows `about`, and no relation on its metapath has `about` in its name.
     fn is_of_texts(&self, at: usize, condition: &Condition) -> bool {
         const ABOUT: &str = "about";
         let start = self.mentions.all.get(at).map_or(0, |own| own.at.start);

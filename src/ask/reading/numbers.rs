@@ -1,4 +1,4 @@
-//! Determines the use of each number in a question: it bounds a value, or is the number of
+//! Determines how each number in a question is used: as a bound on a value, or as the number of
 //! requested results.
 
 use crate::{
@@ -12,24 +12,25 @@ use crate::{
 /// Range of numbers that may be years.
 const YEARS: std::ops::RangeInclusive<i64> = 1500..=2100;
 
-/// Maximum number of requested results.
+/// Maximum number of results that a question may request.
 const MAX_TOP: usize = 10_000;
 
-/// The value bounded by a number.
+/// The value that a number bounds.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Bounded {
-    /// The field or the count in a mention.
+    /// The field or the count in the mention with this index.
     Mention(usize),
-    /// A field with one of these names.
+    /// A field whose name contains one of these words, as a comparative such as `cheaper` implies.
     Implied(&'static [&'static str]),
-    /// The field of years or dates.
+    /// The field of the rows that holds years or dates.
     Year,
 }
 
-/// A number that bounds a value.
+/// A number of a question that bounds a value. `to` is the other end of a range; `changed` tells
+/// whether the number is part of the assumption.
 #[derive(Clone, Debug)]
 pub(super) struct NumberUse {
-    /// The mention of the number.
+    /// Index of the mention of the number.
     pub(super) at: usize,
     pub(super) what: Bounded,
     pub(super) bound: Bound,
@@ -37,22 +38,22 @@ pub(super) struct NumberUse {
     pub(super) to: Option<f64>,
     pub(super) unit: Option<String>,
     pub(super) changed: bool,
-    /// Whether the number is an alternative to the preceding one.
+    /// Whether the number is joined to the preceding number by `or`.
     pub(super) or: bool,
 }
 
-/// The bound or range of a number, from the words around it.
+/// How a number bounds a value, read from the words around the number.
 struct Limit {
-    /// The comparison, if the words state one.
+    /// The comparison; `None` if the words state none.
     bound: Option<Bound>,
-    /// The bounded value, if the words imply one.
+    /// The value that is bounded; `None` if the words do not imply one.
     implied: Option<Bounded>,
-    /// The other end of a range.
+    /// The other end of a range, if the number begins one.
     to: Option<f64>,
     unit: Option<String>,
-    /// The last mention of the number.
+    /// Index of the last mention that belongs to the number.
     end: usize,
-    /// Whether the number may be a year.
+    /// Whether the words allow the number to be a year.
     by_time: bool,
 }
 
@@ -61,7 +62,8 @@ pub(super) fn is_year(number: f64) -> bool {
     number.fract() == 0.0 && YEARS.contains(&(number as i64))
 }
 
-/// Appends the test of a number, or adds it to the preceding number's test as an alternative.
+/// Appends the test of the number in mention `at` to `tests`; if `joins`, makes it an alternative
+/// to the last test instead, if that tests a number too.
 pub(super) fn push_number(tests: &mut Vec<(usize, Test)>, at: usize, test: Test, joins: bool) {
     let before =
         tests.pop_if(|(_, last)| joins && matches!(last, Test::Any(_) | Test::Number { .. }));
@@ -77,7 +79,7 @@ pub(super) fn push_number(tests: &mut Vec<(usize, Test)>, at: usize, test: Test,
 }
 
 impl Reading<'_> {
-    /// Whether a mention is a field or a count, so that a number may bound it.
+    /// Whether a number may bound a mention, which is a field or a count.
     pub(super) fn is_value(&self, at: usize) -> bool {
         match self.what(at) {
             Some(What::Field(_)) => !self.bound.contains_key(&at),
@@ -86,10 +88,12 @@ impl Reading<'_> {
         }
     }
 
-    /// Determines the use of each number.
+    /// Determines how each number of the question is used, and stores the results in `numbers`,
+    /// `top` and `bounded`.
     ///
     /// # Errors
-    /// If a number is approximate or too large, or if nothing in the question is bounded by it.
+    /// If a number is approximate, if too many results are requested, or if the bounded value or
+    /// the range is unclear.
     pub(super) fn use_numbers(&mut self) -> Result<(), AskError> {
         let mut uses: Vec<NumberUse> = Vec::new();
         let mut at = 0;
@@ -150,7 +154,8 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Whether a number is the number of requested results: `top 5`, `the 5 cheapest`.
+    /// Whether the number in a mention is the number of requested results: `top 5`, `the 5
+    /// cheapest`.
     fn is_top(&self, at: usize) -> bool {
         let cue_beside = |step| self.beside(at, step).and_then(|place| self.cue(place));
         let first = matches!(
@@ -160,7 +165,7 @@ impl Reading<'_> {
         cue_beside(-1) == Some(Cue::Top) || first || self.leads(at)
     }
 
-    /// Returns the bound or range of a number, from the words around it.
+    /// Reads from the words around the number in mention `at` how the number bounds a value.
     fn limit(&self, at: usize, mut unit: Option<String>) -> Result<Limit, AskError> {
         let (before, next) = (self.beside(at, -1), self.beside(at, 1));
         let cue = before.and_then(|before| self.cue(before));
@@ -208,7 +213,8 @@ impl Reading<'_> {
         Ok(Limit { bound, implied, to, unit, end, by_time })
     }
 
-    /// Returns the bound in the words before a number, and the bounded value that they imply.
+    /// Returns the bound that the mention before a number states, and the bounded value that the
+    /// mention implies: `newer than`.
     fn compared(&self, before: Option<usize>) -> (Option<Bound>, Option<Bounded>) {
         let than = |high| Some(if high { Bound::Above } else { Bound::Below });
         match before.and_then(|before| self.cue(before)) {
@@ -228,7 +234,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Returns the value that a number bounds, if there is one.
+    /// Returns the value that the number in mention `at` bounds; `None` if it is unclear.
     fn bounded(&self, at: usize, number: f64, limit: &Limit, changed: bool) -> Option<Bounded> {
         let behind = self.beside(limit.end, 1).filter(|place| {
             let value = self.is_value(*place) && limit.to.is_none();
@@ -259,7 +265,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Returns the word that makes a number approximate, if there is one.
+    /// Returns the word before a number that makes the number approximate, such as `about`; `None`
+    /// if there is none.
     fn is_rough(&self, at: usize) -> Option<&str> {
         const ROUGH: [&str; 7] =
             ["about", "around", "roughly", "approximately", "nearly", "almost", "circa"];
@@ -268,8 +275,8 @@ impl Reading<'_> {
         ROUGH.contains(&before.word.as_str()).then_some(before.word.as_str())
     }
 
-    /// Whether a number near the beginning is the number of requested results: `which three of
-    /// them are the cheapest`.
+    /// Whether a number at the beginning of a question for a maximum or minimum is the number of
+    /// requested results: `which three products are the cheapest`.
     pub(super) fn leads(&self, at: usize) -> bool {
         let cue = self.beside(at, -1).and_then(|before| self.cue(before));
         let next = self.beside(at, 1).and_then(|next| self.what(next));
@@ -282,14 +289,15 @@ impl Reading<'_> {
             })
     }
 
-    /// Whether only question words, fillers and relations precede a mention.
+    /// Whether only question words, fillers and relations precede a mention in the question.
     fn begins(&self, at: usize) -> bool {
         self.mentions.all.iter().take(at).all(|own| {
             matches!(own.what, What::Filler | What::Relation | What::Cue(Cue::Which | Cue::Filler))
         })
     }
 
-    /// Whether a number within the assumption is the amount of a change, not a selection.
+    /// Whether a number in the assumption is the amount by which values change, instead of
+    /// selecting rows.
     fn scales(&self, at: usize) -> bool {
         let near = |step: isize| self.beside(at, step).and_then(|at| self.cue(at));
         let changes = |cue: Option<Cue>| {

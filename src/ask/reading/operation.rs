@@ -1,4 +1,4 @@
-//! Builds the operation of a kind of question from its mentions, if they suffice.
+//! Builds the operation of a plan for a given kind of question from the question's mentions.
 
 use crate::{
     AskError,
@@ -16,34 +16,35 @@ use agent_kb::{
     table::{ColumnKind, ColumnSpec, MAX_STEPS, value::quantity},
 };
 
-/// First words of yes-or-no questions.
+/// Words with which yes-or-no questions begin.
 pub(super) const YES_NO: [&str; 14] = [
     "is", "are", "was", "were", "do", "does", "did", "has", "have", "had", "can", "will", "would",
     "could",
 ];
 
-/// Words for the whole base, which may also be names of fields.
+/// Words that may refer to the whole base although they are names of fields.
 const BASE: [&str; 6] = ["catalogue", "catalog", "collection", "database", "dataset", "data"];
-/// Maximum number of nodes sampled to find a zero.
+/// Approximate number of nodes whose values are sampled in search of a zero.
 const LOOKED_AT: usize = 1_000;
 
-/// The parts of a question outside of the assumption.
+/// The parts of a question outside of its assumption. The first number of each pair is the index of
+/// a mention.
 pub(super) struct Parts {
-    /// Columns of numbers without a bound, with the mention of each.
+    /// Columns of numbers that are not bounded: pairs of a mention and a column index.
     pub(super) measures: Vec<(usize, usize)>,
-    /// Columns that group rows, with the mention of each.
+    /// Columns by whose values rows may be grouped: pairs of a mention and a column index.
     pub(super) groups: Vec<(usize, usize)>,
-    /// The compared subjects.
+    /// The subjects that the question compares.
     pub(super) subjects: Vec<Subject>,
-    /// Conditions on rows, each with its mention.
+    /// Conditions on rows, each with the index of its mention.
     pub(super) conditions: Vec<(usize, Condition)>,
     pub(super) filters: Vec<(usize, Test)>,
-    /// Whether the rows themselves are counted.
+    /// Whether the question counts the rows themselves.
     pub(super) counts_rows: bool,
 }
 
 impl Reading<'_> {
-    /// Plans the question as one kind.
+    /// Plans the question as a question of one kind.
     pub(super) fn of_kind(&mut self, kind: Kind) -> Result<Plan, AskError> {
         let supposed = self.change()?;
         if supposed.is_some() != (kind == Kind::Hypothetical) {
@@ -93,7 +94,7 @@ impl Reading<'_> {
         Ok(self.planned(kind, parts, operation, supposed))
     }
 
-    /// Builds a plan from the parts of the question.
+    /// Builds a plan from the parts of the question and the operation.
     pub(super) fn planned(
         &self,
         kind: Kind,
@@ -116,7 +117,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Sorts the mentions outside of the assumption into parts.
+    /// Sorts the mentions outside of the assumption into the parts of a question of one kind.
     pub(super) fn parts(&mut self, kind: Kind) -> Result<Parts, AskError> {
         let mut parts = Parts {
             measures: Vec::new(),
@@ -176,10 +177,11 @@ impl Reading<'_> {
         Ok(parts)
     }
 
-    /// Adds relations mentioned without a target: `products that were bought`.
+    /// Adds filters for relations that are mentioned without what they lead to: `products that were
+    /// bought`.
     ///
     /// # Errors
-    /// If a mentioned relation neither leads to a name or a column nor distinguishes rows.
+    /// If it is unclear what a mentioned relation means for the rows.
     fn put_linked(&mut self, parts: &mut Parts) -> Result<(), AskError> {
         for at in 0..self.mentions.all.len() {
             let said =
@@ -209,20 +211,22 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Whether the name after a mention is a row itself, so that the mention links nothing.
+    /// Whether the mention after `at` names a row itself, so that the relation in mention `at`
+    /// links nothing.
     fn is_row_behind(&self, at: usize, parts: &Parts) -> bool {
         let is_next = |place: usize| self.beside(at, 1) == Some(place);
         parts.conditions.iter().any(|(place, one)| one.steps.is_empty() && is_next(*place))
     }
 
-    /// Whether the words of a mention refer to a relation.
+    /// Whether a word of the mention with index `at` refers to the relation.
     fn says(&self, at: usize, relation: RelationId) -> bool {
         let own = self.mentions.all.get(at).map(|mention| mention.at.clone()).unwrap_or_default();
         let tokens = self.mentions.tokens.get(own).unwrap_or_default();
         tokens.iter().any(|token| self.schema.is_said_by(relation, &token.stem))
     }
 
-    /// Whether the relation of a mention is part of a condition's or a column's metapath.
+    /// Whether the relation in a mention is a step in the metapath of a condition or a column that
+    /// the parts use.
     fn is_followed(&self, at: usize, parts: &Parts) -> bool {
         let said = parts.measures.iter().chain(&parts.groups).map(|(_, column)| *column);
         let tests = parts.filters.iter().map(|(_, test)| test);
@@ -234,7 +238,7 @@ impl Reading<'_> {
         of_columns.chain(to_rows).any(|step| self.says(at, step.relation))
     }
 
-    /// Whether a name, or another type than the rows', follows a mention.
+    /// Whether a name, or a type other than that of the rows, follows a mention.
     fn links_to(&self, at: usize) -> bool {
         let Some(next) = self.beside(at, 1) else { return false };
         let is_end = match self.what(next) {
@@ -245,8 +249,8 @@ impl Reading<'_> {
         is_end && !self.is_said_between(at, next, &["and", "but"])
     }
 
-    /// Requires rows to have a value of a field of texts or dates, if they are counted or a share
-    /// is requested. Refuses to search texts.
+    /// Adds the filter that rows have a value of a field of texts or dates, if the question counts
+    /// rows or asks for a share. Refuses a question that searches texts.
     fn put_text(&mut self, at: usize, field: FieldId, parts: &mut Parts) -> Result<(), AskError> {
         let next = self.beside(at, 1).and_then(|next| self.what(next));
         let is_text = self.kind_of(field) == Some(ColumnKind::Text);
@@ -261,7 +265,8 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Builds the test for rows without a value of a field, or without a link to a type.
+    /// Builds the test for a negated mention: rows without a value of the field, or without a link
+    /// to the type or by the relation. `None` if the mention tests nothing.
     fn without(&mut self, at: usize) -> Result<Option<Test>, AskError> {
         Ok(match self.what(at).cloned() {
             Some(What::Field(fields)) => match self.field(&fields, false) {
@@ -296,7 +301,8 @@ impl Reading<'_> {
         })
     }
 
-    /// Refuses to distinguish rows with and without a value of a field if some values are zero.
+    /// Refuses to distinguish rows with and without a value of a field if some sampled values are
+    /// zero, because zero may stand for a missing value.
     fn check_zero(&self, field: FieldId) -> Result<(), AskError> {
         let kb = &self.base.kb;
         let nodes = kb.nodes_of_type(self.rows);
@@ -312,7 +318,8 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Adds numbers as filters, or as two compared subjects.
+    /// Adds the numbers and dates outside of the assumption to `parts` as filters, or two numbers
+    /// as compared subjects.
     fn put_numbers(&mut self, kind: Kind, parts: &mut Parts) -> Result<(), AskError> {
         let numbers: Vec<_> =
             self.numbers.iter().filter(|number| !number.changed).cloned().collect();
@@ -346,8 +353,8 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Whether a mention groups the rows: another type, a category, or a year, if the question asks
-    /// for each or for one of its values.
+    /// Whether the rows may be grouped by the type or field in a mention: a type other than the
+    /// rows', a field of categories, or, after `which`, `each` or `by`, a field of years.
     fn is_group(&self, at: usize) -> bool {
         match self.what(at) {
             Some(What::Type(kind)) => *kind != self.rows && !self.counted.contains_key(&at),
@@ -363,7 +370,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether a mention follows `which`, `each` or `by`.
+    /// Whether a mention follows `by` or a phrase such as `which` or `each`.
     pub(super) fn is_parting(&self, at: usize) -> bool {
         let before = self.beside(at, -1).and_then(|before| self.cue(before));
         let by = self.mentions.all.get(at).and_then(|mention| {
@@ -394,8 +401,8 @@ impl Reading<'_> {
         Ok(Some(self.column(spec)))
     }
 
-    /// Returns the metapath of `per category of the product`, through the type after `of`, if there
-    /// is one.
+    /// Returns the metapath from the rows to type `kind` through the type after `of`, as in `per
+    /// category of the product`; `None` if no type after `of` follows mention `at`.
     fn group_of(&self, at: usize, kind: TypeId) -> Option<Vec<MetapathStep>> {
         let next = (at + 1..self.mentions.all.len())
             .find(|next| matches!(self.what(*next), Some(What::Type(_))))?;
@@ -410,7 +417,9 @@ impl Reading<'_> {
         (steps.len() <= MAX_STEPS).then_some(steps)
     }
 
-    /// Returns the maximum (true) or minimum, with names of the field that it implies, if any.
+    /// Returns whether the question asks for a maximum (true) or a minimum (false), and the names
+    /// that the field may have, if the phrase implies one (`cheapest`). `None` if the question asks
+    /// for neither.
     pub(super) fn extreme(&self) -> Option<(bool, &'static [&'static str])> {
         self.cues(false).find_map(|(_, cue)| match cue {
             Cue::High | Cue::Most | Cue::Top => Some((true, &[][..])),
@@ -420,8 +429,8 @@ impl Reading<'_> {
         })
     }
 
-    /// Returns the first comparative: its position, more (true) or less, and names of the field
-    /// that it implies, if any.
+    /// Returns the first comparative: the index of its mention, whether it means more (true) or
+    /// less (false), and the names that the field may have, if the word implies one (`cheaper`).
     fn comparative(&self) -> Option<(usize, bool, &'static [&'static str])> {
         self.cues(false).find_map(|(at, cue)| match cue {
             Cue::More(high) => Some((at, high, &[][..])),
@@ -432,14 +441,14 @@ impl Reading<'_> {
         })
     }
 
-    /// Whether any phrase asks for a statistical test.
+    /// Whether any phrase of the question asks for a statistical test.
     pub(super) fn asks_for_test(&self) -> bool {
         [Cue::Normal, Cue::Correlate, Cue::Ranks, Cue::Spread, Cue::Relate]
             .into_iter()
             .any(|cue| self.has(cue))
     }
 
-    /// Whether the question asks if values are the same, not if they differ.
+    /// Whether the question asks if values are equal, not if they differ.
     fn asks_same(&self) -> bool {
         const SAME: [&str; 12] = [
             "equal",
@@ -460,7 +469,7 @@ impl Reading<'_> {
             || words.windows(2).any(|two| two == ["as", "much"])
     }
 
-    /// Whether the question asks how many without a noun: `how many would cost more`.
+    /// Whether the question says `how many` without a noun: `how many would cost more`.
     fn counts_them(&self) -> bool {
         self.cues(false).any(|(at, cue)| {
             let next = self.beside(at, 1).and_then(|next| self.what(next));
@@ -468,7 +477,8 @@ impl Reading<'_> {
         })
     }
 
-    /// Whether the question asks if the first sample varies more (true) or less; `None` if neither.
+    /// Whether the question asks if the first of two samples varies more (true) or less (false);
+    /// `None` if it asks neither.
     fn asks_more(&self) -> Option<bool> {
         self.cues(false).find_map(|(at, cue)| match cue {
             Cue::More(high) | Cue::Comparative(high, _) => Some(high),
@@ -479,7 +489,7 @@ impl Reading<'_> {
         })
     }
 
-    /// Refuses a question for a difference of numbers.
+    /// Refuses a question that asks for the difference between numbers.
     pub(super) fn is_no_difference(&self) -> Result<(), AskError> {
         match self.cues(false).any(|(at, _)| self.said_at(at) == "difference") {
             true => Err(AskError::Missing(
@@ -489,7 +499,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Refuses a comparison with a property of each row: `at another site than their manager`.
+    /// Refuses a question that compares each row with another property of the same row: `at another
+    /// site than their manager`.
     fn is_no_comparison(&self) -> Result<(), AskError> {
         let open = self.cues(false).find(|(at, cue)| {
             let next = self.beside(*at, 1).and_then(|next| self.what(next));
@@ -509,7 +520,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether the question has a comparative and no number.
+    /// Whether the question has a comparative but no number that bounds a value.
     fn compares(&self) -> bool {
         let more = |cue: Cue| matches!(cue, Cue::More(_) | Cue::Comparative(..));
         self.numbers.is_empty() && self.cues(false).any(|(_, cue)| more(cue))
@@ -531,7 +542,8 @@ impl Reading<'_> {
         ))
     }
 
-    /// Requires counted rows to have mentioned values and links: `how many products have a price`.
+    /// Adds filters so that only rows with the mentioned values and links are counted: `how many
+    /// products have a price`. `each` tells whether the count is grouped.
     pub(super) fn put_filled(&mut self, parts: &mut Parts, each: bool) -> Result<(), AskError> {
         let computes = self.function().is_some() || self.extreme().is_some();
         if !parts.counts_rows || computes || self.has(Cue::Share) || !self.has(Cue::HowMany) {
@@ -567,7 +579,8 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Builds the test for rows with a value in a column; for links, with at least one.
+    /// Builds the test for rows that have a value in a column, or, in a column of links, at least
+    /// one link.
     pub(super) fn has_some(&mut self, column: usize) -> Test {
         match self.columns.get(column) {
             Some(ColumnSpec::Count(_)) => some_of(column),
@@ -578,7 +591,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether a type lies on the metapath from a named thing to the rows.
+    /// Whether the type in a mention is on the metapath of a condition, between a named node and
+    /// the rows.
     fn is_on_the_way(&self, at: usize, parts: &Parts) -> bool {
         let Some(What::Type(kind)) = self.what(at) else { return false };
         parts.conditions.iter().flat_map(|(_, one)| &one.steps).any(|step| step.to == *kind)
@@ -648,14 +662,16 @@ impl Reading<'_> {
         }
     }
 
-    /// Returns the error for a total over nodes that several rows may link to.
+    /// Returns the error for a total in which a linked node could be counted more than once,
+    /// because several rows may link to the node.
     pub(super) fn counted_twice(&self) -> AskError {
         let why = "nodes that several rows link to would be counted more than once; ask for the \
                    total or the mean of directly linked nodes";
         AskError::Missing(why.to_owned())
     }
 
-    /// Returns the function of a measure: the mentioned one, or one that the question implies.
+    /// Returns the aggregate function to apply to the numbers in mention `at`: the function that
+    /// the question mentions, or else implies.
     fn aggregating(&mut self, at: usize, parts: &Parts) -> Result<Function, AskError> {
         if let Some(function) = self.function() {
             return Ok(function);
@@ -691,7 +707,8 @@ impl Reading<'_> {
         )))
     }
 
-    /// Returns the column of the category whose number of distinct values is requested.
+    /// Returns the column of categories whose number of distinct values the question asks for;
+    /// `None` if it asks for no such number.
     fn different(&self, parts: &Parts) -> Option<usize> {
         let counts = |at: usize| {
             let before = self.beside(at, -1).and_then(|before| self.cue(before));
@@ -827,7 +844,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Refuses a plan that ignores a mentioned type, field or thing.
+    /// Refuses a plan that ignores a type, field or name that the question mentions.
     pub(super) fn all_is_used(
         &self,
         parts: &Parts,
@@ -869,7 +886,8 @@ impl Reading<'_> {
         self.fields_are_of_rows()
     }
 
-    /// Refuses a field that the rows do not have, unless it describes a name or is bounded.
+    /// Refuses a question that mentions a field that the rows do not have, unless the field only
+    /// describes a name or is bounded.
     fn fields_are_of_rows(&self) -> Result<(), AskError> {
         for at in 0..self.mentions.all.len() {
             let Some(What::Field(fields)) = self.what(at) else { continue };
@@ -888,7 +906,7 @@ impl Reading<'_> {
     }
 }
 
-/// Builds the test that a column of counts is above 0.
+/// Builds the test that a count is above 0.
 fn some_of(column: usize) -> Test {
     Test::Number { column, bound: Bound::Above, number: 0.0, to: None }
 }

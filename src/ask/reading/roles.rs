@@ -1,5 +1,5 @@
-//! Determines the role of named things and types: linked to the rows, a value of the rows, or rows
-//! themselves. Chooses among roles that fit the question equally.
+//! Determines the role of each name in a question: nodes linked to the rows, a field value of the
+//! rows, or rows themselves. Where several roles fit the question equally, each reading takes one.
 
 use std::collections::BTreeSet;
 
@@ -13,19 +13,20 @@ use crate::{
 };
 use agent_kb::{FieldId, MetapathStep, NodeId, TypeId, metapath_in_words, table::ColumnSpec};
 
-/// Relation of a named thing to the rows.
+/// How something that the question names relates to the rows.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Role {
-    /// Linked to the rows.
+    /// Nodes of another or the same type that are linked to the rows; `steps` lead from the rows to
+    /// the nodes.
     Linked { kind: TypeId, nodes: Vec<NodeId>, steps: Vec<MetapathStep> },
-    /// A value of the rows.
+    /// A value of a field of the rows.
     Value { field: FieldId, key: String },
-    /// Some of the rows.
+    /// The rows with these node ids.
     Is(Vec<NodeId>),
 }
 
 impl Role {
-    /// Returns the steps of a link; empty for other roles.
+    /// Returns the metapath from the rows to the linked nodes; empty for other roles.
     pub(super) fn steps(&self) -> &[MetapathStep] {
         match self {
             Self::Linked { steps, .. } => steps,
@@ -35,8 +36,9 @@ impl Role {
 }
 
 impl Reading<'_> {
-    /// Returns the metapath from the rows to a type that the question mentions most. Chooses among
-    /// several.
+    /// Returns the metapath from the rows to a type whose relations the question mentions most
+    /// strongly. Of several, takes the one that [`choose`](Self::choose) selects. Fails if no
+    /// metapath leads to the type.
     pub(super) fn path_to(&self, kind: TypeId) -> Result<Vec<MetapathStep>, AskError> {
         let mut paths = self.schema.best_paths(self.rows, kind, &self.said);
         let kb = &self.base.kb;
@@ -54,7 +56,8 @@ impl Reading<'_> {
         Ok(paths.swap_remove(self.choose(&told)))
     }
 
-    /// Returns the role of a named thing. Chooses among equal ones.
+    /// Returns the role of the name `thing` in mention `at`. Of roles that fit equally, takes the
+    /// one that [`choose`](Self::choose) selects. Fails if nothing links the rows to the name.
     pub(super) fn role(&mut self, at: usize, thing: &Thing) -> Result<Role, AskError> {
         let kb = &self.base.kb;
         let binder = self.bound.iter().find(|(_, own)| **own == at).map(|(place, _)| *place);
@@ -145,7 +148,8 @@ impl Reading<'_> {
         Ok(roles.swap_remove(self.choose(&told)).1)
     }
 
-    /// Returns the stems before and after a mention, up to the next name or date.
+    /// Returns the stems of the words before a mention and of those after it, up to the nearest
+    /// name or date on each side.
     fn said_beside(&self, at: usize) -> (BTreeSet<String>, BTreeSet<String>) {
         let is_name = |at: &usize| {
             matches!(self.what(*at), Some(What::Thing(_) | What::NoThing(_) | What::Date(_)))
@@ -161,8 +165,8 @@ impl Reading<'_> {
         (stems(&mut (0..at).rev()), stems(&mut (at + 1..end)))
     }
 
-    /// Whether the question counts or lists rows by their link to a named row: `how many papers
-    /// cite X`, but not `how many papers are called X`.
+    /// Whether the question counts or lists rows by their link to the named row in mention `at`:
+    /// `how many papers cite X`, but not `how many papers are called X`.
     fn is_counted_by(&self, at: usize, nodes: &[NodeId]) -> bool {
         const NAMES: [&str; 5] = ["called", "named", "name", "title", "titled"];
         let counts = self.lists
@@ -171,7 +175,7 @@ impl Reading<'_> {
         counts && own && nodes.len() == 1 && !self.own_words().iter().any(|own| NAMES.contains(own))
     }
 
-    /// Converts a role to a test of a row.
+    /// Converts a role to the test that a row has the role.
     pub(super) fn test(&mut self, role: Role) -> Test {
         match role {
             Role::Linked { nodes, steps, .. } => {

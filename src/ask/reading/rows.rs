@@ -1,4 +1,6 @@
-//! Determines the type of the rows: the counted type, or the type with the mentioned fields.
+//! Determines the type of the rows: the type that the question counts, or the type with the
+//! mentioned fields. Each type gets points for what the question mentions; the type with the most
+//! points is taken.
 
 use std::collections::BTreeSet;
 
@@ -10,22 +12,22 @@ use crate::{
 };
 use agent_kb::{Direction, FieldId, TypeId};
 
-/// Score of a row type for a mentioned field that it has.
+/// Points of a type for having a mentioned field, if the field's whole name is mentioned.
 const HAS_FIELD: f32 = 3.0;
-/// Part of [`HAS_FIELD`] that depends on the share of the type's nodes that have the field.
+/// Fraction of [`HAS_FIELD`] that is scaled by the share of the type's nodes that have the field.
 const FILLED_SHARE: f32 = 0.1;
-/// Score of a row type for being counted.
+/// Points of a type for being counted by the question.
 const IS_COUNTED: f32 = 4.0;
-/// Score of a row type for links to the counted nodes.
+/// Points of a mentioned type for having links to the counted nodes.
 const HAS_COUNTED: f32 = 2.0;
-/// Score of a row type for a bounded number that its fields may hold; half of it for a named
-/// thing.
+/// Points of a type for having a field that a number in the question may bound. For a name in the
+/// question that is one of its nodes or values, a type gets half of these points.
 const HAS_VALUE: f32 = 1.0;
-/// Score of a row type for a mention of its name.
+/// Points of a type for being mentioned by name.
 const IS_SAID: f32 = 1.0;
-/// Score of a row type for a plural mention.
+/// Points of a type for being mentioned in the plural.
 const IS_PLURAL: f32 = 0.5;
-/// Score of a row type for a mention after `among`.
+/// Points of a type for being mentioned after `among`.
 const IS_AMONG: f32 = 4.0;
 
 impl Reading<'_> {
@@ -37,8 +39,9 @@ impl Reading<'_> {
     }
 
     /// Returns the type whose nodes are counted if the question asks how often something occurs:
-    /// the only candidate type, if every mentioned type links to it most. `None` if the question
-    /// counts a type or mentions a field.
+    /// the base's only candidate type, provided that from each type that is mentioned or has a
+    /// named node, the step with the most edges leads to the candidate type. `None` if the question
+    /// itself says what to count or mentions a field.
     pub(super) fn occurs_in(&self) -> Option<TypeId> {
         let &[wanted] = self.base.kb.candidate_types() else { return None };
         let counts = |mention: &Mention| matches!(mention.what, What::Field(_) | What::Links(_));
@@ -62,9 +65,9 @@ impl Reading<'_> {
         (all && !types.is_empty()).then_some(wanted)
     }
 
-    /// Returns the type that is counted without a word for counting (`papers per venue`), or
-    /// without a word for the type (`how many analysts`): the only type with that value, or the
-    /// only candidate type if the name is a node.
+    /// Returns the type that is counted without a word for counting (`papers per venue`), or that
+    /// is counted without being mentioned (`how many analysts`): the only type with the named
+    /// value, or, if the name is a node, the base's only candidate type.
     pub(super) fn counted_by_name(&self) -> Option<TypeId> {
         if let Some(kind) = asks::counted_by_each(self.mentions) {
             return Some(kind);
@@ -82,7 +85,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether the question uses a word for publishing or writing, but counts no type.
+    /// Whether the question has a word for publishing or writing, and does not say which type to
+    /// count: `who published the most`.
     pub(super) fn publishes(&self) -> bool {
         const PUBLISH: [&str; 7] =
             ["publish", "published", "publishes", "wrote", "write", "writes", "written"];
@@ -95,8 +99,9 @@ impl Reading<'_> {
                 || self.cues(false).any(fruitful))
     }
 
-    /// Returns the type with the highest score. If no type is mentioned, chooses among nearly equal
-    /// scores.
+    /// Returns the type with the most points. If the question mentions no type, takes the one that
+    /// [`choose`](Self::choose) selects among types with nearly as many points. Fails if no type
+    /// has any points.
     pub(super) fn choose_rows(&self) -> Result<TypeId, AskError> {
         let kb = &self.base.kb;
         let kinds = (0..kb.types().len()).map(|kind| TypeId(kind as u16));
@@ -122,7 +127,7 @@ impl Reading<'_> {
         best.map(|(_, kind)| *kind).ok_or_else(unsaid)
     }
 
-    /// Returns the score of a type as the row type.
+    /// Returns how many points a type has as the type of the rows.
     fn points(&self, kind: TypeId) -> f32 {
         let mut points = 0.0;
         let mut said_before = false;
@@ -198,8 +203,8 @@ impl Reading<'_> {
         points
     }
 
-    /// Whether a counted type follows `how many` or `number of`, and no function other than a sum
-    /// is computed.
+    /// Whether the counted type in mention `at` follows `how many` or `number of`, and the question
+    /// computes no function other than a sum.
     pub(super) fn is_how_many(&self, at: usize) -> bool {
         let of_each = self.function().is_some_and(|function| function != Function::Sum);
         let mut before = self.beside(at, -1);
@@ -214,7 +219,8 @@ impl Reading<'_> {
         !of_each && counts(before.and_then(|before| self.cue(before)))
     }
 
-    /// Whether the question asks for `the number of X` itself, and does not compute with it.
+    /// Whether the question asks for `the number of X` itself, and does not compute with that
+    /// number.
     fn computes_nothing(&self) -> bool {
         self.cues(false).all(|(_, cue)| {
             matches!(
@@ -227,7 +233,7 @@ impl Reading<'_> {
             .is_some_and(|(_, cue)| matches!(cue, Cue::NumberOf | Cue::Which | Cue::Filler))
     }
 
-    /// Whether a type is mentioned other than as a counted type or a description of a thing.
+    /// Whether a type is mentioned, other than to be counted or to describe a name.
     fn is_said(&self, kind: TypeId) -> bool {
         self.mentions.all.iter().enumerate().any(|(at, mention)| {
             mention.what == What::Type(kind)
@@ -236,19 +242,20 @@ impl Reading<'_> {
         })
     }
 
-    /// Whether another type is mentioned on its own.
+    /// Whether a type other than `kind` is mentioned, other than to be counted or to describe a
+    /// name.
     fn says_other(&self, kind: TypeId) -> bool {
         let types = (0..self.schema.types.len()).map(|other| TypeId(other as u16));
         types.filter(|other| *other != kind).any(|other| self.is_said(other))
     }
 
-    /// Whether a type is mentioned after `among`.
+    /// Whether a mention stands after `among`.
     fn is_among(&self, mention: &Mention) -> bool {
         let before = mention.at.start.checked_sub(1).and_then(|at| self.mentions.tokens.get(at));
         before.is_some_and(|token| token.word == "among")
     }
 
-    /// Whether the mention of a type is plural, that is, differs from the type's name.
+    /// Whether the mention of a type is taken as a plural: its words differ from the type's name.
     fn is_plural(&self, at: usize, kind: TypeId) -> bool {
         let own = self.schema.types.get(kind.0 as usize).map(|own| own.words.join(" "));
         own.is_some_and(|own| own != self.said_at(at))
@@ -258,8 +265,8 @@ impl Reading<'_> {
         !self.schema.paths(from, to, &self.said).is_empty()
     }
 
-    /// Returns the types other than the row type that have a mentioned field of numbers, the field
-    /// with the most values first, ties by id.
+    /// Returns the types, other than the row type, that have a mentioned numeric field: the type
+    /// whose field has the most values first; of equals, the one with the lower id.
     pub(super) fn types_with_numbers(&self) -> Vec<TypeId> {
         let mentioned = self.mentions.all.iter().filter_map(|own| match &own.what {
             What::Field(fields) => Some(fields),

@@ -1,4 +1,5 @@
-//! Reads questions about a share: the whole, and the part.
+//! Reads questions for a share: how many of the rows in the whole are also in the part, as in `what
+//! share of the papers of 2020 are reviews`.
 
 use crate::{
     AskError,
@@ -7,27 +8,31 @@ use crate::{
 };
 use agent_kb::{TypeId, table::ColumnSpec};
 
-/// Verbs between the whole and the part: `what share of the whole is the part`.
+/// Verbs that may stand between the words for the whole and those for the part: `what share of the
+/// whole is the part`.
 const VERBS: [&str; 19] = [
     "is", "are", "was", "were", "has", "have", "had", "do", "does", "did", "cost", "costs", "come",
     "comes", "belong", "belongs", "appeared", "be", "been",
 ];
-/// First words of a relative clause.
+/// Words with which a relative clause begins.
 const RELATIVES: [&str; 4] = ["that", "which", "who", "whose"];
-/// Words before the whole.
+/// Words that may stand before those for the whole: `among`.
 const WHOLES: [&str; 3] = ["among", "amongst", "amid"];
 
-/// A requirement for the rows of the whole or of the part.
+/// A condition or a test that selects rows, of the whole (denominator) or of the part (numerator).
 enum Said {
     Condition(Condition),
     Test(Test),
 }
 
 impl Reading<'_> {
-    /// Reads the share of the whole's rows that are also in the part.
+    /// Builds the operation that computes which share of the rows in the whole is also in the part.
+    /// The requirements of the whole stay in `parts`. `cue` is the index of the mention that asks
+    /// for the share.
     ///
     /// # Errors
-    /// If no part is mentioned, or if it is unclear which of several is the whole.
+    /// If the question does not mention the part, or if it is unclear which words belong to the
+    /// whole.
     pub(super) fn share(&mut self, cue: usize, parts: &mut Parts) -> Result<Operation, AskError> {
         let mut said: Vec<(usize, Said)> = Vec::new();
         said.extend(parts.conditions.drain(..).map(|(at, one)| (at, Said::Condition(one))));
@@ -58,13 +63,13 @@ impl Reading<'_> {
         Ok(Operation::Share(tests.collect()))
     }
 
-    /// Returns the position of the first token of a mention.
+    /// Returns the position of the first token of the mention with index `at`.
     fn begin_of(&self, at: usize) -> usize {
         self.mentions.all.get(at).map_or(0, |mention| mention.at.start)
     }
 
-    /// Returns the token between the whole and the part, and whether the part follows it; `None` if
-    /// all mentions belong to the part.
+    /// Returns the position of the token that separates the words for the whole from those for the
+    /// part, and whether the part comes after it; `None` if all mentions belong to the part.
     fn parting_place(
         &self,
         cue: usize,
@@ -109,7 +114,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Converts a condition to a test of a row.
+    /// Converts a condition on rows to a test of a row.
     fn test_of(&mut self, condition: Condition) -> Test {
         if condition.steps.is_empty() {
             return Test::Is(condition.nodes);

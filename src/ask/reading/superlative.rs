@@ -1,4 +1,4 @@
-//! Reads questions for a maximum or minimum: the ranked items, and the number that ranks them.
+//! Reads questions for a maximum or minimum: which items are ranked, and by which number.
 
 use crate::{
     AskError,
@@ -10,22 +10,24 @@ use crate::{
 };
 use agent_kb::{Direction, metapath_in_words, table::ColumnSpec};
 
-/// The result that a superlative asks for.
+/// What a question for a maximum or minimum wants to know.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Asked {
-    /// The rows.
+    /// The rows with the extreme number: `which product is the cheapest`.
     Rows,
-    /// The values of a column.
+    /// The values of the column with this index, which group the rows: `which brand has the most
+    /// products`.
     Group(usize),
-    /// The number itself.
+    /// The extreme number itself: `what is the lowest price`.
     Number,
 }
 
 impl Reading<'_> {
-    /// Reads a request for the first rows, the first groups of rows, or the extreme number.
+    /// Builds the operation that finds the first rows, the first groups of rows, or the extreme
+    /// number.
     ///
     /// # Errors
-    /// If no superlative is mentioned, or no known number.
+    /// If the question does not ask for a maximum or minimum, or mentions no known number.
     pub(super) fn superlative(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
         let Some((high, names)) = self.extreme().filter(|_| !self.asks_for_test()) else {
             return Err(AskError::Missing("no maximum or minimum is named".to_owned()));
@@ -87,8 +89,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether the question asks for the extreme value, not for its row: `how much is the
-    /// cheapest`, `in which year was the first`.
+    /// Whether the question asks for the extreme value, not for the row that has it: `how much is
+    /// the cheapest`, `in which year was the first`.
     fn asks_for_value(&self, parts: &Parts, implied: Option<&ColumnSpec>) -> bool {
         let word = |at: usize| self.mentions.tokens.get(at).map_or("", |own| own.word.as_str());
         let first = self.cues(false).next().map_or(0, |(at, _)| at);
@@ -104,7 +106,8 @@ impl Reading<'_> {
         implied.is_some() && said == implied
     }
 
-    /// Returns the result that the question asks for, if it is not the extreme value.
+    /// Returns what a question asks for that does not ask for the extreme value by
+    /// [`asks_for_value`](Self::asks_for_value), judged mainly by the words after `which`.
     fn asked(&self, parts: &Parts) -> Asked {
         let which = self.cues(false).find(|(_, cue)| *cue == Cue::Which).map(|(at, _)| at);
         let group_of =
@@ -158,7 +161,8 @@ impl Reading<'_> {
         }
     }
 
-    /// Returns the count of linked nodes of the most linked type: `who published the most`.
+    /// Returns the column that counts, for each row, the linked nodes of the type to which the rows
+    /// have the most links; only for questions such as `who published the most`.
     fn published(&mut self, parts: &Parts) -> Option<ColumnSpec> {
         let most = self.has(Cue::Most) || self.has(Cue::Fewest);
         if !most || !parts.measures.is_empty() || !self.publishes() {
@@ -171,8 +175,9 @@ impl Reading<'_> {
         Some(ColumnSpec::Count(steps))
     }
 
-    /// Returns the count of links of each row: `the most common side effect`. Chooses among the
-    /// frequent steps.
+    /// Returns the column that counts each row's links by one step; only for questions such as `the
+    /// most common side effect`. Of several frequent steps, takes the one that
+    /// [`choose`](Self::choose) selects.
     fn most_linked_to(&self, parts: &Parts) -> Option<ColumnSpec> {
         let counts = parts.counts_rows || !parts.measures.is_empty() || !parts.groups.is_empty();
         if counts || !self.is_frequency() {
@@ -184,8 +189,9 @@ impl Reading<'_> {
         Some(ColumnSpec::Count(vec![*steps.get(self.choose(&told))?]))
     }
 
-    /// Returns the count of links from other rows, by the relation that the word for the maximum
-    /// names: `the most cited`.
+    /// Returns the column that counts each row's incoming links from other rows, by the relation
+    /// that the phrase for the maximum names: `the most cited`. `None` if the phrase names no such
+    /// relation.
     fn linked_to(&self) -> Option<ColumnSpec> {
         let best = self.cues(false).find(|(_, cue)| matches!(cue, Cue::Best(..)))?.0;
         let own = self.mentions.all.get(best)?.at.clone();

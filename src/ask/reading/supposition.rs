@@ -1,4 +1,4 @@
-//! Reads the assumption of a hypothetical question.
+//! Reads the assumption of a hypothetical question, such as "if A were left out".
 
 use crate::{
     AskError,
@@ -12,10 +12,11 @@ use crate::{
 };
 use agent_kb::table::ColumnSpec;
 
-/// Characters allowed between the names of a list and the comma.
+/// Characters that may stand beside the comma between two names of a list.
 const BESIDE_NAMES: [char; 6] = [' ', '"', '\u{201c}', '\u{201d}', '\u{ab}', '\u{bb}'];
 
-/// Marks the mentions of the assumption, from its first word to the end of its clause.
+/// Returns, for each mention, whether it is part of the assumption, which extends from its first
+/// word to the end of its clause.
 pub(super) fn supposed(mentions: &Mentions, text: &str) -> Vec<bool> {
     let all = &mentions.all;
     let is = |at: usize, wanted: Cue| all.get(at).is_some_and(|one| one.what == What::Cue(wanted));
@@ -60,7 +61,7 @@ pub(super) fn supposed(mentions: &Mentions, text: &str) -> Vec<bool> {
     (0..all.len()).map(|at| (begin..=end).contains(&at)).collect()
 }
 
-/// Whether a number in percent is the amount of a change: `a 10 % discount`.
+/// Whether the mention with index `at` is a percentage by which values change: `a 10 % discount`.
 fn is_change_in_percent(all: &[Mention], at: usize) -> bool {
     let percent = all.get(at).is_some_and(
         |one| matches!(&one.what, What::Number(_, unit) if unit.as_deref() == Some("%")),
@@ -74,7 +75,8 @@ fn two_at_once() -> AskError {
     AskError::Missing("two assumptions at once are not supported; make one at a time".to_owned())
 }
 
-/// Whether two tests are alternatives: values or links in the same column, or rows.
+/// Whether two tests are of the same sort, so that they can be alternatives: categories in the same
+/// column, links in the same column, or the row's node.
 fn is_of_one_sort(one: &Test, other: &Test) -> bool {
     match (one, other) {
         (Test::Linked { column: one, .. }, Test::Linked { column: other, .. })
@@ -84,7 +86,8 @@ fn is_of_one_sort(one: &Test, other: &Test) -> bool {
     }
 }
 
-/// Whether two tests bound one column from both sides: `more than 20 and less than 50`.
+/// Whether two tests bound the same column from below and from above: `more than 20 and less than
+/// 50`.
 fn is_interval(one: &Test, other: &Test) -> bool {
     let side = |test: &Test| match test {
         Test::Number { column, bound: Bound::Above | Bound::AtLeast, number, .. } => {
@@ -103,8 +106,8 @@ fn is_interval(one: &Test, other: &Test) -> bool {
 }
 
 impl Reading<'_> {
-    /// Converts the named things in the assumption to tests, each with its last mention; several of
-    /// one sort become alternatives.
+    /// Converts the names in the assumption to tests, each with the index of its last mention.
+    /// Several names of the same sort become one test with alternatives.
     fn changed_things(&mut self) -> Result<Vec<(usize, Test)>, AskError> {
         let things: Vec<(usize, Thing)> = self
             .things()
@@ -140,7 +143,8 @@ impl Reading<'_> {
         Ok(all)
     }
 
-    /// Reads the assumption, if there is one.
+    /// Reads the assumption of the question; `None` if it makes none. Fails if the assumption is
+    /// unclear or not supported.
     pub(super) fn change(&mut self) -> Result<Option<Change>, AskError> {
         if !self.changed.contains(&true) {
             return Ok(None);

@@ -11,8 +11,8 @@ use crate::{
 use agent_index::IndexedBase;
 use agent_testing::base_of;
 
-/// Tickets that people of two departments open and handle, about languages and places; packages that
-/// depend on others.
+/// Opens a base with tickets, which people of two departments open and handle and which are about
+/// languages and places, and with packages that depend on other packages.
 fn desk() -> Arc<IndexedBase> {
     static BASE: LazyLock<Arc<IndexedBase>> = LazyLock::new(|| {
         let (mut nodes, mut edges) = (Vec::new(), Vec::new());
@@ -74,7 +74,7 @@ fn ask(question: &str) -> Result<Answered, AskError> {
     Analyst::new(desk()).ask(question)
 }
 
-/// The number of an answer that has one reading.
+/// Asks a question that must have one reading and a number as answer; returns the number.
 fn number(question: &str) -> f64 {
     match ask(question).unwrap_or_else(|error| panic!("{question}: {error}")).outcome {
         Outcome::Number { value, .. } => value,
@@ -82,7 +82,7 @@ fn number(question: &str) -> f64 {
     }
 }
 
-/// Returns the readings of an ambiguous question.
+/// Asks a question that must be ambiguous; returns its readings.
 fn readings(question: &str) -> Vec<AskReading> {
     match ask(question) {
         Err(AskError::Ambiguous(readings)) => readings,

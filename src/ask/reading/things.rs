@@ -1,4 +1,4 @@
-//! Adds the named things of a question to its parts: as conditions, filters, or compared subjects.
+//! Adds the names in a question to its parts: as conditions, filters, or compared subjects.
 
 use std::collections::BTreeSet;
 
@@ -12,15 +12,16 @@ use crate::{
 use agent_index::IndexedBase;
 use agent_kb::{FieldId, NodeId, TypeId, table::ColumnKind};
 
-/// Things joined by `or`, with their mentions: rows must have at least one of them or, if `denied`,
-/// none.
+/// Names joined by `or`, each with the index of its mention, its text and its role. A row must
+/// satisfy at least one of the roles or, if `denied`, none.
 struct Alternatives {
     denied: bool,
     all: Vec<(usize, String, Role)>,
 }
 
 impl Reading<'_> {
-    /// Adds named things as conditions, filters, or compared subjects.
+    /// Adds the names outside of the assumption to `parts`, as conditions, filters, or compared
+    /// subjects.
     pub(super) fn put_things(&mut self, kind: Kind, parts: &mut Parts) -> Result<(), AskError> {
         let mut things: Vec<(usize, Thing)> = self
             .things()
@@ -108,15 +109,16 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Whether `both` stands before a thing: `both A and B` are not alternatives.
+    /// Whether `both` stands before the name in a mention; in `both A and B`, the names are not
+    /// alternatives.
     fn says_both(&self, at: usize) -> bool {
         let start = self.mentions.all.get(at).map_or(0, |mention| mention.at.start);
         let before = self.mentions.tokens.get(start.saturating_sub(2)..start).unwrap_or_default();
         before.iter().any(|token| token.word == "both")
     }
 
-    /// Makes compared things of one sort: if one can only be a value of a field, the others that
-    /// are also values of that field become values.
+    /// Treats compared names alike: if one can only be a value of a field, others that may be nodes
+    /// or values of the same field are taken as values.
     fn take_as_values(&self, things: &mut [(usize, Thing)]) {
         let fields = |thing: &Thing| -> BTreeSet<FieldId> {
             let own = thing.values.iter().filter(|value| value.kind == self.rows);
@@ -134,7 +136,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Adds things joined by `or`.
+    /// Adds names joined by `or` to `parts`, as one condition or one filter.
     fn put_alternatives(&mut self, Alternatives { denied, all }: Alternatives, parts: &mut Parts) {
         let names: Vec<String> = all.iter().map(|(_, name, _)| name.clone()).collect();
         let name = names.join(" or ");
@@ -174,7 +176,7 @@ impl Reading<'_> {
     }
 }
 
-/// Returns the nodes of a thing that are rows.
+/// Returns those nodes with the name `thing` whose type is that of the rows.
 fn own_nodes(base: &IndexedBase, rows: TypeId, thing: &Thing) -> Vec<NodeId> {
     thing.nodes.iter().copied().filter(|&node| base.kb.node_type(node) == rows).collect()
 }

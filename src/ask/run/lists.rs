@@ -1,4 +1,4 @@
-//! Lists the rows of a plan, or states whether there are any.
+//! Runs the operations that list the rows of a plan or tell whether there are any.
 
 use super::{
     MAX_GROUPS, ROWS, Run,
@@ -15,7 +15,8 @@ use agent_kb::{
 };
 
 impl Run<'_> {
-    /// Lists the names of the rows in alphabetical order, ties by id.
+    /// Lists the names of the rows that satisfy the filters, in alphabetical order; rows with the
+    /// same name are ordered by id.
     pub(super) fn list(&mut self) -> Result<(Outcome, String), AskError> {
         let rows = self.ask(self.writer.satisfying(&self.plan.filters), &ROWS)?;
         let node = |row: &Vec<SqlValue>| NodeId::try_from(row.first()?.number()? as i64).ok();
@@ -42,7 +43,7 @@ impl Run<'_> {
         Ok((Outcome::Names { names, value: SqlValue::Null, unit: None }, told))
     }
 
-    /// Answers whether there is a row.
+    /// Answers whether any row satisfies the filters.
     pub(super) fn exists(&mut self) -> Result<(Outcome, String), AskError> {
         let (found, told) = self.number(Measure::Rows)?;
         let yes = matches!(found, Outcome::Number { value, .. } if value > 0.0);

@@ -1,4 +1,5 @@
-//! Runs the SQL statement of a plan over the plan's table, and reads the result in the stated form.
+//! Runs the SQL statement of a plan over the plan's table, and reads the result in the form that
+//! the plan states.
 
 use super::{
     Run,
@@ -15,10 +16,11 @@ use agent_kb::{
 };
 
 impl Run<'_> {
-    /// Runs a statement and reads its result.
+    /// Runs an SQL statement and reads its result in the given form.
     ///
     /// # Errors
-    /// If the statement fails, with the available tables and columns; if the form does not fit.
+    /// [`AskError::Plan`] if the statement fails, with the tables and columns that exist, or if the
+    /// result does not have the form.
     pub(super) fn by_sql(
         &mut self,
         statement: &str,
@@ -40,7 +42,7 @@ impl Run<'_> {
         self.read_as(form)
     }
 
-    /// Reads the result in a form.
+    /// Reads the stored result in the given form; returns the answer, also in words.
     fn read_as(&self, form: Form) -> Result<(Outcome, String), AskError> {
         let (rows, table) = (&self.result, self.writer.table);
         let missing = |what: &str| AskError::Plan(format!("the statement returns no {what}"));
@@ -82,7 +84,8 @@ impl Run<'_> {
     }
 }
 
-/// Lists the tables that a statement can read, with their columns.
+/// Lists the SQL tables that a statement can read, with their columns, such as `t(id, price),
+/// t_brand(id, key, value)`.
 fn tables(table: &Table) -> String {
     let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
     let mut told = format!("t(id, {})", names.join(", "));

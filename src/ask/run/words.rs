@@ -1,13 +1,13 @@
-//! Results in words, and the cells of rows as JSON.
+//! Puts results in words, and the cells of rows in JSON.
 
 use crate::answer::{LEVEL, shown};
 use agent_kb::table::{Cell, Rows, SqlValue, Table, statistics::TestResult};
 
-/// Maximum number of names in one line.
+/// Maximum number of names that one line lists; the others are counted.
 const MAX_LISTED: usize = 10;
 
-/// Lists names with their values: one value if all are equal, otherwise each name with its own. Of
-/// many names, only the first are listed.
+/// Lists names with their values in one line: the value once if all are equal, otherwise after each
+/// name. Of more than [`MAX_LISTED`] names, only the first are listed and the others counted.
 pub(super) fn names_in_words(names: &[String], values: &[String], unit: Option<&str>) -> String {
     let unit = spaced(unit);
     match values.windows(2).all(|two| matches!(two, [one, other] if one == other)) {
@@ -19,7 +19,7 @@ pub(super) fn names_in_words(names: &[String], values: &[String], unit: Option<&
     }
 }
 
-/// Lists the first names, and the number of the others.
+/// Lists the first [`MAX_LISTED`] names in one line, with the number of the others.
 pub(super) fn listed(names: &[String]) -> String {
     let first = names.get(..MAX_LISTED).unwrap_or(names);
     let rest = names.len() - first.len();
@@ -39,7 +39,7 @@ pub(super) fn spaced(unit: Option<&str>) -> String {
     unit.map_or(String::new(), |unit| format!(" {unit}"))
 }
 
-/// Converts a test result to a table of one row, and to words.
+/// Converts the result of a statistical test to a table of one row, and to words.
 pub(crate) fn test_in_words(tested: TestResult) -> (Rows, String) {
     let columns = ["test", "n", "statistic", "p", "level"].map(str::to_owned).to_vec();
     let row = vec![
@@ -59,12 +59,13 @@ pub(crate) fn test_in_words(tested: TestResult) -> (Rows, String) {
     (Rows { columns, rows: vec![row] }, told)
 }
 
-/// Formats a probability for people.
+/// Formats a p-value for people; values below 0.0001 become `< 0.0001`.
 fn shown_p(p: f64) -> String {
     if p < 1e-4 { "< 0.0001".to_owned() } else { shown(p) }
 }
 
-/// Converts the cells of a row to JSON, in the order of the columns; empty after the last row.
+/// Converts the cells of the row with index `at` to JSON, in the order of the columns; empty if
+/// there is no such row.
 pub fn row_json(table: &Table, at: usize) -> impl Iterator<Item = serde_json::Value> + '_ {
     table.columns.iter().filter_map(move |column| column.cells.get(at)).map(cell_json)
 }

@@ -1,5 +1,5 @@
-//! Inputs of questions: the rows of each type with their numbers and groups. Independent of
-//! wordings.
+//! What generated questions are drawn from: the rows of each type, with their numbers and groups.
+//! Does not word questions.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,77 +10,80 @@ use agent_kb::{
     table::{Cell, Column, ColumnKind, ColumnSpec, Key, MAX_VALUES, read, sample},
 };
 
-/// Minimum number of nodes of a row type.
+/// Minimum number of nodes that a type must have to be a type of rows.
 const MIN_NODES: usize = 50;
-/// Minimum number of nodes with a number in a column.
+/// Minimum number of rows that must have a number in a column of numbers.
 const MIN_FILLED: usize = 100;
-/// Minimum number of distinct numbers of a column.
+/// Minimum number of distinct numbers in a column of numbers.
 const MIN_DIFFERENT: usize = 5;
-/// Maximum number of values of a group that keeps all of them.
+/// Maximum number of distinct values of a group for all values to be kept.
 const MAX_WHOLE: usize = 2_000;
-/// Maximum number of values that are kept of a larger group, those with the most rows.
+/// Maximum number of values that are kept of a group with more than [`MAX_WHOLE`] values; those
+/// with the most rows are kept.
 const KEPT: usize = 400;
-/// Minimum number of rows of a value that a question can name.
+/// Minimum number of rows that a value must have for a question to name the value.
 const MIN_OF_VALUE: usize = 5;
-/// Maximum length of a name in a question, bytes.
+/// Maximum length of a name that a question can contain, bytes.
 const MAX_NAME: usize = 60;
-/// Maximum number of steps to other types that become columns.
+/// Maximum number of steps from a type to other types that are considered as columns.
 const MAX_COUNTS: usize = 4;
-/// Maximum number of row types.
+/// Maximum number of types of rows.
 const MAX_TYPES: usize = 6;
 
-/// A column of numbers.
+/// A column of numbers, at most one for each row of a type.
 pub(super) struct Numbers {
-    /// Name in words.
+    /// Name of the column in words.
     pub(super) word: String,
-    /// Name in SQL.
+    /// Name of the column in SQL.
     pub(super) column: String,
-    /// Numbers by row.
+    /// The number in each row; `None` if the row has none.
     pub(super) values: Vec<Option<f64>>,
 }
 
-/// A column that groups rows.
+/// A column whose values group the rows of a type.
 pub(super) struct Group {
-    /// Name in words.
+    /// Name of the group in words.
     pub(super) word: String,
-    /// Name in SQL.
+    /// Name of the group's column in SQL.
     pub(super) column: String,
-    /// Values with their rows (ascending); values with the most rows first, ties by name.
+    /// The values, each with the indexes of its rows, ascending. The value with the most rows comes
+    /// first; values with equally many are ordered by name.
     pub(super) values: Vec<(String, Vec<usize>)>,
-    /// Indexes of the values that a question can name: with enough rows and an unambiguous name.
+    /// Indexes in `values` of those values that a question can name: they have enough rows and an
+    /// unambiguous name.
     pub(super) named: Vec<usize>,
-    /// Whether `values` holds all values of the group, each with a distinct name.
+    /// Whether `values` holds all values of the column and no two of them have the same name.
     pub(super) is_whole: bool,
 }
 
-/// The rows of one type.
+/// The nodes of one type as rows, with their columns.
 pub(super) struct Rows {
-    /// The type in words, singular and plural.
+    /// Name of the type in words: singular, then plural.
     pub(super) words: (String, String),
     /// Number of rows.
     pub(super) n: usize,
     pub(super) names: Vec<String>,
     pub(super) numbers: Vec<Numbers>,
     pub(super) groups: Vec<Group>,
-    /// Number of rows by the words of their name.
+    /// Number of rows for each name, with names as folded words joined by spaces.
     same: HashMap<String, usize>,
 }
 
 impl Rows {
-    /// Whether a name identifies one row, and can be used in a question.
+    /// Whether a name belongs to exactly one row and can be written in a question.
     pub(super) fn is_one_name(&self, name: &str) -> bool {
         is_sayable(name) && self.same.get(&in_words(name)) == Some(&1)
     }
 }
 
-/// Inputs of questions about a base.
+/// What questions about a base are drawn from: its types of rows.
 pub(super) struct Facts {
     pub(super) types: Vec<Rows>,
 }
 
 impl Facts {
-    /// Reads the first [`MAX_TYPES`] types with enough nodes, and keeps those with numbers.
-    /// Candidate types come first, then the types with the most nodes.
+    /// Reads the first [`MAX_TYPES`] types with enough nodes: candidate types first, then those
+    /// with the most nodes. Of these types, keeps those with a column of numbers.
     pub(super) fn of(base: &IndexedBase) -> Self {
         let kb = &base.kb;
         let mut kinds: Vec<TypeId> =
@@ -148,8 +151,8 @@ fn rows_of(kb: &Kb, kind: TypeId) -> Rows {
     Rows { words, n: nodes.len(), names, numbers, groups, same }
 }
 
-/// Returns the steps from a type to other types, most edges first, and whether each is the only
-/// step to its type.
+/// Returns the steps from a type to other types, the step with the most edges first, each with
+/// whether it is the only step that leads to its type.
 fn links(kb: &Kb, kind: TypeId) -> Vec<(MetapathStep, bool)> {
     let mut steps: Vec<(u64, MetapathStep)> = Vec::new();
     for tuple in kb.tuples().iter().filter(|tuple| tuple.source != tuple.target) {
@@ -234,7 +237,8 @@ fn of_groups(kb: &Kb, word: String, column: &Column) -> Option<Group> {
     (named.len() > 1).then_some(Group { word, column, values, named, is_whole })
 }
 
-/// Returns the plural of words: inflects the word before `of`, otherwise the last one.
+/// Returns the English plural of a name in words. The word before `of` is inflected (`fields of
+/// study`), otherwise the last word.
 fn plural(word: &str) -> String {
     let (head, tail) = match word.split_once(" of ") {
         Some((head, tail)) => (head, format!(" of {tail}")),

@@ -1,12 +1,13 @@
-//! `agent data show N --node ID`: prints the id, type, name, fields and edges of a node.
+//! `agent data show N --node ID`: prints the id, type, name, fields and edges of the nodes with an
+//! id.
 
 use crate::{Context, Exit, data::MAX_SHOWN, printer::plain};
 use agent_app::{data::show::NodeRecord, error::Result, text::count};
 
-/// Most characters shown of a field.
+/// Maximum number of characters shown of a field.
 const MAX_FIELD: usize = 2_000;
 
-/// Prints the nodes that have an id.
+/// Prints these nodes, all of which have the requested id.
 ///
 /// # Errors
 /// If stdout cannot be written to.

@@ -1,5 +1,5 @@
-//! Prints the summary of a dataset and its likely mistakes, after an import or for `agent data
-//! show`. The counts come from the dataset crate; nothing is counted here.
+//! Prints the summary of a dataset and the likely mistakes in it, after an import or for
+//! `agent data show`. The counts come from the dataset crate; nothing is counted here.
 
 use crate::{
     Context, Exit,
@@ -12,15 +12,15 @@ use agent_app::{
 };
 use agent_dataset::{Examples, ImportReport, Summary, TypeSummary};
 
-/// Most fields named per type after an import.
+/// Maximum number of fields named per node type after an import.
 const MAX_FIELDS: usize = 3;
-/// Most types, and most relations, listed after an import.
+/// Maximum number of node types, and of relations, listed after an import.
 const MAX_ROWS: usize = 20;
-/// Most characters of a name in a table.
+/// Maximum number of characters of a name in a table.
 const MAX_NAME: usize = 40;
 
-/// Prints the heading, tables and likely mistakes of an import. For an installed dataset it also
-/// names the command that lists all mistakes.
+/// Prints the heading, the tables and the likely mistakes of an import. For an installed dataset,
+/// also names the command that lists all mistakes.
 ///
 /// # Errors
 /// If stdout cannot be written to.
@@ -50,7 +50,7 @@ pub(super) fn print(
     Ok(())
 }
 
-/// Prints the whole summary with all likely mistakes.
+/// Prints the whole summary of the dataset `name`, with all likely mistakes.
 ///
 /// # Errors
 /// If stdout cannot be written to.
@@ -95,8 +95,8 @@ fn told(examples: &Examples, noun: &str, what: &str) -> Option<String> {
     (examples.count > 0).then(|| format!("{} {what}: {first}{more}", counted(examples.count, noun)))
 }
 
-/// Prints the tables of types and relations: at most `rows` rows each, and `fields` fields per
-/// type.
+/// Prints the tables of node types and relations: at most `rows` rows each, and at most `fields`
+/// fields per type.
 fn tables(summary: &Summary, rows: usize, fields: usize, ctx: &Context) -> Result<()> {
     let headings = ["type", "nodes", "fields (coverage)", "names that repeat"];
     let mut types = table(headings, &[1, 3]);
@@ -158,7 +158,7 @@ fn share(n: u64, of: u64) -> String {
     }
 }
 
-/// Returns the likely mistakes, one line each.
+/// Returns the likely mistakes in a dataset, one line each.
 fn found(summary: &Summary) -> Vec<String> {
     let mut found = Vec::new();
     for typo in &summary.typos {

@@ -4,9 +4,9 @@ use crate::{Context, Exit, data::summary, printer::plain};
 use agent_app::{Result, data::update::Request, operation::Perform as _, text::count};
 use agent_dataset::Changes;
 
-/// Most relations whose changes are listed one by one.
+/// Maximum number of relations whose changes are listed individually.
 const MAX_RELATIONS: usize = 10;
-/// Most characters shown of a relation.
+/// Maximum number of characters shown of a relation.
 const MAX_SHOWN: usize = 60;
 
 #[derive(Debug, clap::Args)]
@@ -39,7 +39,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Describes the changes, one per line; `kept` counts the old questions that were kept and lost.
+/// Describes the changes, one per line. `kept` is the number of old questions that were kept, and
+/// the number that were lost.
 fn told(changes: &Changes, kept: Option<(u64, u64)>) -> String {
     let mut lines = Vec::new();
     match changes.is_empty() {

@@ -1,5 +1,6 @@
-//! Files that an evaluation writes for other tools: rankings, answers, results by query. Each
-//! appears when it is complete. Must not know how anything was measured.
+//! Files that an evaluation writes for other tools: rankings, labelled answers, and results by
+//! query. Each file appears under its name only when it is complete. Does not depend on how
+//! anything was measured.
 
 use std::{
     io::Write,
@@ -24,7 +25,7 @@ use agent_retrieve::eval::{
 /// Placeholder for the system's name in the name of a run file.
 const SYSTEM: &str = "{system}";
 
-/// Output files of an evaluation, each with its path.
+/// Output files of an evaluation that were asked for, each with its path.
 pub(super) struct Files {
     runs: Vec<(PathBuf, Output)>,
     qrels: Option<(PathBuf, Output)>,
@@ -32,11 +33,12 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Opens the files before the evaluation, so that an unwritable file costs no measurements.
+    /// Opens the output files before the evaluation, so that a file that cannot be written is found
+    /// before anything is measured.
     ///
     /// # Errors
-    /// If several systems would share a run file, a file cannot be written, or values are measured,
-    /// for which no files exist.
+    /// If several systems would share a run file, a file cannot be written, or the evaluation
+    /// measures values, whose results cannot be written to such files.
     pub(super) fn begin(args: &Args) -> Result<Files> {
         let given = [&args.run_file, &args.qrels_file, &args.results_file];
         if given.iter().any(|file| file.is_some()) && args.request.measures_values() {
@@ -54,7 +56,7 @@ impl Files {
         })
     }
 
-    /// Writes the files.
+    /// Writes the results to the output files.
     ///
     /// # Errors
     /// If a file cannot be written.
@@ -76,7 +78,9 @@ impl Files {
     }
 }
 
-/// Returns the path of each system's run file.
+/// Returns the path of the run file of each system, in the order of `systems`: `path` with
+/// [`SYSTEM`] replaced by the label of the system, in which `_` stands for spaces and path
+/// separators.
 ///
 /// # Errors
 /// If several systems would share one file.
@@ -105,8 +109,8 @@ fn run_files(path: &Path, systems: &[Chosen]) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Returns the tag of a system in its run file: its name with `_` for whitespace, cut to the
-/// longest tag.
+/// Returns the name of a system as a tag for its run file: whitespace is replaced by `_`, and the
+/// name is cut to [`trec::MAX_TAG_BYTES`].
 pub(crate) fn tag(system: &str) -> String {
     let mut tag: String = system.chars().map(|c| if c.is_whitespace() { '_' } else { c }).collect();
     tag.truncate(tag.floor_char_boundary(trec::MAX_TAG_BYTES));
@@ -127,7 +131,7 @@ fn run(
     Ok(())
 }
 
-/// Writes the answers in TREC qrels format.
+/// Writes the labelled answers of the queries in TREC qrels format.
 fn qrels(out: &mut dyn Write, queries: &[LabelledQuery], ids: DocIds<'_>) -> anyhow::Result<()> {
     for query in queries {
         trec::write_qrels(out, ids, query.id, &query.answers)?;
@@ -135,8 +139,8 @@ fn qrels(out: &mut dyn Write, queries: &[LabelledQuery], ids: DocIds<'_>) -> any
     Ok(())
 }
 
-/// Writes one CSV line per system and query, in the order measured: `system`, `query_id`, `failure`
-/// (empty if there was none), `latency_ms`, and all metrics.
+/// Writes one CSV line per system and query, in the order measured. The columns are `system`,
+/// `query_id`, `failure` (empty if the system did not fail), `latency_ms`, and all metrics.
 fn results(out: &mut dyn Write, measured: &[Measured]) -> anyhow::Result<()> {
     let mut csv = csv::Writer::from_writer(out);
     let names = Metric::ALL.map(Metric::name);
@@ -153,8 +157,8 @@ fn results(out: &mut dyn Write, measured: &[Measured]) -> anyhow::Result<()> {
     Ok(csv.flush()?)
 }
 
-/// Returns the shortest digits that read back as the same number: as `f32` if that represents it
-/// exactly, else as `f64`.
+/// Formats a number with the fewest digits that read back as the same value: as `f32` if that
+/// represents `value` exactly, otherwise as `f64`.
 fn shortest(value: f64) -> String {
     let single = value as f32;
     if f64::from(single) == value { single.to_string() } else { value.to_string() }

@@ -1,9 +1,10 @@
-//! `agent eval --dry-run`: prints the requests, tokens and costs that systems would need at most.
+//! `agent eval --dry-run`: prints the largest number of requests and tokens, and the largest cost,
+//! that systems could take.
 
 use crate::{Context, Exit, printer::table};
 use agent_app::{Result, eval::forecast::Forecast, text::count};
 
-/// Prints the requests, tokens and costs of each system for `n` queries.
+/// Prints the requests, tokens and costs of each system for `n` queries, as a table or as JSON.
 ///
 /// # Errors
 /// If stdout cannot be written to.

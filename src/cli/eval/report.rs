@@ -1,5 +1,5 @@
-//! Prints an evaluation on ranks: tables for people, Markdown and CSV for documents. Must not know
-//! how anything was measured.
+//! Prints an evaluation of rankings: as tables for people, as Markdown or CSV for documents. Does
+//! not depend on how anything was measured.
 
 use crate::{Context, printer::table};
 use agent_app::{
@@ -15,15 +15,16 @@ use agent_app::{
 use agent_llm::ledger::Spending;
 use agent_retrieve::eval::{Evaluation, Interval, Metric};
 
-/// Metrics of the shortlist: share of queries with an answer in the first 20, 50 and 100 nodes.
+/// Metrics on the first nodes of a ranking: the share of queries with an answer among the first 20,
+/// 50 and 100 nodes.
 const DEPTHS: [Metric; 3] = [Metric::Hit20, Metric::Hit50, Metric::Hit100];
-/// Label of the row of all queries, beside rows of groups.
+/// Label of the row with the means over all queries, printed beside the rows of groups.
 pub(super) const ALL: &str = "all";
 
 /// Format of the printed means.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Format {
-    /// Aligned columns.
+    /// Columns aligned with spaces.
     #[default]
     Table,
     /// Markdown tables.
@@ -32,7 +33,8 @@ pub(super) enum Format {
     Csv,
 }
 
-/// Prints how often the test split was opened, below figures on it; CSV has no such line.
+/// Prints, below figures on the test split, how often that split was opened; nothing if `openings`
+/// is none, or in CSV.
 pub(super) fn tell_openings(openings: Option<u64>, format: Format, ctx: &Context) -> Result<()> {
     match openings.filter(|_| format != Format::Csv) {
         Some(openings) => ctx.printer.data(&format!("\n{}\n", test_split::told(openings))),
@@ -40,10 +42,10 @@ pub(super) fn tell_openings(openings: Option<u64>, format: Format, ctx: &Context
     }
 }
 
-/// A table of text.
+/// Table whose cells are text.
 pub(super) struct Rows {
     pub(super) headings: Vec<&'static str>,
-    /// Index of the first column of numbers.
+    /// Index (from 0) of the first column of numbers, which are aligned to the right.
     pub(super) numbers: usize,
     pub(super) rows: Vec<Vec<String>>,
 }
@@ -81,10 +83,10 @@ impl Rows {
     }
 }
 
-/// Metrics of one system's rankings.
+/// Metrics of the rankings of one system.
 type Figures = SystemFigures<Evaluation>;
 
-/// Prints the means, then the comparisons with the first system; CSV has the means alone.
+/// Prints the means, then the comparisons with the first system; in CSV only the means.
 ///
 /// # Errors
 /// If stdout cannot be written to.
@@ -113,8 +115,8 @@ pub(super) fn print(
     differences(systems).print(format, ctx)
 }
 
-/// Returns every evaluation with its group and system: first all queries, then each group. Within a
-/// group, systems keep their order.
+/// Returns each evaluation with the name of its group and of its system: first those over all
+/// queries, then those of each group. Within a group, systems keep their order.
 pub(super) fn evaluations<'a, E, G>(
     systems: &'a [SystemFigures<E, G>],
     all: impl Fn(&'a E) -> &'a G,
@@ -210,10 +212,11 @@ fn differences(systems: &[Figures]) -> Rows {
     Rows { headings, numbers: 2, rows: pairs.map(row).collect() }
 }
 
-/// Headings of the mean costs of a query with a language model.
+/// Headings of the columns with the mean costs of one query with a language model.
 const COSTS: [&str; 4] = ["requests", "tokens", "s", "USD"];
 
-/// Returns the mean costs per query of one system; cached replies count too.
+/// Returns the mean costs per query of one system, in the order of [`COSTS`]; cached replies count
+/// too.
 fn costs(one: &Measured) -> [String; COSTS.len()] {
     let n = one.evaluation.n.max(1) as f64;
     let Spending { calls, tokens_in, tokens_out, usd, unpriced } = one.used;
@@ -226,7 +229,7 @@ fn costs(one: &Measured) -> [String; COSTS.len()] {
     ]
 }
 
-/// Formats a difference with its interval, both in percentage points.
+/// Formats a difference with its confidence interval, both in percentage points.
 pub(crate) fn signed(difference: f64, interval: Interval) -> String {
     // Rounded first, so that a tiny negative value is not shown as -0.
     let points = |share: f64| (1_000.0 * share).round() / 10.0 + 0.0;

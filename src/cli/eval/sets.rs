@@ -1,5 +1,5 @@
-//! `agent eval --metrics set`: prints metrics of the answers as sets. Must not know how anything
-//! was measured.
+//! `agent eval --metrics set`: prints metrics of the answers as sets of nodes. Does not depend on
+//! how anything was measured.
 
 use crate::{
     Context,
@@ -8,13 +8,13 @@ use crate::{
 use agent_app::{Result, eval::figures::SetFigures, synthetic, text::percent};
 use agent_retrieve::eval::{SetEvaluation, sets::SET_METRICS};
 
-/// Placeholder for set metrics of a system that does not end its answers.
+/// Placeholder for the set metrics of a system that does not predict where its answers end.
 const NONE: &str = "-";
-/// Headings of the columns after the set metrics, in order.
+/// Headings of the columns behind the set metrics, in the order printed.
 const BESIDE: [&str; 3] = ["best k", "f1 at best k", "f1 at best end"];
 
-/// Prints the set metrics of every system, for all queries and for each group. For the test split,
-/// also prints how often it was opened.
+/// Prints the set metrics of every system, for all queries and for each group of queries. For the
+/// test split, also prints how often it was opened.
 ///
 /// # Errors
 /// If stdout cannot be written to.
@@ -44,7 +44,8 @@ pub(super) fn print(systems: &[SetFigures], format: Format, ctx: &Context) -> Re
     Ok(())
 }
 
-/// Returns one row per group and system, group by group; systems keep their order.
+/// Returns the table with one row per group and system, group by group; within a group, systems
+/// keep their order.
 fn rows(systems: &[SetFigures]) -> Rows {
     let grouped = systems.iter().any(|one| one.groups.is_some());
     let mut headings = if grouped { vec!["queries"] } else { Vec::new() };

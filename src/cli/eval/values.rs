@@ -1,5 +1,5 @@
-//! `agent eval --metrics value`: prints metrics of answers that are values, not nodes. Must not
-//! know how an answer was computed.
+//! `agent eval --metrics value`: prints metrics of answers that are values, not nodes. Does not
+//! depend on how an answer was computed.
 
 use crate::{
     Context,
@@ -15,8 +15,8 @@ use agent_retrieve::eval::{ValueEvaluation, values::ValueMean};
 /// Placeholder for a metric that applies to no query.
 const NONE: &str = "-";
 
-/// Prints the metrics of every system's values. For the test split, also prints how often it was
-/// opened.
+/// Prints the metrics of the values that every system answers. For the test split, also prints how
+/// often it was opened.
 ///
 /// # Errors
 /// If stdout cannot be written to.

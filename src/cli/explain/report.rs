@@ -1,5 +1,6 @@
-//! Prints explanations: causes by category, then the programs with losses marked at their lines, or
-//! one query with its calls; or one JSON object. Must not know how the causes were found.
+//! Prints explanations of lost answers: a table of causes by category, then the programs with
+//! losses marked at their lines; for one query, its calls; or one JSON object. Does not depend on
+//! how the causes were found.
 
 use std::{collections::BTreeMap, fmt::Write};
 
@@ -20,25 +21,25 @@ use agent_index::IndexedBase;
 use agent_infer::explain::{Cause, ExplainedQuery, Explainer, Kind, Loss};
 use agent_optimize::trial::mean;
 
-/// Most characters shown of a call or a reason.
+/// Maximum number of characters shown of a call or a reason.
 const MAX_CALL: usize = 200;
 
-/// Explained queries, with what the report needs to name them.
+/// Explained queries, and what the report needs to describe them.
 pub(super) struct Report<'a> {
     pub(super) dataset: &'a str,
-    /// None for a query given on the command line.
+    /// Name of the split; none for a query given on the command line.
     pub(super) split: Option<String>,
     pub(super) system: String,
     pub(super) explainer: &'a Explainer,
     pub(super) queries: &'a [LabelledQuery],
-    /// One per query, in the order of `queries`.
+    /// Explanations of the queries, in the order of `queries`.
     pub(super) explained: &'a [ExplainedQuery],
     pub(super) base: &'a IndexedBase,
-    /// Whether to print the calls too; set if one query is explained.
+    /// Whether to print the tool calls too; set if only one query is explained.
     pub(super) with_calls: bool,
 }
 
-/// JSON of a query.
+/// JSON of one explained query.
 #[derive(Serialize)]
 struct PrintedQuery<'a> {
     id: i64,
@@ -46,14 +47,15 @@ struct PrintedQuery<'a> {
     category: &'a str,
     reciprocal_rank: f32,
     loss: Option<&'a Loss>,
-    /// Where the category's own program lost the answer of a query that was not routed to it.
+    /// Loss of the answer in the program of the category that the query belongs to, if the query
+    /// was routed to another category.
     #[serde(skip_serializing_if = "Option::is_none")]
     within: Option<&'a Loss>,
     #[serde(skip_serializing_if = "Option::is_none")]
     calls: Option<Vec<PrintedCall>>,
 }
 
-/// JSON of a call.
+/// JSON of one tool call.
 #[derive(Serialize)]
 struct PrintedCall {
     line: Option<usize>,
@@ -62,7 +64,7 @@ struct PrintedCall {
     result: String,
 }
 
-/// JSON of a category.
+/// JSON of one category.
 #[derive(Serialize)]
 struct PrintedCategory<'a> {
     name: &'a str,
@@ -70,7 +72,8 @@ struct PrintedCategory<'a> {
     n: usize,
     mrr: f64,
     causes: &'a [Cause],
-    /// Causes within the category's program, for queries that were not routed to it.
+    /// Causes of losses in the program of this category, for its queries that were routed to
+    /// another category.
     within: &'a [Cause],
 }
 
@@ -80,7 +83,7 @@ impl Report<'_> {
         mean(&ranks)
     }
 
-    /// Returns the number of queries by kind of loss; only kinds that occur.
+    /// Returns the number of queries with each kind of loss that occurs.
     fn kinds(&self) -> BTreeMap<Kind, usize> {
         let mut kinds = BTreeMap::new();
         for loss in self.explained.iter().filter_map(|explained| explained.loss.as_ref()) {
@@ -100,7 +103,7 @@ impl Report<'_> {
         explained.calls.iter().map(call).collect()
     }
 
-    /// Prints one JSON object.
+    /// Prints the whole report as one JSON object.
     pub(super) fn print_json(&self, ctx: &Context) -> Result<()> {
         let groups = Group::all(self.explainer, self.explained);
         let categories: Vec<PrintedCategory<'_>> = groups
@@ -144,7 +147,8 @@ impl Report<'_> {
         }))
     }
 
-    /// Prints the table of causes, then the calls of one query, or the programs with losses marked.
+    /// Prints the table of causes, then the calls if only one query is explained, otherwise the
+    /// programs with losses marked at their lines.
     pub(super) fn print(&self, ctx: &Context) -> Result<()> {
         let n = self.explained.len();
         let lost = self.explained.iter().filter(|explained| explained.loss.is_some()).count();
@@ -195,7 +199,7 @@ impl Report<'_> {
         Ok(())
     }
 
-    /// Prints the loss of each query, and every call with its result.
+    /// Prints the loss of each query, then every tool call of its program with the result.
     fn print_calls(&self, ctx: &Context) -> Result<()> {
         for explained in self.explained {
             if let Some(loss) = &explained.loss {
@@ -218,7 +222,8 @@ impl Report<'_> {
         Ok(())
     }
 
-    /// Returns the program with numbered lines, each marked with its losses.
+    /// Returns the source of the category's program with numbered lines, each marked with the
+    /// losses at that line.
     fn marked(&self, group: &Group<'_>) -> String {
         let id: String = group.id.chars().take(12).collect();
         let mut text = format!("{id}  {}\n", plain(group.name, MAX_SHOWN));

@@ -24,31 +24,31 @@ use agent_optimize::{
     journal::{self, DATABASE_FILE},
 };
 
-/// Files of a run that serve only the process that writes it; they are not exported.
+/// Names of files in a run that only the process writing the run needs; they are not exported.
 const OF_WRITER: [&str; 3] = ["lock", "reserve", "run.sqlite-shm"];
 
 /// Write datasets, models and runs to one file
 ///
 /// Exports all datasets and all models, or only those named by --dataset, --model or --run. Runs
 /// are included only with --run, --with-runs or --with-bundles, and indexes only with
-/// --with-indexes: `agent index` can rebuild them. The file has the digests of its contents and the
-/// number of times each test split was opened. It has no keys, settings, cached replies or cached
-/// embeddings. Equal contents give equal bytes.
+/// --with-indexes: `agent index` can rebuild them. The file includes the digests of its contents
+/// and the number of times each test split was opened. Keys, settings, cached replies and cached
+/// embeddings are not exported. Equal contents give equal bytes.
 ///
-/// Datasets can be queried and replaced meanwhile; a run that is being written is refused. The file
-/// is a Zstandard-compressed tar file, and appears when it is complete.
+/// Datasets can be queried and replaced during the export; a run that is being written is refused.
+/// The file is a Zstandard-compressed tar file, and appears only when it is complete.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Write this file, such as home.tar.zst
+    /// Write the export to this file, such as home.tar.zst
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Export this dataset; may be repeated
+    /// Export this dataset; may be given several times
     #[arg(long, value_name = "N")]
     dataset: Vec<String>,
-    /// Export this trained model; may be repeated
+    /// Export this trained model; may be given several times
     #[arg(long, value_name = "MODEL")]
     model: Vec<String>,
-    /// Export this run (its name, or latest); may be repeated
+    /// Export this run (its name, or latest); may be given several times
     #[arg(long, value_name = "RUN")]
     run: Vec<PathBuf>,
     /// Include the indexes of the datasets
@@ -57,7 +57,7 @@ pub(crate) struct Args {
     /// Include all runs
     #[arg(long)]
     with_runs: bool,
-    /// Include the bundles of all runs, without the rest of the runs
+    /// Include the bundles of all runs, but no other files of the runs
     #[arg(long, conflicts_with = "with_runs")]
     with_bundles: bool,
     /// Replace an existing file
@@ -68,18 +68,21 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Files to export, each with its path in the tarball, and their total size in bytes.
+/// Files to export, each as its path in the tarball and its path on disk, and their total size in
+/// bytes.
 #[derive(Default)]
 struct Packed {
     files: Vec<(String, PathBuf)>,
     bytes: u64,
-    /// Open datasets, whose files stay on disk even if the datasets are replaced meanwhile.
+    /// Open datasets that are exported. While they are open, their files stay on disk even if
+    /// another process replaces the datasets.
     held: Vec<Base>,
 }
 
 impl Packed {
-    /// Adds a file, or all files below a directory. Skips hidden entries, and the entries of the
-    /// directory itself that are named in `without`.
+    /// Adds the file at `place` under `path` in the tarball, or all files below the directory at
+    /// `place`. Skips hidden entries everywhere, and entries directly in `place` whose names are in
+    /// `without`.
     fn add(&mut self, path: String, place: &Path, without: &[&str]) -> Result<()> {
         let failed = || format!("cannot read {}", place.display());
         let found = fs::symlink_metadata(place).with_context(failed)?;
@@ -136,12 +139,12 @@ impl Packed {
     }
 }
 
-/// Whether a directory holds a run or the bundle of a run.
+/// Whether a directory holds the journal or the bundle of a run.
 fn is_run(dir: &Path) -> bool {
     [DATABASE_FILE, BUNDLE_FILE].iter().any(|file| dir.join(file).exists())
 }
 
-/// Returns the path of a run in a tarball.
+/// Returns the path, in the tarball, of the run in this directory.
 fn of_run(dir: &Path) -> String {
     format!("{RUNS}/{}", dir.file_name().unwrap_or_default().to_string_lossy())
 }
@@ -173,7 +176,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Collects the files of everything that the options select.
+/// Collects the files of all datasets, models and runs that the options select.
 fn collect(args: &Args, ctx: &Context) -> Result<Packed> {
     let mut packed = Packed::default();
     let are_named = !(args.dataset.is_empty() && args.model.is_empty() && args.run.is_empty());

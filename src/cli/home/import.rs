@@ -24,18 +24,18 @@ use agent_ground::{
 use agent_kb::{publish, sync_dir};
 use agent_optimize::journal::{self, DATABASE_FILE};
 
-/// Prefix of the staging directories of imports.
+/// Prefix of the names of the staging directories in which imports unpack.
 const STAGING_PREFIX: &str = ".import-";
-/// Owner kind of a staging directory.
+/// Kind of owner recorded in a staging directory, see [`owned_dir`].
 const STAGING: &str = "import";
 
 /// Import a file that `agent home export` wrote
 ///
 /// All contents are unpacked into a temporary directory and compared with their digests; then each
 /// dataset, model and run appears in one step. If one of them already exists, nothing is imported,
-/// unless --replace is given. A file is refused if it is truncated or changed, or has contents with
-/// no place in a home. An interrupted import leaves only its temporary directory, which the next
-/// import removes.
+/// unless --replace is given. A file is refused if it is truncated or changed, or holds files that
+/// do not belong in a home. An interrupted import leaves only its temporary directory, which the
+/// next import removes.
 ///
 /// Programs of runs that were made elsewhere are untrusted, and run inside WebAssembly.
 #[derive(Debug, clap::Args)]
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// Replace existing datasets, models and runs of the same names
     #[arg(long)]
     replace: bool,
-    /// Check all digests and list the contents of the file; write nothing
+    /// Check all digests and list the contents of the file, without importing anything
     #[arg(long)]
     dry_run: bool,
     /// Print the imported datasets, models and runs as JSON lines
@@ -55,7 +55,8 @@ pub(crate) struct Args {
 }
 
 impl Thing {
-    /// Returns its path below `root`, a home or a staging directory.
+    /// Returns the path of this dataset, model, run or bundle below `root`, a home or a staging
+    /// directory.
     fn place(&self, root: &Path) -> PathBuf {
         let folder = match self.kind {
             Kind::Dataset => BASES,
@@ -114,8 +115,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Locks a home for one import, where the system can lock directories, and removes the staging
-/// directories of killed imports. The caller keeps the returned file during the import.
+/// Locks a home for one import and removes the staging directories that killed imports left. The
+/// caller keeps the returned file, which holds the lock, until the import ends; `None` if the
+/// system cannot lock directories.
 ///
 /// # Errors
 /// If another import is running, or the home cannot be written to.
@@ -139,11 +141,12 @@ fn turn(home: &Path) -> Result<Option<File>> {
     Ok(turn)
 }
 
-/// Checks that none of these exists in the home, or that each may be replaced.
+/// Checks that none of `things` exists in the home or, with `replace`, that each existing one may
+/// be replaced.
 ///
 /// # Errors
-/// If one exists without `replace`, is a run that is being written, or is a whole run that a bundle
-/// would replace.
+/// If one of them exists and `replace` is false, is a run that another process is writing, or is a
+/// bundle that would replace a whole run.
 fn may_be_placed(things: &[Thing], replace: bool, home: &Home) -> Result<()> {
     let there = |thing: &&Thing| fs::symlink_metadata(thing.place(home.path())).is_ok();
     let there: Vec<&Thing> = things.iter().filter(there).collect();

@@ -1,6 +1,6 @@
-//! Prints the result of a run: its bundle against the best baseline, the same by question type, the
-//! test split if it was opened, missing proof, and the next command. Must not know how programs
-//! were found.
+//! Prints the result of a run: its bundle against the best baseline, the same by question type,
+//! figures on the test split if it was opened, what is still unproven, and the next command. Does
+//! not depend on how programs were found.
 
 use crate::{
     Context,
@@ -21,7 +21,7 @@ use agent_retrieve::{
     eval::{Interval, Metric},
 };
 
-/// Prints the result of a run; the verdict is the first line.
+/// Prints the result of a run; the first line is the verdict.
 ///
 /// # Errors
 /// If stdout cannot be written to.
@@ -63,7 +63,7 @@ pub(super) fn print(ended: &Ended, ctx: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Prints estimates beside the verdict, at the level of details.
+/// Prints further estimates as details, which appear only with `--verbose`.
 fn statistics(ended: &Ended, ctx: &Context) {
     let validation = &ended.outcome.bundle.validation;
     if let Some(held_out) = &validation.held_out {
@@ -82,8 +82,8 @@ fn statistics(ended: &Ended, ctx: &Context) {
     }
 }
 
-/// Returns the number of further validation questions that would settle an unproven bundle and
-/// unproven changes, one line each.
+/// Returns one line for an unproven bundle and one for unproven changes, each with the number of
+/// further validation questions that would settle it.
 fn lacking(outcome: &Outcome) -> Vec<String> {
     let verdict = &outcome.verdict;
     let mut lines = Vec::new();
@@ -105,8 +105,8 @@ fn lacking(outcome: &Outcome) -> Vec<String> {
     lines
 }
 
-/// Describes the verdict in two lines: the gain over the best baseline, then both mean reciprocal
-/// ranks with p.
+/// Describes the verdict in two lines: the gain over the best baseline, then the mean reciprocal
+/// ranks of the bundle and of that baseline, with the p-value.
 fn verdict(verdict: &Verdict, test: Option<&OnTest>, made: &Provenance) -> String {
     let Verdict {
         standing,
@@ -148,8 +148,9 @@ fn verdict(verdict: &Verdict, test: Option<&OnTest>, made: &Provenance) -> Strin
     )
 }
 
-/// Returns the gain on the test split over the best baseline (the first of equal ones), as
-/// [`verdict`] prints it. None if the bundle's figures are invalid or there is no comparison.
+/// Returns the gain on the test split over the best baseline (the first of several equal ones), as
+/// [`verdict`] prints it. `None` if the bundle's figures are invalid or were not compared with that
+/// baseline.
 fn gain_on(test: &OnTest) -> Option<String> {
     let OnTest { baselines, bundle, .. } = test;
     if bundle.invalid.is_some() {
@@ -181,12 +182,12 @@ fn synthetic<'a>(made: &Provenance, words: &'a str) -> &'a str {
     if made.synthetic { words } else { "" }
 }
 
-/// Formats a share in percent.
+/// Formats a share in percent with one decimal, without the sign.
 fn hundred(share: f64) -> String {
     format!("{:.1}", 100.0 * share)
 }
 
-/// Formats an estimated number of questions.
+/// Formats an estimated number of questions, as `about 120`.
 fn about(n: usize) -> String {
     format!("about {}", count(n as u64))
 }

@@ -11,16 +11,17 @@ use agent_app::{
     text::{MAX_SHOWN, p_value, percent},
 };
 
-/// Most better, and most worse, queries listed; JSON lists all.
+/// Maximum number of queries listed as answered better, and as answered worse; JSON lists all.
 const MAX_LISTED: usize = 10;
 
 /// Compare two programs: source, parameters and answers
 ///
 /// Prints a unified diff of the sources and the parameters that differ. Then prints the queries
 /// that the second program answers better and worse, with the paired difference of the mean
-/// reciprocal ranks, its 95 % interval and p. Validation results come from the run's journal if it
-/// has both. Otherwise, and with --measure, the programs run on the dataset, which also measures
-/// their cost; if one is in the bundle, on the queries that the router sends to it.
+/// reciprocal ranks, its 95 % interval and its p-value. Validation results come from the run's
+/// journal if it has results of both programs. Otherwise, and with --measure, the programs run on
+/// the dataset, which also measures their cost; if one of them is in the bundle, they run on the
+/// queries that the router sends to it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -56,7 +57,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Writes the comparison of the answers.
+/// Appends the comparison of the answers of the two programs to `text`.
 fn write_answers(answers: &Answers, text: &mut String) {
     let Answers { on, comparison, .. } = answers;
     let origin = if answers.from_journal { ", from the journal" } else { "" };
@@ -92,7 +93,7 @@ fn write_answers(answers: &Answers, text: &mut String) {
     }
 }
 
-/// Writes the effect of each change.
+/// Appends the measured effect of each change to `text`.
 fn write_effects(effects: &[Effect], text: &mut String) {
     if !effects.is_empty() {
         text.push_str("\neach change, mrr in points:\n");

@@ -16,12 +16,13 @@ use agent_optimize::{Decision, record::programs::Sources};
 
 /// Show the ancestors of a program, and the test of each change
 ///
-/// Prints the oldest ancestor first. Below each program come its tests on training queries of its
-/// category: the difference of the mean reciprocal ranks, its p, and whether the change was kept.
-/// The bundle records whether all kept changes together are proven.
+/// Prints the oldest ancestor first. Below each program come the tests of its changes on training
+/// queries of its category: the difference of the mean reciprocal ranks, the p-value, and whether
+/// the change was kept. The bundle records whether all kept changes together are proven.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Show the program with this id (at least six digits) or category
+    /// Show the ancestors of this program: its id, a prefix of the id with at least six hex digits,
+    /// or its category
     #[arg(value_name = "ID|CATEGORY")]
     program: String,
     #[command(flatten)]
@@ -31,7 +32,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// JSON of a program in the chain of ancestors.
+/// JSON of one program: an ancestor, or the program itself.
 #[derive(Serialize)]
 struct Ancestor<'a> {
     id: &'a str,

@@ -15,10 +15,11 @@ use agent_optimize::record::programs::{Score, variant};
 
 /// List the programs of a run or a bundle
 ///
-/// Prints the id, the category, the proposer and the number of tuned parameters. Then prints the
-/// mean reciprocal rank in percent on the training and validation queries that the program ran on.
-/// The id of a tuned program ends with ~ and four digits of its parameters. For a bundle, the
-/// validation score is the bundle's on the queries that the router sends to the program.
+/// Prints the id, the category, the proposer and the number of tuned parameters of each program.
+/// Then prints its mean reciprocal rank in percent on the training and validation queries that it
+/// ran on. The id of a tuned program ends with ~ and four digits of the digest of its parameters.
+/// For a bundle, the validation score is that of the bundle on the queries that the router sends to
+/// the program.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -31,7 +32,8 @@ pub(crate) struct Args {
 #[derive(Serialize)]
 struct Listed<'a> {
     id: &'a str,
-    /// Short id of the program and its parameters; differs if either differs.
+    /// Short id of the program together with its parameters; two entries differ in it if their
+    /// source or parameters differ.
     variant: String,
     category: &'a str,
     proposed_by: &'a str,

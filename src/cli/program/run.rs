@@ -15,7 +15,7 @@ use agent_sandbox::{Failure, Outcome, Usage};
 
 /// Run one program on one query, in the sandbox
 ///
-/// Prints rank, id, type, name and score, best first; resource usage goes to stderr.
+/// Prints rank, id, type, name and score of the nodes, best first; resource usage goes to stderr.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -38,8 +38,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     end(if reply.outcome.is_ok() { Exit::Done } else { Exit::Failed })
 }
 
-/// Exits without freeing memory: freeing what a program left behind may take long, or need more
-/// stack than this thread has.
+/// Exits without freeing memory: freeing the values that a program left behind may take long, or
+/// need more stack than this thread has.
 fn end(exit: Exit) -> ! {
     std::process::exit(exit.status().into())
 }

@@ -25,7 +25,7 @@ use agent_sandbox::Param;
 
 /// Most values tried per parameter.
 const MAX_VALUES: u64 = 21;
-/// Maximum number of queries, taken evenly from a larger split.
+/// Maximum number of queries to measure on; a larger split is sampled at even distances.
 const MAX_QUERIES: usize = 300;
 /// Number of queries below which a warning is printed.
 const FEW_QUERIES: usize = 20;
@@ -38,7 +38,8 @@ const FEW_QUERIES: usize = 20;
 /// named. For a program in a bundle, uses the queries that the router sends to it.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Measure the program with this id (at least six digits) or category
+    /// Measure the parameters of this program: its id, a prefix of the id with at least six hex
+    /// digits, or its category
     #[arg(value_name = "ID|CATEGORY")]
     program: String,
     #[command(flatten)]
@@ -47,7 +48,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 5,
         value_parser = clap::value_parser!(u64).range(2..=MAX_VALUES))]
     values: u64,
-    /// Vary only this parameter; may be repeated
+    /// Vary only this parameter; may be given several times
     #[arg(long = "number", value_name = "NAME")]
     parameters: Vec<String>,
     /// Run on these queries
@@ -66,22 +67,22 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Result of a parameter at one value.
+/// JSON of the measurement of one parameter at one value.
 #[derive(Serialize)]
 struct At<'a> {
     name: &'a str,
-    /// Value in the unchanged program.
+    /// Value of the parameter in the unchanged program.
     now: f64,
     value: f64,
     n: usize,
     mrr: f64,
-    /// Paired difference of the mean reciprocal rank from the unchanged program.
+    /// Mean reciprocal rank minus that of the unchanged program, paired by query.
     difference: f64,
     ci95: Interval,
     p: f64,
     /// Number of queries answered better than by the unchanged program.
     wins: usize,
-    /// Number of queries answered worse.
+    /// Number of queries answered worse than by the unchanged program.
     losses: usize,
 }
 
@@ -183,8 +184,8 @@ fn print_rows(rows: &[At<'_>], ctx: &Context) -> Result<()> {
     Ok(())
 }
 
-/// Returns `n` values spread evenly over the bounds, inclusive; of an integer, rounded and without
-/// duplicates.
+/// Returns up to `n` values spread evenly over the bounds of the parameter, both bounds included,
+/// in ascending order. Values of an integer parameter are rounded, without duplicates.
 fn values(param: &Param, n: u64) -> Vec<f64> {
     let (steps, width) = (n.saturating_sub(1).max(1) as f64, param.max - param.min);
     let at = |step: u64| param.min + width * step as f64 / steps;

@@ -21,7 +21,7 @@ use agent_sandbox::{Param, SandboxOptions};
 /// the source; on a terminal, control characters are replaced by spaces.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Print the program with this id (at least six digits) or category
+    /// Print this program: its id, a prefix of the id with at least six hex digits, or its category
     #[arg(value_name = "ID|CATEGORY")]
     program: String,
     #[command(flatten)]
@@ -65,7 +65,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Returns the tuned parameters as comments; empty if there are none.
+/// Returns the tuned parameters of the program as comment lines; empty if none are tuned.
 fn tuned(entry: &Entry, options: &SandboxOptions) -> String {
     let mut text = String::new();
     if entry.params.is_empty() {

@@ -1,5 +1,6 @@
-//! `agent query --batch`: answers JSON lines with JSON lines, in order. Holds only a few lines at a
-//! time, so that files may have any length. Must not know how a question is answered.
+//! `agent query --batch`: reads questions as JSON lines and writes one JSON line with the answer to
+//! each, in the order of the questions. Holds only a few lines at a time, so files may have any
+//! length. Does not depend on how a question is answered.
 
 use std::{
     fs::File,
@@ -22,7 +23,8 @@ use agent_systems::bundle::OpenedBundle;
 
 /// Longest line of the input, bytes.
 pub(crate) const MAX_LINE_BYTES: u64 = 1 << 20;
-/// Questions per thread in one block; its answers are printed when all are known.
+/// Number of questions that each thread answers in one block. The answers of a block are printed
+/// when all of them are known.
 const PER_THREAD: usize = 8;
 
 /// A bundle opened on its base, for any number of questions.
@@ -37,11 +39,11 @@ pub(crate) struct Session {
     pub(crate) opened: OpenedBundle,
 }
 
-/// Result of an input line.
+/// Result of one input line.
 pub(crate) struct Answered {
     /// Output line, JSON without a line break.
     pub(crate) json: String,
-    /// Why the bundle did not answer; none if it did.
+    /// Why the bundle did not answer the question; none if it did.
     pub(crate) failure: Option<Failure>,
     /// Whether a language model should have helped but did not.
     pub(crate) unassisted: bool,
@@ -54,7 +56,7 @@ pub(crate) struct Failure {
     pub(crate) passes: bool,
 }
 
-/// An input line; other keys are ignored.
+/// A question, parsed from one input line; its other JSON keys are ignored.
 #[derive(Deserialize)]
 struct Asked {
     query: String,
@@ -62,7 +64,7 @@ struct Asked {
     id: Option<Value>,
 }
 
-/// An output line.
+/// The JSON of one output line: the answer to a question, or the error.
 #[derive(Serialize)]
 struct Line<'a> {
     /// Number of the input line, from 1.
@@ -75,7 +77,8 @@ struct Line<'a> {
     error: Option<String>,
 }
 
-/// Answers all lines of a file, or of stdin, from line `from` on.
+/// Answers the questions of a file (`-` for stdin), from line number `from` (from 1) on, and prints
+/// an output line for each. Returns [`Exit::Failed`] if the bundle failed on a line.
 ///
 /// # Errors
 /// If the input cannot be read, stdout cannot be written to, or the command was interrupted; the
@@ -122,8 +125,9 @@ pub(super) fn run(session: &Session, questions: &Path, from: u64, ctx: &Context)
     }
 }
 
-/// Reads the next block of lines from `from` on, with their numbers. Empty lines are skipped, and a
-/// line over [`MAX_LINE_BYTES`] has no text.
+/// Reads the next block of lines, each with its number (from 1), and leaves the number of the last
+/// line read in `line`. Skips lines before `from` and empty lines. A line over [`MAX_LINE_BYTES`]
+/// is returned without its text.
 fn next_lines(
     input: &mut dyn BufRead,
     line: &mut u64,
@@ -157,16 +161,21 @@ fn too_long() -> String {
     format!("it has more than {MAX_LINE_BYTES} bytes; a question is a line of its own")
 }
 
-/// Returns the result of a line that could not be answered.
+/// Returns the result of an input line that failed: an output line with the error `why`. `passes`
+/// is whether a retry may succeed, see [`Failure::passes`].
+///
+/// # Errors
+/// If the output line cannot be written as JSON.
 fn failed(line: u64, id: Option<Value>, why: String, passes: bool) -> Result<Answered> {
     let json = told(&Line { line, id, answer: None, error: Some(why.clone()) })?;
     Ok(Answered { json, failure: Some(Failure { why, passes }), unassisted: false })
 }
 
-/// Answers the input line with this number (from 1).
+/// Answers the question in the input line with this number (from 1). A failure of the bundle, or an
+/// invalid line, gives an output line with the error.
 ///
 /// # Errors
-/// If the result cannot be written as JSON.
+/// If the output line cannot be written as JSON.
 pub(crate) fn answer(session: &Session, line: u64, text: &str) -> Result<Answered> {
     let asked: Asked = match serde_json::from_str(text) {
         Ok(asked) => asked,

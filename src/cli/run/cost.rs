@@ -12,8 +12,8 @@ use agent_optimize::record::{Record, RoleCost, RoleCostEntry, Times};
 
 /// Show the costs of language models in a run, by role
 ///
-/// Prints paid calls, replies from the shared cache, tokens, and US dollars for models with known
-/// prices.
+/// Prints, for each role, the paid calls, the replies from the shared cache, the tokens, and US
+/// dollars for models with known prices.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Show this run: its directory, its name, or latest
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Returns a table with one row per role and a row for the total.
+/// Returns a table with one row per role and a last row with the total.
 pub(super) fn role_table(roles: &[RoleCostEntry], total: &RoleCost) -> Table {
     let headings = ["role", "calls", "from cache", "tokens in", "tokens out", "USD"];
     let mut rows = table(headings, &[1, 2, 3, 4, 5]);
@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Formats the cost in US dollars, with the number of calls of unknown price.
+/// Formats the cost in US dollars, with the number of calls whose price is not known.
 pub(crate) fn dollars(spent: &Spending) -> String {
     match (spent.unpriced, spent.calls) {
         (0, _) => format!("{:.4} USD", spent.usd),

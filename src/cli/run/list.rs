@@ -17,8 +17,8 @@ use agent_optimize::{BUNDLE_FILE, journal::DATABASE_FILE, record::Record};
 
 /// List the runs in the home directory
 ///
-/// Prints directory, dataset, actor, seed, state, steps in the journal, and the numbers of tested
-/// and accepted changes.
+/// Prints directory, dataset, actor, seed, state, the number of steps in the journal, and the
+/// numbers of tested and accepted changes.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// List only runs on this dataset

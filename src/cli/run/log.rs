@@ -18,10 +18,10 @@ use agent_optimize::record::{
 
 /// Print the steps of a run, one per line
 ///
-/// Prints, in the order of the journal: number and kind of the step, category, proposer, change,
-/// and the pool and number of queries. A trial also has its mean reciprocal rank in percent. A test
-/// of a change has the difference of the mean reciprocal ranks in points, its p, and whether the
-/// change was kept.
+/// Prints, for each step in the order of the journal: its number and kind, the category, the
+/// proposer, the change, and the pool and number of queries. A trial also has its mean reciprocal
+/// rank in percent. A test of a change has the difference of the mean reciprocal ranks in
+/// percentage points, its p-value, and whether the change was kept.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Show this run: its directory, its name, or latest
@@ -67,7 +67,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Describes the change or key of a step, with failed queries and the number of replies.
+/// Describes the change or the key of a step, with the number of failed queries and of replies.
 fn what(line: &Line) -> String {
     let what = match (&line.change, line.failed) {
         (Some(change), Some(failed @ 1..)) => format!("{change}; failed on {failed}"),

@@ -15,18 +15,19 @@ use agent_app::{
 use agent_llm::{Exchange, Message, Reply, Role, Speaker};
 use agent_optimize::{record::Record, roles::ROLES};
 
-/// Digits shown of a key.
+/// Number of hex digits shown of an exchange's key.
 const SHOWN_DIGITS: usize = 12;
 
 /// Print the prompts and replies of language models in a run
 ///
-/// Prints each exchange in full, with its role and key. API keys of services are never included.
+/// Prints each exchange (a prompt and its reply) in full, with its role and key. API keys of
+/// services are never included.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Show this run: its directory, its name, or latest
     #[arg(value_name = "RUN")]
     dir: PathBuf,
-    /// Print only exchanges that this step used
+    /// Print only exchanges that the step with this number used
     #[arg(long, value_name = "N", group = "which")]
     step: Option<u64>,
     /// Print only exchanges of this role
@@ -50,7 +51,7 @@ struct Shown<'a> {
     role: &'a Role,
     model: &'a str,
     paid: bool,
-    /// Numbers of the steps that used the exchange.
+    /// Numbers of the steps that used this exchange.
     steps: Vec<u64>,
     temperature: Option<f64>,
     max_tokens: u32,
@@ -112,7 +113,8 @@ fn chosen<'a>(args: &Args, record: &'a Record) -> Result<Vec<&'a (String, Exchan
         .collect())
 }
 
-/// Formats an exchange.
+/// Formats an exchange for reading: its key, role, model and tokens, then its messages and its
+/// reply.
 fn text(shown: &Shown<'_>) -> String {
     let usage = shown.reply.usage;
     let paid = if shown.paid { "paid" } else { "from the cache" };
@@ -141,7 +143,8 @@ fn text(shown: &Shown<'_>) -> String {
     text
 }
 
-/// Replaces control characters by spaces, except line breaks and tabs; trailing whitespace goes.
+/// Replaces control characters by spaces, except line breaks and tabs, and removes trailing
+/// whitespace.
 fn lines(text: &str) -> String {
     let safe = |c: char| if c.is_control() && c != '\n' && c != '\t' { ' ' } else { c };
     text.trim_end().chars().map(safe).collect()

@@ -1,4 +1,4 @@
-//! `agent run remove`: removes runs of the home directory.
+//! `agent run remove`: removes runs from the home directory.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use agent_optimize::{
     journal::{self, DATABASE_FILE},
 };
 
-/// Prefix of the name of a directory that is being removed.
+/// Prefix of the name of a run's directory while the run is being removed.
 const REMOVED: &str = ".removed-";
 
 /// Remove runs with all their files
@@ -51,10 +51,11 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Returns the directory of a run in the home.
+/// Returns the directory of a run, given by name or directory, after checking that the run may be
+/// removed.
 ///
 /// # Errors
-/// If it is not in the home, is not a run, or is being written.
+/// If the directory is not in the home, is not a run, or another process is writing the run.
 fn removable(run: &Path, ctx: &Context) -> Result<PathBuf> {
     let dir = named::run_dir(run, &ctx.home)?;
     let place = |dir: &PathBuf| fs::canonicalize(dir).ok();
@@ -77,7 +78,7 @@ fn removable(run: &Path, ctx: &Context) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// Whether a directory has a journal or bundle of a run, or is empty.
+/// Whether a directory holds the journal or the bundle of a run, or is empty.
 fn is_run(dir: &Path) -> bool {
     let is_empty = fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none());
     is_empty || [DATABASE_FILE, BUNDLE_FILE].iter().any(|file| dir.join(file).exists())

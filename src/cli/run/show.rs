@@ -26,8 +26,9 @@ use agent_optimize::{
 
 /// Show the state of a run
 ///
-/// Prints its settings, its state (finished, paused, interrupted or running) and its journal. Then
-/// prints the costs by role, the time by part, and the best program of every category so far.
+/// Prints the run's settings, its state (finished, paused, interrupted or running) and its journal.
+/// Then prints the costs by role, the time by part of the run, and the best program of every
+/// category so far.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Show this run: its directory, its name, or latest
@@ -48,7 +49,7 @@ struct Shown<'a> {
     planned: Option<u64>,
     state: State,
     pid: Option<u32>,
-    /// Reason for the pause of a paused run.
+    /// Reason why the run is paused; none if it is not paused.
     paused: Option<&'a str>,
     steps: usize,
     kinds: BTreeMap<&'a str, u64>,
@@ -162,7 +163,7 @@ fn print(shown: &Shown<'_>, ctx: &Context) -> Result<()> {
     ctx.printer.table(&rows)
 }
 
-/// Returns a table of the time by part of the run.
+/// Returns a table of the time that each part of the run took.
 fn phase_table(phases: &[Summary]) -> Table {
     let headings = ["part", "seconds", "steps", "median of a step", "longest"];
     let mut rows = table(headings, &[1, 2, 3, 4]);
@@ -178,7 +179,7 @@ fn phase_table(phases: &[Summary]) -> Table {
     rows
 }
 
-/// Formats the duration of a run without pauses.
+/// Formats the time that a run took, without its pauses.
 pub(super) fn time(times: &Times) -> String {
     match times.seconds {
         Some(seconds) => {

@@ -1,6 +1,6 @@
-//! Units that embed the documents of a base. The index built from them has the same bytes as that
-//! of `agent index` with the same embedder. The built-in embedder is trained on the whole base, so
-//! that it cannot be cut into units.
+//! Units that embed the documents of a dataset. The index built from them has the same bytes as
+//! that of `agent index` with the same embedder. The built-in embedder is trained on the whole
+//! dataset, so its work cannot be cut into units.
 
 use std::{
     io::Write as _,
@@ -27,7 +27,7 @@ use agent_index::{
 };
 use agent_kb::Kb;
 
-/// Plans units that embed the vectors of an index.
+/// Plans units that embed the vectors of the index of `dataset`.
 pub(super) fn plan(args: &PlanArgs, dataset: &str, ctx: &Context) -> Result<Units> {
     let Target { base, kb, choice, candidates_only, .. } =
         Target::new(dataset, args.embedder.as_ref(), args.candidates_only, ctx)?;
@@ -47,7 +47,7 @@ pub(super) fn plan(args: &PlanArgs, dataset: &str, ctx: &Context) -> Result<Unit
     plan_nodes(args, &task, &index::split_nodes(&kb, candidates_only, args.units))
 }
 
-/// Base and embedder of a plan, opened.
+/// The base and the embedder of a plan, opened for running its units.
 pub(super) struct Embedding {
     kb: Kb,
     of: VectorsSpec,
@@ -55,7 +55,7 @@ pub(super) struct Embedding {
 }
 
 impl Embedding {
-    /// Opens the base and the embedder of a task.
+    /// Opens the base and the embedder that a task names.
     ///
     /// # Errors
     /// If either cannot be opened or differs from the plan.
@@ -78,7 +78,8 @@ impl Embedding {
         Ok(Self { kb, of: of.clone(), embedder })
     }
 
-    /// Embeds the nodes of a unit and publishes their vectors; returns a summary.
+    /// Embeds the nodes of a unit and publishes their vectors as its result. Returns a summary: the
+    /// number of vectors, and their costs.
     pub(super) fn run(&self, units: &Units, unit: u64, ctx: &Context) -> Result<String> {
         let range = nodes_of(units, unit, &self.kb)?;
         let (from, length) = (range.start, range.len() as u64);
@@ -107,7 +108,7 @@ impl Embedding {
     }
 }
 
-/// Builds the index of the base from the vectors of all units.
+/// Builds the index of the base from the vectors in the results of all units.
 pub(super) fn collect(
     dir: &Path,
     units: &Units,
@@ -122,8 +123,8 @@ pub(super) fn collect(
     Ok(Exit::Done)
 }
 
-/// Returns access without a cache: units store their vectors themselves, and each would read the
-/// whole cache.
+/// Returns access to embedders without a cache: units store their vectors themselves, and each unit
+/// would have to read the whole cache.
 fn access(ctx: &Context) -> Access {
     Access { cache: None, ..ctx.access() }
 }

@@ -1,5 +1,5 @@
-//! Checks the format of collected results: their seal proves that they are complete, not that this
-//! program wrote them.
+//! Checks the format of unit results before they are collected: the digest of a result proves that
+//! it is complete, not that this program wrote it.
 
 use std::collections::HashSet;
 
@@ -7,10 +7,11 @@ use serde_json::Value;
 
 use crate::unit::{Kind, Query};
 
-/// Checks a result against the items of its unit; `first` is the number of its first item, from 0.
+/// Checks the result `bytes` of a unit against the unit's items; `first` is the number of its first
+/// item, from 0.
 ///
 /// # Errors
-/// A description of the first mismatch.
+/// Returns a description of the first mismatch.
 pub(super) fn check(kind: &Kind, first: u64, items: &[String], bytes: &[u8]) -> Result<(), String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?;
     if !text.is_empty() && !text.ends_with('\n') {
@@ -23,7 +24,8 @@ pub(super) fn check(kind: &Kind, first: u64, items: &[String], bytes: &[u8]) -> 
     }
 }
 
-/// Checks for one JSON object per question, in order, with the number of its line.
+/// Checks that `text` has one JSON object per question that is not empty, in order, each with the
+/// number of its line.
 fn answers(first: u64, items: &[String], text: &str) -> Result<(), String> {
     let asked = (first + 1..).zip(items).filter(|(_, item)| !item.trim().is_empty());
     let mut lines = text.lines();
@@ -37,8 +39,8 @@ fn answers(first: u64, items: &[String], text: &str) -> Result<(), String> {
     lines.next().map_or(Ok(()), |_| Err("it has more lines than questions".to_owned()))
 }
 
-/// Checks lines of a run file, query by query: ranks from 1 to at most `depth`, descending scores,
-/// no duplicate documents.
+/// Checks that `text` is a run file with the lines of each query together, in the order of `items`:
+/// ranks from 1 to at most `depth`, scores that do not rise, no document twice.
 fn rankings(tag: &str, depth: usize, items: &[String], text: &str) -> Result<(), String> {
     let mut lines = text.lines().peekable();
     for item in items {

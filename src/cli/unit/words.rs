@@ -1,5 +1,5 @@
-//! Units that read the words of a base. The index built from them has the same bytes as that of
-//! `agent index`. Names of entities are indexed when the units are collected.
+//! Units that read the words of a dataset. The index built from them has the same bytes as that of
+//! `agent index`. The names of entities are indexed when the units are collected.
 
 use std::{path::Path, sync::Mutex};
 
@@ -20,7 +20,7 @@ use agent_ground::units::Units;
 use agent_index::{self as index, WORDS_FORMAT, Watch, WordSource};
 use agent_kb::Kb;
 
-/// Plans units that read the words of an index.
+/// Plans units that read the words of the documents of `dataset`.
 pub(super) fn plan(args: &PlanArgs, dataset: &str, ctx: &Context) -> Result<Units> {
     let Target { base, kb, .. } = Target::new(dataset, None, false, ctx)?;
     let fingerprint = kb.fingerprint().to_owned();
@@ -29,10 +29,10 @@ pub(super) fn plan(args: &PlanArgs, dataset: &str, ctx: &Context) -> Result<Unit
     plan_nodes(args, &task, &index::split_nodes(&kb, false, args.units))
 }
 
-/// Opens the base of a task.
+/// Opens the base that a task names.
 ///
 /// # Errors
-/// If the plan has another format of words, or the base differs from the plan.
+/// If the plan uses another format of words than this version, or the base differs from the plan.
 pub(super) fn open(task: &Task, format: u32, ctx: &Context) -> Result<(Base, Kb)> {
     if format == WORDS_FORMAT {
         return planned(task, ctx);
@@ -41,7 +41,8 @@ pub(super) fn open(task: &Task, format: u32, ctx: &Context) -> Result<(Base, Kb)
         .hint("run one version on every machine, and plan again")
 }
 
-/// Reads the words of the nodes of a unit and publishes them; returns a summary.
+/// Reads the words of the nodes of a unit and publishes them as its result. Returns a summary: the
+/// number of nodes.
 pub(super) fn run(kb: &Kb, units: &Units, unit: u64, ctx: &Context) -> Result<String> {
     let nodes = nodes_of(units, unit, kb)?;
     let told = format!("words of {} nodes", count(nodes.len() as u64));
@@ -54,7 +55,7 @@ pub(super) fn run(kb: &Kb, units: &Units, unit: u64, ctx: &Context) -> Result<St
     Ok(told)
 }
 
-/// Builds the words of the base from the results of all units.
+/// Builds the index of words of the base from the results of all units.
 pub(super) fn collect(
     dir: &Path,
     units: &Units,

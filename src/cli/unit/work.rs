@@ -1,4 +1,4 @@
-//! `agent unit run`: runs units. Must not know how units are cut or collected.
+//! `agent unit run`: runs units. Does not depend on how units are cut or collected.
 
 use std::{
     path::Path,
@@ -32,10 +32,10 @@ use agent_retrieve::{
 };
 use agent_sandbox::Origin;
 
-/// Hex digits shown of a digest.
+/// Number of hex digits shown of a digest.
 const SHOWN: usize = 12;
 
-/// Resources opened for the units of a plan.
+/// What is opened to run the units of a plan, by the kind of its task.
 enum Opened {
     Answer(Box<Session>),
     Rank {
@@ -50,18 +50,19 @@ enum Opened {
     Evaluate(Evaluation),
 }
 
-/// Runner of units. It keeps the resources of the latest plan open, and the runtime of programs as
-/// long as plans use the same base.
+/// Runs units. Keeps the resources of the latest plan open, and the runtime of programs as long as
+/// plans use the same base.
 pub(super) struct Bench<'a> {
     sandbox: SandboxArgs,
     ctx: &'a Context,
-    /// Resources of the latest plan, with its digest.
+    /// Resources of the latest plan, with the digest of the plan.
     opened: Option<(blake3::Hash, Opened)>,
-    /// Runtime of the latest evaluation, with the fingerprint of its index.
+    /// Runtime of programs for the latest plan that evaluates, with the fingerprint of the index it
+    /// uses.
     runtime: Option<(String, Arc<Runtime>)>,
 }
 
-/// Result of one item: its bytes, and why it failed, if it did.
+/// Result of one item of a unit: its bytes, and the reason if the item failed.
 pub(super) struct Done {
     pub(super) bytes: Vec<u8>,
     pub(super) failure: Option<String>,
@@ -84,11 +85,13 @@ pub(super) fn run(args: &RunArgs, ctx: &Context) -> Result<Exit> {
     Ok(Exit::Done)
 }
 
-/// Runs `one` on each item of a unit, in parallel, and publishes the results in order. `one` gets
-/// the number of the item, from 0, and its text.
+/// Runs `one` on each item of a unit, in parallel, and publishes the results in the order of the
+/// items. `one` is given the number of the item in the plan, from 0, and its text. Returns a
+/// summary: the number of items.
 ///
 /// # Errors
-/// If an item fails with an error, or the command is interrupted: the unit then has no result.
+/// If `one` returns an error for an item, or the command is interrupted; the unit then has no
+/// result.
 fn each(
     units: &Units,
     unit: u64,
@@ -116,12 +119,12 @@ fn each(
 }
 
 impl<'a> Bench<'a> {
-    /// Creates a runner without open resources.
+    /// Creates a runner of units that has no resources open.
     pub(super) fn new(sandbox: SandboxArgs, ctx: &'a Context) -> Self {
         Self { sandbox, ctx, opened: None, runtime: None }
     }
 
-    /// Runs a unit, publishes its result, and returns a summary.
+    /// Runs a unit of the plan and publishes its result. Returns a summary, such as `120 items`.
     pub(super) fn run(&mut self, units: &Units, unit: u64) -> Result<String> {
         let ctx = self.ctx;
         match self.opened(units)? {
@@ -143,7 +146,7 @@ impl<'a> Bench<'a> {
     /// Returns the resources of a plan; opens them unless they are open already.
     ///
     /// # Errors
-    /// If they cannot be opened, or differ from the plan.
+    /// If the resources cannot be opened, or differ from the plan.
     fn opened(&mut self, units: &Units) -> Result<&Opened> {
         let is_there = self.opened.as_ref().is_some_and(|(digest, _)| *digest == units.digest());
         let opened = match self.opened.take().filter(|_| is_there) {
@@ -194,7 +197,8 @@ impl<'a> Bench<'a> {
         })
     }
 
-    /// Opens the base of a task with its index, and the further resources of its bundle.
+    /// Opens the base of a task with its index, and what the systems on it need, such as the
+    /// language model that programs of the bundle ask.
     fn indexed(
         &self,
         task: &Task,
@@ -211,8 +215,8 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Returns the name of a planned system, with the path of the file in the plan, if it has one. A
-/// plan may name no other file.
+/// Returns the name of a planned system. `bundle:` and `program:` get the path of the file that is
+/// stored in the plan; a plan may name no other file.
 fn planned_system(system: &str, file: Option<&Path>) -> Result<String> {
     match file {
         Some(file) if [BUNDLE, PROGRAM].contains(&system) => {
@@ -233,7 +237,7 @@ fn same_base(task: &Task, base: &Arc<IndexedBase>) -> Result<()> {
         .hint("import and index the same data on every machine, with the same embedder")
 }
 
-/// Answers a line of questions; an empty line gives an empty result.
+/// Answers the question in line number `line` (from 1); an empty line gives an empty result.
 fn answer(session: &Session, line: u64, text: &str) -> Result<Done> {
     if text.is_empty() {
         return Ok(Done { bytes: Vec::new(), failure: None });
@@ -249,8 +253,8 @@ fn answer(session: &Session, line: u64, text: &str) -> Result<Done> {
     Ok(Done { bytes: json.into_bytes(), failure })
 }
 
-/// Ranks a query and returns its lines of the run file. If the system fails, ranks with the
-/// baseline that `agent eval` uses then.
+/// Ranks nodes for a query and returns the query's lines of the run file. If the system fails,
+/// `stand_in` ranks instead: the baseline that `agent eval` uses in this case.
 fn rank(
     system: &dyn Retriever,
     stand_in: &dyn Retriever,
@@ -275,7 +279,7 @@ fn rank(
     Ok(Done { bytes, failure })
 }
 
-/// Returns the error for an item that a retry may answer, which leaves its unit without a result.
+/// Returns the error for an item that failed but may succeed when retried; its unit gets no result.
 fn again(item: &str, why: &str) -> agent_app::error::AppError {
     let error = anyhow!("{item}: {why}");
     error.context("the unit has no result; run it again").into()
@@ -286,7 +290,7 @@ mod tests {
     use super::*;
     use agent_retrieve::{Answer, RetrieveError};
 
-    /// Fails with the scripted error, or ranks node 3.
+    /// System that fails with the scripted error, or ranks only node 3.
     struct Scripted(fn() -> Option<RetrieveError>);
 
     impl Retriever for Scripted {

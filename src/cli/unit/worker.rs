@@ -1,5 +1,5 @@
-//! `agent unit work DIR`: runs trials of an optimization that uses that pool. Must not know how a
-//! pool is stored.
+//! `agent unit work DIR`: runs trials of the optimization whose pool is in `DIR`. Does not depend
+//! on how a pool is stored.
 
 use std::{
     path::PathBuf,
@@ -17,16 +17,16 @@ use agent_app::{
 };
 use agent_ground::pool_dir::PoolDir;
 
-/// Pause of an idle worker before it looks for work again: the first, and the longest; it doubles
-/// each time.
+/// The first and the longest pause of an idle worker before it looks for work again; the pause
+/// doubles each time.
 const LOOK_FOR_WORK: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(200)];
 
 /// Run trials of `agent optimize --pool DIR` until interrupted or idle
 ///
-/// Start one or more of these on each host; they may start and end at any time.
+/// Start one or more of these workers on each host; they may start and end at any time.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WorkArgs {
-    /// Work on the pool in this directory, on a file system with locks that all hosts share
+    /// Run trials of the pool in this directory, on a file system with locks that all hosts share
     #[arg(value_name = "DIR")]
     dir: PathBuf,
     /// End after this many seconds without work

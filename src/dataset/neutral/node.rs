@@ -8,7 +8,7 @@ use serde::{
 };
 use serde_json::{Map, Value};
 
-/// Id of a node in `nodes.jsonl`. A negative integer is a text.
+/// Id of a node in `nodes.jsonl`: a number or a text. A negative integer is stored as a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NodeKey {
     Number(u64),
@@ -97,7 +97,8 @@ impl<'de> Visitor<'de> for NodeLineVisitor {
     }
 }
 
-/// Returns the parser's message with the column but without the line number, which is always 1.
+/// Returns the message of the JSON parser with the column, but without the line number, which is
+/// always 1.
 pub(super) fn json_message(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let message = text.split(" at line ").next().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! Composes the fields of products from their facts. Brands, categories and colours are relations
-//! and never occur in a product's text.
+//! Composes the fields of products from their facts. Brands, categories and colours are relations,
+//! so a product's text never names them.
 
 use serde_json::{Map, Value, json};
 
@@ -8,11 +8,11 @@ use crate::sample::names;
 use crate::sample::random::Stream;
 use crate::sample::wording::AMAZON;
 
-/// Column of the product kind, which also occurs in the title.
+/// Aspect index of the product kind, which the title also names.
 pub(super) const KIND: usize = 0;
 
 /// Returns the details of a product: code, price, description, features, reviews, and questions
-/// with answers. Every fact is stated at least once.
+/// with answers. The text states every fact at least once.
 pub(super) fn details(facts: &[u8], stream: &mut Stream) -> Map<String, Value> {
     let mut description = vec![stream.pick_text(&AMAZON.fillers).to_owned()];
     let mut features = Vec::new();

@@ -1,8 +1,9 @@
-//! Hidden facts of nodes: draws the property values of each node before any sentence is written.
+//! Hidden facts of nodes: the generator draws the property values of each node before it writes any
+//! sentence.
 //!
-//! An [`Aspect`] is one kind of property (material, method, mechanism) with its values; a value is
-//! a set of synonyms. Documents state a fact in one wording, questions often in another. Answers
-//! depend on the facts only.
+//! An [`Aspect`] is one kind of property, such as material or method, with its values; each value
+//! is a set of synonyms. A document states a fact in one wording, and a question often uses
+//! another. Which nodes are answers depends on the facts only.
 
 use serde::Deserialize;
 
@@ -11,36 +12,39 @@ use crate::sample::graph::World;
 use crate::sample::random::Stream;
 use crate::sample::wording::{AMAZON, MAG, PRIME};
 
-/// Marks an aspect without a fact for a node.
+/// Value that marks a node without a fact for an aspect.
 pub(super) const NO_FACT: u8 = u8::MAX;
-/// Share of facts, in per cent, that come from the few values typical of the node's theme.
+/// Share of facts, in per cent, drawn from the few values typical of the node's theme instead of
+/// from all values.
 const TYPICAL: usize = 35;
-/// Share of statements, in per cent, that use the first synonym directly instead of a random one.
+/// Share of statements, in per cent, that use a value's first synonym; the others use a random
+/// synonym.
 const USUAL_WORDING: usize = 45;
-/// Values typical of one theme, per aspect.
+/// Number of values of an aspect that are typical of one theme.
 const N_TYPICAL: usize = 3;
 
-/// One kind of property. `{}` in a frame is replaced by one synonym of the value.
+/// One kind of property, with the frames of sentences and phrases that state it. `{}` in a frame
+/// stands for a synonym of the value.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Aspect {
-    /// Noun for the aspect; also used in questions.
+    /// Noun for the kind of property, such as `material`; questions also use it.
     pub(super) name: String,
-    /// Share of the nodes, in per cent, with such a fact.
+    /// Share of the nodes of the type, in per cent, that have a fact of this kind.
     pub(super) share: usize,
-    /// Whole sentences for documents.
+    /// Frames of whole sentences, for documents.
     pub(super) sentences: Vec<String>,
-    /// Verb phrases in the third person singular, for "one that ...".
+    /// Frames of verb phrases in the third person singular, which follow "one that".
     pub(super) clauses: Vec<String>,
-    /// Short forms for keyword queries.
+    /// Frames of short phrases, for keyword queries.
     pub(super) keys: Vec<String>,
-    /// Values, each a set of synonyms.
+    /// Possible values, each a list of synonyms.
     pub(super) values: Vec<Vec<String>>,
 }
 
 impl Aspect {
-    /// Returns a random frame with a synonym of the value. The first synonym is the most frequent,
-    /// so that a question and a document agree in about half of the cases.
+    /// Returns a random frame filled with a synonym of the value. The first synonym is the most
+    /// frequent, so that a question and a document use the same word in about half of the cases.
     pub(super) fn say(&self, frames: &[impl AsRef<str>], value: u8, stream: &mut Stream) -> String {
         let synonyms = self.values.get(value as usize).map_or(&[][..], Vec::as_slice);
         let frame = stream.pick_text(frames);
@@ -50,8 +54,8 @@ impl Aspect {
         frame.replace("{}", synonym)
     }
 
-    /// Returns a sentence that states the value or, with probability `twice` in per cent, two
-    /// different sentences.
+    /// Returns a sentence that states the value or, in `twice` per cent of the calls, two
+    /// sentences, unless they are equal.
     pub(super) fn state(&self, value: u8, twice: usize, stream: &mut Stream) -> Vec<String> {
         let mut sentences = vec![self.say(&self.sentences, value, stream)];
         if stream.percent(twice) {
@@ -64,7 +68,7 @@ impl Aspect {
     }
 }
 
-/// Returns the aspects of a node type; empty for types with only a name.
+/// Returns the aspects of a node type; empty for a type whose nodes have only a name.
 pub(super) fn aspects(kind: SampleKind, node_type: &str) -> &'static [Aspect] {
     match (kind, node_type) {
         (SampleKind::Amazon, "product") => &AMAZON.product,
@@ -79,7 +83,7 @@ pub(super) fn aspects(kind: SampleKind, node_type: &str) -> &'static [Aspect] {
 
 /// Facts of all nodes of one type: one byte per node and aspect.
 pub(super) struct Facts {
-    /// Aspects, in column order.
+    /// Aspects of the type, in the order of each node's values.
     pub(super) aspects: &'static [Aspect],
     values: Vec<u8>,
 }
@@ -109,13 +113,14 @@ impl Facts {
         Facts { aspects, values }
     }
 
-    /// Returns the facts of a node: one value or [`NO_FACT`] per aspect.
+    /// Returns the facts of the node with an index in the type: a value, or [`NO_FACT`], for each
+    /// aspect.
     pub(super) fn of(&self, index: u32) -> &[u8] {
         let from = index as usize * self.aspects.len();
         self.values.get(from..from + self.aspects.len()).unwrap_or_default()
     }
 
-    /// Returns whether a node has all the given (aspect, value) pairs.
+    /// Whether a node has all the given facts, each a pair of aspect index and value.
     pub(super) fn has(&self, index: u32, wanted: &[(usize, u8)]) -> bool {
         let facts = self.of(index);
         wanted.iter().all(|&(aspect, value)| facts.get(aspect) == Some(&value))

@@ -1,11 +1,12 @@
-//! The generated graph: draws sizes and edges, and returns neighbours.
+//! The graph of a sample: draws sizes and edges, and returns neighbours.
 //!
-//! Nodes are local indices within their type; [`World::id`] converts them to ids of the base.
-//! Memory: 16 bytes per stored edge plus 8 bytes per node and tuple; at most 200 million edges
-//! (4 GB).
+//! A node is identified by its index within its type; [`World::id`] converts the index to the
+//! node's id in the base. Memory: 16 bytes per stored edge plus 8 bytes per node and tuple (source
+//! type, relation, target type); at most 200 million edges (4 GB).
 //!
-//! Each node belongs to a theme. Most edges stay within the theme and prefer its popular nodes, so
-//! that the graph has the hubs, communities and triangles that two-branch questions need.
+//! Each node belongs to a theme. Most edges stay within a theme and prefer its popular nodes. So
+//! the graph has the hubs, communities and triangles without which questions about two relations
+//! would have no answers.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -15,39 +16,40 @@ use crate::sample::random::{Spread, Stream};
 use crate::sample::schema::{self, Degree, EdgePlan};
 use agent_kb::metapath::Links;
 
-/// Share of the edges, in per cent, that stay inside one theme.
+/// Share of the edges, in per cent, whose drawn end is chosen within the theme of the drawing node.
 const INSIDE_THEME: usize = 75;
-/// Maximum mean degree as a share of the reachable nodes, so that small bases stay sparse.
+/// Maximum mean degree, as a share of the nodes that can be drawn, so that small bases stay sparse.
 const DENSITY_LIMIT: f64 = 0.025;
-/// Maximum degree as a share of the reachable nodes.
+/// Maximum degree of a node, as a share of the nodes that can be drawn.
 const HUB_LIMIT: f64 = 0.25;
-/// Maximum number of draws per wanted edge; popular targets are drawn repeatedly.
+/// Maximum number of draws per wanted edge; more than one is needed because popular nodes are drawn
+/// repeatedly.
 const DRAWS_PER_EDGE: usize = 4;
-/// Maximum number of rounds, at scales of at least 1, that add edges until there are as many as in
-/// the benchmark, times the scale.
+/// Maximum number of rounds that add missing edges, at scales of at least 1. The wanted number of
+/// edges is that of the benchmark times the scale.
 const TOP_UPS: u64 = 20;
-/// Minimum number of stored edges per tuple with at least as many at scale 1, so that rare
-/// relations stay usable.
+/// Minimum number of stored edges of a tuple (source type, relation, target type) in a small base,
+/// so that rare relations stay usable; fewer if the tuple has fewer at scale 1.
 const EDGE_FLOOR: f64 = 160.0;
 
-/// Sizes, themes and popularity of one base.
+/// Sizes, themes and popularity of the nodes of one base.
 pub(super) struct World {
-    /// The kind of base.
+    /// Kind of the base.
     pub(super) kind: SampleKind,
-    /// Seed of all draws.
+    /// Seed of all random draws.
     pub(super) seed: u64,
-    /// Scale in (0, [`MAX_SCALE`](super::MAX_SCALE)].
+    /// Size relative to the benchmark, greater than 0 and at most [`MAX_SCALE`](super::MAX_SCALE).
     pub(super) scale: f64,
-    /// Number of nodes per type.
+    /// Number of nodes of each type, in schema order.
     pub(super) counts: Vec<u32>,
-    /// Id of the first node of each type.
+    /// Id of the first node of each type, in schema order.
     pub(super) offsets: Vec<u32>,
     themes: u32,
     spreads: Vec<Spread>,
 }
 
 impl World {
-    /// Returns the sizes for one kind, seed and scale; the scale has been checked.
+    /// Computes the sizes of a base; the caller has checked the scale.
     pub(super) fn new(kind: SampleKind, seed: u64, scale: f64) -> World {
         let mut counts = Vec::new();
         let mut offsets = Vec::new();
@@ -71,22 +73,23 @@ impl World {
         schema::types(self.kind).iter().position(|node| node.name == name).unwrap_or(0)
     }
 
-    /// Returns the id of a node.
+    /// Returns the id in the base of the node with an index in its type.
     pub(super) fn id(&self, node_type: usize, index: u32) -> u32 {
         self.offsets[node_type] + index
     }
 
-    /// Returns the number of nodes.
+    /// Returns the number of nodes of all types.
     pub(super) fn n_nodes(&self) -> u64 {
         self.counts.iter().map(|&count| u64::from(count)).sum()
     }
 
-    /// Returns the theme of a node, below 200.
+    /// Returns the theme of a node: a number below 200.
     pub(super) fn theme(&self, node_type: usize, index: u32) -> u32 {
         self.spreads[node_type].rank(index) % self.themes
     }
 
-    /// Draws a node of a type, popular ones more often; mostly of the given theme.
+    /// Draws a node of a type, popular nodes more often; [`INSIDE_THEME`] per cent of the draws are
+    /// within the given theme.
     fn draw(&self, node_type: usize, theme: u32, stream: &mut Stream) -> u32 {
         let count = self.counts[node_type];
         let inside = if count > theme { (count - theme).div_ceil(self.themes) } else { 0 };
@@ -99,14 +102,16 @@ impl World {
     }
 }
 
-/// Adjacency of one tuple in one orientation: neighbours of each source, ascending and distinct.
+/// Edges of one tuple (source type, relation, target type) in one direction: the neighbours of each
+/// source node, ascending and distinct.
 struct Adjacency {
     starts: Vec<u32>,
     targets: Vec<u32>,
 }
 
 impl Adjacency {
-    /// Builds the adjacency from pairs sorted by source, then target.
+    /// Builds the adjacency from pairs of source and target that are sorted by source, then by
+    /// target.
     fn new(n_sources: u32, pairs: &[(u32, u32)]) -> Adjacency {
         let mut starts = vec![0u32; n_sources as usize + 1];
         for &(source, _) in pairs {
@@ -124,15 +129,15 @@ impl Adjacency {
     }
 }
 
-/// One step of a metapath: from a type over a relation to a type, independent of the stored
-/// orientation.
+/// One step of a metapath: from a node type over a relation to a node type, in the stored direction
+/// of the edges or against it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Step {
-    /// Type at its start.
+    /// Index of the start type in the schema.
     pub(super) from: usize,
-    /// The relation.
+    /// Name of the relation.
     pub(super) relation: &'static str,
-    /// Type at its end.
+    /// Index of the end type in the schema.
     pub(super) to: usize,
 }
 
@@ -143,14 +148,14 @@ impl Step {
     }
 }
 
-/// All edges, reachable from both ends.
+/// All edges of the base; they can be followed from both ends.
 #[derive(Default)]
 pub(super) struct Graph {
     adjacency: BTreeMap<Step, Adjacency>,
 }
 
 impl Graph {
-    /// Adds the edges of one tuple; `pairs` are sorted and distinct, stored orientation.
+    /// Adds the edges of one tuple. `pairs` are source and target as stored, sorted and distinct.
     pub(super) fn add(&mut self, world: &World, plan: &EdgePlan, pairs: Vec<(u32, u32)>) {
         let source = world.type_of(plan.source);
         let target = world.type_of(plan.target);
@@ -169,7 +174,8 @@ impl Graph {
         self.adjacency.insert(step.reversed(), back);
     }
 
-    /// Returns the neighbours of a node, ascending; none if the schema has no such step.
+    /// Returns the neighbours of a node along a step, ascending; empty if the schema has no such
+    /// step.
     pub(super) fn neighbors(&self, step: Step, node: u32) -> &[u32] {
         self.adjacency.get(&step).map_or(&[], |adjacency| adjacency.neighbors(node))
     }
@@ -187,7 +193,8 @@ impl Links for Graph {
     }
 }
 
-/// Draws the edges of one tuple: sorted by source, then target, distinct, without loops.
+/// Draws the edges of one tuple as pairs of source and target, sorted by source, then by target,
+/// distinct, and without edges from a node to itself.
 pub(super) fn draw_edges(world: &World, plan: &EdgePlan) -> Vec<(u32, u32)> {
     let source = world.type_of(plan.source);
     let target = world.type_of(plan.target);
@@ -239,9 +246,9 @@ pub(super) fn draw_edges(world: &World, plan: &EdgePlan) -> Vec<(u32, u32)> {
     pairs
 }
 
-/// Adds edges to nodes that already have edges, until the wanted number or the maximum number of
-/// rounds is reached. Dense relations lack edges because popular nodes, and pairs without
-/// orientation, are drawn twice.
+/// Adds edges to nodes that already have edges, until there are `wanted` edges or the maximum
+/// number of rounds is reached. Dense relations have too few edges before, because popular nodes,
+/// and symmetric pairs, are drawn twice.
 fn top_up(world: &World, plan: &EdgePlan, wanted: usize, pairs: &mut Vec<(u32, u32)>) {
     let turned = plan.degree == Degree::Target;
     let (source, target) = (world.type_of(plan.source), world.type_of(plan.target));

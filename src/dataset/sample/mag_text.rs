@@ -7,15 +7,15 @@ use crate::sample::names;
 use crate::sample::random::Stream;
 use crate::sample::wording::MAG;
 
-/// Column of the problem, which also occurs in the title.
+/// Aspect index of the problem, which the title also names.
 pub(super) const PROBLEM: usize = 0;
-/// Column of the method, which often occurs in the title.
+/// Aspect index of the method, which the title often names.
 pub(super) const METHOD: usize = 1;
 const YEAR: usize = 6;
 const VENUE: usize = 7;
 
 /// Returns the details of a paper: abstract, date, year, venue and number of references. The
-/// abstract states every fact once or twice, except year and venue.
+/// abstract states each fact about the content once or twice; year and venue are fields only.
 pub(super) fn details(
     facts: &[u8],
     n_references: usize,

@@ -1,16 +1,17 @@
 //! Generates sample knowledge bases with the schemas of the three STaRK benchmarks.
 //!
 //! Kind, seed and scale determine a directory in the neutral dataset format: nodes, edges,
-//! questions with exact answers, splits. All names and sentences are invented. Only schemas, sizes
-//! and question templates are taken from the benchmarks (Wu et al. 2024, "STaRK: Benchmarking LLM
-//! Retrieval on Textual and Relational Knowledge Bases").
+//! questions with exact answers, and splits. All names and sentences are invented. Only schemas,
+//! sizes and question templates are taken from the benchmarks (Wu et al. 2024, "STaRK: Benchmarking
+//! LLM Retrieval on Textual and Relational Knowledge Bases").
 //!
-//! A node has hidden facts (`facts`), which its document states in varying words. A question asks
-//! for nodes at the end of a metapath (`templates`) that have certain facts (`queries`). Both parts
-//! are needed: many nodes share the property, and no document contains the relation.
+//! A node has hidden facts (module `facts`), which its document states in varying words. A question
+//! (module `queries`) asks for the nodes that lie at the end of a metapath (module `templates`) and
+//! have certain facts. Neither part suffices alone: many nodes share the facts, and no document
+//! names the relation.
 //!
-//! Depends on the rest of the crate only for following metapaths ([`agent_kb::metapath`]); the rest
-//! of the crate uses only [`generate`].
+//! Uses the other crates only for following metapaths ([`agent_kb::metapath`]); the rest of this
+//! crate uses only [`generate`].
 //!
 //! | limit | value |
 //! | --- | --- |
@@ -52,16 +53,16 @@ use crate::sample::queries::Source;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SampleKind {
-    /// Products, brands, categories, colours; answers are products.
+    /// Products, brands, categories and colours; the answers are products.
     Amazon,
-    /// Authors, institutions, fields of study, papers; answers are papers.
+    /// Authors, institutions, fields of study and papers; the answers are papers.
     Mag,
-    /// Ten biomedical types and 18 relations; any node may be an answer.
+    /// Ten biomedical node types and 18 relations; a node of any type may be an answer.
     Prime,
 }
 
 impl SampleKind {
-    /// All kinds.
+    /// All kinds of samples.
     pub const ALL: [SampleKind; 3] = [SampleKind::Amazon, SampleKind::Mag, SampleKind::Prime];
 
     /// Returns the name on the command line: `amazon`, `mag` or `prime`.
@@ -73,12 +74,12 @@ impl SampleKind {
         }
     }
 
-    /// Returns the kind with that name, if there is one.
+    /// Returns the kind with a name such as `amazon`; `None` if there is none.
     pub fn from_name(name: &str) -> Option<SampleKind> {
         SampleKind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Returns the scale at which the base has about 5,000 nodes.
+    /// Returns the scale at which a sample of this kind has about 5,000 nodes.
     pub fn default_scale(self) -> f64 {
         match self {
             SampleKind::Amazon => 0.005,
@@ -94,21 +95,22 @@ impl fmt::Display for SampleKind {
     }
 }
 
-/// Maximum scale: 19 million nodes and 200 million stored edges, all in memory.
+/// Maximum scale: at this scale a sample has up to 19 million nodes and 200 million stored edges,
+/// all of them in memory.
 pub const MAX_SCALE: f64 = 10.0;
 
 /// Options of a sample.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct SampleOptions {
-    /// Seed of all random draws.
+    /// Seed of all random draws; the same seed gives the same sample.
     pub seed: u64,
-    /// Size relative to the benchmark, in (0, [`MAX_SCALE`]]; `None` means
+    /// Size relative to the benchmark, greater than 0 and at most [`MAX_SCALE`]; `None` means
     /// [`SampleKind::default_scale`].
     ///
-    /// Node counts are proportional to it, with a minimum per type (some dozens) that keeps every
-    /// question template answerable. Mean degrees are those of the benchmark, except for dense
-    /// relations in smaller bases. Every edge is stored once; published counts include both
-    /// directions of each edge.
+    /// The number of nodes of each type is proportional to the scale, but at least some dozens, so
+    /// that every question template has answers. Mean degrees are those of the benchmark, except
+    /// for dense relations in smaller bases. Every edge is stored once, whereas the published
+    /// counts include both directions of each edge.
     pub scale: Option<f64>,
 }
 
@@ -117,9 +119,9 @@ pub struct SampleOptions {
 pub struct SampleReport {
     /// Number of nodes written.
     pub n_nodes: u64,
-    /// Number of edges written; each is written once, in its stored orientation.
+    /// Number of edges written; each edge is written once, in its stored direction.
     pub n_edges: u64,
-    /// Number of questions in train, val and test.
+    /// Numbers of questions in the splits train, val and test.
     pub n_queries: [usize; 3],
 }
 
@@ -128,9 +130,9 @@ pub struct SampleReport {
 pub struct SampleProgress {
     /// Current stage: `edges`, `nodes` or `questions`.
     pub stage: &'static str,
-    /// Finished units: relations, nodes or templates.
+    /// Number of finished units: relations, nodes or templates, depending on the stage.
     pub done: u64,
-    /// Total units of this stage.
+    /// Total number of units of the stage.
     pub total: u64,
 }
 
@@ -138,7 +140,7 @@ pub struct SampleProgress {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum SampleError {
-    /// The scale is not a number in (0, [`MAX_SCALE`]].
+    /// The scale is not greater than 0 and at most [`MAX_SCALE`], or is not a number.
     #[error(
         "sample scale {} is out of range; choose a number above 0 and at most {MAX_SCALE}",
         in_few_digits(*scale)
@@ -147,29 +149,29 @@ pub enum SampleError {
         /// The given scale.
         scale: f64,
     },
-    /// The folder is not empty; it is left unchanged.
+    /// The output folder is not empty; it is left unchanged.
     #[error("folder {} is not empty; choose a new or empty folder for the sample", path.display())]
     NotEmpty {
-        /// The folder.
+        /// The output folder.
         path: PathBuf,
     },
-    /// A file could not be written; earlier files stay, without `dataset.toml`.
+    /// A file could not be written. Files written before remain, but without `dataset.toml`.
     #[error("cannot write {}; check free space and permissions", path.display())]
     Write {
-        /// The file or folder.
+        /// The file or folder that could not be written.
         path: PathBuf,
-        /// The cause.
+        /// The error of the operating system.
         source: io::Error,
     },
 }
 
-/// Writes a sample base to `out_dir`, which is created if missing and must be empty.
+/// Writes a sample to the directory `out_dir`, which is created if missing and must be empty.
 ///
-/// Time and space are linear in nodes and edges. `progress` is called at least once per stage and
-/// every few ten thousand nodes.
+/// Time and space are linear in the numbers of nodes and edges. `progress` is called at least once
+/// per stage, and after every few ten thousand nodes or edges.
 ///
 /// # Errors
-/// [`SampleError::Scale`] and [`SampleError::NotEmpty`] before anything is written;
+/// [`SampleError::Scale`] or [`SampleError::NotEmpty`] before anything is written;
 /// [`SampleError::Write`] later.
 pub fn generate(
     kind: SampleKind,
@@ -192,7 +194,7 @@ pub fn generate(
     Ok(SampleReport { n_nodes: world.n_nodes(), n_edges, n_queries })
 }
 
-/// Formats a number; very small and very large numbers get an exponent.
+/// Formats a number; a very small or very large number gets an exponent.
 fn in_few_digits(number: f64) -> String {
     let is_short = number == 0.0 || (1e-6..1e12).contains(&number.abs());
     if is_short { number.to_string() } else { format!("{number:e}") }

@@ -1,8 +1,8 @@
-//! Invents names of nodes from word lists and syllables.
+//! Invents the names of nodes from word lists and syllables.
 //!
-//! A name depends only on the seed, the type, the index and the facts of the node, so names are
-//! recomputed instead of stored. Names of brands, colours, categories, fields and institutions
-//! avoid the vocabulary of the documents.
+//! A name depends only on the seed and on the type, index and facts of the node, so names are
+//! recomputed instead of stored. Names of brands, colours, categories, fields of study and
+//! institutions avoid the vocabulary of the documents.
 
 use crate::sample::facts::NO_FACT;
 use crate::sample::graph::World;
@@ -12,15 +12,15 @@ use crate::sample::{SampleKind, amazon_text, mag_text};
 
 /// Name of a node, with its other names.
 pub(super) struct Name {
-    /// Name in the base.
+    /// Name of the node in the base.
     pub(super) name: String,
-    /// Other names, stated in a field of the node: gene aliases, brand names of drugs.
+    /// Other names, which a field of the node lists: aliases of a gene, brand names of a drug.
     pub(super) aliases: Vec<String>,
-    /// Shorter form, used in questions but in no field.
+    /// Shorter form of the name, which questions use but no field lists.
     pub(super) short: Option<String>,
 }
 
-/// Returns an invented word of the given number of syllables, lower case.
+/// Returns an invented word of `n_syllables` syllables, in lower case.
 fn word(stream: &mut Stream, n_syllables: usize) -> String {
     let mut text = String::new();
     for syllable in 0..n_syllables {
@@ -55,19 +55,20 @@ pub(super) fn place(stream: &mut Stream) -> String {
     }
 }
 
-/// Returns `n` decimal digits.
+/// Returns a text of `n` random decimal digits.
 pub(super) fn digits(stream: &mut Stream, n: usize) -> String {
     (0..n).map(|_| char::from(b'0' + stream.below(10) as u8)).collect()
 }
 
-/// Returns a ten-character article code.
+/// Returns an invented product code of ten characters, such as `B0Z4T7KQ2M`.
 pub(super) fn product_code(stream: &mut Stream) -> String {
     let letters = b"ABCDEFGHJKLMNPQRSTUVWXYZ0123456789";
     let tail: String = (0..7).map(|_| char::from(letters[stream.below(letters.len())])).collect();
     format!("B0Z{tail}")
 }
 
-/// Returns the name of a node. The node's `facts` shape the titles of products and papers.
+/// Returns the name of the node with an index in its type. The titles of products and papers depend
+/// on `facts`.
 pub(super) fn name(world: &World, node_type: &str, index: u32, facts: &[u8]) -> Name {
     let mut stream = Stream::new(world.seed, &["name ", node_type].concat(), u64::from(index));
     let stream = &mut stream;
@@ -88,8 +89,9 @@ pub(super) fn name(world: &World, node_type: &str, index: u32, facts: &[u8]) -> 
     }
 }
 
-/// Chooses one word from each list, without repeating a combination within a type while unused
-/// combinations remain, because terms of catalogues and ontologies are distinct.
+/// Chooses one word from each of several lists by the index of a node. Two nodes of a type get the
+/// same words only after all combinations have been used, because the terms of catalogues and
+/// ontologies are distinct.
 struct Parts<'a> {
     seed: u64,
     node_type: &'a str,

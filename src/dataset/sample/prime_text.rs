@@ -1,6 +1,6 @@
 //! Composes the fields of diseases, drugs, genes and pathways from their facts.
 //!
-//! All statements are invented. The other six types have only a name and a source.
+//! All statements are invented. Nodes of the other six types have only a name and a source.
 
 use serde_json::{Map, Value, json};
 
@@ -9,7 +9,8 @@ use crate::sample::names;
 use crate::sample::random::Stream;
 use crate::sample::wording::PRIME;
 
-/// Returns all facts as sentences in random order, each stated once or twice, with one filler.
+/// Returns sentences that state all facts, each fact once or twice, and one filler sentence, in
+/// random order.
 fn sentences(aspects: &[Aspect], facts: &[u8], stream: &mut Stream) -> Vec<String> {
     let mut sentences = vec![stream.pick_text(&PRIME.fillers).to_owned()];
     for (aspect, &value) in aspects.iter().zip(facts) {
@@ -22,7 +23,8 @@ fn sentences(aspects: &[Aspect], facts: &[u8], stream: &mut Stream) -> Vec<Strin
     sentences
 }
 
-/// Distributes sentences over text fields, in order; the last fields get fewer, or are omitted.
+/// Distributes sentences over the text fields `keys`, in order; the last fields get fewer
+/// sentences, or are omitted.
 fn fields(details: &mut Map<String, Value>, keys: &[&str], sentences: &[String]) {
     let per_field = sentences.len().div_ceil(keys.len().max(1)).max(1);
     for (key, chunk) in keys.iter().zip(sentences.chunks(per_field)) {
@@ -30,7 +32,8 @@ fn fields(details: &mut Map<String, Value>, keys: &[&str], sentences: &[String])
     }
 }
 
-/// Returns the details of a node; types without text get only their `source`.
+/// Returns the details of a biomedical node; a node of a type without text gets only the field
+/// `source`.
 pub(super) fn details(
     node_type: &str,
     name: &str,

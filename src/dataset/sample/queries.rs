@@ -1,8 +1,8 @@
-//! Constructs questions with exact answers, as in STaRK: fills a template, follows its metapaths
-//! and picks a gold answer. Takes one or two of its hidden facts as textual properties, keeps the
-//! candidates that have them, and phrases the question.
+//! Constructs questions with exact answers, as in STaRK: fills the slots of a template and follows
+//! its metapaths to the candidates. Then picks a gold answer, takes one or two of its hidden facts
+//! as textual properties, keeps the candidates that have them as answers, and words the question.
 //!
-//! Source: Wu et al. 2024 (STaRK), section 2.4. There, language models extract and check
+//! Source: Wu et al. 2024 (STaRK), section 2.4. There, language models extract and check the
 //! properties; here, the facts are known exactly.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -18,45 +18,45 @@ use agent_kb::metapath::{self, Branch};
 
 /// Maximum number of answers per question, as in STaRK's validation and test splits.
 pub(super) const MAX_ANSWERS: usize = 20;
-/// Minimum number of nodes of the answer type that share the properties: fewer would identify the
-/// answers without any relation.
+/// Minimum number of nodes of the answer type that share the properties of a question. Rarer
+/// properties would identify the answers without any relation.
 pub(super) const MIN_SHARING: usize = 5;
-/// Maximum number of candidates of a metapath; with more, a question would hardly need the
+/// Maximum number of candidates of a filled template; with more, a question would hardly need the
 /// relation.
 const MAX_CANDIDATES: usize = 2_000;
-/// Maximum number of attempts per wanted question of a template.
+/// Maximum number of attempts to fill a template, per wanted question.
 const ATTEMPTS: usize = 300;
-/// Maximum number of property draws per filled template.
+/// Maximum number of draws of properties per filled template.
 const PROPERTY_DRAWS: usize = 6;
-/// Number of questions at the default scale.
+/// Number of questions of a sample at the default scale.
 const BASE_QUESTIONS: f64 = 600.0;
-/// Maximum number of questions at any scale.
+/// Maximum number of questions of a sample.
 const MAX_QUESTIONS: f64 = 2_000.0;
 
-/// Required (aspect, value) pairs.
+/// Facts that the answers must have, as pairs of aspect index and value.
 pub(super) type Properties = Vec<(usize, u8)>;
 
-/// One labelled question.
+/// A question with its template, slots and answers.
 pub(super) struct Question {
-    /// Position of the template in [`TEMPLATES`].
+    /// Index of the template in [`TEMPLATES`].
     pub(super) template: usize,
-    /// The question in words.
+    /// The wording of the question.
     pub(super) text: String,
-    /// Local indices of the slot nodes.
+    /// Nodes that fill the template's slots, as indices within their types.
     #[cfg_attr(not(test), expect(dead_code, reason = "the twin executor in the tests reads it"))]
     pub(super) slots: Vec<u32>,
-    /// Required (aspect, value) pairs; empty for a relational question.
+    /// Facts that the answers must have; empty for a question about relations only.
     #[cfg_attr(not(test), expect(dead_code, reason = "the twin executor in the tests reads it"))]
     pub(super) properties: Properties,
-    /// Local indices of the answers inside the target type, ascending.
+    /// Answers, as indices within the target type, ascending.
     pub(super) answers: Vec<u32>,
 }
 
-/// Inputs of questions.
+/// What questions are constructed from: sizes, edges and facts.
 pub(super) struct Source<'a> {
     pub(super) world: &'a World,
     pub(super) graph: &'a Graph,
-    /// Facts per type, in schema order.
+    /// Facts of the nodes of each type, in schema order.
     pub(super) facts: &'a [Facts],
 }
 
@@ -67,7 +67,8 @@ impl Source<'_> {
         names::name(self.world, type_name, index, self.facts[node_type].of(index))
     }
 
-    /// Returns the number of neighbours of a node over one relation.
+    /// Returns the number of neighbours that a node has over one relation among the nodes of type
+    /// `to`.
     pub(super) fn degree(
         &self,
         from: usize,
@@ -79,7 +80,7 @@ impl Source<'_> {
         self.graph.neighbors(step, index).len()
     }
 
-    /// Returns the steps of one branch.
+    /// Returns the steps of the branch with the index `branch`.
     fn steps(&self, template: &'static Template, branch: usize) -> Vec<Step> {
         let branch = &template.branches[branch];
         let start = if branch.negated { &template.target } else { &template.slots[branch.slot] };
@@ -93,7 +94,7 @@ impl Source<'_> {
         steps
     }
 
-    /// Returns the branches of a template as metapaths over the graph.
+    /// Returns the branches of a template as metapaths that the graph can follow.
     fn branches(&self, template: &'static Template) -> Vec<Branch<Step>> {
         let of = |(position, branch): (usize, &templates::Branch)| Branch {
             slot: (!branch.negated).then_some(branch.slot),
@@ -102,9 +103,9 @@ impl Source<'_> {
         template.branches.iter().enumerate().map(of).collect()
     }
 
-    /// Returns the candidates of a filled template, ascending: the intersection of all metapaths,
-    /// without targets of negated metapaths and, if the template excludes them, without the slot
-    /// nodes.
+    /// Returns the candidates of a filled template, ascending: the nodes at the ends of all its
+    /// plain metapaths, except those with a path along a negated metapath. If `exclude_slots`, slot
+    /// nodes are no candidates either.
     pub(super) fn execute(&self, template: &'static Template, slots: &[u32]) -> Vec<u32> {
         let branches = self.branches(template);
         let mut nodes =
@@ -119,8 +120,8 @@ impl Source<'_> {
         nodes
     }
 
-    /// Fills the slots: draws the first from `starts`, and further slots by following metapaths
-    /// back from a random end; `None` if that fails.
+    /// Fills the slots of a template: draws the first slot from `starts`, and each further slot by
+    /// following a metapath back from a random end; `None` if a slot cannot be filled.
     fn ground(
         &self,
         template: &'static Template,
@@ -137,15 +138,15 @@ impl Source<'_> {
         metapath::ground(self.graph, &branches, n_slots, first, &mut below, taken)
     }
 
-    /// Returns whether at least [`MIN_SHARING`] nodes of the type have the properties.
+    /// Whether at least [`MIN_SHARING`] nodes of the type have the properties.
     fn is_shared(&self, node_type: usize, properties: &[(usize, u8)]) -> bool {
         let facts = &self.facts[node_type];
         let sharing = (0..self.world.counts[node_type]).filter(|&node| facts.has(node, properties));
         sharing.take(MIN_SHARING).count() == MIN_SHARING
     }
 
-    /// Draws one or two properties of a gold answer that at most [`MAX_ANSWERS`] candidates have;
-    /// returns the properties and these candidates.
+    /// Draws a gold answer and one or two of its facts, such that at most [`MAX_ANSWERS`]
+    /// candidates have them; returns the facts and these candidates.
     fn narrow(
         &self,
         node_type: usize,
@@ -185,16 +186,16 @@ impl Source<'_> {
     }
 }
 
-/// Returns the number of questions for a base of `n_nodes`; `default_nodes` is the size of the
-/// default sample.
+/// Returns the number of questions for a base of `n_nodes` nodes; `default_nodes` is the number of
+/// nodes at the default scale.
 fn n_questions(n_nodes: u64, default_nodes: u64) -> usize {
     // Each doubling of the base adds 150 questions.
     let doublings = f64::from((n_nodes / default_nodes.max(1)).max(1).ilog2());
     (BASE_QUESTIONS + 150.0 * doublings).min(MAX_QUESTIONS) as usize
 }
 
-/// Number of nodes with each name, alias or short form in a type, because questions use only
-/// unambiguous mentions.
+/// Counts, for each text, the nodes of a type with that name, alias or short form, because
+/// questions mention nodes by unambiguous texts only.
 #[derive(Default)]
 struct Mentions {
     per_type: BTreeMap<usize, HashMap<u64, u32>>,
@@ -221,7 +222,8 @@ impl Mentions {
     }
 }
 
-/// Swaps two adjacent, different letters within a word; returns short texts unchanged.
+/// Swaps two adjacent, different letters within a word; returns the text unchanged if there are no
+/// such letters.
 fn with_typo(text: &str, stream: &mut Stream) -> String {
     let mut letters: Vec<char> = text.chars().collect();
     let places: Vec<usize> = (1..letters.len().saturating_sub(2))
@@ -235,8 +237,8 @@ fn with_typo(text: &str, stream: &mut Stream) -> String {
     letters.into_iter().collect()
 }
 
-/// Mentions a slot node as a person would: usually by name, sometimes in lower case, by another
-/// name, or with a typo. `None` if the name is ambiguous.
+/// Returns a text by which a person would mention a slot node: usually the name, sometimes the name
+/// in lower case, another name, or a typo of the name. `None` if the name is ambiguous.
 fn mention(
     source: &Source<'_>,
     node_type: usize,
@@ -266,7 +268,8 @@ fn mention(
     })
 }
 
-/// Phrases a filled template with its properties.
+/// Words a question: fills a pattern of the template with the mentions of the slot nodes and with
+/// phrases for the properties.
 fn phrase(
     template: &'static Template,
     slots: &[String],
@@ -313,9 +316,9 @@ fn phrase(
 
 /// Constructs the questions of a base, in random order.
 ///
-/// All texts are distinct, and every answer set has 1 to [`MAX_ANSWERS`] nodes. A template gets
-/// fewer questions if the graph does not offer enough. `progress` receives the numbers of finished
-/// and of all templates.
+/// All wordings are distinct, and every question has 1 to [`MAX_ANSWERS`] answers. A template gets
+/// fewer questions if the graph does not offer enough. `progress` receives the number of finished
+/// templates and the number of all templates.
 pub(super) fn construct(
     source: &Source<'_>,
     default_nodes: u64,
@@ -388,10 +391,10 @@ pub(super) fn construct(
     questions
 }
 
-/// Assigns each question, by position, to train (0), val (1) or test (2): 50, 25 and 25 per cent of
-/// each template.
+/// Returns the split of each question: 0 (train), 1 (val) or 2 (test), with shares of 50, 25 and 25
+/// per cent of the questions of each template.
 ///
-/// Three questions of a template suffice for it to occur in every split.
+/// Once a template has three questions, every split has one of them.
 pub(super) fn splits(questions: &[Question]) -> Vec<usize> {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     questions

@@ -1,8 +1,8 @@
-//! Seeded random numbers of the sample generator: independent streams and a few kinds of draws.
+//! Seeded random numbers for samples: independent streams and a few kinds of draws.
 //!
 //! Every draw uses integer arithmetic or exactly rounded floating point (`+ - * /` and `sqrt`), so
-//! that the same seed gives the same bytes on every machine. A stream is identified by (seed,
-//! purpose, index): the draws of one node never depend on the number of nodes.
+//! that the same seed gives the same bytes on every machine. A stream is identified by seed,
+//! purpose and index, so that the draws for one node never depend on the number of nodes.
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
@@ -16,11 +16,11 @@ pub fn hash64(bytes: &[u8]) -> u64 {
     hash
 }
 
-/// One independent stream of random numbers.
+/// A stream of random numbers that does not depend on other streams.
 pub struct Stream(ChaCha8Rng);
 
 impl Stream {
-    /// Returns the stream for one purpose and one index, such as the name of node 17 of a type.
+    /// Returns the stream for one purpose and one index, such as for the name of node 17 of a type.
     pub fn new(seed: u64, purpose: &str, index: u64) -> Stream {
         let mut key = [0u8; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
@@ -45,17 +45,17 @@ impl Stream {
         self.below(100) < percent
     }
 
-    /// Returns one element, all equally likely; `T::default()` if there is none.
+    /// Returns one of the items, all equally likely; `T::default()` if there are none.
     pub fn pick<T: Copy + Default>(&mut self, items: &[T]) -> T {
         items.get(self.below(items.len())).copied().unwrap_or_default()
     }
 
-    /// Returns one text, all equally likely; an empty one if there is none.
+    /// Returns one of the texts, all equally likely; an empty text if there are none.
     pub(crate) fn pick_text<'a>(&mut self, texts: &'a [impl AsRef<str>]) -> &'a str {
         texts.get(self.below(texts.len())).map_or("", AsRef::as_ref)
     }
 
-    /// Returns an integer in `0..n`, small ones more likely: the density at rank `r` falls as
+    /// Returns an integer in `0..n`, small integers more likely: the probability of `r` falls as
     /// `r^(-2/3)`.
     pub(crate) fn skewed(&mut self, n: usize) -> usize {
         let unit = self.unit();
@@ -63,7 +63,7 @@ impl Stream {
     }
 
     /// Returns a random count with about the given mean and a cubic tail: at least half the mean
-    /// before rounding, at most `limit`.
+    /// (before rounding) and at most `limit`.
     pub fn heavy_count(&mut self, mean: f64, limit: usize) -> usize {
         let unit = self.unit().max(1e-6);
         let wanted = mean * 0.5 / unit.sqrt();
@@ -81,10 +81,10 @@ impl Stream {
     }
 }
 
-/// A permutation of `0..n`, `rank -> (a * rank + b) mod n`.
+/// A permutation of `0..n` that maps a rank to an index: `rank -> (a * rank + b) mod n`.
 ///
-/// Popularity depends on the rank; the permutation spreads popular nodes over the ids, so that ids
-/// are not informative.
+/// The popularity of a node depends on its rank. The permutation spreads popular nodes over the
+/// ids, so that an id says nothing about popularity.
 #[derive(Clone, Copy)]
 pub(super) struct Spread {
     n: u64,
@@ -105,12 +105,12 @@ impl Spread {
         Spread { n, factor, shift, inverse: inverse(factor, n) }
     }
 
-    /// Returns the index of `rank`.
+    /// Returns the index of the node with a rank.
     pub(super) fn index(&self, rank: u32) -> u32 {
         ((self.factor * u64::from(rank) + self.shift) % self.n) as u32
     }
 
-    /// Returns the rank of `index`.
+    /// Returns the rank of the node with an index.
     pub(super) fn rank(&self, index: u32) -> u32 {
         ((u64::from(index) + self.n - self.shift) % self.n * self.inverse % self.n) as u32
     }
@@ -120,8 +120,8 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Returns the inverse of `factor` modulo `n` by the extended Euclidean algorithm; they must be
-/// coprime.
+/// Returns the inverse of `factor` modulo `n` by the extended Euclidean algorithm; `factor` and `n`
+/// must be coprime.
 fn inverse(factor: u64, n: u64) -> u64 {
     let (mut old_r, mut r) = (factor as i128, n as i128);
     let (mut old_s, mut s) = (1i128, 0i128);

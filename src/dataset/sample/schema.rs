@@ -2,48 +2,50 @@
 //! drawn.
 //!
 //! Sizes are those of the published bases (Wu et al. 2024, "STaRK", table 1; PrimeKG, Chandak et
-//! al. 2023), split over the relations by rounded shares. Edge counts here are stored edges, half
-//! of the published ones, which include both directions.
+//! al. 2023), divided among the relations by rounded shares. Edge counts here are numbers of stored
+//! edges: half of the published numbers, which include both directions.
 
 use crate::sample::SampleKind;
 
-/// One node type.
+/// Name and sizes of one node type.
 pub(super) struct NodeType {
-    /// Name in the base.
+    /// Name of the type in the base.
     pub(super) name: &'static str,
     /// Number of nodes at scale 1.
     pub(super) full: u32,
-    /// Minimum number of nodes at any scale, so that a small base still has colours, fields and
-    /// institutions.
+    /// Minimum number of nodes at any scale, so that a small base still has colours, fields of
+    /// study and institutions.
     pub(super) floor: u32,
 }
 
-/// How the edges of one tuple are drawn.
+/// How the edges of one tuple (source type, relation, target type) are drawn.
 pub(super) struct EdgePlan {
-    /// Type of the stored source.
+    /// Name of the source type, as stored.
     pub(super) source: &'static str,
-    /// Relation name.
+    /// Name of the relation.
     pub(super) relation: &'static str,
-    /// Type of the stored target.
+    /// Name of the target type, as stored.
     pub(super) target: &'static str,
     /// Number of stored edges at scale 1.
     pub(super) full: u32,
-    /// Share of the drawing nodes, in per cent, with at least one such edge.
+    /// Share of the nodes that draw edges, in per cent, with at least one edge of this tuple.
     pub(super) share: usize,
-    /// Distribution of the drawing node's degree, and the end that draws.
+    /// Which end draws the edges, and the distribution of its number of edges.
     pub(super) degree: Degree,
 }
 
-/// Degree of the drawing end of an [`EdgePlan`].
+/// Which end of an [`EdgePlan`] draws the edges, and how many edges a node draws.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Degree {
-    /// Exactly one target per source.
+    /// Each source draws exactly one target.
     One,
-    /// Heavy-tailed; the source draws.
+    /// Each source draws a heavy-tailed number of targets.
     Source,
-    /// Heavy-tailed; the target draws, but the edge is stored source to target.
+    /// Each target draws a heavy-tailed number of sources; the edge is still stored from source to
+    /// target.
     Target,
-    /// Heavy-tailed and without orientation: stored once, smaller index first.
+    /// Each node draws a heavy-tailed number of nodes of the same type; an edge is stored once,
+    /// from the smaller index to the larger.
     Symmetric,
 }
 
@@ -62,7 +64,7 @@ const fn plan(
     EdgePlan { source, relation, target, full, share, degree }
 }
 
-/// Returns the node types in id order: each type is one block of ids.
+/// Returns the node types in the order of their ids: the ids of each type are consecutive.
 pub(super) fn types(kind: SampleKind) -> &'static [NodeType] {
     match kind {
         SampleKind::Amazon => &AMAZON_TYPES,
@@ -71,7 +73,7 @@ pub(super) fn types(kind: SampleKind) -> &'static [NodeType] {
     }
 }
 
-/// Returns the edge plans in the order in which they are written.
+/// Returns the edge plans in the order in which the edges are written.
 pub(super) fn plans(kind: SampleKind) -> &'static [EdgePlan] {
     match kind {
         SampleKind::Amazon => &AMAZON_PLANS,
@@ -80,7 +82,7 @@ pub(super) fn plans(kind: SampleKind) -> &'static [EdgePlan] {
     }
 }
 
-/// Returns the types whose nodes may be answers.
+/// Returns the names of the types whose nodes may be answers.
 pub(super) fn candidate_types(kind: SampleKind) -> Vec<&'static str> {
     match kind {
         SampleKind::Amazon => vec!["product"],

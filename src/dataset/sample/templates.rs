@@ -1,19 +1,19 @@
-//! Types of question templates: slots, metapaths and phrasings. The templates are stored in
-//! `data/templates.toml`.
+//! Types of the question templates, with slots, metapaths and patterns of wordings. The templates
+//! are stored in `data/templates.toml`.
 
 use serde::Deserialize;
 
 use crate::sample::SampleKind;
 
-/// A metapath from a slot to the target type, or, if negated, from the target.
+/// A metapath from a slot to the type of the answers or, if negated, from that type.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Branch {
-    /// Position of the slot that starts the metapath; unused if negated.
+    /// Index of the slot at which the metapath starts; unused if the branch is negated.
     pub(super) slot: usize,
-    /// Relation and end type of each step.
+    /// Name of the relation and of the end type of each step.
     pub(super) hops: Vec<(String, String)>,
-    /// Keeps only targets without a path along this metapath.
+    /// Whether the branch excludes the answers from which a path along this metapath exists.
     #[serde(default)]
     pub(super) negated: bool,
 }
@@ -24,18 +24,18 @@ pub(super) struct Branch {
 pub(super) struct Template {
     /// Identifier such as `prime-14`.
     pub(super) id: String,
-    /// Kind of base to which the template applies.
+    /// Kind of sample to which the template applies.
     pub(super) kind: SampleKind,
-    /// Type of the answers.
+    /// Name of the type of the answers.
     pub(super) target: String,
-    /// Types of the slots.
+    /// Name of the node type of each slot.
     pub(super) slots: Vec<String>,
-    /// Metapaths. The answers are the intersection of the plain metapaths' targets, without the
-    /// targets that have a path along a negated metapath.
+    /// Metapaths of the template. The answers are the nodes at the ends of all plain metapaths,
+    /// without the nodes that have a path along a negated metapath.
     pub(super) branches: Vec<Branch>,
-    /// Whether slot nodes are removed from the answers.
+    /// Whether nodes that fill slots are removed from the answers.
     #[serde(default)]
     pub(super) exclude_slots: bool,
-    /// Phrasings with placeholders.
+    /// Patterns of wordings, with placeholders such as `{a}` for the first slot.
     pub(super) patterns: Vec<String>,
 }

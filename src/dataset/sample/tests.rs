@@ -1,5 +1,5 @@
-//! Guarantees of samples: determinism, a valid base, and answers that an independent executor also
-//! finds.
+//! Guarantees of samples: the same seed gives the same bytes, the base is valid, and an independent
+//! executor finds the same answers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
@@ -14,7 +14,7 @@ use crate::sample::queries::{MAX_ANSWERS, MIN_SHARING, Source, construct};
 use crate::sample::templates::Template;
 use crate::sample::wording::TEMPLATES;
 
-/// A scale at which a base has a few hundred nodes.
+/// Returns a scale at which a sample has a few hundred nodes.
 fn tiny(kind: SampleKind) -> f64 {
     kind.default_scale() / 5.0
 }
@@ -62,7 +62,8 @@ fn edges(folder: &Path) -> Vec<(usize, String, usize)> {
         .collect()
 }
 
-/// The tuples of each schema in one orientation, as in the published bases.
+/// Returns the tuples (source type, relation, target type) of a schema in one direction, as in the
+/// published bases.
 fn schema_tuples(kind: SampleKind) -> BTreeSet<(String, String, String)> {
     let text = match kind {
         SampleKind::Amazon => {
@@ -122,8 +123,8 @@ fn same_seed_gives_the_same_bytes_and_another_seed_others() {
     }
 }
 
-/// Samples are the same as when their questions were first generated: a change of the executor or
-/// of a draw would change users' measurements.
+/// Samples are the same as when their questions were first generated: if the executor or a draw
+/// changed, so would users' measurements.
 #[test]
 fn a_sample_stays_the_same_from_version_to_version() {
     use sha2::Digest as _;
@@ -305,8 +306,8 @@ fn answers_equal_those_of_a_naive_executor_for_every_template() {
     assert_eq!(seen.len(), 40);
 }
 
-/// Every answer's document states the properties, and the properties alone do not identify a small
-/// set.
+/// Checks that every answer's document states the properties, and that many nodes share the
+/// properties.
 fn check_wording(
     world: &World,
     facts: &Facts,

@@ -1,5 +1,5 @@
-//! The wording of samples: word lists, statements about nodes, question templates. They are read
-//! from `data/*.toml`, which are compiled in.
+//! The wording of samples: word lists, statements about nodes, and question templates. They are
+//! stored in `data/*.toml`, which are compiled in.
 
 use std::sync::LazyLock;
 
@@ -7,10 +7,10 @@ use serde::{Deserialize, de::DeserializeOwned};
 
 use crate::sample::{facts::Aspect, templates::Template};
 
-/// Words of one kind.
+/// Words of one kind, such as colours.
 type List = Vec<String>;
 
-/// Lists from which names are made.
+/// Word lists from which names are made.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Words {
@@ -48,7 +48,7 @@ pub(super) struct Words {
     pub(super) chemical_setting: List,
 }
 
-/// Statements about products.
+/// Aspects and sentences for texts about products.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Amazon {
@@ -58,7 +58,7 @@ pub(super) struct Amazon {
     pub(super) product: Vec<Aspect>,
 }
 
-/// Statements about papers.
+/// Aspects and sentences for texts about papers.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Mag {
@@ -68,8 +68,8 @@ pub(super) struct Mag {
     pub(super) paper: Vec<Aspect>,
 }
 
-/// Statements about nodes of the biomedical base; the six types without an entry have only a name
-/// and a source.
+/// Aspects and sentences for texts about biomedical nodes; nodes of the six types without an entry
+/// have only a name and a source.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Prime {
@@ -92,7 +92,7 @@ pub(super) static AMAZON: LazyLock<Amazon> =
     LazyLock::new(|| read(include_str!("data/amazon.toml")));
 pub(super) static MAG: LazyLock<Mag> = LazyLock::new(|| read(include_str!("data/mag.toml")));
 pub(super) static PRIME: LazyLock<Prime> = LazyLock::new(|| read(include_str!("data/prime.toml")));
-/// All templates, in file order; several may have the same id.
+/// All question templates, in file order; several templates may have the same id.
 pub(super) static TEMPLATES: LazyLock<Vec<Template>> =
     LazyLock::new(|| read::<Templates>(include_str!("data/templates.toml")).template);
 

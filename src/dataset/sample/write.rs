@@ -1,4 +1,4 @@
-//! Writes a generated base in the neutral dataset format.
+//! Writes a sample in the neutral dataset format.
 //!
 //! ```text
 //! nodes.jsonl    {"id": 0, "type": "product", "name": "...", "details": {...}}   ids 0..n in order
@@ -27,7 +27,7 @@ use crate::sample::{amazon_text, mag_text, prime_text};
 
 /// Size of the write buffer, bytes.
 const BUFFER_BYTES: usize = 1 << 20;
-/// Nodes or edges between two progress reports.
+/// Number of nodes or edges between two progress reports.
 const REPORT_EVERY: u64 = 50_000;
 
 fn failed(path: &Path) -> impl FnOnce(io::Error) -> SampleError {
@@ -40,7 +40,8 @@ fn create(path: &Path) -> Result<BufWriter<File>, SampleError> {
     Ok(BufWriter::with_capacity(BUFFER_BYTES, file))
 }
 
-/// Draws and writes all edges; returns the graph and the number of stored edges.
+/// Draws all edges and writes them to `edges.tsv`; returns the graph and the number of stored
+/// edges.
 pub(super) fn edges(
     world: &World,
     out_dir: &Path,
@@ -78,7 +79,7 @@ struct NodeLine<'a> {
     details: Map<String, Value>,
 }
 
-/// Composes and writes all nodes in id order.
+/// Composes all nodes and writes them to `nodes.jsonl`, in the order of their ids.
 pub(super) fn nodes(
     source: &Source<'_>,
     out_dir: &Path,
@@ -131,7 +132,7 @@ fn counted(key: &str, count: usize) -> Map<String, Value> {
     Map::from_iter([(key.to_owned(), Value::from(count))])
 }
 
-/// Writes questions and splits; returns the number of questions in train, val and test.
+/// Writes the questions and splits; returns the numbers of questions in train, val and test.
 pub(super) fn questions(
     world: &World,
     questions: &[Question],
@@ -182,7 +183,7 @@ struct Provenance<'a> {
     scale: f64,
 }
 
-/// Writes `dataset.toml`, which marks the folder as complete.
+/// Writes `dataset.toml`, which shows that the folder is complete.
 pub(super) fn description(world: &World, out_dir: &Path) -> Result<(), SampleError> {
     let path = out_dir.join("dataset.toml");
     let description = Description {
@@ -201,7 +202,7 @@ pub(super) fn description(world: &World, out_dir: &Path) -> Result<(), SampleErr
     fs::write(&path, text).map_err(failed(&path))
 }
 
-/// Creates the folder if it is missing, and checks that it is empty.
+/// Creates the output folder if it is missing, and checks that it is empty.
 pub(super) fn prepare(out_dir: &Path) -> Result<(), SampleError> {
     fs::create_dir_all(out_dir).map_err(failed(out_dir))?;
     let mut entries = fs::read_dir(out_dir).map_err(failed(out_dir))?;

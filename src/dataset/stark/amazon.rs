@@ -1,4 +1,5 @@
-//! Reads products, brands, categories and colours with their documents and fields.
+//! Reads products, brands, categories and colours of the Amazon base, with their documents and
+//! fields.
 
 use std::cmp::Reverse;
 
@@ -8,10 +9,10 @@ use crate::stark::{
     python,
 };
 
-/// Maximum number of reviews, and of questions, in a document. The reference intends 25, but
-/// includes 27.
+/// Maximum number of reviews, and of questions, in a document. The reference means to include 25,
+/// but includes 27.
 const MAX_ENTRIES: usize = 27;
-/// Keys of a product that become fields, in this order; reviews and questions follow.
+/// Keys of a product that become fields, in this order; the fields `review` and `qa` follow.
 const FIELDS: [&str; 10] = [
     "asin",
     "brand",
@@ -25,10 +26,10 @@ const FIELDS: [&str; 10] = [
     "feature",
 ];
 
-/// Reads the node that `info` describes.
+/// Reads the node that the dict `info` of `node_info.pkl` describes.
 ///
 /// # Errors
-/// The first defect of `info`.
+/// A description of the first defect of `info`.
 pub(super) fn read(node_type: &str, info: &Value) -> Result<Node, String> {
     if node_type == "product" {
         return product(info);
@@ -89,7 +90,8 @@ fn product(info: &Value) -> Result<Node, String> {
     Ok(Node { name, text, fields })
 }
 
-/// Returns dimensions and weight, if the details give exactly these two, separated by `" ; "`.
+/// Returns the dimensions and the weight of a product, if its details give exactly these two,
+/// separated by `" ; "`; otherwise `None`.
 fn dimensions(info: &Value) -> Option<(&str, &str)> {
     let (dimensions, weight) =
         info.get("details")?.get("product_dimensions")?.as_str()?.split_once(" ; ")?;
@@ -138,13 +140,15 @@ fn push_features(text: &mut String, features: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the elements of a list; empty if the value is false in Python.
+/// Returns the elements of a list; empty if the value is false in Python. `key` names the value in
+/// the error.
 fn entries<'a>(value: &'a Value, key: &str) -> Result<&'a [Value], String> {
     if python::is_true(value) { list(value, key) } else { Ok(&[]) }
 }
 
-/// Returns the first [`MAX_ENTRIES`] reviews by descending votes, each with its number in the file
-/// (from 1). Ties keep the order of the file; in the reference, it depends on the processor.
+/// Returns the [`MAX_ENTRIES`] reviews with the most votes, most votes first, each with its number
+/// in the file (from 1). Reviews with equally many votes keep the order of the file; in the
+/// reference, their order depends on the processor.
 fn reviews(value: &Value) -> Result<Vec<(usize, &Value)>, String> {
     let mut reviews = Vec::new();
     for (number, review) in (1..).zip(entries(value, "review")?) {
@@ -166,7 +170,8 @@ fn votes(value: &Value) -> Result<i64, String> {
     }
 }
 
-/// Adds a field with a line for each of two keys of each entry; skips missing keys.
+/// Adds one field with the texts of two keys of each entry, each text on a line of its own; missing
+/// keys are skipped.
 fn push_pairs<'a>(
     fields: &mut Vec<(String, String)>,
     name: &str,

@@ -1,9 +1,9 @@
-//! Lists and reads the files of a folder or a zip file.
+//! Lists and reads the files of a folder, or the members of a zip file.
 //!
-//! Names in an archive are never used as paths for writing. Only stored and deflated members of a
-//! zip file are supported. Opening refuses names that lead outside, links, encryption, overlapping
-//! or repeated members, and implausible sizes. Reading a member fails if its length or checksum
-//! differs from its entry.
+//! The name of a member is never used as a path for writing. Only members that are stored or
+//! deflated are supported. Opening a zip file fails if a name leads outside, if a member is a link
+//! or encrypted, if members overlap or have the same name, or if a size is implausible. Reading a
+//! member fails if its length or checksum differs from its entry in the list of members.
 
 use std::{
     fs::{self, File},
@@ -16,13 +16,13 @@ use zip::{CompressionMethod, read::Config, result::ZipError, unstable::read::Zip
 
 use agent_ground::files;
 
-/// Maximum depth of nested folders; deeper files are not listed.
+/// Maximum depth of nested folders; files in deeper folders are not listed.
 const MAX_FOLDER_DEPTH: usize = 8;
 /// Maximum length of a member's name, bytes.
 const MAX_NAME_BYTES: usize = 1024;
 /// Size of a local header without name and extra field, bytes.
 const LOCAL_HEADER_BYTES: u64 = 30;
-/// The ratio limit applies to members with a larger unpacked size, bytes.
+/// Minimum unpacked size of a member to which the limit on the compression ratio applies, bytes.
 const MIN_BOMB_BYTES: u64 = 1 << 20;
 
 /// Limits of an archive.
@@ -34,12 +34,12 @@ pub struct ArchiveLimits {
     pub member_bytes: u64,
     /// Maximum unpacked size of all members, bytes.
     pub total_bytes: u64,
-    /// Maximum ratio of unpacked to packed size, for members of more than 1 MiB.
+    /// Maximum ratio of unpacked to packed size; applies to members of more than 1 MiB unpacked.
     pub ratio: u64,
 }
 
 impl Default for ArchiveLimits {
-    /// Sufficient for the official files.
+    /// Returns limits that the official files of the STaRK benchmark do not exceed.
     fn default() -> ArchiveLimits {
         ArchiveLimits {
             members: 4_000_000,
@@ -59,43 +59,43 @@ pub enum ArchiveError {
     Io {
         /// The file or folder.
         path: PathBuf,
-        /// The cause.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The list of members could not be read.
+    /// The list of members in the zip file could not be read.
     #[error("the zip file is truncated or damaged: {message}; fetch it again")]
     Directory {
         /// What is wrong with the list.
         message: String,
     },
-    /// A malicious or unsupported member.
+    /// A member of the zip file is malicious or unsupported.
     #[error("member {name:?} {reason}; pack the files again without it")]
     Member {
-        /// Its name, shortened.
+        /// Name of the member, shortened.
         name: String,
-        /// What is wrong with it.
+        /// What is wrong with the member, such as `is a link`.
         reason: &'static str,
     },
-    /// A member differs from its entry in the list.
+    /// The content of a member does not match its entry in the list of members.
     #[error("member {name:?} is damaged: {reason}; fetch the file again")]
     Damaged {
-        /// Its name, shortened.
+        /// Name of the member, shortened.
         name: String,
-        /// The mismatch.
+        /// What does not match, such as `its header is cut off`.
         reason: &'static str,
     },
-    /// A limit is exceeded.
+    /// The archive exceeds one of the [`ArchiveLimits`].
     #[error("the archive has more than {limit} {unit}; raise the limit if it can be trusted")]
     TooMuch {
-        /// The limit.
+        /// The exceeded limit, in `unit`.
         limit: u64,
-        /// Its unit.
+        /// What is counted, such as `bytes in one member`.
         unit: &'static str,
     },
-    /// There is no member with that name.
+    /// The archive has no file with the requested name.
     #[error("it has no {name:?}; check that this is the right archive")]
     Missing {
-        /// The name.
+        /// The requested name, shortened.
         name: String,
     },
 }
@@ -111,21 +111,22 @@ fn shortened(name: &str) -> String {
     name.chars().take(200).collect()
 }
 
-/// A folder or a zip file.
+/// A folder or a zip file, opened for reading.
 #[derive(Debug)]
 pub struct Archive {
     path: PathBuf,
-    /// Names and sizes of a folder's files, sorted by name; empty for a zip file.
+    /// Name and size in bytes of each file of a folder, sorted by name; empty for a zip file.
     files: Vec<(String, u64)>,
-    /// Members of a zip file; `None` for a folder.
+    /// Members of the zip file; `None` for a folder.
     zip: Option<Members>,
 }
 
 impl Archive {
-    /// Lists the files of a folder, including those in subfolders, or of a zip file.
+    /// Lists the files of a folder, including those in subfolders, or the members of a zip file.
     ///
     /// # Errors
-    /// [`ArchiveError::Io`], or an error of the zip file.
+    /// [`ArchiveError::Io`] or [`ArchiveError::TooMuch`]; for a zip file, also
+    /// [`ArchiveError::Directory`] or [`ArchiveError::Member`].
     pub fn open(path: &Path, limits: &ArchiveLimits) -> Result<Archive, ArchiveError> {
         let mut archive = Archive { path: path.to_path_buf(), files: Vec::new(), zip: None };
         if path.is_dir() {
@@ -137,7 +138,7 @@ impl Archive {
         Ok(archive)
     }
 
-    /// Returns the names of all files, with `/` between folders, and their unpacked sizes in bytes;
+    /// Returns the name of each file, with `/` between folders, and its unpacked size in bytes;
     /// sorted by name.
     pub fn files(&self) -> impl Iterator<Item = (&str, u64)> {
         let of_folder = self.files.iter().map(|(name, size)| (name.as_str(), *size));
@@ -145,13 +146,13 @@ impl Archive {
         of_folder.chain(of_zip.map(|member| (&*member.name, member.size)))
     }
 
-    /// Unpacked size of a file in bytes; `None` if there is no file with that name. Linear in the
-    /// number of files.
+    /// Returns the unpacked size of a file in bytes; `None` if there is no file with that name.
+    /// Time: linear in the number of files.
     pub fn size(&self, name: &str) -> Option<u64> {
         self.files().find(|(file, _)| *file == name).map(|(_, size)| size)
     }
 
-    /// Opens a file for reading from its beginning. Readers are independent.
+    /// Opens a file for reading from its beginning. Several readers may be used at the same time.
     ///
     /// # Errors
     /// [`ArchiveError::Missing`], [`ArchiveError::Io`] or [`ArchiveError::Damaged`].
@@ -165,8 +166,9 @@ impl Archive {
         }
     }
 
-    /// Opens a file for seeking: the file itself, or an unpacked temporary copy in `scratch` that
-    /// is removed when its handle is closed.
+    /// Opens a file for seeking: a file of a folder itself, or a member of a zip file as an
+    /// unpacked temporary copy in the directory `scratch`. The copy is removed when the returned
+    /// file is closed.
     ///
     /// # Errors
     /// As [`Archive::read`].
@@ -180,7 +182,7 @@ impl Archive {
         Ok(copy)
     }
 
-    /// Opens a listed file of a folder.
+    /// Opens a file of a folder, if the file was listed when the folder was opened.
     fn open_file(&self, name: &str) -> Result<File, ArchiveError> {
         let missing = || ArchiveError::Missing { name: shortened(name) };
         self.size(name).ok_or_else(missing)?;
@@ -189,7 +191,7 @@ impl Archive {
     }
 }
 
-/// Lists the names and sizes of a folder's files, sorted by name.
+/// Returns the name and size in bytes of each file of a folder, sorted by name.
 fn list(root: &Path, limits: &ArchiveLimits) -> Result<Vec<(String, u64)>, ArchiveError> {
     let mut files = Vec::new();
     let mut folders = vec![(root.to_path_buf(), String::new(), 0)];
@@ -213,19 +215,19 @@ fn list(root: &Path, limits: &ArchiveLimits) -> Result<Vec<(String, u64)>, Archi
     Ok(files)
 }
 
-/// Members of a zip file, sorted by name, without folders.
+/// Members of a zip file, sorted by name; entries for folders are left out.
 #[derive(Debug)]
 pub(super) struct Members {
     members: Vec<Member>,
 }
 
-/// Location and size of a member.
+/// Location and sizes of a member in a zip file.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) name: Box<str>,
-    /// Length of the name in the archive, bytes.
+    /// Length of the name as written in the zip file, bytes.
     stored_bytes: u64,
-    /// Unpacked size, bytes.
+    /// Unpacked size of the member, bytes.
     pub(super) size: u64,
     pub(super) deflated: bool,
     stored: u64,
@@ -234,7 +236,7 @@ pub(super) struct Member {
 }
 
 impl Members {
-    /// Reads the list of members and checks it, without reading the members.
+    /// Reads and checks the list of members of a zip file, without reading the members.
     pub(super) fn read<R: Read + Seek>(
         reader: &mut R,
         limits: &ArchiveLimits,
@@ -345,7 +347,8 @@ impl Member {
         ArchiveError::Damaged { name: shortened(&self.name), reason }
     }
 
-    /// Reads the offset of the member's data in the file.
+    /// Reads the member's local header; returns the offset of the member's data in the zip file,
+    /// bytes.
     pub(super) fn start<R: Read + Seek>(&self, reader: &mut R) -> Result<u64, ArchiveError> {
         let cut = |_| self.damaged("its header is cut off");
         let mut header = [0u8; LOCAL_HEADER_BYTES as usize];
@@ -359,7 +362,8 @@ impl Member {
         Ok(self.header + LOCAL_HEADER_BYTES + u64::from(name) + u64::from(extra))
     }
 
-    /// Returns a reader of the unpacked data, which checks size and checksum while reading.
+    /// Returns a reader of the member's unpacked data. The reader checks size and checksum while
+    /// reading.
     pub(super) fn open<R: Read + Seek>(
         &self,
         mut reader: R,
@@ -386,7 +390,7 @@ enum Bytes<R> {
 /// Reader of a member's unpacked bytes.
 pub(super) struct MemberReader<R> {
     bytes: Bytes<R>,
-    /// Number of unpacked bytes not read yet.
+    /// Number of unpacked bytes that have not been read yet.
     left: u64,
     crc: u32,
     seen: Crc,

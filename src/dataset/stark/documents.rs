@@ -3,13 +3,13 @@
 //!
 //! The reference is `get_doc_info` and `get_rel_info` of `stark_qa` 1.1.0 with their defaults. Its
 //! graph is undirected, so relations are followed in both directions, except if
-//! [`Origin::one_way`]. On a base imported in mode [`crate::stark::Mode::Exact`], documents list
-//! all stored "also viewed" products, most of which the reference hides.
+//! [`Origin::one_way`]. If a base was imported in mode [`crate::stark::Mode::Exact`], its documents
+//! list all stored "also viewed" products, most of which the reference hides.
 
 use crate::stark::{Kind, Origin, python};
 use agent_kb::{Direction, Kb, Neighbors, NodeId, RelationId};
 
-/// Renderer of the documents of one base.
+/// Renders the documents of one base.
 #[derive(Clone, Debug)]
 pub struct Documents<'a> {
     kb: &'a Kb,
@@ -17,7 +17,8 @@ pub struct Documents<'a> {
     direction: Direction,
     /// Relations of the base, in the order of the reference.
     relations: Vec<(&'static str, RelationId)>,
-    /// Type number in the reference of each type of the base; determines the order of types.
+    /// For each type of the base, its type number in the reference; the numbers determine the order
+    /// in which types are listed.
     type_numbers: Vec<usize>,
 }
 
@@ -32,8 +33,8 @@ impl<'a> Documents<'a> {
         Documents { kb, kind, direction, relations, type_numbers: type_numbers.collect() }
     }
 
-    /// Renders the document of a node; empty if the node does not exist. Linear in the text, the
-    /// neighbors and, for a paper, the neighbors' neighbors.
+    /// Renders the document of a node; an empty text if the node does not exist. Time: linear in
+    /// the text, the neighbours and, for a paper, the neighbours of its neighbours.
     pub fn document(&self, node: NodeId, with_relations: bool, compact: bool) -> String {
         let mut text = self.kb.text(node).to_string();
         let has_more = match self.kind {
@@ -51,8 +52,8 @@ impl<'a> Documents<'a> {
         if compact { self::compact(&text) } else { text }
     }
 
-    /// Renders the relations of a node; empty if it has none. The reference fails on brands; here
-    /// brands have no relations.
+    /// Renders the relations of a node; an empty text if the node has none. The reference fails on
+    /// brands; here brands have no relations.
     pub fn relations(&self, node: NodeId) -> String {
         let text = match self.kind {
             Kind::Amazon => self.products(node),
@@ -76,8 +77,8 @@ impl<'a> Documents<'a> {
         self.kb.neighbors(node, id, self.direction)
     }
 
-    /// Whether the name of an author, institution or field of study is missing: the stored name is
-    /// empty, and the text has the name `Unknown`.
+    /// Whether an author, institution or field of study has no name: the stored name is empty,
+    /// while the text says `Unknown`.
     fn is_nameless(&self, node: NodeId) -> bool {
         let first = || self.kb.text(node).lines().next().unwrap_or_default();
         self.kb.name(node).is_empty() && first().ends_with(": Unknown")
@@ -126,7 +127,7 @@ impl<'a> Documents<'a> {
         text
     }
 
-    /// Renders the name of an author, with the institutions that have names.
+    /// Renders the name of an author, followed by those institutions of the author that have names.
     fn affiliated(&self, author: NodeId, name: &str) -> String {
         let institutions = self.neighbors(author, "author___affiliated_with___institution");
         let named = institutions.iter().filter(|&&institution| !self.is_nameless(institution));
@@ -158,9 +159,9 @@ impl<'a> Documents<'a> {
     }
 }
 
-/// Returns the distinct numbers in the iteration order of a Python set: by slot in its hash table.
-/// The table has 8 slots for up to 4 numbers, so that 8 comes before 1. For more numbers it has 32
-/// slots, so that all type numbers ascend.
+/// Returns the distinct numbers in the order in which Python iterates over a set of them: by slot
+/// in its hash table. The table has 8 slots for up to 4 numbers, so that 8 comes before 1. For more
+/// numbers the table has 32 slots, so that type numbers ascend.
 fn set_order(numbers: impl Iterator<Item = usize>) -> Vec<usize> {
     let mut distinct: Vec<usize> = Vec::new();
     for number in numbers {
@@ -185,7 +186,8 @@ fn set_order(numbers: impl Iterator<Item = usize>) -> Vec<usize> {
 }
 
 /// Converts a text to one line: line ends become full stops; bullets and repeated spaces are
-/// removed. The reference is `compact_text` of `stark_qa` 1.1.0, defects included. Linear.
+/// removed. The reference is `compact_text` of `stark_qa` 1.1.0, including its defects. Time:
+/// linear in the length.
 pub fn compact(text: &str) -> String {
     let text = text.replace('\n', ". ").replace('\r', "").replace("- ", "");
     let text = text.replace(": .", ":").replace(":.", ":");
@@ -218,7 +220,7 @@ mod tests {
         assert_eq!(order(&[9, 8, 7, 4, 2]), [2, 4, 7, 8, 9]);
     }
 
-    /// A base from nodes (type, name and text) and edges.
+    /// Builds a base from nodes (type, name and text) and edges.
     fn base(
         nodes: &[(&str, &str, &str)],
         edges: &[(NodeId, &str, NodeId)],

@@ -1,15 +1,17 @@
-//! Merges the relations between two nodes, as the reference does to make its graph undirected.
+//! Merges the relations between two nodes, as the reference does when it makes its graph
+//! undirected.
 
 /// Returns the type number of each stored edge after the reference has made the graph undirected;
 /// `None` if the reference leaves the graph unchanged.
 ///
-/// The graph is unchanged if every pair of nodes is stored equally often in both directions,
-/// whatever the types. The reference then follows edges in their stored direction only. Otherwise
-/// each edge gets a twin in the other direction, and all edges between two nodes get the mean of
-/// their type numbers, rounded down. The mean covers both directions
-/// (`to_undirected(reduce="mean")` of PyG, as called by `stark_qa`).
+/// The reference leaves the graph unchanged if every pair of nodes is stored equally often in both
+/// directions, whatever the types; it then follows edges in their stored direction only. Otherwise
+/// each edge gets a twin in the other direction, and all edges between two nodes, in either
+/// direction, get the mean of their type numbers, rounded down (`to_undirected(reduce="mean")` of
+/// PyG, as called by `stark_qa`).
 ///
-/// The three slices must have equal length. `O(e log e)` time, 16 bytes per edge.
+/// The three slices must have equal length. Time: O(e log e) for e edges; memory: 16 bytes per
+/// edge.
 pub(super) fn merged_types(sources: &[u32], targets: &[u32], types: &[u16]) -> Option<Vec<u16>> {
     let ends = sources.iter().zip(targets);
     let pair = |(&source, &target): (&u32, &u32)| {

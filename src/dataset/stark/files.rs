@@ -1,4 +1,4 @@
-//! Finds the files of one base of the benchmark, and reads names and tensors from them.
+//! Finds the files of one base of the benchmark, and reads names and tensors from these files.
 
 use std::{
     collections::BTreeMap,
@@ -18,32 +18,33 @@ use crate::{
 };
 use agent_ground::words::is_control;
 
-/// Maximum size of a pickle of type or relation names, bytes.
+/// Maximum size of a pickle with the names of types or relations, bytes.
 const MAX_NAMES_BYTES: u64 = 1 << 20;
-/// Maximum number of characters of an invalid name in a message.
+/// Maximum number of characters of an invalid name that a message shows.
 const SHOWN_CHARS: usize = 60;
-/// Maximum compression ratio of a member: types and relations are so repetitive that deflate
-/// reaches its maximum of 1032 to 1.
+/// Maximum ratio of unpacked to packed size of a zip member. Type and relation numbers are so
+/// repetitive that deflate reaches its maximum of 1032 to 1.
 const MAX_RATIO: u64 = 1100;
-/// File of the nodes; every base has it.
+/// Name of the file with the nodes; every base has this file.
 pub(super) const NODES_FILE: &str = "node_info.pkl";
-/// Folder of the Amazon base, named after its node types besides products.
+/// Folder of the Amazon base within the archive, named after its node types other than products.
 const AMAZON_FOLDER: &str = "cache/brand-category-color/";
 
-/// Returns an error about a file or directory; the message must include the remedy.
+/// Returns the error for an invalid file or directory; the message must include the remedy.
 pub(super) fn wrong(path: impl Into<PathBuf>, message: impl Into<String>) -> DatasetError {
     DatasetError::BadStark { path: path.into(), message: message.into() }
 }
 
-/// Directories of one base and of its queries.
+/// Directories of a base and of its queries.
 #[derive(Debug, PartialEq)]
 pub(super) struct Places {
     base: PathBuf,
-    /// Directory that holds `stark_qa` and `split`.
+    /// Directory that holds the folders `stark_qa` and `split`.
     pub(super) queries: PathBuf,
 }
 
-/// Finds the base in `dir`. If there are several, finds the base called `name`.
+/// Finds the directories of the base in `dir`. If `dir` has several bases, returns the one called
+/// `name`.
 pub(super) fn find(dir: &Path, name: &str) -> Result<Places, DatasetError> {
     let has_base =
         |dir: &Path| dir.join("processed.zip").is_file() || dir.join("processed").is_dir();
@@ -85,7 +86,7 @@ pub(super) fn find(dir: &Path, name: &str) -> Result<Places, DatasetError> {
     }
 }
 
-/// Returns the paths of the query files in the layout of the benchmark.
+/// Returns the paths of the query files, in the layout of the benchmark, in the directory `dir`.
 pub(super) fn query_sources(dir: &Path) -> QuerySources {
     let queries = dir.join("stark_qa");
     QuerySources {
@@ -97,8 +98,8 @@ pub(super) fn query_sources(dir: &Path) -> QuerySources {
 }
 
 impl Places {
-    /// Opens the folder `processed` or, if that holds no base, the archive. Some files are unpacked
-    /// temporarily in the directory `scratch`.
+    /// Opens the folder `processed` or, if that holds no base, `processed.zip`. Some files are
+    /// unpacked temporarily in the directory `scratch`.
     pub(super) fn open(&self, scratch: &Path) -> Result<Files, DatasetError> {
         let folder = self.base.join("processed");
         let packed = self.base.join("processed.zip");
@@ -122,19 +123,19 @@ fn incomplete(path: &Path) -> DatasetError {
     )
 }
 
-/// Files of one base.
+/// The files of one base, in a folder or a zip file.
 pub(super) struct Files {
     pub(super) kind: Kind,
     archive: Archive,
     path: PathBuf,
-    /// Directory for temporarily unpacked files.
+    /// Directory for files that are unpacked temporarily.
     scratch: PathBuf,
     /// Folder within the archive, with a trailing slash unless it is empty.
     folder: String,
 }
 
 impl Files {
-    /// Opens an archive or folder; `None` if it holds no base.
+    /// Opens the zip file or folder `path`; `None` if it holds no base.
     fn open(path: PathBuf, scratch: &Path) -> Result<Option<Files>, DatasetError> {
         let limits = ArchiveLimits { ratio: MAX_RATIO, ..ArchiveLimits::default() };
         let archive =
@@ -158,27 +159,27 @@ impl Files {
         }))
     }
 
-    /// Path of a file, for messages.
+    /// Returns the path of a file of the base, for messages.
     pub(super) fn path(&self, file: &str) -> PathBuf {
         self.path.join(&self.folder).join(file)
     }
 
-    /// Name of a file in the archive.
+    /// Returns the full name of a file of the base within the archive.
     fn name(&self, file: &str) -> String {
         format!("{}{file}", self.folder)
     }
 
-    /// Unpacked size of a file, bytes; 0 if it is missing.
+    /// Returns the unpacked size of a file of the base, bytes; 0 if the file is missing.
     pub(super) fn size(&self, file: &str) -> u64 {
         self.archive.size(&self.name(file)).unwrap_or_default()
     }
 
-    /// Opens a file for reading from its beginning.
+    /// Opens a file of the base for reading from its beginning.
     pub(super) fn read(&self, file: &str) -> io::Result<impl Read> {
         self.archive.read(&self.name(file)).map_err(io::Error::other)
     }
 
-    /// Reads a pickled dict of number to name.
+    /// Reads a pickled dict that maps numbers to names.
     pub(super) fn names(&self, file: &str) -> Result<BTreeMap<i64, String>, DatasetError> {
         let mut bytes = Vec::new();
         let read =
@@ -206,9 +207,9 @@ impl Files {
         }
     }
 
-    /// Reads a tensor of integers with `n_rows` rows and fewer than `limit` elements, row by row.
-    /// An element that `convert` rejects is an error; `expected` names a valid element in the
-    /// message.
+    /// Reads a tensor of integers with `n_rows` rows; returns its elements row by row. The tensor
+    /// must have fewer than `limit` elements. An element that `convert` rejects is an error;
+    /// `expected` says in the message what an element must be, such as `node`.
     pub(super) fn numbers<T>(
         &self,
         file: &str,

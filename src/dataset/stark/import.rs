@@ -1,4 +1,4 @@
-//! Imports one base of the benchmark by streaming its files.
+//! Imports one base of the benchmark by streaming the files of the base.
 
 use std::{
     cell::{Cell, RefCell},
@@ -29,24 +29,24 @@ use agent_kb::{Direction, KbMeta, KbWriter, MAX_EDGES, MAX_NODES};
 
 /// Licence of the benchmark's data.
 const LICENCE: &str = "CC-BY-4.0";
-/// Memory limit for a batch of nodes, bytes. Python writes the items of a dict in batches of 1,000,
-/// and the reader holds a whole batch.
+/// Maximum memory for a batch of nodes, bytes. Python pickles the items of a dict in batches of
+/// 1,000, and the reader holds a whole batch.
 const MAX_BATCH_BYTES: u64 = 512 << 20;
-/// Bytes of a file between two progress reports.
+/// Number of bytes of a file between two progress reports.
 const BYTES_PER_REPORT: u64 = 4 << 20;
-/// Edges between two progress reports.
+/// Number of edges between two progress reports.
 const EDGES_PER_REPORT: usize = 1 << 20;
 
-/// Which relations the edges of a base get.
+/// Which relations the imported edges get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// The relations as stored.
+    /// The relations stored in the files.
     #[default]
     Exact,
-    /// The relations of the reference. It makes its graph undirected and averages the relation
-    /// numbers between two nodes, so that most of Amazon's "also viewed" becomes "also bought". MAG
-    /// and Prime are the same in both modes.
+    /// The relations of the reference implementation. It makes its graph undirected and averages
+    /// the relation numbers between two nodes, so that most of Amazon's "also viewed" edges become
+    /// "also bought". MAG and Prime are the same in both modes.
     Faithful,
 }
 
@@ -54,16 +54,16 @@ pub enum Mode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Origin {
-    /// The imported base.
+    /// Which base of the benchmark was imported.
     pub kind: Kind,
-    /// The mode of its edges.
+    /// Which relations the edges got.
     pub mode: Mode,
-    /// Whether the split `test-0.1` was derived from the start of the test split, because it has no
-    /// file.
+    /// Whether the split `test-0.1` is the first tenth of the test split because it has no file of
+    /// its own.
     pub derived_tenth: bool,
-    /// Whether the reference follows edges in their stored direction only. This holds in mode
-    /// [`Mode::Faithful`] if every pair of nodes is stored in both directions: the reference then
-    /// leaves the graph unchanged.
+    /// Whether the reference follows edges in their stored direction only. This is the case in mode
+    /// [`Mode::Faithful`] if every pair of nodes is stored equally often in both directions: the
+    /// reference then leaves the graph unchanged.
     #[serde(default, skip_serializing_if = "is_false")]
     pub one_way: bool,
 }
@@ -73,15 +73,15 @@ fn is_false(value: &bool) -> bool {
 }
 
 impl Origin {
-    /// Direction in which the reference follows edges.
+    /// Returns the direction in which the reference follows edges.
     pub fn direction(&self) -> Direction {
         if self.one_way { Direction::Out } else { Direction::Any }
     }
 }
 
-/// Imports a base of the benchmark and its queries from `source` as base `name` of `home`. Replaces
-/// a base with that name, or adds its next version, see [`ImportOptions::as_next_version`].
-/// [`crate::stark`] describes the layout of `source`.
+/// Imports a base of the benchmark and its queries from the directory `source` as base `name` of
+/// `home`. An installed base with that name is replaced, or gets a next version, see
+/// [`ImportOptions::as_next_version`]. [`crate::stark`] describes the layout of `source`.
 ///
 /// Nodes get the ids, types and documents of the reference; [`crate::stark::Documents`] renders the
 /// variants with relations. `options.lenient` applies to queries and splits only.
@@ -90,7 +90,8 @@ impl Origin {
 /// and per node, plus one batch of nodes.
 ///
 /// # Errors
-/// Any [`DatasetError`]; then nothing is left behind and a base with that name is unchanged.
+/// Any [`DatasetError`]; no files are then left behind, and an installed base with that name is
+/// unchanged.
 pub fn import_stark(
     (source, mode): (&Path, Mode),
     home: &Home,
@@ -123,7 +124,7 @@ pub fn import_stark(
     install.finish_with(meta, query_sources(&places.queries), &origin, &mut watch)
 }
 
-/// Returns the names of types or relations by number.
+/// Returns the names of types or relations by number: from the file or, for MAG, from `constants`.
 fn names(
     files: &Files,
     file: &str,
@@ -135,7 +136,8 @@ fn names(
     }
 }
 
-/// Reader that reports its progress, and fails if the import must stop.
+/// Reader that reports progress while reading, and returns an error once the caller has set the
+/// stop flag.
 struct ProgressReader<'a, 'w, R> {
     reader: R,
     done: &'a Cell<u64>,
@@ -165,7 +167,8 @@ struct OrderedNodeWriter<'a> {
     type_of: Vec<u16>,
     writer: &'a mut KbWriter,
     spool: Spool,
-    /// Number of values stored as the text that Python prints.
+    /// Number of values stored as the text that Python prints for them, because they have no
+    /// equivalent type.
     n_printed: u64,
 }
 
@@ -182,7 +185,8 @@ impl OrderedNodeWriter<'_> {
         })
     }
 
-    /// Adds the next node of the file.
+    /// Adds the next node of the file: writes the node if its id is next in order, otherwise keeps
+    /// it on disk.
     fn add(&mut self, id: &Value, info: &Value) -> Result<(), DatasetError> {
         let n_nodes = self.type_of.len();
         // In Python, `True` and `1.0` equal the key `1`.
@@ -218,7 +222,7 @@ impl OrderedNodeWriter<'_> {
         Ok(())
     }
 
-    /// Writes the spooled nodes that follow the last written node.
+    /// Writes the nodes kept on disk whose ids follow the last written id without a gap.
     fn drain(&mut self) -> Result<(), DatasetError> {
         loop {
             let id = self.writer.n_nodes();
@@ -234,7 +238,8 @@ impl OrderedNodeWriter<'_> {
     }
 }
 
-/// Reads and writes all nodes; returns the number of values stored as the text that Python prints.
+/// Reads and writes all nodes; returns the number of values stored as the text that Python prints
+/// for them.
 fn read_nodes(
     files: &Files,
     spool: std::fs::File,
@@ -286,8 +291,8 @@ fn read_nodes(
     }
 }
 
-/// Reads and writes all edges; returns their number, including duplicates, and whether the
-/// reference follows them in one direction only.
+/// Reads and writes all edges; returns their number, duplicates included, and whether the reference
+/// follows edges in their stored direction only.
 fn read_edges(
     files: &Files,
     mode: Mode,

@@ -1,4 +1,4 @@
-//! The three bases of the benchmark: their names, and the numbers of their types and relations.
+//! The three bases of the benchmark, with their names and the numbers of their types and relations.
 
 use std::fmt;
 
@@ -17,10 +17,10 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds.
+    /// All three bases.
     pub const ALL: [Kind; 3] = [Kind::Amazon, Kind::Mag, Kind::Prime];
 
-    /// Name in paths of the benchmark.
+    /// Returns the name of the base in paths of the benchmark: `amazon`, `mag` or `prime`.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Amazon => "amazon",
@@ -29,7 +29,7 @@ impl Kind {
         }
     }
 
-    /// Title, for display.
+    /// Returns the title of the base, for display.
     pub(super) fn title(self) -> &'static str {
         match self {
             Kind::Amazon => "STaRK Amazon",
@@ -38,7 +38,7 @@ impl Kind {
         }
     }
 
-    /// Names of the node types; the position is the type number.
+    /// Returns the names of the node types; the position in the list is the type number.
     pub(super) fn types(self) -> &'static [&'static str] {
         match self {
             Kind::Amazon => &["product", "brand", "category", "color"],
@@ -58,7 +58,7 @@ impl Kind {
         }
     }
 
-    /// Names of the relations; the position is the relation number.
+    /// Returns the names of the relations; the position in the list is the relation number.
     pub(super) fn relations(self) -> &'static [&'static str] {
         match self {
             Kind::Amazon => &["also_buy", "also_view", "has_brand", "has_category", "has_color"],
@@ -91,7 +91,7 @@ impl Kind {
         }
     }
 
-    /// Types whose nodes may be answers; empty means all types.
+    /// Returns the names of the types whose nodes may be answers; empty means all types.
     pub(super) fn candidate_types(self) -> &'static [&'static str] {
         match self {
             Kind::Amazon => &["product"],

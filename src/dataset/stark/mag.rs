@@ -1,4 +1,5 @@
-//! Reads papers, authors, institutions and fields of study with their documents and fields.
+//! Reads papers, authors, institutions and fields of study of the MAG base, with their documents
+//! and fields.
 
 use crate::stark::{
     node::{Node, push_field, required},
@@ -6,7 +7,7 @@ use crate::stark::{
     python,
 };
 
-/// Keys that become fields, for all types, in this order.
+/// Keys that become fields of a node of any type, in this order.
 const FIELDS: [&str; 15] = [
     "abstract",
     "Date",
@@ -25,10 +26,11 @@ const FIELDS: [&str; 15] = [
     "Level",
 ];
 
-/// Reads the node that `info` describes; a missing name is empty.
+/// Reads the node that the dict `info` of `node_info.pkl` describes; a missing name becomes an
+/// empty name.
 ///
 /// # Errors
-/// The first defect of `info`.
+/// A description of the first defect of `info`.
 pub(super) fn read(info: &Value) -> Result<Node, String> {
     let node_type = required(info, "type")?;
     let (name, text) = match node_type.as_str().unwrap_or_default() {
@@ -74,8 +76,9 @@ fn paper(info: &Value) -> Result<(String, String), String> {
     Ok((title, text))
 }
 
-/// Returns the name and the document of a node with counts. Like the reference, replaces every "-1"
-/// in the document, even within a name such as HIV-1.
+/// Returns the name and the document of an author, institution or field of study; the document
+/// states the numbers of papers and citations. Like the reference, replaces every "-1" in the
+/// document, even within a name such as HIV-1.
 fn counted(info: &Value, label: &str, prefix: &str) -> Result<(String, String), String> {
     let name = python::text(required(info, "DisplayName")?);
     let mut text = format!("{label}: {name}\n");

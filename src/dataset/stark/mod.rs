@@ -1,5 +1,5 @@
 //! Reads and imports the official files of the STaRK benchmark (`snap-stanford/stark`), and renders
-//! its documents. Code in a file is never run.
+//! the benchmark's documents. Code in a file is never run.
 //!
 //! # Input
 //!

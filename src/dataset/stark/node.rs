@@ -1,7 +1,8 @@
-//! Converts values of `node_info.pkl` to nodes of the installed base, for all three kinds of base.
+//! Converts the values in `node_info.pkl` to nodes of the installed base, for all three bases of
+//! the benchmark.
 //!
-//! The text of a node equals the output of the reference's `get_doc_info` without relations and not
-//! compact, byte for byte. A node on which the reference fails is an error here.
+//! The text of a node equals, byte for byte, the output of the reference's `get_doc_info` without
+//! relations and not compact. Reading a node on which the reference fails returns an error.
 
 use serde_json::{Map, Number};
 
@@ -10,7 +11,7 @@ use crate::{
     stark::{Kind, amazon, mag, pickle::Value, prime, python},
 };
 
-/// A node of the installed base.
+/// Name, text and fields of a node of the installed base.
 #[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Node {
     pub(super) name: String,
@@ -18,10 +19,10 @@ pub(super) struct Node {
     pub(super) fields: Vec<(String, String)>,
 }
 
-/// Reads the node that `info` describes.
+/// Reads the node that the dict `info` describes.
 ///
 /// # Errors
-/// The first defect of `info`.
+/// A description of the first defect of `info`.
 pub(super) fn read(kind: Kind, node_type: &str, info: &Value) -> Result<Node, String> {
     match kind {
         Kind::Amazon => amazon::read(node_type, info),
@@ -30,12 +31,12 @@ pub(super) fn read(kind: Kind, node_type: &str, info: &Value) -> Result<Node, St
     }
 }
 
-/// Returns the value of a key that the reference requires.
+/// Returns the value of a key without which the reference fails.
 pub(super) fn required<'a>(info: &'a Value, key: &str) -> Result<&'a Value, String> {
     info.get(key).ok_or_else(|| format!("it has no \"{key}\""))
 }
 
-/// Returns the elements of a list; `key` names it in the error.
+/// Returns the elements of a list; `key` names the list in the error.
 pub(super) fn list<'a>(value: &'a Value, key: &str) -> Result<&'a [Value], String> {
     value.as_slice().ok_or_else(|| format!("\"{key}\" is not a list"))
 }

@@ -1,4 +1,4 @@
-//! Reads biomedical nodes (diseases, genes, drugs, ...) with their documents and fields.
+//! Reads diseases, genes, drugs and other nodes of the Prime base, with their documents and fields.
 
 use crate::stark::{
     node::{Node, list, push_field, required},
@@ -6,13 +6,14 @@ use crate::stark::{
     python,
 };
 
-/// Maximum number of words of a gene's PubMed text; each single space separates two words.
+/// Maximum number of words of a gene's PubMed text in its document; words are separated by single
+/// spaces.
 const MAX_WORDS: usize = 50_000;
 
-/// Reads the node that `info` describes.
+/// Reads the node that the dict `info` of `node_info.pkl` describes.
 ///
 /// # Errors
-/// The first defect of `info`.
+/// A description of the first defect of `info`.
 pub(super) fn read(info: &Value) -> Result<Node, String> {
     // The reference removes blank values while loading, so that they are missing later.
     let filled = |key| match required(info, key)? {
@@ -55,7 +56,7 @@ pub(super) fn read(info: &Value) -> Result<Node, String> {
     Ok(Node { name, text, fields })
 }
 
-/// Whether a value prints as an empty text or as `nan`.
+/// Whether Python prints a value as an empty text or as `nan`.
 fn is_blank(value: &Value) -> bool {
     match value {
         Value::Str(text) => matches!(text.as_ref(), "" | "nan"),
@@ -63,14 +64,15 @@ fn is_blank(value: &Value) -> bool {
     }
 }
 
-/// Removes the blank values of nested dicts.
+/// Removes the blank values of a dict and of the dicts in it.
 fn cleaned(value: &Value) -> Value {
     let Value::Dict(items) = value else { return value.clone() };
     let filled = items.iter().filter(|(_, value)| !is_blank(value));
     Value::Dict(filled.map(|(key, value)| (key.clone(), cleaned(value))).collect())
 }
 
-/// Returns the display label of a gene's key.
+/// Returns the label that a document shows for a key of a gene, such as `gene name` for `name`;
+/// `None` for other keys.
 fn gloss(key: &str) -> Option<&'static str> {
     Some(match key {
         "name" => "gene name",
@@ -85,7 +87,8 @@ fn gloss(key: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the displayed value of a gene's key; the readable part of a structured value.
+/// Returns the value that a document shows for a key of a gene: of a structured value, the readable
+/// part.
 fn of_gene(key: &str, value: Value) -> Result<Value, String> {
     match key {
         "interpro" => {

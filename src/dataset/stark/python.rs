@@ -1,9 +1,9 @@
-//! Formats values like Python's `str` and `repr`, because documents of the benchmark contain such
-//! text.
+//! Formats values like Python's `str` and `repr`, because documents of the benchmark contain texts
+//! in that form.
 //!
-//! Numpy numbers are written as plain numbers, as in numpy before version 2. A character that is
-//! newer than Python's version of Unicode (14 for Python 3.11) is printed here, but escaped by
-//! Python.
+//! Numpy numbers are formatted like plain numbers, as in numpy before version 2. Python escapes
+//! characters that are newer than its version of Unicode (14 for Python 3.11); this module does
+//! not.
 
 use unicode_normalization::UnicodeNormalization;
 
@@ -12,14 +12,14 @@ use crate::stark::pickle::{
     printed::{float, single},
 };
 
-/// `str(value)`.
+/// Formats a value like `str(value)`.
 pub(super) fn text(value: &Value) -> String {
     let mut out = String::new();
     push_text(&mut out, value);
     out
 }
 
-/// Appends `str(value)`.
+/// Appends the output of `str(value)` to `out`.
 pub(super) fn push_text(out: &mut String, value: &Value) {
     match value {
         Value::Str(text) => out.push_str(text),
@@ -30,7 +30,7 @@ pub(super) fn push_text(out: &mut String, value: &Value) {
     }
 }
 
-/// Appends `repr(value)`. The items of a set keep the order of the file.
+/// Appends the output of `repr(value)` to `out`. The items of a set keep the order of the file.
 pub(super) fn push_repr(out: &mut String, value: &Value) {
     match value {
         Value::None => out.push_str("None"),
@@ -77,8 +77,8 @@ fn push_string(out: &mut String, text: &str) {
     push_quoted(out, text.chars().map(|c| (c, is_printable(c))));
 }
 
-/// Appends characters in quotes; each has a flag whether it is printable. Uses double quotes if the
-/// text has single quotes but no double quotes, else single quotes.
+/// Appends characters in quotes; the flag of each character says whether it is printable. Double
+/// quotes are used if the text has single quotes but no double quotes, otherwise single quotes.
 fn push_quoted(out: &mut String, chars: impl Iterator<Item = (char, bool)> + Clone) {
     let has = |sought| chars.clone().any(|(c, _)| c == sought);
     let quote = if has('\'') && !has('"') { '"' } else { '\'' };
@@ -99,19 +99,20 @@ fn push_quoted(out: &mut String, chars: impl Iterator<Item = (char, bool)> + Clo
     out.push(quote);
 }
 
-/// `str.isprintable`: true except for controls, formats, separators other than the space,
-/// surrogates, private and unassigned characters. Rust's debug format escapes the same characters.
+/// Whether Python's `str.isprintable` is true for a character: all except controls, formats,
+/// separators other than the space, surrogates, and private and unassigned characters. Rust's debug
+/// format escapes the same characters.
 fn is_printable(c: char) -> bool {
     c.is_ascii() || String::from_iter(['a', c]).escape_debug().count() == 2
 }
 
-/// `str.isspace` for one character; `\s` matches the same characters.
+/// Whether Python's `str.isspace` is true for a character; `\s` matches the same characters.
 pub(super) fn is_space(c: char) -> bool {
     c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}')
 }
 
-/// `int(text)` for integers of at most 64 bits: allows surrounding space, a sign, single
-/// underscores between digits, and full-width digits. `None` for any other text.
+/// Parses an integer of at most 64 bits like Python's `int(text)`: surrounding space, a sign,
+/// single underscores between digits, and full-width digits are allowed. `None` for any other text.
 pub(super) fn int(text: &str) -> Option<i64> {
     let text: String = text.trim_matches(is_space).nfkc().collect();
     let digits = text.strip_prefix(['+', '-']).unwrap_or(&text);
@@ -119,7 +120,7 @@ pub(super) fn int(text: &str) -> Option<i64> {
     digits.split('_').all(is_number).then(|| text.replace('_', "").parse().ok())?
 }
 
-/// `bool(value)`.
+/// Returns `bool(value)` of Python: false for empty, zero and `None` values.
 pub(super) fn is_true(value: &Value) -> bool {
     match value {
         Value::None => false,
@@ -142,15 +143,15 @@ mod tests {
 
     use super::*;
 
-    /// Output of Python 3.11, written by `scripts/stark-fixtures.py`.
+    /// Output of Python 3.11, written by `scripts/stark-fixtures.py`, with which the tests compare.
     #[derive(Deserialize)]
     struct Python {
-        /// Bits in hexadecimal, and the text.
+        /// Bits of a float in hexadecimal, and the text that Python prints for it.
         floats: Vec<(String, String)>,
         strings: Vec<(String, String)>,
-        /// Ranges of printed characters, last one included.
+        /// First and last code point of each range of printable characters.
         printed: Vec<(u32, u32)>,
-        /// Ranges of assigned characters that are escaped.
+        /// First and last code point of each range of assigned characters that Python escapes.
         escaped: Vec<(u32, u32)>,
     }
 

@@ -1,5 +1,5 @@
-//! Buffers nodes on disk that arrive out of order: the files of the benchmark hold them in any
-//! order, but a base is written in order of ids.
+//! Keeps nodes on disk that arrive out of order: the files of the benchmark hold nodes in any
+//! order, but a base is written in the order of the ids.
 
 use std::{
     fs::File,
@@ -8,14 +8,14 @@ use std::{
 
 use crate::stark::node::Node;
 
-/// Location of a node in the file.
+/// Location of a node in the file, bytes.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     offset: u64,
     bytes: usize,
 }
 
-/// Nodes on disk, by id. Memory: 24 bytes per node.
+/// Nodes kept in a temporary file, by id. Memory: 24 bytes per node.
 pub(super) struct Spool {
     file: File,
     end: u64,
@@ -23,17 +23,17 @@ pub(super) struct Spool {
 }
 
 impl Spool {
-    /// Creates a spool in `file` for ids below `n_nodes`.
+    /// Creates an empty spool that keeps nodes with ids below `n_nodes` in `file`.
     pub(super) fn new(file: File, n_nodes: u32) -> Spool {
         Spool { file, end: 0, places: vec![None; n_nodes as usize] }
     }
 
-    /// Whether the node is stored.
+    /// Whether the spool holds the node with an id.
     pub(super) fn has(&self, id: u32) -> bool {
         self.places.get(id as usize).is_some_and(Option::is_some)
     }
 
-    /// Stores a node; ignores it if the id is too large.
+    /// Stores a node; an id that is not below `n_nodes` is ignored.
     pub(super) fn put(&mut self, id: u32, node: &Node) -> io::Result<()> {
         let json = serde_json::to_vec(node)?;
         self.file.seek(SeekFrom::Start(self.end))?;
@@ -45,7 +45,7 @@ impl Spool {
         Ok(())
     }
 
-    /// Removes and returns a node; `None` if it is not stored.
+    /// Removes and returns the node with an id; `None` if the spool does not hold it.
     pub(super) fn take(&mut self, id: u32) -> io::Result<Option<Node>> {
         let Some(place) = self.places.get_mut(id as usize).and_then(Option::take) else {
             return Ok(None);

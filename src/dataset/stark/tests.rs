@@ -19,17 +19,17 @@ use crate::{
 };
 use agent_kb::{Direction, Kb, NodeId, RelationId, verify};
 
-/// Output of the reference for a base.
+/// What the reference implementation outputs for a base.
 #[derive(Deserialize)]
 struct Golden {
     documents: Variants,
-    /// Null if the reference fails.
+    /// Relations of each node in words; `None` if the reference fails.
     relations: Vec<Option<String>>,
     types: Vec<String>,
     candidates: Vec<NodeId>,
-    /// The graph after the reference's processing.
+    /// The graph after the reference has made it undirected.
     merged: Graph,
-    /// The stored graph.
+    /// The graph as stored in the files.
     stored: Graph,
 }
 
@@ -43,7 +43,7 @@ struct Variants {
 
 #[derive(Deserialize)]
 struct Graph {
-    /// By relation, `*` for any, then by node.
+    /// Neighbours of each node by relation; the relation `*` stands for any.
     neighbors: BTreeMap<String, Vec<Vec<NodeId>>>,
     tuples: Vec<[String; 3]>,
     num_edges: u64,
@@ -179,7 +179,7 @@ fn queries_have_their_splits_and_a_tenth_of_test() {
     }
 }
 
-/// Copies a folder with the folders in it.
+/// Copies a folder, including its subfolders.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {

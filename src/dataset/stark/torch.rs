@@ -1,9 +1,9 @@
-//! Reads tensors from files of `torch.save`: since torch 1.6, a zip file of a pickle and one member
-//! per storage. The pickle may only call storages and the function that rebuilds a tensor from a
-//! storage; these calls are read as descriptions, never run.
+//! Reads tensors from files that `torch.save` wrote. Since torch 1.6, such a file is a zip file of
+//! a pickle and one member per storage. The pickle may name only storages and the function that
+//! rebuilds a tensor from a storage; their calls are read as descriptions, never run.
 //!
-//! Memory: the current tensor, which is never larger than the file, and the pickle that describes
-//! all tensors.
+//! Memory: for the current tensor, which is never larger than the file, and for the pickle, which
+//! describes all tensors.
 
 use std::{
     io::{self, BufReader, Read, Seek, SeekFrom},
@@ -18,9 +18,9 @@ use super::{
     pickle::{self, Limits, PickleError, Value},
 };
 
-/// Name of the function that rebuilds a tensor from a storage.
+/// Name of the torch function that rebuilds a tensor from a storage.
 const REBUILD: &str = "torch._utils._rebuild_tensor_v2";
-/// Globals that are supported in a file of tensors.
+/// Classes and functions that the pickle of such a file may name.
 const NAMES: [&str; 12] = [
     REBUILD,
     "persistent",
@@ -37,15 +37,15 @@ const NAMES: [&str; 12] = [
 ];
 /// Maximum number of dimensions of a tensor.
 const MAX_DIMENSIONS: usize = 16;
-/// Bytes read at a time from a tensor that is not held in memory.
+/// Number of bytes read at a time from a tensor that is not held in memory.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// Limits of a file of tensors.
+/// Limits for reading a file that `torch.save` wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TorchLimits {
-    /// Limits of the pickle.
+    /// Limits of the pickle that describes the tensors.
     pub pickle: Limits,
-    /// Limits of the archive; a tensor is at most as large as its member.
+    /// Limits of the zip file; a tensor is at most as large as the member that stores it.
     pub archive: ArchiveLimits,
 }
 
@@ -59,21 +59,21 @@ pub enum TorchError {
     /// The pickle is invalid.
     #[error(transparent)]
     Pickle(#[from] PickleError),
-    /// The bytes of a storage could not be read.
+    /// Reading the bytes of a storage failed.
     #[error("cannot read a tensor: {0}")]
     Io(#[from] io::Error),
-    /// The file is not one that `torch.save` wrote.
+    /// The file was not written by `torch.save`.
     #[error("not a file of torch 1.6 or newer: {reason}; save it again with torch.save")]
     NotTorch {
-        /// What is missing or wrong.
+        /// What is missing or wrong in the file.
         reason: &'static str,
     },
-    /// A tensor exceeds its storage or the memory, or is of an unsupported kind.
+    /// A tensor reaches beyond its storage, does not fit into memory, or is of an unsupported kind.
     #[error("tensor {tensor} {reason}; save it again with torch.save")]
     Tensor {
         /// Index of the tensor in file order (from 0).
         tensor: u64,
-        /// What is wrong with it.
+        /// What is wrong with the tensor.
         reason: &'static str,
     },
 }
@@ -81,25 +81,25 @@ pub enum TorchError {
 /// Element type of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dtype {
-    /// Booleans, one byte each.
+    /// Boolean, 8 bits.
     Bool,
-    /// Unsigned, 8 bits.
+    /// Unsigned integer, 8 bits.
     U8,
-    /// Signed, 8 bits.
+    /// Signed integer, 8 bits.
     I8,
-    /// Signed, 16 bits.
+    /// Signed integer, 16 bits.
     I16,
-    /// Signed, 32 bits.
+    /// Signed integer, 32 bits.
     I32,
-    /// Signed, 64 bits.
+    /// Signed integer, 64 bits.
     I64,
-    /// Half precision, 16 bits.
+    /// Float in half precision, 16 bits.
     F16,
-    /// bfloat16, 16 bits with the range of single precision.
+    /// Float in the format bfloat16: 16 bits with the range of single precision.
     Bf16,
-    /// Single precision, 32 bits.
+    /// Float in single precision, 32 bits.
     F32,
-    /// Double precision, 64 bits.
+    /// Float in double precision, 64 bits.
     F64,
 }
 
@@ -120,7 +120,7 @@ impl Dtype {
         })
     }
 
-    /// Size of an element, bytes.
+    /// Returns the size of an element, bytes.
     pub fn bytes(self) -> usize {
         match self {
             Dtype::Bool | Dtype::U8 | Dtype::I8 => 1,
@@ -130,7 +130,7 @@ impl Dtype {
         }
     }
 
-    /// Decodes an integer or boolean from the lowest bytes of `bits`; `None` for floats.
+    /// Decodes an integer or boolean from the low bytes of `bits`; `None` for a float type.
     fn integer(self, bits: u64) -> Option<i64> {
         match self {
             Dtype::Bool => Some(i64::from(bits != 0)),
@@ -143,7 +143,8 @@ impl Dtype {
         }
     }
 
-    /// Decodes a float from the lowest bytes of `bits`, rounding doubles; `None` for other types.
+    /// Decodes a float from the low bytes of `bits`; a double is rounded to single precision.
+    /// `None` for other types.
     fn float(self, bits: u64) -> Option<f32> {
         match self {
             Dtype::F16 => Some(f16::from_bits(bits as u16).to_f32()),
@@ -158,23 +159,22 @@ impl Dtype {
 /// A tensor in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
-    /// Element type.
+    /// Type of the elements.
     pub dtype: Dtype,
-    /// Length of each dimension; empty for a single number.
+    /// Length of each dimension; empty for a tensor that is a single number.
     pub shape: Vec<usize>,
-    /// Elements in row-major order, each little-endian.
+    /// Bytes of the elements in row-major order; each element is little-endian.
     pub data: Vec<u8>,
 }
 
 impl Tensor {
-    /// Returns the elements of a tensor of integers or booleans, in row-major order; otherwise
-    /// `None`.
+    /// Returns the elements in row-major order; `None` unless they are integers or booleans.
     pub fn to_i64(&self) -> Option<Vec<i64>> {
         self.bits().map(|bits| self.dtype.integer(bits)).collect()
     }
 
-    /// Returns the elements of a tensor of floats, in row-major order, with doubles rounded;
-    /// otherwise `None`.
+    /// Returns the elements in row-major order, doubles rounded to single precision; `None` unless
+    /// they are floats.
     pub fn to_f32(&self) -> Option<Vec<f32>> {
         self.bits().map(|bits| self.dtype.float(bits)).collect()
     }
@@ -184,12 +184,12 @@ impl Tensor {
     }
 }
 
-/// Combines up to eight little-endian bytes into a number.
+/// Combines up to eight bytes, little-endian, into a number.
 fn bits(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte))
 }
 
-/// Reads a file with one tensor.
+/// Reads a file that holds one tensor.
 ///
 /// # Errors
 /// Any [`TorchError`].
@@ -199,8 +199,9 @@ pub fn read_tensor<R: Read + Seek>(reader: R, limits: &TorchLimits) -> Result<Te
     file.tensor(&view)
 }
 
-/// Reads a file with one tensor of integers or booleans: passes its elements to `on_element` in
-/// row-major order, and returns its shape. A tensor stored in that order is not held in memory.
+/// Reads a file that holds one tensor of integers or booleans: passes the elements to `on_element`
+/// in row-major order, and returns the length of each dimension. A tensor stored in row-major order
+/// is not held in memory.
 ///
 /// # Errors
 /// Any [`TorchError`].
@@ -235,8 +236,9 @@ pub fn read_integers<R: Read + Seek>(
     Ok(view.shape)
 }
 
-/// Reads a file with a dict of tensors: passes its items to `on_item` in file order. If `on_item`
-/// breaks, reading ends without an error. After an error, earlier items must not be trusted.
+/// Reads a file that holds a dict of tensors: passes each key with its tensor to `on_item`, in file
+/// order. If `on_item` breaks, reading ends without an error. If reading fails later, the items
+/// already passed must not be trusted.
 ///
 /// # Errors
 /// Any [`TorchError`].
@@ -263,12 +265,12 @@ pub fn read_tensors<R: Read + Seek>(
     failed.map_or(Ok(()), Err)
 }
 
-/// A tensor as a part of a storage, with checked bounds.
+/// The part of a storage that a tensor uses; the bounds have been checked.
 struct View {
     dtype: Dtype,
-    /// Offset of the storage in the file, bytes.
+    /// Offset of the storage's data in the file, bytes.
     start: u64,
-    /// Index of the first element in the storage.
+    /// Index of the tensor's first element in the storage.
     offset: u64,
     shape: Vec<usize>,
     strides: Vec<u64>,
@@ -299,7 +301,7 @@ impl View {
 struct TorchFile<R> {
     reader: BufReader<R>,
     members: Members,
-    /// Top-level folder of the archive.
+    /// Name of the top-level folder in the zip file.
     root: String,
     pickle: Arc<[u8]>,
     big_endian: bool,
@@ -341,7 +343,8 @@ impl<R: Read + Seek> TorchFile<R> {
         Ok(TorchFile { reader, members, root, pickle: bytes.into(), big_endian })
     }
 
-    /// Returns the part of a storage that a value describes.
+    /// Returns the part of a storage that the described tensor uses; `tensor` is the index of the
+    /// tensor, for errors.
     fn view(&mut self, value: &Value, tensor: u64) -> Result<View, TorchError> {
         let wrong = |reason| TorchError::Tensor { tensor, reason };
         let described = describe(value).ok_or(wrong("is not a plain tensor on the CPU or GPU"))?;
@@ -392,8 +395,8 @@ impl<R: Read + Seek> TorchFile<R> {
         Ok(())
     }
 
-    /// Reads a tensor that is not stored in row-major order: reads the part of the storage that
-    /// spans it, and copies its elements in row-major order.
+    /// Reads a tensor that is not stored in row-major order into `data`: reads the span of the
+    /// storage that the tensor uses, and copies the elements in row-major order.
     fn gather(&mut self, view: &View, data: &mut [u8]) -> Result<(), TorchError> {
         if data.is_empty() {
             return Ok(());
@@ -425,7 +428,7 @@ impl<R: Read + Seek> TorchFile<R> {
     }
 }
 
-/// Description of a tensor in a pickle.
+/// Description of a tensor, as a call in the pickle.
 struct TensorDescription<'a> {
     dtype: Dtype,
     key: &'a str,

@@ -1,4 +1,4 @@
-//! Normalizes the cells of exported tables: missing values, decimal commas, dates.
+//! Normalises the cells of exported tables: missing values, decimal commas, dates.
 //!
 //! | input | result |
 //! | --- | --- |
@@ -6,9 +6,9 @@
 //! | a column of numbers, some with a decimal comma and none with a decimal point: `1.234,56` | `1234.56` |
 //! | a column of dates: ISO, `31.12.2025`, `31/12/2025` or `12/31/2025` | `2025-12-31`, followed by the time if there is one |
 //!
-//! The first 50,000 rows decide the form of a column. Dates with slashes are converted only if a
-//! day above 12 shows the order of day and month. All changes are counted and reported as a
-//! [`Repair`].
+//! The first 50,000 rows decide how a column is converted. Dates with slashes are converted only if
+//! some day above 12 shows whether day or month comes first. All changes are counted and reported
+//! as [`Repair`]s.
 
 use std::{
     cell::RefCell,
@@ -23,66 +23,69 @@ use crate::{
     tables::{guess::name_suggests_ids, rows::Row},
 };
 
-/// Maximum number of rows that are inspected to decide the form of columns.
+/// Maximum number of rows that are inspected to decide how columns are converted.
 pub(super) const JUDGED_ROWS: u64 = 50_000;
-/// Default markers of missing values: those of pandas, and dashes.
+/// Texts that mark missing values by default: those of pandas, and dashes.
 const MISSING: [&str; 16] = [
     "NULL", "null", "NaN", "nan", "-nan", "n/a", "N/A", "#N/A", "NA", "<NA>", "None", "none", "-",
     "--", "\\N", "(null)",
 ];
-/// Minimum share of dates among the values of a column of dates.
+/// Minimum share of the nonempty cells of a column that must be dates for the column to be
+/// converted as dates.
 const MIN_DATES: f64 = 0.95;
-/// Maximum number of markers used from a mapping.
+/// Maximum number of markers of missing values that are used from a mapping.
 const MAX_MARKERS: usize = 100;
-/// Maximum length of a cell that may be a number or date, bytes.
+/// Maximum length of a cell that is checked for a number or a date, bytes.
 const MAX_BYTES: usize = 40;
-/// Valid years of dates.
+/// Years that a date may have.
 const YEARS: std::ops::RangeInclusive<u32> = 1000..=2100;
 
-/// How the text of tables is read.
+/// How the text of tables is decoded and cleaned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Encoding of text files; `None` detects it.
+    /// Encoding of text files; `None` detects the encoding of each file.
     pub encoding: Option<Encoding>,
-    /// Markers of missing values in CSV and similar files; `None` uses common markers.
+    /// Texts that mark missing values in CSV and similar files; `None` uses common markers such as
+    /// `NA`.
     pub missing: Option<Vec<String>>,
 }
 
 /// A change that an import made to the cells of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Repair {
-    /// Name of the file, followed by the table of a database.
+    /// Name of the file; in a database, followed by the name of the table.
     pub file: String,
     /// Kind of change: `encoding`, `missing`, `numbers` or `dates`.
     pub kind: &'static str,
-    /// Number of affected cells; 0 if the whole file or column is affected.
+    /// Number of changed cells; 0 if the change concerns the whole file or column.
     pub count: u64,
     /// Description of the change, for display.
     pub message: String,
 }
 
-/// How the cells of a table are cleaned, with the counts of the last reading.
+/// How the cells of a table are cleaned, and counts of the changes made in the last reading of the
+/// table.
 #[derive(Debug, Default)]
 pub(super) struct Cleaning {
     markers: BTreeSet<String>,
-    /// Columns of unique ids, where a marker is a value.
+    /// Names of columns with unique ids, where a marker such as `NA` is an id.
     ids: BTreeSet<String>,
     forms: BTreeMap<String, Form>,
-    /// Columns of dates with an ambiguous order of day and month.
+    /// Names of date columns whose order of day and month is ambiguous.
     unclear: BTreeSet<String>,
     counts: RefCell<Counts>,
 }
 
-/// Form of a column that is converted.
+/// What the cells of a column are converted from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// Numbers with a decimal comma.
     Numbers,
-    /// Dates; with slashes, the month may be first.
+    /// Dates; in dates with slashes, the month may come first.
     Dates { month_first: bool, has_slashes: bool },
 }
 
-/// Counts of the changes of one reading of a table.
+/// Counts of the changes made in one reading of a table.
 #[derive(Debug, Default)]
 struct Counts {
     rows: u64,
@@ -100,20 +103,21 @@ struct DateCounts {
     last: String,
 }
 
-/// Statistics of the cells of a column.
+/// Counts of what the cells of a column look like.
 #[derive(Default)]
 struct Look {
     filled: u64,
     values: HashSet<String>,
     markers: u64,
-    /// Number of cells that may be numbers with a decimal comma. `sure_commas` counts unambiguous
-    /// ones, `points` counts numbers with a decimal point.
+    /// Number of cells that may be numbers with a decimal comma. `sure_commas` counts those that
+    /// can be nothing else, and `points` the numbers with a decimal point.
     commas: u64,
     sure_commas: u64,
     points: u64,
     dates: u64,
     slashes: u64,
-    /// Number of dates with slashes whose first, or second, number is above 12.
+    /// Number of dates with slashes whose first number is above 12; `month_first` counts those
+    /// whose second number is.
     day_first: u64,
     month_first: u64,
 }
@@ -157,14 +161,15 @@ impl Look {
     }
 }
 
-/// Inspects rows of a table to decide how its cells are cleaned.
+/// Inspects the first rows of a table to decide how its cells are cleaned.
 pub(super) struct Judge {
     markers: BTreeSet<String>,
     looks: BTreeMap<String, Look>,
 }
 
 impl Judge {
-    /// Starts without rows; `is_text` is whether cells may have markers.
+    /// Creates a judge that has seen no rows. `is_text` says whether cells may hold markers of
+    /// missing values.
     pub(super) fn new(reading: &Reading, is_text: bool) -> Judge {
         let markers = match &reading.missing {
             _ if !is_text => BTreeSet::new(),
@@ -174,7 +179,7 @@ impl Judge {
         Judge { markers, looks: BTreeMap::new() }
     }
 
-    /// Inspects a row.
+    /// Inspects the cells of a row.
     pub(super) fn see(&mut self, row: &Row) {
         for (column, value) in &row.cells {
             if !self.looks.contains_key(column) {
@@ -198,7 +203,7 @@ impl Judge {
         }
     }
 
-    /// Decides how the cells are cleaned.
+    /// Decides, from the rows seen, how the cells are cleaned.
     pub(super) fn cleaning(self) -> Cleaning {
         let mut cleaning = Cleaning { markers: self.markers, ..Cleaning::default() };
         for (column, look) in self.looks {
@@ -219,17 +224,17 @@ impl Judge {
 }
 
 impl Cleaning {
-    /// Resets the counts before a reading of the table.
+    /// Resets the counts of changes; called before each reading of the table.
     pub(super) fn restart(&self) {
         self.counts.replace(Counts::default());
     }
 
-    /// Whether a column has dates.
+    /// Whether the cells of a column are converted as dates.
     pub(super) fn has_dates(&self, column: &str) -> bool {
         matches!(self.forms.get(column), Some(Form::Dates { .. }))
     }
 
-    /// Cleans the cells of a row and counts the changes.
+    /// Cleans the cells of a row, and counts the changes.
     pub(super) fn clean(&self, row: &mut Row) {
         let mut counts = self.counts.borrow_mut();
         counts.rows += 1;
@@ -261,7 +266,7 @@ impl Cleaning {
         });
     }
 
-    /// Returns the changes of the last reading.
+    /// Returns the changes made in the last reading of the table; `file` is the name to report.
     pub(super) fn repairs(&self, file: &str) -> Vec<Repair> {
         let counts = self.counts.borrow();
         let repair = |kind, count, message| Repair { file: file.to_owned(), kind, count, message };
@@ -320,20 +325,21 @@ impl DateCounts {
     }
 }
 
-/// Parts of a date, in the written order.
+/// Numbers of a date in the order written, with their separator.
 struct DateParts<'a> {
     first: u32,
     second: u32,
     third: u32,
     separator: char,
-    /// Whether the year is first.
+    /// Whether the year comes first.
     is_iso: bool,
-    /// The text after the date: a time, or empty.
+    /// The text after the date: a time of day, or empty.
     time: &'a str,
 }
 
 impl DateParts<'_> {
-    /// Formats the date as year-month-day; `None` if the day does not exist.
+    /// Formats the date as year-month-day, followed by the time; `None` if there is no such day.
+    /// `month_first` applies to dates with slashes.
     fn written(&self, month_first: bool) -> Option<String> {
         let (year, month, day) = match (self.is_iso, self.separator == '/' && month_first) {
             (true, _) => (self.first, self.second, self.third),
@@ -353,7 +359,7 @@ impl DateParts<'_> {
     }
 }
 
-/// Parses a date of any supported form; `None` for other texts.
+/// Parses a text as a date, with an optional time, in any supported form; `None` for other texts.
 fn date_parts(text: &str) -> Option<DateParts<'_>> {
     if text.len() > MAX_BYTES {
         return None;
@@ -382,7 +388,7 @@ fn date_parts(text: &str) -> Option<DateParts<'_>> {
     Some(parts)
 }
 
-/// Strips currency and percent signs from a number; `None` for other texts.
+/// Returns a number without its currency or percent sign; `None` for a text that is not a number.
 fn without_currency(text: &str) -> Option<&str> {
     let number = text.trim_matches(|c: char| c.is_whitespace() || "€$£%".contains(c));
     let number =
@@ -392,8 +398,8 @@ fn without_currency(text: &str) -> Option<&str> {
         .then_some(number)
 }
 
-/// Whether a number surely has a decimal comma. `Some(false)` if it has no comma, or one that may
-/// also separate thousands; `None` if it cannot be in a column with decimal commas.
+/// Whether a number surely has a decimal comma. `Some(false)`: it has no comma, or one that may
+/// separate thousands. `None`: it cannot occur in a column with decimal commas.
 fn has_decimal_comma(number: &str) -> Option<bool> {
     let digits = number.trim_start_matches(['+', '-']);
     let (whole, fraction) = digits.split_once(',').map_or((digits, None), |(a, b)| (a, Some(b)));
@@ -414,8 +420,8 @@ fn has_sure_point(number: &str) -> bool {
     number.rsplit_once('.').is_some_and(|(_, behind)| behind.len() != 3 && !behind.contains(','))
 }
 
-/// Rewrites a number with a decimal point instead of the comma, and without thousands separators;
-/// `None` if nothing changes.
+/// Rewrites a number with a decimal comma to a decimal point and no thousands separators; `None` if
+/// nothing changes.
 fn plain_number(text: &str) -> Option<String> {
     let number = without_currency(text)?;
     has_decimal_comma(number)?;
@@ -436,7 +442,7 @@ mod tests {
         cells.iter().enumerate().map(row).collect()
     }
 
-    /// The cells after cleaning, and what was changed.
+    /// Returns the cells of a column after cleaning, and the messages about the changes.
     fn cleaned(column: &str, cells: &[&str]) -> (Vec<String>, Vec<String>) {
         let mut rows = rows(column, cells);
         let mut judge = Judge::new(&Reading::default(), true);

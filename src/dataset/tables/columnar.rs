@@ -1,8 +1,8 @@
-//! Reads columns and rows of Parquet files; no other module depends on the format. Files are
-//! untrusted: every defect is returned as an error.
+//! Reads columns and rows of Parquet files; no other module depends on the format. Files are not
+//! trusted: every defect is returned as an error.
 //!
-//! Rows are read one by one; a page of each column is held in memory. Byte arrays are texts if they
-//! are UTF-8, and omitted otherwise.
+//! Rows are read one by one; one page of each column is held in memory. A byte array becomes a text
+//! if it is UTF-8, and is omitted otherwise.
 
 use std::{
     fs::File,
@@ -32,7 +32,7 @@ fn damaged(path: &Path) -> impl Fn(&str) -> DatasetError + '_ {
     }
 }
 
-/// Calls the Parquet engine; converts its errors and panics to errors of the file.
+/// Calls the Parquet engine, and converts its errors and panics to errors about the file.
 fn guarded<T>(
     path: &Path,
     read: impl FnOnce() -> Result<T, ParquetError>,
@@ -49,14 +49,14 @@ fn open(path: &Path) -> Result<SerializedFileReader<File>, DatasetError> {
     guarded(path, || SerializedFileReader::new(file))
 }
 
-/// Returns the columns in order.
+/// Returns the names of the columns in file order.
 pub(super) fn columns(path: &Path) -> Result<Vec<String>, DatasetError> {
     let reader = open(path)?;
     let fields = reader.metadata().file_metadata().schema().get_fields();
     Ok(fields.iter().map(|field| field.name().to_owned()).collect())
 }
 
-/// Passes all rows in order to `on_row`.
+/// Passes all rows to `on_row`, in file order.
 pub(super) fn each(
     path: &Path,
     problems: &mut Problems,
@@ -74,7 +74,8 @@ pub(super) fn each(
     Ok(())
 }
 
-/// Returns the values of a record by name, without empty values and bytes that are not UTF-8.
+/// Returns the cells of a record by column name, without empty values and without bytes that are
+/// not UTF-8.
 fn cells(record: &Record) -> Map<String, Value> {
     let value = |(name, field): (&String, &Field)| Some((name.clone(), value(field)?));
     record.get_column_iter().filter_map(value).filter(|(_, value)| !is_empty(value)).collect()
@@ -112,7 +113,7 @@ fn value(field: &Field) -> Option<Value> {
     }
 }
 
-/// Converts the key of a map to text; `None` unless it is a text or a number.
+/// Converts the key of a map to text; `None` unless the key is a text or a number.
 fn text(key: &Field) -> Option<String> {
     match value(key)? {
         Value::String(text) => Some(text),

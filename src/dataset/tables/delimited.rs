@@ -1,8 +1,9 @@
 //! Reads rows of CSV and similar files line by line in bounded memory.
 //!
-//! The delimiter is the most frequent of comma, tab, semicolon and bar in the header; in a `.tsv`
-//! or `.tab` file, it is a tab if the header has one. A cell that begins with a quote ends with a
-//! quote. Within it, two quotes are one, and line ends are allowed.
+//! The delimiter is whichever of comma, tab, semicolon and bar is most frequent in the header; in a
+//! `.tsv` or `.tab` file, it is the tab if the header has one. A cell that begins with a quote
+//! extends to the closing quote. Within such a cell, two quotes stand for one, and line ends are
+//! allowed.
 
 use std::{borrow::Cow, collections::VecDeque, path::Path};
 
@@ -17,35 +18,36 @@ use crate::{
     tables::rows::{Row, RowHandler, extension},
 };
 
-/// Possible delimiters; the first wins ties.
+/// Possible delimiters; of equally frequent ones, the first in this list is chosen.
 const DELIMITERS: [char; 4] = [',', '\t', ';', '|'];
-/// Maximum number of lines of one row; a quote that is open for longer counts as unclosed.
+/// Maximum number of lines of one row. A quote that stays open for more lines counts as unclosed.
 const MAX_ROW_LINES: u64 = 10_000;
-/// Maximum number of characters of an unclosed row in a message.
+/// Maximum number of characters of a row with an unclosed quote that a message shows.
 const SHOWN_CHARS: usize = 200;
-/// Extensions of tab-separated files.
+/// File extensions of tab-separated tables.
 const TABBED: [&str; 2] = ["tsv", "tab"];
 /// Maximum number of columns of a table.
 const MAX_COLUMNS: usize = 10_000;
 
-/// Splits a row into cells, line by line.
+/// Splits a row into cells. A row is fed line by line.
 struct Splitter {
     delimiter: char,
     cells: Vec<String>,
     cell: String,
-    /// Whether the cell began with a quote that is still open.
+    /// Whether the current cell began with a quote that has not been closed yet.
     is_open: bool,
     bytes: usize,
 }
 
-/// State of a row after a line.
+/// State of a row after one of its lines.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FedLine {
-    /// The row ends with the line.
+    /// The row ends at the end of the line.
     Last,
-    /// A quote is open at the end of the line.
+    /// A quote is still open at the end of the line, so the row continues.
     Open,
-    /// A quote from an earlier line closes in the middle of a text, so it counts as unclosed.
+    /// A quote opened in an earlier line closes in the middle of a text; the quote therefore counts
+    /// as unclosed.
     Stray,
 }
 
@@ -54,7 +56,7 @@ impl Splitter {
         Splitter { delimiter, cells: Vec::new(), cell: String::new(), is_open: false, bytes: 0 }
     }
 
-    /// Adds a line without its line end; returns the state of the row.
+    /// Adds a line, without its line end, to the current row; returns the state of the row.
     fn feed(&mut self, line: &str) -> FedLine {
         self.bytes += line.len();
         let mut chars = line.chars().peekable();
@@ -99,7 +101,7 @@ impl Splitter {
         FedLine::Last
     }
 
-    /// Returns the cells of the row and resets the splitter.
+    /// Returns the cells of the current row, and resets the splitter for the next row.
     fn take(&mut self) -> Vec<String> {
         self.bytes = 0;
         self.is_open = false;
@@ -108,25 +110,27 @@ impl Splitter {
     }
 }
 
-/// A row with an open quote.
+/// A row whose quote is still open.
 struct PartialRow {
     first: u64,
-    /// Prefix of its first line, for messages.
+    /// Beginning of the row's first line, for messages.
     text: String,
-    /// The lines after the first.
+    /// Numbers and texts of the row's further lines.
     behind: VecDeque<(u64, String)>,
 }
 
-/// Reader of a file's rows with the numbers of their first lines.
+/// Reads the rows of a file, each with the number of its first line.
 struct Records {
     lines: Lines,
     splitter: Splitter,
-    /// Lines read for an unclosed row, to be read again as rows.
+    /// Numbers and texts of lines that were read as part of a row with an unclosed quote, and are
+    /// read again as rows of their own.
     pending: VecDeque<(u64, String)>,
 }
 
 impl Records {
-    /// Opens a file and returns the names in its header; no names if it cannot be read.
+    /// Opens a file; returns a reader of its rows, and the column names in its header. There are no
+    /// names if the header cannot be read.
     fn open(
         path: &Path,
         encoding: Encoding,
@@ -158,8 +162,9 @@ impl Records {
         Ok((records, names))
     }
 
-    /// Returns the next nonempty row with its first line. A row with an unclosed quote is a
-    /// problem, and its lines after the first are read again as rows.
+    /// Returns the number of the first line of the next nonempty row, and the row's cells; `None`
+    /// at the end. For a row with an unclosed quote, adds a problem and reads its further lines
+    /// again as rows.
     fn next(
         &mut self,
         path: &Path,
@@ -208,7 +213,8 @@ impl Records {
         }
     }
 
-    /// Reports a row with an unclosed quote, and goes back to the line after its first line.
+    /// Adds a problem for a row with an unclosed quote, and goes back to the line after the row's
+    /// first line.
     fn reject_row(&mut self, mut row: PartialRow, path: &Path, problems: &mut Problems) {
         let message = "a quote that opens in this row is never closed";
         let hint = "close it, or write a quote within a text as two";
@@ -220,13 +226,13 @@ impl Records {
     }
 }
 
-/// Returns the names in the header.
+/// Returns the column names in the header of a file.
 pub(super) fn columns(path: &Path, encoding: Encoding) -> Result<Vec<String>, DatasetError> {
     // Reading the rows reports problems of the header.
     Ok(Records::open(path, encoding, &mut Problems::new(true))?.1)
 }
 
-/// Passes all rows in order to `on_row`; adds malformed rows to `problems`.
+/// Passes all rows to `on_row`, in file order; adds a problem for each malformed row.
 pub(super) fn each(
     path: &Path,
     encoding: Encoding,
@@ -305,7 +311,7 @@ mod tests {
     }
 
     proptest! {
-        /// CSV written by a writer reads back unchanged.
+        /// Tables written by a CSV writer read back unchanged.
         #[test]
         fn what_is_written_is_read(
             rows in prop::collection::vec(prop::collection::vec("[a-c\",\n; ]{0,6}", 2..4), 1..5)

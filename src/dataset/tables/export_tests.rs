@@ -1,4 +1,5 @@
-//! Exported tables: encodings, JSON arrays, missing markers, and columns with few values.
+//! Tests with exported tables: encodings, JSON arrays, markers of missing values, and columns with
+//! few values.
 
 use std::{fs, path::Path, sync::atomic::AtomicBool};
 
@@ -24,7 +25,7 @@ fn guessed(source: &Path) -> Mapping {
     guess(source, &GuessOptions::default()).unwrap().mapping
 }
 
-/// 60 people at two sites in three spellings, with tags.
+/// Returns a CSV table of 60 people at two sites, whose names have three spellings, with tags.
 fn people() -> String {
     let row = |n: usize| {
         let site = ["Graz", "Bonn", "graz"][n % 3];
@@ -174,7 +175,7 @@ fn wrong_arrays_are_reported_with_their_lines() {
     assert!(error.contains("not an array of objects"), "{error}");
 }
 
-/// The mapping of one table of nodes, without a guess.
+/// Returns the mapping of one table of nodes, written by hand instead of guessed.
 fn mapped(file: &str) -> Mapping {
     let text = format!("[[nodes]]\nfile = \"{file}\"\ntype = \"a\"\nid = \"id\"\n");
     let dir = tempfile::tempdir().unwrap();

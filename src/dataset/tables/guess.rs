@@ -33,15 +33,15 @@ use crate::{
     },
 };
 
-/// Maximum number of sampled rows of a table; the id column is read completely.
+/// Maximum number of rows of a table that are sampled; the id column is read to its end.
 const SAMPLE_ROWS: u64 = 50_000;
-/// Maximum number of tables of a directory.
+/// Maximum number of tables that are mapped; further tables are ignored.
 const MAX_TABLES: usize = 1_000;
 /// Maximum number of files of a directory that are inspected.
 const MAX_FILES: usize = 10_000;
-/// Query files, which are not tables.
+/// Names of query files, which are not tables.
 const QUERY_FILES: [&str; 2] = ["qa.csv", "human.csv"];
-/// Names of id columns.
+/// Names of columns that hold ids, in lower case with underscores.
 const ID_NAMES: [&str; 14] = [
     "key",
     "sku",
@@ -58,22 +58,22 @@ const ID_NAMES: [&str; 14] = [
     "ean",
     "identifier",
 ];
-/// Id names that do not name the identified type.
+/// Names of id columns that say nothing about the type of the nodes.
 const PLAIN_ID_NAMES: [&str; 7] = ["id", "key", "code", "uuid", "guid", "slug", "identifier"];
-/// Score of a column named after its own table.
+/// Score of an id column named after its own table, such as `author_id` in `authors.csv`.
 const OWN_NAME_SCORE: u32 = 95;
-/// Score of a column with a name of [`ID_NAMES`].
+/// Score of an id column with a name of [`ID_NAMES`]; from this score on, a name is sure.
 const SURE_NAME_SCORE: u32 = 80;
-/// Penalty on the score of a column with invalid ids.
+/// Penalty on the score of an id column with missing or repeated ids.
 const INVALID_ROWS_PENALTY: u32 = 15;
-/// Maximum share of rows with missing or repeated ids.
+/// Maximum share of the rows of an id column whose ids may be missing or repeated.
 const MAX_INVALID_SHARE: f64 = 0.05;
-/// In a column with a sure id name: number of rows per tolerated invalid row.
+/// In an id column with a sure name: one invalid row is tolerated for each this many rows.
 const ROWS_PER_INVALID: u64 = 5;
-/// In a column with a sure id name: maximum number of tolerated invalid rows.
+/// In an id column with a sure name: maximum number of invalid rows that are tolerated.
 const MAX_INVALID_ROWS: u64 = 3;
-/// Names of columns with node names, best first: English, then German, Spanish, French, Italian and
-/// Portuguese.
+/// Names of columns that hold the names of nodes, best first: English, then German, Spanish,
+/// French, Italian and Portuguese.
 const NAME_NAMES: [&str; 18] = [
     "name",
     "title",
@@ -94,70 +94,70 @@ const NAME_NAMES: [&str; 18] = [
     "nome",
     "titulo",
 ];
-/// Names of columns with the relations of edges.
+/// Names of columns that hold the relation of each edge.
 const RELATION_NAMES: [&str; 5] = ["relation", "predicate", "edge_type", "rel", "relationship"];
-/// Separators of list items within a cell.
+/// Possible separators of list items within a cell.
 const SEPARATORS: [&str; 3] = [";", "|", ","];
-/// Number of leading [`SEPARATORS`] that split any list. The comma also occurs within texts, so it
-/// splits only ids and columns with few values.
+/// Number of leading [`SEPARATORS`] that split any list. The last one, the comma, also occurs
+/// within texts: it splits only lists of ids and columns with few values.
 const SURE_SEPARATORS: usize = 2;
 /// Minimum number of rows of a table whose values may become nodes.
 const MIN_VALUE_ROWS: u64 = 20;
-/// Minimum number of rows per distinct value in a column whose values become nodes.
+/// Minimum number of rows per distinct value, for the values of a column to become nodes.
 const ROWS_PER_VALUE: u64 = 20;
-/// Maximum number of distinct values in a column whose values become nodes.
+/// Maximum number of distinct values, for the values of a column to become nodes.
 const MAX_VALUES: usize = 500;
-/// Maximum length of a value that becomes a node, bytes.
+/// Maximum length in bytes of a column's values, for the values to become nodes.
 const MAX_VALUE_BYTES: usize = 60;
-/// Words for true and false, in several languages.
+/// Words for true and false, in several languages; such words do not become nodes.
 const TRUTHS: [&str; 16] = [
     "yes", "no", "true", "false", "y", "n", "t", "f", "ja", "nein", "si", "sí", "oui", "non",
     "wahr", "falsch",
 ];
-/// Minimum share of the cells of a list column that contain the separator.
+/// Minimum share of a column's cells that contain a separator, for the column to hold lists.
 const MIN_SPLIT_SHARE: f64 = 0.2;
-/// Maximum mean length of the items of a list column, bytes.
+/// Maximum mean length of the items, for a column to hold lists, bytes.
 const MAX_ITEM_BYTES: f64 = 40.0;
-/// Minimum share of a column's values that are ids of the linked table, if the column has that
-/// table's name, ends with it, or has another name.
+/// Minimum share of a column's values that are ids of a table, for a link to the table: if the
+/// column has the table's name, if it ends with that name, and otherwise.
 const MIN_KNOWN_SHARE: [f64; 3] = [0.5, 0.7, 0.7];
-/// Minimum number of distinct values in a text column that links without a matching name.
+/// Minimum number of distinct values of a text column that links without a matching name.
 const MIN_DISTINCT: usize = 2;
 
-/// A guessed mapping of tables.
+/// A guessed mapping of tables, with notes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Guess {
-    /// The mapping.
+    /// The guessed mapping.
     pub mapping: Mapping,
-    /// Notes for the user to review.
+    /// What the user should review, one sentence per note.
     pub notes: Vec<String>,
 }
 
-/// Statistics of a column.
+/// Statistics of the cells of a column.
 #[derive(Default)]
 struct Column {
     filled: u64,
-    /// Digests of the values.
+    /// Digests of the distinct values.
     values: HashSet<u64>,
-    /// Number of cells that repeat an earlier value.
+    /// Number of cells whose value occurs in an earlier cell.
     repeats: u64,
     has_texts: bool,
     has_spaces: bool,
     bytes: u64,
-    /// For each separator, the number of cells that it splits, and the total number of items.
+    /// For each of [`SEPARATORS`], the number of cells that it splits, and of all items.
     split_counts: [(u64, u64); SEPARATORS.len()],
-    /// For each separator, the length of the longest item, bytes.
+    /// For each of [`SEPARATORS`], the length of the longest item, bytes.
     longest: [usize; SEPARATORS.len()],
     /// Whether all values are in [`TRUTHS`].
     is_truth: bool,
     is_date: bool,
     json_lists: u64,
     json_items: HashSet<u64>,
-    /// For each separator, the digests of the items.
+    /// For each of [`SEPARATORS`], the digests of the distinct items.
     items: [HashSet<u64>; SEPARATORS.len()],
 }
 
-/// Statistics of a table.
+/// Columns of a table, with what was found out about them.
 struct TableFacts {
     table: Table,
     file: String,
@@ -168,26 +168,26 @@ struct TableFacts {
     key: Vec<String>,
     declared: Vec<Reference>,
     hint: Option<TableHint>,
-    /// Whether its ids are a subset of another table's ids; then no table links to it.
+    /// Whether the table's ids are a subset of another table's, so that no column links to it.
     borrows: bool,
 }
 
-/// Options of a guess.
+/// Options for guessing a mapping.
 #[derive(Clone, Debug, Default)]
 pub struct GuessOptions<'a> {
-    /// Tables of nodes; if not empty, only these are read.
+    /// Tables of nodes that the user has described. If there are any, only their files are read.
     pub hints: &'a [TableHint],
-    /// How text files are read.
+    /// How text files are decoded and cleaned.
     pub reading: Reading,
-    /// Keep the values of columns with few distinct values as texts instead of making them nodes.
+    /// Whether the values of columns with few distinct values stay texts instead of becoming nodes.
     pub no_values: bool,
 }
 
-/// Guesses the mapping of a file or of the tables of a directory.
+/// Guesses the mapping of one file, or of the tables of a directory.
 ///
 /// # Errors
-/// [`DatasetError::BadInput`] if there is no table or no row, [`DatasetError::Problems`] if invalid
-/// lines left no row, and errors of reading.
+/// [`DatasetError::BadInput`] if there is no table or no row, [`DatasetError::Problems`] if no row
+/// is left because of invalid lines, and errors of reading.
 pub fn guess(source: &Path, options: &GuessOptions<'_>) -> Result<Guess, DatasetError> {
     let GuessOptions { hints, reading, no_values } = options;
     links::refuse_outside(source)?;
@@ -269,7 +269,7 @@ fn files_in(dir: &Path) -> Result<Vec<PathBuf>, DatasetError> {
     Ok(files)
 }
 
-/// Returns notes on the unsupported data files of a directory, with remedies.
+/// Returns a note with a remedy for each unsupported data file of a directory.
 fn skipped_file_notes(dir: &Path) -> Result<Vec<String>, DatasetError> {
     let files = files_in(dir)?.into_iter().filter(|path| !is_table(path));
     let told = files.filter_map(|path| {
@@ -302,7 +302,7 @@ fn digest(text: &str) -> u64 {
     hasher.finish()
 }
 
-/// Returns the text of a cell as an id, without the `.0` that some programs add to integers.
+/// Returns the text of a cell as an id. Some programs append `.0` to integers; it is removed.
 fn id_text(row: &Row, column: &str) -> Option<String> {
     let text = row.text(column)?;
     Some(match (text.parse::<f64>(), text.strip_suffix(".0")) {
@@ -354,7 +354,7 @@ impl Column {
         }
     }
 
-    /// Returns the separator of list items; `None` if cells are single values.
+    /// Returns the separator of list items in the column; `None` if cells are single values.
     fn separator(&self) -> Option<&'static str> {
         if self.filled > 0 && self.json_lists == self.filled {
             return Some(JSON_LIST);
@@ -372,8 +372,8 @@ impl Column {
             .map(|(by, _)| *by)
     }
 
-    /// Reads the column as few repeated values: returns the separator, if cells are lists, and the
-    /// digests of the values. `None` if it has too many values, or other than short texts.
+    /// Returns the separator, if cells are lists, and the digests of the values; `None` if a column
+    /// of `rows` rows has too many distinct values, or other than short texts.
     fn few_values(&self, rows: u64) -> Option<(Option<&'static str>, &HashSet<u64>)> {
         let is_few = |values: &HashSet<u64>| {
             (2..=MAX_VALUES).contains(&values.len()) && values.len() as u64 * ROWS_PER_VALUE <= rows
@@ -402,12 +402,13 @@ impl Column {
         (is_whole && is_few(&self.values)).then_some((None, &self.values))
     }
 
-    /// Whether its cells are single words, and not all are numbers.
+    /// Whether the column's cells are single words, and not all of them numbers.
     fn looks_like_ids(&self) -> bool {
         self.has_texts && !self.has_spaces
     }
 
-    /// Whether its cells are texts: mostly distinct, and long or names.
+    /// Whether the column's cells are texts: mostly distinct, and either long or, by the column's
+    /// `name`, names.
     fn is_text(&self, name: &str) -> bool {
         let is_name = NAME_NAMES.contains(&snake(name).as_str());
         let is_long = self.bytes as f64 > self.filled as f64 * MAX_ITEM_BYTES;
@@ -415,8 +416,8 @@ impl Column {
         is_single && (is_name || is_long) && self.repeats * 2 < self.filled
     }
 
-    /// Returns the interpretations of its cells as ids, whole or as lists: for each, the separator
-    /// and the digests of the ids.
+    /// Returns the possible readings of the column's cells as ids, as whole cells or as lists: for
+    /// each reading, the separator and the digests of the ids.
     fn id_readings(&self) -> Vec<(Option<&'static str>, &HashSet<u64>)> {
         if self.separator() == Some(JSON_LIST) {
             return vec![(Some(JSON_LIST), &self.json_items)];
@@ -483,7 +484,8 @@ impl TableFacts {
         column.filled == self.rows && column.repeats == 0 && column.separator().is_none()
     }
 
-    /// Whether only a few rows of a column are empty or repeated; the import reports these.
+    /// Whether only a few rows are empty or repeated; the import reports these as problems.
+    /// `is_sure`: the column has a sure id name.
     fn is_nearly_unique(&self, column: &Column, is_sure: bool) -> bool {
         let wrong = column.repeats + (self.rows - column.filled);
         let few = (self.rows / ROWS_PER_INVALID).min(MAX_INVALID_ROWS);
@@ -492,8 +494,8 @@ impl TableFacts {
         is_few && column.separator().is_none()
     }
 
-    /// Whether a column has a plain id name such as `id`, or the name of its own table: then its
-    /// values are not ids of another table.
+    /// Whether a column has a plain id name such as `id`, or is named after its own table, so that
+    /// its values are not ids of another table.
     fn is_own_id_name(&self, name: &str) -> bool {
         let own_names = [&self.node_type, &singular(&snake(&self.table.stem()))];
         PLAIN_ID_NAMES.contains(&snake(name).as_str())
@@ -560,7 +562,7 @@ impl TableFacts {
         Ok(())
     }
 
-    /// Whether a foreign key refers to the id of this table.
+    /// Whether a foreign key that refers to this table refers to its id column.
     fn has_ids_referenced_by(&self, reference: &Reference) -> bool {
         let is_id = |to: &String| self.id.as_ref().is_some_and(|id| id.eq_ignore_ascii_case(to));
         reference.target_column.as_ref().is_none_or(is_id)
@@ -586,7 +588,7 @@ impl TableFacts {
     }
 }
 
-/// Whether the name of a column suggests ids.
+/// Whether the name of a column suggests that the column holds ids.
 pub(super) fn name_suggests_ids(name: &str) -> bool {
     let snake = snake(name);
     snake == "id"
@@ -599,8 +601,8 @@ fn has_id_suffix(snake: &str) -> bool {
     ID_NAMES.iter().any(|id| snake.ends_with(&format!("_{id}")))
 }
 
-/// Whether the guessed ids of a table are not unique and are ids of another table; then it has no
-/// ids of its own.
+/// Whether the guessed ids of a table are not unique and are ids of another table, so that the
+/// table has no ids of its own.
 fn has_borrowed_ids(facts: &[TableFacts], at: usize) -> bool {
     let Some(current) = facts.get(at) else { return false };
     let Some((id, column)) = current.id.as_ref().and_then(|id| Some((id, current.column(id)?)))
@@ -612,8 +614,8 @@ fn has_borrowed_ids(facts: &[TableFacts], at: usize) -> bool {
     !is_said && !current.is_unique(column) && links(facts, at).iter().any(|link| link.column == *id)
 }
 
-/// Whether the ids of a table are a proper subset of another table's ids, and the id column is
-/// named after that table or like its id column.
+/// Whether the ids of a table are only a part of another table's ids, and the id column is named
+/// after that table or like that table's id column.
 fn borrows(facts: &[TableFacts], at: usize) -> bool {
     let Some(current) = facts.get(at) else { return false };
     let (Some(id), Some(values), None) = (&current.id, current.id_values(), &current.hint) else {
@@ -633,8 +635,8 @@ fn borrows(facts: &[TableFacts], at: usize) -> bool {
     })
 }
 
-/// Returns the unique column to which all foreign keys to a table refer by name; it then identifies
-/// the nodes.
+/// Returns the column of a table to which all foreign keys refer by name, if its values are unique;
+/// the column then holds the ids of the nodes.
 fn referenced_column(facts: &[TableFacts], at: usize) -> Option<String> {
     let current = facts.get(at)?;
     let references = facts.iter().filter(|entry| entry.table.path() == current.table.path());
@@ -647,16 +649,16 @@ fn referenced_column(facts: &[TableFacts], at: usize) -> Option<String> {
     (is_same && current.is_unique(&column.1)).then(|| column.0.clone())
 }
 
-/// A column with ids of a table.
+/// A column that holds ids of nodes of a table.
 struct LinkColumn {
     column: String,
     /// Index of the linked table.
     other: usize,
-    /// Separator of ids, if a cell has several.
+    /// Separator of the ids, if a cell may hold several ids.
     separator: Option<&'static str>,
 }
 
-/// Finds the columns of a table that link to tables.
+/// Finds the columns of a table that hold ids of another table, or of the same table.
 fn links(facts: &[TableFacts], at: usize) -> Vec<LinkColumn> {
     let Some(current) = facts.get(at) else { return Vec::new() };
     let mut links = Vec::new();
@@ -695,8 +697,8 @@ fn links(facts: &[TableFacts], at: usize) -> Vec<LinkColumn> {
     links
 }
 
-/// Returns the score of a link from a column to a table, with the separator of ids; `None` if there
-/// is no link.
+/// Returns the score of a link from a column to a table, and the separator of the ids; `None` if
+/// the column does not link to the table.
 fn likelihood(
     (current, at): (&TableFacts, usize),
     (name, column): (&str, &Column),
@@ -740,12 +742,13 @@ fn likelihood(
     Some((bonus + share + if other == at { 0.5 } else { 0.0 }, separator))
 }
 
-/// Returns the name of a table without directories.
+/// Returns the name of a table's file; in a database, followed by the table's name.
 fn table_label(table: &Table) -> String {
     file_name(&table.place())
 }
 
-/// Returns a note on a column that would be the id of the table if fewer rows were invalid.
+/// Returns a note on a column that would be the id column of the table if fewer of its rows were
+/// empty or repeated.
 fn missing_id_note(current: &TableFacts, found: &[LinkColumn]) -> Option<String> {
     let is_known =
         |name: &str| current.is_own_id_name(name) || ID_NAMES.contains(&snake(name).as_str());
@@ -762,7 +765,7 @@ fn missing_id_note(current: &TableFacts, found: &[LinkColumn]) -> Option<String>
     ))
 }
 
-/// Returns notes on the foreign keys of a table that yield no relation.
+/// Returns a note on each foreign key of a table that does not become a relation.
 fn unusable_key_notes(facts: &[TableFacts], current: &TableFacts) -> Vec<String> {
     let mut notes = Vec::new();
     for reference in current.declared.iter().filter(|reference| reference.columns.len() > 1) {
@@ -793,7 +796,7 @@ fn unusable_key_notes(facts: &[TableFacts], current: &TableFacts) -> Vec<String>
     notes
 }
 
-/// Adds a table to the mapping, as nodes or as edges.
+/// Adds a table to the guessed mapping, as a table of nodes or of edges.
 fn add_table(facts: &[TableFacts], at: usize, guess: &mut Guess) {
     let Some(current) = facts.get(at) else { return };
     guess.notes.extend(unusable_key_notes(facts, current));

@@ -1,5 +1,5 @@
-//! Imports tables by a mapping. Tables of nodes are read twice, for nodes and for their links;
-//! tables of edges are read once.
+//! Imports tables by a mapping. A table of nodes is read twice, first for the nodes and then for
+//! their links; a table of edges is read once.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet, hash_map::DefaultHasher},
@@ -26,17 +26,18 @@ use crate::{
 };
 use agent_kb::{KbWriter, NodeId};
 
-/// Rows between two progress reports and stop checks.
+/// Number of rows between two progress reports and checks of the stop flag.
 const ROWS_PER_REPORT: u64 = 4096;
 
 /// Imports the tables of a mapping as base `name` of `home`. `source` is the directory of the
-/// tables, or the single file with all of them. In a directory, question files and `dataset.toml`
+/// tables, or the file that holds all of them. Question files and `dataset.toml` in a directory
 /// have the neutral format.
 ///
-/// The unit of progress is tables. Memory as in [`crate::import_neutral`].
+/// Progress is counted in tables. Memory: as for [`crate::import_neutral`].
 ///
 /// # Errors
-/// Any [`DatasetError`]; then nothing is left behind and a base with that name is unchanged.
+/// Any [`DatasetError`]; no files are then left behind, and an installed base with that name is
+/// unchanged.
 pub fn import_tables(
     (source, mapping): (&Path, &Mapping),
     home: &Home,
@@ -106,7 +107,8 @@ pub fn import_tables(
     install.finish(meta, source, &mut watch)
 }
 
-/// Returns the changes in the tables, for each table once.
+/// Returns the changes made to the cells of the tables; a table that is mapped twice is reported
+/// once.
 fn repairs<'a>(tables: impl Iterator<Item = &'a Table>) -> Vec<Repair> {
     let mut seen = HashSet::new();
     let once = tables.filter(|table| seen.insert(table.place()));
@@ -180,13 +182,14 @@ struct Check<'a> {
     root: &'a Path,
     reading: &'a Reading,
     types: BTreeSet<&'a str>,
-    /// Tables by file.
+    /// Opened tables by path of their file.
     files: BTreeMap<PathBuf, Rc<[Table]>>,
     problems: &'a mut Problems,
 }
 
 impl Check<'_> {
-    /// Location of a problem: the line in the mapping file or, without a file, the table.
+    /// Returns the path and line for a problem of the mapping: the line in the mapping file or, if
+    /// `line` is 0 because there is no such file, the table and line 1.
     fn place(&self, table: &Path, line: u64) -> (PathBuf, u64) {
         match line {
             0 => (table.to_path_buf(), 1),
@@ -199,7 +202,7 @@ impl Check<'_> {
         self.problems.add(&path, line, Fault::new(ProblemKind::BadColumn, message, hint));
     }
 
-    /// Returns all tables of a file; opens each file only once.
+    /// Returns all tables of a file, which is opened at the first call only.
     fn tables_of(&mut self, path: &Path) -> Result<Rc<[Table]>, String> {
         if let Some(known) = self.files.get(path) {
             return Ok(known.clone());
@@ -260,7 +263,8 @@ impl Check<'_> {
     }
 }
 
-/// Returns the name of a table without directories.
+/// Returns the name of a table's file without directories; in a database, followed by the name of
+/// the table.
 fn table_label(table: &Table) -> String {
     table.place().file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
@@ -270,35 +274,35 @@ struct Import<'a> {
     writer: &'a mut KbWriter,
     templates: &'a Templates,
     ids: Ids,
-    /// Nodes of values, by type and lower-case value.
+    /// Nodes made from values, by node type and value in lower case.
     values: HashMap<(String, String), NodeId>,
-    /// Types of nodes from rows, not from values.
+    /// Node types whose nodes are rows, not values.
     row_types: BTreeSet<String>,
-    /// The first table with nodes of each type, for messages.
+    /// For each node type, the name of the first table with such nodes, for messages.
     files: BTreeMap<String, String>,
-    /// Rows without a node of their own, by table index and row number (from 1); they yield no
-    /// edges.
+    /// Rows that have no node of their own and therefore yield no edges, as index of the table and
+    /// number of the row (from 1).
     rejected: HashSet<(usize, u64)>,
-    /// Types of which some rows yielded no node.
+    /// Node types for which some rows yielded no node.
     incomplete_types: BTreeSet<String>,
     n_pushed: u64,
-    /// Digest of the row of each node.
+    /// Digest of the row from which each node was made, by node number.
     rows: Vec<u64>,
-    /// Number of rows dropped because another row has the same cells.
+    /// Number of rows dropped because an earlier row with the same id has the same cells.
     n_repeated: u64,
 }
 
-/// Result of writing a row of a table of nodes.
+/// Result of writing the node of a row.
 enum Pushed {
     /// The node was written.
     Node,
-    /// The row equals an earlier row with the same id.
+    /// The row is dropped, because an earlier row with the same id has the same cells.
     Repeated,
-    /// The row has a problem.
+    /// The row has a fault.
     Rejected(Fault),
 }
 
-/// Returns a digest of the cells of a row, equal in every run.
+/// Returns a digest of the cells of a row; it is the same in every run.
 fn digest_of(row: &Row) -> u64 {
     let mut hasher = DefaultHasher::new();
     for (column, value) in &row.cells {
@@ -307,7 +311,7 @@ fn digest_of(row: &Row) -> u64 {
     hasher.finish()
 }
 
-/// Reports progress and polls the stop flag.
+/// Reports progress; returns an error once the caller has set the stop flag.
 type ReportProgress<'a> = dyn FnMut() -> Result<(), DatasetError> + 'a;
 
 impl Import<'_> {
@@ -351,8 +355,8 @@ impl Import<'_> {
         Ok(())
     }
 
-    /// Adds a problem of an edge; as a consequence if the unknown node may be in a row that yielded
-    /// no node.
+    /// Adds the problem of an edge. If the unknown node may be in a row that yielded no node, the
+    /// problem is a consequence of that row's problem.
     fn add_problem(
         &self,
         types: &[&str],
@@ -370,7 +374,8 @@ impl Import<'_> {
         );
     }
 
-    /// Writes the node of the `n`-th row, unless the row repeats another or has a problem.
+    /// Writes the node of the `n`-th row (from 1), unless the row repeats another row or has a
+    /// fault.
     fn node(
         &mut self,
         spec: &NodesTable,
@@ -413,7 +418,7 @@ impl Import<'_> {
         Ok(Pushed::Node)
     }
 
-    /// Writes the edges of a table of nodes, to linked nodes and to nodes of values.
+    /// Writes the edges from the nodes of a table to linked nodes and to nodes made from values.
     fn links(
         &mut self,
         (at, spec, table): (usize, &NodesTable, &Table),
@@ -465,7 +470,8 @@ impl Import<'_> {
         })
     }
 
-    /// Returns the node of a value, or its fault. Writes the node at the first occurrence.
+    /// Returns the node of type `to` made from a value, or the fault of the value. Writes the node
+    /// when the value occurs first.
     fn value(&mut self, to: &str, value: &str) -> Result<Result<NodeId, Fault>, DatasetError> {
         let folded = (to.to_owned(), value.to_lowercase());
         if let Some(&known) = self.values.get(&folded) {
@@ -508,7 +514,7 @@ impl Import<'_> {
         })
     }
 
-    /// Reads the source, the relation and the target of an edge from a row.
+    /// Returns the source, the relation and the target of the edge in a row.
     fn ends(&self, spec: &EdgesTable, row: &Row) -> Result<(NodeId, String, NodeId), Fault> {
         let cell = |column: &str| {
             row.text(column).ok_or_else(|| {
@@ -524,7 +530,7 @@ impl Import<'_> {
         Ok((end(&spec.source)?, relation, end(&spec.target)?))
     }
 
-    /// Writes an edge; returns the fault if its relation is invalid.
+    /// Writes an edge; returns a fault if the name of the relation is invalid.
     fn edge(
         &mut self,
         source: NodeId,
@@ -540,8 +546,8 @@ impl Import<'_> {
         }
     }
 
-    /// Finds the node of a type with this id. An integer may end with `.0`, because some programs
-    /// write the integers of columns with gaps so.
+    /// Finds the node of a type with an id. An integer may end with `.0`, because some programs
+    /// write integers so in columns with empty cells.
     fn find(&self, node_type: &str, id: &str) -> Result<NodeId, Fault> {
         let whole = || self.ids.get(node_type, id.strip_suffix(".0")?);
         self.ids.get(node_type, id).or_else(whole).ok_or_else(|| {
@@ -557,7 +563,8 @@ impl Import<'_> {
     }
 }
 
-/// Returns the key of the node in the `n`-th row (from 1); `None` if the id is empty.
+/// Returns the key of the node in the `n`-th row (from 1): the cell of the id column or, without
+/// such a column, type and row number such as `paper-3`; `None` if the cell is empty.
 fn key_of(spec: &NodesTable, n: u64, row: &Row) -> Option<String> {
     match &spec.id {
         Some(column) => row.text(column),
@@ -565,7 +572,7 @@ fn key_of(spec: &NodesTable, n: u64, row: &Row) -> Option<String> {
     }
 }
 
-/// Returns the fields of a row.
+/// Returns the fields of the node in a row.
 fn details(spec: &NodesTable, row: &Row, linking: &HashSet<&str>) -> Map<String, Value> {
     let is_free = |column: &str| {
         spec.id.as_deref() != Some(column)

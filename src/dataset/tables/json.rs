@@ -1,4 +1,5 @@
-//! Reads rows of JSON files in bounded memory: one object per line, or an array of objects.
+//! Reads rows of JSON files in bounded memory; a file has one object per line, or one array of
+//! objects.
 
 use std::path::Path;
 
@@ -15,7 +16,7 @@ use crate::{
 
 /// Maximum number of lines that are searched for the first object of an array.
 const MAX_BLANK_LINES: usize = 100;
-/// Remedy for a malformed file.
+/// Remedy for a file that is not a valid array of objects.
 const ARRAY: &str =
     "write an array of objects, [{\"column\": value, ...}, ...], or one object a line";
 
@@ -37,10 +38,10 @@ pub(super) fn is_array(path: &Path) -> bool {
     false
 }
 
-/// Passes all rows in order to `on_row`; adds malformed rows to `problems`.
+/// Passes all rows to `on_row`, in file order; adds a problem for each malformed row.
 ///
 /// # Errors
-/// Errors of reading and of `on_row`.
+/// Errors of reading the file, and errors of `on_row`.
 pub(super) fn each(
     path: &Path,
     encoding: Encoding,
@@ -66,7 +67,8 @@ pub(super) fn each(
     Ok(())
 }
 
-/// Parses the cells of an object; adds a problem and returns `None` if it is malformed.
+/// Parses an object as the cells of a row; adds a problem and returns `None` if the object is
+/// malformed.
 fn cells(
     text: &str,
     (path, line): (&Path, u64),
@@ -88,11 +90,11 @@ fn cells(
     Some(cells)
 }
 
-/// Finds the ends of the elements of an array.
+/// Splits an array of objects into its elements, character by character.
 #[derive(Default)]
 struct Elements {
     element: String,
-    /// Line of the element's first character.
+    /// Number of the line with the element's first character.
     first: u64,
     depth: usize,
     in_text: bool,
@@ -100,7 +102,7 @@ struct Elements {
 }
 
 impl Elements {
-    /// Adds a character of the array; returns whether an element ends before it.
+    /// Adds the next character of the array; returns whether an element ends before the character.
     fn ends_before(&mut self, c: char, line: u64) -> bool {
         if self.in_text {
             (self.in_text, self.is_escaped) =

@@ -1,5 +1,5 @@
-//! The mapping from tables to nodes and edges: reads and writes mapping files, parses table
-//! options, and describes each table in one line.
+//! The mapping from tables to nodes and edges: reads and writes mapping files, parses the
+//! command-line options for tables, and describes each table in one line.
 
 use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 
@@ -9,25 +9,26 @@ use toml::Spanned;
 use crate::{DatasetError, encoding::Encoding, tables::Reading};
 use agent_ground::files;
 
-/// Name of the mapping file in a directory.
+/// Name of the mapping file in a directory of tables.
 pub const MAPPING_FILE: &str = "mapping.toml";
-/// Maximum size of a mapping, bytes.
+/// Maximum size of a mapping file, bytes.
 const MAX_MAPPING_BYTES: u64 = 1 << 20;
-/// Separator that marks a column of JSON lists.
+/// Value in place of a separator for a column whose cells are JSON lists.
 pub(super) const JSON_LIST: &str = "json";
 
 /// A mapping from tables to nodes and edges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
-    /// Title, for display; empty uses the title of `dataset.toml`.
+    /// Title of the dataset, for display; if empty, the title in `dataset.toml` is used.
     pub title: String,
-    /// Licence, for display; empty uses the licence of `dataset.toml`.
+    /// Licence of the dataset, for display; if empty, the licence in `dataset.toml` is used.
     pub licence: String,
-    /// Candidate types; empty uses those of `dataset.toml`.
+    /// Names of the types whose nodes may be answers; if empty, those in `dataset.toml` are used.
     pub candidate_types: Vec<String>,
-    /// How text files are read.
+    /// How text files are decoded and cleaned.
     pub reading: Reading,
-    /// Tables with one node per row; nodes are numbered in this order.
+    /// Tables with one node per row. Nodes are numbered in the order of these tables and of their
+    /// rows.
     pub nodes: Vec<NodesTable>,
     /// Tables with one edge per row.
     pub edges: Vec<EdgesTable>,
@@ -37,46 +38,50 @@ pub struct Mapping {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodesTable {
-    /// The file, relative to the mapping.
+    /// Path of the file, relative to the mapping file.
     pub file: String,
-    /// The table, in a database.
+    /// Name of the table, if the file is a database.
     #[serde(default)]
     pub table: Option<String>,
-    /// Type of the nodes.
+    /// Name of the nodes' type.
     #[serde(rename = "type")]
     pub node_type: String,
-    /// Column of ids; `None` numbers the rows.
+    /// Name of the column with the ids; `None` makes ids of type and row number, such as `paper-3`.
     #[serde(default)]
     pub id: Option<String>,
-    /// Column of names; `None` uses the id.
+    /// Name of the column with the names of the nodes; `None` uses the id as name.
     #[serde(default)]
     pub name: Option<String>,
-    /// Columns of fields; `None` uses all columns except id, name and relations.
+    /// Names of the columns that become fields; `None` uses all columns except those of the id, the
+    /// name and the relations.
     #[serde(default)]
     pub fields: Option<Vec<String>>,
-    /// Separators of the columns with several values, by column.
+    /// Separator of the list items in a cell, by column; only for columns whose cells hold several
+    /// values.
     #[serde(default)]
     pub lists: BTreeMap<String, String>,
-    /// Columns with ids of other nodes.
+    /// Columns that hold ids of other nodes.
     #[serde(default)]
     pub relations: Vec<Link>,
-    /// Types of the columns whose values become nodes, by column; columns may share a type.
+    /// Node type by column, for columns whose values become nodes; several columns may have the
+    /// same type.
     #[serde(default)]
     pub values: BTreeMap<String, String>,
-    /// First line of the table in the mapping file (from 1); 0 without a mapping file.
+    /// Number of the line in the mapping file at which the table begins (from 1); 0 without a
+    /// mapping file.
     #[serde(skip)]
     pub line: u64,
 }
 
-/// A column with ids of other nodes.
+/// A column that holds ids of other nodes, with the relation to these nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
-    /// The column.
+    /// Name of the column.
     pub column: String,
-    /// Relation from the row's node to the other nodes.
+    /// Name of the relation from the row's node to the other nodes.
     pub relation: String,
-    /// Type of the other nodes.
+    /// Name of the other nodes' type.
     pub to: String,
 }
 
@@ -84,33 +89,34 @@ pub struct Link {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EdgesTable {
-    /// The file, relative to the mapping.
+    /// Path of the file, relative to the mapping file.
     pub file: String,
-    /// The table, in a database.
+    /// Name of the table, if the file is a database.
     #[serde(default)]
     pub table: Option<String>,
-    /// Source of the edges.
+    /// Column and type of the edges' source nodes.
     pub source: End,
-    /// Target of the edges.
+    /// Column and type of the edges' target nodes.
     pub target: End,
-    /// Relation of all edges; exclusive with `relation_column`.
+    /// Name of the relation of all edges. Exactly one of `relation` and `relation_column` is set.
     #[serde(default)]
     pub relation: Option<String>,
-    /// Column with the relation of each edge.
+    /// Name of the column with the relation of each edge.
     #[serde(default)]
     pub relation_column: Option<String>,
-    /// First line of the table in the mapping file (from 1); 0 without a mapping file.
+    /// Number of the line in the mapping file at which the table begins (from 1); 0 without a
+    /// mapping file.
     #[serde(skip)]
     pub line: u64,
 }
 
-/// One end of the edges of a table.
+/// Where a table of edges has the ids of one end of each edge.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct End {
-    /// Column of ids.
+    /// Name of the column with the ids.
     pub column: String,
-    /// Type of the nodes.
+    /// Name of the nodes' type.
     #[serde(rename = "type")]
     pub node_type: String,
 }
@@ -131,7 +137,7 @@ impl Mapping {
     /// Reads a mapping file.
     ///
     /// # Errors
-    /// [`DatasetError::BadToml`], [`DatasetError::Io`].
+    /// [`DatasetError::BadToml`] if the file is invalid, [`DatasetError::Io`] if it cannot be read.
     pub fn read(path: &Path) -> Result<Mapping, DatasetError> {
         let text = files::read_text(path, MAX_MAPPING_BYTES);
         let text = text.map_err(DatasetError::io("read", path))?;
@@ -165,7 +171,7 @@ impl Mapping {
         })
     }
 
-    /// Formats the mapping as a mapping file.
+    /// Formats the mapping as the text of a mapping file.
     pub fn to_toml(&self) -> String {
         let mut text = String::from(
             "# Mapping of tables to nodes and edges; edit it, then import the directory. A list of `fields`\n\
@@ -213,7 +219,7 @@ fn list<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     format!("[{}]", texts.map(quoted).collect::<Vec<_>>().join(", "))
 }
 
-/// Writes the first lines of a table.
+/// Writes the first lines of a table's entry in a mapping file.
 fn write_head(text: &mut String, kind: &str, file: &str, table: Option<&str>) {
     let _ = write!(text, "\n[[{kind}]]\nfile = {}\n", quoted(file));
     if let Some(table) = table {
@@ -221,7 +227,7 @@ fn write_head(text: &mut String, kind: &str, file: &str, table: Option<&str>) {
     }
 }
 
-/// Returns the name of a table, for display.
+/// Returns the name of a file and, in a database, of its table, for display.
 fn table_label(file: &str, table: Option<&str>) -> String {
     table.map_or_else(|| file.to_owned(), |table| format!("{file}:{table}"))
 }
@@ -311,18 +317,18 @@ impl EdgesTable {
     }
 }
 
-/// A table of nodes given as an option; omitted parts are guessed.
+/// A table of nodes described on the command line; what is omitted is guessed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TableHint {
-    /// The file.
+    /// Path of the file.
     pub file: String,
-    /// Type of the nodes.
+    /// Name of the nodes' type.
     pub node_type: String,
-    /// Column of ids.
+    /// Name of the column with the ids.
     pub id: Option<String>,
-    /// Column of names.
+    /// Name of the column with the names of the nodes.
     pub name: Option<String>,
-    /// Columns with ids of other nodes.
+    /// Columns that hold ids of other nodes.
     pub relations: Vec<Link>,
 }
 
@@ -330,7 +336,7 @@ impl std::str::FromStr for TableHint {
     type Err = String;
 
     /// Parses `FILE:TYPE` or `FILE:TYPE:id=COLUMN,name=COLUMN,COLUMN->TYPE,COLUMN=RELATION->TYPE`;
-    /// the parts after the type are optional and in any order.
+    /// the parts after the type are optional and may come in any order.
     fn from_str(text: &str) -> Result<TableHint, String> {
         let form = "write FILE:TYPE:id=COLUMN,name=COLUMN,COLUMN->TYPE";
         let mut parts = text.splitn(3, ':');
@@ -358,7 +364,7 @@ impl std::str::FromStr for TableHint {
     }
 }
 
-/// Returns the link of `COLUMN` or `COLUMN=RELATION` to a type.
+/// Returns the link to type `to` that `COLUMN` or `COLUMN=RELATION` describes.
 fn link(column: &str, to: &str) -> Link {
     let (column, relation) = match column.split_once('=') {
         Some((column, relation)) => (column, relation.to_owned()),
@@ -370,7 +376,8 @@ fn link(column: &str, to: &str) -> Link {
 impl std::str::FromStr for EdgesTable {
     type Err = String;
 
-    /// Parses `FILE:RELATION:COLUMN->TYPE,COLUMN->TYPE`, source first.
+    /// Parses `FILE:RELATION:COLUMN->TYPE,COLUMN->TYPE`; the first column holds the sources of the
+    /// edges, the second the targets.
     fn from_str(text: &str) -> Result<EdgesTable, String> {
         let form = "write FILE:RELATION:COLUMN->TYPE,COLUMN->TYPE";
         let end = |text: &str| {
@@ -395,7 +402,8 @@ impl std::str::FromStr for EdgesTable {
     }
 }
 
-/// Returns the relation name of a column: `has_brand` for `brand_id`, but `also_bought` unchanged.
+/// Returns the name of the relation for a column of ids: `has_brand` for `brand_id`, but
+/// `also_bought` for `also_bought`.
 pub(super) fn relation_of(column: &str) -> String {
     match without_id(column) {
         Some(stem) => format!("has_{stem}"),
@@ -403,7 +411,8 @@ pub(super) fn relation_of(column: &str) -> String {
     }
 }
 
-/// Returns the relation to the values of a column: `has_site` for `site` or `sites`.
+/// Returns the name of the relation to the nodes made from a column's values: `has_site` for `site`
+/// or `sites`.
 pub(super) fn value_relation(column: &str) -> String {
     format!("has_{}", singular(&without_id(column).unwrap_or_else(|| snake(column))))
 }

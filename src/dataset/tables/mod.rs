@@ -29,9 +29,10 @@
 //! ```
 //!
 //! Ids are unique within their type. Nodes are numbered in the order of the mapping's tables and of
-//! their rows; nodes of values follow, in order of first occurrence. Values that differ only in
-//! case are one node. Nodes of values are candidates only if `candidate_types` lists their type.
-//! Files must be in the directory of the mapping or below it.
+//! the rows in a table; then follow the nodes made from values, in the order in which the values
+//! first occur. Values that differ only in case become one node. Nodes made from values may be
+//! answers only if `candidate_types` lists their type. Files must be in the directory of the
+//! mapping or in a folder below it.
 //!
 //! | module | does |
 //! | --- | --- |

@@ -1,4 +1,4 @@
-//! Reads columns and rows of a table of any kind.
+//! Reads columns and rows of a table, whatever the format of its file.
 
 use std::{
     cell::OnceCell,
@@ -24,17 +24,17 @@ use crate::{
     },
 };
 
-/// Maximum number of columns of a JSON table.
+/// Maximum number of columns (distinct keys) of a JSON table.
 const MAX_COLUMNS: usize = 10_000;
-/// Extensions of delimited tables.
+/// File extensions of tables with delimiters.
 const DELIMITED: [&str; 3] = ["csv", "tsv", "tab"];
-/// Extensions of JSON lines.
+/// File extensions of tables with one JSON object per line.
 const JSON_LINES: [&str; 2] = ["jsonl", "ndjson"];
-/// Extension of JSON, which is a table if it is an array of objects.
+/// File extension of JSON; such a file is a table if it is an array of objects.
 const JSON: &str = "json";
-/// Extension of Parquet files.
+/// File extension of Parquet.
 const PARQUET: &str = "parquet";
-/// Extensions of databases.
+/// File extensions of SQLite databases.
 const DATABASES: [&str; 3] = ["db", "sqlite", "sqlite3"];
 
 /// A table that can be read repeatedly.
@@ -43,7 +43,7 @@ pub(super) struct Table {
     path: PathBuf,
     kind: Kind,
     reading: Reading,
-    /// How cells are cleaned; set once the columns were inspected.
+    /// How the table's cells are cleaned; set once the first rows have been inspected.
     cleaning: Rc<OnceCell<Cleaning>>,
 }
 
@@ -52,41 +52,42 @@ enum Kind {
     Delimited(Encoding),
     Json(Encoding),
     Parquet,
-    /// A table of a database, by name.
+    /// The table with this name in a database.
     Sqlite(Rc<sqlite::Database>, String),
 }
 
 /// One row of a table.
 pub(super) struct Row {
-    /// First line of the row (from 1); in a database or Parquet file, the number of the row.
+    /// Number of the row's first line (from 1); in a database or Parquet file, the number of the
+    /// row.
     pub(super) line: u64,
-    /// Cells by column, without empty and null values.
+    /// Cells by column name; empty and null cells are left out.
     pub(super) cells: Map<String, Value>,
 }
 
-/// Receives each row; returns false to stop reading.
+/// Function that receives each row, and returns false to stop the reading.
 pub(super) type RowHandler<'a> = dyn FnMut(&mut Problems, Row) -> Result<bool, DatasetError> + 'a;
 
 impl Row {
-    /// Returns the text of the row, for messages.
+    /// Returns the texts of the row's cells, separated by spaces, for messages.
     pub(super) fn excerpt(&self) -> String {
         let cells = self.cells.values().map(|value| text_of_cell(value).unwrap_or_default());
         cells.collect::<Vec<_>>().join("  ")
     }
 
-    /// Returns the trimmed text of a cell; `None` if it is empty or not a single value.
+    /// Returns the trimmed text of a cell; `None` if the cell is empty, a list or an object.
     pub(super) fn text(&self, column: &str) -> Option<String> {
         text_of_cell(self.cells.get(column)?)
     }
 
-    /// Returns the texts of a cell with several values.
+    /// Returns the texts of the items in a cell, which `separator` splits.
     pub(super) fn texts(&self, column: &str, separator: Option<&str>) -> Vec<String> {
         let Some(value) = self.cells.get(column) else { return Vec::new() };
         items(value, separator).iter().filter_map(text_of_cell).collect()
     }
 }
 
-/// Splits a cell into its items; without a separator, only an array has several.
+/// Splits a cell into its items. Without a separator, only a JSON array has several items.
 pub(super) fn items(value: &Value, separator: Option<&str>) -> Vec<Value> {
     match (value, separator) {
         (Value::Array(items), _) => items.clone(),
@@ -119,8 +120,8 @@ pub(super) fn extension(path: &Path) -> String {
     name.rsplit_once('.').map_or_else(String::new, |(_, extension)| extension.to_owned())
 }
 
-/// Whether a file is a supported table or database, by its name or first bytes. Hidden files are
-/// not.
+/// Whether a file is a supported table or database, judged by its name or first bytes; false for
+/// hidden files.
 pub(super) fn is_table(path: &Path) -> bool {
     let extension = extension(path);
     let known = DELIMITED.iter().chain(&JSON_LINES).chain(&DATABASES).chain(&[PARQUET]);
@@ -136,8 +137,8 @@ fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
 }
 
-/// Whether a file is a table, a database or another known data file, supported or not, by its name
-/// or first bytes.
+/// Whether a file is a table, a database or another known data file, supported or not, judged by
+/// its name or first bytes.
 pub fn holds_data(path: &Path) -> bool {
     is_table(path) || unsupported_hint(path).is_some()
 }
@@ -157,7 +158,7 @@ pub(super) fn unsupported_hint(path: &Path) -> Option<&'static str> {
     }
 }
 
-/// Returns the error for a file that is not a table, with a remedy.
+/// Returns the error, with a remedy, for a file that is not a table.
 fn not_a_table(path: &Path) -> DatasetError {
     let message = unsupported_hint(path)
         .unwrap_or("not a table; tables are .csv, .tsv, .jsonl, .parquet and .sqlite files");
@@ -165,7 +166,7 @@ fn not_a_table(path: &Path) -> DatasetError {
 }
 
 impl Table {
-    /// Returns all tables of a file.
+    /// Returns all tables of a file: several for a database, otherwise one.
     ///
     /// # Errors
     /// [`DatasetError::BadInput`] if the file is not a table or the database is damaged,
@@ -196,10 +197,11 @@ impl Table {
         Err(not_a_table(path))
     }
 
-    /// Returns the table called `name` among all tables of a file; without a name, the only table.
+    /// Returns the table called `name` among `all` tables of a file or, if `name` is `None`, the
+    /// only table of a file that is no database.
     ///
     /// # Errors
-    /// A message that lists the existing tables.
+    /// A message for the user, which lists the tables that exist.
     pub(super) fn find(all: &[Table], name: Option<&str>) -> Result<Table, String> {
         let names = || {
             let names = all.iter().filter_map(Table::name);
@@ -217,7 +219,7 @@ impl Table {
         }
     }
 
-    /// Name of the table in its database; `None` for other files.
+    /// Returns the name of the table in its database; `None` for other files.
     pub(super) fn name(&self) -> Option<&str> {
         match &self.kind {
             Kind::Sqlite(_, table) => Some(table),
@@ -225,12 +227,13 @@ impl Table {
         }
     }
 
-    /// Path of the file.
+    /// Returns the path of the table's file.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Path of the file, followed by the table of a database; for messages.
+    /// Returns the path of the table's file; in a database, followed by the name of the table. For
+    /// messages.
     pub(super) fn place(&self) -> PathBuf {
         match &self.kind {
             Kind::Sqlite(_, table) => PathBuf::from(format!("{}:{table}", self.path.display())),
@@ -238,7 +241,8 @@ impl Table {
         }
     }
 
-    /// Name of the table, or of the file without directory and extensions.
+    /// Returns the name of the table in its database; for other files, the file name without
+    /// directory and extensions.
     pub(super) fn stem(&self) -> String {
         if let Some(name) = self.name() {
             return name.to_owned();
@@ -247,10 +251,11 @@ impl Table {
         name.trim_start_matches('.').split('.').next().unwrap_or_default().to_owned()
     }
 
-    /// Returns the columns in order; for JSON, the keys of all rows.
+    /// Returns the names of the columns in order; for JSON, the keys of all rows.
     ///
     /// # Errors
-    /// The table cannot be read.
+    /// Errors of reading the table, and [`DatasetError::BadInput`] for more than [`MAX_COLUMNS`]
+    /// keys of a JSON table.
     pub(super) fn columns(&self) -> Result<Vec<String>, DatasetError> {
         match &self.kind {
             Kind::Delimited(encoding) => delimited::columns(&self.path, *encoding),
@@ -279,10 +284,11 @@ impl Table {
         }
     }
 
-    /// Returns the keys that the database declares; none for other files.
+    /// Returns the primary and foreign keys that the database declares for the table; no keys for
+    /// other files.
     ///
     /// # Errors
-    /// The table cannot be read.
+    /// Errors of reading the table.
     pub(super) fn declared(&self) -> Result<sqlite::DeclaredKeys, DatasetError> {
         match &self.kind {
             Kind::Sqlite(database, table) => database.declared(table),
@@ -290,11 +296,10 @@ impl Table {
         }
     }
 
-    /// Reads all rows in order and passes them, cleaned, to `on_row`. Adds malformed rows to
-    /// `problems`.
+    /// Passes all rows, cleaned, to `on_row`, in file order. Adds a problem for each malformed row.
     ///
     /// # Errors
-    /// Errors of reading and of `on_row`.
+    /// Errors of reading the table, and errors of `on_row`.
     pub(super) fn each(
         &self,
         problems: &mut Problems,
@@ -308,10 +313,10 @@ impl Table {
         })
     }
 
-    /// Returns how cells are cleaned; inspects the first rows at the first call.
+    /// Returns how the table's cells are cleaned; the first call inspects the first rows.
     ///
     /// # Errors
-    /// The table cannot be read.
+    /// Errors of reading the table.
     pub(super) fn cleaning(&self) -> Result<&Cleaning, DatasetError> {
         if let Some(known) = self.cleaning.get() {
             return Ok(known);
@@ -327,7 +332,8 @@ impl Table {
         Ok(self.cleaning.get_or_init(|| judge.cleaning()))
     }
 
-    /// Returns the changes of the last reading; includes the encoding if it is not UTF-8.
+    /// Returns the changes made to cells in the last reading; includes the encoding if it is not
+    /// UTF-8.
     pub(super) fn repairs(&self) -> Vec<Repair> {
         let file = self.place().file_name().unwrap_or_default().to_string_lossy().into_owned();
         let encoding = match self.kind {
@@ -358,7 +364,7 @@ impl Table {
     }
 }
 
-/// Whether a value is empty, so that rows omit it.
+/// Whether a value is empty, and rows therefore leave out the cell.
 pub(super) fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,

@@ -1,7 +1,7 @@
 //! Reads columns, declared keys and rows of the tables of an SQLite database.
 //!
-//! The database is untrusted: it is opened read-only, its views and triggers are never run, and
-//! values are limited to the maximum length of a line.
+//! The database is not trusted: it is opened read-only, its views and triggers are never run, and a
+//! value may be at most as long as a line may be.
 
 use std::{
     collections::HashSet,
@@ -20,7 +20,7 @@ use crate::{
 use agent_ground::files;
 use agent_kb::sqlite;
 
-/// First bytes of a database.
+/// First bytes of every SQLite database.
 const MAGIC: &[u8] = b"SQLite format 3\0";
 /// Maximum number of tables of a database.
 const MAX_TABLES: usize = 1_000;
@@ -35,31 +35,32 @@ const SHADOWS: [&str; 11] = [
 /// Keys that the schema declares for a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct DeclaredKeys {
-    /// Columns of the primary key, in its order.
+    /// Names of the columns of the primary key, in the order of the key.
     pub(super) key: Vec<String>,
-    /// Foreign keys.
+    /// Foreign keys of the table.
     pub(super) links: Vec<Reference>,
 }
 
-/// A foreign key.
+/// A foreign key: columns that refer to a column of another table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reference {
-    /// Columns of the foreign key; at least one.
+    /// Names of the columns with the foreign key; at least one.
     pub(super) columns: Vec<String>,
-    /// Referenced table.
+    /// Name of the referenced table.
     pub(super) table: String,
-    /// Referenced column, or the first of several; `None` for the primary key.
+    /// Name of the referenced column, or of the first if there are several; `None` for the primary
+    /// key.
     pub(super) target_column: Option<String>,
 }
 
 impl Reference {
-    /// Whether the foreign key refers to `table`, which must be in the same file.
+    /// Whether the foreign key refers to `table`. The table must be in the same database file.
     pub(super) fn targets(&self, table: &Table) -> bool {
         table.name().is_some_and(|name| name.eq_ignore_ascii_case(&self.table))
     }
 }
 
-/// Whether a file begins like an SQLite database.
+/// Whether a file begins with the first bytes of an SQLite database.
 pub(super) fn is_database(path: &Path) -> bool {
     use std::io::Read;
     let mut begin = [0; 16];
@@ -79,7 +80,7 @@ fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// An open database. Its schema is read once, however many tables it has.
+/// An open database. The schema is read once, however many tables the database has.
 #[derive(Debug)]
 pub(super) struct Database {
     path: PathBuf,
@@ -90,7 +91,7 @@ impl Database {
     /// Opens a database for reading.
     ///
     /// # Errors
-    /// [`DatasetError::BadInput`].
+    /// [`DatasetError::BadInput`] if the file is not a readable database.
     pub(super) fn open(path: &Path) -> Result<Self, DatasetError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let opened = sqlite::connect(path, flags).and_then(|connection| {
@@ -103,7 +104,8 @@ impl Database {
         Ok(Self { path: path.to_path_buf(), connection: opened.map_err(damaged(path))? })
     }
 
-    /// Returns the names of the tables, sorted, without virtual tables and their shadow tables.
+    /// Returns the names of the tables, sorted; virtual tables and their shadow tables are left
+    /// out.
     pub(super) fn tables(&self) -> Result<Vec<String>, DatasetError> {
         let read = || -> rusqlite::Result<Vec<String>> {
             let mut statement = self.connection.prepare(
@@ -125,7 +127,7 @@ impl Database {
         read().map_err(damaged(&self.path))
     }
 
-    /// Returns the columns of a table in order.
+    /// Returns the names of a table's columns in order.
     pub(super) fn columns(&self, table: &str) -> Result<Vec<String>, DatasetError> {
         let columns = columns_of(&self.connection, table).map_err(damaged(&self.path))?;
         Ok(columns.into_iter().map(|(name, _)| name).collect())
@@ -136,7 +138,8 @@ impl Database {
         declared(&self.connection, table).map_err(damaged(&self.path))
     }
 
-    /// Passes all rows to `on_row`, ordered by row id or, if the table has none, by primary key.
+    /// Passes all rows of a table to `on_row`, ordered by row id or, if the table has none, by
+    /// primary key.
     pub(super) fn each(
         &self,
         table: &str,
@@ -199,8 +202,8 @@ impl Database {
     }
 }
 
-/// Returns the columns of a table in order, with their positions in the primary key (from 1; 0 for
-/// other columns).
+/// Returns the names of a table's columns in order, each with its position in the primary key (from
+/// 1; 0 for a column outside of the key).
 fn columns_of(connection: &Connection, table: &str) -> rusqlite::Result<Vec<(String, u32)>> {
     let mut statement =
         connection.prepare("SELECT name, pk FROM pragma_table_info(?1) ORDER BY cid")?;

@@ -1,4 +1,4 @@
-//! Tables written by the tests; one base in several forms.
+//! Tests with tables that they write themselves, the same base in several formats.
 
 use std::{fs, path::Path, sync::atomic::AtomicBool};
 
@@ -64,7 +64,7 @@ fn csv_tables(dir: &Path) {
     write(dir, &files);
 }
 
-/// Opens or creates a database.
+/// Opens an SQLite database, or creates it.
 fn connect(file: &Path) -> rusqlite::Result<Connection> {
     sqlite::connect(file, OpenFlags::default())
 }
@@ -308,7 +308,7 @@ fn ids_that_types_share_are_told_apart() {
     assert_eq!(kb.n_edges(), 1);
 }
 
-/// Guesses the mapping of a directory or database; returns its lines.
+/// Guesses the mapping of a directory or database; returns the description of each table.
 fn lines(source: &Path) -> Vec<String> {
     guess_of(source).unwrap().mapping.lines()
 }
@@ -489,11 +489,11 @@ mod parquet_files {
 
     use super::*;
 
-    /// Values of a column.
+    /// Cells of a column, one per row.
     enum Column<'a> {
         Texts(&'a [&'a str]),
         Numbers(&'a [f64]),
-        /// Several texts per row.
+        /// A list of texts per row.
         Lists(&'a [&'a [&'a str]]),
     }
 

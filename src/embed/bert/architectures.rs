@@ -1,7 +1,8 @@
-//! Layers of architectures other than BERT, run on the CPU by the crate `candle-transformers`.
+//! The forward pass of architectures other than BERT, on the CPU, by the crate
+//! `candle-transformers`. It maps each word piece of a text to one row.
 //!
-//! This module is compiled with the feature `encoders`. It maps each word piece to one row. Every
-//! text has its own pass, so its rows do not depend on other texts.
+//! This module is compiled only with the feature `encoders`. Every text has its own pass, so its
+//! rows do not depend on other texts.
 
 use std::{path::Path, sync::Arc};
 
@@ -17,7 +18,7 @@ use crate::{
     },
 };
 
-/// A model with its weights, as `f32`.
+/// A model of an architecture other than BERT, with its weights as `f32`.
 pub(super) struct Layers {
     model: Model,
     path: Arc<Path>,
@@ -26,15 +27,17 @@ pub(super) struct Layers {
 enum Model {
     ModernBert(modernbert::ModernBert),
     XlmRoberta(xlm_roberta::XLMRobertaModel),
-    /// Cloned for each text, because it caches the text's keys and values; the weights are shared.
+    /// Qwen3. The model caches the keys and values of a text, so each text gets a clone; clones
+    /// share the weights.
     Qwen3(qwen3::Model),
 }
 
 impl Layers {
-    /// Reads all weights from the bytes of the file at `path`; `None` for BERT. O(numbers).
+    /// Reads all weights from `bytes`, the content of the file at `path`; returns `None` if the
+    /// architecture is BERT. O(numbers).
     ///
     /// # Errors
-    /// [`EmbedError::Model`], which names the missing tensor or the tensor with another shape.
+    /// [`EmbedError::Model`], with the name of a missing tensor or of one with another shape.
     pub(super) fn load(
         settings: &Settings,
         bytes: &[u8],

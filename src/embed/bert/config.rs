@@ -6,8 +6,8 @@
 //! | --- | --- | --- |
 //! | `modules.json` | the modules and their folders | transformer, then mean pooling |
 //! | `config.json` | architecture and shape of the transformer | an error |
-//! | `1_Pooling/config.json` | mean, first or last token | an error if `modules.json` names it |
-//! | `sentence_bert_config.json` | maximum number of tokens; lower case | the next file; no |
+//! | `1_Pooling/config.json` | pooling: mean, first or last token | error if in `modules.json` |
+//! | `sentence_bert_config.json` | maximum number of tokens; lowercasing | the next file; no |
 //! | `tokenizer_config.json` | maximum number of tokens | the number of positions |
 //! | `config_sentence_transformers.json` | prompts of queries and documents | none |
 //!
@@ -17,10 +17,10 @@
 //! | limit | value | reason |
 //! | --- | --- | --- |
 //! | [`MAX_CONFIG_BYTES`] | 1 MiB | a configuration is a page long |
-//! | [`MAX_WIDTH`] | 16 384 | numbers in a row of a layer; BERT-large has 1024, inner rows 4096 |
+//! | [`MAX_WIDTH`] | 16 384 numbers | rows of BERT-large have 1024 numbers, its inner rows 4096 |
 //! | [`MAX_LAYERS`] | 64 | BERT-large has 24 |
-//! | [`MAX_VOCABULARY`] | 1 048 576 | word pieces |
-//! | [`MAX_POSITIONS`] | 8192 | tokens of a text; the work of attention grows with the square |
+//! | [`MAX_VOCABULARY`] | 1 048 576 word pieces | bounds the memory of their rows |
+//! | [`MAX_POSITIONS`] | 8192 tokens | the work of attention grows with the square of this number |
 //! | [`MAX_PROMPT_BYTES`] | 4 KiB | a prompt is put before every text |
 
 use std::{
@@ -49,30 +49,30 @@ pub const MAX_VOCABULARY: usize = 1 << 20;
 pub const MAX_POSITIONS: usize = 8192;
 /// Maximum length of a prompt, bytes.
 pub const MAX_PROMPT_BYTES: usize = 4 << 10;
-/// Names of document prompts, preferred first.
+/// Names under which a model may list its document prompt, preferred first.
 const DOCUMENT_PROMPTS: [&str; 3] = ["document", "passage", "corpus"];
 
 /// Pooling of the rows of a text's tokens into one vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pooling {
-    /// Mean of all rows.
+    /// The vector is the mean of all rows.
     Mean,
-    /// The row of the first token.
+    /// The vector is the row of the first token.
     First,
-    /// The row of the last token.
+    /// The vector is the row of the last token.
     Last,
 }
 
-/// Architecture of the layers, with the parameters that [`Shape`] does not have.
+/// Architecture of the layers, with the parameters that [`Shape`] does not hold.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Architecture {
     /// Devlin et al., "BERT", NAACL 2019.
     Bert,
     /// Warner et al., "Smarter, Better, Faster, Longer", ACL 2025.
     ModernBert {
-        /// Every layer whose index is a multiple of this attends to the whole text.
+        /// Layers whose index (from 0) is a multiple of this number attend to the whole text.
         whole_every: usize,
-        /// Window of the other layers, tokens.
+        /// Window in which the other layers attend, tokens.
         local: usize,
         /// Bases of the rotary positions: in layers that attend to the whole text, and in the
         /// others.
@@ -88,17 +88,17 @@ pub(super) enum Architecture {
     Qwen3 {
         /// Number of heads of keys and values.
         key_heads: usize,
-        /// Size of a head, numbers.
+        /// Size of an attention head, numbers.
         head: usize,
         /// Base of the rotary positions.
         theta: f64,
-        /// Whether the products of attention add a bias.
+        /// Whether the linear layers of attention have a bias.
         bias: bool,
     },
 }
 
 impl Architecture {
-    /// Name for people.
+    /// Name of the architecture, for people.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Bert => "BERT",
@@ -121,15 +121,15 @@ pub struct Shape {
     pub heads: usize,
     /// Size of the inner row of a layer, numbers.
     pub inner: usize,
-    /// Number of word pieces.
+    /// Number of word pieces in the vocabulary.
     pub vocabulary: usize,
     /// Number of positions, which is the maximum number of tokens of a text.
     pub positions: usize,
-    /// Number of token types with a row.
+    /// Number of token types.
     pub types: usize,
-    /// Term added to the variance in layer norms.
+    /// Number added to the variance in layer norms.
     pub epsilon: f32,
-    /// Activation between the two products of a layer.
+    /// Function between the two products of a layer's feed-forward part.
     pub activation: Activation,
 }
 
@@ -139,8 +139,8 @@ pub(super) struct Settings {
     pub(super) architecture: Architecture,
     pub(super) shape: Shape,
     pub(super) pooling: Pooling,
-    /// Whether mean pooling divides the sum by the root of the number of tokens, which changes only
-    /// the norm of the mean.
+    /// Whether mean pooling divides the sum of the rows by the square root of the number of tokens,
+    /// instead of by their number; this changes only the norm of the vector.
     pub(super) by_root: bool,
     /// Whether the model's own modules scale vectors to norm 1.
     pub(super) normalises: bool,
@@ -148,13 +148,14 @@ pub(super) struct Settings {
     pub(super) max_tokens: usize,
     /// Whether texts are lowercased before tokenization.
     pub(super) lower_case: bool,
-    /// Prompt before queries.
+    /// Text put before every query.
     pub(super) query_prompt: String,
-    /// Prompt before documents.
+    /// Text put before every document.
     pub(super) document_prompt: String,
     /// Folder with the transformer's files.
     pub(super) folder: PathBuf,
-    /// Configuration files and their bytes, in the order of reading; no bytes if a file is absent.
+    /// Paths and bytes of the configuration files, in the order of reading; no bytes if a file is
+    /// absent.
     pub(super) sources: Vec<(PathBuf, Vec<u8>)>,
 }
 
@@ -189,14 +190,14 @@ struct Transformer {
     head_dim: Option<usize>,
     local_attention: Option<usize>,
     global_attn_every_n_layers: Option<usize>,
-    /// Newer form of `global_attn_every_n_layers`.
+    /// Kind of each layer, such as `full_attention`; newer form of `global_attn_every_n_layers`.
     #[serde(default)]
     layer_types: Vec<String>,
     rope_theta: Option<f64>,
     global_rope_theta: Option<f64>,
     local_rope_theta: Option<f64>,
-    /// Newer form of the three preceding settings: numbers by name, or an object for each kind of
-    /// layer.
+    /// Newer form of the three preceding settings: an object such as `{"rope_theta": 10000}`, or
+    /// such an object for each kind of layer.
     #[serde(default)]
     rope_parameters: serde_json::Value,
     #[serde(default)]
@@ -328,14 +329,16 @@ pub(super) fn read(dir: &Path) -> Result<Settings, EmbedError> {
     })
 }
 
-/// Returns `dir/path`; `None` if it may lie outside of `dir`.
+/// Returns `dir/path`; `None` if `path` is absolute or contains `.` or `..` components, and so may
+/// lead out of `dir`.
 fn folder_of(dir: &Path, path: &str) -> Option<PathBuf> {
     let path = Path::new(path);
     let stays = path.components().all(|part| matches!(part, Component::Normal(_)));
     stays.then(|| dir.join(path))
 }
 
-/// Reads the pooling, and whether its mean divides by the root of the number of tokens.
+/// Reads the kind of pooling, and whether mean pooling divides by the square root of the number of
+/// tokens.
 fn read_pooling(reader: &mut Reader, path: &Path) -> Result<(Pooling, bool), EmbedError> {
     let file: PoolingFile = reader.required(path)?;
     let modes = match file.pooling_mode {
@@ -441,7 +444,7 @@ fn read_transformer(reader: &mut Reader, path: &Path) -> Result<(Architecture, S
     Ok((architecture, shape))
 }
 
-/// Returns the architecture in the file, or the reason why it is not supported.
+/// Returns the architecture that the file describes; `Err` holds the reason if it is not supported.
 fn read_architecture(file: &Transformer) -> Result<Architecture, String> {
     let kind = file.model_type.as_deref().unwrap_or("bert");
     let missing = |name: &str| format!("{name} is missing or is not a positive number");
@@ -506,7 +509,8 @@ fn read_architecture(file: &Transformer) -> Result<Architecture, String> {
     Ok(architecture)
 }
 
-/// Returns the distance between ModernBERT layers that attend to the whole text.
+/// Returns the distance, in layers, between the ModernBERT layers that attend to the whole text;
+/// `Err` holds the reason if these layers are not evenly spaced.
 fn whole_every(file: &Transformer) -> Result<usize, String> {
     let whole: Vec<bool> = file.layer_types.iter().map(|kind| kind == "full_attention").collect();
     let every = match file.global_attn_every_n_layers {
@@ -525,7 +529,7 @@ pub(super) fn unusable(path: &Path, reason: impl Into<String>) -> EmbedError {
     EmbedError::Model { path: path.to_owned(), reason: reason.into() }
 }
 
-/// A reader of JSON files that keeps their paths and bytes.
+/// A reader of JSON files that keeps the path and bytes of every file it reads.
 struct Reader {
     sources: Vec<(PathBuf, Vec<u8>)>,
 }

@@ -1,6 +1,8 @@
-//! A BERT model on a CUDA device, if available: transfer and batching.
+//! Runs a BERT model on a CUDA device, if there is one: copies the model to the device and groups
+//! texts into passes.
 //!
-//! Vectors differ from CPU vectors by rounding to 16 bits (see [`gpu::encoder`]).
+//! The vectors differ slightly from those of the CPU, because the device computes with 16-bit
+//! numbers (see [`gpu::encoder`]).
 
 use std::{sync::mpsc::sync_channel, thread};
 
@@ -15,12 +17,12 @@ use crate::{
     gpu::{self, Device, encoder::Encoder},
 };
 
-/// Number of texts in a portion, which is tokenized at a time.
+/// Number of texts that are tokenized together, called a portion.
 const PORTION_TEXTS: usize = 4096;
 /// Maximum number of tokenized portions that wait for the device.
 const WAITING_PORTIONS: usize = 2;
 
-/// A model on a device.
+/// A BERT model on a CUDA device.
 pub(super) struct DeviceModel {
     encoder: Encoder,
     name: String,
@@ -29,12 +31,13 @@ pub(super) struct DeviceModel {
 }
 
 impl DeviceModel {
-    /// Copies the model to the first device. `None` if there is no device, if it fails, or if its
-    /// kernels do not support the model's shape.
+    /// Copies the model to the first CUDA device. Returns `None` if there is no device, if the
+    /// device fails, or if its kernels do not support the shape, activation or pooling of the
+    /// model.
     ///
     /// # Errors
-    /// [`EmbedError::Model`] if a tensor cannot be read; [`EmbedError::Gpu`] if the device is
-    /// missing or fails with `AGENT_GPU=require`.
+    /// [`EmbedError::Model`] if a tensor cannot be read; with `AGENT_GPU=require`,
+    /// [`EmbedError::Gpu`] if the device is missing or fails.
     pub(super) fn load(
         tensors: &Tensors<'_>,
         shape: &Shape,
@@ -72,14 +75,14 @@ impl DeviceModel {
         }
     }
 
-    /// Name of the device, for people.
+    /// Name of the CUDA device, for people.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
     /// Embeds texts into vectors of norm 1, `[texts, hidden]`, in the given order. `cut` splits
-    /// texts into word pieces. For more than [`PORTION_TEXTS`] texts it runs on its own thread and
-    /// prepares the next portions while the device works.
+    /// texts into word pieces. For more than [`PORTION_TEXTS`] texts, `cut` runs on its own thread
+    /// and prepares the next portions while the device works.
     pub(super) fn embed_pooled(
         &self,
         texts: &[&str],
@@ -103,7 +106,8 @@ impl DeviceModel {
         })
     }
 
-    /// Embeds one portion, `[texts, hidden]`; texts of similar length share a pass.
+    /// Embeds one portion of texts into vectors of norm 1, `[texts, hidden]`, in the given order.
+    /// Texts of similar length share a pass.
     fn embed_portion(&self, pieces: &[WordPieces]) -> Result<Vec<f32>, EmbedError> {
         // A text without word pieces keeps the zero vector.
         let full = |text: &usize| !pieces[*text].ids.is_empty();

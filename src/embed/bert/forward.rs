@@ -2,12 +2,12 @@
 //! the other, without padding.
 //!
 //! The model is that of Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers for
-//! Language Understanding", NAACL 2019. A text's rows depend on that text alone, bit for bit:
-//! products and norms work row by row, and attention text by text.
+//! Language Understanding", NAACL 2019. The rows of a text depend on that text alone, bit for bit:
+//! products and norms are computed row by row, and attention text by text.
 //!
-//! A layer costs `2 n (4 h² + 2 h f) + 4 Σ l² h` operations for `n` tokens in texts of `l` tokens,
-//! with rows of `h` numbers and inner rows of `f` numbers. [`Scratch`] holds `n (5 h + f)` numbers
-//! and the attention of [`QUERY_ROWS`] rows.
+//! A layer costs `2 n (4 h² + 2 h f) + 4 Σ l² h` operations for `n` tokens in texts of `l` tokens
+//! each (the sum is over texts), with rows of `h` numbers and inner rows of `f` numbers.
+//! [`Scratch`] holds `n (5 h + f)` numbers and the attention of [`QUERY_ROWS`] rows.
 
 use crate::bert::{
     config::Shape,
@@ -16,29 +16,30 @@ use crate::bert::{
     word_pieces::WordPieces,
 };
 
-/// Number of rows whose attention to all tokens of a text is in memory at once.
+/// Number of tokens of a text whose attention to all its tokens is in memory at once.
 const QUERY_ROWS: usize = 32;
 
-/// Buffers that one worker reuses.
+/// Buffers of the forward pass, which a thread reuses for all its batches.
 #[derive(Default)]
 pub(super) struct Scratch {
-    /// `[n, hidden]`: the rows of the tokens, before, between and after layers.
+    /// The rows of the tokens before, between and after layers: `[n, hidden]`.
     rows: Vec<f32>,
-    /// `[n, 3 hidden]`: queries, keys and values.
+    /// Queries, keys and values of attention: `[n, 3 hidden]`.
     attended: Vec<f32>,
-    /// `[n, hidden]`: output of attention.
+    /// Output of attention: `[n, hidden]`.
     gathered: Vec<f32>,
-    /// `[n, inner]`: inner rows of a layer.
+    /// Inner rows of a layer: `[n, inner]`.
     inner: Vec<f32>,
-    /// `[QUERY_ROWS, tokens of a text]`: attention. `inverse`: reciprocals of the row sums.
+    /// Attention of up to [`QUERY_ROWS`] tokens to all tokens of their text, not divided by its row
+    /// sums: `[QUERY_ROWS, tokens of a text]`, padded. `inverse` holds the reciprocals of the sums.
     scores: Vec<f32>,
     inverse: Vec<f32>,
     keys: Packed,
     values: Packed,
 }
 
-/// Runs the model over `texts` and returns the rows of all their tokens, `[n, hidden]`; `None` if a
-/// word piece, type or position has no row.
+/// Runs the model over `texts` and returns the rows of all their tokens, `[n, hidden]`, text by
+/// text; `None` if the weights have no row for a word piece, token type or position.
 pub(super) fn encode<'a>(
     isa: Isa,
     shape: &Shape,
@@ -78,7 +79,7 @@ pub(super) fn encode<'a>(
     Some(&scratch.rows)
 }
 
-/// Runs one layer over the rows of all texts.
+/// Runs one layer over the rows of all texts, in `scratch`; `n` is the number of all tokens.
 fn run(
     isa: Isa,
     shape: &Shape,
@@ -115,7 +116,7 @@ fn run(
     layer_norm(isa, &mut scratch.rows, &layer.norm.weight, &layer.norm.bias, shape.epsilon);
 }
 
-/// Computes attention among the `len` tokens from row `start`, head by head.
+/// Computes attention, head by head, among the tokens of one text: the `len` rows from `start`.
 fn attend(isa: Isa, shape: &Shape, start: usize, len: usize, scratch: &mut Scratch) {
     if len == 0 {
         return;

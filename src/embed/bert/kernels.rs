@@ -1,15 +1,15 @@
-//! The arithmetic of an encoder on rows of numbers: products with packed weights, layer norm,
+//! The arithmetic of a BERT encoder on the CPU: products of rows with packed weights, layer norm,
 //! softmax and activations.
 //!
 //! A row of a result depends only on the same row of the input. Every element of a product is one
-//! chain of fused multiply-adds in ascending order of the inner dimension, for any number of rows
-//! and any [`Isa`], so results are the same bit for bit.
+//! chain of fused multiply-adds in ascending order of the inner dimension. So results are the same
+//! bit for bit for any number of rows and any instruction set ([`Isa`]).
 
 #[cfg(target_arch = "x86_64")]
 use crate::bert::lanes::{Avx2, Avx512};
 use crate::bert::lanes::{Lanes, Plain, WIDTH};
 
-/// Instruction set of kernels; a value of this type proves that the processor supports it.
+/// Instruction set that the kernels use; a value exists only if the processor supports the set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Isa(Kind);
 
@@ -45,7 +45,7 @@ impl Isa {
         Isa::all().first().copied().unwrap_or(Isa(Kind::Plain))
     }
 
-    /// Name for people.
+    /// Name of the instruction set, for people.
     pub(super) fn name(self) -> &'static str {
         match self.0 {
             #[cfg(target_arch = "x86_64")]
@@ -98,9 +98,9 @@ pub(super) struct Packed {
 }
 
 impl Packed {
-    /// Packs the transpose of `rows`, `[columns, inner]` with `stride` numbers from row to row,
-    /// which is the layout of a linear layer's weights. Zeros pad the columns to a multiple of
-    /// [`WIDTH`].
+    /// Packs the transpose of `rows`, a `[columns, inner]` matrix whose rows start `stride` numbers
+    /// apart; weights of linear layers are stored in this way. Zeros pad the columns to a multiple
+    /// of [`WIDTH`].
     pub(super) fn transposed(&mut self, rows: &[f32], stride: usize, columns: usize, inner: usize) {
         self.reset(columns, inner);
         for first in (0..columns).step_by(WIDTH) {
@@ -115,9 +115,9 @@ impl Packed {
         }
     }
 
-    /// Packs `rows`, `[inner, columns]` with `stride` numbers from row to row.
+    /// Packs `rows`, an `[inner, columns]` matrix whose rows start `stride` numbers apart.
     ///
-    /// `columns` is a multiple of [`WIDTH`].
+    /// `columns` must be a multiple of [`WIDTH`].
     pub(super) fn straight(&mut self, rows: &[f32], stride: usize, columns: usize, inner: usize) {
         self.reset(columns, inner);
         for (i, row) in rows.chunks(stride).take(inner).enumerate() {
@@ -141,7 +141,7 @@ impl Packed {
     }
 }
 
-/// Term added to a product.
+/// What a product of matrices is added to.
 #[derive(Clone, Copy)]
 pub(super) enum Addend<'a> {
     /// Nothing.
@@ -152,7 +152,7 @@ pub(super) enum Addend<'a> {
     BiasAndOutput(&'a [f32]),
 }
 
-/// Rows of a matrix, `stride` numbers apart in a longer slice.
+/// Rows of a matrix; in `data`, row `r` starts at index `r * stride`.
 #[derive(Clone, Copy)]
 pub(super) struct Rows<'a> {
     pub(super) data: &'a [f32],
@@ -161,7 +161,7 @@ pub(super) struct Rows<'a> {
     pub(super) n: usize,
 }
 
-/// Writable [`Rows`]; there are as many rows as in the input.
+/// Rows that a kernel writes, laid out like [`Rows`]; there are as many as in the kernel's input.
 pub(super) struct RowsMut<'a> {
     pub(super) data: &'a mut [f32],
     pub(super) stride: usize,
@@ -170,13 +170,13 @@ pub(super) struct RowsMut<'a> {
 /// A function applied to every number of a layer's output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Activation {
-    /// `x`.
+    /// No change: `x`.
     Identity,
-    /// `x Φ(x)`, computed with the error function.
+    /// GELU: `x Φ(x)`, computed with the error function.
     Gelu,
     /// GELU, approximated by tanh.
     GeluTanh,
-    /// `max(x, 0)`.
+    /// ReLU: `max(x, 0)`.
     Relu,
 }
 
@@ -207,7 +207,8 @@ on_each_isa! {
     fn exp_rows(rows: &mut [f32], width: usize, len: usize, scale: f32, inverse: &mut [f32]) = exp_scaled
 }
 
-/// Location of a tile; the caller has checked the pointers and sizes.
+/// Where a tile of a product lies in its input, weights and output; the caller has checked the
+/// pointers and sizes.
 #[derive(Clone, Copy)]
 struct Tile {
     input: *const f32,
@@ -220,7 +221,7 @@ struct Tile {
     out_stride: usize,
 }
 
-/// Computes `R` rows of `P` panels, with all sums in registers.
+/// Computes one tile of a product: `R` rows of `P` panels, with all sums in registers.
 ///
 /// # Safety
 /// The processor has the instructions of `L`; the pointers of `at` are valid for the stated
@@ -271,7 +272,7 @@ unsafe fn tile<L: Lanes, const R: usize, const P: usize>(at: Tile) {
     }
 }
 
-/// Calls [`tile`] for numbers of rows and panels that are known only at run time.
+/// Calls [`tile`] with `rows` and `panels` as its constants `R` and `P`.
 ///
 /// # Safety
 /// As for [`tile`]; `1 <= rows <= L::ROWS`, `1 <= panels <= L::PANELS`.

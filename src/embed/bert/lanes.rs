@@ -1,20 +1,21 @@
 //! Arithmetic on sixteen numbers at once, in registers of the processor.
 //!
-//! Every implementation does the same sixteen IEEE operations, lane by lane, with one rounding per
-//! fused multiply-add. So a result is the same bit for bit with AVX-512, with AVX2, and without
-//! either (where each fused operation is a function call, slow on x86-64).
+//! Every implementation does the same IEEE operation on each of the sixteen numbers, with one
+//! rounding per fused multiply-add. So a result is the same bit for bit with AVX-512, with AVX2,
+//! and without either (where each fused operation is a function call, slow on x86-64).
 
-/// Numbers in one [`Lanes`].
+/// Number of `f32` values in one [`Lanes`].
 pub(super) const WIDTH: usize = 16;
 
-/// `1.5 * 2^23`: adding it to a small number rounds that number to an integer, in the low bits.
+/// `1.5 * 2^23`. Adding this to a small number rounds the number to an integer, which the low bits
+/// of the sum hold.
 const ROUNDER: f32 = 12_582_912.0;
-/// Exponent bits of `1.0`.
+/// Bits of the `f32` value `1.0`: its exponent.
 const ONE_BITS: i32 = 127 << 23;
 /// Position of the lowest exponent bit in an `f32`.
 const EXPONENT: u32 = 23;
 
-/// [`WIDTH`] numbers of `f32`.
+/// A vector of [`WIDTH`] `f32` values, for the instruction set of the implementing type.
 ///
 /// # Safety
 /// Every method may be called only on a processor with the instructions of the implementing type,
@@ -22,7 +23,7 @@ const EXPONENT: u32 = 23;
 pub(super) trait Lanes: Copy {
     /// Maximum number of rows of a matrix tile in registers, at most 8.
     const ROWS: usize;
-    /// Maximum number of panels of [`WIDTH`] columns of a matrix tile in registers, at most 3.
+    /// Maximum width of a matrix tile in registers, in panels of [`WIDTH`] columns; at most 3.
     const PANELS: usize;
 
     unsafe fn splat(value: f32) -> Self;
@@ -35,7 +36,7 @@ pub(super) trait Lanes: Copy {
     unsafe fn max(self, other: Self) -> Self;
     unsafe fn min(self, other: Self) -> Self;
     unsafe fn abs(self) -> Self;
-    /// `self * factor + term`, rounded once.
+    /// Returns `self * factor + term`, rounded once.
     unsafe fn mul_add(self, factor: Self, term: Self) -> Self;
     /// Returns `2^n` for lanes that hold `n +` [`ROUNDER`], `-126 <= n <= 127`.
     unsafe fn power_of_two(self) -> Self;
@@ -50,7 +51,7 @@ pub(super) trait Lanes: Copy {
         array
     }
 
-    /// Returns the sum of the lanes, by a fixed tree.
+    /// Returns the sum of the lanes, always added in the same order.
     #[inline(always)]
     unsafe fn sum(self) -> f32 {
         // SAFETY: as the caller promises.
@@ -65,9 +66,9 @@ pub(super) trait Lanes: Copy {
         sums[0]
     }
 
-    /// Returns `e` to the power of each lane, to two units in the last place; arguments are clamped
-    /// to -87..=88. The result is a power of two times the Taylor series of degree 7 on
-    /// `[-ln 2 / 2, ln 2 / 2]`.
+    /// Returns `e` to the power of each lane, with an error of at most two units in the last place;
+    /// lanes are clamped to -87..=88 first. Computes a power of two times the Taylor series of
+    /// degree 7 on `[-ln 2 / 2, ln 2 / 2]`.
     #[inline(always)]
     unsafe fn exp(self) -> Self {
         // SAFETY: as the caller promises; the exponent lies in -126..=127 as the argument is clamped.
@@ -88,7 +89,7 @@ pub(super) trait Lanes: Copy {
     }
 }
 
-/// Plain Rust, which the compiler may vectorize.
+/// Lanes without vector instructions: an array, in Rust that the compiler may vectorize.
 #[derive(Clone, Copy)]
 pub(super) struct Plain([f32; WIDTH]);
 
@@ -173,11 +174,11 @@ mod x86 {
 
     use super::{EXPONENT, Lanes, ONE_BITS, WIDTH};
 
-    /// One register of `avx512f`.
+    /// Lanes in one AVX-512 register; needs `avx512f`.
     #[derive(Clone, Copy)]
     pub(in crate::bert) struct Avx512(__m512);
 
-    /// Two registers of `avx2`, with `fma`.
+    /// Lanes in two AVX2 registers; needs `avx2` and `fma`.
     #[derive(Clone, Copy)]
     pub(in crate::bert) struct Avx2(__m256, __m256);
 

@@ -9,8 +9,8 @@
 //! - Every vector has norm 1, even if the model's modules do not normalise (Contriever): rankings
 //!   by cosine are unchanged, rankings by dot product are not. Turn [`EmbedderOptions::normalize`]
 //!   off to get the vectors of the model.
-//! - A document's prompt may be named `passage` or `corpus`, as sentence-transformers documents;
-//!   its release 6.2 ignores both names.
+//! - The prompt of documents may also be named `passage` or `corpus`, as the documentation of
+//!   sentence-transformers says; release 6.2 of that package ignores both names.
 //! - A text without word pieces, such as an empty text, gets the zero vector.
 //! - Tokens are never padded, so a vector does not depend on its batch, bit for bit. A CUDA device,
 //!   used if available, adds rounding differences; `CUDA_VISIBLE_DEVICES=` forces the CPU.
@@ -74,11 +74,14 @@ pub use parts::Parts;
 pub use weights::MAX_WEIGHTS_BYTES;
 pub use word_pieces::WordPieces;
 
-/// Maximum number of tokens of a batch, unless a single text has more.
+/// Maximum number of tokens of a batch on the CPU; a single text with more tokens is a batch by
+/// itself.
 ///
-/// Large enough to read weights from memory seldom, small enough to keep the rows in the CPU cache.
+/// Larger batches read the weights from memory less often; smaller ones keep the rows in the CPU
+/// cache.
 pub const BATCH_TOKENS: usize = 512;
-/// Number of texts embedded at a time; bounds the delay after a request to stop.
+/// Maximum number of texts that a caller should pass at a time; bounds the delay after a request to
+/// stop.
 const BLOCK_TEXTS: usize = 128;
 /// Maximum number of texts whose word pieces are in memory at once.
 const GROUP_TEXTS: usize = 4096;
@@ -100,11 +103,11 @@ pub struct BertEncoder {
 struct LoadedModel {
     cutter: Cutter,
     device: Option<DeviceModel>,
-    /// Layers on the CPU, loaded if there is no device or it failed.
+    /// The model's layers on the CPU, loaded if there is no CUDA device or it failed.
     host: OnceLock<Host>,
 }
 
-/// Layers on the CPU.
+/// Layers of a model on the CPU, run by this crate or by `candle-transformers`.
 enum Host {
     Own(Weights, Words),
     #[cfg(feature = "encoders")]
@@ -112,7 +115,7 @@ enum Host {
 }
 
 impl LoadedModel {
-    /// Returns the model on the device; `None` if there is no device or it failed.
+    /// Returns the model on the CUDA device; `None` if there is no device or it failed.
     fn device(&self) -> Result<Option<&DeviceModel>, EmbedError> {
         match &self.device {
             Some(model) if Device::first()?.is_some() => Ok(Some(model)),
@@ -150,17 +153,18 @@ impl MappedFile {
 
 impl BertEncoder {
     /// Opens the model in `dir`: checks its configuration and, for BERT, the header of its weights.
-    /// Reads all its files for the fingerprint, on all threads.
+    /// Reads all its files, on all threads, to compute the fingerprint.
     ///
     /// # Errors
-    /// [`EmbedError::Io`], and [`EmbedError::Model`] if a file is missing, damaged or too large, or
-    /// if a setting is not supported; the message names file, tensor and remedy.
+    /// [`EmbedError::Io`] if a file cannot be read; [`EmbedError::Model`] if a file is missing,
+    /// damaged or too large, or if a setting is not supported. The message names the file, the
+    /// tensor and the remedy.
     pub fn open(dir: &Path) -> Result<BertEncoder, EmbedError> {
         Self::open_with(dir, EmbedderOptions::default())
     }
 
-    /// Opens a model as [`BertEncoder::open`] does, with options. Prefixes of the options replace
-    /// the model's prompts; their vector length is ignored.
+    /// Opens a model as [`BertEncoder::open`] does, with options. The prefixes in `options` replace
+    /// the prompts of the model; [`EmbedderOptions::dimensions`] is ignored.
     ///
     /// # Errors
     /// As [`BertEncoder::open`].
@@ -177,7 +181,7 @@ impl BertEncoder {
         Ok(BertEncoder { settings, options, tokenizer, weights, isa, fingerprint, ready })
     }
 
-    /// Maximum number of tokens read of a text, including special tokens and those of the prompt.
+    /// Maximum number of tokens read of a text, including special tokens and tokens of the prompt.
     pub fn max_tokens(&self) -> usize {
         self.settings.max_tokens
     }
@@ -192,9 +196,9 @@ impl BertEncoder {
         texts.par_iter().map(|text| Ok(cutter.cut("", text)?.ids.len())).collect()
     }
 
-    /// Embeds the tokens of each text for late interaction: one `[tokens, dim]` matrix per text, in
-    /// the order of its tokens, with rows of norm 1. Special tokens are left out, and no prompt is
-    /// added. A text without tokens gives no rows.
+    /// Embeds the tokens of each text for late interaction: returns one `[tokens, dim]` matrix per
+    /// text, with a row of norm 1 per token, in the order of the tokens. Special tokens are left
+    /// out, and no prompt is added. The matrix of a text without tokens has no rows.
     ///
     /// # Errors
     /// [`EmbedError::Model`] if the model cannot be loaded or gives numbers that are not finite.
@@ -313,7 +317,8 @@ impl BertEncoder {
         self.options.normalize || self.settings.normalises
     }
 
-    /// Divides a sum of `n` rows by `n`, or by its root if the model says so.
+    /// Divides `vector`, a sum of `n` rows, by `n`, or by the square root of `n` if the model's
+    /// configuration says so.
     fn divide(&self, vector: &mut [f32], n: usize) -> Result<(), EmbedError> {
         let divisor = if self.settings.by_root { (n as f32).sqrt() } else { n as f32 };
         vector.iter_mut().for_each(|number| *number /= divisor.max(1.0));
@@ -365,8 +370,8 @@ impl BertEncoder {
     }
 }
 
-/// Returns the fingerprint: `bert1-` and 32 hexadecimal digits of a BLAKE3 hash of configuration,
-/// tokenizer and weights.
+/// Returns the fingerprint of a model: `bert1-` and 32 hexadecimal digits of a BLAKE3 hash of its
+/// configuration, tokenizer and weights.
 fn fingerprint(settings: &Settings, tokenizer: &MappedFile, weights: &MappedFile) -> String {
     let mut hasher = blake3::Hasher::new();
     let mut add = |bytes: &[u8]| {
@@ -382,8 +387,8 @@ fn fingerprint(settings: &Settings, tokenizer: &MappedFile, weights: &MappedFile
     format!("bert1-{}", &hasher.finalize().to_hex()[..32])
 }
 
-/// Splits `order` into batches with a total `cost` of at most [`BATCH_TOKENS`]; an item that costs
-/// more is a batch by itself.
+/// Splits `order`, indexes of texts, into batches of at most [`BATCH_TOKENS`] tokens; `cost`
+/// returns the number of tokens of a text. A text with more tokens is a batch by itself.
 fn batches(order: &[usize], cost: impl Fn(usize) -> usize) -> Vec<&[usize]> {
     let mut batches = Vec::new();
     let (mut start, mut spent) = (0, 0);
@@ -469,7 +474,11 @@ impl Embedder for BertEncoder {
         BLOCK_TEXTS
     }
 
-    /// Loads the tokenizer and all layers, and embeds a word; a model has no checksum to compare.
+    /// Loads the tokenizer and all layers, and embeds one word. Model files have no checksum to
+    /// compare with.
+    ///
+    /// # Errors
+    /// [`EmbedError::Model`] if the model cannot be loaded or gives numbers that are not finite.
     fn verify(&self) -> Result<(), EmbedError> {
         self.embed_query("word").map(drop)
     }

@@ -1,4 +1,5 @@
-//! Splits a BERT encoder into parts for training, and reassembles it.
+//! Gives training access to the parts of a BERT encoder (shape, word pieces, weights), and writes
+//! the encoder with new weights.
 
 use std::{
     fs::{self, File},
@@ -16,7 +17,7 @@ use crate::{
     },
 };
 
-/// Parts of a BERT encoder in a local directory.
+/// A BERT encoder in a local directory, opened to train its weights.
 pub struct Parts {
     dir: PathBuf,
     settings: Settings,
@@ -27,8 +28,8 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// Opens the model in `dir`; texts are cut at `max_tokens`, or at the model's own limit if it
-    /// is lower.
+    /// Opens the encoder in `dir`. Texts are cut to `max_tokens` tokens, or to the encoder's own
+    /// maximum if that is lower.
     ///
     /// # Errors
     /// The errors of [`BertEncoder::open`](super::BertEncoder::open), and [`EmbedError::Model`] for
@@ -57,23 +58,22 @@ impl Parts {
         &self.settings.shape
     }
 
-    /// Pooling of the rows of a text into one vector.
+    /// How the encoder pools the rows of a text's tokens into one vector.
     pub fn pooling(&self) -> Pooling {
         self.settings.pooling
     }
 
-    /// Fingerprint of the model, including its weights.
+    /// Fingerprint of the encoder: a digest of its configuration, tokenizer and weights.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
-    /// Names and shapes of the tensors, in the order of the forward pass.
+    /// Returns the names and shapes of the weight tensors, in the order of the forward pass.
     pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
         names(&self.settings.shape)
     }
 
-    /// Returns the numbers of all tensors, concatenated in the order of
-    /// [`tensors`](Self::tensors). O(numbers).
+    /// Returns all weights, concatenated in the order of [`tensors`](Self::tensors). O(weights).
     ///
     /// # Errors
     /// [`EmbedError::Model`] if a tensor cannot be read.
@@ -104,8 +104,8 @@ impl Parts {
         self.cutter.cut_all(&self.settings.query_prompt, texts)
     }
 
-    /// Writes a copy of this model with the weights `numbers`, in the order of
-    /// [`tensors`](Self::tensors), into `dir`. Syncs the files and returns their names, relative to
+    /// Writes a copy of this encoder into `dir`, with other weights: `numbers`, concatenated in the
+    /// order of [`tensors`](Self::tensors). Syncs the files and returns their paths relative to
     /// `dir`.
     ///
     /// # Errors

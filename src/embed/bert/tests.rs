@@ -1,5 +1,5 @@
-//! Encoders against vectors of the reference, against themselves in other batches, and on invalid
-//! files.
+//! Compares the vectors of encoders with those of sentence-transformers and with their own vectors
+//! in other batches, and tests invalid files.
 //!
 //! The models of `tests/data/encoder` are random and tiny; `scripts/encoder-fixtures.py` makes them.
 
@@ -13,10 +13,10 @@ use crate::matrix::dot;
 use crate::{given, gpu::Device};
 
 const MODELS: [&str; 3] = ["mean", "first", "plain"];
-/// Models of other architectures.
+/// Models of architectures other than BERT.
 const OTHERS: [&str; 3] = ["modernbert", "xlm-roberta", "qwen3"];
 
-/// Vectors of sentence-transformers, norm 1.
+/// Vectors of norm 1 that sentence-transformers computed, with their texts.
 #[derive(Deserialize)]
 struct Golden {
     texts: Vec<String>,
@@ -215,7 +215,8 @@ fn opening_converts_no_weights_and_the_fingerprint_covers_them() {
     }
 }
 
-/// Error of opening the model, or of embedding, after `find` became `replace` in one file.
+/// Returns the error of opening the model, or of embedding, after `find` was replaced by `replace`
+/// in one of its files.
 fn complaint(model: &str, file: &str, find: &str, replace: &str) -> String {
     let model = copy(model);
     let path = model.path().join(file);

@@ -1,11 +1,12 @@
-//! The weights of a BERT encoder: `model.safetensors` is checked when the model is opened; its
-//! numbers are converted and packed at first use.
+//! Reads the weights of a BERT encoder from `model.safetensors`. The file's header is checked when
+//! the model is opened; the numbers are converted and packed at first use.
 //!
 //! The crate `candle_core` reads the file and converts its numbers. Rows of word pieces stay in the
 //! mapped file, in their stored type; all other weights are packed for [`kernels`](super::kernels)
 //! as `f32`.
 //!
-//! Tensor names are those of `BertModel` in transformers, with or without the prefix `bert.`.
+//! Tensor names are those of `BertModel` in the Python package transformers, with or without the
+//! prefix `bert.`.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -46,7 +47,7 @@ pub(super) struct Norm {
 
 /// Weights of one layer of the transformer.
 pub(super) struct Layer {
-    /// Queries, keys and values, side by side: `[hidden, 3 hidden]`.
+    /// Linear layers of queries, keys and values, side by side: `[hidden, 3 hidden]`.
     pub(super) attention: Linear,
     pub(super) attention_out: Linear,
     pub(super) attention_norm: Norm,
@@ -57,9 +58,9 @@ pub(super) struct Layer {
 
 /// All weights except the rows of word pieces.
 pub(super) struct Weights {
-    /// `[positions, hidden]`.
+    /// Row of each position: `[positions, hidden]`.
     pub(super) positions: Vec<f32>,
-    /// `[types, hidden]`.
+    /// Row of each token type: `[types, hidden]`.
     pub(super) types: Vec<f32>,
     pub(super) norm: Norm,
     pub(super) layers: Vec<Layer>,
@@ -74,7 +75,7 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// Writes the row of word piece `id` to `row`; returns `false` if the file does not have it.
+    /// Writes the row of the word piece `id` to `row`; returns `false` if the file has no such row.
     pub(super) fn read(&self, file: &[u8], id: u32, row: &mut [f32]) -> bool {
         let size = self.kind.size_in_bytes() * self.hidden;
         let bytes = file.get(self.bytes.clone()).unwrap_or_default();
@@ -188,7 +189,7 @@ impl<'a> Tensors<'a> {
         })
     }
 
-    /// Converts all weights to the layout of a device. O(numbers).
+    /// Converts all weights to the layout that the CUDA device needs. O(numbers).
     ///
     /// # Errors
     /// [`EmbedError::Model`] if a tensor cannot be read.
@@ -240,7 +241,7 @@ impl<'a> Tensors<'a> {
         })
     }
 
-    /// Packs the linear layers `names` side by side, as one layer.
+    /// Packs the linear layers `names`, each with `inputs` inputs, side by side as one layer.
     fn linear(&self, names: &[String], inputs: usize) -> Result<Linear, EmbedError> {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let (rows, bias) = self.side_by_side(&names)?;
@@ -249,7 +250,8 @@ impl<'a> Tensors<'a> {
         Ok(Linear { weight, bias })
     }
 
-    /// Returns the rows of several linear layers, and their biases, each concatenated.
+    /// Returns the weights of several linear layers, concatenated row by row, and their
+    /// concatenated biases.
     fn side_by_side(&self, names: &[&str]) -> Result<(Vec<f32>, Vec<f32>), EmbedError> {
         let (mut rows, mut bias) = (Vec::new(), Vec::new());
         for name in names {
@@ -296,8 +298,8 @@ impl<'a> Tensors<'a> {
         }
     }
 
-    /// Writes a copy of this file to `path` with other weights: `numbers`, concatenated in the
-    /// order of [`names`], as `f32`. Tensors that are not in [`names`] are copied.
+    /// Writes a copy of this file to `path` in which the tensors of [`names`] have other weights,
+    /// as `f32`: `numbers`, concatenated in the order of [`names`]. All other tensors are copied.
     ///
     /// # Errors
     /// [`EmbedError::Model`] if the numbers are too few or the file cannot be written.

@@ -1,12 +1,12 @@
 //! Splits texts into the word pieces of a model, by its `tokenizer.json`.
 //!
-//! The padding and truncation settings of the file are overridden: a text is never padded, and is
-//! cut at the number of tokens in the model's configuration.
+//! The padding and truncation settings of this file are overridden: a text is never padded, and is
+//! cut to the maximum number of tokens in the model's configuration.
 //!
 //! | limit | value | reason |
 //! | --- | --- | --- |
 //! | [`MAX_TOKENIZER_BYTES`] | 64 MiB | a vocabulary of a million word pieces |
-//! | [`MAX_TEXT_BYTES`] | 1 MiB | bytes read of one text; usual texts reach the token limit before |
+//! | [`MAX_TEXT_BYTES`] | 1 MiB | most long texts reach the maximum number of tokens before |
 
 use std::path::{Path, PathBuf};
 
@@ -24,15 +24,15 @@ use crate::{
 pub const MAX_TOKENIZER_BYTES: u64 = 64 << 20;
 /// Maximum number of bytes read of one text.
 pub const MAX_TEXT_BYTES: usize = 1 << 20;
-/// Bytes tokenized first, per token of the model's limit.
+/// Number of bytes of a long text that are tokenized first, per token that the model can read.
 const BYTES_PER_TOKEN: usize = 8;
 
 /// Word pieces of one text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WordPieces {
-    /// Ids, each below the size of the vocabulary.
+    /// Ids of the word pieces, each below the size of the vocabulary.
     pub ids: Vec<u32>,
-    /// Token types, each below their number; as long as `ids`.
+    /// Token type of each word piece, below the number of token types; as long as `ids`.
     pub types: Vec<u32>,
     /// Whether each word piece is a special token, which the tokenizer added; as long as `ids`.
     pub(crate) special: Vec<bool>,
@@ -41,8 +41,8 @@ pub struct WordPieces {
 /// The tokenizer of a model.
 pub(super) struct Cutter {
     tokenizer: Tokenizer,
-    /// Whether words end at white space, so that a prefix of whole words gives the first word
-    /// pieces of the text.
+    /// Whether the tokenizer splits texts at white space before anything else. If so, a prefix of
+    /// whole words has the same word pieces as the beginning of the text.
     cuts_at_spaces: bool,
     max_tokens: usize,
     lower_case: bool,
@@ -55,8 +55,8 @@ impl Cutter {
     /// Reads a tokenizer from the bytes of the file at `path`.
     ///
     /// # Errors
-    /// [`EmbedError::Model`] if it is not a tokenizer, or if its special tokens leave no room for a
-    /// text.
+    /// [`EmbedError::Model`] if the file is not a tokenizer, or if its special tokens leave no room
+    /// for a text.
     pub(super) fn new(
         bytes: &[u8],
         path: &Path,
@@ -95,9 +95,10 @@ impl Cutter {
         })
     }
 
-    /// Splits `prompt` followed by `text` into word pieces, up to the token limit; empty if `text`
-    /// is blank or all pieces are special. Linear in the bytes read, usually little more than the
-    /// returned word pieces need.
+    /// Splits `prompt` followed by `text` into word pieces, at most as many as the model can read.
+    /// The result is empty if `text` is blank or all word pieces are special tokens. Reads only
+    /// little more of a long text than the returned word pieces need, if words end at white space;
+    /// time is linear in the bytes read.
     ///
     /// # Errors
     /// [`EmbedError::Model`] if the tokenizer fails, or returns word pieces that the weights do not
@@ -135,13 +136,15 @@ impl Cutter {
         texts.par_iter().map(|text| self.cut(prompt, text)).collect()
     }
 
-    /// Returns a word piece as the vocabulary spells it; empty for an unknown id.
+    /// Returns the word piece with this id, as the vocabulary spells it; empty for an unknown id.
     pub(super) fn name(&self, id: u32) -> String {
         self.tokenizer.id_to_token(id).unwrap_or_default()
     }
 
-    /// Splits the whole text in one step, without a prompt; errors are those of
-    /// [`cut`](Cutter::cut).
+    /// Splits the whole text in one step, without adding a prompt.
+    ///
+    /// # Errors
+    /// As [`cut`](Cutter::cut).
     pub(super) fn cut_whole(&self, text: &str) -> Result<WordPieces, EmbedError> {
         let lower = self.lower_case.then(|| text.to_lowercase());
         let encoding = self

@@ -1,9 +1,11 @@
-//! The forward pass of a BERT-family encoder on a device (Devlin et al. 2019, post-norm layers).
+//! The forward pass of an encoder of the BERT family on a CUDA device (Devlin et al. 2019, with the
+//! norm after each part of a layer).
 //!
-//! Sequences are packed row by row without padding. Weights and activations are 16-bit floats;
-//! products, norms, softmax and pooling sum in 32 bits. The cosine between a pooled vector and the
-//! vector of a 32-bit pass is expected above 0.9995. Within this rounding a vector may depend on
-//! its batch, because products of different shapes may sum in different orders.
+//! The tokens of all sequences are packed row by row without padding. Weights and activations are
+//! 16-bit floats; products, norms, softmax and pooling sum in 32 bits. The cosine between a pooled
+//! vector and the vector of a 32-bit pass is expected to be above 0.9995. Within this rounding
+//! error a vector may depend on its batch, because products of different shapes may sum in
+//! different orders.
 
 use std::sync::Arc;
 
@@ -15,74 +17,74 @@ use half::f16;
 
 use crate::gpu::{Device, DeviceContext, GpuError, MAX_WIDTH, ROW_THREADS, grid};
 
-/// Kernels that this module calls.
+/// Names of the kernels that this module calls.
 #[cfg(test)]
 pub(super) const KERNELS: &[&str] =
     &["embed", "add_norm", "activate", "attend_32", "attend_64", "pool"];
 /// Maximum number of tokens of one pass; bounds the memory of activations.
 pub const MAX_TOKENS: usize = 32_768;
-/// Queries per block of attention; must match `kernels.cu`.
+/// Number of tokens whose attention one block of threads computes; must match `kernels.cu`.
 const TILE: usize = 64;
-/// Threads of a block of an element-wise kernel.
+/// Number of threads of a block of an element-wise kernel.
 const ELEMENT_THREADS: u32 = 256;
 
-/// The non-linearity between the two products of a layer.
+/// The function between the two products of a layer's feed-forward part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Activation {
     /// GELU by the error function (Hendrycks & Gimpel 2016).
     Gelu,
     /// GELU, approximated by tanh.
     GeluTanh,
-    /// max(x, 0).
+    /// ReLU: `max(x, 0)`.
     Relu,
 }
 
-/// Pooling of the rows of a sequence into one.
+/// How the rows of a sequence are pooled into one vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooling {
-    /// Mean of the rows.
+    /// The vector is the mean of the rows.
     Mean,
-    /// The first row.
+    /// The vector is the first row.
     First,
 }
 
-/// Sizes of the model.
+/// Sizes and activation of an encoder.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Size of a row, numbers.
+    /// Size of a token's row, numbers.
     pub width: usize,
-    /// Attention heads; `width / heads` must be 32 or 64.
+    /// Number of attention heads; `width / heads` must be 32 or 64.
     pub heads: usize,
     /// Size of the inner row between the two products of a layer, numbers.
     pub inner: usize,
-    /// Term added to variances in layer norms.
+    /// Number added to the variance in layer norms.
     pub epsilon: f32,
     /// Activation of every layer.
     pub activation: Activation,
 }
 
-/// A product with a bias: `weight` is `[outputs, inputs]`.
+/// Weights of a linear layer, `weight · input + bias`; `weight` is `[outputs, inputs]`.
 #[derive(Clone, Debug, Default)]
 pub struct Linear {
     /// Weights, row-major.
     pub weight: Vec<f32>,
-    /// One number per output.
+    /// Bias, one number per output.
     pub bias: Vec<f32>,
 }
 
 /// Scale and shift of a layer norm.
 #[derive(Clone, Debug, Default)]
 pub struct Norm {
-    /// One number per column.
+    /// Factor of each column.
     pub scale: Vec<f32>,
-    /// One number per column.
+    /// Number added to each column after scaling.
     pub shift: Vec<f32>,
 }
 
 /// Weights of one layer.
 #[derive(Clone, Debug, Default)]
 pub struct Layer {
-    /// Queries, keys and values: `[3 width, width]`.
+    /// Linear layers of queries, keys and values, one after the other: `[3 width, width]`.
     pub attention: Linear,
     /// Output projection of attention: `[width, width]`.
     pub attention_out: Linear,
@@ -132,7 +134,7 @@ struct DeviceLayer {
     norm: DeviceNorm,
 }
 
-/// A model on a device.
+/// An encoder on a CUDA device.
 pub struct Encoder {
     device: Arc<Device>,
     shape: Shape,
@@ -145,14 +147,15 @@ pub struct Encoder {
     layers: Vec<DeviceLayer>,
 }
 
-/// Rows of a pass, one per token; `starts` holds the start of each sequence, then the end.
+/// Rows of all tokens of a pass; `starts` holds the row at which each sequence starts, then the
+/// number of rows.
 struct Rows {
     rows: CudaSlice<f16>,
     starts: Vec<i32>,
 }
 
 impl Encoder {
-    /// Copies a model to the device.
+    /// Copies the weights of an encoder to the device.
     ///
     /// # Errors
     /// [`GpuError::Shape`] if heads are not 32 or 64 wide, a row is wider than [`MAX_WIDTH`], or
@@ -216,8 +219,8 @@ impl Encoder {
     /// Embeds sequences of word-piece ids: returns one pooled vector of norm 1 per sequence,
     /// `[sequences, width]`, in the given order.
     ///
-    /// All sequences together must have at most [`MAX_TOKENS`] tokens; fewer, larger passes keep
-    /// the device busy.
+    /// All sequences of a call together must have at most [`MAX_TOKENS`] tokens. A few large calls
+    /// are faster than many small ones.
     ///
     /// # Errors
     /// [`GpuError::Shape`] if a sequence is empty, too long or has an unknown id, or if all
@@ -311,8 +314,9 @@ impl Encoder {
         Ok(Rows { rows, starts })
     }
 
-    /// Packs sequences: returns the ids and positions of all tokens, the starts of the sequences
-    /// followed by the end, and for each attention tile its start and its sequence's start and end.
+    /// Packs sequences for the kernels. Returns four lists: the id of each token; its position; the
+    /// row at which each sequence starts, then the number of rows; and for each tile of at most
+    /// [`TILE`] tokens its first row and the first and end row of its sequence.
     #[expect(clippy::type_complexity, reason = "four columns that are used once")]
     fn packed(
         &self,
@@ -344,7 +348,7 @@ impl Encoder {
         Ok((ids, positions, starts, tiles))
     }
 
-    /// Computes `out[n, outputs] = rows[n, inputs] * weight^T + bias`.
+    /// Computes a linear layer: `out[n, outputs] = rows[n, inputs] * weight^T + bias`.
     fn product(
         &self,
         linear: &DeviceLinear,
@@ -379,7 +383,7 @@ impl Encoder {
         .doing("multiplying rows and weights")
     }
 
-    /// Computes `rows = norm(rows + change)`.
+    /// Adds `change` to `rows` and applies the layer norm: `rows = norm(rows + change)`.
     fn add_norm(
         &self,
         kernel: &CudaFunction,

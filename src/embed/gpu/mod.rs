@@ -1,8 +1,9 @@
-//! Computation on a CUDA device: the forward pass of an encoder, and exact top-k.
+//! Computation on a CUDA device: the forward pass of an encoder, and exact search for the rows most
+//! similar to a query (top-k).
 //!
-//! CUDA is not needed to build or start; its libraries are loaded when a device is requested. If a
-//! device fails, the process logs one warning and uses the CPU from then on; with
-//! `AGENT_GPU=require` the error is returned instead ([`give_up`]).
+//! CUDA is not needed to build or start the program; its libraries are loaded when a device is
+//! requested. If a device fails, the process logs one warning and uses the CPU from then on; with
+//! `AGENT_GPU=require` it returns the error instead ([`give_up`]).
 //!
 //! Matrix products use cuBLAS and cuBLASLt; the other kernels are in `kernels.cu`, which NVRTC
 //! compiles for the device.
@@ -39,28 +40,28 @@ use cudarc::{
     nvrtc::{CompileError, CompileOptions, Ptx, compile_ptx_with_opts},
 };
 
-/// Source of all kernels.
+/// CUDA source code of all kernels.
 const KERNELS: &str = include_str!("kernels.cu");
 /// Maximum size of a row that the kernels hold in shared memory, numbers.
 pub const MAX_WIDTH: usize = 4_096;
-/// Threads of a block that processes one row; must match `kernels.cu`.
+/// Number of threads of a block that processes one row; must match `kernels.cu`.
 const ROW_THREADS: u32 = 128;
 
-/// Environment variable that makes a device required.
+/// Environment variable that, set to `require`, makes a missing or failing device an error.
 const VARIABLE: &str = "AGENT_GPU";
 
-/// Error of a device.
+/// Why computation on a CUDA device failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GpuError {
-    /// The driver failed during `doing`.
+    /// The driver or a library of CUDA failed.
     #[error(
         "the CUDA device failed while {doing}: {what}; set CUDA_VISIBLE_DEVICES= to use the CPU"
     )]
     Device {
-        /// Attempted operation.
+        /// Attempted operation, such as `loading the kernels`.
         doing: &'static str,
-        /// Message of the driver.
+        /// Message of the driver or library.
         what: String,
     },
     /// The kernels do not compile for this device.
@@ -68,7 +69,7 @@ pub enum GpuError {
         "the CUDA kernels do not compile for {arch}: {log}; set CUDA_VISIBLE_DEVICES= to use the CPU"
     )]
     Compile {
-        /// Architecture of the device.
+        /// Architecture of the device, such as `compute_90`.
         arch: String,
         /// Message of the compiler.
         log: String,
@@ -79,7 +80,7 @@ pub enum GpuError {
          CUDA_VISIBLE_DEVICES= to use the CPU"
     )]
     Symbol {
-        /// Name of the library.
+        /// Name of the library, such as `libcuda`.
         library: &'static str,
         /// Name of the function.
         symbol: &'static str,
@@ -87,17 +88,17 @@ pub enum GpuError {
     /// A device is required, but there is none.
     #[error("AGENT_GPU=require, but there is no CUDA device; unset it to use the CPU")]
     Absent,
-    /// `AGENT_GPU` has an unknown value, which is held here.
+    /// The environment variable `AGENT_GPU` has an unknown value; holds this value.
     #[error("AGENT_GPU is {0:?}; set it to require, or unset it")]
     Variable(String),
-    /// A size does not match or exceeds a limit.
+    /// The size of an input does not match or exceeds a limit.
     #[error("{what} is {got}, expected {expected}")]
     Shape {
-        /// Name of the size.
+        /// What has the wrong size, such as `a row`.
         what: &'static str,
-        /// Value of the size.
+        /// The size found.
         got: usize,
-        /// Expected value or range.
+        /// Expected size or range.
         expected: String,
     },
 }
@@ -108,7 +109,8 @@ impl GpuError {
     }
 }
 
-/// Converts errors of the driver and the libraries, and adds the attempted operation.
+/// Converts errors of the driver and of CUDA's libraries to [`GpuError::Device`], which names the
+/// attempted operation.
 trait DeviceContext<T> {
     fn doing(self, doing: &'static str) -> Result<T, GpuError>;
 }
@@ -140,8 +142,8 @@ pub struct Device {
     name: String,
 }
 
-/// The first device: `None` before the first attempt to open it, `Some(None)` if there is no device
-/// or it failed.
+/// The first CUDA device: `None` before the first attempt to open a device, `Some(None)` if there
+/// is none or it failed.
 static FIRST: Mutex<Option<Option<Arc<Device>>>> = Mutex::new(None);
 
 /// Makes the process use the CPU from now on, after the device failed; the first call logs a
@@ -165,7 +167,7 @@ fn warn_once(first: &mut Option<Option<Arc<Device>>>, error: &GpuError) {
     }
 }
 
-/// Whether a missing or failing device is an error.
+/// Whether a missing or failing device is an error: `AGENT_GPU` is `require`.
 fn is_required() -> Result<bool, GpuError> {
     match env::var_os(VARIABLE) {
         Some(value) if value == "require" => Ok(true),
@@ -177,10 +179,11 @@ fn is_required() -> Result<bool, GpuError> {
 }
 
 impl Device {
-    /// Returns the first device; `None` if the driver, the device or a library of CUDA is missing,
-    /// or if the device failed before.
+    /// Returns the first CUDA device; `None` if the driver, the device or a library of CUDA is
+    /// missing, or if the device failed before.
     ///
-    /// The first call opens the device and compiles the kernels; later calls share it.
+    /// The first call opens the device and compiles the kernels; later calls return the same
+    /// device.
     ///
     /// # Errors
     /// With `AGENT_GPU=require`, the reason why there is no device; [`GpuError::Variable`] for an
@@ -254,7 +257,8 @@ impl Device {
     }
 }
 
-/// Compiles the kernels for an architecture such as `compute_90`; needs NVRTC, not a device.
+/// Compiles the kernels for an architecture such as `compute_90`; needs the library NVRTC, but no
+/// device.
 ///
 /// # Errors
 /// [`GpuError::Compile`] with the compiler's message.
@@ -271,7 +275,7 @@ fn compile(arch: &str) -> Result<Ptx, GpuError> {
     )
 }
 
-/// Returns a launch configuration with `x` times `y` blocks of `threads` threads.
+/// Returns the configuration to launch a kernel with `x` times `y` blocks of `threads` threads.
 fn grid(x: usize, y: usize, threads: u32) -> Result<LaunchConfig, GpuError> {
     let side = |n: usize, most: u32| {
         u32::try_from(n)

@@ -1,8 +1,8 @@
-//! Checks that CUDA's libraries have all functions that this crate and the wrappers of `cudarc`
-//! call.
+//! Checks that CUDA's libraries have all functions that this crate and the wrappers of the crate
+//! `cudarc` call.
 //!
-//! `cudarc` looks up a function when it is first called, and panics if the library lacks it, even
-//! in destructors. Therefore all functions are looked up before the first call.
+//! `cudarc` looks up a function when the function is first called, and panics if the library lacks
+//! it, even in destructors. Therefore this module looks up all functions before the first call.
 
 use cudarc::{cublas, cublaslt, driver, nvrtc};
 
@@ -64,7 +64,7 @@ const CUBLAS_LT: &[&str] = &[
     "cublasLtMatrixLayoutSetAttribute",
 ];
 
-/// Looks up all functions; the libraries must be present.
+/// Looks up all functions in CUDA's libraries; the libraries must be present.
 ///
 /// # Errors
 /// [`GpuError::Symbol`] for the first missing function.

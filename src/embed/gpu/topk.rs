@@ -1,13 +1,14 @@
-//! Exact top-k on a device: the rows with the largest dot products for each query.
+//! Exact top-k search on a CUDA device: finds, for each query, the rows with the largest dot
+//! products (scores).
 //!
 //! Rows are stored as 16-bit floats. For a few queries, one kernel scores row by row and selects
 //! the best of each 1,024 rows. For many queries, a matrix product scores one block of rows at a
-//! time, so that the full table of scores is never stored. Short lists are merged into one list per
-//! query.
+//! time, so that the full table of scores is never stored. The best rows of all blocks are then
+//! merged into one list per query.
 //!
 //! Scores are computed from the 16-bit rows. [`TopK::error_bound`] bounds their difference from the
-//! scores of the original rows, so that a caller who rescores the results can detect whether any
-//! row may be missing.
+//! scores of the original rows, so that a caller who computes exact scores of the results can
+//! detect whether any row may be missing.
 
 use std::sync::Arc;
 
@@ -24,25 +25,26 @@ use half::f16;
 
 use crate::gpu::{Device, DeviceContext, GpuError, MAX_WIDTH, grid};
 
-/// Kernels that this module calls.
+/// Names of the kernels that this module calls.
 #[cfg(test)]
 pub(super) const KERNELS: &[&str] = &["score_rows", "select_rows", "select_pairs"];
-/// Maximum length of a ranking per query; merging at least halves the number of lists.
+/// Maximum number of rows to return per query: half of the rows that one block of threads sorts, so
+/// that each step of merging at least halves the number of lists.
 pub const MAX_K: usize = 512;
-/// Rows that one block of threads sorts; must match `kernels.cu`.
+/// Number of rows that one block of threads sorts; must match `kernels.cu`.
 const SORT_ROWS: usize = 1_024;
-/// Threads of a block that sorts; must match `kernels.cu`.
+/// Number of threads of a block that sorts; must match `kernels.cu`.
 const SORT_THREADS: u32 = 256;
-/// Minimum number of queries for which a matrix product is faster.
+/// Minimum number of queries for which a matrix product is faster than scoring row by row.
 const PRODUCT_QUERIES: usize = 8;
-/// Rows scored by one matrix product: with 256 queries, 64 MiB of scores.
+/// Number of rows scored by one matrix product; with 256 queries, the scores take 64 MiB.
 const PRODUCT_ROWS: usize = 65_536;
 /// Maximum number of queries processed at a time.
 const MAX_QUERIES: usize = 256;
-/// Rows uploaded at a time.
+/// Number of rows copied to the device at a time.
 const UPLOAD_ROWS: usize = 65_536;
 
-/// Rows on a device, ready to be searched.
+/// A matrix whose rows are on a CUDA device, ready to be searched.
 pub struct TopK {
     device: Arc<Device>,
     rows: CudaSlice<f16>,
@@ -52,7 +54,8 @@ pub struct TopK {
     norm: f32,
 }
 
-/// Lists of the best rows on the device, `[queries, lists, k]`.
+/// Lists of the best rows and their scores on the device: `lists` lists of `k` rows for each query,
+/// `[queries, lists, k]`.
 struct Lists {
     scores: CudaSlice<f32>,
     rows: CudaSlice<u32>,
@@ -60,12 +63,12 @@ struct Lists {
 }
 
 impl TopK {
-    /// Copies a matrix `[n, dim]` to the device, row by row.
+    /// Copies a matrix to the device; `numbers` holds its rows of `dim` numbers each.
     ///
     /// # Errors
-    /// [`GpuError::Shape`] if a row is wider than [`MAX_WIDTH`], `numbers` is not a whole number of
-    /// rows, or there are 2^32 rows or more; [`GpuError::Device`], for example if its memory is too
-    /// small.
+    /// [`GpuError::Shape`] if `dim` is 0 or above [`MAX_WIDTH`], `numbers` is not a whole number of
+    /// rows, or there are 2^32 rows or more; [`GpuError::Device`] if the device fails, for example
+    /// because its memory is too small.
     pub fn new(device: Arc<Device>, numbers: &[f32], dim: usize) -> Result<TopK, GpuError> {
         if dim == 0 || dim > MAX_WIDTH {
             return Err(GpuError::shape("a row", dim, format!("1 to {MAX_WIDTH} numbers")));
@@ -92,13 +95,14 @@ impl TopK {
         Ok(TopK { device, rows, n, dim, norm: square.sqrt() })
     }
 
-    /// Returns the maximum difference between a score and the 32-bit score of the original row and
-    /// query; infinite if a norm is beyond the range of a 16-bit float.
+    /// Returns a bound of the difference between a score that [`search`](Self::search) returns for
+    /// `query` and the 32-bit dot product of the original row and `query`; infinite if a norm is
+    /// beyond the range of a 16-bit float.
     ///
     /// Rounding to 11 significant bits changes a number by at most 2^-11 of itself, so a product of
     /// two such numbers by slightly more than 2^-10, and by Cauchy-Schwarz their sum by the same
     /// share of the product of the norms. Numbers below 2^-14 are off by at most 2^-25. Each of the
-    /// two 32-bit sums adds `dim` times 2^-24.
+    /// two 32-bit sums adds an error of `dim` times 2^-24.
     pub fn error_bound(&self, query: &[f32]) -> f32 {
         let norm = query.iter().map(|number| number * number).sum::<f32>().sqrt();
         if norm.max(self.norm) > f16::MAX.to_f32() {
@@ -109,8 +113,9 @@ impl TopK {
         relative * norm * self.norm + tiny
     }
 
-    /// Ranks the rows for each query of `queries` (`[n, dim]`): returns its `k` best rows by score
-    /// descending, then row ascending; fewer if there are fewer rows.
+    /// Finds, for each query of `queries` (`[n, dim]`), the `k` rows with the highest scores, or
+    /// all rows if there are fewer. Returns pairs of row number and score, by score descending,
+    /// then row number ascending.
     ///
     /// # Errors
     /// [`GpuError::Shape`] if `k` is above [`MAX_K`] or `queries` is not a whole number of rows;
@@ -139,7 +144,8 @@ impl TopK {
         Ok(found)
     }
 
-    /// Scores a few queries row by row; returns the best `k` of each [`SORT_ROWS`] rows.
+    /// Scores all rows for a few queries, row by row; returns, for each query, one list of the `k`
+    /// best rows per [`SORT_ROWS`] rows.
     fn score_each(&self, queries: &[f32], n_queries: usize, k: usize) -> Result<Lists, GpuError> {
         let stream = &self.device.stream;
         let queries = stream.clone_htod(queries).doing("copying queries to it")?;
@@ -156,7 +162,8 @@ impl TopK {
         Ok(best)
     }
 
-    /// Scores many queries by products with blocks of rows; returns one merged list per query.
+    /// Scores all rows for many queries by matrix products, block by block; returns, for each
+    /// query, one list of its `k` best rows.
     fn score_blocks(&self, queries: &[f32], n_queries: usize, k: usize) -> Result<Lists, GpuError> {
         let stream = &self.device.stream;
         let narrow: Vec<f16> = queries.iter().copied().map(f16::from_f32).collect();
@@ -189,7 +196,8 @@ impl TopK {
         joined.map_or_else(|| self.lists(n_queries, 1, k), Ok)
     }
 
-    /// Computes `scores[q, r] = queries[q] . rows[first + r]` for `r < n`.
+    /// Computes the scores of `n` rows from row `first`: `scores[q, r] = queries[q] . rows[first +
+    /// r]` for `r < n`.
     fn product(
         &self,
         queries: &CudaSlice<f16>,
@@ -243,7 +251,7 @@ impl TopK {
         })
     }
 
-    /// Puts two lists of each query side by side.
+    /// Puts the list of each query in `a` and its list in `b` one after the other.
     fn side_by_side(
         &self,
         a: &Lists,
@@ -268,7 +276,7 @@ impl TopK {
         Ok(both)
     }
 
-    /// Merges the lists of each query into one.
+    /// Merges the lists of each query into one list of its `k` best rows.
     fn join(&self, mut best: Lists, n_queries: usize, k: usize) -> Result<Lists, GpuError> {
         let stream = &self.device.stream;
         let kernel = self.device.kernel("select_pairs")?;
@@ -288,7 +296,7 @@ impl TopK {
         Ok(best)
     }
 
-    /// Copies the rankings to the host, without unfilled places.
+    /// Copies the list of each query from the device, without unfilled places.
     fn fetch(
         &self,
         best: Lists,

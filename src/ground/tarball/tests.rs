@@ -4,7 +4,7 @@ use super::*;
 
 const FILES: [(&str, &str); 3] = [("b/c.txt", "two"), ("a", ""), ("b/d/e", "three")];
 
-/// A directory with files, and the path of each in a tarball.
+/// Creates a directory with files. Returns each file's path in the tarball and its path on disk.
 fn given(dir: &Path) -> Vec<(String, PathBuf)> {
     let file = |(path, text): (&str, &str)| {
         let place = dir.join(path.replace('/', "-"));
@@ -29,14 +29,15 @@ fn unpacked(tarball: &Path, into: Option<&Path>) -> Result<(), TarballError> {
     Tarball::open(tarball)?.unpack(into, &mut watch(&mut |_| {}))
 }
 
-/// A tarball of these bytes, valid or not.
+/// Writes a compressed file with these bytes as its tar content, valid or not, and returns its
+/// path.
 fn written(dir: &Path, tar: &[u8]) -> PathBuf {
     let path = dir.join("written");
     fs::write(&path, zstd::encode_all(tar, LEVEL).unwrap()).unwrap();
     path
 }
 
-/// The bytes of a manifest with these members, padded.
+/// Returns the bytes of a manifest that lists these files, padded to whole blocks.
 fn manifest(members: &[(&str, &[u8])]) -> Vec<u8> {
     let member = |(path, content): &(&str, &[u8])| Member {
         path: (*path).to_owned(),

@@ -1,8 +1,9 @@
-//! Languages of texts: names, stemmers, stop words, spellings, and scripts without spaces.
+//! Languages of texts: their names, stemmers and stop words, spelling variants, and scripts without
+//! spaces.
 //!
 //! Words are looked up in folded form: lower case, without accents. Stemmers expect accents, so
-//! [`Language::spelled`] restores those that their endings need. It also unifies the spellings `ä`,
-//! `ae` and `a` of a German vowel.
+//! [`Language::spelled`] restores the accents that the stemmer needs in word endings. It also
+//! unifies the spellings of a German umlaut, such as `ä`, `ae` and `a`.
 
 use std::{borrow::Cow, fmt, ops::Range, str::FromStr, sync::LazyLock};
 
@@ -12,37 +13,37 @@ use unicode_normalization::{UnicodeNormalization, char::is_combining_mark};
 
 use crate::words::{QUESTION_WORDS, is_stop_word};
 
-/// A language that texts are analysed in.
+/// A language in which texts are analysed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Language(u8);
 
-/// How texts of a language are split into terms.
+/// How texts of a language are split into index terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Words stand between spaces.
+    /// Words are separated by spaces.
     Spaced,
-    /// Words stand between spaces, but the language has compounds, or more forms than the stemmer
-    /// joins; letter n-grams match parts of words.
+    /// Words are separated by spaces, but the language has compounds, or more word forms than the
+    /// stemmer unifies. Letter n-grams of the stems are terms too, to match parts of words.
     Parted,
-    /// Words stand without spaces between them, or with particles attached; pairs of characters are
-    /// used instead of words.
+    /// Words are not separated by spaces, or have particles attached. Pairs of adjacent characters
+    /// are used instead of words.
     Unspaced,
 }
 
-/// Properties of a language.
+/// Properties of one language.
 struct Row {
-    /// The code of ISO 639-1.
+    /// The two-letter code of ISO 639-1.
     code: &'static str,
-    /// The code of ISO 639-3.
+    /// The three-letter code of ISO 639-3.
     long_code: &'static str,
     name: &'static str,
     stemmer: Option<Algorithm>,
     kind: Kind,
-    /// Function words, folded, separated by spaces.
+    /// Function words that carry no topic, in folded form, separated by spaces.
     stop_words: &'static str,
 }
 
-/// A row of [`TABLE`].
+/// Makes a row of [`TABLE`].
 const fn row(
     codes: (&'static str, &'static str),
     name: &'static str,
@@ -53,8 +54,8 @@ const fn row(
     Row { code: codes.0, long_code: codes.1, name, stemmer, kind, stop_words }
 }
 
-/// All languages. Indexes store the place of a language in this table, so new ones are appended.
-/// English has its stop words in [`STOP_WORDS`](crate::words::STOP_WORDS).
+/// All languages. Index files store a language by its position in this table, so new languages are
+/// appended. The stop words of English are in [`STOP_WORDS`](crate::words::STOP_WORDS).
 static TABLE: [Row; 22] = [
     row(("en", "eng"), "English", Some(Algorithm::English), Kind::Spaced, ""),
     row(("ar", "ara"), "Arabic", Some(Algorithm::Arabic), Kind::Spaced, ""),
@@ -115,7 +116,7 @@ const RUSSIAN: &str = "а без был была были было быть в �
     же за и из или им их к как какая какие какои какую когда ко кто ли мне мои мы на над не нет но о об он она \
     они оно от по под почему при с со так там то тот ты у уже что чтобы чья эта эти это этот я";
 
-/// The stop words of each language, sorted.
+/// The stop words of each language, in the order of [`TABLE`]; each list is sorted.
 static STOP_LISTS: LazyLock<Vec<Vec<&'static str>>> = LazyLock::new(|| {
     let sorted = |row: &Row| {
         let mut words: Vec<&str> = row.stop_words.split_whitespace().collect();
@@ -126,10 +127,10 @@ static STOP_LISTS: LazyLock<Vec<Vec<&'static str>>> = LazyLock::new(|| {
 });
 
 impl Language {
-    /// English.
+    /// The English language.
     pub const ENGLISH: Self = Self(0);
 
-    /// All languages.
+    /// Returns all languages, in the order of the table that index files refer to.
     pub fn all() -> impl Iterator<Item = Self> {
         (0..TABLE.len() as u8).map(Self)
     }
@@ -138,32 +139,32 @@ impl Language {
         &TABLE[usize::from(self.0)]
     }
 
-    /// Its code in ISO 639-1, of two letters.
+    /// Returns the two-letter code of the language in ISO 639-1.
     pub fn code(self) -> &'static str {
         self.row().code
     }
 
-    /// Its code in ISO 639-3, of three letters.
+    /// Returns the three-letter code of the language in ISO 639-3.
     pub fn long_code(self) -> &'static str {
         self.row().long_code
     }
 
-    /// Its English name.
+    /// Returns the English name of the language.
     pub fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// Whether its function words are known.
+    /// Whether stop words of the language are known.
     pub fn has_stop_words(self) -> bool {
         self == Self::ENGLISH || !self.row().stop_words.is_empty()
     }
 
-    /// Its stemmer.
+    /// Returns the stemming algorithm of the language; `None` if there is none.
     pub(super) fn stemmer(self) -> Option<Algorithm> {
         self.row().stemmer
     }
 
-    /// A folded word as its stemmer expects it.
+    /// Returns a folded word in the spelling that the language's stemmer expects.
     pub(super) fn spelled(self, word: &str) -> Cow<'_, str> {
         match self.code() {
             "de" => umlauts(word, &[("ß", "ss")]),
@@ -181,14 +182,16 @@ impl Language {
     }
 }
 
-/// A word with an ending replaced.
+/// Replaces the ending of a word by the first of the pairs `(from, to)` that matches; without a
+/// match, returns the word unchanged.
 fn ending<'a>(word: &'a str, endings: &[(&str, &str)]) -> Cow<'a, str> {
     let replaced = |(from, to): &(&str, &str)| Some(format!("{}{to}", word.strip_suffix(from)?));
     endings.iter().find_map(replaced).map_or(Cow::Borrowed(word), Cow::Owned)
 }
 
-/// A word with `letters` replaced and then the spellings `ae`, `oe` and `ue` of umlauts replaced by
-/// the vowel, except after another vowel or `q`, where they are two sounds.
+/// Replaces `letters`, pairs `(from, to)`, in a word, and then the spellings `ae`, `oe` and `ue` of
+/// umlauts by the vowel `a`, `o` or `u`. After another vowel or `q` they are kept, because they are
+/// two sounds there.
 fn umlauts<'a>(word: &'a str, letters: &[(&str, &str)]) -> Cow<'a, str> {
     let mut word = Cow::Borrowed(word);
     for (from, to) in letters {
@@ -212,12 +215,12 @@ fn umlauts<'a>(word: &'a str, letters: &[(&str, &str)]) -> Cow<'a, str> {
     Cow::Owned(kept.map(|pair| pair.1).collect())
 }
 
-/// A set of languages, those of the texts of a base; English by default.
+/// A set of languages: those of the texts of a base. The default is English.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "Codes", into = "Codes")]
 pub struct Languages(u32);
 
-/// Serialized form of [`Languages`]: a code, or a list of codes.
+/// Serialized form of [`Languages`]: one language code, or a list of codes.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Codes {
@@ -245,7 +248,7 @@ impl From<Languages> for Codes {
     }
 }
 
-/// The code of [`Languages::NONE`].
+/// Code that stands for [`Languages::NONE`].
 const NONE: &str = "none";
 
 impl FromStr for Languages {
@@ -294,32 +297,34 @@ impl Default for Languages {
 }
 
 impl Languages {
-    /// English alone.
+    /// The set with English only.
     pub const ENGLISH: Self = Self(1);
-    /// No language: words are compared without stemming, ignoring case and accents.
+    /// The empty set: words are compared without stemming, ignoring case and accents.
     pub const NONE: Self = Self(0);
 
-    /// The languages, in the order of their places.
+    /// Returns the languages in the set, in the order of [`Language::all`].
     pub fn iter(self) -> impl Iterator<Item = Language> {
         Language::all().filter(move |&language| self.has(language))
     }
 
-    /// Whether a language is among them.
+    /// Whether the set contains this language.
     pub fn has(self, language: Language) -> bool {
         self.0 >> language.0 & 1 == 1
     }
 
-    /// Whether they are English alone.
+    /// Whether English is the only language in the set.
     pub fn is_english(&self) -> bool {
         *self == Self::ENGLISH
     }
 
-    /// The places of the languages, ascending, as files store them.
+    /// Returns the numbers of the languages (their positions in [`Language::all`], from 0),
+    /// ascending. Index files store these numbers.
     pub fn places(self) -> impl Iterator<Item = u8> {
         self.iter().map(|language| language.0)
     }
 
-    /// The languages of stored places; `None` for an unknown one.
+    /// Returns the set of the languages with these numbers, as [`places`](Self::places) returns
+    /// them; `None` if a number is unknown.
     pub fn from_places(places: &[u8]) -> Option<Self> {
         let language = |&place: &u8| (usize::from(place) < TABLE.len()).then_some(Language(place));
         places.iter().map(language).collect()
@@ -329,17 +334,19 @@ impl Languages {
         self.iter().any(|language| language.row().kind == kind)
     }
 
-    /// Whether letter n-grams of stems are terms as well.
+    /// Whether letter n-grams of stems are index terms too, because some language in the set needs
+    /// them.
     pub fn have_grams(self) -> bool {
         self.any(Kind::Parted)
     }
 
-    /// Whether runs of scripts without spaces are cut into pairs of characters.
+    /// Whether runs of scripts without spaces are cut into pairs of characters, because some
+    /// language in the set needs it.
     pub fn are_cut(self) -> bool {
         self.any(Kind::Unspaced)
     }
 
-    /// Whether a folded word carries no topic in one of the languages.
+    /// Whether a folded word is a stop word in some language of the set.
     pub fn is_stop_word(self, word: &str) -> bool {
         if self.is_english() {
             return is_stop_word(word);
@@ -350,12 +357,14 @@ impl Languages {
         })
     }
 
-    /// Whether a folded word is a stop word, or only shapes a question in English.
+    /// Whether a folded word is a stop word or, if the set contains English, one that only shapes a
+    /// question.
     pub fn is_question_word(self, word: &str) -> bool {
         self.is_stop_word(word) || self.has(Language::ENGLISH) && QUESTION_WORDS.contains(&word)
     }
 
-    /// A folded word, with its Korean syllables composed if such words are cut.
+    /// Returns a folded word, with its Korean letters composed to syllables if the set cuts runs
+    /// into pairs of characters.
     pub fn composed(self, word: &str) -> Cow<'_, str> {
         match self.are_cut() && word.contains(|c| matches!(c, '\u{1100}'..='\u{11ff}')) {
             true => Cow::Owned(word.nfc().collect()),
@@ -363,9 +372,10 @@ impl Languages {
         }
     }
 
-    /// Calls `each` with the parts of a folded and composed run: the run itself, or, for a script
-    /// without spaces, each pair of adjacent characters; a character without such a neighbour is a
-    /// part by itself.
+    /// Calls `each` with the parts of a folded and composed run, in order: the run itself; or, if
+    /// it has characters of a script without spaces and the set cuts such runs, each pair of
+    /// adjacent such characters, and each stretch of other characters. A character of such a script
+    /// without a neighbour of its kind is a part by itself: `usb充电器` gives `usb`, `充电`, `电器`.
     pub fn for_each_part(self, run: &str, each: &mut dyn FnMut(&str)) {
         if !self.are_cut() || run.is_ascii() || !run.chars().any(is_unspaced) {
             return each(run);
@@ -385,8 +395,8 @@ impl Languages {
     }
 }
 
-/// Whether a character is of a script without spaces between words, or of Korean, which attaches
-/// particles to words.
+/// Whether a character belongs to a script without spaces between words, or to Korean, which
+/// attaches particles to words.
 pub fn is_unspaced(c: char) -> bool {
     matches!(c, '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}'
         | '\u{3005}'..='\u{3007}' | '\u{3040}'..='\u{30ff}' | '\u{31f0}'..='\u{31ff}'
@@ -394,9 +404,9 @@ pub fn is_unspaced(c: char) -> bool {
         | '\u{ff66}'..='\u{ff9d}' | '\u{20000}'..='\u{3ffff}')
 }
 
-/// Splits a run of word characters into byte ranges: each character of a script without spaces,
-/// with the combining marks that follow it, and each stretch between such characters. The flag is
-/// true for a character of such a script.
+/// Splits a run of word characters into byte ranges: one for each character of a script without
+/// spaces, with the combining marks that follow it, and one for each stretch between such
+/// characters. The flag is true for a character of such a script.
 pub fn letters(run: &str) -> impl Iterator<Item = (Range<usize>, bool)> {
     let mut chars = run.char_indices().peekable();
     std::iter::from_fn(move || {

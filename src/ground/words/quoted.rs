@@ -1,30 +1,31 @@
-//! Finds the quoted parts of a text: names and titles.
+//! Finds the quoted parts of a text, which are often names and titles.
 
 use std::ops::Range;
 
-/// Maximum number of quoted parts; further parts are ignored.
+/// Maximum number of quoted parts of a text; further parts are ignored.
 const MAX_SPANS: usize = 32;
 
-/// A quotation mark of a text.
+/// A quotation mark in a text.
 struct Mark {
-    /// Byte range of the mark.
+    /// Byte position at which the mark starts; `end` is the position after the mark.
     start: usize,
     end: usize,
     opens: bool,
     closes: bool,
-    /// Whether the mark is straight and follows a digit, like the sign for inches.
+    /// Whether the mark is a straight one after a digit, where it may be the sign for inches.
     may_be_inches: bool,
 }
 
-/// The parts of a text between quotation marks (`"`, `“”`, `«»`), in order: trimmed, without the
-/// marks, none empty, at most 32. A straight mark opens a part if a non-blank follows it and no
-/// letter or digit precedes it; it closes a part in the mirrored case. A mark after a digit is the
-/// sign for inches if a later mark can only close. Linear in the text.
+/// Returns the parts of a text between quotation marks (`"`, `“”`, `«»`), in order: without the
+/// marks, trimmed, not empty, at most 32. A straight mark can open a part if a non-blank follows it
+/// and no letter or digit precedes it; it can close a part if a non-blank precedes it and no letter
+/// or digit follows it. A straight mark after a digit is taken as the sign for inches if the next
+/// mark can only close. Takes time linear in the text.
 pub fn quoted(text: &str) -> Vec<&str> {
     quoted_ranges(text).into_iter().filter_map(|range| text.get(range)).map(str::trim).collect()
 }
 
-/// The byte ranges of the parts of [`quoted`], before they are trimmed.
+/// Returns the byte ranges of the parts that [`quoted`] returns, before they are trimmed.
 pub fn quoted_ranges(text: &str) -> Vec<Range<usize>> {
     let marks = marks(text);
     let mut spans = Vec::new();
@@ -69,7 +70,7 @@ fn marks(text: &str) -> Vec<Mark> {
     marks
 }
 
-/// Whether the mark at `at` closes a part that an earlier mark opened.
+/// Whether the mark with index `at` closes a part that an earlier mark opened.
 fn ends(marks: &[Mark], at: usize) -> bool {
     let only_closes = |mark: &Mark| mark.closes && !mark.opens;
     marks.get(at).is_some_and(|mark| {

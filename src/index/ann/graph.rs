@@ -1,8 +1,8 @@
 //! Navigable graphs: best-first search, and construction by insertion (HNSW: Malkov & Yashunin
 //! 2018).
 //!
-//! Rows are inserted in order, levels come from a seeded generator, and the smaller place wins
-//! ties, so the same rows give the same graph.
+//! Rows are inserted in order, levels come from a seeded random generator, and of equal scores the
+//! smaller place comes first. So the same rows give the same graph.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -15,19 +15,20 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustc_hash::FxHashSet;
 
-/// Maximum number of links of a new row, and of any row in the upper layers.
+/// Maximum number of links that a new row gets per layer, and that any row keeps in an upper layer.
 const CONNECTIVITY: usize = 16;
-/// Maximum number of links of a row in the lowest layer.
+/// Maximum number of links that a row keeps in the lowest layer.
 const CONNECTIVITY_LOWEST: usize = 2 * CONNECTIVITY;
-/// Number of candidates kept while a row is linked.
+/// Number of best places that the search for the links of a new row keeps.
 const EXPANSION_BUILD: usize = 128;
-/// Seed of the random levels.
+/// Seed of the generator of random levels.
 const SEED: u64 = 0;
 
-/// A scored place; larger is better, so the smaller place wins ties.
+/// A place with its score; the larger hit is the better one. Of equal scores, that with the smaller
+/// place is larger.
 pub(super) type Hit = (Score, Reverse<u32>);
 
-/// A score with a total order.
+/// A score with a total order, NaN included.
 #[derive(Clone, Copy)]
 pub(super) struct Score(pub(super) f32);
 
@@ -48,9 +49,10 @@ impl Ord for Score {
     }
 }
 
-/// Searches from `entries` for the best `width` places; returns them best first (Algorithm 2).
-/// Expands the best unexpanded place until it is worse than all kept places. Ignores places from
-/// `n_places` on.
+/// Searches a graph from `entries` for the `width` best places; returns them best first (Algorithm
+/// 2 of the paper). The best place whose links are not yet followed is next; the search ends when
+/// this place is worse than all kept places. `score` returns the scores of places, `links` the
+/// places linked to a place. Places from `n_places` on are ignored.
 pub(super) fn beam_search<E>(
     entries: Vec<u32>,
     n_places: usize,
@@ -86,17 +88,17 @@ pub(super) fn beam_search<E>(
 /// A graph that grows row by row.
 pub(super) struct GraphBuilder {
     dim: usize,
-    /// Inserted rows, `[inserted, dim]`.
+    /// The inserted rows, `[inserted, dim]`.
     rows: Vec<f32>,
-    /// The scored links of each place by layer, lowest layer first.
+    /// The links of each place with their scores, by layer, lowest layer first.
     links: Vec<Vec<Vec<Hit>>>,
-    /// A place in the highest layer.
+    /// A place in the highest layer, where searches start.
     entry: u32,
     levels: ChaCha8Rng,
 }
 
 impl GraphBuilder {
-    /// Creates an empty graph with capacity for `capacity` rows of `dim` numbers.
+    /// Creates an empty graph with memory for `capacity` rows of `dim` numbers.
     pub(super) fn new(dim: usize, capacity: usize) -> Self {
         Self {
             dim,
@@ -107,7 +109,7 @@ impl GraphBuilder {
         }
     }
 
-    /// Appends a row and links it (Algorithm 1).
+    /// Appends a row and links it to the nearest rows so far (Algorithm 1 of the paper).
     pub(super) fn insert(&mut self, row: &[f32]) {
         let place = self.links.len() as u32;
         // One in `CONNECTIVITY` rows reaches the next level.
@@ -135,7 +137,7 @@ impl GraphBuilder {
         self.links.push(links);
     }
 
-    /// The links of each place in the lowest layer, ascending.
+    /// Returns the links of each place in the lowest layer, ascending.
     pub(super) fn into_links(self) -> impl Iterator<Item = Vec<u32>> {
         self.links.into_iter().map(|layers| {
             let mut links: Vec<u32> = layers[0].iter().map(|hit| hit.1.0).collect();
@@ -158,8 +160,9 @@ impl GraphBuilder {
         near
     }
 
-    /// Selects the links of a place from `near`, best first (Algorithm 4). A candidate nearer to a
-    /// selected link than to the place is skipped, because it is reachable through that link.
+    /// Selects at most `max_links` links of a place from `near`, best first (Algorithm 4 of the
+    /// paper). A candidate that is nearer to a selected link than to the place is skipped, because
+    /// that link leads to it.
     fn select(&self, near: &[Hit], max_links: usize) -> Vec<Hit> {
         let mut links: Vec<Hit> = Vec::with_capacity(max_links);
         for &hit in near {
@@ -174,7 +177,7 @@ impl GraphBuilder {
         links
     }
 
-    /// Adds a link to a place; above the maximum, the links are selected anew.
+    /// Adds a link to a place in a layer; if the place then has too many links, selects them anew.
     fn link_back(&mut self, place: u32, link: Hit, layer: usize) {
         let max_links = if layer == 0 { CONNECTIVITY_LOWEST } else { CONNECTIVITY };
         let links = &mut self.links[place as usize][layer];

@@ -17,12 +17,12 @@ use agent_embed::{Corpus, EmbedError, Embedder, LsaEmbedder, LsaParams, Matrix, 
 use agent_ground::words::Languages;
 use agent_kb::{Kb, NodeId};
 
-/// Maximum number of texts embedded, or rows copied, at a time.
+/// Maximum number of texts embedded at a time, and of rows copied at a time.
 const BLOCK: usize = 1_024;
 /// Name of the stage in progress reports.
 const STAGE: &str = "vectors";
 
-/// Builds and publishes the vectors of an index directory.
+/// Builds the vectors of a base and publishes them in the directory `index`.
 pub(super) fn build(
     kb: &Kb,
     languages: Languages,
@@ -50,7 +50,7 @@ pub(super) fn build(
     staging.publish(&index.join(VECTORS))
 }
 
-/// Trains the built-in embedder on all documents.
+/// Trains the built-in embedder on the documents of all nodes.
 fn train(kb: &Kb, languages: Languages, watch: &Watch<'_>) -> Result<LsaEmbedder, IndexError> {
     let text = |node: usize| kb.text(node as NodeId);
     let corpus = Corpus { n_documents: kb.n_nodes() as usize, text: &text };
@@ -69,7 +69,8 @@ fn train(kb: &Kb, languages: Languages, watch: &Watch<'_>) -> Result<LsaEmbedder
     })
 }
 
-/// Returns the nodes of a range that have a vector: all, or those of candidate types.
+/// Returns the nodes of a range that get a vector: all, or those of candidate types if
+/// `candidates_only`.
 fn nodes_with_vector(
     kb: &Kb,
     candidates_only: bool,
@@ -79,7 +80,8 @@ fn nodes_with_vector(
         .filter(move |&node| !candidates_only || kb.candidate_types().contains(&kb.node_type(node)))
 }
 
-/// Splits the nodes of a base into at most `n` ranges with about equal numbers of vectors.
+/// Splits the nodes of a base into at most `n` ranges with about equal numbers of nodes that get a
+/// vector. The ranges are adjacent, ascending, and cover all nodes.
 pub fn split_nodes(kb: &Kb, candidates_only: bool, n: u64) -> Vec<Range<NodeId>> {
     let total = nodes_with_vector(kb, candidates_only, 0..kb.n_nodes()).count() as u64;
     let n = n.clamp(1, total.max(1));
@@ -96,11 +98,11 @@ pub fn split_nodes(kb: &Kb, candidates_only: bool, n: u64) -> Vec<Range<NodeId>>
     ranges
 }
 
-/// Callback for a block of nodes and a matrix with a row for each.
+/// Callback that receives a block of nodes and a matrix with the vector of each node as a row.
 type BlockHandler<'a> = dyn FnMut(&[NodeId], &Matrix) -> Result<(), IndexError> + 'a;
 
-/// Embeds the nodes among `nodes` that have a vector, in order; `on_block` receives blocks of at
-/// most 1,024 nodes with a row for each.
+/// Embeds the documents of those of `nodes` that get a vector, in node order; `on_block` receives
+/// blocks of at most 1,024 nodes, with a vector for each node.
 ///
 /// # Errors
 /// Errors of the embedder and of `on_block`.
@@ -123,14 +125,14 @@ pub fn embed(
     }
 }
 
-/// A writer of one row for every node: its vector, or zeros.
+/// Writes one row for every node, in node order: the node's vector, or zeros.
 struct Rows<'a> {
     writer: VectorWriter,
     watch: &'a Watch<'a>,
     dim: usize,
-    /// Number of nodes with a row; the next node to write.
+    /// Number of nodes whose row is written; equals the id of the next node.
     next: NodeId,
-    /// Number of vectors written.
+    /// Number of vectors written, without rows of zeros.
     done: u64,
     total: u64,
 }
@@ -149,7 +151,8 @@ impl<'a> Rows<'a> {
         Ok(Self { writer, watch, dim, next: 0, done: 0, total })
     }
 
-    /// Appends the vectors of the next nodes that have one.
+    /// Appends the vectors of `nodes`, which ascend and follow all written nodes. Nodes between
+    /// them get zeros.
     fn append(&mut self, nodes: &[NodeId], vectors: &[f32]) -> Result<(), IndexError> {
         let mut vectors = vectors;
         for run in nodes.chunk_by(|node, next| node + 1 == *next) {
@@ -163,7 +166,7 @@ impl<'a> Rows<'a> {
         self.watch.progress(STAGE, self.done, self.total)
     }
 
-    /// Appends zeros for the unwritten nodes before `end`.
+    /// Appends rows of zeros for the nodes before `end` that are not yet written.
     fn fill(&mut self, end: NodeId) -> Result<(), IndexError> {
         while self.next < end {
             let n = (end - self.next).min(BLOCK as NodeId);
@@ -181,8 +184,8 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Writes the vectors of an embedder: of all nodes, or of those of candidate types with zeros for
-/// the rest.
+/// Embeds the nodes and writes their vectors: of all nodes, or of those of candidate types with
+/// zeros for the rest. Returns the record, not yet written.
 fn compute(
     kb: &Kb,
     dir: &Path,
@@ -199,7 +202,7 @@ fn compute(
     Ok(VectorsRecord::new(kb.fingerprint(), spec))
 }
 
-/// Writes vectors that were computed elsewhere.
+/// Writes vectors that [`embed`] computed elsewhere. Returns the record, not yet written.
 fn take(
     kb: &Kb,
     dir: &Path,
@@ -228,7 +231,7 @@ fn take(
     Ok(VectorsRecord::new(kb.fingerprint(), spec.clone()))
 }
 
-/// Writes imported vectors of nodes and queries.
+/// Writes imported vectors of nodes and queries. Returns the record, not yet written.
 fn copy(
     kb: &Kb,
     dir: &Path,

@@ -1,5 +1,6 @@
-//! Builds `words/`, the indexes that depend on the base alone. [`read_words`] analyses a range of
-//! nodes anywhere; a build on one computer then combines the results of all ranges.
+//! Builds `words/`, the indexes that do not depend on the embedder. [`read_words`] analyses the
+//! words of a range of nodes, on any computer; a build on one computer then combines the results
+//! for all ranges.
 
 use std::{
     env, fs,
@@ -22,30 +23,32 @@ use crate::{
 use agent_ground::words::Languages;
 use agent_kb::{Direction, Kb, NodeId, RelationId, TypeId};
 
-/// Maximum number of neighbours by one relation whose names are indexed with a node.
+/// Maximum number of neighbours per relation whose names are indexed with a node; the others are
+/// ignored.
 const MAX_NAMED_NEIGHBORS: usize = 1_000;
-/// For names at two edges: maximum number of referenced nodes by one relation, and of values of a
-/// referenced node by one relation.
+/// Limit for names at two edges from a node: maximum number of referenced nodes per relation of the
+/// node, and maximum number of values per relation of a referenced node.
 const MAX_REFERRED: usize = 20;
 /// Number of nodes between two reports of progress.
 const REPORT_EVERY: u32 = 4_096;
 /// Name of the stage in progress reports.
 const STAGE: &str = "text";
-/// Tag before the output of the text builders, which may come several times in a range.
+/// Tag before the output of the text builders, which may occur several times in the output for a
+/// range.
 const POSTINGS: u8 = 1;
-/// Tag before the output of the term builders, at the end of a range.
+/// Tag before the output of the term builders, which ends the output for a range.
 const ENTRIES: u8 = 2;
 
-/// Source of the words of a base.
+/// Where a build gets the words of a base from.
 #[derive(Clone, Copy)]
 pub enum WordSource<'a> {
-    /// The nodes.
+    /// The texts of the nodes, analysed during the build.
     Nodes,
-    /// Output of [`read_words`] for all nodes, in order.
+    /// The output of [`read_words`] for all nodes: its ranges one after another, in node order.
     Read(&'a Mutex<&'a mut (dyn Read + Send)>),
 }
 
-/// Builders of the indexes of node texts and neighbour names.
+/// Builders of the indexes over the texts of nodes and the names of their neighbours.
 struct Builders {
     /// Types whose nodes represent values of a column ([`Kb::value_types`]).
     values: Vec<TypeId>,
@@ -54,7 +57,7 @@ struct Builders {
     names_terms: TermIndexBuilder,
 }
 
-/// Builds and publishes the words of an index directory.
+/// Builds the words of a base and publishes them in the directory `index`.
 pub(super) fn build(
     kb: &Kb,
     languages: Languages,
@@ -89,8 +92,9 @@ pub(super) fn build(
     staging.publish(&index.join(WORDS))
 }
 
-/// Analyses the words of a range of nodes and writes the input of [`WordSource::Read`]. Memory is
-/// bounded as in a build; the output depends on the nodes alone.
+/// Analyses the words of a range of nodes and writes them to `out`, as input for
+/// [`WordSource::Read`]. Memory is bounded as in a build. The output depends only on the base and
+/// the range.
 ///
 /// # Errors
 /// [`IndexError::Io`] when `out` fails or the temporary directory is full, [`IndexError::Stopped`].
@@ -121,7 +125,7 @@ impl Builders {
         })
     }
 
-    /// Adds a node; ids must ascend.
+    /// Adds the words of a node; ids must ascend between calls.
     fn add(&mut self, kb: &Kb, node: NodeId, watch: &Watch<'_>) -> Result<(), IndexError> {
         if node.is_multiple_of(REPORT_EVERY) {
             watch.progress(STAGE, node.into(), kb.n_nodes().into())?;
@@ -145,7 +149,8 @@ impl Builders {
         self.names_terms.give(out)
     }
 
-    /// Adds the output of [`read_words`] for all nodes, in order.
+    /// Adds the output of [`read_words`] for all nodes: its ranges one after another, in node
+    /// order.
     fn take(&mut self, kb: &Kb, input: &mut dyn Read, watch: &Watch<'_>) -> Result<(), IndexError> {
         let mut tag = [0];
         while input.read(&mut tag).map_err(failed)? > 0 {
@@ -176,8 +181,8 @@ impl Builders {
     }
 }
 
-/// Returns the names of a node's neighbours, one per line. In a base with value types, the names of
-/// the column values of each node that this node refers to follow.
+/// Returns the names of a node's neighbours, one per line. In a base with value types these are
+/// followed by the names of the column values of each node that this node refers to.
 fn neighbor_names(kb: &Kb, node: NodeId, values: &[TypeId]) -> String {
     let mut names = String::new();
     for relation in 0..kb.relations().len() {

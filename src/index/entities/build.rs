@@ -22,7 +22,7 @@ use crate::{
 use agent_ground::words::{Languages, Stems};
 use agent_kb::{FieldId, Kb, NodeId};
 
-/// Substrings in the names of fields that hold aliases of a node.
+/// Parts of the names of fields that hold aliases of a node, in small letters.
 const ALIAS_FIELDS: [&str; 11] = [
     "synonym",
     "alias",
@@ -36,37 +36,39 @@ const ALIAS_FIELDS: [&str; 11] = [
     "symbol",
     "brand_name",
 ];
-/// Maximum number of aliases per field of a node; further ones are ignored.
+/// Maximum number of aliases in one field of a node; later ones are ignored.
 const MAX_ALIASES: usize = 64;
-/// Number of words of names whose initials are an entry.
+/// Numbers of words of a name for which its initials become an entry of their own.
 const ACRONYM_WORDS: std::ops::RangeInclusive<usize> = 2..=6;
-/// Minimum share of distinct values of an identifying field.
+/// Minimum share, in `0..=1`, of a field's values that are distinct single words for the field to
+/// identify nodes.
 const MIN_DISTINCT_SHARE: f64 = 0.98;
 
 fn is_symbol(name: &str) -> bool {
     name.chars().skip(1).any(|c| c.is_uppercase() || c.is_numeric())
 }
 
-/// Minimum number of digits of a numeric identifier; shorter numbers are ranks, years and amounts.
+/// Minimum number of digits of a number that identifies a node; shorter numbers are ranks, years
+/// and amounts.
 const MIN_IDENTIFYING_DIGITS: usize = 5;
 
-/// Whether a text is a number too short to be an identifier: digits, possibly with signs and
-/// separators.
+/// Whether a text is a number too short to be an identifier: fewer than [`MIN_IDENTIFYING_DIGITS`]
+/// digits, possibly with signs and separators, and nothing else.
 fn is_small_number(text: &str) -> bool {
     let is_part = |c: char| c.is_numeric() || matches!(c, '.' | ',' | '+' | '-');
     text.chars().all(is_part)
         && text.chars().filter(|c| c.is_numeric()).count() < MIN_IDENTIFYING_DIGITS
 }
 
-/// Callback that returns an error to stop the build.
+/// Callback that returns an error to stop the build, `Ok` to go on.
 type CheckStop<'a> = dyn FnMut() -> Result<(), IndexError> + 'a;
 
-/// A builder of the index; takes entries in node order.
+/// Builds the entity index; takes entries in node order.
 #[derive(Default)]
 struct Builder {
     stems: Stems,
     ids: FxHashMap<String, u32>,
-    /// Stem of each known word; none for a stop word.
+    /// Id of the stem of each word so far; `None` for a stop word.
     words: FxHashMap<String, Option<u32>>,
     entry_node: Vec<u32>,
     entry_flags: Vec<u8>,
@@ -113,7 +115,7 @@ impl Builder {
         }
     }
 
-    /// Numbers the stem of a word; none for a stop word.
+    /// Returns the id of the stem of a word; gives a new stem the next id. `None` for a stop word.
     fn stem(&mut self, word: &str) -> Option<u32> {
         if let Some(&id) = self.words.get(word) {
             return id;
@@ -194,7 +196,8 @@ impl Builder {
     }
 }
 
-/// Finds the identifying fields: their values are single words and almost all distinct.
+/// Finds the identifying fields: almost all of their values are distinct single words of at most 64
+/// bytes.
 fn identifying_fields(kb: &Kb, go_on: &mut CheckStop<'_>) -> Result<HashSet<FieldId>, IndexError> {
     let mut values: HashMap<FieldId, (u64, HashSet<u64>)> = HashMap::new();
     for node in 0..kb.n_nodes() {
@@ -213,11 +216,11 @@ fn identifying_fields(kb: &Kb, go_on: &mut CheckStop<'_>) -> Result<HashSet<Fiel
     Ok(identifying.map(|(field, _)| field).collect())
 }
 
-/// Builds the index of all names of a base in these languages and writes it; calls `go_on` for each
-/// node and word.
+/// Builds the entity index of all names of a base, analysed in these languages, and writes it to
+/// the file `path`. Calls `go_on` for each node and word, so that the caller can stop.
 ///
 /// # Errors
-/// [`IndexError::Io`]; the error of `go_on`.
+/// [`IndexError::Io`] if the file cannot be written; the error of `go_on`.
 pub fn build(
     kb: &Kb,
     languages: Languages,
@@ -298,7 +301,7 @@ mod tests {
         assert!(!large.iter().any(|text| is_small_number(text)));
     }
 
-    /// A base of names in some languages, and its index.
+    /// Creates a base with a node for each name, in the language `code`, and its entity index.
     fn named(dir: &Path, code: &str, names: &[&str]) -> (Kb, EntityIndex) {
         let mut writer = KbWriter::create(&dir.join("kb")).unwrap();
         for name in names {
@@ -369,7 +372,8 @@ mod tests {
         assert_eq!(index.link(&kb, "云 是什么", &[], 3).as_slice()[0].0, 1);
     }
 
-    /// If each deletion of a letter were stored, this name would be copied 100,000 times.
+    /// A name of 100,000 characters without a space. If a copy without each of its letters were
+    /// stored, the name would be stored 100,000 times.
     #[test]
     fn a_long_run_is_indexed_by_its_exact_form_alone() {
         let dir = tempfile::tempdir().unwrap();

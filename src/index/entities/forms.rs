@@ -1,14 +1,14 @@
-//! Forms in which words of names are compared: hashes of consecutive words, stems with unified
-//! British and American spelling, numerals, and words with one letter deleted.
+//! Forms in which words of names are compared: hashes of consecutive words, stems with British
+//! spelling replaced by American, Roman numerals as digits, and words with one letter deleted.
 
 use std::{borrow::Cow, ops::Range, sync::OnceLock};
 
 use agent_ground::words::{self, Language, Stems, fold, is_too_long, is_unspaced, letters};
 use unicode_normalization::UnicodeNormalization as _;
 
-/// Minimum number of letters of a stem whose spelling is unified.
+/// Minimum length, in letters, of a stem whose British spelling is replaced by the American one.
 const MIN_SPELLED_LETTERS: usize = 4;
-/// British spellings inside stems, with the American ones.
+/// Pairs (British, American) of spellings inside stems, such as "haem" and "hem".
 const SPELLINGS: [(&str, &str); 18] = [
     ("haem", "hem"),
     ("aemi", "emi"),
@@ -29,7 +29,7 @@ const SPELLINGS: [(&str, &str); 18] = [
     ("sulph", "sulf"),
     ("aluminium", "aluminum"),
 ];
-/// British word endings that must be replaced before stemming, with the American ones.
+/// Pairs (British, American) of word endings that are replaced before stemming.
 const WORD_ENDINGS: [(&str, &str); 6] = [
     ("isation", "ization"),
     ("isations", "izations"),
@@ -38,7 +38,8 @@ const WORD_ENDINGS: [(&str, &str); 6] = [
     ("ises", "izes"),
     ("ising", "izing"),
 ];
-/// Endings of stems that are replaced to unify British and American spelling.
+/// Pairs (ending, replacement) for the ends of stems, which give British and American spellings the
+/// same stem, such as "colour" and "color".
 const ENDINGS: [(&str, &str); 10] = [
     ("mour", "mor"),
     ("lour", "lor"),
@@ -51,7 +52,7 @@ const ENDINGS: [(&str, &str); 10] = [
     ("br", "ber"),
     ("ogu", "og"),
 ];
-/// Roman numerals of at least two letters, with their digits.
+/// Roman numerals of at least two letters, each with its value in digits.
 const ROMAN: [(&str, &str); 15] = [
     ("ii", "2"),
     ("iii", "3"),
@@ -69,27 +70,27 @@ const ROMAN: [(&str, &str); 15] = [
     ("xvii", "17"),
     ("xviii", "18"),
 ];
-/// Roman numerals of one letter. Such letters also begin names, so they count as numerals only
-/// after another word.
+/// Roman numerals of one letter, each with its value in digits. A name may also begin with such a
+/// letter, so it counts as a numeral only after another word.
 const SHORT_ROMAN: [(&str, &str); 3] = [("i", "1"), ("v", "5"), ("x", "10")];
 
-/// A hash of consecutive words, independent of the boundaries between them, so that "beta-carotene"
-/// equals "betacarotene" (FNV-1a of 64 bits; Fowler, Noll & Vo 1991).
+/// A hash of consecutive words (FNV-1a, 64 bits; Fowler, Noll & Vo 1991). It does not depend on the
+/// boundaries between the words, so that "beta-carotene" equals "betacarotene".
 #[derive(Clone, Copy)]
 pub(super) struct Key(u64);
 
 impl Key {
-    /// The initial hash for unstemmed words.
+    /// Returns the initial hash for words that are not stemmed.
     pub(super) fn of_words() -> Self {
         Self(0xcbf2_9ce4_8422_2325)
     }
 
-    /// The initial hash for stems; such hashes equal those of words only by chance.
+    /// Returns the initial hash for stems. A hash of stems equals a hash of words only by chance.
     pub(super) fn of_stems() -> Self {
         Self::of_words().then("\u{1}")
     }
 
-    /// Extends the hash by one more word.
+    /// Returns the hash extended by one more word.
     pub(super) fn then(self, word: &str) -> Self {
         let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
         Self(word.bytes().fold(self.0, step))
@@ -102,21 +103,21 @@ impl Key {
 }
 
 /// A word of a name or text. If a language of the base is written without spaces, each character of
-/// such a script is a word.
+/// its script is a word.
 pub(super) struct NameWord<'a> {
     pub(super) range: Range<usize>,
     pub(super) folded: Cow<'a, str>,
-    /// The string to stem: the word, or a character and the next one of its run. The last character
-    /// of a run of several has none.
+    /// The string to stem: the word itself, or in a script without spaces a character together with
+    /// the next character of its run. `None` for the last character of a run of several.
     pub(super) form: Option<Cow<'a, str>>,
 }
 
-/// Whether a word is a character of a script without spaces.
+/// Whether a word is a character of a script without spaces, such as Chinese.
 pub(super) fn is_unspaced_word(folded: &str) -> bool {
     folded.chars().next().is_some_and(is_unspaced)
 }
 
-/// Splits a text into words, in order.
+/// Splits a text into words, in text order.
 pub(super) fn name_words<'a>(stems: &Stems, text: &'a str) -> Vec<NameWord<'a>> {
     let runs = words::name_words(text);
     if !stems.languages().are_cut() || !text.contains(is_unspaced) {
@@ -148,16 +149,17 @@ pub(super) fn name_words<'a>(stems: &Stems, text: &'a str) -> Vec<NameWord<'a>> 
     found
 }
 
-/// Lookup table for an ascending array of hashes: the start position of each bit prefix. Hashes are
-/// uniform, so few share a prefix.
+/// Lookup table for an ascending array of hashes: for each value of the first [`Self::BITS`] bits,
+/// the position of its first hash. Hashes are uniformly distributed, so few share these bits.
 #[derive(Default)]
 pub(super) struct KeyPlaces(OnceLock<Vec<u32>>);
 
 impl KeyPlaces {
-    /// Number of bits of the prefix.
+    /// Number of leading bits of a hash that select an entry of the table.
     const BITS: u32 = 16;
 
-    /// Finds the positions of a hash in `keys`; every call must pass the same array.
+    /// Finds the range of positions in `keys` that hold the hash `wanted`. Every call must pass the
+    /// same `keys`, ascending.
     pub(super) fn find(&self, keys: &[u64], wanted: u64) -> Range<usize> {
         let bucket = |key: u64| (key >> (u64::BITS - Self::BITS)) as usize;
         let starts = self.0.get_or_init(|| {
@@ -178,12 +180,13 @@ impl KeyPlaces {
     }
 }
 
-/// Hash of one word.
+/// Returns the hash of one word that is not stemmed.
 pub(super) fn key(word: &str) -> u64 {
     Key::of_words().then(word).number()
 }
 
-/// Lists every form of a word with one letter deleted; empty for an overlong word.
+/// Lists every string that results from deleting one letter of a word; nothing for a word that is
+/// too long.
 pub(super) fn deletions(word: &str) -> impl Iterator<Item = String> {
     let letters = if is_too_long(word) { "" } else { word };
     letters.char_indices().map(|(at, letter)| {
@@ -194,7 +197,7 @@ pub(super) fn deletions(word: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Stems a folded word; unifies British and American spelling if a language of the base is English.
+/// Stems a folded word; replaces British by American spelling if a language of the base is English.
 pub(super) fn stem_of<'a>(stems: &Stems, word: &'a str) -> Cow<'a, str> {
     let english = stems.languages().has(Language::ENGLISH);
     let spelled = english && word.len() > MIN_SPELLED_LETTERS && word.is_ascii();
@@ -227,8 +230,9 @@ pub(super) fn stem_of<'a>(stems: &Stems, word: &'a str) -> Cow<'a, str> {
     changed.map_or(stem, Cow::Owned)
 }
 
-/// Splits a written word between letters and digits, and before a capital after a small letter;
-/// folds each part. A word that is not ASCII or is too long stays whole.
+/// Splits a written word between letters and digits, and before a capital letter after a small one,
+/// such as "TypeII" into "type" and "ii"; folds each part. A word that is not ASCII or is too long
+/// stays whole.
 pub(super) fn pieces(written: &str) -> impl Iterator<Item = Cow<'_, str>> {
     let parted = written.is_ascii() && !is_too_long(written);
     let bytes = if parted { written.as_bytes() } else { &[] };
@@ -251,8 +255,8 @@ pub(super) fn pieces(written: &str) -> impl Iterator<Item = Cow<'_, str>> {
     })
 }
 
-/// Converts a Roman numeral to digits; returns other words unchanged. `follows`: another word
-/// precedes it.
+/// Converts a Roman numeral to digits; returns any other word unchanged. `follows`: another word
+/// precedes this one.
 fn digits(word: &str, follows: bool) -> &str {
     if word.len() > 5 {
         return word;
@@ -262,12 +266,13 @@ fn digits(word: &str, follows: bool) -> &str {
     found.map_or(word, |pair| pair.1)
 }
 
-/// Returns the stems that a written word adds to the hash of stems.
+/// Splits a written word into [`pieces`] and stems each.
 pub(super) fn stem_pieces(stems: &Stems, written: &str) -> Vec<String> {
     pieces(written).map(|piece| stem_of(stems, &piece).into_owned()).collect()
 }
 
-/// Extends a hash by the stems of one more word; `follows`: other words precede it.
+/// Extends a hash of stems by the stems of one more word, with Roman numerals as digits. `follows`:
+/// other words precede this one.
 pub(super) fn then_stems(key: Key, pieces: &[String], mut follows: bool) -> Key {
     pieces.iter().fold(key, |key, piece| {
         let key = key.then(digits(piece, follows));

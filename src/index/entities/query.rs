@@ -1,4 +1,4 @@
-//! Analysis of a query: its words, and the stems that each may match.
+//! Analyses a query: splits it into words and finds the stems of names that each word may match.
 
 use std::{
     cmp::Reverse,
@@ -12,59 +12,64 @@ use crate::entities::{
 };
 use agent_ground::words::is_too_long;
 
-/// Maximum number of words of a query; later ones are ignored.
+/// Maximum number of words of a query; the words after it are ignored.
 const MAX_QUERY_WORDS: usize = 256;
-/// Minimum number of letters of each part of a word that is split in two.
+/// Minimum number of letters of both parts when a word is split in two, such as "betacarotene" into
+/// "beta" and "carotene". A split between a letter and a digit may give shorter parts.
 const MIN_PART_LETTERS: usize = 3;
-/// Strength of a stem matched with one edit, relative to the same stem.
+/// Strength of a stem that matches a query word after one edit; a stem that matches without an edit
+/// has strength 1.
 pub(super) const TYPO_STRENGTH: f32 = 0.9;
 
 /// A word of a query.
 #[derive(Clone)]
 pub(super) struct Word {
-    /// Folded text.
+    /// The word in folded form (case and accents).
     pub(super) text: String,
-    /// Stems of the word's parts; see [`stem_pieces`].
+    /// Stems of the parts of the word, in order; see [`stem_pieces`].
     pieces: Vec<String>,
-    /// Whether the word has a capital.
+    /// Whether the word has a capital letter.
     pub(super) capital: bool,
     /// Whether the word is a question word.
     pub(super) asks: bool,
-    /// Whether the word is one character in a longer run of a script without spaces, so that it
-    /// does not count as a name alone.
+    /// Whether the word is one character of a longer run of characters without spaces, such as one
+    /// character of a Japanese word. Such a word alone does not count as a name.
     pub(super) is_inside: bool,
-    /// Stem of the word, if it occurs in a name.
+    /// Id of the word's stem; `None` if the stem occurs in no name.
     pub(super) stem: Option<u32>,
 }
 
 impl Word {
-    /// Extends a hash by the stems of this word.
+    /// Extends a hash of stems by the stems of this word. `follows`: other words precede it in the
+    /// hash.
     pub(super) fn then_stems(&self, key: Key, follows: bool) -> Key {
         then_stems(key, &self.pieces, follows)
     }
 }
 
-/// A query's words, prepared for lookup.
+/// The words of a query, with the stems of names that they may match.
 pub(super) struct QueryWords {
     pub(super) words: Vec<Word>,
-    /// The words with typos corrected: a word that occurs in no name is replaced by the nearest
-    /// word of a name. Empty if none is replaced.
+    /// All words of the query, each word that occurs in no name replaced by the nearest word of a
+    /// name. Empty if no word is replaced.
     pub(super) corrected: Vec<Word>,
-    /// Stems of the index that the query may match, ascending, with their strength.
+    /// Stems of the index that the query may match, ascending, each with its strength in `0..=1`.
     pub(super) stems: Vec<(u32, f32)>,
-    /// Idf times strength, parallel to `stems`.
+    /// For each entry of `stems`, in the same order, the stem's inverse document frequency times
+    /// its strength.
     weights: Vec<f32>,
-    /// `stems` as a set, to reject most lookups quickly.
+    /// The stems in `stems` as a set, to reject most lookups quickly.
     has_stem: Bits,
 }
 
 impl QueryWords {
-    /// Strength of a stem; zero if it is not in the query.
+    /// Returns the strength of a stem in the query; zero if the query does not match the stem.
     pub(super) fn strength(&self, stem: u32) -> f32 {
         self.place(stem).map_or(0.0, |at| self.stems[at].1)
     }
 
-    /// Idf of a stem times its strength; zero if it is not in the query.
+    /// Returns the inverse document frequency of a stem times its strength; zero if the query does
+    /// not match the stem.
     #[inline]
     pub(super) fn weight(&self, stem: u32) -> f32 {
         self.place(stem).map_or(0.0, |at| self.weights[at])
@@ -80,8 +85,8 @@ impl QueryWords {
 }
 
 impl EntityIndex {
-    /// Analyses the words of a text and the stems that they may match; calls `go_on` every few
-    /// milliseconds.
+    /// Splits a text into words and finds the stems that they may match. Calls `go_on` before each
+    /// word, so that the caller can stop.
     ///
     /// # Errors
     /// The error of `go_on`.
@@ -137,7 +142,8 @@ impl EntityIndex {
     }
 
     /// Corrects typos: replaces each word that occurs in no name by the word within one edit whose
-    /// stem occurs in most names, ties by the alphabet. Empty if none is replaced.
+    /// stem occurs in the largest number of names; among equals, by the alphabetically first.
+    /// Question words are kept. Returns an empty list if no word is replaced.
     fn corrected<E>(
         &self,
         words: &[Word],
@@ -170,7 +176,7 @@ impl EntityIndex {
         Ok(whole.map(|(near, word)| near.unwrap_or(word.clone())).collect())
     }
 
-    /// Finds the stem of a folded word, if it occurs in a name.
+    /// Finds the id of the stem of a folded word; `None` if the stem occurs in no name.
     pub(super) fn stem_id(&self, word: &str) -> Option<u32> {
         match self.words.find(word) {
             Some(at) => self.word_stems.as_slice().get(at).copied(),
@@ -178,15 +184,16 @@ impl EntityIndex {
         }
     }
 
-    /// Returns the stems of [`Self::near_words`], ascending, each once.
+    /// Returns the ids of the stems found by [`Self::near_words`], ascending, each once.
     pub(super) fn near(&self, word: &str) -> Vec<u32> {
         let stems: BTreeSet<u32> = self.near_words(word).into_iter().map(|pair| pair.1).collect();
         stems.into_iter().collect()
     }
 
-    /// Finds the words of names within one edit (insertion, deletion, substitution or swap) of a
-    /// word, with their stems, ascending. Empty for a word of fewer than [`MIN_FUZZY_LETTERS`]
-    /// letters and for an overlong one.
+    /// Finds the words of names that are within one edit (insertion, deletion, substitution or swap
+    /// of neighbouring letters) of a word. Returns pairs (position in `words`, id of the stem),
+    /// ascending; none for a word of fewer than [`MIN_FUZZY_LETTERS`] letters or a word that is too
+    /// long.
     fn near_words(&self, word: &str) -> Vec<(u32, u32)> {
         let mut near = BTreeSet::new();
         if word.chars().nth(MIN_FUZZY_LETTERS - 1).is_none() || is_too_long(word) {
@@ -204,8 +211,8 @@ impl EntityIndex {
         near.into_iter().collect()
     }
 
-    /// Splits an ASCII word into two words in every possible way; returns the pairs of stems that
-    /// occur together in a name.
+    /// Splits an ASCII word into two words at each allowed position; returns the pairs of stem ids
+    /// that occur together in a name, such as those of "beta" and "carotene" for "betacarotene".
     pub(super) fn parted(&self, word: &str) -> Vec<(u32, u32)> {
         if !word.is_ascii() || is_too_long(word) {
             return Vec::new();
@@ -226,7 +233,7 @@ impl EntityIndex {
             .collect()
     }
 
-    /// Whether two stems occur in one name.
+    /// Whether some name contains both stems.
     fn stand_together(&self, first: u32, second: u32) -> bool {
         let (first, second) = (self.entries_of(first), self.entries_of(second));
         let (few, many) =

@@ -1,6 +1,6 @@
 //! Exact mentions: names whose words all occur in a text, in order and in the same form.
 //!
-//! Linking favours recall. Exact mentions favour precision: no typos, no initials, no partial
+//! Linking favours recall; exact mentions favour precision: no typos, no initials, no partial
 //! names, and only the longest of overlapping names.
 
 use std::ops::Range;
@@ -9,35 +9,36 @@ use crate::entities::{ACRONYM, EntityIndex, MAX_EXACT_WORDS, SYMBOL, forms::Key}
 use agent_ground::words::{is_question_word, name_words};
 use agent_kb::NodeId;
 
-/// Number of first words of a text that are searched for names.
+/// Maximum number of words of a text that are searched for names; later words are ignored.
 const MAX_WORDS: usize = 256;
 
 /// A name that occurs in a text word for word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExactMention {
-    /// Positions of the words among the [`name_words`] of the text.
+    /// Positions of the mention's words among the [`name_words`] of the text.
     pub words: Range<usize>,
-    /// The nodes with that name, ascending; at least one.
+    /// The nodes that have this name, ascending; at least one.
     pub nodes: Vec<NodeId>,
-    /// Whether the mention is conspicuous: quotation marks, a capital, a digit, or several words of
-    /// which one is not a question word.
+    /// Whether the mention stands out: it is in quotation marks, has several words, or has a word
+    /// with a digit or with a capital that does not merely begin the text.
     pub marked: bool,
     /// Whether the mention is in quotation marks.
     pub quoted: bool,
 }
 
-/// A word of the text.
+/// A word of the text that is searched.
 struct Word<'a> {
     range: Range<usize>,
     folded: std::borrow::Cow<'a, str>,
     asks: bool,
-    /// Whether the word has a digit, or a capital and is not the first word of the text.
+    /// Whether the word has a digit, or has a capital and is not the first word of the text.
     marked: bool,
 }
 
 impl EntityIndex {
-    /// Finds the exact mentions in a text, in order and without overlap; longer mentions win, then
-    /// earlier ones. A mention of question words alone counts only in quotation marks.
+    /// Finds the exact mentions in a text, in order and without overlap. Where mentions overlap,
+    /// the longest is kept; of equally long ones the first. A mention that consists only of
+    /// question words counts only in quotation marks.
     pub fn exact_mentions(&self, text: &str) -> Vec<ExactMention> {
         let word = |(at, (range, folded)): (usize, (Range<usize>, std::borrow::Cow<'_, str>))| {
             let written = &text[range.clone()];
@@ -68,7 +69,7 @@ impl EntityIndex {
         kept
     }
 
-    /// Finds the names that start at a word, shortest first.
+    /// Finds the mentions that start at the word `start`, shortest first.
     fn mentions_from(&self, text: &str, words: &[Word<'_>], start: usize) -> Vec<ExactMention> {
         let mut found = Vec::new();
         let mut key = Key::of_words();
@@ -100,8 +101,9 @@ impl EntityIndex {
         found
     }
 
-    /// Whether words with the hash of an entry match it exactly: same number of words, no initials,
-    /// and the case of a symbol.
+    /// Whether the `n` words of a mention that have the hash of an entry match the entry exactly:
+    /// the entry has as many words and is not initials. If the entry is a symbol of one word, the
+    /// mention must also be in quotation marks or contain a capital or a digit.
     fn is_exact(&self, entry: u32, n: usize, words: &[Word<'_>], quoted: bool) -> bool {
         let flags = self.entry_flags.as_slice().get(entry as usize).copied().unwrap_or(0);
         let n_words = self.entry_words.as_slice().get(entry as usize).copied().unwrap_or(0);
@@ -110,7 +112,7 @@ impl EntityIndex {
     }
 }
 
-/// Whether quotation marks enclose a part of a text, possibly with punctuation between.
+/// Whether `text[start..end]` is in quotation marks, possibly with other punctuation between.
 fn is_quoted(text: &str, start: usize, end: usize) -> bool {
     let is_mark = |c: &char| matches!(c, '"' | '\u{201c}' | '\u{201d}' | '\u{ab}' | '\u{bb}');
     let beside = |c: &char| !c.is_alphanumeric() && !c.is_whitespace();

@@ -1,4 +1,4 @@
-//! The fields of a base and the nodes that have each, in one file:
+//! The fields of a base and, for each field, the nodes that have it, in one file:
 //!
 //! | array | content |
 //! | --- | --- |
@@ -18,12 +18,12 @@ use crate::{
 };
 use agent_kb::NodeId;
 
-/// Name of the file.
+/// Name of the file of the table.
 const FILE: &str = "fields";
-/// Length of a digest in hex, bytes.
+/// Length of a digest in hexadecimal, bytes.
 const DIGEST: usize = 64;
 
-/// The opened table.
+/// The opened table: the fields of a base and the nodes that have each.
 pub struct FieldTable {
     arrays: Arrays,
     fields: Vec<(String, FieldKind)>,
@@ -33,7 +33,8 @@ pub struct FieldTable {
 }
 
 impl FieldTable {
-    /// Writes the table of fields into a directory.
+    /// Writes the table of `fields` into the directory `dir`; `digests` holds the digest of each
+    /// field's postings, or is empty.
     pub(super) fn write(
         dir: &Path,
         fields: &[FieldBuilder],
@@ -57,7 +58,7 @@ impl FieldTable {
         Arrays::write_sealed(&dir.join(FILE), &arrays)
     }
 
-    /// Maps the table in a directory; constant time.
+    /// Opens the table in the directory `dir`; the file is mapped, not read. Constant time.
     ///
     /// # Errors
     /// As [`Arrays::open`] and [`Arrays::get`].
@@ -83,7 +84,7 @@ impl FieldTable {
         Ok(Self { fields: fields?, nodes, digests, bounds, arrays })
     }
 
-    /// Reads the file and compares it with its checksum.
+    /// Reads the file and compares it with its recorded checksum.
     pub(super) fn verify(&self) -> Result<(), IndexError> {
         self.arrays.verify()
     }
@@ -98,40 +99,42 @@ impl FieldTable {
         self.fields.is_empty()
     }
 
-    /// Number of texts: pairs of a field and a node that has it.
+    /// Number of texts over all fields: the number of pairs of a field and a node that has the
+    /// field.
     pub(super) fn n_texts(&self) -> usize {
         self.nodes.as_slice().len()
     }
 
-    /// Name of a field: `brand` for a detail, `has_brand.out` and `has_brand.in` for neighbours;
-    /// empty for an unknown field.
+    /// Name of the field with this index: `brand` for a detail, `has_brand.out` and `has_brand.in`
+    /// for the names of neighbours; empty for an unknown field.
     ///
-    /// Details come first: a detail with the name of a field of another kind has a smaller index.
+    /// Details come first, so a detail with the name of a field of another kind has the smaller
+    /// index.
     pub fn name(&self, field: usize) -> &str {
         self.fields.get(field).map_or("", |field| &field.0)
     }
 
-    /// Kind of a field; [`FieldKind::Detail`] for an unknown field.
+    /// Kind of the field with this index; [`FieldKind::Detail`] for an unknown field.
     pub fn kind(&self, field: usize) -> FieldKind {
         self.fields.get(field).map_or(FieldKind::Detail, |field| field.1)
     }
 
-    /// The nodes that have a field, ascending.
+    /// The nodes that have the field with this index, ascending; none for an unknown field.
     pub fn nodes(&self, field: usize) -> &[NodeId] {
         self.nodes.part(&self.bounds, field)
     }
 
-    /// Number of texts of all fields before a field.
+    /// Number of texts of all fields before the field with this index.
     pub(super) fn start(&self, field: usize) -> u64 {
         self.bounds.as_slice().get(field).copied().unwrap_or(0)
     }
 
-    /// The digest of a field's postings, if there is one.
+    /// Digest of the postings of the field with this index; `None` if the table has no digests.
     pub(super) fn digest(&self, field: usize) -> Option<&[u8]> {
         self.digests.as_slice().get(field * DIGEST..(field + 1) * DIGEST)
     }
 
-    /// One-line summary for people.
+    /// Returns a summary in one line of text for people.
     pub fn describe(&self) -> String {
         let is_relation = |field: &usize| self.kind(*field) == FieldKind::Relation;
         let (n, relations) = (self.len(), (0..self.len()).filter(is_relation).count());

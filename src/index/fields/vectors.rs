@@ -1,8 +1,8 @@
 //! Vectors of the fields of candidate nodes (mFAR: Li et al. 2024, section 3).
 //!
-//! The vectors are the rows of one matrix in half precision: the fields in the order of their
-//! table, the nodes of a field ascending. A text is cut to [`MAX_TEXT_BYTES`] bytes, then by the
-//! embedder.
+//! The vectors are the rows of one matrix in half precision: field by field in the order of their
+//! table, and within a field by ascending node. A text is cut to [`MAX_TEXT_BYTES`] bytes, then to
+//! what the embedder reads.
 
 use std::path::Path;
 
@@ -16,11 +16,12 @@ use crate::{
 use agent_embed::Matrix;
 use agent_kb::NodeId;
 
-/// Maximum length of an embedded text, bytes: about 1,000 tokens, more than encoders read.
+/// Maximum length of an embedded text, bytes: about 1,000 tokens, which is more than encoders read.
 const MAX_TEXT_BYTES: usize = 4_096;
-/// Number of nodes whose texts of one field are embedded together; equal texts are embedded once.
+/// Number of nodes whose texts of one field are embedded together; equal texts among them are
+/// embedded once.
 const BLOCK_NODES: usize = 512;
-/// Name of the file of vectors, next to the table.
+/// Name of the file of vectors, which is next to the file of the table.
 const FILE: &str = "vectors";
 /// Name of the stage in progress reports.
 const STAGE: &str = "field vectors";
@@ -31,7 +32,8 @@ pub struct FieldVectors {
     vectors: VectorIndex,
 }
 
-/// Embeds all fields into a directory. O(text and names of neighbours).
+/// Embeds the texts of all fields and writes the vectors to the directory `dir`. O(text of the
+/// candidates and names of their neighbours).
 pub(crate) fn build(
     materials: &Materials<'_>,
     watch: &Watch<'_>,
@@ -77,11 +79,11 @@ pub(crate) fn build(
 }
 
 impl FieldVectors {
-    /// Maps the files in a directory; constant time.
+    /// Opens the vectors in the directory `dir`; the files are mapped, not read. Constant time.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`] if their content is not that of fields, or they do not match each
-    /// other.
+    /// [`IndexError::Io`]; [`IndexError::Damaged`] if the files are not those of fields or do not
+    /// match each other.
     pub fn open(dir: &Path) -> Result<Self, IndexError> {
         let table = FieldTable::open(dir)?;
         let vectors = VectorIndex::open(&dir.join(FILE))?;
@@ -92,22 +94,23 @@ impl FieldVectors {
         Ok(Self { table, vectors })
     }
 
-    /// Reads all files and compares them with their checksums.
+    /// Reads all files and compares them with their recorded checksums.
     ///
     /// # Errors
-    /// [`IndexError::Damaged`] with the file that differs.
+    /// [`IndexError::Damaged`] with the first file that differs.
     pub fn verify(&self) -> Result<(), IndexError> {
         self.table.verify()?;
         Ok(self.vectors.verify()?)
     }
 
-    /// The table of the fields and their nodes.
+    /// The fields and the nodes that have each.
     pub fn table(&self) -> &FieldTable {
         &self.table
     }
 
-    /// Returns the dot products of `query` (`[dim]`) with a field of all nodes that have it, nodes
-    /// ascending. Exact; O(nodes).
+    /// Returns the dot product of `query` (`[dim]`) with the vector that each node has for the
+    /// field with this index, nodes ascending. Nodes without the field are left out. Exact; O(nodes
+    /// with the field).
     ///
     /// # Errors
     /// As [`VectorIndex::score`].

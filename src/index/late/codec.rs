@@ -1,42 +1,43 @@
-//! Short codes for vectors: the nearest of a few centroids, and a residual of a few bits per number
-//! (the residual compression of ColBERTv2: Santhanam et al. 2022).
+//! Short codes for vectors: the nearest of a few hundred centroids, and the residual with a few
+//! bits per number (the residual compression of ColBERTv2: Santhanam et al. 2022).
 //!
-//! A residual number falls into one of `2^bits` buckets, whose bounds are quantiles of the
-//! residuals of a sample, and decodes to the median of its bucket. A code is the centroid's number
-//! in two bytes, then the buckets, least significant bits first. Decoded vectors have length 1.
+//! Each number of a residual falls into one of `2^bits` buckets, whose bounds are quantiles of the
+//! residuals of a sample, and is decoded as the median of its bucket. A code is the number of the
+//! centroid in two bytes, then the numbers of the buckets, the first in the lowest bits. Decoded
+//! vectors have length 1.
 
 use rayon::prelude::*;
 
 use agent_embed::matrix::{dot, normalise};
 
-/// Maximum number of centroids; a centroid's number has two bytes.
+/// Maximum number of centroids; the number of a centroid takes two bytes of a code.
 const MAX_CENTROIDS: usize = 512;
-/// Minimum number of sampled vectors per centroid.
+/// Minimum number of sampled vectors for each centroid.
 const PER_CENTROID: usize = 16;
-/// Number of rounds of Lloyd's algorithm.
+/// Number of rounds of Lloyd's algorithm (k-means) in which centroids are trained.
 const ROUNDS: usize = 6;
-/// Number of vectors assigned by one thread at a time.
+/// Number of vectors that one thread assigns to centroids at a time.
 const BLOCK: usize = 256;
 
-/// An encoder and decoder of vectors.
+/// Encodes and decodes vectors.
 pub(super) struct Codec<'a> {
     pub(super) dim: usize,
     pub(super) bits: usize,
     /// Centroids, `[n, dim]`, each of length 1 or zero.
     pub(super) centroids: &'a [f32],
-    /// Decoded value of each bucket, `[2^bits]`, ascending.
+    /// The number as which a residual number in each bucket is decoded, `[2^bits]`, ascending.
     pub(super) weights: &'a [f32],
     /// Bounds between buckets, `[2^bits - 1]`, ascending; used only to encode.
     pub(super) cutoffs: &'a [f32],
 }
 
-/// Length of a code, bytes.
+/// Returns the length of a code, bytes.
 pub(super) fn code_bytes(dim: usize, bits: usize) -> usize {
     2 + (dim * bits).div_ceil(8)
 }
 
-/// Trains centroids, weights and cutoffs on a sample (`[n, dim]`, each of length 1). The same
-/// sample gives the same bytes on any number of threads. O(n * centroids * dim).
+/// Trains centroids, weights and cutoffs, in this order, on a sample (`[n, dim]`, rows of length
+/// 1). The same sample gives the same bytes on any number of threads. O(n * centroids * dim).
 pub(super) fn learn(sample: &[f32], dim: usize, bits: usize) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
     let n = sample.len() / dim;
     let n_centroids = (n / PER_CENTROID).clamp(1, MAX_CENTROIDS).min(n.max(1));
@@ -76,7 +77,7 @@ pub(super) fn learn(sample: &[f32], dim: usize, bits: usize) -> (Vec<f32>, Vec<f
     (centroids, weights, cutoffs)
 }
 
-/// Finds the nearest centroid of each row; the first of equals.
+/// Finds the index of the nearest centroid of each row; of equally near ones the first.
 fn assign(centroids: &[f32], rows: &[f32], dim: usize) -> Vec<usize> {
     rows.par_chunks(dim * BLOCK)
         .flat_map_iter(|rows| rows.chunks_exact(dim).map(|row| nearest(centroids, row)))
@@ -95,7 +96,7 @@ fn nearest(centroids: &[f32], row: &[f32]) -> usize {
 }
 
 impl Codec<'_> {
-    /// Encodes a vector (`[dim]`, of length 1).
+    /// Encodes a vector (`[dim]`, of length 1) as [`code_bytes`] bytes.
     pub(super) fn encode(&self, vector: &[f32]) -> Vec<u8> {
         let near = nearest(self.centroids, vector);
         let centroid = &self.centroids[near * self.dim..(near + 1) * self.dim];
@@ -109,8 +110,8 @@ impl Codec<'_> {
         code
     }
 
-    /// Decodes a code into `vector` (`[dim]`), of length 1; zeros if the code is malformed. `table`
-    /// is the result of [`Codec::table`].
+    /// Decodes a code into `vector` (`[dim]`), which then has length 1; zeros if the code is
+    /// malformed. `table` is the result of [`Codec::table`].
     pub(super) fn decode(&self, code: &[u8], table: &[f32], vector: &mut [f32]) {
         vector.fill(0.0);
         let [low, high, residuals @ ..] = code else { return };
@@ -127,7 +128,8 @@ impl Codec<'_> {
         normalise(vector);
     }
 
-    /// Computes the table for [`Codec::decode`]: the residuals of each byte, `[256, 8 / bits]`.
+    /// Computes the table for [`Codec::decode`]: for each value of a byte the residual numbers that
+    /// it encodes, `[256, 8 / bits]`.
     pub(super) fn table(&self) -> Vec<f32> {
         let mask = (1usize << self.bits) - 1;
         let places = (0..256usize).flat_map(|byte| (0..8 / self.bits).map(move |at| (byte, at)));
@@ -142,7 +144,7 @@ impl Codec<'_> {
 mod tests {
     use super::*;
 
-    /// `n` vectors of length 1 around eight directions.
+    /// Makes `n` vectors of length 1 around eight directions.
     fn rows(n: usize, dim: usize) -> Vec<f32> {
         let mut rows: Vec<f32> = (0..n * dim)
             .map(|at| {

@@ -32,40 +32,40 @@ use agent_kb::NodeId;
 
 // Unit tests have small limits, so that a few texts suffice for several chunks and runs.
 
-/// Size of buffered text at which it is tokenized, bytes.
+/// Total size of buffered texts at which they are tokenized, bytes.
 const BATCH_BYTES: usize = if cfg!(test) { 256 } else { 16 << 20 };
-/// Size of text at which a chunk ends, bytes.
+/// Size of texts at which a chunk ends, bytes.
 const CHUNK_BYTES: usize = if cfg!(test) { 64 } else { 4 << 20 };
-/// Size of postings in memory at which some move to disk, bytes.
+/// Total size of postings in memory at which some are moved to disk, bytes.
 const HELD_BYTES: usize = if cfg!(test) { 2_048 } else { 128 << 20 };
-/// Number of runs on disk at which they are merged into one.
+/// Number of runs on disk at which they are merged into one run.
 const MAX_RUNS: usize = if cfg!(test) { 3 } else { 32 };
-/// Buffer size for reading or writing a run, bytes.
+/// Size of the buffer for reading or writing a run, bytes.
 const RUN_BUFFER: usize = 256 << 10;
-/// Maximum number of distinct words of all texts.
+/// Maximum number of distinct words over all texts.
 const MAX_WORDS: usize = u32::MAX as usize - BATCH_BYTES;
 
-/// A builder of the inverted index of one text per node; takes nodes in ascending order. O(words).
+/// Builds the inverted index of one text per node; takes nodes in ascending order. O(words).
 ///
 /// To bound memory, call [`settle`] after each node. Memory then holds the vocabulary, 4 bytes per
-/// node, and under 256 MiB for all builders that are settled together.
+/// node, and less than 256 MiB for all builders that are settled together.
 pub struct PostingsBuilder {
     path: PathBuf,
     analysis: Analysis,
-    /// The BM25 setting of the stored bounds.
+    /// The BM25 setting for which the stored bounds are computed.
     kept: Bm25,
     hasher: Hasher,
     vocabulary: Vocabulary,
     lengths: Vec<u32>,
     text: String,
-    /// Nodes of `text` with the ends of their texts.
+    /// The nodes whose texts are in `text`, each with the end of its text.
     ends: Vec<(NodeId, usize)>,
     chunks: Vec<Chunk>,
     runs: Vec<File>,
 }
 
-/// Bounds the memory of builders: if their buffered text reached its limit, tokenizes it, then
-/// moves postings to disk by [`make_room`].
+/// Bounds the memory of builders: when their buffered texts together reach a limit, tokenizes
+/// these, then moves postings to disk by [`make_room`].
 ///
 /// # Errors
 /// [`IndexError::Io`] if the disk is full; [`IndexError::TooLarge`] above 4.2 billion distinct
@@ -78,13 +78,14 @@ pub fn settle(builders: &mut [PostingsBuilder]) -> Result<(), IndexError> {
     make_room(builders)
 }
 
-/// Whether the buffered text of all builders together reached its limit.
+/// Whether the buffered texts of all builders together have reached the limit at which [`settle`]
+/// tokenizes them.
 pub fn is_much(builders: &[PostingsBuilder]) -> bool {
     builders.iter().map(|builder| builder.text.len()).sum::<usize>() >= BATCH_BYTES
 }
 
-/// Bounds the memory of builders: moves postings to disk, largest builder first, until their total
-/// size is below a limit.
+/// Bounds the memory of builders: moves postings to disk, those of the largest builder first, until
+/// the total size of postings in memory is below a limit.
 ///
 /// # Errors
 /// [`IndexError::Io`] if the disk is full.
@@ -96,7 +97,7 @@ pub fn make_room(builders: &mut [PostingsBuilder]) -> Result<(), IndexError> {
     Ok(())
 }
 
-/// Writes the index of texts to the file `path`; the `i`-th text belongs to node `i`, from 0.
+/// Writes the index of texts to the file `path`; the texts belong to the nodes 0, 1, 2 and so on.
 ///
 /// # Errors
 /// As [`settle`].
@@ -115,13 +116,13 @@ pub fn build<T: AsRef<str>>(
 }
 
 impl PostingsBuilder {
-    /// Starts an index in the file `path`; temporary files are in the same directory.
+    /// Starts an index in the file `path`; temporary files are created in the same directory.
     pub fn create(path: &Path, analysis: Analysis) -> Self {
         Self::weighted(path, analysis, KEPT)
     }
 
-    /// As [`create`](Self::create), with bounds for the setting `kept`, which opening must state
-    /// again.
+    /// As [`create`](Self::create), with bounds for the BM25 setting `kept`;
+    /// [`Postings::open_weighted`](super::Postings::open_weighted) must be given the same setting.
     pub(crate) fn weighted(path: &Path, analysis: Analysis, kept: Bm25) -> Self {
         Self {
             path: path.to_owned(),
@@ -137,7 +138,8 @@ impl PostingsBuilder {
         }
     }
 
-    /// Adds the text of a node, in parts. Nodes must ascend; omitted nodes have no text.
+    /// Adds the text of a node, in parts. Nodes must ascend between calls; omitted nodes have an
+    /// empty text.
     pub fn add<'a>(&mut self, node: NodeId, parts: impl IntoIterator<Item = &'a str>) {
         for part in parts {
             self.text.push_str(part);
@@ -146,9 +148,9 @@ impl PostingsBuilder {
         self.ends.push((node, self.text.len()));
     }
 
-    /// Adds postings of `nodes`, which must follow all added nodes: word number, node and count,
-    /// ascending. `word` returns the text of a word number. The length of each text is stored as 1.
-    /// To bound memory, call [`make_room`] afterwards.
+    /// Adds postings of `nodes`, which must follow all nodes added so far: triples (word number,
+    /// node, count), ascending. `word` returns the text of a word number. The length of each text
+    /// is stored as 1. To bound memory, call [`make_room`] afterwards.
     ///
     /// # Errors
     /// [`IndexError::TooLarge`] as [`settle`].
@@ -171,7 +173,7 @@ impl PostingsBuilder {
         self.hold(words.into_iter().map(|word| (word, hasher.hash(word))), chunk)
     }
 
-    /// Writes the index of `n` nodes.
+    /// Writes the index of the nodes `0..n`.
     ///
     /// # Errors
     /// As [`settle`].
@@ -189,8 +191,8 @@ impl PostingsBuilder {
         self.chunks.iter().map(Chunk::held).sum()
     }
 
-    /// Tokenizes the buffered texts and writes their postings, for another builder's
-    /// [`take`](Self::take).
+    /// Tokenizes the buffered texts and writes their postings to `out`, for [`take`](Self::take) of
+    /// another builder.
     ///
     /// # Errors
     /// Errors of `out`.
@@ -200,8 +202,9 @@ impl PostingsBuilder {
         chunks.iter().try_for_each(|(words, chunk)| chunk.write(words.iter().map(|one| one.0), out))
     }
 
-    /// Adds the output of another builder's [`give`](Self::give). Its nodes must follow all added
-    /// nodes and be below `end`. To bound memory, call [`make_room`] afterwards.
+    /// Adds the postings that [`give`](Self::give) of another builder wrote. Their nodes must
+    /// follow all nodes added so far and be below `end`. To bound memory, call [`make_room`]
+    /// afterwards.
     ///
     /// # Errors
     /// [`IndexError::Io`] if the input is malformed, [`IndexError::TooLarge`] as [`settle`].
@@ -216,12 +219,13 @@ impl PostingsBuilder {
         Ok(())
     }
 
-    /// Tokenizes the buffered texts.
+    /// Tokenizes the buffered texts and keeps their postings.
     fn read(&mut self) -> Result<(), IndexError> {
         self.read_chunks().into_iter().try_for_each(|(words, chunk)| self.hold(words.iter(), chunk))
     }
 
-    /// Keeps a chunk with these hashed words; its nodes must follow all added nodes.
+    /// Keeps a chunk, whose parts belong to these words, given with their hashes. The nodes of the
+    /// chunk must follow all nodes added so far.
     fn hold<'a>(
         &mut self,
         words: impl Iterator<Item = (&'a [u8], u64)>,
@@ -239,7 +243,8 @@ impl PostingsBuilder {
         Ok(())
     }
 
-    /// Tokenizes the buffered texts into chunks, in order, each with its words by first appearance.
+    /// Tokenizes the buffered texts into chunks, in order; each has a vocabulary of its own.
+    /// Empties the buffer.
     fn read_chunks(&mut self) -> Vec<(Vocabulary, Chunk)> {
         let cuts = cuts(&self.ends);
         let chunks = cuts.into_par_iter().map(|cut| self.read_chunk(cut)).collect();
@@ -317,7 +322,7 @@ impl PostingsBuilder {
         (words, chunk)
     }
 
-    /// Moves all chunks to disk.
+    /// Moves the postings of all chunks into a run on disk; merges the runs if there are too many.
     fn spill(&mut self) -> Result<(), IndexError> {
         let dir = self.path.parent().unwrap_or(Path::new("."));
         let mut merged = || -> io::Result<()> {
@@ -386,7 +391,7 @@ impl PostingsBuilder {
     }
 }
 
-/// Splits texts with these ends into the ranges of chunks.
+/// Splits texts, given by their ends in bytes, into ranges of about [`CHUNK_BYTES`] each.
 fn cuts(ends: &[(NodeId, usize)]) -> Vec<Range<usize>> {
     let (mut cuts, mut first, mut start) = (Vec::new(), 0, 0);
     for (at, &(_, end)) in ends.iter().enumerate() {
@@ -398,14 +403,14 @@ fn cuts(ends: &[(NodeId, usize)]) -> Vec<Range<usize>> {
     cuts
 }
 
-/// Appends the postings in the parts of one word.
+/// Appends the postings that are coded in the parts of one word, one part after another.
 fn read_parts(mut parts: &[u8], postings: &mut Vec<(NodeId, u32)>) {
     while let Some(n) = take(&mut parts) {
         postings.extend(Gaps::new(&mut parts).take(n as usize));
     }
 }
 
-/// Callback for the parts of each word, words ascending.
+/// Callback that receives each word number, ascending, with the parts of that word from all chunks.
 type WordHandler<'a> = &'a mut dyn FnMut(u32, &[u8]) -> io::Result<()>;
 
 fn for_each_in_chunks(chunks: &[Chunk], n_words: usize, each: WordHandler<'_>) -> io::Result<()> {
@@ -436,7 +441,8 @@ fn for_each_in_chunks(chunks: &[Chunk], n_words: usize, each: WordHandler<'_>) -
     Ok(())
 }
 
-/// Writes a run: for each word with parts its number, the length of its parts, and its parts.
+/// Writes a run to a temporary file in `dir`: for each word with parts, the number of the word, the
+/// length of the parts in bytes, and the parts.
 fn write_run(
     dir: &Path,
     for_each: impl FnOnce(WordHandler<'_>) -> io::Result<()>,

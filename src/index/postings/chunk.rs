@@ -1,5 +1,5 @@
-//! Postings of a chunk of texts by word, in memory and as bytes: the unit that threads and builders
-//! exchange during a build.
+//! Postings of a chunk of texts, word by word, in memory and as bytes. Threads and builders
+//! exchange chunks during a build.
 
 use std::{
     io::{self, Read, Write},
@@ -12,50 +12,52 @@ use crate::{
 };
 use agent_kb::NodeId;
 
-/// Postings of some texts by word. The part of a word is its number of nodes, then for each node
-/// `2 * gap + flag`, where `gap` is the id minus the previous id minus 1 (for the first node, the
-/// id). If `flag` is 1, `count - 2` follows; otherwise the count is 1.
+/// Postings of some consecutive texts, word by word. The part of a word starts with the number of
+/// nodes that have the word; then follows for each node `2 * gap + flag`, where `gap` is the id
+/// minus the previous id minus 1 (for the first node, the id). If `flag` is 1, `count - 2` follows;
+/// otherwise the count is 1.
 #[derive(Default)]
 pub(super) struct Chunk {
-    /// Numbers of the words.
+    /// Number of each word in the vocabulary of the builder, in the order of the parts.
     pub(super) words: Vec<u32>,
-    /// Number of words of each text, nodes ascending.
+    /// Pairs (node, number of words of its text), nodes ascending.
     pub(super) lengths: Vec<(NodeId, u32)>,
-    /// End of each part in `bytes`.
+    /// End of each word's part in `bytes`.
     ends: Vec<usize>,
     bytes: Vec<u8>,
 }
 
 impl Chunk {
-    /// Creates a chunk of texts with these lengths, without words.
+    /// Creates a chunk of texts with these lengths, in words, and without postings.
     pub(super) fn new(lengths: Vec<(NodeId, u32)>) -> Self {
         Self { lengths, ..Self::default() }
     }
 
-    /// Appends the part of the next word: nodes ascending, with their counts of the word.
+    /// Appends the part of the next word: the nodes that have the word, ascending, each with its
+    /// number of occurrences.
     pub(super) fn push(&mut self, postings: &[(NodeId, u32)]) {
         put(&mut self.bytes, postings.len() as u64);
         put_gaps(&mut self.bytes, postings);
         self.ends.push(self.bytes.len());
     }
 
-    /// Frees unused memory.
+    /// Frees memory that is reserved but not used.
     pub(super) fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
     }
 
-    /// The part of the word at a position in the chunk.
+    /// Returns the part of the word at this position in the chunk, from 0.
     pub(super) fn part(&self, at: usize) -> &[u8] {
         let start = at.checked_sub(1).map_or(0, |before| self.ends[before]);
         &self.bytes[start..self.ends[at]]
     }
 
-    /// Approximate size in memory, bytes.
+    /// Approximate size of the postings in memory, bytes.
     pub(super) fn held(&self) -> usize {
         self.words.len() * 12 + self.bytes.len()
     }
 
-    /// Writes the chunk with its words, in the order of the parts.
+    /// Writes the chunk to `out`; `words` are the texts of its words, in the order of the parts.
     pub(super) fn write<'a>(
         &self,
         words: impl Iterator<Item = &'a [u8]>,
@@ -70,8 +72,8 @@ impl Chunk {
         stream::write(out, &self.bytes)
     }
 
-    /// Reads the output of [`Self::write`], whose texts must belong to `nodes`; returns its words
-    /// and the chunk, with `words` empty.
+    /// Reads a chunk that [`Self::write`] wrote, whose texts must belong to `nodes`. Returns the
+    /// texts of its words, and the chunk without the numbers of the words.
     ///
     /// # Errors
     /// Errors of `input`; `InvalidData` for malformed input.
@@ -91,7 +93,7 @@ impl Chunk {
         }
     }
 
-    /// Whether every part is complete and has only postings of the chunk's nodes.
+    /// Whether every part is complete and holds only nodes of the chunk.
     fn is_whole(&self) -> bool {
         let is_cut =
             self.ends.is_sorted() && self.ends.last().map_or(0, |&end| end) == self.bytes.len();

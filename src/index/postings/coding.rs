@@ -1,6 +1,7 @@
-//! Byte codes of numbers, postings and bounds.
+//! Codes of numbers, postings and bounds as bytes.
 //!
-//! A number takes seven bits per byte, low bits first; the high bit marks all bytes but the last.
+//! A number takes one byte for seven bits, low bits first; the high bit is set in all its bytes but
+//! the last.
 
 use crate::{
     bm25::Bm25,
@@ -8,14 +9,15 @@ use crate::{
 };
 use agent_kb::NodeId;
 
-/// The BM25 setting of stored bounds; bounds for other settings are derived from them.
+/// The BM25 setting for which bounds are stored by default; bounds for other settings are derived
+/// from the stored bounds.
 pub(super) const KEPT: Bm25 = Bm25::STARK;
-/// Maximum value of a bound byte.
+/// Largest value of a byte that stores a bound.
 pub(super) const STEPS: f32 = 255.0;
-/// Counts from this value on are stored separately.
+/// Smallest count that does not fit into a byte and is stored separately.
 pub(super) const BIG_COUNT: u32 = 255;
 
-/// Appends a number.
+/// Appends the code of a number.
 pub(super) fn put(bytes: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         bytes.push(number as u8 | 0x80);
@@ -24,7 +26,8 @@ pub(super) fn put(bytes: &mut Vec<u8>, mut number: u64) {
     bytes.push(number as u8);
 }
 
-/// Reads a number from the front of `bytes`; `None` at the end or if it exceeds 64 bits.
+/// Reads a number from the front of `bytes` and removes its code; `None` at the end or if the
+/// number exceeds 64 bits.
 #[inline]
 pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let (&first, rest) = bytes.split_first()?;
@@ -44,20 +47,22 @@ pub(super) fn take(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Rounds a share `tf / (tf + norm)` of a word's weight up to a byte.
+/// Rounds a share `tf / (tf + norm)` of a word's weight, in `0..=1`, up to a byte.
 pub(super) fn quantized(share: f32) -> u8 {
     (share * STEPS).ceil().min(STEPS) as u8
 }
 
-/// For each bound byte, the maximum share of a posting with this bound by another setting.
+/// For each value of a stored bound, the largest share of a word's weight that a posting with this
+/// bound can have by another BM25 setting.
 pub(super) struct Shares {
     of: [f32; 256],
     factor: f32,
 }
 
 impl Shares {
-    /// Computes the shares for `setting`, from bounds for the setting `kept`. `means` is the mean
-    /// length of all texts divided by that of the searched collection.
+    /// Computes the shares for `setting` from bounds that were stored for the setting `kept`.
+    /// `means` is the mean length of all texts, divided by the mean length of the texts in the
+    /// searched collection.
     ///
     /// With `c = norm / (k1 * tf)` a share is `1 / (1 + k1 * c)`. Another `k1` maps bounds exactly;
     /// another `b` or mean multiplies `c` by at least `min((1 - b') / (1 - b), b' / b * means)`,
@@ -74,20 +79,20 @@ impl Shares {
         Self { of, factor }
     }
 
-    /// Maximum share for a bound byte.
+    /// Returns the largest share for a stored bound.
     #[inline(always)]
     pub(super) fn of(&self, byte: u8) -> f32 {
         self.of[usize::from(byte)]
     }
 
-    /// The factor in the formula of the share, up to rounding:
-    /// `byte / (byte + factor * (STEPS - byte))`.
+    /// Returns the factor in the formula of the share, `byte / (byte + factor * (STEPS - byte))`;
+    /// the formula gives the shares of the table up to rounding.
     pub(super) fn factor(&self) -> f32 {
         self.factor
     }
 }
 
-/// Appends postings, nodes ascending, coded as gaps.
+/// Appends postings, pairs (node, count) with nodes ascending, coded as gaps between nodes.
 pub(super) fn put_gaps(bytes: &mut Vec<u8>, postings: &[(NodeId, u32)]) {
     let mut next = 0;
     for &(node, count) in postings {
@@ -99,7 +104,7 @@ pub(super) fn put_gaps(bytes: &mut Vec<u8>, postings: &[(NodeId, u32)]) {
     }
 }
 
-/// Iterator over postings that are coded as gaps, nodes ascending; stops at malformed bytes.
+/// Iterator over postings that [`put_gaps`] coded, nodes ascending; ends at malformed bytes.
 pub(super) struct Gaps<'a, 'b> {
     bytes: &'a mut &'b [u8],
     next: u32,
@@ -125,19 +130,20 @@ impl Iterator for Gaps<'_, '_> {
     }
 }
 
-/// The postings of a frequent word.
+/// The postings of a frequent word, in the layout of the [module](crate::postings).
 pub(super) struct Frequent<'a> {
-    /// A bound for each block.
+    /// A bound for each block, as a byte.
     pub(super) bounds: &'a [u8],
-    /// For each range a bit for each node, then the number of postings before the range.
+    /// For each range of nodes, 8 bytes with a bit for each node, then in 4 bytes the number of
+    /// postings before the range.
     masks: &'a [[u8; 12]],
     counts: &'a [u8],
-    /// Nodes with big counts.
+    /// The nodes with counts of at least [`BIG_COUNT`], and these counts, nodes ascending.
     big: Vec<(NodeId, u32)>,
 }
 
 impl<'a> Frequent<'a> {
-    /// Reads the part of a word; `None` if it has too few bytes for `n` nodes.
+    /// Reads the postings of a frequent word; `None` if there are too few bytes for `n` nodes.
     pub(super) fn new(bytes: &'a [u8], n: usize) -> Option<Self> {
         let n_ranges = n.div_ceil(RANGE);
         let (bounds, bytes) = bytes.split_at_checked(n_ranges * 8)?;
@@ -153,7 +159,7 @@ impl<'a> Frequent<'a> {
         })
     }
 
-    /// Counts the nodes of a bitmap, 64 per number, that have the word.
+    /// Counts the nodes of a bitmap, 64 nodes per number, that have the word.
     pub(super) fn count_in(&self, nodes: &[u64]) -> u32 {
         let pairs = self.masks.iter().zip(nodes);
         let both = |(&[m0, m1, m2, m3, m4, m5, m6, m7, ..], nodes): (&[u8; 12], &u64)| {
@@ -162,13 +168,14 @@ impl<'a> Frequent<'a> {
         pairs.map(|pair| both(pair).count_ones()).sum()
     }
 
-    /// Bit mask of the nodes of a block that have the word.
+    /// Returns the bit mask of the nodes of a block that have the word, lowest bit first.
     #[inline(always)]
     pub(super) fn mask(&self, block: usize) -> u8 {
         self.masks[block / 8][block % 8]
     }
 
-    /// Number of occurrences of the word in a node's text; none if there are none.
+    /// Returns the number of occurrences of the word in a node's text; `None` if the text does not
+    /// contain the word.
     #[inline(always)]
     pub(super) fn count(&self, node: usize) -> Option<f32> {
         let [m0, m1, m2, m3, m4, m5, m6, m7, before @ ..] = self.masks[node / RANGE];
@@ -189,8 +196,9 @@ impl<'a> Frequent<'a> {
     }
 }
 
-/// Appends the postings of a frequent word, in an index of `n` nodes, in the layout of the
-/// [module](crate::postings). `share` computes the share of a posting.
+/// Appends the postings of a frequent word of an index of `n` nodes, in the layout of the
+/// [module](crate::postings). `share` computes the share of the word's weight for a node and a
+/// count.
 pub(super) fn put_frequent(
     bytes: &mut Vec<u8>,
     postings: &[(NodeId, u32)],

@@ -1,10 +1,11 @@
 //! An inverted index with exact top-`k` search by BM25.
 //!
 //! Nodes fall into blocks of 8 consecutive ids. A frequent word has, for each block, an upper bound
-//! on its score there. A query adds the bounds of its words and reads only blocks that can still
-//! reach the best `k`, largest bound first (block-max pruning: Mallia, Suel & Tonellotto 2024). In
-//! such a block, a node is scored exactly, from counts and lengths, if the bounds of its words can
-//! reach the best `k`. Rare words have no bounds; all their postings are scored.
+//! on its score there. For each block a query sums the bounds of its words, and reads only blocks
+//! whose sum can still reach the best `k` scores, largest sum first (block-max pruning: Mallia,
+//! Suel & Tonellotto 2024). In such a block, a node is scored exactly, from counts and lengths, if
+//! the bounds of its words can reach the best `k`. Rare words have no bounds; all their postings
+//! are scored.
 //!
 //! The index is one file of arrays, for `n` nodes and `m` words:
 //!
@@ -18,10 +19,10 @@
 //! | `starts` `[m + 1]` | a zero, then the end of each word's part of `postings`, by number |
 //! | `postings` | see below |
 //!
-//! A word is rare if fewer than one node in 16 has it. A posting of a rare word is
-//! `2 * gap + flag`, where `gap` is the id minus the previous id minus 1 (for the first node, the
-//! id). If `flag` is 1, `count - 2` follows, else the count is 1. The part of a frequent word
-//! holds, in this order:
+//! A word is rare if fewer than one node in 16 has it. A posting of a rare word is `2 * gap +
+//! flag`, where `gap` is the id minus the previous id minus 1 (for the first node, the id). If
+//! `flag` is 1, `count - 2` follows, else the count is 1. The part of a frequent word holds, in
+//! this order:
 //!
 //! - for each block a byte: its bound;
 //! - for each range of 64 nodes: the mask of the nodes with the word, then the number of postings
@@ -49,13 +50,13 @@ use crate::{
 };
 use agent_ground::words::{Analysis, Stems};
 
-/// Number of nodes that share a bound.
+/// Number of consecutive nodes that share a bound on their scores for a word.
 const BLOCK: usize = 8;
-/// Number of nodes that share a mask.
+/// Number of consecutive nodes that share a mask.
 const RANGE: usize = 64;
-/// A word is rare if fewer than one node in this number has it.
+/// A word is rare if fewer than one node in this many has the word.
 const RARE: usize = 16;
-/// Maximum number of words of a query, including repetitions; later words are ignored.
+/// Maximum number of words of a query, repeated words included; later words are ignored.
 pub const MAX_QUERY_WORDS: usize = 256;
 
 /// The inverted index of one text per node.
@@ -67,14 +68,14 @@ pub struct Postings {
     starts: Array<u64>,
     postings: Array<u8>,
     mean: f32,
-    /// The BM25 setting of the stored bounds.
+    /// The BM25 setting for which the stored bounds were computed.
     kept: Bm25,
     analysis: Analysis,
     stems: Stems,
 }
 
 impl Postings {
-    /// Maps an index; constant time.
+    /// Opens an index; the file is mapped, not read. Constant time.
     ///
     /// # Errors
     /// As [`Arrays::open`] and [`Arrays::get`].
@@ -82,7 +83,7 @@ impl Postings {
         Self::open_weighted(path, coding::KEPT)
     }
 
-    /// As [`Postings::open`], for an index whose bounds were stored for the setting `kept`.
+    /// As [`Postings::open`], for an index whose bounds were computed for the setting `kept`.
     ///
     /// # Errors
     /// As [`Postings::open`].
@@ -110,7 +111,7 @@ impl Postings {
     }
 }
 
-/// Whether a word that `count` of `n` nodes have is rare.
+/// Whether a word that occurs in `count` of `n` texts is rare.
 fn is_rare(count: u32, n: usize) -> bool {
     (count as usize).saturating_mul(RARE) < n
 }

@@ -1,4 +1,4 @@
-//! Top-`k` search in an inverted index by block-max pruning.
+//! Search for the `k` best nodes in an inverted index, by block-max pruning.
 
 use std::{borrow::Cow, cell::Cell, ops::Range, sync::Arc};
 
@@ -13,14 +13,16 @@ use crate::{
 use agent_ground::words::for_each_reference_word;
 use agent_kb::NodeId;
 
-/// Maximum relative amount by which rounding may put a bound below the score.
+/// Maximum relative amount by which rounding may make a bound smaller than the score that it
+/// bounds.
 const SLACK: f32 = 1e-4;
-/// Distance between the block bounds that are sampled to estimate the largest bounds.
+/// Every block bound whose position is a multiple of this number is sampled, to estimate the
+/// largest bounds.
 const SAMPLED: usize = 16;
-/// Blocks are scored in steps of falling bounds: the `n`-th step ends after about `LEVELS[n] * k`
-/// blocks.
+/// Blocks are scored in steps, those with the largest bounds first: step `n` ends after about
+/// `LEVELS[n] * k` blocks.
 const LEVELS: [usize; 3] = [1, 4, 16];
-/// Number of blocks per 64-bit mask of allowed nodes.
+/// Number of blocks whose nodes share a 64-bit mask of allowed nodes.
 const MASKED: usize = u64::BITS as usize / BLOCK;
 /// For each byte, its bits as 0.0 or 1.0, lowest first.
 static BITS: [[f32; BLOCK]; 256] = {
@@ -38,23 +40,23 @@ thread_local! {
     static RARE_SCORES: Cell<Vec<f32>> = const { Cell::new(Vec::new()) };
 }
 
-/// A subset of the indexed texts, searched as a separate collection: other texts do not affect
-/// scores.
+/// A subset of the indexed texts that is searched as a collection of its own: other texts do not
+/// affect its scores.
 pub struct Collection {
-    /// Bitmap of the nodes: 64 per number, lowest bit first.
+    /// Bitmap of the nodes in the subset: 64 nodes per number, lowest bit first.
     nodes: Arc<[u64]>,
     n: usize,
-    /// Mean number of words of a text.
+    /// Mean number of words of a text in the subset.
     mean: f32,
 }
 
 impl Collection {
-    /// Number of texts.
+    /// Number of texts in the collection.
     pub fn n_texts(&self) -> usize {
         self.n
     }
 
-    /// Mean number of words of a text.
+    /// Mean number of words of a text in the collection.
     pub fn mean_length(&self) -> f32 {
         self.mean
     }
@@ -65,21 +67,22 @@ impl Collection {
     }
 }
 
-/// A frequent word of the query.
+/// A frequent word of a query.
 struct Term<'a> {
-    /// Idf of the word times its weight in the query.
+    /// Inverse document frequency of the word times its weight in the query.
     weight: f32,
-    /// The maximum score in the current block.
+    /// The largest score that the word can add in the block that is being scored.
     max_score: f32,
     postings: Frequent<'a>,
 }
 
-/// The best nodes so far; may hold more than `k`, and is truncated periodically.
+/// The best nodes so far. Holds up to about twice `k` nodes between truncations.
 struct TopNodes {
     k: usize,
-    /// Bits of the score in the upper half, inverted id in the lower half; greater is better.
+    /// A key for each node: the bits of the score in the upper half, the inverted id in the lower
+    /// half. The greater key is better.
     found: Vec<u64>,
-    /// The `k`-th best score at the last truncation; 0 before there are `k`.
+    /// The `k`-th best score at the last truncation; 0 while there are fewer than `k` nodes.
     floor: f32,
 }
 
@@ -88,7 +91,7 @@ impl TopNodes {
         Self { k, found: Vec::new(), floor: 0.0 }
     }
 
-    /// Adds a node with a score above 0.
+    /// Adds a node with a score above 0; drops all but the best `k` from time to time.
     #[inline]
     fn take(&mut self, node: NodeId, score: f32) {
         self.found.push(u64::from(score.to_bits()) << 32 | u64::from(!node));
@@ -105,7 +108,7 @@ impl TopNodes {
         }
     }
 
-    /// Lower limit for the bounds of nodes that may be among the best, with slack for rounding.
+    /// Smallest bound of a node that may still be among the best `k`, lowered by [`SLACK`].
     fn floor_bound(&self) -> f32 {
         self.floor * (1.0 - SLACK)
     }
@@ -118,31 +121,31 @@ impl TopNodes {
     }
 }
 
-/// The state of one query.
+/// State of the search for one query.
 struct Search<'a> {
     index: &'a Postings,
     weights: LengthWeights,
     lengths: &'a [u32],
-    /// Scores of the rare words by node.
+    /// For each node, the sum of its scores for the rare words of the query.
     rare: Vec<f32>,
-    /// Maximum share of a word's weight for each bound byte.
+    /// The largest share of a word's weight for each value of a stored bound.
     shares: Shares,
-    /// Frequent words, rarest first.
+    /// The frequent words of the query, rarest first.
     frequent: Vec<Term<'a>>,
-    /// The first block with an allowed node.
+    /// Number of the first block that has an allowed node.
     first: usize,
-    /// Upper bounds on the scores in each block from `first` on.
+    /// Upper bounds on the scores in each block from block `first` on.
     bounds: Vec<f32>,
     best: TopNodes,
 }
 
 impl Postings {
-    /// Returns the `k` best nodes by BM25, best first, ties by ascending id. A repeated word of the
-    /// query counts as often as it occurs; words beyond [`MAX_QUERY_WORDS`] are ignored. `allowed`
-    /// is a bitmap of the allowed nodes, 64 per number, lowest bit first; without it all are
-    /// allowed.
+    /// Returns the `k` best nodes for a query by BM25, with their scores, best first, ties by
+    /// ascending id. A word that is repeated in the query counts as often as it occurs; words after
+    /// the first [`MAX_QUERY_WORDS`] are ignored. `allowed` is a bitmap of the nodes that may be
+    /// found, 64 nodes per number, lowest bit first; `None` allows all.
     ///
-    /// O(postings) at worst; less if few blocks can hold a result.
+    /// O(postings of the query's words) at worst; less if few blocks can hold a result.
     pub fn search(
         &self,
         text: &str,
@@ -153,7 +156,8 @@ impl Postings {
         self.best(self.words(text, None), setting, self.mean, allowed, k)
     }
 
-    /// As [`search`](Self::search), for weighted words in their indexed form.
+    /// As [`search`](Self::search), for words that are given in their indexed form, such as stems,
+    /// with weights.
     pub(crate) fn search_forms(
         &self,
         forms: &[(String, f32)],
@@ -166,8 +170,8 @@ impl Postings {
         self.best(self.weighted(ids, None), setting, self.mean, allowed, k)
     }
 
-    /// As [`search`](Self::search), for each of several sets of allowed nodes. Words and bounds are
-    /// read once for all sets.
+    /// Returns the result of [`search`](Self::search) for each of several sets of allowed nodes.
+    /// Words and bounds are read once for all sets.
     pub fn search_each(
         &self,
         text: &str,
@@ -179,8 +183,8 @@ impl Postings {
         self.best_of_each(self.words(text, None), setting, self.mean, &sets, k)
     }
 
-    /// As [`search`](Self::search), in a collection, with its number of texts, document frequencies
-    /// and mean length. O(postings).
+    /// As [`search`](Self::search), within a collection: the number of texts, document frequencies
+    /// and mean length are those of the collection. O(postings of the query's words).
     pub fn search_in(
         &self,
         text: &str,
@@ -192,7 +196,8 @@ impl Postings {
         self.best(words, setting, collection.mean, Some(&collection.nodes), k)
     }
 
-    /// Creates the collection of the nodes of a bitmap, 64 per number, lowest bit first. O(nodes).
+    /// Creates the collection of the texts of the nodes in a bitmap, 64 nodes per number, lowest
+    /// bit first. O(nodes).
     pub fn collection(&self, nodes: Arc<[u64]>) -> Collection {
         let mut collection = Collection { nodes, n: 0, mean: 0.0 };
         let mut tokens = 0;
@@ -206,8 +211,8 @@ impl Postings {
         collection
     }
 
-    /// Finds the best allowed nodes by words as [`Self::weighted`] returns them; texts have `mean`
-    /// words on average.
+    /// Finds the `k` best allowed nodes for words in the form that [`Self::weighted`] returns;
+    /// `mean` is the mean number of words of a text.
     fn best(
         &self,
         words: Vec<(u32, u32, f32)>,
@@ -220,7 +225,7 @@ impl Postings {
         each.pop().unwrap_or_default()
     }
 
-    /// Finds the best nodes of each set of allowed nodes; see [`Self::best`].
+    /// Finds the `k` best nodes for each set of allowed nodes; see [`Self::best`].
     fn best_of_each(
         &self,
         words: Vec<(u32, u32, f32)>,
@@ -267,8 +272,8 @@ impl Postings {
         found
     }
 
-    /// Analyses a query into the words that the index or collection contains, as
-    /// [`Self::weighted`] returns them.
+    /// Splits a query into those of its words that the index, or the collection, contains, in the
+    /// form that [`Self::weighted`] returns.
     fn words(&self, text: &str, collection: Option<&Collection>) -> Vec<(u32, u32, f32)> {
         let (mut ids, mut left) = (Vec::new(), MAX_QUERY_WORDS);
         for_each_reference_word(text, |word| {
@@ -282,19 +287,21 @@ impl Postings {
         self.weighted(ids, collection)
     }
 
-    /// Inverse document frequency of a word in its indexed form; `None` if it is not indexed.
+    /// Returns the inverse document frequency of a word in its indexed form; `None` if no text
+    /// contains the word.
     pub(crate) fn idf(&self, form: &str) -> Option<f32> {
         let count = *self.counts.as_slice().get(self.id(form)? as usize)?;
         Some(idf(self.lengths.as_slice().len(), count))
     }
 
-    /// Finds the number of an indexed word.
+    /// Finds the number of a word in its indexed form; `None` if no text contains the word.
     fn id(&self, form: &str) -> Option<u32> {
         self.vocabulary.find(form).and_then(|at| self.ids.as_slice().get(at)).copied()
     }
 
-    /// Multiplies the weights of words by their idf and merges repeated words. Returns number of
-    /// nodes, word number and weight, rarest word first.
+    /// Multiplies the weight of each word by the word's inverse document frequency, and merges
+    /// repeated words. Returns triples (number of nodes with the word, word number, weight), rarest
+    /// word first.
     fn weighted(
         &self,
         mut ids: Vec<(u32, f32)>,
@@ -316,7 +323,8 @@ impl Postings {
         words
     }
 
-    /// Counts the texts of a collection that have a word; `count` is the number among all texts.
+    /// Counts the texts of a collection that contain a word; `count` is the number of such texts in
+    /// the whole index.
     fn count_in(&self, word: u32, count: u32, collection: &Collection) -> u32 {
         let mut bytes = self.postings.part(&self.starts, word as usize);
         let n = self.lengths.as_slice().len();
@@ -328,7 +336,8 @@ impl Postings {
 }
 
 impl<'a> Search<'a> {
-    /// Adds a word: the scores of a rare word, the block bounds of a frequent word.
+    /// Adds a word to the query: for a rare word the scores of its nodes, for a frequent word the
+    /// bounds of all blocks. Appends nodes with scores to `touched`.
     fn add(&mut self, count: u32, id: u32, weight: f32, touched: &mut Vec<NodeId>) {
         let mut bytes = self.index.postings.part(&self.index.starts, id as usize);
         if is_rare(count, self.lengths.len()) {
@@ -359,7 +368,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Scores the blocks with the largest bounds first, so that most others need not be read.
+    /// Finds the best allowed nodes; scores the blocks with the largest bounds first, so that most
+    /// other blocks need not be read.
     fn run(&mut self, bounds: &[f32], allowed: Option<&[u64]>) {
         let wanted = wanted_blocks(allowed, self.first + bounds.len());
         let first = wanted.start.max(self.first);
@@ -395,7 +405,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Scores the blocks whose bound is in the range.
+    /// Scores the blocks whose bound is in the range `bounds`.
     fn run_blocks(&mut self, blocks: &[(f32, u32)], bounds: Range<f32>, allowed: Option<&[u64]>) {
         #[cfg(target_arch = "x86_64")]
         {
@@ -436,7 +446,8 @@ impl<'a> Search<'a> {
         self.best.cut();
     }
 
-    /// Scores the nodes of a block that may be among the best.
+    /// Scores those nodes of a block that may be among the best; bit `i` of `allowed` allows node
+    /// `i` of the block.
     #[inline(always)]
     fn score_block(&mut self, block: usize, allowed: u8) {
         let first = block * BLOCK;
@@ -476,7 +487,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// Bit mask of the bounds that are above 0 and at least `floor`.
+/// Returns the bit mask of the bounds that are above 0 and at least `floor`, lowest bit first.
 #[inline]
 fn reached(bounds: &[f32; BLOCK], floor: f32) -> u8 {
     let floor = floor.max(f32::MIN_POSITIVE);
@@ -495,8 +506,8 @@ fn reached(bounds: &[f32; BLOCK], floor: f32) -> u8 {
     bounds.iter().rev().fold(0, |mask, &bound| mask << 1 | u8::from(bound >= floor))
 }
 
-/// Returns the range from the first to the last block with an allowed node; all blocks without
-/// `allowed`.
+/// Returns the range from the first to the last block that has an allowed node; all blocks if
+/// `allowed` is `None`.
 fn wanted_blocks(allowed: Option<&[u64]>, n_blocks: usize) -> Range<usize> {
     let Some(allowed) = allowed else { return 0..n_blocks };
     let has_any = |mask: &u64| *mask != 0;
@@ -506,7 +517,8 @@ fn wanted_blocks(allowed: Option<&[u64]>, n_blocks: usize) -> Range<usize> {
     at(first)..at(last)
 }
 
-/// Sets the bounds of blocks without an allowed node to 0; `allowed` starts at the first block.
+/// Sets the bounds of blocks without an allowed node to 0; the bitmap `allowed` starts at the first
+/// block of `bounds`.
 fn drop_unwanted(bounds: &mut [f32], allowed: &[u64]) {
     for (bounds, mask) in bounds.chunks_mut(MASKED).zip(allowed.iter().chain(std::iter::repeat(&0)))
     {
@@ -518,8 +530,8 @@ fn drop_unwanted(bounds: &mut [f32], allowed: &[u64]) {
     }
 }
 
-/// Appends the blocks whose bound is in the range and above 0, in order; `first` is the number of
-/// the block of `bounds[0]`.
+/// Appends pairs (bound, block number) of the blocks whose bound is in the range and above 0, in
+/// order; `first` is the number of the block of `bounds[0]`.
 fn collect_blocks(bounds: &[f32], first: usize, range: Range<f32>, blocks: &mut Vec<(f32, u32)>) {
     let (eights, rest) = bounds.as_chunks::<BLOCK>();
     let mut last = [0.0; BLOCK];
@@ -537,7 +549,7 @@ fn collect_blocks(bounds: &[f32], first: usize, range: Range<f32>, blocks: &mut 
     }
 }
 
-/// Whether the processor has the instructions of the wide versions of functions.
+/// Whether the processor has the instructions that the functions for wide registers need.
 #[cfg(target_arch = "x86_64")]
 fn has_wide_registers() -> bool {
     is_x86_feature_detected!("avx2")
@@ -546,7 +558,8 @@ fn has_wide_registers() -> bool {
         && is_x86_feature_detected!("bmi2")
 }
 
-/// Adds a word's bounds to those of the query: the share of each byte times `weight`.
+/// Adds the bounds of a word to those of the query, block by block: `weight` times the share that
+/// each byte of `word` stands for.
 fn add_bounds(bounds: &mut [f32], word: &[u8], weight: f32, shares: &Shares) {
     #[cfg(target_arch = "x86_64")]
     if has_wide_registers() {
@@ -559,7 +572,7 @@ fn add_bounds(bounds: &mut [f32], word: &[u8], weight: f32, shares: &Shares) {
     }
 }
 
-/// As [`add_bounds`], eight bounds at a time, by the formula instead of the table.
+/// As [`add_bounds`], for eight bounds at a time, by the formula of the share instead of the table.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 fn add_bounds_wide(bounds: &mut [f32], word: &[u8], weight: f32, shares: &Shares) {

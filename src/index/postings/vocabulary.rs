@@ -2,16 +2,18 @@
 
 use std::hash::{BuildHasher, RandomState};
 
-/// Distinct words in order of first appearance. O(1) per lookup.
+/// Distinct words, numbered from 0 in order of first appearance. O(1) per lookup.
 pub(super) struct Vocabulary {
-    /// Hash table, its size a power of two: upper half of the hash, and number plus one, 0 if free.
+    /// Hash table, whose size is a power of two. An entry holds the upper half of a word's hash,
+    /// and the number of the word plus one; 0 if the entry is free.
     slots: Vec<(u32, u32)>,
     hashes: Vec<u64>,
     bounds: Vec<usize>,
     bytes: Vec<u8>,
 }
 
-/// Hash function with random keys for each process, so that a text cannot be made to collide.
+/// Hash function for words. The keys are random in each process, so that no text can be made to
+/// cause collisions.
 #[derive(Clone, Copy)]
 pub(super) struct Hasher([u64; 2]);
 
@@ -21,7 +23,7 @@ impl Hasher {
         Self([state.hash_one(0u8), state.hash_one(1u8) | 1])
     }
 
-    /// Hashes a word by folded products of its eight-byte parts.
+    /// Returns the hash of a word, by folded products of its eight-byte parts.
     #[inline]
     pub(super) fn hash(self, word: &[u8]) -> u64 {
         let mut hash = self.0[0] ^ word.len() as u64;
@@ -57,12 +59,12 @@ impl Vocabulary {
         &self.bytes[self.bounds[number]..self.bounds[number + 1]]
     }
 
-    /// The words with their hashes, by number.
+    /// Iterates over the words with their hashes, in the order of their numbers.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&[u8], u64)> {
         self.hashes.iter().enumerate().map(|(number, &hash)| (self.get(number), hash))
     }
 
-    /// Returns the number of a word; numbers a new word.
+    /// Returns the number of a word with its hash; gives a new word the next number.
     #[inline]
     pub(super) fn number(&mut self, word: &[u8], hash: u64) -> u32 {
         let mask = self.slots.len() - 1;

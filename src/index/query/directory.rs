@@ -1,5 +1,5 @@
-//! A read-only directory for tantivy: it creates no lock file, so an index may be on a read-only
-//! file system.
+//! A read-only directory for tantivy: opening it creates no lock file, so an index may be on a
+//! read-only file system.
 
 use std::{io, path::Path, sync::Arc};
 
@@ -14,13 +14,13 @@ use tantivy::directory::{
 pub(super) struct ReadOnly(MmapDirectory);
 
 impl ReadOnly {
-    /// Opens a directory.
+    /// Opens the directory `dir`, whose files are mapped when tantivy asks for them.
     pub(super) fn open(dir: &Path) -> Result<Self, OpenDirectoryError> {
         Ok(Self(MmapDirectory::open(dir)?))
     }
 }
 
-/// The error of every write.
+/// Returns the error with which every write is refused.
 fn refused() -> io::Error {
     io::Error::new(io::ErrorKind::ReadOnlyFilesystem, "the index is read-only")
 }
@@ -55,7 +55,7 @@ impl Directory for ReadOnly {
         Ok(())
     }
 
-    /// Locks nothing, because there are no writers.
+    /// Returns a lock that locks nothing, because there are no writers.
     fn acquire_lock(&self, _: &Lock) -> Result<DirectoryLock, LockError> {
         Ok(DirectoryLock::from(Box::new(())))
     }

@@ -38,57 +38,58 @@ use agent_kb::Kb;
 
 /// Maximum length of a query, bytes.
 const MAX_QUERY_BYTES: usize = 4 << 10;
-/// Maximum nesting of parentheses; parsing is recursive.
+/// Maximum depth of nested parentheses; limited because parsing is recursive.
 const MAX_DEPTH: usize = 16;
-/// Maximum edit distance of words with typos.
+/// Maximum edit distance that a query may allow for a word.
 const MAX_TYPOS: u8 = 2;
-/// Maximum slop of a phrase.
+/// Maximum slop of a phrase, in words.
 const MAX_SLOP: u32 = 100;
-/// Maximum edit distance of a suggested name.
+/// Maximum edit distance between an unknown name and the known name that an error suggests.
 const MAX_DISTANCE: usize = 3;
-/// Maximum number of names listed in an error.
+/// Maximum number of known names that an error lists.
 const MAX_LISTED: usize = 20;
 
 /// Why a query cannot be searched.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
-    /// The query is too long; holds its length, bytes.
+    /// The query is too long; holds the length of the query, bytes.
     #[error("the query has {0} bytes; at most {MAX_QUERY_BYTES} are read")]
     Long(usize),
-    /// The query is invalid.
+    /// The syntax of the query is invalid, or the query uses a field wrongly.
     #[error("at character {at} of the query: {reason}")]
     Wrong {
-        /// Position of the error, from 1.
+        /// Position of the error in the query, in characters from 1.
         at: usize,
-        /// What is wrong, and the remedy.
+        /// What is wrong, and how to correct it.
         reason: String,
     },
-    /// The index cannot be used.
+    /// The index of the query language cannot be used.
     #[error(transparent)]
     Index(#[from] IndexError),
 }
 
-/// Target of words in a query: the fields in which they are searched.
+/// Where the words of a part of the query are searched.
 enum Target {
-    /// Any of several schema fields.
+    /// In any of several schema fields.
     Texts(Vec<Field>),
-    /// The field of the base with this id.
+    /// In the field of the base with this id.
     Detail(u16),
-    /// The relation with this id.
+    /// In the names of the neighbours by the relation with this id.
     Relation(u16),
 }
 
-/// Parser of one query.
+/// Parses one query.
 pub(super) struct Parser<'a> {
     pub(super) kb: &'a Kb,
     pub(super) at: Fields,
     pub(super) text: &'a str,
-    /// Whether the field with a key is a number for any node.
+    /// Whether the field with this key in its JSON field, such as `f3`, is a number for at least
+    /// one node.
     pub(super) has_numbers: &'a dyn Fn(&str) -> Result<bool, QueryError>,
 }
 
 impl Parser<'_> {
-    /// Parses the whole query.
+    /// Parses the whole query into tantivy's form.
     pub(super) fn query(&self) -> Result<Box<dyn Query>, QueryError> {
         if self.text.len() > MAX_QUERY_BYTES {
             return Err(QueryError::Long(self.text.len()));
@@ -114,7 +115,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Creates the error for invalid syntax, at its first position.
+    /// Creates the error for a query that the grammar rejects, at the first position that is wrong.
     fn syntax(&self) -> QueryError {
         let (_, errors) = parse_query_lenient(self.text);
         let first = errors.into_iter().min_by_key(|error| error.pos);
@@ -126,13 +127,13 @@ impl Parser<'_> {
         self.wrong(self.text.floor_char_boundary(at), format!("{message}; {remedy}"))
     }
 
-    /// Creates an error at a byte of the query.
+    /// Creates the error at a byte offset of the query.
     fn wrong(&self, byte: usize, reason: impl Into<String>) -> QueryError {
         let at = self.text[..byte.min(self.text.len())].chars().count() + 1;
         QueryError::Wrong { at, reason: reason.into() }
     }
 
-    /// Creates an error at the first occurrence of a part of the query.
+    /// Creates the error at the first occurrence of `piece` in the query.
     fn wrong_at(&self, piece: &str, reason: impl Into<String>) -> QueryError {
         self.wrong(self.text.find(piece).unwrap_or(0), reason)
     }
@@ -222,8 +223,8 @@ impl Parser<'_> {
         })
     }
 
-    /// Splits `*` or `~n` off a word; returns the word, its number of allowed typos, and whether it
-    /// is a prefix.
+    /// Splits `*` or `~n` off the end of a word; returns the rest of the word, the allowed edit
+    /// distance, and whether the rest is a prefix.
     fn signs<'t>(&self, written: &'t str) -> Result<(&'t str, u8, bool), QueryError> {
         if let Some(text) = written.strip_suffix('*') {
             return Ok((text, 0, true));
@@ -238,7 +239,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Creates a query for words in order in one field.
+    /// Creates the query for consecutive words in one field, at the key `path` of a JSON field;
+    /// `slop` is in words, `written` the text for error messages.
     fn phrase(
         &self,
         words: &[String],
@@ -261,7 +263,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Creates a query that matches in any field of a target.
+    /// Creates the query that matches if `query` matches in any schema field of a target; `query`
+    /// gets the field, and the key of a JSON field.
     fn everywhere(
         &self,
         target: &Target,
@@ -326,7 +329,8 @@ impl Parser<'_> {
         Ok(Box::new(RangeQuery::new(lower, upper)))
     }
 
-    /// Resolves a field name; without a name, the target is the name and the document.
+    /// Resolves the name of a field or relation; without a name, the target is the name and the
+    /// document of a node.
     fn target(&self, name: Option<&str>) -> Result<Target, QueryError> {
         let Some(name) = name else {
             return Ok(Target::Texts(vec![self.at.name, self.at.body]));
@@ -349,7 +353,8 @@ impl Parser<'_> {
         })
     }
 
-    /// Suggests a remedy for an unknown name.
+    /// Describes what to do about an unknown name: the nearest known name, or a list of known
+    /// names.
     fn near(&self, name: &str) -> String {
         let own = ["type", "name", "body"].into_iter();
         let known = own.chain(self.kb.field_names().iter().map(String::as_str));
@@ -369,7 +374,7 @@ impl Parser<'_> {
     }
 }
 
-/// Creates the term of a word in a field, or at a key of a JSON field.
+/// Creates tantivy's term for a word in a field, or at the key `path` of a JSON field.
 fn term(field: Field, path: Option<&str>, word: &str) -> Term {
     match path {
         None => Term::from_field_text(field, word),

@@ -1,10 +1,10 @@
-//! Updates the index of one version of a base to the next: deletes and adds changed documents and
-//! keeps the rest.
+//! Updates the index of one version of a base to the next version: deletes the documents of changed
+//! and removed nodes, adds those of changed and new nodes, and keeps the rest.
 //!
 //! Tantivy never changes its segment files, so those of the previous version are hard-linked. A
 //! document is identified by its content, so a renumbered node keeps its document. Each document
 //! has a *slot*, its `id` in tantivy; the file [`SLOTS`] maps slots to nodes. This file also holds
-//! the number of words of each field. With it, scores equal those of a new index bit for bit;
+//! the number of words of each schema field, so that scores equal those of a new index bit for bit;
 //! tantivy's own statistics would count deleted documents.
 
 use std::cmp::{Ordering, Reverse};
@@ -17,35 +17,36 @@ use tantivy::{
 
 use super::*;
 
-/// Name of the file with the node of each slot and the number of words of each field; only in an
-/// updated index.
+/// Name of the file with the node of each slot and the number of words of each schema field. Only
+/// an updated index has this file.
 pub(super) const SLOTS: &str = "slots";
-/// Marks the slot of a deleted document, in place of a node.
+/// Stands in place of a node for the slot of a deleted document.
 const DELETED: u32 = u32::MAX;
-/// Maximum number of segments of an index; each update adds one, and a search visits all.
+/// Maximum number of segments of an index; each update adds a segment, and a search visits all.
 const MAX_SEGMENTS: usize = 12;
-/// Length of a digest, bytes.
+/// Length of a digest of a document, bytes.
 const DIGEST_BYTES: usize = 16;
 
 /// The map from tantivy's documents to nodes in an updated index.
 pub(super) struct Slots {
-    /// The node of each slot.
+    /// The node of each slot, or [`DELETED`].
     nodes: Arc<[u32]>,
-    /// Number of words of each field over all nodes.
+    /// Number of words of each schema field over all nodes.
     n_words: [u64; N_TEXTS],
 }
 
-/// Number of schema fields with words.
+/// Number of schema fields that hold words.
 const N_TEXTS: usize = 5;
 
 impl Fields {
-    /// The fields with words, in the order of [`texts`].
+    /// The schema fields that hold words, in the order of [`texts`].
     fn texts(self) -> [Field; N_TEXTS] {
         [self.node_type, self.name, self.body, self.fields, self.rel]
     }
 }
 
-/// Lists every text of a node's document: index of its field, key within the field, text.
+/// Lists every text of a node's document: (index of its schema field in [`Fields::texts`], key
+/// within this field, text).
 fn texts(kb: &Kb, node: NodeId) -> Vec<(usize, u16, &str)> {
     let mut texts = vec![
         (0, 0, kb.type_name(kb.node_type(node))),
@@ -63,7 +64,7 @@ fn texts(kb: &Kb, node: NodeId) -> Vec<(usize, u16, &str)> {
     texts
 }
 
-/// Digest of a node's document.
+/// Returns the digest of the texts of a node's document.
 fn digest(kb: &Kb, node: NodeId) -> [u8; DIGEST_BYTES] {
     let mut hasher = blake3::Hasher::new();
     for (field, key, text) in texts(kb, node) {
@@ -75,7 +76,7 @@ fn digest(kb: &Kb, node: NodeId) -> [u8; DIGEST_BYTES] {
     *hasher.finalize().as_bytes().first_chunk().unwrap_or(&[0; DIGEST_BYTES])
 }
 
-/// Counts the words in each field of a node's document.
+/// Counts the words in each schema field of a node's document.
 fn n_words(kb: &Kb, node: NodeId) -> [u64; N_TEXTS] {
     let mut counts = [0; N_TEXTS];
     for (field, _, text) in texts(kb, node) {
@@ -84,27 +85,28 @@ fn n_words(kb: &Kb, node: NodeId) -> [u64; N_TEXTS] {
     counts
 }
 
-/// The previous version of a base, from which an index is updated.
+/// The previous version of a base with its index of the query language.
 #[derive(Clone, Copy)]
 pub(crate) struct PreviousIndex<'a> {
-    /// The base.
+    /// The base, at the previous version.
     pub(crate) kb: &'a Kb,
-    /// The directory of its index.
+    /// The directory of the index, at the previous version.
     pub(crate) dir: &'a Path,
 }
 
-/// Changes to apply to an index.
+/// What to change in an index so that it fits the new version of its base.
 struct UpdatePlan {
-    /// Slots of removed documents.
+    /// Slots of the documents to delete, ascending.
     gone: Vec<u32>,
-    /// Nodes without a document, ascending.
+    /// Nodes that have no document yet, ascending.
     new: Vec<NodeId>,
-    /// The new node of each existing slot, or [`DELETED`].
+    /// For each slot of the index, the node of the document in the new version, or [`DELETED`].
     nodes: Vec<u32>,
 }
 
 impl UpdatePlan {
-    /// Matches the documents of both versions by digest. O(text of both versions).
+    /// Matches the documents of both versions by digest; `nodes` holds the node of each slot in the
+    /// old version. O(text of both versions).
     fn new(old: &Kb, nodes: &[u32], kb: &Kb) -> Self {
         let there = (0..).zip(nodes).filter(|(_, node)| old.contains(**node));
         let mut then: Vec<([u8; DIGEST_BYTES], u32)> =
@@ -137,11 +139,11 @@ impl UpdatePlan {
     }
 }
 
-/// Updates the index of the previous version into an empty directory. Returns false and writes
-/// nothing if a new index must be built: fields or relations changed, the previous index is damaged
-/// or has too many segments, or more than half of the nodes need a new document.
+/// Updates the index of the previous version into the empty directory `dir`. Returns `false` and
+/// writes nothing if a new index must be built: if fields or relations changed, the previous index
+/// is damaged or has too many segments, or more than half of the nodes need a new document.
 ///
-/// O(text of both versions); only changed documents are indexed.
+/// O(text of both versions); only new and changed documents are indexed.
 pub(crate) fn update(
     previous: PreviousIndex<'_>,
     kb: &Kb,
@@ -205,7 +207,8 @@ pub(crate) fn update(
     Ok(true)
 }
 
-/// Hard-links tantivy's files, or copies files that cannot be linked.
+/// Hard-links the files `names` of tantivy from one directory to another; copies files that cannot
+/// be linked.
 fn link(names: &Strings, from: &Path, to: &Path) -> io::Result<()> {
     for at in 0..names.len() {
         let name = String::from_utf8_lossy(names.get(at));
@@ -219,10 +222,10 @@ fn link(names: &Strings, from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Name of tantivy's list of segments.
+/// Name of tantivy's list of segments, which an update overwrites.
 const LIST: &str = "meta.json";
 
-/// Removes the files of unused segments and outdated lists of deleted documents.
+/// Removes the files of segments that are no longer used, and outdated lists of deleted documents.
 fn remove_unused(index: &Index, dir: &Path) -> Result<(), IndexError> {
     let failed = |error| IndexError::io(dir, error);
     let segments = index.searchable_segment_metas();
@@ -245,7 +248,7 @@ fn remove_unused(index: &Index, dir: &Path) -> Result<(), IndexError> {
 }
 
 impl Slots {
-    /// Reads the file of slots.
+    /// Reads the file of slots in the directory `dir`.
     pub(super) fn open(dir: &Path) -> Result<Self, IndexError> {
         let path = dir.join(SLOTS);
         let arrays = Arrays::open(&path)?;
@@ -256,14 +259,14 @@ impl Slots {
         Ok(Self { nodes: arrays.get::<u32>("nodes")?.as_slice().into(), n_words })
     }
 
-    /// Returns the node of a slot; none if the document is deleted.
+    /// Returns the node of a slot; `None` if the document is deleted.
     pub(super) fn node(&self, slot: u64) -> Option<u64> {
         let node = self.nodes.get(usize::try_from(slot).ok()?).copied()?;
         (node != DELETED).then_some(node.into())
     }
 
-    /// Returns the `k` best documents, ties by ascending node. `is_wanted` marks the allowed nodes;
-    /// empty allows all.
+    /// Returns the `k` best documents with their scores, best first, ties by ascending node.
+    /// `is_wanted` marks the nodes that may be found, by id; if empty, all may.
     pub(super) fn search(
         &self,
         searcher: &Searcher,
@@ -289,7 +292,7 @@ impl Slots {
         Ok(found.into_iter().map(|((score, _), at)| (score, at)).collect())
     }
 
-    /// Searches with statistics of live documents only.
+    /// Runs a search in which BM25 uses the statistics of live documents only.
     fn scored<C: Collector>(
         &self,
         searcher: &Searcher,
@@ -302,7 +305,7 @@ impl Slots {
     }
 }
 
-/// BM25 statistics of live documents: those that are not deleted.
+/// BM25 statistics of the live documents, those that are not deleted.
 struct LiveStatistics<'a> {
     searcher: &'a Searcher,
     fields: Fields,
@@ -341,7 +344,7 @@ impl Bm25StatisticsProvider for LiveStatistics<'_> {
 }
 
 impl QueryIndex {
-    /// Counts the words of each field over all nodes.
+    /// Counts the words of each schema field over all nodes.
     fn n_words(&self) -> tantivy::Result<[u64; N_TEXTS]> {
         let mut counts = [0; N_TEXTS];
         match &self.slots {

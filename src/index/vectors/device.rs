@@ -1,10 +1,10 @@
-//! Search on a CUDA device, if there is one and enough queries justify copying the rows to it.
-//! Results equal those of the processor bit for bit.
+//! Search on a CUDA device, if there is one and enough queries are searched to justify copying the
+//! rows to the device. Results equal those of the processor bit for bit.
 //!
 //! The device stores rows as 16-bit floats, so it only proposes candidates: twice as many rows as
-//! requested. These are rescored here in full precision. A row outside the candidates scores at
-//! most the last candidate's score plus [`TopK::error_bound`]. If the `k`-th best score is above
-//! this bound, the result is complete; otherwise the processor searches the rows.
+//! requested. These are scored again here in full precision. Every other row scores at most the
+//! last candidate's score on the device plus [`TopK::error_bound`]. If the `k`-th best score is
+//! above this bound, the result is complete; otherwise the processor searches all rows.
 
 use std::sync::{
     OnceLock,
@@ -18,13 +18,13 @@ use agent_embed::gpu::{
 };
 use agent_kb::NodeId;
 
-/// Number of queries after which the rows are copied to the device.
+/// Number of queries searched by the processor before the rows are copied to the device.
 const WORTH_QUERIES: u64 = 256;
 
-/// Rows with their scores, best first.
+/// Nodes with their scores, best first.
 pub(super) type Hits = Vec<(NodeId, f32)>;
 
-/// The rows on a device, once they are copied.
+/// The copy of the rows on a device, made when enough queries were searched.
 #[derive(Default)]
 pub(super) struct DeviceSearch {
     query_count: AtomicU64,
@@ -44,7 +44,8 @@ impl DeviceSearch {
 }
 
 impl VectorIndex {
-    /// Finds the best `k` rows for each query; `None` for a query that the processor must search.
+    /// Finds the best `k` rows for each query on the device; `None` for each query that the
+    /// processor must search.
     pub(super) fn search_on_device(
         &self,
         queries: &[&[f32]],
@@ -84,8 +85,9 @@ impl VectorIndex {
     }
 }
 
-/// Returns the best `k` hits, or `None` if another row may be among them. `rest` is an upper bound
-/// on the scores of all other rows; `None` if there are no other rows.
+/// Returns the best `k` of the hits, or `None` if a row outside the hits may be among the best.
+/// `rest` is an upper bound on the scores of all rows outside the hits; `None` if there are no such
+/// rows.
 fn settle(mut hits: Vec<Hit>, k: usize, rest: Option<f32>) -> Option<Hits> {
     hits.sort_unstable();
     hits.truncate(k);

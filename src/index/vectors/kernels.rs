@@ -1,7 +1,8 @@
-//! Dot products of rows of unsigned bytes with queries of signed bytes, with the fastest
+//! Dot products of rows of unsigned bytes with queries of signed bytes, computed with the fastest
 //! instructions of the processor.
 //!
-//! Sums are exact integers, so all kernels agree; the kernel is selected at the first search.
+//! Sums are exact integers, so all kernels return the same sums. The kernel is selected at the
+//! first search.
 //!
 //! A block has [`BLOCK`] rows of `stride` bytes, a multiple of [`STEP`]; blocks are always full. No
 //! sum overflows: `255 * 127 * 16_384 < 2^31`.
@@ -10,25 +11,27 @@ use std::sync::OnceLock;
 
 /// Number of rows of a block.
 pub(super) const BLOCK: usize = 64;
-/// Bytes of a row read at a time: a register of 512 bits, a row of a tile.
+/// Number of bytes of a row that are read at a time: a register of 512 bits, or a row of a tile.
 pub(super) const STEP: usize = 64;
-/// Number of queries that share a register: one 32-bit sum each.
+/// Number of queries whose 32-bit sums share a register.
 pub(super) const LANES: usize = 16;
-/// Queries of a panel are padded to a multiple of this.
+/// The number of queries of a panel is padded to a multiple of this.
 const PANEL_QUERIES: usize = 2 * LANES;
 
-/// Bytes of many queries, packed for [`Kernel::panel`].
+/// The codes of many queries, packed for [`Kernel::panel`].
 pub(super) struct Panel {
     stride: usize,
     n: usize,
-    /// `[n, stride]`.
+    /// The codes query by query, `[n, stride]`.
     rows: Vec<i8>,
-    /// `[n / 16, stride / 4, 16, 4]`: four bytes of one query, then four of the next.
+    /// The same codes as `[n / 16, stride / 4, 16, 4]`: four bytes of one query, then the same four
+    /// of the next of 16 queries.
     packed: Vec<i8>,
 }
 
 impl Panel {
-    /// Packs queries of `stride` bytes; zeros pad their number to a multiple of [`PANEL_QUERIES`].
+    /// Packs the codes of queries, each of `stride` bytes; queries of zeros pad their number to a
+    /// multiple of [`PANEL_QUERIES`].
     pub(super) fn new<'a>(stride: usize, queries: impl Iterator<Item = &'a [i8]>) -> Panel {
         let mut rows: Vec<i8> = queries.flat_map(|query| query.iter().copied()).collect();
         rows.resize(rows.len().next_multiple_of(PANEL_QUERIES * stride), 0);
@@ -43,42 +46,44 @@ impl Panel {
         Panel { stride, n: rows.len() / stride, rows, packed }
     }
 
-    /// Number of queries, padding included.
+    /// Number of queries, including those of zeros.
     pub(super) fn n(&self) -> usize {
         self.n
     }
 }
 
-/// Per-query terms of the test whether a product may reach a threshold; see [`Kernel::reaching`].
+/// Terms of 16 queries in the test whether the score of a row may reach a query's threshold; see
+/// [`Kernel::reaching`].
 #[derive(Clone)]
 #[repr(align(64))]
 pub(super) struct Lanes {
-    /// Subtracted from the sum of bytes.
+    /// What is subtracted from the sum of products.
     pub(super) shift: [i32; LANES],
     /// Factor of the row's `full`.
     pub(super) full: [f32; LANES],
     /// Factor of the row's `rest`.
     pub(super) rest: [f32; LANES],
-    /// Minimum of the bound.
+    /// Smallest bound that passes the test.
     pub(super) threshold: [f32; LANES],
 }
 
 /// Terms of one query in the test of the rows of a block; see [`Kernel::reaching_one`].
 #[derive(Clone, Copy)]
 pub(super) struct Test {
-    /// Subtracted from the sums of bytes.
+    /// What is subtracted from each of the two sums of products.
     pub(super) shifts: [i32; 2],
-    /// Factor of the second sum.
+    /// Factor of the second sum, relative to the first.
     pub(super) second: f32,
     /// Factor of a row's `full`.
     pub(super) full: f32,
     /// Factor of a row's `rest`.
     pub(super) rest: f32,
-    /// Minimum of the bound.
+    /// Smallest bound that passes the test.
     pub(super) threshold: f32,
 }
 
-/// Terms of a row in the bound: the unit of its bytes, and two error terms.
+/// Terms of a row in the bound: the scale of its codes, and two error terms, as defined in
+/// `quantized`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Note {
     pub(super) scale: f32,
@@ -86,24 +91,25 @@ pub(super) struct Note {
     pub(super) rest: f32,
 }
 
-/// An implementation of the products; all give the same sums.
+/// An implementation of the sums of products; all return the same sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kernel {
-    /// Portable code.
+    /// Portable code, for any processor.
     Plain,
-    /// Portable code compiled for registers of 256 bits.
+    /// The portable code, compiled for registers of 256 bits.
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    /// Four products of bytes in one step, registers of 512 bits.
+    /// Instructions that multiply four pairs of bytes per 32-bit lane and add the products, in
+    /// registers of 512 bits.
     #[cfg(target_arch = "x86_64")]
     Vnni,
-    /// Tiles of 16 x 64 bytes for panels; single queries as `Vnni`.
+    /// Tiles of 16 x 64 bytes for panels; as `Vnni` for single queries.
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     Amx,
 }
 
 impl Kernel {
-    /// The kernels that this processor supports, slowest first.
+    /// Lists the kernels that this processor supports, slowest first.
     pub(super) fn all() -> &'static [Kernel] {
         static ALL: OnceLock<Vec<Kernel>> = OnceLock::new();
         ALL.get_or_init(|| {
@@ -120,12 +126,12 @@ impl Kernel {
         })
     }
 
-    /// The fastest of [`Kernel::all`].
+    /// Returns the fastest of [`Kernel::all`].
     pub(super) fn best() -> Kernel {
         Kernel::all().last().copied().unwrap_or(Kernel::Plain)
     }
 
-    /// Products of each row of a block with two vectors of `stride` bytes.
+    /// Computes the sum of products of each row of a block with two queries of `stride` bytes.
     pub(super) fn pair(self, rows: &[u8], pair: [&[i8]; 2], out: &mut [[i32; BLOCK]; 2]) {
         assert_eq!(pair[0].len(), pair[1].len());
         assert_eq!(rows.len(), BLOCK * pair[0].len());
@@ -145,7 +151,7 @@ impl Kernel {
         }
     }
 
-    /// The product of one row with one query, of equal length.
+    /// Returns the sum of products of one row and one query, of equal length.
     pub(super) fn product(self, row: &[u8], query: &[i8]) -> i32 {
         assert_eq!(row.len(), query.len());
         match self {
@@ -163,7 +169,8 @@ impl Kernel {
         }
     }
 
-    /// Products of each row of a block with each query of a panel: `out` is `[BLOCK, panel.n()]`.
+    /// Computes the sum of products of each row of a block with each query of a panel; `out` is
+    /// `[BLOCK, panel.n()]`.
     pub(super) fn panel(self, rows: &[u8], panel: &Panel, out: &mut [i32]) {
         assert_eq!(rows.len(), BLOCK * panel.stride);
         assert_eq!(out.len(), BLOCK * panel.n);
@@ -183,7 +190,8 @@ impl Kernel {
         }
     }
 
-    /// The queries whose threshold a row may reach: bit `i` of `masks[j]` is query `16 j + i`.
+    /// Tests which queries' thresholds the score of a row may reach: bit `i` of `masks[j]` is set
+    /// for query `16 j + i`.
     ///
     /// A bit is clear only if `scale * (sum - shift) + note.full * full + note.rest * rest <
     /// threshold`, computed with at most one rounding per operation.
@@ -202,8 +210,8 @@ impl Kernel {
         }
     }
 
-    /// The rows of a block that may reach a query's threshold; notes are all units, `full` and
-    /// `rest`.
+    /// Returns the rows of a block whose score may reach a query's threshold: bit `i` for row `i`.
+    /// `notes` holds the scales of all rows, their `full` and their `rest`.
     ///
     /// A bit is clear only if `scale * ((sums[0] - shifts[0]) + (sums[1] - shifts[1]) * second) +
     /// note.full * full + note.rest * rest < threshold`, computed with at most one rounding per
@@ -230,7 +238,7 @@ fn has_vnni() -> bool {
     has!("avx512vnni") && has!("avx512f") && has!("avx2")
 }
 
-/// Product of a row with a query, of equal length.
+/// Returns the sum of products of a row and a query, of equal length.
 #[inline(always)]
 fn product(row: &[u8], query: &[i8]) -> i32 {
     let (row, query) = (row.as_chunks::<STEP>().0, query.as_chunks::<STEP>().0);
@@ -319,16 +327,16 @@ fn reaching_avx2(sums: &[i32], lanes: &[Lanes], note: Note, masks: &mut [u16]) {
     reaching_plain(sums, lanes, note, masks);
 }
 
-/// Registers of 512 bits that multiply and add bytes.
+/// Kernels for registers of 512 bits with instructions that multiply and add bytes.
 #[cfg(target_arch = "x86_64")]
 mod vnni {
     use std::arch::x86_64::*;
 
     use super::{BLOCK, LANES, Lanes, Note, PANEL_QUERIES, Panel, STEP};
 
-    /// Rows whose sums are held in registers together.
+    /// Number of rows whose sums are in registers at the same time.
     const PAIR_ROWS: usize = 4;
-    /// Prefetch distance, bytes.
+    /// How far ahead of the read bytes memory is prefetched, bytes.
     const AHEAD: usize = 4096;
     const PANEL_ROWS: usize = 8;
 
@@ -371,7 +379,7 @@ mod vnni {
         }
     }
 
-    /// The sum of the lanes of each of four registers.
+    /// Returns the sum of the lanes of each of four registers.
     #[target_feature(enable = "avx512f")]
     fn totals([a, b, c, d]: [__m512i; 4]) -> [i32; 4] {
         let ab = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
@@ -439,18 +447,18 @@ mod vnni {
     }
 }
 
-/// Tiles: eight registers of 16 rows of 64 bytes. The compiler has no intrinsics for their
-/// instructions yet, so they are written in assembly.
+/// Kernel for tiles: eight registers of 16 rows of 64 bytes. The compiler has no intrinsics for
+/// their instructions yet, so they are written in assembly.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod amx {
     use std::arch::{asm, x86_64::__cpuid_count};
 
     use super::{BLOCK, LANES, PANEL_QUERIES, Panel, STEP};
 
-    /// Rows of a tile.
+    /// Number of rows of a tile.
     const TILE: usize = 16;
 
-    /// Eight full tiles, in the format of `ldtilecfg`.
+    /// The shapes of eight full tiles, in the format of the instruction `ldtilecfg`.
     #[repr(align(64))]
     struct Shapes([u8; 64]);
 
@@ -466,10 +474,10 @@ mod amx {
         Shapes(bytes)
     };
 
-    /// Whether processor and system let this process use tiles of bytes; requests them from the
-    /// system.
+    /// Whether the processor has tiles of bytes and the system lets this process use them; asks the
+    /// system for permission.
     pub(super) fn is_there() -> bool {
-        /// `amx-tile` and `amx-int8` of leaf 7.
+        /// The flags `amx-tile` and `amx-int8` in leaf 7 of `cpuid`.
         const TILES: u32 = 1 << 24 | 1 << 25;
         if __cpuid_count(0, 0).eax < 7 || __cpuid_count(7, 0).edx & TILES != TILES {
             return false;
@@ -483,10 +491,11 @@ mod amx {
         refused == 0
     }
 
-    /// See [`super::Kernel::panel`].
+    /// As [`super::Kernel::panel`].
     ///
     /// # Safety
-    /// [`is_there`] returned true, and lengths are as the caller checks.
+    /// [`is_there`] must have returned true, and the lengths must be those that
+    /// [`super::Kernel::panel`] checks.
     pub(super) unsafe fn panel(rows: &[u8], panel: &Panel, out: &mut [i32]) {
         let (stride, row_bytes) = (panel.stride, panel.n * size_of::<i32>());
         for first in (0..BLOCK).step_by(2 * TILE) {

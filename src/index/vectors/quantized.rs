@@ -2,17 +2,17 @@
 //!
 //! # Codes
 //! With `x` a stored row, `m` the centre (near the mean of all rows) and `H` a rotation,
-//! `z = H (x - m)` is coded as `s c`: whole numbers `c` in -127..=127 times the unit
+//! `z = H (x - m)` is coded as `s c`: whole numbers `c` in -127..=127 times the scale
 //! `s = max |z| / 127`. The rotation is a Hadamard transform after changes of sign, in blocks of
 //! the largest power of two that divides the padded length. It spreads the content of a few
 //! dimensions over the whole block, and subtracting the mean leaves the differences between rows,
-//! so that one unit fits all dimensions of a row. A query `q` is rotated to `w = H q` and coded
+//! so that one scale fits all dimensions of a row. A query `q` is rotated to `w = H q` and coded
 //! twice: `t a` with `t = max |w| / 127`, and the remainder `w - t a` likewise as `t' b`; the final
 //! remainder is `r'`. Let `r = w - t a`, `e = z - s c`.
 //!
 //! # Bound
-//! `H` is orthogonal, so in real numbers
-//! `x.q = m.q + z.w = m.q + s t c.a + s c.r + e.w`, and by Cauchy and Schwarz
+//! `H` is orthogonal, so in real numbers `x.q = m.q + z.w = m.q + s t c.a + s c.r + e.w`, and by
+//! Cauchy and Schwarz
 //!
 //! ```text
 //! (1)  x.q <= m.q + s t c.a            + |s c| |r|  + |e| |q|
@@ -22,8 +22,8 @@
 //! `c.a` and `c.b` are exact whole numbers. The score is not `x.q` but a sum of `f32` in a fixed
 //! order: each term goes through one product and at most `d/16 + 20` additions, so with `u = 2^-24`
 //! the score is at most `(d/16 + 22) u |x| |q|` above `x.q` (Higham, Accuracy and Stability, 3.1).
-//! Both bounds are tested in `f32` with at most twelve roundings of terms that are each below
-//! `4 (|x| + |z|) |q|`, since `|s c| <= 2 |z|`, and `|r| <= |q|` since rounding moves no number by
+//! Both bounds are tested in `f32` with at most twelve roundings of terms that are each below `4
+//! (|x| + |z|) |q|`, since `|s c| <= 2 |z|`, and `|r| <= |q|` since rounding moves no number by
 //! more than itself. The sum of these errors is below `|q|` times
 //!
 //! ```text
@@ -41,42 +41,45 @@ use std::ops::RangeInclusive;
 
 use super::kernels::{BLOCK, Note, STEP, Test};
 
-/// Maximum magnitude of a code.
+/// Largest absolute value of a code.
 const MAX_CODE: f64 = 127.0;
-/// Offset of row codes, which are stored as unsigned bytes.
+/// Added to the codes of rows, which are then stored as unsigned bytes.
 const SHIFT: u8 = 128;
-/// Norms of rows for which the bound is proven; zero is also allowed.
+/// Norms of rows for which the bound is proven; it is also proven for zero.
 const ROW_NORMS: RangeInclusive<f64> = 1e-12..=1e15;
 /// Norms of queries for which the bound is proven.
 const QUERY_NORMS: RangeInclusive<f64> = 1e-12..=1e12;
 /// Relative error of a sum of products of at most 16,384 terms in `f64`: above `16_384 * 2^-52`.
 const SUM_ERROR: f64 = 4e-12;
-/// Number of values in the notes of a row.
+/// Number of terms of the bound that are stored per row: scale, `full` and `rest`.
 const NOTES: usize = 3;
 
-/// Bytes of a coded block: the codes of [`BLOCK`] rows, then all units, all `full`, all `rest`.
+/// Returns the size of a coded block, bytes: the codes of [`BLOCK`] rows, then the scales of all
+/// rows, their `full` and their `rest`.
 pub(super) fn block_bytes(stride: usize) -> usize {
     BLOCK * (stride + NOTES * size_of::<f32>())
 }
 
-/// Length of a coded row of `dim` numbers, bytes.
+/// Returns the length of a coded row of `dim` numbers, bytes.
 pub(super) fn stride(dim: usize) -> usize {
     dim.next_multiple_of(STEP)
 }
 
-/// Transformation of rows and queries before coding.
+/// The transformation that rows and queries undergo before they are coded: a shift by the centre
+/// (rows only) and a rotation.
 pub(super) struct Space {
     dim: usize,
-    /// `m`, `[dim]`.
+    /// The centre `m`, `[dim]`.
     centre: Vec<f32>,
-    /// `[stride]`: plus or minus the factor that preserves norms.
+    /// `[stride]`: each is plus or minus the factor with which the rotation preserves norms.
     signs: Vec<f64>,
-    /// Length of the blocks of the transform, a power of two.
+    /// Length of the blocks of the Hadamard transform, a power of two.
     width: usize,
 }
 
 impl Space {
-    /// The space around `centre`, `[dim]`; numbers that are huge or not finite count as zero.
+    /// Creates the transformation with this centre, `[dim]`; numbers of the centre that are not
+    /// finite or very large count as zero.
     pub(super) fn new(mut centre: Vec<f32>) -> Space {
         for value in &mut centre {
             if value.is_nan() || value.abs() > *ROW_NORMS.end() as f32 {
@@ -98,7 +101,7 @@ impl Space {
         self.signs.len()
     }
 
-    /// `H v`, in place; `v` is padded with zeros.
+    /// Rotates `vector` (`[stride]`, padded with zeros) in place: replaces `v` by `H v`.
     fn rotate(&self, vector: &mut [f64]) {
         for (value, sign) in vector.iter_mut().zip(&self.signs) {
             *value *= sign;
@@ -117,8 +120,8 @@ impl Space {
         }
     }
 
-    /// Codes at most [`BLOCK`] rows (`[n, dim]`) as one block of [`block_bytes`]. O(dim log dim)
-    /// per row.
+    /// Codes at most [`BLOCK`] rows (`[n, dim]`) as one block of [`block_bytes`] bytes. O(dim log
+    /// dim) per row.
     pub(super) fn code_rows(&self, rows: &[f32]) -> Vec<u8> {
         let stride = self.stride();
         let mut block = vec![SHIFT; BLOCK * stride];
@@ -138,7 +141,8 @@ impl Space {
         block
     }
 
-    /// Codes a query (`[dim]`, finite); `None` if the bound is not proven for its norm.
+    /// Codes a query (`[dim]`, finite); `None` if its norm is outside [`QUERY_NORMS`], where the
+    /// bound is not proven.
     pub(super) fn code_query(&self, query: &[f32]) -> Option<CodedQuery> {
         let mut turned: Vec<f64> = query.iter().map(|x| f64::from(*x)).collect();
         let length = norm(turned.iter().copied());
@@ -166,27 +170,28 @@ impl Space {
     }
 }
 
-/// A coded query for comparison with coded rows; names as in the module's text.
+/// A coded query, to be compared with coded rows; symbols as in the text of the module.
 pub(super) struct CodedQuery {
-    /// `m.q` plus the error of sums.
+    /// `m.q` plus a bound on the rounding error of that sum.
     offset: f64,
-    /// `|q|`.
+    /// `|q|`, rounded up.
     length: f64,
-    /// `|r|`.
+    /// `|r|`, rounded up.
     rest: f64,
-    /// `|r'|`.
+    /// `|r'|`, rounded up.
     last: f64,
-    /// `t` and `t'`.
+    /// The scales `t` and `t'`.
     units: [f64; 2],
-    /// Contribution of the offset of the rows' bytes to the sums.
+    /// For each of `a` and `b`: what [`SHIFT`] in the bytes of rows adds to the sum of products
+    /// with a row.
     shifts: [i32; 2],
-    /// `a` and `b`, each of the length of a coded row.
+    /// The codes `a` and `b`, each as long as a coded row.
     pub(super) parts: [Vec<i8>; 2],
 }
 
 impl CodedQuery {
-    /// The test of bound (2), in the unit `t`: every row whose score is at least `threshold`
-    /// passes.
+    /// Returns the test of bound (2), with all terms divided by `t`. Every row whose score is at
+    /// least `threshold` passes the test.
     pub(super) fn test(&self, threshold: f32) -> Test {
         let limit = (f64::from(threshold) - self.offset) / self.units[0];
         let up = |length: f64| ((length / self.units[0]) as f32).next_up();
@@ -199,13 +204,14 @@ impl CodedQuery {
         }
     }
 
-    /// The factor of `rest` in the test of bound (1); all other terms are those of
+    /// Returns the factor of a row's `rest` in the test of bound (1). All other terms are those of
     /// [`CodedQuery::test`].
     pub(super) fn first_rest(&self) -> f32 {
         ((self.rest / self.units[0]) as f32).next_up()
     }
 
-    /// An upper bound on the score of a row, from both of its sums of products.
+    /// Returns an upper bound on the score of a row, from its sums of products with `a` and with
+    /// `b`.
     pub(super) fn bound(&self, sums: [i32; 2], note: Note) -> f64 {
         let product = |at: usize| f64::from(sums[at] - self.shifts[at]) * self.units[at];
         f64::from(note.scale) * (product(0) + product(1))
@@ -215,7 +221,7 @@ impl CodedQuery {
     }
 }
 
-/// A coded block in a file.
+/// A coded block, as stored in a file.
 #[derive(Clone, Copy)]
 pub(super) struct Block<'a> {
     bytes: &'a [u8],
@@ -223,22 +229,22 @@ pub(super) struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Wraps [`block_bytes`] bytes.
+    /// Wraps a block of [`block_bytes`] bytes; `stride` is the length of a coded row, bytes.
     pub(super) fn new(bytes: &'a [u8], stride: usize) -> Block<'a> {
         Block { bytes, stride }
     }
 
-    /// The codes of all rows.
+    /// The codes of all rows of the block.
     pub(super) fn codes(&self) -> &'a [u8] {
         &self.bytes[..BLOCK * self.stride]
     }
 
-    /// The codes of one row.
+    /// The codes of the row with this index in the block.
     pub(super) fn row(&self, row: usize) -> &'a [u8] {
         &self.bytes[row * self.stride..][..self.stride]
     }
 
-    /// Copies the terms of one row's bound to another row, in a block of the same kind.
+    /// Copies the terms of the bound of row `from` to row `to` of `block`, which has the same size.
     pub(super) fn copy_note(&self, from: usize, block: &mut [u8], to: usize) {
         let start = BLOCK * self.stride;
         let (from_notes, to_notes) =
@@ -248,7 +254,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// All units, all `full`, all `rest`.
+    /// Reads the scales of all rows, their `full` and their `rest`.
     pub(super) fn notes(&self) -> [[f32; BLOCK]; NOTES] {
         let mut notes = [[0.0; BLOCK]; NOTES];
         let bytes = self.bytes[BLOCK * self.stride..].as_chunks::<4>().0;
@@ -259,12 +265,13 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Euclidean norm.
+/// Returns the Euclidean norm.
 fn norm(values: impl Iterator<Item = f64>) -> f64 {
     values.map(|value| value * value).sum::<f64>().sqrt()
 }
 
-/// The unit and codes of a part of a query; `values` then holds the remainder.
+/// Quantizes `values`: returns the scale and the codes, and leaves in `values` what the codes times
+/// the scale do not cover.
 fn code_part(values: &mut [f64]) -> (f64, Vec<i8>) {
     let unit = largest(values) / MAX_CODE;
     let per_unit = if unit > 0.0 { 1.0 / unit } else { 0.0 };
@@ -280,7 +287,8 @@ fn largest(values: &[f64]) -> f64 {
     values.iter().fold(0.0, |most, value| value.abs().max(most))
 }
 
-/// Writes the codes of a rotated row; `length` is the norm of its stored form.
+/// Writes the codes of a rotated row and returns the terms of its bound; `length` is the norm of
+/// the row before rotation.
 fn code_row(turned: &[f64], length: f64, dim: usize, codes: &mut [u8]) -> Note {
     let turned_length = norm(turned.iter().copied());
     let proven = length == 0.0 || ROW_NORMS.contains(&length);

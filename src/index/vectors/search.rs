@@ -1,10 +1,10 @@
-//! Exact search: codes exclude most rows, scores rank the rest.
+//! Exact search: bounds from the codes exclude most rows, exact scores rank the rest.
 //!
 //! Blocks of rows are compared with all queries of a batch at once. A row whose bound reaches a
 //! query's floor, the `k`-th best score so far, is added to the query's waiting rows. Many waiting
 //! rows are settled together: those with the largest bounds are scored first, so that the floor
-//! rises and the remaining rows fall below it unscored. Threads share floors, which changes the
-//! number of scored rows, never the result: a dropped row has a bound, hence a score, strictly
+//! rises and the remaining rows fall below it unscored. Threads share floors; that changes only
+//! which rows are scored, never the result: a dropped row has a bound, hence a score, strictly
 //! below `k` known scores.
 
 use std::collections::BinaryHeap;
@@ -20,22 +20,22 @@ use super::{
 };
 use agent_kb::NodeId;
 
-/// Maximum number of queries compared with a block of rows at once; larger batches read the index
-/// again.
+/// Maximum number of queries compared with a block of rows at once. A larger batch is split, and
+/// all blocks are read again for each part.
 pub(super) const MAX_QUERIES: usize = 256;
-/// Number of rows up to which a search scores all of them.
+/// Number of searched rows below which all of them are scored, without codes.
 const FEW_ROWS: usize = 1_024;
-/// Number of blocks between two reads of the other threads' floors.
+/// Number of blocks of rows after which a thread reads the floors that other threads have raised.
 const SPAN: usize = 16;
-/// Maximum number of waiting rows, in addition to twice the number of results.
+/// Maximum number of waiting rows of a query, in addition to twice the number of results.
 const MAX_WAITING: usize = 1_024;
 
-/// The searched rows.
+/// The rows that are searched.
 #[derive(Clone, Copy)]
 enum Scope<'a> {
-    /// A half-open range of nodes.
+    /// All nodes from the first number to below the second.
     Range(usize, usize),
-    /// Nodes, ascending.
+    /// These nodes, ascending.
     List(&'a [NodeId]),
 }
 
@@ -57,7 +57,7 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// The node at a position.
+    /// Returns the node at a position, from 0.
     fn node(self, position: usize) -> NodeId {
         match self {
             Scope::Range(start, _) => (start + position) as NodeId,
@@ -65,7 +65,8 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// Block numbers: blocks of the index for a range, chunks of a list.
+    /// Returns the numbers of the blocks to read: blocks of the index for a range, or of a list the
+    /// chunks of [`BLOCK`] nodes.
     fn blocks(self) -> Range<usize> {
         match self {
             Scope::Range(start, end) => start / BLOCK..end.div_ceil(BLOCK),
@@ -74,7 +75,8 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// The rows of a block that are in scope: indices `rows`; [`Rows::node`] gives the node of a row.
+/// The rows of one block that are searched: those with an index in `rows`. [`Rows::node`] gives the
+/// node of a row.
 struct Rows<'a> {
     block: Block<'a>,
     rows: Range<usize>,
@@ -95,7 +97,7 @@ impl Rows<'_> {
 struct Query<'a> {
     numbers: &'a [f32],
     coded: CodedQuery,
-    /// The largest `k`-th best score over all threads; see [`to_ordered`].
+    /// The largest `k`-th best score that any thread knows, as bits; see [`to_ordered`].
     floor: AtomicU32,
 }
 
@@ -105,7 +107,8 @@ impl Query<'_> {
     }
 }
 
-/// Bits with the same order as the numbers, except NaN.
+/// Converts a number to bits that, compared as whole numbers, have the order of the numbers. NaN is
+/// not supported.
 fn to_ordered(number: f32) -> u32 {
     let bits = number.to_bits();
     if bits >> 31 == 0 { bits | 1 << 31 } else { !bits }
@@ -115,12 +118,12 @@ fn from_ordered(bits: u32) -> f32 {
     f32::from_bits(if bits >> 31 == 1 { bits & !(1 << 31) } else { !bits })
 }
 
-/// The best rows of one query so far, and further candidates.
+/// The best rows of one query so far, and rows that wait to be scored.
 struct TopK {
     k: usize,
-    /// The worst hit is on top, because hits are ordered best first.
+    /// The best hits so far, at most `k`. The worst is on top, because hits are ordered best first.
     best: BinaryHeap<Hit>,
-    /// Nodes with upper bounds on their scores.
+    /// Rows that wait to be scored: pairs (upper bound on the score, node).
     waiting: Vec<(f64, NodeId)>,
 }
 
@@ -143,8 +146,8 @@ impl TopK {
         self.waiting.len() >= 2 * self.k + MAX_WAITING
     }
 
-    /// Scores waiting rows, largest bound first, until no bound reaches the floor; raises the
-    /// floor.
+    /// Scores waiting rows, largest bound first, until no bound reaches the floor; then raises the
+    /// shared floor to the `k`-th best score and drops the rest.
     fn settle(&mut self, index: &VectorIndex, query: &Query<'_>) {
         let mut floor = query.floor();
         self.waiting.retain(|(bound, _)| *bound >= f64::from(floor));
@@ -169,14 +172,14 @@ impl TopK {
     }
 }
 
-/// State of one thread that compares blocks with the queries of a batch.
+/// State of one thread that compares blocks of rows with the queries of a batch.
 struct Worker<'a> {
     index: &'a VectorIndex,
     kernel: Kernel,
     queries: &'a [Query<'a>],
     panel: Option<&'a Panel>,
     tops: Vec<TopK>,
-    /// The test of the last updated query; used if there is only one.
+    /// The test of the query whose floor was last updated; used only if there is a single query.
     test: Test,
     lanes: Vec<Lanes>,
     sums: Vec<i32>,
@@ -185,7 +188,7 @@ struct Worker<'a> {
 }
 
 impl Worker<'_> {
-    /// Derives the test of a query from its floor.
+    /// Computes the test of a query anew from its current floor.
     fn update_test(&mut self, query: usize) {
         let coded = &self.queries[query].coded;
         self.test = coded.test(self.queries[query].floor());
@@ -196,7 +199,7 @@ impl Worker<'_> {
         lanes.threshold[lane] = self.test.threshold;
     }
 
-    /// Adds a row to the waiting rows of a query if its bound reaches the floor.
+    /// Adds a row to the waiting rows of a query, unless its bound is below the query's floor.
     fn enqueue(&mut self, query: usize, bound: f64, node: NodeId) {
         if bound < f64::from(self.queries[query].floor()) {
             return;
@@ -258,7 +261,7 @@ fn note(notes: &[[f32; BLOCK]; 3], row: usize) -> Note {
 }
 
 impl VectorIndex {
-    /// The best `k` of the filter for each query; see [`VectorIndex::top_k`].
+    /// Returns the best `k` nodes of the filter for each query; see [`VectorIndex::top_k`].
     pub(super) fn search(
         &self,
         queries: &[&[f32]],
@@ -290,7 +293,7 @@ impl VectorIndex {
         Ok(on_device.into_iter().map(found).collect())
     }
 
-    /// The best `k` for each query, by scoring every row if there is no kernel.
+    /// Returns the best `k` hits for each query, best first. Without a kernel, every row is scored.
     fn best(
         &self,
         queries: &[&[f32]],
@@ -405,7 +408,7 @@ impl VectorIndex {
         (0..queries.len()).into_par_iter().map(finish).collect()
     }
 
-    /// A block of the scope; rows of a list are copied to `gathered`.
+    /// Returns block number `at` of the scope; rows of a list are copied to `gathered`.
     fn rows_of<'a>(&'a self, scope: Scope<'a>, at: usize, gathered: &'a mut Vec<u8>) -> Rows<'a> {
         let stride = self.space.stride();
         match scope {
@@ -436,8 +439,8 @@ mod tests {
     use super::*;
     use crate::vectors::{Precision, tests::build};
 
-    /// Rows that are hard to bound or to rank: far from the centre, equal, tiny, huge,
-    /// one-dimensional.
+    /// Makes rows that are hard to bound or to rank: far from the centre, equal, with one dimension
+    /// and, if `wild`, tiny or huge.
     fn hard_rows(random: &mut ChaCha8Rng, n: usize, dim: usize, wild: bool) -> Vec<Vec<f32>> {
         let mut rows: Vec<Vec<f32>> = Vec::with_capacity(n);
         let far: Vec<f32> = (0..dim).map(|_| random.random_range(-3.0..3.0)).collect();

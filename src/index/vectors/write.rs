@@ -1,4 +1,4 @@
-//! Writes vector files: rows are streamed; their codes follow when all rows are known.
+//! Writes vector files. Rows are streamed to the file; their codes follow when all rows are known.
 
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -17,15 +17,16 @@ use agent_embed::matrix::Matrix;
 use agent_ground::files;
 use agent_kb::NodeId;
 
-/// Alignment of tensors, bytes, so that registers and tiles cross no cache lines.
+/// Alignment of tensors in the file, bytes, so that registers and tiles cross no cache lines.
 pub(super) const ALIGNMENT: usize = 64;
-/// Blocks that are coded in parallel before they are written.
+/// Number of blocks that are coded in parallel before they are written.
 const CODED_BLOCKS: usize = 64;
 
-/// A writer of a vector file, by blocks of rows.
+/// Writes a vector file, block of rows by block of rows.
 ///
 /// Only [`finish`](VectorWriter::finish) creates the file at its path; a dropped writer leaves no
-/// files. Memory: one block, and at the end 64 blocks of 64 rows with their codes.
+/// files. Memory: one block of rows while appending, and while finishing 64 blocks of 64 rows with
+/// their codes.
 pub struct VectorWriter {
     path: PathBuf,
     file: BufWriter<NamedTempFile>,
@@ -33,15 +34,14 @@ pub struct VectorWriter {
     precision: Precision,
     embedder: String,
     n_rows: u64,
-    /// Sum of all rows, `[dim]`.
+    /// Sum of all rows so far, `[dim]`.
     sum: Vec<f64>,
     hasher: blake3::Hasher,
 }
 
 impl VectorWriter {
-    /// Starts a file of rows of length `dim`, to be published at `path`.
-    ///
-    /// `embedder` is the fingerprint of the model of the vectors.
+    /// Starts a file of rows of `dim` numbers, to be published at `path`. `embedder` is the
+    /// fingerprint of the embedder that makes the vectors, empty if there is none.
     ///
     /// # Errors
     /// [`VectorError::OutOfRange`] if `dim` is not in `1..=`[`MAX_DIM`] or the fingerprint is too
@@ -73,11 +73,11 @@ impl VectorWriter {
         })
     }
 
-    /// Appends the rows of the next nodes.
+    /// Appends the rows of the next nodes, in node order.
     ///
     /// # Errors
-    /// [`VectorError::Dimension`], [`VectorError::NotFinite`] (then nothing is appended),
-    /// [`VectorError::OutOfRange`] if rows outnumber node ids, [`VectorError::Io`].
+    /// [`VectorError::Dimension`] or [`VectorError::NotFinite`], with nothing appended;
+    /// [`VectorError::OutOfRange`] if there are more rows than node ids; [`VectorError::Io`].
     pub fn append(&mut self, rows: &Matrix) -> Result<(), VectorError> {
         if rows.dim() != self.dim {
             return Err(VectorError::Dimension { expected: self.dim, got: rows.dim() });
@@ -107,11 +107,11 @@ impl VectorWriter {
         self.write(&bytes)
     }
 
-    /// Codes all rows, completes the file, publishes it at its path atomically and returns the
+    /// Codes all rows, completes the file and publishes it at its path atomically; returns the
     /// number of rows. O(n dim log dim).
     ///
     /// # Errors
-    /// [`VectorError::Io`]; an old file is then unchanged.
+    /// [`VectorError::Io`]; a file that was at the path is then unchanged.
     pub fn finish(mut self) -> Result<u64, VectorError> {
         let path = self.path.clone();
         let failed = |source| VectorError::Io { path: path.clone(), source };
@@ -166,8 +166,8 @@ impl VectorWriter {
         Ok(n)
     }
 
-    /// Appends the codes of all rows, which are the `len` bytes after the header; returns the
-    /// checksum of the codes.
+    /// Appends the codes of all rows to the file. The rows are the `len` bytes after the header.
+    /// Returns the checksum of the codes.
     fn write_codes(&mut self, space: &Space, len: usize) -> Result<blake3::Hash, VectorError> {
         let mut hasher = blake3::Hasher::new();
         if len == 0 {

@@ -9,11 +9,11 @@
 //! | other than The Silent Harbor | `name!=The Silent Harbor` |
 //! | newest, oldest | answers of a plain question by date |
 //!
-//! Each is a condition of [`agent_kb::filter`] and is shown to the user in its syntax. A phrase
-//! counts only if the base has the node that it names, or a field of dates or numbers for it. The
-//! rest of the question, without the words of conditions, may be a plain question. Nodes that
-//! fulfil all conditions come first; no node is removed, since a phrase may be misread. English
-//! only; no date is relative to today.
+//! Each condition has the syntax of [`agent_kb::filter`], in which it is also shown to the user. A
+//! phrase counts only if the base has the node that it names, or a field of dates or numbers for
+//! it. The rest of the question, without the words of conditions, may be a plain question. Nodes
+//! that fulfil all conditions come first; no node is removed, since a phrase may be misread.
+//! English only; no date is relative to today.
 
 mod phrases;
 
@@ -43,12 +43,13 @@ use agent_retrieve::AppliedConditions;
 const SAMPLE: usize = 32;
 /// Minimum share of dates or numbers among the sampled values of a field of that kind.
 const MIN_SHARE: f32 = 0.9;
-/// Maximum number of words before a date, or on each side of a number, that may name the field.
+/// Maximum distance, in words, of the word that names the field: before a date, or on either side
+/// of a number.
 const MAX_FIELD_DISTANCE: usize = 3;
 /// Maximum number of words between a negation and a name.
 const MAX_BETWEEN: usize = 4;
-/// Ratio of the best score of nodes that do not fulfil the conditions to the least score of nodes
-/// that do.
+/// After [`Conditions::apply`], the best score of the nodes that do not fulfil the conditions, as a
+/// share of the lowest score of those that do.
 const OUTSIDE_SHARE: f32 = 0.5;
 
 /// The conditions of a question.
@@ -58,7 +59,8 @@ pub struct Conditions {
     pub rest: String,
     /// The conditions, in the order of the question.
     pub all: Vec<Condition>,
-    /// Whether the question asks for the newest nodes (true) or the oldest (false), if for either.
+    /// `true` if the question asks for the newest nodes, `false` for the oldest; `None` for
+    /// neither.
     pub newest_first: Option<bool>,
 }
 
@@ -85,7 +87,7 @@ struct Word<'a> {
     is_in_name: bool,
 }
 
-/// Reads conditions from left to right.
+/// State while the conditions of a question are read from left to right.
 struct Reader<'a> {
     base: &'a IndexedBase,
     text: &'a str,
@@ -97,7 +99,7 @@ struct Reader<'a> {
     /// Fields of dates and numbers.
     fields: Vec<Field>,
     found: Vec<Condition>,
-    /// Positions of the words of conditions.
+    /// Ranges of positions in `words` that belong to conditions.
     used: Vec<Range<usize>>,
     newest_first: Option<bool>,
 }
@@ -118,7 +120,7 @@ impl Conditions {
         Self { rest, all: reader.found, newest_first: reader.newest_first }
     }
 
-    /// Returns the check whether a node fulfils all conditions.
+    /// Returns a function that checks whether a node fulfils all conditions.
     fn holds<'a>(&'a self, kb: &'a Kb) -> impl Fn(NodeId) -> bool + use<'a> {
         let checks = self.all.iter().filter_map(|condition| Check::new(kb, condition).ok());
         let checks: Vec<Check<'a>> = checks.collect();
@@ -132,7 +134,8 @@ impl Conditions {
         if fulfilled.is_empty() { nodes } else { fulfilled }
     }
 
-    /// Describes the conditions as applied to a ranking; `None` without conditions.
+    /// Describes the conditions, and counts the nodes of a ranking that fulfil all of them; `None`
+    /// without conditions.
     pub fn applied(&self, kb: &Kb, ranking: &[(NodeId, f32)]) -> Option<AppliedConditions> {
         let order =
             self.newest_first.map(|newest| if newest { "newest first" } else { "oldest first" });
@@ -144,8 +147,8 @@ impl Conditions {
         (!texts.is_empty()).then_some(AppliedConditions { texts, rest, n_fulfilled })
     }
 
-    /// Moves the nodes that fulfil all conditions to the front; the others score below them, in
-    /// their order.
+    /// Moves the nodes that fulfil all conditions to the front of a ranking. The other nodes keep
+    /// their order and get lower scores.
     pub fn apply(&self, kb: &Kb, ranking: Vec<(NodeId, f32)>) -> Vec<(NodeId, f32)> {
         if self.all.is_empty() {
             return ranking;
@@ -188,7 +191,7 @@ impl Conditions {
     }
 }
 
-/// Whether a condition may begin with a word.
+/// Whether a condition may begin with this word.
 fn may_begin(word: &str) -> bool {
     let begins = |phrase: &&[&str]| phrase.first() == Some(&word);
     let limits = LIMITS.iter().chain(&COMPARISONS).map(|pair| pair.0);
@@ -238,7 +241,7 @@ fn fields_of(kb: &Kb) -> Vec<Field> {
     fields
 }
 
-/// Returns the field that a date without a named field refers to, by [`GENERAL_DATES`].
+/// Returns the field to which a date without a named field refers: the first by [`GENERAL_DATES`].
 fn most_general(kb: &Kb, fields: &[&Field]) -> Option<FieldId> {
     let name = |field: &Field| kb.field_names().get(usize::from(field.id.0)).map(String::as_str);
     let place = |field: &&&Field| {
@@ -287,7 +290,8 @@ impl<'a> Reader<'a> {
         of.iter().any(|one| self.is(at, &[one]))
     }
 
-    /// Reads a condition that begins at a word; returns the position after it.
+    /// Reads a condition that begins at word `at`; returns the position after the condition, `None`
+    /// if there is none.
     fn read_at(&mut self, at: usize) -> Option<usize> {
         if self.words.get(at)?.is_in_name {
             return None;
@@ -335,7 +339,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Parses a date that begins at a word; also returns the position after it.
+    /// Parses a date that begins at word `at`; returns the date and the position after it.
     fn date_at(&self, at: usize) -> Option<(DateSpan, usize)> {
         let own = self.words.iter();
         let words = own.map(|word| {
@@ -360,9 +364,9 @@ impl<'a> Reader<'a> {
         Some(end)
     }
 
-    /// Finds the field of a kind that words before `at` or from `after` on name; for dates
-    /// otherwise the most general field. Returns the position of the condition's first word and the
-    /// left side of the condition.
+    /// Finds the field of kind `kind` that a word shortly before `at`, or a word at or shortly
+    /// after `after`, names; for dates without such a word, the most general field. Returns the
+    /// position of the condition's first word and the left side of the condition.
     fn named_field(
         &self,
         at: usize,
@@ -413,15 +417,15 @@ impl<'a> Reader<'a> {
         Some((at, self.path_to(field)?))
     }
 
-    /// Whether a wanted type has a field.
+    /// Whether a wanted type has this field.
     fn is_own(&self, field: &Field) -> bool {
         let candidates = self.base.kb.candidate_types();
         let wanted = self.wanted.as_deref().unwrap_or(candidates);
         field.types.iter().any(|of| wanted.contains(of))
     }
 
-    /// Returns the left side of a condition on a field: the field's name or, if only a type beside
-    /// the wanted one has it, `type.field`.
+    /// Returns the left side of a condition on a field: the field's name or, if only a type related
+    /// to the wanted type has the field, `type.field`.
     fn path_to(&self, field: &Field) -> Option<String> {
         let kb = &self.base.kb;
         let name = kb.field_names().get(usize::from(field.id.0))?;
@@ -433,7 +437,7 @@ impl<'a> Reader<'a> {
         Some(format!("{}.{name}", kb.type_name(*of)))
     }
 
-    /// Returns the relations between a wanted type and another.
+    /// Returns the relations between any wanted type and the type `of`.
     fn relations_to(&self, wanted: &[TypeId], of: TypeId) -> BTreeSet<RelationId> {
         let joins = |tuple: &&Tuple| {
             (wanted.contains(&tuple.source) && tuple.target == of)
@@ -569,8 +573,8 @@ impl<'a> Reader<'a> {
         Some(at + n)
     }
 
-    /// Returns the mention that begins at a word. If any of its nodes have this name, nodes that
-    /// only have it as an alias are dropped.
+    /// Returns the mention that begins at word `at`. If any of its nodes have exactly this name,
+    /// nodes that only have it as an alias are dropped.
     fn mention_at(&self, at: usize) -> Option<ExactMention> {
         let found = self.mentions.iter().find(|mention| mention.words.start == at)?;
         let (first, last) = (self.words.get(at)?, self.words.get(found.words.end.checked_sub(1)?)?);
@@ -582,8 +586,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the left side of the condition that a named node is absent: the relation that the
-    /// words between negation and name state, else the node's type. If the wanted type is not
-    /// beside that type, `type.field` of a type between them.
+    /// words between negation and name state, else the node's type. If no relation connects the
+    /// wanted type and that type, returns `type.field` of a type between them.
     fn absent_side(&self, mention: &ExactMention, between: &[&str]) -> Option<String> {
         let kb = &self.base.kb;
         let kinds: BTreeSet<TypeId> =
@@ -610,8 +614,8 @@ impl<'a> Reader<'a> {
         Some(format!("{}.{field}", kb.type_name(middle)))
     }
 
-    /// Removes the words of a condition from the rest, with the words that join them to the
-    /// question.
+    /// Marks the words of a condition, and the words that join them to the question, so that
+    /// [`Self::rest`] omits them.
     fn use_words(&mut self, mut start: usize, end: usize) {
         while start > 0 && self.is_any(start - 1, &JOINING) {
             start -= 1;
@@ -696,7 +700,7 @@ mod tests {
         BASE.clone()
     }
 
-    /// The conditions of a question, and the rest of it.
+    /// Reads a question: its conditions, the rest of its text, and its order by date.
     fn read(text: &str) -> (Vec<String>, String, Option<bool>) {
         let found = Conditions::read(&desk(), text);
         (found.all.iter().map(Condition::to_string).collect(), found.rest, found.newest_first)

@@ -1,4 +1,4 @@
-//! The cut-off: the last rank of a ranking that still answers the query.
+//! The cut-off: the last rank of a ranking at which a node still answers the query.
 //!
 //! A ranking can be cut after any of its first [`MAX_RANK`] ranks, but not between nodes of equal
 //! score. Each cut point has features of its rank and of the scores around it. A linear model with
@@ -16,14 +16,15 @@ use serde::{Deserialize, Serialize};
 use agent_kb::NodeId;
 use agent_retrieve::End;
 
-/// Maximum rank of a cut; longer answers have no known cut-off.
+/// Maximum rank of a cut; answers with more nodes have no known cut-off.
 pub const MAX_RANK: usize = 200;
 /// Lower limit of the features `score` and `share`.
 const MIN_LOG: f32 = -8.0;
 /// Upper limit of the feature `drop`.
 const MAX_DROP: f32 = 4.0;
 
-/// Features of a cut point, in this order; logarithms are natural:
+/// Features of a cut point, in this order; logarithms are natural, and "its score" is the score at
+/// the cut point's rank:
 ///
 /// - `score`: logarithm of its score divided by the first score,
 /// - `drop`: logarithm of its score divided by the next score,
@@ -33,13 +34,15 @@ const MAX_DROP: f32 = 4.0;
 /// - `share`: logarithm of the share of the sum of all scores up to its rank.
 pub const FEATURES: [&str; 6] = ["score", "drop", "rank", "rank squared", "first", "share"];
 
-/// Weights of [`FEATURES`], and the expected quality of answers that are cut by them.
+/// A trained cut-off: weights of [`FEATURES`], and the expected quality of answers that these
+/// weights cut.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cutoff {
     /// Weight by feature name; missing weights are 0.
     pub weights: BTreeMap<String, f32>,
-    /// Expected quality by ascending probability of the cut; the first entry starts at 0.
+    /// Expected quality for ranges of the cut's probability, ascending; the first range starts at
+    /// 0.
     pub expected: Vec<Expected>,
 }
 
@@ -48,9 +51,9 @@ pub struct Cutoff {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expected {
-    /// Minimum probability of the cut.
+    /// Minimum probability of the cut in this range.
     pub from: f32,
-    /// Number of training queries.
+    /// Number of training queries in this range.
     pub n: usize,
     /// Mean precision up to the cut.
     pub precision: f32,
@@ -58,12 +61,12 @@ pub struct Expected {
     pub recall: f32,
 }
 
-/// A possible cut of a ranking.
+/// A rank after which a ranking can be cut, because the next score is lower.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CutPoint {
     /// The last included rank, from 1.
     pub rank: usize,
-    /// Values of [`FEATURES`].
+    /// Values of the [`FEATURES`], in their order.
     pub features: [f32; FEATURES.len()],
 }
 

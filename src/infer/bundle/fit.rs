@@ -7,12 +7,13 @@ use crate::bundle::{Bundle, BundleError};
 use agent_index::IndexedBase;
 use agent_tools::mentions::named_relations;
 
-/// Relation of a base to the base that a bundle was made for.
+/// How a base relates to the base that a bundle was made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fit {
-    /// The same base.
+    /// It is the same base.
     Same,
-    /// A base with the same name and other data that has all types and relations of the bundle.
+    /// It has the same name but other data, and still has all types and relations that the bundle
+    /// names.
     Updated,
 }
 
@@ -38,7 +39,7 @@ impl Bundle {
         )
     }
 
-    /// Returns the relations that the programs name.
+    /// Returns the names of the relations that the bundle's programs use.
     pub fn relations(&self) -> BTreeSet<String> {
         let programs = self.categories.iter().map(|category| category.program.source());
         programs.flat_map(named_relations).collect()

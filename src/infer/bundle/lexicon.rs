@@ -1,10 +1,11 @@
 //! Words that people use for types and relations, beside the words of their names: "medicine" for a
 //! type `drug`, "for" and "helps against" for a relation `drug_treats_disease`.
 //!
-//! The table `lexicon.tsv` holds general English, nothing of one base: a row applies to every type or
-//! relation whose name has one of its words. Some words exclude a relation: what is asked "for" a
-//! disease is not what causes it. Others only suggest one: "sold" may be about a product's maker, and
-//! may be about neither. A ranking may follow a suggestion; an answer without a doubt may not.
+//! The table `lexicon.tsv` holds general English, nothing of one base: a row applies to every type
+//! or relation whose name has one of the row's words. Some words exclude a relation: what is asked
+//! "for" a disease is not what causes it. Others only suggest a relation: "sold" may refer to a
+//! product's maker, or to something else. A ranking may follow a suggestion; a plain answer may
+//! not.
 
 use std::sync::LazyLock;
 
@@ -12,7 +13,7 @@ use agent_ground::words::{Language, Stems, name_words};
 
 const TABLE: &str = include_str!("lexicon.tsv");
 
-/// A row of the table.
+/// A row of `lexicon.tsv`.
 struct Row {
     kind: &'static str,
     names: Vec<&'static str>,
@@ -31,27 +32,29 @@ static ROWS: LazyLock<Vec<Row>> = LazyLock::new(|| {
     TABLE.lines().filter(|line| !line.starts_with('#')).map(row).collect()
 });
 
-/// Stems that mean a type or a relation, and stems that exclude it.
+/// Stems of words by which people mean, suggest or exclude one type or relation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Synonyms {
-    /// Stems that mean it.
+    /// Stems that mean the type or relation.
     pub means: Vec<String>,
-    /// Stems that mean it, and stems that may mean it and may say something else.
+    /// The stems of `means`, and stems that may mean the type or relation but also something else.
     pub suggests: Vec<String>,
-    /// Stems that exclude it unless it is also meant.
+    /// Stems that exclude the type or relation, unless another word means it.
     pub excludes: Vec<String>,
-    /// Those of `suggests` that say a relation from its other end: "contain" for `part_of`.
+    /// Stems of `suggests` that state the relation from its other end, such as "contain" for
+    /// `part_of`.
     pub reversed: Vec<String>,
-    /// Whether a relation has no direction: `adjacent_to`.
+    /// Whether the relation has no direction, such as `adjacent_to`.
     pub mutual: bool,
 }
 
-/// Stems of a text, stop words included.
+/// Returns the stems of a text, in order, stop words included.
 pub(super) fn stemmed(stems: &Stems, text: &str) -> Vec<String> {
     name_words(text).map(|(_, word)| stems.stem(&word).into_owned()).collect()
 }
 
-/// The synonyms of each name; `kind` is `type` or `relation`. None in a base without English texts.
+/// Returns the synonyms of each of `names`, in their order; `kind` is `type` or `relation`. All are
+/// empty in a base without English texts.
 pub fn synonyms(stems: &Stems, kind: &str, names: &[String]) -> Vec<Synonyms> {
     let mut found = vec![Synonyms::default(); names.len()];
     if !stems.languages().has(Language::ENGLISH) {
@@ -78,7 +81,7 @@ pub fn synonyms(stems: &Stems, kind: &str, names: &[String]) -> Vec<Synonyms> {
     found
 }
 
-/// Stems of words that say nothing about the answers, such as "usually".
+/// Returns the stems of words that say nothing about the answers, such as "usually".
 pub(super) fn saying_nothing(stems: &Stems) -> Vec<String> {
     let rows = ROWS.iter().filter(|row| row.kind == "any");
     rows.flat_map(|row| stemmed(stems, row.means)).collect()

@@ -51,11 +51,13 @@ use agent_sandbox::program::Program;
 pub const FORMAT: u32 = 5;
 /// Layout version of bundles without an ensemble, which older versions of the program can read.
 pub const FORMAT_OF_ONE: u32 = 4;
-/// Oldest readable version.
+/// Oldest version of the layout that can be read.
 pub const OLDEST_FORMAT: u32 = 1;
-/// `proposed_by` of programs of the search actor, optionally followed by a colon and the operator.
+/// Value of [`Category::proposed_by`] for programs of the search actor; a colon and the operator
+/// may follow.
 pub const SEARCH: &str = "search";
-/// Version of the program in the digest of every bundle: the first version that froze bundles.
+/// Program version from which every bundle's digest is computed, whatever version wrote the bundle:
+/// the first one that froze bundles.
 const FIRST_VERSION: &str = "0.1.0";
 /// Maximum number of categories of a bundle; runs freeze one or two dozen.
 pub const MAX_CATEGORIES: usize = 64;
@@ -71,7 +73,7 @@ const MAX_BYTES: u64 = 64 << 20;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bundle {
-    /// Version of this layout.
+    /// Version of the file's layout, see [`FORMAT`].
     pub format: u32,
     /// The base that the bundle was made for.
     pub dataset: Dataset,
@@ -81,24 +83,24 @@ pub struct Bundle {
     pub router: Router,
     /// Settings for joining the answers of several categories.
     pub fusion: Fusion,
-    /// The learned re-ranker of joined answers; without it they are ordered by joined scores.
+    /// The learned re-ranker; if there is none, nodes are ordered by their joined scores.
     #[serde(default, rename = "order", skip_serializing_if = "Option::is_none")]
     pub reranker: Option<Reranker>,
     /// Further members of the ensemble.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ensemble: Vec<Member>,
-    /// The cut-off of answers, if it was trained.
+    /// The trained cut-off of answers, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cutoff: Option<Cutoff>,
     /// Phrasings of plain questions, which the graph alone answers; without them no question is
     /// read as plain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phrasings: Option<Phrasings>,
-    /// Scores on the validation split.
+    /// Scores of the whole bundle on the validation queries.
     pub validation: Validation,
     /// How the bundle was made.
     pub provenance: Provenance,
-    /// BLAKE3 of the bundle without this field, hexadecimal.
+    /// Digest by [`Bundle::compute_digest`], hexadecimal.
     #[serde(default)]
     pub digest: String,
 }
@@ -113,7 +115,7 @@ pub struct Dataset {
     pub title: String,
     /// Fingerprint of the knowledge base.
     pub kb: String,
-    /// Fingerprint of base, indexes and embedder.
+    /// Fingerprint of the knowledge base with its indexes and embedder.
     pub index: String,
     /// Description of the embedder.
     pub embedder: String,
@@ -123,15 +125,16 @@ pub struct Dataset {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Category {
-    /// Its name.
+    /// Name of the category.
     pub name: String,
     /// The program.
     pub program: Program,
     /// Parameter values that differ from the declared defaults.
     pub params: BTreeMap<String, f64>,
-    /// Proposer of the program.
+    /// The part of the optimizer that proposed the program, such as [`SEARCH`].
     pub proposed_by: String,
-    /// Scores on the validation queries that the router sends to it; `None` without such queries.
+    /// Scores on the validation queries that the router sends to this category; `None` without such
+    /// queries.
     pub validation: Option<CategoryScore>,
 }
 
@@ -143,21 +146,21 @@ impl Category {
     }
 }
 
-/// Scores of one category on its validation queries.
+/// Scores on the validation queries that the router sends to one category.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CategoryScore {
     /// Number of queries.
     pub n: usize,
-    /// The best baseline on these queries.
+    /// Name of the best baseline on these queries.
     pub baseline: String,
-    /// Mean reciprocal rank of that baseline.
+    /// Mean reciprocal rank of that baseline on these queries.
     pub baseline_mrr: f64,
     /// Mean reciprocal rank of the bundle.
     pub mrr: f64,
-    /// Difference, bundle minus baseline.
+    /// Difference of the mean reciprocal ranks, bundle minus baseline.
     pub difference: f64,
-    /// 95 % interval of the difference.
+    /// 95 % confidence interval of the difference.
     pub ci95: Interval,
 }
 
@@ -168,29 +171,31 @@ pub struct Fusion {
     /// Maximum number of categories that answer a query, most probable first.
     #[serde(rename = "most")]
     pub max_categories: usize,
-    /// Whether each program's scores are divided by their maximum first.
+    /// Whether each program's scores are divided by their maximum before they are joined.
     pub normalized: bool,
     /// Whether the learned re-ranker orders the joined nodes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ordered: bool,
 }
 
-/// A member of an ensemble: categories with a router and a fusion.
+/// A member of an ensemble: a router over some of the bundle's categories, and how their rankings
+/// are joined.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Member {
-    /// Distinct positions of its categories in the bundle, in the order of its router.
+    /// Indexes of the member's categories in [`Bundle::categories`], distinct, in the order in
+    /// which the router counts them.
     pub categories: Vec<usize>,
     /// Router from queries to these categories.
     pub router: Router,
     /// Settings for joining the answers of these categories.
     pub fusion: Fusion,
-    /// The learned re-ranker of joined answers; without it they are ordered by joined scores.
+    /// The learned re-ranker; if there is none, nodes are ordered by their joined scores.
     #[serde(default, rename = "order", skip_serializing_if = "Option::is_none")]
     pub reranker: Option<Reranker>,
 }
 
-/// Scores on the validation split.
+/// Scores of a bundle and of the baselines on the validation split.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Validation {
@@ -198,14 +203,14 @@ pub struct Validation {
     pub n: usize,
     /// Mean reciprocal rank of the bundle.
     pub mrr: f64,
-    /// Mean reciprocal rank of every baseline, by name.
+    /// Mean reciprocal rank of every baseline, by the baseline's name.
     pub baselines: BTreeMap<String, f64>,
-    /// Cross-fitted estimate. In contrast, `mrr` is measured on the queries that also selected the
-    /// bundle.
+    /// Cross-fitted estimate of the mean reciprocal rank. `mrr` is measured on the same queries
+    /// that selected the bundle; this estimate is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held_out: Option<HeldOut>,
-    /// Mean reciprocal rank of an oracle that selects the best program or the joined answer for
-    /// each query; never below `mrr`.
+    /// Mean reciprocal rank of an oracle that selects, for each query, the best program or the
+    /// joined answer; never below `mrr`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub best_program: Option<f64>,
     /// The sequential test of the changed programs; `None` if nothing changed.
@@ -222,7 +227,7 @@ pub struct HeldOut {
     pub folds: usize,
     /// Mean reciprocal rank.
     pub mrr: f64,
-    /// 95 % interval of the mean, over queries.
+    /// 95 % confidence interval of the mean, over queries.
     pub ci95: Interval,
 }
 
@@ -230,16 +235,17 @@ pub struct HeldOut {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Proof {
-    /// Bound, for the whole run, on the probability that any change is wrongly proven.
+    /// Upper bound of the probability that any change is wrongly proven, in the whole run.
     pub error_rate: f64,
-    /// Share of the error rate for the test of all changes together, which are proven if
+    /// Part of the error rate that the test of all changes together uses; the changes are proven if
     /// `e * level` reaches 1.
     pub level: f64,
-    /// E-value of an improvement: the capital of a bet against the null hypothesis.
+    /// E-value of an improvement, at least 0: the capital of a bet against the null hypothesis,
+    /// from 1 at the start.
     pub e: f64,
     /// Number of tested queries.
     pub n: usize,
-    /// Number of queries of changed categories.
+    /// Number of validation queries of the changed categories.
     #[serde(rename = "of")]
     pub total: usize,
     /// Mean difference of reciprocal ranks on the `n` queries.
@@ -250,13 +256,13 @@ pub struct Proof {
     /// Whether all changes together are proven. If not, the bundle contains only the changes of the
     /// categories that are proven individually.
     pub proven: bool,
-    /// Categories that were tested alone, if the changes did not pass together.
+    /// Tests of single categories, made if the changes did not pass together.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<CategoryProof>,
 }
 
 impl Proof {
-    /// Whether any change is proven.
+    /// Whether the change of any category, alone or with all others, is proven.
     pub fn any(&self) -> bool {
         self.proven || self.categories.iter().any(|category| category.proven)
     }
@@ -268,7 +274,7 @@ impl Proof {
 pub struct CategoryProof {
     /// Name of the category.
     pub name: String,
-    /// Share of the error rate for the tests of single categories.
+    /// Part of the error rate that the tests of single categories use.
     pub level: f64,
     /// E-value by the closed procedure: the change is proven if `e * level` reaches 1.
     pub e: f64,
@@ -294,13 +300,13 @@ pub struct Provenance {
     pub n_train: usize,
     /// Number of validation queries.
     pub n_validation: usize,
-    /// Language models that took part, if any.
+    /// Language models that took part in making the bundle, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub llm: Option<LlmProvenance>,
-    /// Disabled parts of the optimizer.
+    /// Names of the parts of the optimizer that were disabled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<String>,
-    /// Transfers of the bundle to later versions of its base, in order.
+    /// Transfers of the bundle to later versions of its base, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub drift: Vec<Drift>,
     /// Whether the training and validation questions are synthetic.
@@ -331,7 +337,7 @@ pub struct Drift {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LlmProvenance {
-    /// The model by role, for the roles that sent requests.
+    /// Name of the model by role, for the roles that sent requests.
     pub models: BTreeMap<String, String>,
     /// Fingerprint of the prompts.
     pub prompts: String,
@@ -345,17 +351,17 @@ pub enum BundleError {
     /// The file could not be read or written.
     #[error("cannot use {path}: {source}")]
     Io {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// Error of the system.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The file is not a bundle.
     #[error("{path} is not a bundle: {what}")]
     Malformed {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// The reason.
+        /// Why the file is not a bundle.
         what: String,
     },
     /// The file was written by a newer version.
@@ -363,17 +369,17 @@ pub enum BundleError {
         "{path} has format {format}, this version reads {OLDEST_FORMAT} to {FORMAT}; update agent"
     )]
     Newer {
-        /// The file.
+        /// Path of the file.
         path: String,
         /// Format of the file.
         format: u32,
     },
-    /// The file has changed since it was frozen.
+    /// The content of the file does not match its digest: it has changed since it was frozen.
     #[error(
         "{path} has changed since it was frozen: its digest is {found}, but it states {expected}"
     )]
     Changed {
-        /// The file.
+        /// Path of the file.
         path: String,
         /// The computed digest.
         found: String,
@@ -402,14 +408,15 @@ impl Bundle {
         self.provenance.llm.as_ref().is_some_and(|llm| llm.tools)
     }
 
-    /// Fills in the digest.
+    /// Computes the digest and stores it in the bundle.
     pub fn sealed(mut self) -> Self {
         self.digest = self.compute_digest();
         self
     }
 
-    /// Computes the BLAKE3 of the bundle without its digest. The program's version is replaced by a
-    /// constant, so that different versions give equal bundles equal digests.
+    /// Computes the BLAKE3 digest of the bundle without its field `digest`, hexadecimal. The
+    /// program's version is replaced by a constant, so that different versions give equal bundles
+    /// equal digests.
     pub fn compute_digest(&self) -> String {
         let mut unsealed = Self { digest: String::new(), ..self.clone() };
         unsealed.provenance.version = FIRST_VERSION.to_owned();
@@ -420,7 +427,7 @@ impl Bundle {
     /// Writes the bundle atomically.
     ///
     /// # Errors
-    /// [`BundleError::Io`] names the path.
+    /// [`BundleError::Io`], with the path.
     pub fn write(&self, path: &Path) -> Result<(), BundleError> {
         let failed = |source| BundleError::Io { path: path.display().to_string(), source };
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -510,8 +517,8 @@ impl Bundle {
         Some(head.dataset.name)
     }
 
-    /// Returns the members of the ensemble. The first has the router, fusion and re-ranker of the
-    /// bundle itself, over its first categories.
+    /// Returns the members of the ensemble. The first member has the router, fusion and re-ranker
+    /// of the bundle itself, over the first categories of the bundle, as many as the router knows.
     pub fn members(&self) -> Vec<Member> {
         let first = Member {
             categories: (0..self.router.n_categories).collect(),
@@ -522,7 +529,7 @@ impl Bundle {
         std::iter::once(first).chain(self.ensemble.iter().cloned()).collect()
     }
 
-    /// Checks that the bundle was made for this base.
+    /// Checks that the bundle was made for this base with these indexes.
     ///
     /// # Errors
     /// [`BundleError::OtherBase`].

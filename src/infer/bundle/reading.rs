@@ -34,7 +34,7 @@ use agent_kb::{
 
 /// Maximum number of names of a plain question.
 const MAX_NAMES: usize = 3;
-/// Maximum number of nodes per name; the smallest ids are kept.
+/// Maximum number of nodes with one name that are followed; the smallest ids are kept.
 const MAX_SAME: usize = 64;
 /// Maximum number of words of a plain question outside its names.
 const MAX_WORDS: usize = 48;
@@ -48,10 +48,11 @@ const MAX_EDGES: usize = 100_000;
 /// Maximum number of answers of a plain question; programs rank larger sets better by words.
 const MAX_ANSWERS: usize = 1_000;
 
-/// Maximum log distance to the most likely reading of a reading that is tried because better ones
-/// have no answers.
+/// A reading is tried only if its log likelihood is at most this far below that of the most likely
+/// reading. Less likely readings are tried if more likely ones have no answers.
 const MAX_BEHIND: f32 = 4.0;
-/// Maximum log distance between equally likely readings, whose answers are united.
+/// Maximum difference between the log likelihoods of readings that count as equally likely; their
+/// answers are united.
 const SAME_LOG: f32 = 1e-3;
 /// Words that relate the answers to the names, in any base.
 const COMPARING: [&str; 8] =
@@ -60,10 +61,10 @@ const COMPARING: [&str; 8] =
 /// a relation and returns along it.
 const IN_COMMON: [&str; 5] = ["same", "share", "sharing", "shared", "common"];
 
-/// One step of a metapath.
+/// One step of a metapath: the relation that is followed, and in which direction.
 pub type Step = (RelationId, Direction);
 
-/// A metapath from a name to the answers.
+/// A metapath from a named node to the answers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Metapath {
     /// Type of the named node.
@@ -72,12 +73,12 @@ pub struct Metapath {
     pub steps: Vec<Step>,
     /// Type of the answers.
     pub target: TypeId,
-    /// Type between two steps.
+    /// Type of the nodes between the two steps; `None` for one step.
     pub middle: Option<TypeId>,
 }
 
 impl Metapath {
-    /// Returns the steps with their end types.
+    /// Returns the steps, each with the type of the nodes that it reaches.
     fn typed_steps(&self) -> Vec<MetapathStep> {
         let ends = self.middle.into_iter().chain([self.target]);
         let step = |(&(relation, direction), to)| MetapathStep { relation, direction, to };
@@ -104,20 +105,21 @@ impl Metapath {
     }
 }
 
-/// Words of the training questions of one reading.
+/// The words that training questions with one reading use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phrasing {
-    /// The metapaths as text by [`metapath_in_words`], one per name, ascending.
+    /// The metapaths of the reading as text by [`metapath_in_words`], one per name, ascending.
     #[serde(rename = "walks")]
     pub metapaths: Vec<String>,
-    /// Number of questions.
+    /// Number of training questions with this reading.
     pub n: u32,
-    /// Stems outside the names, with the number of questions that contain each.
+    /// Stems outside the names, with the number of these questions that contain each stem.
     pub words: BTreeMap<String, u32>,
 }
 
-/// All trained phrasings of plain questions. If empty, only names of types and relations are used.
+/// All trained phrasings of plain questions. If there are none, questions are read by the names and
+/// synonyms of types and relations only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Phrasings(pub Vec<Phrasing>);
@@ -131,29 +133,31 @@ pub struct Reading {
     pub named: Vec<NodeId>,
     /// The answers, ascending; at least one.
     pub answers: Vec<NodeId>,
-    /// Whether a word of the question counts only as a synonym, or is not explained at all. The
-    /// quality of answers to training questions does not apply to such a reading.
+    /// Whether a word of the question is explained only as a synonym, or not at all. The quality of
+    /// answers to training questions does not apply to such a reading.
     pub by_synonym: bool,
     /// Nodes that the metapaths reach in the reverse direction, if only the order of words
     /// determines the direction; ranked after the answers. Ascending.
     reverse: Vec<NodeId>,
-    /// The answers by date, if the question asks for the newest or oldest nodes.
+    /// The answers by date, undated ones last, if the question asks for the newest or oldest nodes.
     by_date: Option<Vec<NodeId>>,
-    /// Equally likely readings; each holds, by name, its nodes and the metapath from them.
+    /// Equally likely readings; each has one entry per name: the nodes with that name and the
+    /// metapath from them.
     ways: Vec<Vec<(Vec<NodeId>, Metapath)>>,
 }
 
 /// A question, split into names and other words.
 pub struct Question {
-    /// Nodes by name.
+    /// For each name, in the order of the question: the nodes with that name.
     pub names: Vec<Vec<NodeId>>,
     /// Distinct stems of the other words, in order.
     pub other_stems: Vec<String>,
-    /// Whether each stem is a question word.
+    /// For each of `other_stems`: whether the word says nothing about the answers, such as "which",
+    /// "other" or a single letter.
     pub(super) asks: Vec<bool>,
     /// Whether the question has a word of [`IN_COMMON`].
     in_common: bool,
-    /// By name: the stems between the previous name and this one.
+    /// For each name: the stems between the previous name, or the start, and this name.
     before: Vec<Vec<String>>,
     /// Stems after the last name.
     after: Vec<String>,
@@ -240,12 +244,13 @@ impl Question {
         Self { names, other_stems, asks, in_common, before, after, schema }
     }
 
-    /// Whether the numbers of names and words are within the limits of a plain question.
+    /// Whether the number of names and the number of other words are within the limits of a plain
+    /// question.
     pub fn may_be_plain(&self) -> bool {
         (1..=MAX_NAMES).contains(&self.names.len()) && self.other_stems.len() <= MAX_WORDS
     }
 
-    /// Returns by name the types of its nodes, ascending.
+    /// Returns, for each name, the types of the nodes with that name, ascending.
     pub fn linked_types(&self, base: &IndexedBase) -> Vec<Vec<TypeId>> {
         let types = |nodes: &Vec<NodeId>| -> BTreeSet<TypeId> {
             nodes.iter().map(|&node| base.kb.node_type(node)).collect()
@@ -254,9 +259,9 @@ impl Question {
     }
 }
 
-/// Returns all metapaths of one and two steps from a type to candidate types, ascending. Relations
-/// within a type are followed in both directions at once and, if `directed`, also in each direction
-/// alone.
+/// Returns all metapaths of one and two steps from the type `start` to candidate types, ascending.
+/// A relation within one type is followed in both directions at once and, if `directed`, also in
+/// each direction alone.
 pub fn metapaths_from(base: &IndexedBase, start: TypeId, directed: bool) -> Vec<Metapath> {
     let mut metapaths = Vec::new();
     for (step, end) in steps_from(base, start, directed) {
@@ -274,7 +279,7 @@ pub fn metapaths_from(base: &IndexedBase, start: TypeId, directed: bool) -> Vec<
     metapaths
 }
 
-/// Returns the steps from a type with their end types.
+/// Returns the steps from a type, each with the type that it reaches.
 fn steps_from(base: &IndexedBase, from: TypeId, directed: bool) -> Vec<(Step, TypeId)> {
     let mut steps = Vec::new();
     for tuple in base.kb.tuples() {
@@ -293,8 +298,8 @@ fn steps_from(base: &IndexedBase, from: TypeId, directed: bool) -> Vec<(Step, Ty
     steps
 }
 
-/// Returns the nodes of the target type that a metapath reaches from the nodes of a name,
-/// ascending; `None` if it would follow more than 100,000 edges.
+/// Returns the nodes of the target type that a metapath reaches from the nodes of one name,
+/// ascending; `None` if the metapath would follow more than 100,000 edges.
 pub fn reached(base: &IndexedBase, names: &[NodeId], metapath: &Metapath) -> Option<Vec<NodeId>> {
     let own = |&node: &NodeId| base.kb.node_type(node) == metapath.start;
     let mut nodes: Vec<NodeId> = names.iter().copied().filter(own).collect();
@@ -425,8 +430,8 @@ impl Reading {
         Explanation::new("plain question", place).with(metapaths).with([n])
     }
 
-    /// Returns by node the paths to it along the metapaths, one from each name; empty for a node
-    /// that is not an answer.
+    /// Returns, for each of `nodes`, the paths that lead to the node along the metapaths, one from
+    /// each name; empty for a node that is not an answer.
     pub fn paths(&self, kb: &Kb, nodes: &[NodeId]) -> Vec<Vec<Path>> {
         let mut paths = vec![Vec::new(); nodes.len()];
         for way in &self.ways {
@@ -445,8 +450,8 @@ impl Reading {
         paths
     }
 
-    /// Returns the nodes that metapaths reach in the reverse direction, for metapaths whose
-    /// direction the order of words determines; ascending, without answers and named nodes.
+    /// Returns the nodes that the metapaths reach in the reverse direction, only for metapaths
+    /// whose direction the order of words determines; ascending, without answers and named nodes.
     fn reached_in_reverse(&self, base: &IndexedBase, question: &Question) -> Vec<NodeId> {
         let said = self.ways.iter().flatten().filter(|(_, metapath)| {
             metapath.is_one_way_within_a_type() && question.says_direction(metapath) == Some(true)
@@ -461,10 +466,10 @@ impl Reading {
         reversed.filter(is_other).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Ranks the answers of the reading first, answers that `ranking` lacks after the ranked ones,
-    /// and drops the named nodes. Answers score above 0.5, nodes of the reverse direction above
-    /// 0.25, and all other nodes below 0.05, so that the cut-off lies between them. Best first,
-    /// ties by smaller id.
+    /// Ranks the answers of the reading first: those in `ranking`, then those that `ranking` lacks.
+    /// Drops the named nodes. Answers score above 0.5, nodes of the reverse direction above 0.25,
+    /// and all other nodes below 0.05, so that the cut-off lies between them. Best first, ties by
+    /// smaller id.
     pub fn apply(&self, ranking: &[(NodeId, f32)]) -> Vec<(NodeId, f32)> {
         let top = ranking.iter().map(|pair| pair.1).fold(f32::MIN_POSITIVE, f32::max);
         let mut ranked: Vec<(NodeId, f32)> = Vec::new();

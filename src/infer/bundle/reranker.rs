@@ -21,13 +21,13 @@ use agent_retrieve::Feature;
 
 /// Number of candidates from each program; further nodes follow in their order.
 const PER_PROGRAM: usize = 40;
-/// Number of candidates from text search, and from likely metapaths.
+/// Number of candidates from text search, and number of candidates from likely metapaths.
 const FOUND: usize = 40;
 /// Number of nodes from text search whose scores become features.
 const COMPARED: usize = 400;
-/// Number of linked nodes per type that count as named.
+/// Number of linked nodes per type that count as named by the query.
 const LINKED: usize = 5;
-/// Maximum number of neighbours of a named node by one relation.
+/// Maximum number of neighbours of a named node that are considered, per relation.
 const MAX_NEIGHBORS: usize = 20_000;
 /// Minimum number of nodes per parallel task.
 const MIN_PER_THREAD: usize = 32;
@@ -60,11 +60,11 @@ pub const FEATURES: [&str; 20] = [
     "length",
 ];
 
-/// Weights of [`FEATURES`] by name; missing weights are 0.
+/// The learned re-ranker: a weight for each of the [`FEATURES`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Reranker {
-    /// Weight by name of the feature.
+    /// Weight by feature name; missing weights are 0.
     pub weights: BTreeMap<String, f32>,
 }
 
@@ -73,14 +73,14 @@ pub struct Reranker {
 pub struct NodeFeatures {
     /// The candidates, ascending.
     pub nodes: Vec<NodeId>,
-    /// One row of [`FEATURES`] for each node.
+    /// The values of [`FEATURES`] for each of `nodes`, in their order.
     pub rows: Vec<[f32; FEATURES.len()]>,
 }
 
 impl Reranker {
-    /// Returns the contributions of features to a node's score relative to the mean candidate,
-    /// largest absolute value first, ties in the order of [`FEATURES`]. Empty for a node without
-    /// features.
+    /// Returns how much each feature contributes to a node's score compared with the mean of all
+    /// candidates, largest absolute contribution first, ties in the order of [`FEATURES`]. Empty
+    /// for a node without features.
     pub fn reasons(&self, features: &NodeFeatures, node: NodeId) -> Vec<Feature> {
         let row = features.nodes.binary_search(&node).ok().and_then(|at| features.rows.get(at));
         let Some(row) = row else { return Vec::new() };
@@ -120,9 +120,9 @@ impl Reranker {
 
 /// Inputs of the features that depend on the query alone.
 pub struct QueryFeatures {
-    /// Nodes from text search.
+    /// Nodes from text search with their scores, best first.
     found: Vec<(NodeId, f32)>,
-    /// Linked nodes.
+    /// Nodes that the query names, with the strength of the link.
     linked: Scores,
     words: Words,
     fields: FieldsQuery,
@@ -134,8 +134,8 @@ pub struct QueryFeatures {
 }
 
 impl QueryFeatures {
-    /// Computes the inputs of a query; `likely` are the nodes that its likely metapaths reach, with
-    /// probabilities.
+    /// Computes the inputs for a query; `likely` holds the nodes that the query's likely metapaths
+    /// reach, with probabilities.
     ///
     /// # Errors
     /// Errors of the embedder.
@@ -153,8 +153,9 @@ impl QueryFeatures {
         })
     }
 
-    /// Matches a node with the query's words: BM25 of its document, BM25F of its document and its
-    /// neighbours' names, and the shares of words in its document, in these names, and in either.
+    /// Matches a node with the words of the query: BM25 of its document, BM25F of its document and
+    /// its neighbours' names, and the share of the query's words in its document, in these names,
+    /// and in either.
     fn text_match(&self, base: &IndexedBase, node: NodeId) -> [f32; 5] {
         [
             base.terms.bm25(&self.documents, node),
@@ -166,8 +167,8 @@ impl QueryFeatures {
     }
 }
 
-/// Computes the features of all candidates: nodes of the programs' rankings, each with its
-/// probability, of text search, and of likely metapaths.
+/// Computes the features of all candidates: the first nodes of the programs' rankings (each given
+/// with its probability), of text search, and of likely metapaths.
 ///
 /// # Errors
 /// Errors of the vectors.
@@ -232,7 +233,7 @@ pub fn node_features(
 /// normalized score, and the sums of raw scores and of reciprocal ranks, each times probability.
 struct Programs {
     scores: Vec<[f32; 4]>,
-    /// By type: total probability of the programs that rank a node of this type first.
+    /// For each type: the total probability of the programs that rank a node of this type first.
     kinds: Vec<f32>,
 }
 
@@ -272,7 +273,8 @@ fn degree(kb: &Kb, node: NodeId) -> usize {
     relations.map(|&relation| kb.degree(node, relation, Direction::Any)).sum()
 }
 
-/// Returns by node the link strengths of its two strongest named neighbours, by any relation.
+/// Returns, for each of `nodes`, the link strengths of its two strongest named neighbours, by any
+/// relation; 0 where there is none.
 fn beside_named(kb: &Kb, nodes: &[NodeId], linked: &Scores) -> Vec<[f32; 2]> {
     let mut beside = vec![[0.0f32; 2]; nodes.len()];
     for &(named, strength) in linked.as_slice() {
@@ -350,7 +352,7 @@ mod tests {
             .unwrap()
     }
 
-    /// The value of one feature on a node; none if the node was not put forward.
+    /// Returns the value of one feature of a node; `None` if the node is no candidate.
     fn value(features: &NodeFeatures, name: &str, node: NodeId) -> Option<f32> {
         let at = features.nodes.binary_search(&node).ok()?;
         let column = FEATURES.iter().position(|&other| other == name).unwrap();

@@ -15,14 +15,14 @@ use agent_kb::{NodeId, TypeId};
 
 /// Maximum number of stems of a query that become features.
 const MAX_STEMS: usize = 128;
-/// Number of nodes from text search whose types become features.
+/// Number of best nodes from text search whose types become features.
 const FOUND: usize = 20;
 /// Number of first stems of a query that become `begins with` features.
 const FIRST_STEMS: usize = 3;
 /// Minimum link strength at which the linked words count as the node's name.
 pub const SURE_LINK: f32 = 0.45;
 
-/// Features of a query, with values.
+/// Features of a query: pairs of name and value, such as `("quotes a name", 1.0)`.
 pub type Features = Vec<(String, f32)>;
 
 /// A trained router: one weight per feature and category.
@@ -30,7 +30,7 @@ pub type Features = Vec<(String, f32)>;
 pub struct Router {
     /// Number of categories.
     pub n_categories: usize,
-    /// Weights by feature, one per category.
+    /// For each feature name, one weight per category.
     pub weights: BTreeMap<String, Vec<f32>>,
 }
 
@@ -102,7 +102,8 @@ pub fn features(base: &IndexedBase, query: &str) -> Features {
 }
 
 impl Router {
-    /// Returns the probability of each category, in order.
+    /// Returns the probability of each category, in the order of the weights; the probabilities sum
+    /// to 1.
     pub fn probabilities(&self, features: &Features) -> Vec<f32> {
         let mut logits = vec![0.0f32; self.n_categories];
         for (name, value) in features {

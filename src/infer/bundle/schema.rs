@@ -6,10 +6,11 @@ use agent_kb::{RelationId, TypeId};
 
 /// Minimum length of the shorter of two different stems that are forms of one word, bytes.
 const MIN_BEGINNING: usize = 4;
-/// Maximum number of further bytes of the longer stem.
+/// Maximum number of bytes by which the longer of two such stems exceeds the shorter.
 const MAX_ENDING: usize = 4;
 
-/// Stems of the names of types and relations, and their synonyms; all by id.
+/// Stems of the names of types and relations, and their synonyms, indexed by the id of the type or
+/// relation.
 pub(super) struct Schema {
     pub(super) types: Vec<Vec<String>>,
     pub(super) relations: Vec<Vec<String>>,
@@ -36,8 +37,9 @@ impl Schema {
         self.relations.get(usize::from(relation.0)).map_or(&[], Vec::as_slice)
     }
 
-    /// Returns the types that the question mentions first: types whose whole name of several words
-    /// starts at the first word of any type; without such types, all types of that word.
+    /// Returns the types that the question mentions first, `None` if it mentions none. These are
+    /// the types whose whole name, of several words, starts at the first word that names any type;
+    /// without such types, all types that this word names.
     pub(super) fn first_mentioned(&self, stems: &[String]) -> Option<Vec<TypeId>> {
         let kinds = || (0..self.types.len()).map(|kind| TypeId(kind as u16));
         let says = |kind: &TypeId, stem: &String| {
@@ -73,8 +75,9 @@ impl Schema {
         self.types.iter().chain(&self.relations).flatten().any(|other| is_form(stem, other))
     }
 
-    /// Returns by relation whether a stem of the question excludes it, and no topical stem is one
-    /// of its synonyms and no stem a word of its name.
+    /// Returns, for each relation, whether the question excludes it: some stem excludes the
+    /// relation, no stem is a word of its name, and none of its synonyms occurs among the stems
+    /// that do not just ask (`asks` is false).
     pub(super) fn excluded(&self, stems: &[String], asks: &[bool]) -> Vec<bool> {
         let topical = || stems.iter().zip(asks).filter(|(_, asks)| !**asks).map(|pair| pair.0);
         let of_type = |own: &String| self.types.iter().flatten().any(|other| other == own);

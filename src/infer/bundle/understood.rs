@@ -9,7 +9,8 @@ use agent_index::IndexedBase;
 use agent_kb::{NodeId, RelationId};
 use agent_retrieve::{LinkedEntity, QueryAnalysis, SchemaWord};
 
-/// Maximum number of nodes per exact name, and of entities without an exact name.
+/// Maximum number of nodes listed per exact name, and maximum number of entities listed without an
+/// exact name.
 const MAX_LISTED: usize = 5;
 
 /// Analyses a question. Entities with exact names come first, in the order of the question; then

@@ -1,4 +1,4 @@
-//! Groups the losses of many questions by kind, line and function.
+//! Groups the losses of many questions by kind, program line and function.
 
 use std::collections::BTreeMap;
 
@@ -9,20 +9,20 @@ use crate::explain::{Kind, Loss};
 /// Losses of one kind at one place of a program.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cause {
-    /// The kind.
+    /// Kind of the losses.
     pub kind: Kind,
-    /// Line of the program, if known.
+    /// Line of the program, from 1; `None` if unknown.
     pub line: Option<usize>,
-    /// Tool or operator.
+    /// The tool or operator, the kind of the failure, or `router`.
     pub function: String,
-    /// Number of questions.
+    /// Number of questions with such a loss.
     pub n: usize,
-    /// Sum of their possible gains in reciprocal rank.
+    /// Sum of the possible gains in reciprocal rank of these questions.
     pub gain: f64,
 }
 
-/// Sums losses by kind, line and function; largest gain first, then most questions, then by kind,
-/// line and function.
+/// Sums losses by kind, line and function. Causes with the largest gain come first, then those with
+/// the most questions; ties by kind, line and function.
 pub fn causes<'a>(losses: impl IntoIterator<Item = &'a Loss>) -> Vec<Cause> {
     let mut sums: BTreeMap<(Kind, Option<usize>, &str), (usize, f64)> = BTreeMap::new();
     for loss in losses {

@@ -1,10 +1,10 @@
 //! Data flow between the tool calls of a run: from results to operands of later calls, and to the
 //! ranking.
 //!
-//! A trace has values, not variables. The origin of an operand is the latest earlier call with the
-//! same value (a shared pointer), otherwise with an equal value, otherwise with the same set of
-//! nodes. Values that the program computed itself have no origin; every earlier call may have
-//! contributed to them.
+//! A trace has values, not variables. The origin of an operand is the latest earlier call that
+//! returned the same value (a shared pointer), otherwise an equal value, otherwise a value with the
+//! same set of nodes. Values that the program computed itself have no origin; every earlier call
+//! may have contributed to them.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use agent_kb::{NodeId, NodeSet, Scores};
 use agent_retrieve::Ranking;
 use agent_tools::{Kind, NodeFlow, ToolCall, Value, node_id, registry};
 
-/// Source of the nodes in a call's result.
+/// Where the nodes in a call's result come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NodeSource {
-    /// Found by search, or unknown.
+    /// Search found them, or their source is unknown.
     Find,
-    /// Reached over relations from the operand.
+    /// They were reached over relations from the nodes of the operand.
     Metapath,
-    /// Taken from the operands, which are scored, joined or filtered.
+    /// They were in the operands, which the call scores, joins or filters.
     Carry,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Operand<'a> {
     pub(super) from: Option<usize>,
 }
 
-/// The calls of one run with the flow between them.
+/// The calls of one run and the flow of values between them.
 pub(super) struct Flow<'a> {
     /// The calls, in order.
     pub(super) calls: &'a [ToolCall],
@@ -59,7 +59,7 @@ impl<'a> Flow<'a> {
         Flow { calls, last, ways, operands }
     }
 
-    /// Returns the source of a call's nodes.
+    /// Returns where the nodes in the result of call number `call` come from.
     pub(super) fn way(&self, call: usize) -> NodeSource {
         self.ways.get(call).copied().unwrap_or(NodeSource::Find)
     }
@@ -77,13 +77,13 @@ impl<'a> Flow<'a> {
         if of.flow == NodeFlow::Remove { operands.get(..1).unwrap_or(operands) } else { operands }
     }
 
-    /// Returns the result of a call, if it did not fail.
+    /// Returns the result of a call; `None` if the call failed.
     pub(super) fn result(&self, call: usize) -> Option<&'a Value> {
         self.calls.get(call).and_then(|call| call.result.as_ref().ok())
     }
 
-    /// Returns by call whether its nodes get into the result of `end` without a metapath between;
-    /// true for all calls before `before` if `end` is unknown.
+    /// Returns, for each call, whether its nodes get into the result of call `end` without a
+    /// metapath between. If `end` is unknown, this is true for all calls before `before`.
     pub(super) fn leading_to(&self, end: Option<usize>, before: usize) -> Vec<bool> {
         let mut leads = vec![false; self.calls.len()];
         let mark_before = |leads: &mut Vec<bool>, at: usize| {
@@ -109,7 +109,8 @@ impl<'a> Flow<'a> {
     }
 }
 
-/// Returns the latest call that returned a value, as the module's documentation defines it.
+/// Returns the origin of a value: the latest call that returned it, as the module's documentation
+/// defines it.
 fn origin(calls: &[ToolCall], value: &Value) -> Option<usize> {
     let gave = |same: &dyn Fn(&Value) -> bool| {
         calls.iter().rposition(|call| call.result.as_ref().is_ok_and(same))
@@ -180,7 +181,8 @@ pub(super) fn node_set(value: &Value) -> Option<NodeSet> {
     }
 }
 
-/// Returns the nodes as [`node_set`] does, also for an id and a list of ids.
+/// Returns the nodes of a value as [`node_set`] does; also those of a single id and of a list of
+/// ids.
 fn ids(value: &Value) -> Option<NodeSet> {
     match value {
         Value::List(items) => {

@@ -21,17 +21,17 @@ use agent_tools::{NodeFlow, Session, Steps, ToolCall, ToolHost, Value, registry}
 const MAX_METAPATHS: usize = 6;
 /// Approximate maximum number of nodes from which a metapath could have reached an answer.
 const MAX_STARTS: usize = 50_000;
-/// Factor by which `k` of a search is raised to test whether it was too small.
+/// Factor by which `k` of a search is multiplied to test whether `k` was too small.
 const MORE: i64 = 10;
-/// Maximum `k` of such a search.
+/// Maximum `k` of a search that is repeated with a larger `k`.
 const MAX_FOUND: i64 = 5_000;
 
 /// Point at which an answer was lost.
 #[derive(Debug)]
 pub(super) struct LossPoint {
-    /// Kind of the loss.
+    /// Why the answer was lost at this call.
     pub(super) kind: Kind,
-    /// Index of the call.
+    /// Index of the call at which the answer was lost.
     pub(super) call: usize,
     /// Rank of the answer in the same search with a larger `k`, if that search finds it.
     pub(super) place: Option<usize>,
@@ -41,11 +41,11 @@ pub(super) struct LossPoint {
     pub(super) sought: NodeSet,
 }
 
-/// Search for the point of a loss.
+/// Searches the calls of a run for the point at which an answer was lost.
 pub(super) struct Search<'a> {
-    /// The base.
+    /// The base on which the program ran.
     pub(super) base: &'a Arc<IndexedBase>,
-    /// The calls.
+    /// The calls of the run and the flow between them.
     pub(super) flow: &'a Flow<'a>,
 }
 
@@ -100,7 +100,7 @@ impl Search<'_> {
             && self.flow.carried(call).iter().any(|operand| holds(operand.value, sought))
     }
 
-    /// Returns the point at which the nodes were lost from which a metapath would have reached a
+    /// Returns the point at which those nodes were lost from which a metapath would have reached a
     /// sought node.
     fn lost_before_metapath(
         &self,
@@ -142,8 +142,8 @@ impl Search<'_> {
     }
 }
 
-/// Sort key of loss points: dropped entities before entities that no call found, then fewer sought
-/// nodes, then the earlier call.
+/// Sort key of loss points; the smallest is reported: dropped entities before entities that no call
+/// found, then fewer sought nodes, then the earlier call.
 fn preference(lost: &LossPoint) -> (bool, usize, usize) {
     (lost.kind == Kind::NotLinked, lost.sought.len(), lost.call)
 }

@@ -65,7 +65,8 @@ const NAME_CHARS: usize = 60;
 /// [`Loss::function`] of losses to the router.
 const ROUTER: &str = "router";
 
-/// Kind of a loss; defined in the module's documentation.
+/// Why the first answer of a question is not at rank 1; the module's documentation defines each
+/// kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -114,30 +115,31 @@ impl Kind {
 /// Why the first answer of a question is not at rank 1.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Loss {
-    /// Its kind.
+    /// Kind of the loss.
     pub kind: Kind,
     /// Line of the category's program, from 1; `None` for the router, or if unknown.
     pub line: Option<usize>,
     /// The tool or operator, the kind of the failure, or `router`.
     pub function: String,
-    /// Possible gain in reciprocal rank.
+    /// Possible increase of the question's reciprocal rank, as the module's documentation defines
+    /// it.
     pub gain: f64,
     /// The reason, with names of nodes: untrusted text, one line.
     pub why: String,
 }
 
-/// Explanation of one question.
+/// How one question was answered and, if its first answer is not at rank 1, why.
 #[derive(Clone, Debug)]
 pub struct ExplainedQuery {
-    /// Index of the most probable category.
+    /// Index of the most probable category for the question.
     pub category: usize,
-    /// Reciprocal rank of the first answer.
+    /// Reciprocal rank of the question's first answer, by [`AnswerRanks::reciprocal_rank`].
     pub reciprocal_rank: f32,
     /// The loss, if the first answer is not at rank 1.
     pub loss: Option<Loss>,
-    /// For [`Kind::NotRouted`], the loss within the category's own program.
+    /// For [`Kind::NotRouted`], the loss within the program of the most probable category.
     pub within: Option<Loss>,
-    /// The calls of the category's program, at most 200.
+    /// The tool calls of the most probable category's program, at most 200.
     pub calls: Vec<ToolCall>,
 }
 
@@ -159,7 +161,7 @@ pub struct Explainer {
     routing: Option<(Bundle, Vec<Member>)>,
 }
 
-/// A run of one category.
+/// The outcome of one category's program on the question.
 struct ProgramOutcome {
     ranking: Ranking,
     failure: Option<Failure>,
@@ -199,7 +201,8 @@ impl Explainer {
         Ok(Self { runtime, category_programs, routing })
     }
 
-    /// Returns the programs by category.
+    /// Returns the categories with their programs; [`ExplainedQuery::category`] is an index into
+    /// this list.
     pub fn category_programs(&self) -> &[CategoryProgram] {
         &self.category_programs
     }
@@ -278,7 +281,7 @@ impl Explainer {
         AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any).reciprocal_rank()
     }
 
-    /// Returns the loss from a failure of the category's program.
+    /// Returns the loss if the program of the most probable category failed.
     fn failed(&self, explained: &ExplainedQuery, runs: &[ProgramOutcome]) -> Option<Loss> {
         let failure = runs.get(explained.category)?.failure.as_ref()?;
         Some(Loss {
@@ -290,7 +293,8 @@ impl Explainer {
         })
     }
 
-    /// Returns the loss within the category's own program; `None` if it ranks an answer first.
+    /// Returns the loss within the program of the most probable category; `None` if the program
+    /// ranks an answer first.
     fn own_loss(
         &self,
         explained: &ExplainedQuery,
@@ -305,7 +309,8 @@ impl Explainer {
         Some(ProgramLoss { base, calls: &explained.calls, now }.loss(ranking, answers))
     }
 
-    /// Returns the loss from routing, if the program of one category alone is better.
+    /// Returns the loss to the router, if the program of one category alone is better than the
+    /// bundle.
     fn not_routed(
         &self,
         explained: &ExplainedQuery,
@@ -350,11 +355,11 @@ impl CategoryProgram {
     }
 }
 
-/// A run of one program that ranks no answer first.
+/// A run of one program that does not rank an answer first.
 struct ProgramLoss<'a> {
     base: &'a Arc<IndexedBase>,
     calls: &'a [ToolCall],
-    /// The reciprocal rank of the first answer.
+    /// Reciprocal rank of the first answer in this run.
     now: f32,
 }
 
@@ -370,8 +375,8 @@ impl ProgramLoss<'_> {
         }
     }
 
-    /// Returns the gain if an answer had its best rank in any scores, or rank 1 if no scores have
-    /// it.
+    /// Returns the gain in reciprocal rank if an answer had the best rank that it has in the scores
+    /// of any call; rank 1 if no scores hold an answer.
     fn gain(&self, flow: &Flow<'_>, answers: &[NodeId]) -> f64 {
         let place = order::best_place(flow, answers, |node| self.base.kb.is_candidate(node));
         (1.0 / place.unwrap_or(1) as f64 - f64::from(self.now)).max(0.0)

@@ -9,7 +9,7 @@ use agent_kb::{NodeId, Scores};
 use agent_retrieve::Ranking;
 use agent_tools::{NodeFlow, ToolCall, Value};
 
-/// Maximum number of compared wrong nodes above the answer, from the top.
+/// Maximum number of wrong nodes above the answer that are compared, best first.
 const MAX_WRONG: usize = 50;
 /// Maximum depth of nested sums.
 const MAX_DEPTH: usize = 64;
@@ -19,22 +19,22 @@ struct Summand {
     call: usize,
     factor: f32,
     scores: Scores,
-    /// The call whose result this is; for a fusion, set only for its first ranking. `None` for
-    /// values that the program computed itself.
+    /// The call whose result is this contribution; for a fusion, set only for its first ranking.
+    /// `None` for values that the program computed itself.
     stands_for: Option<usize>,
 }
 
 /// A call whose scores favour wrong nodes.
 pub(super) struct Bias {
-    /// The call.
+    /// Index of the call.
     pub(super) call: usize,
     /// Mean contribution of the call to the wrong nodes minus its contribution to the answer, in
     /// scores of the ranking.
     pub(super) margin: f32,
 }
 
-/// Returns the call that favours the nodes above the first answer most; `None` if no call does, or
-/// the program computed the ranking itself. Ties go to the earlier call.
+/// Returns the call that most favours the nodes above the first answer, ties by the earlier call;
+/// `None` if no call favours them, or if the program computed the ranking itself.
 pub(super) fn strongest_bias(flow: &Flow<'_>, ranking: &Ranking, answer: NodeId) -> Option<Bias> {
     let above = ranking.iter().map(|pair| pair.0).take_while(|&node| node != answer);
     let wrong: Vec<NodeId> = above.take(MAX_WRONG).collect();
@@ -113,7 +113,8 @@ fn take_apart(flow: &Flow<'_>, at: usize, factor: f32, depth: usize, into: &mut 
     }
 }
 
-/// Returns the factor of each operand that holds nodes, if the call is linear in its operands.
+/// Returns the factor of each operand that holds nodes; `None` if the call is not linear in its
+/// operands.
 fn parts(call: &ToolCall) -> Option<Vec<f32>> {
     let scores_at = |at: usize| matches!(call.args.get(at), Some(Value::Scores(_)));
     match call.flow {

@@ -1,5 +1,5 @@
-//! Signals of one run: the scores of its calls for the best correct answer and the wrong nodes
-//! above it, most decisive first; and the start nodes of metapaths.
+//! Signals of one run: the scores that its calls give the best correct answer and the wrong nodes
+//! above that answer, most decisive first; and the start nodes of metapaths.
 //!
 //! A signal is a call whose scores get into the ranking. Calls that only pass scores on (weights,
 //! sums, cuts, filters) are omitted, because the weights of the other calls include them.
@@ -28,16 +28,17 @@ const LABEL_DEPTH: usize = 2;
 /// Maximum number of items of a list or sum in a label.
 const LABEL_ITEMS: usize = 6;
 
-/// A node of the table.
+/// A node in the table of signals.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ShownNode {
-    /// The node.
+    /// Id of the node.
     pub node: NodeId,
-    /// Whether it is a correct answer.
+    /// Whether the node is a correct answer.
     pub is_answer: bool,
-    /// Its rank among the nodes that may be answers, from 1; `None` if it is not ranked.
+    /// Rank of the node among the nodes that may be answers, from 1; `None` if the node is not
+    /// ranked.
     pub rank: Option<usize>,
-    /// Its score; `None` if it is not ranked.
+    /// Score of the node in the ranking; `None` if the node is not ranked.
     pub score: Option<f32>,
 }
 
@@ -48,32 +49,33 @@ pub struct Signal {
     pub label: String,
     /// Line of the program, from 1, if known.
     pub line: Option<usize>,
-    /// Whether the call is an operator.
+    /// Whether the call is an operator, such as `+`.
     pub combines: bool,
-    /// Factor of its scores in the ranking, if it is a single number.
+    /// Factor by which the call's scores count in the ranking; `None` if it is not a single number.
     pub weight: Option<f32>,
-    /// The score of each node of the table, in their order.
+    /// The call's score of each node in [`Signals::shown`], in that order; `None` if the call does
+    /// not score the node.
     pub values: Vec<Option<f32>>,
 }
 
 /// A start node of a metapath.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Start {
-    /// The node.
+    /// Id of the node.
     pub node: NodeId,
-    /// Its score in the call; `None` for a set.
+    /// Score of the node in the call's result; `None` if the result is a set.
     pub strength: Option<f32>,
     /// Whether the metapath reaches a correct answer from this node.
     pub leads: bool,
 }
 
-/// A call whose result is the start of metapaths.
+/// A call whose result holds the start nodes of metapaths.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkCall {
     /// Short form of the call: untrusted text, one line.
     pub label: String,
-    /// The three best nodes of the result, and the best node from which an answer is reached, if
-    /// it is not among them.
+    /// The three best nodes of the result and, if none of them leads to an answer, the best node
+    /// that does.
     pub starts: Vec<Start>,
     /// Number of nodes that the call found.
     pub n: usize,
@@ -88,12 +90,12 @@ pub struct Traversal {
     pub label: String,
     /// Line of the program, from 1, if known.
     pub line: Option<usize>,
-    /// Number of reached nodes.
+    /// Number of nodes that the step reaches.
     pub n: usize,
-    /// Number of correct answers among the reached nodes or, before another step, of nodes from
-    /// which an answer is reached.
+    /// Number of correct answers among the reached nodes; if another step follows, number of
+    /// reached nodes from which that step reaches an answer.
     pub n_sought: usize,
-    /// Whether no further step follows.
+    /// Whether this is the last step before the ranking.
     pub ends: bool,
 }
 
@@ -103,14 +105,14 @@ pub struct Signals {
     /// The best correct answer, then the wrong nodes above it. If that answer is at rank 1 or not
     /// ranked, the best wrong nodes. Best first.
     pub shown: Vec<ShownNode>,
-    /// Calls that score the shown nodes differently: summands of the ranking, largest spread first,
-    /// then the other calls, latest first.
+    /// Calls that score the shown nodes differently: first the summands of the ranking, largest
+    /// spread first; then the other calls, latest first.
     pub rows: Vec<Signal>,
     /// Labels of calls that score all shown nodes equally, latest first.
     pub same: Vec<String>,
-    /// Distinct calls whose results are start nodes of metapaths, in order.
+    /// Distinct calls whose results are start nodes of metapaths, in the order of the run.
     pub linked: Vec<LinkCall>,
-    /// Distinct steps along relations on the way to the ranking, in order.
+    /// Distinct steps along relations on the way to the ranking, in the order of the run.
     pub walked: Vec<Traversal>,
     /// The loss, if no correct answer is at rank 1.
     pub loss: Option<Loss>,
@@ -166,14 +168,15 @@ fn shown(
     answer.into_iter().chain(wrong).collect()
 }
 
-/// Sought nodes by call: nodes of its result from which an answer gets into the ranking.
+/// For each call: the nodes of its result from which an answer gets into the ranking.
 struct Sought {
-    /// By call: answers or, before a step along relations, nodes from which the step reaches a
-    /// sought node.
+    /// For each call: answers or, before a step along relations, nodes from which the step reaches
+    /// a sought node.
     nodes: Vec<NodeSet>,
-    /// By call: whether its nodes get into the ranking without a further step along relations.
+    /// For each call: whether its nodes get into the ranking without a further step along
+    /// relations.
     ends: Vec<bool>,
-    /// By call: whether its nodes are the start of a step along relations on the way to the
+    /// For each call: whether its nodes are the start of a step along relations on the way to the
     /// ranking.
     starts: Vec<bool>,
 }
@@ -215,7 +218,7 @@ impl Sought {
     }
 }
 
-/// Reader of the calls of a run.
+/// Extracts the signals from the calls of a run.
 struct Reader<'a> {
     flow: &'a Flow<'a>,
     query: &'a str,
@@ -310,7 +313,8 @@ impl Reader<'_> {
         walked
     }
 
-    /// Formats a sum in short: the summed calls with their weights; `None` for fewer than two.
+    /// Formats a sum in short: the summed calls with their weights; `None` for fewer than two
+    /// summed calls.
     fn sum(&self, at: usize) -> Option<String> {
         let summed = weights_in(self.flow, at);
         let of = |&(call, weight): &(usize, f32)| {
@@ -418,8 +422,8 @@ fn passes_on(call: &ToolCall) -> bool {
     passes || matches!(call.name, "power" | "nodes")
 }
 
-/// Returns the range of a signal's contributions to the shown nodes, in scores of the ranking; 0 if
-/// its weight is unknown.
+/// Returns the difference between the largest and the smallest contribution of a signal to the
+/// shown nodes, in scores of the ranking; 0 if the signal's weight is unknown.
 fn spread(signal: &Signal) -> f32 {
     let Some(weight) = signal.weight else { return 0.0 };
     let values = || signal.values.iter().map(|value| value.unwrap_or(0.0) * weight);

@@ -1,22 +1,22 @@
-//! Calls for the tests of this folder.
+//! Builds tool calls for the tests of this folder.
 
 use agent_kb::{NodeId, Scores};
 use agent_llm::replies::AskUsage;
 use agent_tools::{Kind, ToolCall, ToolSpec, Value, registry};
 
-/// A call with this result.
+/// Makes a call of the tool `name` with this result.
 pub(super) fn call(name: &'static str, args: Vec<Value>, result: &Value) -> ToolCall {
     let flow = registry().iter().find(|spec| takes(spec, name, &args)).expect("a tool").flow;
     let (result, asked) = (Ok(result.clone()), AskUsage::default());
     ToolCall { name, flow, args, result, asked, unparsed: 0, line: None }
 }
 
-/// Scores as the result of a call.
+/// Makes scores as the result of a call.
 pub(super) fn scores(pairs: &[(NodeId, f32)]) -> Value {
     Value::scores(Scores::new(pairs.to_vec()))
 }
 
-/// The scores in the result of a call.
+/// Returns the scores in the result of a call.
 pub(super) fn scores_of(value: &Value) -> &Scores {
     match value {
         Value::Scores(scores) => scores,

@@ -4,32 +4,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::answer::Cell;
 
-/// A name with its value and its parts, like an explanation of tantivy; values may be texts.
+/// A named quantity with its value and its parts, as in tantivy's explanations, but values may also
+/// be texts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
-    /// The explained quantity, such as `score` or the name of a tool.
+    /// Name of the explained quantity, such as `score` or the name of a tool.
     pub name: String,
-    /// Its value; empty if only its parts have values.
+    /// Value of the quantity; empty if only its parts have values.
     #[serde(default, skip_serializing_if = "Cell::is_empty")]
     pub value: Cell,
-    /// Its parts, in an order that depends on `name`.
+    /// Parts of the quantity, in an order that depends on `name`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<Explanation>,
 }
 
 impl Explanation {
-    /// An explanation without parts.
+    /// Creates an explanation without parts.
     pub fn new(name: impl Into<String>, value: impl Into<Cell>) -> Self {
         Self { name: name.into(), value: value.into(), children: Vec::new() }
     }
 
-    /// Appends parts.
+    /// Appends parts to this explanation.
     pub fn with(mut self, children: impl IntoIterator<Item = Explanation>) -> Self {
         self.children.extend(children);
         self
     }
 
-    /// The first part with this name.
+    /// Returns the first part with this name.
     pub fn child(&self, name: &str) -> Option<&Explanation> {
         self.children.iter().find(|child| child.name == name)
     }

@@ -1,9 +1,9 @@
-//! Answers: value and explanation.
+//! Answers to questions: their value and their explanation.
 //!
 //! | file | content |
 //! | --- | --- |
 //! | `value` | ranked nodes, a single value or a table |
-//! | `explanation` | reasons, as a tree of names and values |
+//! | `explanation` | the reasons for an answer, as a tree of names and values |
 
 mod explanation;
 mod value;

@@ -20,38 +20,39 @@ use crate::NodeId;
 pub const MAX_COLUMNS: usize = 100;
 /// Maximum number of rows of a table.
 pub const MAX_ROWS: usize = 10_000;
-/// Maximum size of a cell's text, of a column's name and of a unit, bytes.
+/// Maximum size of the text of a cell, of the name of a column, and of a unit, bytes.
 pub const MAX_CELL_BYTES: usize = 64 << 10;
-/// Whole numbers up to this limit are exact and are written without a fraction.
+/// Whole numbers up to this absolute value, 2^53, are exact; they are written without a fraction.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
 
 /// The value of an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum AnswerValue {
-    /// Ranked nodes.
+    /// Nodes that answer the question, ranked.
     Nodes {
-        /// Node ids with scores, best first: score descending, then id ascending; each node once.
+        /// Pairs (node id, score), best first: by descending score, ties by ascending id; each node
+        /// once.
         nodes: Vec<(NodeId, f32)>,
     },
-    /// One value, such as a count or a name.
+    /// One value, such as a count or a name, with its unit.
     Single(Single),
-    /// A table.
+    /// A table of values, with named columns.
     Table(Table),
 }
 
-/// A single value.
+/// A single value, such as 4.62 stars.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Single {
     /// The value.
     pub value: Cell,
-    /// Unit, such as `kg`; none for a plain number or a text.
+    /// Unit of the value, such as `kg`; `None` for a plain number or a text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
 }
 
-/// Rows of cells; every row has one cell for each column.
+/// A table of cells; every row has one cell for each column.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Parts")]
 pub struct Table {
@@ -59,7 +60,7 @@ pub struct Table {
     rows: Vec<Vec<Cell>>,
 }
 
-/// One value of a table.
+/// One value of a table, or a single value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Cell {
     /// No value.
@@ -79,33 +80,33 @@ pub enum ValueError {
     /// A row has fewer or more cells than there are columns.
     #[error("row {row} of the table has {found} cells; expected {columns}, one per column")]
     Ragged {
-        /// Number of the row, from 1.
+        /// Number of the row in the table, from 1.
         row: usize,
-        /// Number of its cells.
+        /// Number of cells in the row.
         found: usize,
-        /// Number of columns.
+        /// Number of columns of the table.
         columns: usize,
     },
-    /// A table is too large.
+    /// A table has too many rows or columns.
     #[error("the table has {found} {what}, more than {limit}; ask for fewer")]
     TooMany {
-        /// Rows or columns.
+        /// `rows` or `columns`.
         what: &'static str,
-        /// Number found.
+        /// Number of these in the table.
         found: usize,
-        /// Maximum allowed.
+        /// Maximum number of these.
         limit: usize,
     },
-    /// Two columns have the same name.
+    /// Two columns of a table have the same name; holds this name.
     #[error("two columns of the table are called {0:?}; give them different names")]
     SameColumn(String),
-    /// A text is too long.
+    /// A text is too long; holds its size, bytes.
     #[error("a text of the answer has {0} bytes, more than {MAX_CELL_BYTES}")]
     LongText(usize),
-    /// A number is infinite or NaN.
+    /// A number is infinite or not a number.
     #[error("an answer holds finite numbers only; leave the cell empty")]
     NotFinite,
-    /// JSON that is none of the three forms.
+    /// The text is none of the forms of an answer; holds its beginning.
     #[error(
         "{0:?} is not an answer; write a number, a text, {{\"value\": 3, \"unit\": \"kg\"}} or \
          {{\"columns\": [...], \"rows\": [[...]]}}"
@@ -114,12 +115,12 @@ pub enum ValueError {
 }
 
 impl AnswerValue {
-    /// Ranked nodes.
+    /// Creates an answer of ranked nodes.
     pub fn nodes(nodes: Vec<(NodeId, f32)>) -> Self {
         Self::Nodes { nodes }
     }
 
-    /// The ranking, if nodes are the answer.
+    /// Returns the ranked nodes; `None` if the answer is not nodes.
     pub fn as_nodes(&self) -> Option<&[(NodeId, f32)]> {
         match self {
             Self::Nodes { nodes } => Some(nodes),
@@ -127,8 +128,9 @@ impl AnswerValue {
         }
     }
 
-    /// Reads a labelled answer from a file: JSON if it begins with `{`, a single number if it is a
-    /// number, the quoted text for `"..."`, and otherwise the text itself.
+    /// Reads a labelled answer, such as from a file. A text that begins with `{` is read as JSON,
+    /// `"..."` as the quoted text and a number as a single number; any other text is the answer
+    /// itself.
     ///
     /// # Errors
     /// [`ValueError`].
@@ -148,7 +150,7 @@ impl AnswerValue {
         Ok(value)
     }
 
-    /// Checks the bounds of this module.
+    /// Checks the answer against the limits of this module.
     ///
     /// # Errors
     /// [`ValueError`].
@@ -168,7 +170,7 @@ impl AnswerValue {
 }
 
 impl Default for AnswerValue {
-    /// An empty ranking.
+    /// An answer of ranked nodes, without any node.
     fn default() -> Self {
         Self::nodes(Vec::new())
     }
@@ -181,11 +183,11 @@ impl From<Cell> for AnswerValue {
 }
 
 impl Table {
-    /// A table.
+    /// Creates a table.
     ///
     /// # Errors
-    /// A row whose length differs from the number of columns, a repeated column name, or an
-    /// exceeded limit of this module.
+    /// [`ValueError`] if the length of a row differs from the number of columns, two columns have
+    /// the same name, or a limit of this module is exceeded.
     pub fn new(columns: Vec<String>, rows: Vec<Vec<Cell>>) -> Result<Self, ValueError> {
         let table = Self { columns, rows };
         table.check()?;
@@ -227,7 +229,7 @@ impl Table {
     }
 }
 
-/// A table before it is checked.
+/// A table as read from JSON, before it is checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Parts {
@@ -251,7 +253,8 @@ fn check_text(text: &str) -> Result<(), ValueError> {
 }
 
 impl Cell {
-    /// A number if the text is a finite number, empty for an empty text, else the text.
+    /// Reads a cell: a number if the text is a finite number, empty if the text is empty, otherwise
+    /// the text.
     pub fn read(text: &str) -> Self {
         match text.parse::<f64>() {
             _ if text.is_empty() => Self::Empty,
@@ -260,12 +263,12 @@ impl Cell {
         }
     }
 
-    /// Whether there is no value.
+    /// Whether the cell has no value.
     pub fn is_empty(&self) -> bool {
         *self == Self::Empty
     }
 
-    /// The number, if it is one.
+    /// Returns the number in the cell; `None` if the cell holds no number.
     pub fn number(&self) -> Option<f64> {
         match self {
             Self::Number(number) => Some(*number),
@@ -273,7 +276,7 @@ impl Cell {
         }
     }
 
-    /// The text, if it is one.
+    /// Returns the text in the cell; `None` if the cell holds no text.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -291,7 +294,7 @@ impl Cell {
 }
 
 impl fmt::Display for Cell {
-    /// For people: `-` for an empty cell, at most four decimal places.
+    /// Writes the cell for people: `-` if it is empty, numbers with at most four decimal places.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("-"),
@@ -341,14 +344,15 @@ impl From<bool> for Cell {
 }
 
 impl From<f64> for Cell {
-    /// A number; empty if it is not finite.
+    /// Creates a cell with this number; an empty cell if the number is not finite.
     fn from(number: f64) -> Self {
         if number.is_finite() { Self::Number(number) } else { Self::Empty }
     }
 }
 
 impl From<f32> for Cell {
-    /// The number with the digits of its `f32` form; empty if it is not finite.
+    /// Creates a cell with the number that the shortest decimal form of `number` stands for, such
+    /// as 0.1 for `0.1_f32`; an empty cell if the number is not finite.
     fn from(number: f32) -> Self {
         number.to_string().parse::<f64>().map_or(Self::Empty, Self::from)
     }

@@ -1,8 +1,9 @@
-//! Facets: what values the nodes of a selection have, and how many nodes each; every value comes
-//! with the condition that narrows the selection to its nodes.
+//! Facets: which values the nodes of a selection have, and how many nodes have each value. Every
+//! value comes with the condition that narrows the selection to the nodes with that value.
 //!
-//! A number next to a value is the number of nodes that the condition would leave. Sources of values
-//! are those of conditions ([`super`]), so `site` counts a field and neighbours of that name alike.
+//! The number next to a value is the number of nodes that this condition would leave. Values are
+//! read from where conditions read them ([`super`]), so `site` counts both a field and neighbours
+//! of that name.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,47 +14,51 @@ use super::{
 };
 use crate::{FieldId, Kb, NodeId, NodeSet, RelationId, TypeId, table::value::category};
 
-/// Maximum number of facets of one call.
+/// Maximum number of facets in one call.
 pub const MAX_FACETS: usize = 30;
-/// Maximum number of distinct values of a facet.
+/// Maximum number of distinct values of a facet that can be counted.
 pub const MAX_FACET_VALUES: usize = 500;
-/// Maximum length of a value of a proposed facet, bytes.
+/// Maximum length of a value in a field that is proposed as a facet, bytes.
 const MAX_BYTES: usize = 80;
-/// Nodes that decide whether a field is proposed.
+/// Number of nodes that are read to decide whether a field is proposed as a facet; they are evenly
+/// spaced.
 const SAMPLE: usize = 2_000;
-/// Nodes for each value, on average, of a proposed facet.
+/// Minimum mean number of nodes per value of a proposed facet.
 const MIN_REPEATED: usize = 2;
 
-/// The values of one attribute.
+/// The values of one attribute in a selection of nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Facet {
-    /// The left side of its conditions: a field, a relation, or the type of neighbours.
+    /// The left side of the conditions of this facet: a field, a relation, or the type of
+    /// neighbours.
     pub name: String,
-    /// Number of nodes with a value.
+    /// Number of nodes of the selection with a value.
     pub nodes: usize,
-    /// Number of distinct values, ignoring case.
+    /// Number of distinct values, not counting differences in case.
     pub n_values: usize,
-    /// The most frequent values; ties by value.
+    /// The most frequent values: by descending number of nodes, ties by ascending value.
     pub values: Vec<FacetValue>,
 }
 
 /// One value of a facet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FacetValue {
-    /// The value as most nodes write it.
+    /// The value, in the spelling that most nodes have.
     pub value: String,
-    /// The condition that keeps the nodes with this value.
+    /// The condition, as text, that keeps the nodes with this value.
     pub condition: String,
-    /// Number of nodes with this value.
+    /// Number of nodes of the selection with this value.
     pub nodes: usize,
 }
 
-/// Counts the values of `nodes`, at most `k` (from 1) of each facet. `names` are left sides of
-/// conditions; if there are none, the names are proposed: attributes whose values repeat, most nodes
-/// first, ties by name. O(nodes * values each).
+/// Counts the values that `nodes` have, and returns for each facet at most `k` values, `k` being at
+/// least 1. `names` are left sides of conditions. If there are none, the facets are proposed:
+/// attributes with values that several nodes share, by descending number of nodes, ties by name.
+/// O(nodes * values of a node), for each facet.
 ///
 /// # Errors
-/// A name is unknown or has more than [`MAX_FACET_VALUES`] values, or there are too many names.
+/// [`FilterError`] if a name is unknown or has more than [`MAX_FACET_VALUES`] values, or if there
+/// are too many names.
 pub fn facets(
     kb: &Kb,
     nodes: &NodeSet,
@@ -84,8 +89,9 @@ pub fn facets(
     Ok(facets)
 }
 
-/// Names of attributes whose values likely repeat: fields by an evenly spaced sample of the nodes,
-/// relations by the number of nodes at their ends.
+/// Returns names of attributes with values that several nodes are likely to share: fields, judged
+/// by an evenly spaced sample of the nodes, and relations or types, judged by the number of nodes
+/// to which they lead.
 fn proposed(kb: &Kb, nodes: &NodeSet) -> BTreeSet<String> {
     let types: BTreeSet<TypeId> = nodes.as_slice().iter().map(|&node| kb.node_type(node)).collect();
     let mut names: BTreeSet<String> =
@@ -135,19 +141,21 @@ fn fields(kb: &Kb, nodes: &NodeSet) -> Vec<FieldId> {
     seen.into_iter().filter_map(repeats).collect()
 }
 
-/// Which texts an attribute has on which nodes.
+/// Which texts an attribute has, and on which nodes.
 #[derive(Default)]
 struct Counts {
     texts: Vec<String>,
     by_text: HashMap<String, usize>,
-    /// Whether a text is a value; ids of neighbours only count as other spellings of one.
+    /// Whether each text is a value. The ids of neighbours are no values of their own, but other
+    /// spellings of a value.
     is_value: Vec<bool>,
-    /// Nodes with the places of their texts, by ascending node.
+    /// Pairs (node, position of one of its texts in `texts`), nodes ascending.
     pairs: Vec<(NodeId, usize)>,
 }
 
 impl Counts {
-    /// None if there are more than [`MAX_FACET_VALUES`] values.
+    /// Counts the texts of the attribute `name` on `nodes`; `None` if there are more than
+    /// [`MAX_FACET_VALUES`] values.
     fn of(kb: &Kb, nodes: &NodeSet, name: &str) -> Result<Option<Self>, FilterError> {
         let source = Source::find(kb, name)?;
         let mut counts = Self::default();
@@ -171,7 +179,8 @@ impl Counts {
         Ok(Some(counts))
     }
 
-    /// Adds the texts of an attribute of `end` to `node`; returns how many values are new.
+    /// Adds the texts that the attribute `own` has on `end`, which is `node` or a neighbour, to
+    /// `node`; returns the number of new values.
     fn add(&mut self, kb: &Kb, node: NodeId, (own, end): (Own, NodeId), is_value: bool) -> usize {
         let mut texts = Vec::new();
         own.any(kb, end, |text| {
@@ -201,7 +210,8 @@ impl Counts {
         n_new
     }
 
-    /// Number of nodes with a text that is chosen.
+    /// Counts the nodes that have at least one text marked in `chosen`, which is parallel to
+    /// `texts`.
     fn n_nodes(&self, chosen: &[bool]) -> usize {
         let mut last = None;
         let is_new = |&&(node, at): &&(NodeId, usize)| {
@@ -244,7 +254,7 @@ impl Counts {
         Facet { name: name.to_owned(), nodes, n_values: spellings.len(), values }
     }
 
-    /// A value with its condition; none if no condition can be written for it.
+    /// Returns a value with its condition; `None` if no condition can be written for the value.
     fn value(&self, name: &str, text: &str) -> Option<FacetValue> {
         let condition = Condition::new(name, Operator::Is, vec![text.to_owned()]).to_string();
         let read: Condition = condition.parse().ok()?;

@@ -14,61 +14,65 @@ use crate::{
     },
 };
 
-/// Maximum number of steps of a metapath.
+/// Maximum number of steps of a metapath from which a column is built.
 pub const MAX_STEPS: usize = 3;
-/// Nodes that a step collects before duplicates are dropped.
+/// Number of nodes that a step collects before duplicates are dropped.
 const GATHERED: usize = 100_000;
-/// Number of nodes sampled to determine the kind of a field.
+/// Maximum number of nodes that are read to determine the kind of a field; they are evenly spaced.
 const SAMPLED: usize = 1_000;
-/// Minimum share of the values that must fit a kind.
+/// Minimum share of the values, in `0..=1`, that must fit a kind, such as numbers of one unit.
 const FITS: f64 = 0.95;
-/// Maximum number of distinct values of a category, as a share of the sampled values.
+/// Maximum number of distinct values of a category, as a share of the number of sampled values.
 const MAX_DISTINCT: f64 = 0.4;
-/// Number of distinct values that a category may always have.
+/// Number of distinct values that a category may have however few values are sampled.
 const FEW_DISTINCT: usize = 12;
-/// Maximum mean length of a category's values, bytes.
+/// Maximum mean length of the values of a category, bytes.
 const MAX_CATEGORY_BYTES: usize = 60;
-/// Separator of list items in a field.
+/// What separates the items of a list in the text of a field.
 const SEPARATOR: &str = "; ";
-/// Minimum share of values with several items in a field of lists.
+/// Share of values with several items above which a field is one of lists.
 const LISTS: f64 = 0.05;
 
-/// The names or values at the ends of a metapath do not fit a cell or the memory limit.
+/// Why a column cannot be read: a metapath leads to too many names or values for a cell, a column
+/// or the kind of the column.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TooManyNames {
-    /// In all cells together; the source of the column.
+    /// Too many names in all cells of the column together; holds the source of the column in words.
     #[error("{0} leads to more than {MAX_NAMED} names; ask about fewer rows")]
     Column(String),
-    /// In one cell; the source of the column.
+    /// Too many names in one cell; holds the source of the column in words.
     #[error("{0} leads from one row to more than {MAX_VALUES} names; ask how many there are")]
     Cell(String),
-    /// Several values in one cell of a column that is not of categories; the source of the column.
+    /// Several values in a cell, although the values are not categories and so cannot be joined;
+    /// holds the source of the column in words.
     #[error(
         "{0} has several values per row and cannot be a column; ask about the type that has the field itself"
     )]
     Several(String),
 }
 
-/// Kind and values of a field in a sample of nodes.
+/// What a sample of nodes shows about one of their fields.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// The field.
+    /// Id of the field.
     pub field: FieldId,
-    /// Kind of its values.
+    /// What kind of values the field holds.
     pub kind: ColumnKind,
-    /// The unit of most of its numbers.
+    /// Unit of most of the numbers in the field; `None` if they have none.
     pub unit: Option<String>,
-    /// Number of sampled nodes.
+    /// Number of nodes in the sample.
     pub seen: usize,
-    /// Number of sampled nodes with a value.
+    /// Number of nodes in the sample that have a value in the field.
     pub filled: usize,
-    /// Number of distinct values.
+    /// Number of distinct values in the sample; spellings of one category count once.
     pub distinct: usize,
-    /// The values of a category in the sample, in their commonest spelling, commonest first.
+    /// The values of a field of categories or years, each in its commonest spelling, the commonest
+    /// value first; empty for other kinds.
     pub values: Vec<String>,
 }
 
-/// The fields of a type's nodes, from a sample of evenly spaced nodes; ascending.
+/// Returns what an evenly spaced sample of the nodes of a type shows about each of their fields, in
+/// the order of the fields' ids.
 pub fn sample(kb: &Kb, kind: TypeId) -> Vec<Sample> {
     let nodes = kb.nodes_of_type(kind);
     let every = nodes.len().div_ceil(SAMPLED).max(1);
@@ -91,7 +95,8 @@ pub fn sample(kb: &Kb, kind: TypeId) -> Vec<Sample> {
     texts.into_iter().map(of).collect()
 }
 
-/// Values in their commonest spelling with their counts, commonest first, ties ascending.
+/// Returns the distinct values of texts, each in its commonest spelling and with its number of
+/// occurrences: by descending number, ties by ascending text.
 fn counted(kind: ColumnKind, texts: &[&str]) -> Vec<(String, usize)> {
     let mut spellings: HashMap<String, BTreeMap<&str, usize>> = HashMap::new();
     for text in texts {
@@ -110,20 +115,21 @@ fn counted(kind: ColumnKind, texts: &[&str]) -> Vec<(String, usize)> {
     counted
 }
 
-/// The spelling that occurs most often; ties go to the smaller one.
+/// Returns the spelling that occurs most often; of equally frequent ones the alphabetically first.
 fn commonest<'a>(spellings: &BTreeMap<&'a str, usize>) -> &'a str {
     let best = spellings.iter().max_by(|one, other| one.1.cmp(other.1).then(other.0.cmp(one.0)));
     best.map_or("", |(text, _)| text)
 }
 
-/// The items of a value: those of a list, or the text itself.
+/// Returns the values in a text: the items of a list if the kind is categories, otherwise the text
+/// itself; none for an empty text.
 fn items(kind: ColumnKind, text: &str) -> impl Iterator<Item = &str> {
     let separator = if kind == ColumnKind::Categories { SEPARATOR } else { "\u{0}" };
     text.split(separator).map(str::trim).filter(|item| !item.is_empty())
 }
 
-/// Whether any node of a type has the value `key`, normalised by [`category`], in a field. Stops at
-/// the first such node.
+/// Whether some node of the type `kind` has a value in `field` whose normal form ([`category`]) is
+/// `key`; `values` is the kind of the field. Stops at the first such node.
 pub fn has_value(kb: &Kb, kind: TypeId, field: FieldId, values: ColumnKind, key: &str) -> bool {
     let has = |node: &NodeId| {
         kb.field(*node, field)
@@ -132,11 +138,12 @@ pub fn has_value(kb: &Kb, kind: TypeId, field: FieldId, values: ColumnKind, key:
     kb.nodes_of_type(kind).iter().any(has)
 }
 
-/// Words in the names of fields whose numbers are years.
+/// Words in the names of fields that mark their whole numbers as years.
 const YEAR_NAMES: [&str; 8] =
     ["born", "died", "birth", "death", "founded", "established", "published", "released"];
 
-/// Kind of a field's values, and the unit of most of its numbers.
+/// Returns the kind of values of a field, judged by its name and some texts, and the unit of most
+/// of its numbers.
 pub fn field_kind(name: &str, texts: &[&str]) -> (ColumnKind, Option<String>) {
     let filled: Vec<&str> = texts.iter().copied().filter(|text| !text.is_empty()).collect();
     let enough = |n: usize| !filled.is_empty() && n as f64 >= FITS * filled.len() as f64;
@@ -175,7 +182,8 @@ pub fn field_kind(name: &str, texts: &[&str]) -> (ColumnKind, Option<String>) {
     (ColumnKind::Text, None)
 }
 
-/// The nodes at the ends of a metapath from a node, ascending, each once, without the node itself.
+/// Returns the nodes at the ends of a metapath from the node `from`, ascending, each once, without
+/// `from` itself. Without steps, returns `from`.
 pub fn reached(kb: &Kb, from: NodeId, steps: &[MetapathStep]) -> Vec<NodeId> {
     let mut nodes = vec![from];
     for step in steps {
@@ -198,8 +206,8 @@ pub fn reached(kb: &Kb, from: NodeId, steps: &[MetapathStep]) -> Vec<NodeId> {
     nodes
 }
 
-/// Reads a column for some nodes of one type. Time: linear in the nodes, and for a metapath in its
-/// edges.
+/// Reads a column for some nodes of the type `kind`, one cell for each node. Linear in the number
+/// of nodes, and for a metapath in the number of edges that are followed.
 ///
 /// # Errors
 /// [`TooManyNames`].
@@ -271,9 +279,10 @@ pub fn read(
     })
 }
 
-/// Reads a column of names at the ends of a metapath, restricted to some end nodes; `back` is the
-/// reversed metapath. Time: linear in the edges that lead back from these nodes, independent of the
-/// number of rows.
+/// Reads the column of names at the ends of the metapath `steps`, restricted to the end nodes
+/// `named`; `back` is the reversed metapath. `nodes`, ascending, are the nodes of the rows, and
+/// `kind` is their type. Linear in the number of edges that lead back from `named`, plus one empty
+/// cell for each row.
 pub fn read_named(
     kb: &Kb,
     kind: TypeId,
@@ -309,8 +318,8 @@ pub fn read_named(
     }
 }
 
-/// Whether all edges of a step from `from` end at the type of the step, which is not `from`. Then
-/// the degree of a node is the number of nodes that the step reaches.
+/// Whether all edges of a step from nodes of the type `from` end at the type of the step, and this
+/// is not `from`. The number of a node's edges is then the number of nodes that the step reaches.
 fn leads_to_one_type(kb: &Kb, from: TypeId, step: MetapathStep) -> bool {
     use crate::Direction;
     let mut ends = kb.tuples().iter().filter(|tuple| tuple.relation == step.relation);
@@ -335,8 +344,8 @@ fn of_field(kb: &Kb, kind: TypeId, nodes: &[NodeId], field: FieldId, source: Str
     of_texts(kb.field_name(field), &texts, if known { &looked } else { &texts }, source)
 }
 
-/// Reads a field of the nodes at the ends of a metapath. A cell holds all categories that its row
-/// reaches.
+/// Reads a field of the nodes at the ends of a metapath, one cell for each of `nodes`. A cell holds
+/// all categories that its node reaches; other kinds allow only one value in a cell.
 fn of_ends(
     kb: &Kb,
     kind: TypeId,
@@ -380,7 +389,7 @@ fn of_ends(
     Ok(Column { kind, cells, ..column })
 }
 
-/// The categories of a cell.
+/// Returns the categories in a cell; none if the cell holds none.
 fn named_values(cell: &Cell) -> Vec<NamedValue> {
     match cell {
         Cell::Text(text) => {
@@ -391,8 +400,8 @@ fn named_values(cell: &Cell) -> Vec<NamedValue> {
     }
 }
 
-/// A column from texts, one per row, empty if missing; `looked` are texts of the same kind that
-/// determine the kind of the cells.
+/// Creates a column from texts, one for each row, empty where there is no value. The kind of the
+/// column is determined from the texts `looked`, which need not be those of the rows.
 pub fn of_texts(name: &str, texts: &[&str], looked: &[&str], source: String) -> Column {
     let (kind, unit) = field_kind(name, looked);
     let mut unfit = 0;
@@ -427,7 +436,7 @@ pub fn of_texts(name: &str, texts: &[&str], looked: &[&str], source: String) -> 
     Column { name: column_name(name), kind, unit, source, cells, unfit }
 }
 
-/// Spellings of values, and the representative of each.
+/// The spellings of values in a column, and the commonest spelling of each value.
 #[derive(Default)]
 struct Spellings<'a> {
     keys: HashMap<&'a str, Arc<str>>,
@@ -446,7 +455,7 @@ impl<'a> Spellings<'a> {
         self.names = named.collect();
     }
 
-    /// The value of an item; none if the item has no word.
+    /// Returns the value that an item spells; `None` if the item has no word.
     fn named(&self, item: &str) -> Option<NamedValue> {
         let key = self.keys.get(item.trim()).filter(|key| !key.is_empty())?;
         Some(NamedValue { key: Key::Value(key.clone()), name: self.names.get(key)?.clone() })

@@ -1,9 +1,9 @@
-//! In-memory tables for read-only SQL: runs untrusted statements within limits.
+//! Tables in memory on which untrusted, read-only SQL statements run within limits.
 //!
-//! A table `t` has a column `id`, the node, followed by its own columns. If cells of a column hold
-//! several values, the column in `t` has them joined, and a table `t_COLUMN(id, key, value)` has
-//! one row for each value, where `key` identifies the value. Texts in `t`, joined or not, are cut
-//! at 32 KiB.
+//! A table `t` has a column `id`, the id of the row's node, followed by the columns of the table.
+//! If cells of a column hold several values, the column in `t` has them joined, and a table
+//! `t_COLUMN(id, key, value)` has one row for each value, where `key` identifies the value. Texts
+//! in `t`, joined or not, are cut at 32 KiB.
 //!
 //! # Restrictions
 //!
@@ -33,33 +33,34 @@ use crate::{
     table::{Cell, Key, NamedValue, Table, functions, texts, watch::Watch},
 };
 
-/// Instructions of SQLite's virtual machine between two checks of deadline and heap.
+/// Number of instructions of SQLite's virtual machine between two checks of the deadline and the
+/// heap.
 const STEPS_AT_ONCE: i32 = 1_000;
-/// Interval of interrupts after the deadline; they repeat because SQLite ignores an interrupt
-/// before the first instruction.
+/// Interval between interrupts after the deadline. They are repeated because SQLite ignores an
+/// interrupt that comes before the first instruction.
 const AGAIN: Duration = Duration::from_millis(50);
-/// Maximum size of one text or row in a statement, bytes.
+/// Maximum size of a text or row while a statement runs, bytes.
 pub(super) const MAX_TEXT: i32 = 64 << 10;
-/// Maximum size of one row while tables are loaded, bytes.
+/// Maximum size of a row while tables are loaded, bytes.
 const MAX_ROW: i32 = 1 << 20;
-/// Maximum size of one cell (its text or joined values), bytes; 16 such columns fit into
-/// [`MAX_ROW`].
+/// Maximum size of a cell, which is its text or its joined values, bytes; 16 columns of such cells
+/// fit into [`MAX_ROW`].
 const MAX_CELL: usize = 1 << 15;
-/// Maximum size of a statement, bytes.
+/// Maximum size of the text of a statement, bytes.
 const MAX_SQL: usize = 20_000;
-/// Maximum depth of an expression.
+/// Maximum depth of nested expressions in a statement.
 const MAX_DEPTH: i32 = 100;
-/// Maximum number of parts of a compound statement.
+/// Maximum number of `SELECT`s that a compound statement joins, such as by `UNION`.
 const MAX_COMPOUND: i32 = 20;
 pub(super) const MAX_PATTERN: i32 = 200;
-/// Maximum number of virtual machine instructions of one compiled statement.
+/// Maximum number of instructions of SQLite's virtual machine in one compiled statement.
 const MAX_INSTRUCTIONS: i32 = 3_000;
-/// Maximum size of all rows of a result, bytes.
+/// Maximum size of all rows of a result together, bytes.
 const MAX_RESULT: usize = 16 << 20;
-/// Maximum number of pages of 4 KiB for all tables of a database.
+/// Maximum number of pages of 4 KiB for all tables of a database together: 1 GiB.
 const MAX_PAGES: u32 = 262_144;
-/// SQLite functions that statements may call, in addition to those of `functions` and `texts`. Each
-/// takes time linear in its texts.
+/// SQLite's own functions that statements may call, in addition to those of `functions` and
+/// `texts`. Each takes time linear in the length of its texts.
 pub(super) const FUNCTIONS: [&str; 31] = [
     "abs",
     "avg",
@@ -97,9 +98,9 @@ pub(super) const FUNCTIONS: [&str; 31] = [
 /// Limits of one statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Wall time from the start to the last row.
+    /// Maximum wall time from the start of the statement to its last row.
     pub time: Duration,
-    /// Maximum number of rows of the result.
+    /// Maximum number of rows that the statement returns; more rows are an error.
     pub rows: usize,
 }
 
@@ -109,51 +110,52 @@ impl Default for Limits {
     }
 }
 
-/// Why a statement or the loading of tables failed.
+/// Why a statement failed, or tables could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SqlError {
-    /// The statement is too long.
+    /// The text of the statement is too long; holds its size, bytes.
     #[error("the statement has {0} bytes, more than {MAX_SQL}")]
     TooLong(usize),
-    /// The statement is not read-only.
+    /// The statement is refused because it would do more than read the loaded tables, or has a form
+    /// that is not allowed; holds the reason.
     #[error("the statement is refused: {0}")]
     Refused(String),
-    /// Invalid SQL.
+    /// The SQL is invalid; holds SQLite's message.
     #[error("invalid SQL statement: {0}")]
     Wrong(String),
-    /// The deadline passed.
+    /// The statement ran until its time was over; holds that time.
     #[error("the statement was stopped after {} ms; request less at a time", .0.as_millis())]
     Deadline(Duration),
-    /// The result is too large.
+    /// The result has too many rows or bytes.
     #[error("the statement gives more than {rows} rows or {MAX_RESULT} bytes; group or limit them")]
     TooMuch {
-        /// The limit.
+        /// Maximum number of rows.
         rows: usize,
     },
-    /// The intermediate results of the statement are too large.
+    /// The intermediate results of the statement take too much memory; holds the limit, bytes.
     #[error("the statement needs more than {} MiB of memory; group or limit its rows", .0 >> 20)]
     TooMuchMemory(u64),
-    /// The tables do not fit into memory, or SQLite failed otherwise.
+    /// The tables do not fit into memory, or SQLite failed to load them; holds SQLite's message.
     #[error("the tables cannot be held in memory: {0}")]
     Load(String),
 }
 
-/// One value of a result.
+/// One value of the result of a statement.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(untagged)]
 pub enum SqlValue {
-    /// Null.
+    /// No value.
     Null,
-    /// An integer.
+    /// A whole number.
     Int(i64),
-    /// A number.
+    /// Another number.
     Real(f64),
     /// A text.
     Text(String),
 }
 
 impl SqlValue {
-    /// The value as a number, if it is one.
+    /// Returns the number; `None` for a text and for no value.
     pub fn number(&self) -> Option<f64> {
         match self {
             Self::Int(number) => Some(*number as f64),
@@ -163,26 +165,26 @@ impl SqlValue {
     }
 }
 
-/// Result of a statement.
+/// The result of a statement.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {
-    /// Names of the columns.
+    /// Names of the columns, in order.
     pub columns: Vec<String>,
-    /// The rows, each with a value for each column.
+    /// The rows, in order; each has one value for each column.
     pub rows: Vec<Vec<SqlValue>>,
 }
 
-/// Loaded tables.
+/// Tables that are loaded into SQLite, on which statements run.
 pub struct Database {
     connection: Connection,
     watch: Arc<Watch>,
 }
 
 impl Database {
-    /// Loads tables by name. About one microsecond per cell.
+    /// Loads tables, each under its name. Takes about one microsecond per cell.
     ///
     /// # Errors
-    /// [`SqlError::Load`] if they exceed the memory limit.
+    /// [`SqlError::Load`] if the tables exceed the memory limit or SQLite fails.
     pub fn load(tables: &[(&str, &Table)]) -> Result<Self, SqlError> {
         let watch = Arc::new(Watch::default());
         let opened = || -> rusqlite::Result<Database> {
@@ -201,10 +203,10 @@ impl Database {
         opened().map_err(|error| SqlError::Load(error.to_string()))
     }
 
-    /// Runs a statement and returns its rows in order.
+    /// Runs the statement `sql` and returns its rows in order.
     ///
     /// # Errors
-    /// [`SqlError`].
+    /// [`SqlError`] if the statement is refused, invalid or exceeds a limit.
     pub fn query(&self, sql: &str, limits: &Limits) -> Result<Rows, SqlError> {
         is_one_reading_statement(sql)?;
         let _turn = self.watch.begin(limits.time);
@@ -222,7 +224,7 @@ impl Database {
         })
     }
 
-    /// The rows, with a timer that interrupts the statement at its deadline.
+    /// Returns the rows of a statement, which a timer interrupts at its deadline.
     fn timed(&self, sql: &str, limits: &Limits) -> Result<Rows, Stopped> {
         let (done, is_done) = mpsc::channel::<()>();
         let (handle, time) = (self.connection.get_interrupt_handle(), limits.time);
@@ -266,7 +268,7 @@ impl Database {
     }
 }
 
-/// Why a statement returned no rows.
+/// Why a statement returned no result.
 enum Stopped {
     Limit(SqlError),
     Sqlite(rusqlite::Error),
@@ -295,12 +297,12 @@ fn value(value: ValueRef<'_>) -> SqlValue {
     }
 }
 
-/// An identifier of SQL in quotation marks.
+/// Writes a name as an SQL identifier in double quotes, such as `"price"`.
 pub fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }
 
-/// Sets the limits, functions, authorizer and progress handler of a connection.
+/// Sets the limits of a connection, and registers its functions, authorizer and progress handler.
 fn harden(connection: &mut Connection, watch: &Arc<Watch>) -> rusqlite::Result<()> {
     functions::register(connection)?;
     texts::register(connection, watch)?;
@@ -329,8 +331,8 @@ fn harden(connection: &mut Connection, watch: &Arc<Watch>) -> rusqlite::Result<(
     connection.progress_handler(STEPS_AT_ONCE, Some(move || seen.is_to_stop()))
 }
 
-/// Checks, without parsing, that a text is one statement that begins with `select` or `with` and
-/// has no comment.
+/// Checks, without parsing, that `sql` is one statement that begins with `select` or `with` and has
+/// no comment.
 fn is_one_reading_statement(sql: &str) -> Result<(), SqlError> {
     if sql.len() > MAX_SQL {
         return Err(SqlError::TooLong(sql.len()));
@@ -360,7 +362,7 @@ fn is_one_reading_statement(sql: &str) -> Result<(), SqlError> {
     Ok(())
 }
 
-/// A cell as a bound parameter.
+/// A cell as the parameter of an SQL statement that inserts a row.
 struct Bound<'a>(&'a Cell);
 
 impl ToSql for Bound<'_> {
@@ -391,8 +393,8 @@ impl ToSql for Bound<'_> {
     }
 }
 
-/// Writes a table, and another one for each column with several values in a cell; returns the names
-/// of the written tables.
+/// Writes a table into SQLite, and one more table for each column with several values in a cell;
+/// returns the names of the written tables.
 fn fill(connection: &Connection, name: &str, table: &Table) -> rusqlite::Result<Vec<String>> {
     let mut names = vec![name.to_owned()];
     let columns: Vec<String> = table.columns.iter().map(|column| quoted(&column.name)).collect();

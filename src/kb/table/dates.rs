@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::value::date;
 
-/// Names of months, January first.
+/// Names of the months in small letters, January first.
 pub const MONTHS: [&str; 12] = [
     "january",
     "february",
@@ -23,13 +23,13 @@ pub const MONTHS: [&str; 12] = [
 /// Numbers of four digits that are read as years.
 const YEARS: std::ops::RangeInclusive<u32> = 1800..=2100;
 
-/// A single date or a span between two, each a year, month or day: `2025`, `2025-03`,
+/// A single date, or the span between two dates. Each is a year, month or day: `2025`, `2025-03` or
 /// `2025-03-31`. A date is before the span if, cut to the length of `from`, it is less than `from`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DateSpan {
-    /// The first date.
+    /// The first date of the span.
     pub from: String,
-    /// The last date; equal to `from` for a single date.
+    /// The last date of the span; equal to `from` for a single date.
     pub to: String,
 }
 
@@ -38,19 +38,21 @@ impl DateSpan {
         Self { from: date.clone(), to: date }
     }
 
-    /// Whether the span is a single year.
+    /// Whether the span is a single year, such as `2025`.
     pub fn is_year(&self) -> bool {
         self.from == self.to && self.from.len() == 4
     }
 }
 
-/// Parses a word of four digits as a year; none outside 1800 to 2100.
+/// Parses a word of four digits as a year; `None` for any other word and for years outside of 1800
+/// to 2100.
 pub fn as_year(word: &str) -> Option<u32> {
     let is_year = word.len() == 4 && word.chars().all(|c| c.is_ascii_digit());
     word.parse().ok().filter(|year| is_year && YEARS.contains(year))
 }
 
-/// Whether a text is a year, month or day with the year first: `2025`, `2025-03`, `2025-03-31`.
+/// Whether a text is an existing year, month or day, written with the year first: `2025`, `2025-03`
+/// or `2025-03-31`.
 pub fn is_part_of_date(text: &str) -> bool {
     let whole = match text.len() {
         4 => format!("{text}-01-01"),
@@ -60,8 +62,10 @@ pub fn is_part_of_date(text: &str) -> bool {
     date(&whole).as_deref() == Some(whole.as_str())
 }
 
-/// The date that begins at word `at`, and the index of the word after the date. `words` are the
-/// folded [`name_words`](agent_ground::words::name_words); no date begins at an empty word.
+/// Finds the date that begins at the word with index `at`; returns the date and the index of the
+/// word after it, `None` if no date begins there. `words` are the folded
+/// [`name_words`](agent_ground::words::name_words) of `text` with their byte ranges; no date begins
+/// at an empty word.
 pub fn date_at(text: &str, words: &[(Range<usize>, &str)], at: usize) -> Option<(DateSpan, usize)> {
     let word = |at: usize| words.get(at).map(|word| word.1);
     let is_of = |at: usize| word(at) == Some("of");

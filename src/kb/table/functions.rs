@@ -1,9 +1,9 @@
 //! SQL functions in addition to those of SQLite: variance, standard deviation, correlation, median,
-//! quantiles, year, prefix of a text, and the mathematical functions that depend on SQLite's build
-//! options.
+//! quantiles, year, the beginning of a text, and the mathematical functions that SQLite lacks with
+//! some build options.
 //!
 //! Aggregates skip rows in which an argument is not a number, and return null if too few rows
-//! remain; the other functions return null where undefined.
+//! remain. The other functions return null where they are undefined.
 
 use rusqlite::{
     Connection, Result,
@@ -16,13 +16,13 @@ use crate::table::{
     value::year,
 };
 
-/// A statistic of aggregated numbers; none where it is undefined.
+/// A statistic of aggregated numbers; `None` where it is undefined.
 type MomentsFunction = fn(&Moments) -> Option<f64>;
-/// A function of one number.
+/// A function of one number, such as a square root.
 type UnaryFunction = fn(f64) -> f64;
 type BinaryFunction = fn(f64, f64) -> f64;
 
-/// Names of the functions, for prompts and messages.
+/// Names of the functions that this module adds, for prompts and messages.
 pub(super) const NAMES: [&str; 23] = [
     "variance",
     "var_samp",
@@ -49,7 +49,7 @@ pub(super) const NAMES: [&str; 23] = [
     "power",
 ];
 
-/// Registers the functions with a connection.
+/// Registers the functions of this module with a connection.
 pub(super) fn register(connection: &Connection) -> Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8
         | FunctionFlags::SQLITE_DETERMINISTIC
@@ -113,7 +113,7 @@ pub(super) fn register(connection: &Connection) -> Result<()> {
     Ok(())
 }
 
-/// Argument `index`, if it is a number.
+/// Returns the argument at `index`, from 0; `None` if it is not a number.
 fn number(context: &Context<'_>, index: usize) -> Option<f64> {
     match context.get_raw(index) {
         ValueRef::Integer(number) => Some(number as f64),
@@ -165,9 +165,10 @@ impl Aggregate<(Vec<f64>, Vec<f64>), Option<f64>> for Correlation {
     }
 }
 
-/// Interpolates between the two nearest numbers; the share is one half without a second argument.
+/// The aggregate functions for quantiles, which interpolate between the two nearest numbers.
+/// Without a second argument the share is one half, the median.
 struct Quantile {
-    /// Scale of the second argument: 1 for shares, 100 for percent.
+    /// Scale of the second argument: 1 for shares in `0..=1`, 100 for percent.
     scale: f64,
 }
 

@@ -1,10 +1,11 @@
-//! Rewrites double-quoted operands of comparisons to string literals, as some databases do.
+//! Rewrites double-quoted operands of comparisons to string literals, which is how some databases
+//! read them: `brand = "Umbra"` to `brand = 'Umbra'`.
 //!
-//! In SQL `"x"` is an identifier. In a comparison, if no table or column has this name, it can only
-//! be meant as a string; elsewhere it is left unchanged, and is an error.
+//! In SQL `"x"` is an identifier. If no table or column has this name, `"x"` can only be meant as a
+//! string in a comparison. Elsewhere it is left unchanged and causes an error.
 
-/// Replaces double-quoted texts in comparisons by literals, unless a table or column has that name;
-/// returns the statement and these texts in order.
+/// Replaces double-quoted texts in comparisons by string literals, unless one of `names`, the
+/// tables and columns, equals the text. Returns the statement and the replaced texts in order.
 pub fn with_literals(sql: &str, names: &[&str]) -> (String, Vec<String>) {
     let mut written = String::with_capacity(sql.len());
     let mut texts = Vec::new();
@@ -33,7 +34,8 @@ pub fn with_literals(sql: &str, names: &[&str]) -> (String, Vec<String>) {
     (written, texts)
 }
 
-/// Offset of the mark that closes a quotation; a doubled mark is part of the quoted text.
+/// Returns the byte offset of the mark `end` that closes a quotation; a doubled mark is part of the
+/// quoted text. `None` if the quotation is not closed.
 fn closed(text: &str, end: char) -> Option<usize> {
     let mut from = 0;
     loop {
@@ -45,8 +47,8 @@ fn closed(text: &str, end: char) -> Option<usize> {
     }
 }
 
-/// Whether the token after this prefix of a statement is an operand of a comparison: after `=`,
-/// `<>`, `!=` or `LIKE`, or in the list of an `IN`.
+/// Whether the token that follows `before`, the beginning of a statement, is an operand of a
+/// comparison: after `=`, `<>`, `!=` or `LIKE`, or in the list of an `IN`.
 fn is_compared(before: &str) -> bool {
     let before = before.trim_end();
     if before.ends_with('=') || before.ends_with("<>") || ends_with_word(before, "like") {

@@ -1,9 +1,10 @@
 //! Tables of nodes: typed columns with a source for every cell, SQL over them, and statistics.
 //!
-//! A table has one row per node. Its columns come from fields, from the names at the ends of
-//! metapaths, or from their counts. [`read`] makes columns and normalises values: numbers without
-//! thousands separators and with their unit, years, dates, categories in one spelling. [`Database`]
-//! holds tables in memory for read-only SQL within limits; [`statistics`] tests columns.
+//! A table has one row per node. A column comes from a field, from the names of the nodes at the
+//! ends of a metapath, or from the number of these nodes. [`read`] makes columns and normalises
+//! values: numbers without thousands separators and with their unit, years, dates, categories in
+//! one spelling. [`Database`] holds tables in memory for read-only SQL within limits;
+//! [`statistics`] tests columns.
 //!
 //! # Limits
 //!
@@ -43,12 +44,12 @@ use crate::{FieldId, Kb, MetapathStep, NodeId, TypeId, metapath_in_words};
 pub const MAX_ROWS: usize = 1_000_000;
 /// Maximum number of columns of a table.
 pub const MAX_COLUMNS: usize = 16;
-/// Maximum number of names of one column, over all cells.
+/// Maximum number of names in all cells of one column together.
 pub const MAX_NAMED: usize = 10_000_000;
-/// Maximum number of values of one cell; further values of a field are dropped.
+/// Maximum number of values in one cell; of a field with more values, the later ones are dropped.
 pub const MAX_VALUES: usize = 100_000;
 
-/// Source of the cells of a column.
+/// Where the cells of a column come from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ColumnSpec {
@@ -58,38 +59,40 @@ pub enum ColumnSpec {
     Field(FieldId),
     /// The names of the nodes at the ends of a metapath.
     Names(Vec<MetapathStep>),
-    /// The number of nodes at the ends of a metapath; zero if there is none.
+    /// The number of nodes at the ends of a metapath; zero if there are none.
     Count(Vec<MetapathStep>),
-    /// The number of nodes at the ends of a metapath that satisfy further conditions.
+    /// The number of those nodes at the ends of a metapath that satisfy further conditions.
     CountAmong {
         /// The metapath; not empty.
         steps: Vec<MetapathStep>,
-        /// Sets of nodes; a counted node is in all of them.
+        /// Sets of nodes; only nodes that are in all of these sets are counted.
         among: Vec<Reachable>,
     },
-    /// A field of the nodes at the ends of a metapath.
+    /// A field of the nodes at the ends of a metapath; of several such nodes, all their categories.
     FieldOf {
         /// The metapath; not empty.
         steps: Vec<MetapathStep>,
-        /// The field.
+        /// The field that is read.
         field: FieldId,
     },
 }
 
-/// The nodes at the ends of a metapath from any of the given nodes; without steps, the given nodes.
+/// A set of nodes: those at the ends of a metapath from any of some start nodes; without steps, the
+/// start nodes themselves.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reachable {
-    /// Start nodes of the metapath.
+    /// The start nodes of the metapath.
     pub nodes: Vec<NodeId>,
     /// The metapath.
     pub steps: Vec<MetapathStep>,
-    /// Display name of the nodes.
+    /// Name of the start nodes for people.
     pub name: String,
 }
 
 impl Reachable {
-    /// The nodes at the ends, ascending, each once; start nodes that do not exist are skipped.
+    /// Returns the nodes of the set, ascending, each once; start nodes that do not exist are
+    /// skipped.
     pub fn nodes(&self, kb: &Kb) -> Vec<NodeId> {
         let known = self.nodes.iter().filter(|node| kb.contains(**node));
         let mut nodes: Vec<NodeId> =
@@ -100,7 +103,7 @@ impl Reachable {
     }
 }
 
-/// The nodes that satisfy all conditions, ascending; `None` without conditions.
+/// Returns the nodes that are in all of these sets, ascending; `None` if there are no sets.
 pub fn fulfilling(kb: &Kb, conditions: &[Reachable]) -> Option<Vec<NodeId>> {
     conditions.iter().map(|condition| condition.nodes(kb)).reduce(|mut all, own| {
         all.retain(|node| own.binary_search(node).is_ok());
@@ -109,7 +112,8 @@ pub fn fulfilling(kb: &Kb, conditions: &[Reachable]) -> Option<Vec<NodeId>> {
 }
 
 impl ColumnSpec {
-    /// The source in words, such as `field price` or `product -has_brand-> brand`.
+    /// Describes where the cells come from, such as `field price` or `product -has_brand-> brand`;
+    /// `rows` is the type of the rows' nodes.
     pub fn source(&self, kb: &Kb, rows: TypeId) -> String {
         match self {
             Self::Name => "name".to_owned(),
@@ -131,7 +135,7 @@ impl ColumnSpec {
         }
     }
 
-    /// The metapath, if there is one.
+    /// The steps of the metapath; none for a name or a field of the row's node.
     pub fn steps(&self) -> &[MetapathStep] {
         match self {
             Self::Names(steps)
@@ -143,20 +147,20 @@ impl ColumnSpec {
     }
 }
 
-/// Kind of the cells of a column.
+/// What kind of values the cells of a column hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ColumnKind {
-    /// Numbers of one unit.
+    /// Numbers that all have the same unit, or none.
     Number,
-    /// Years.
+    /// Years, as whole numbers.
     Year,
-    /// Dates, written year-month-day.
+    /// Dates, written year-month-day, such as `2020-03-31`.
     Date,
-    /// One of a few values.
+    /// One value in each cell, and few distinct values in the column.
     Category,
-    /// Several of a few values.
+    /// Several values in a cell, and few distinct values in the column.
     Categories,
-    /// Other text.
+    /// Texts of any other kind.
     Text,
 }
 
@@ -166,45 +170,45 @@ impl ColumnKind {
         matches!(self, Self::Number | Self::Year)
     }
 
-    /// Whether the cells can group rows.
+    /// Whether rows can be grouped by the cells: by years or categories.
     pub fn groups(self) -> bool {
         matches!(self, Self::Category | Self::Categories | Self::Year)
     }
 }
 
-/// One of several values of a cell.
+/// One of several values in a cell.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NamedValue {
-    /// Its identity: a node, or the normalised value.
+    /// What identifies the value: a node, or the value in its normal form.
     pub key: Key,
-    /// Its display name.
+    /// The value as it is displayed.
     pub name: Arc<str>,
 }
 
-/// Identity of a value.
+/// What identifies a value, so that different spellings count as one value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
-    /// A node.
+    /// The node whose name is the value.
     Node(NodeId),
-    /// A normalised value.
+    /// The value in its normal form; see [`value::category`].
     Value(Arc<str>),
 }
 
-/// A cell.
+/// One cell of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// No value, or none that fits the column.
+    /// No value, or no value that fits the kind of the column.
     Empty,
     /// A finite number.
     Number(f64),
-    /// A text, in the representative spelling of its value.
+    /// A text; a category is written in the commonest spelling of its value.
     Text(Arc<str>),
-    /// Several values; at least one.
+    /// One or more values, of a column whose cells may hold several.
     Many(Arc<[NamedValue]>),
 }
 
 impl Cell {
-    /// The number, if it is one.
+    /// Returns the number in the cell; `None` if the cell holds no number.
     pub fn number(&self) -> Option<f64> {
         match self {
             Self::Number(number) => Some(*number),
@@ -212,31 +216,31 @@ impl Cell {
         }
     }
 
-    /// Whether there is no value.
+    /// Whether the cell has no value.
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Empty)
     }
 }
 
-/// A column.
+/// One column of a table.
 #[derive(Clone, Debug)]
 pub struct Column {
-    /// Name in SQL: lower case letters, digits and underscores, not a keyword.
+    /// Name in SQL: lower case letters, digits and underscores, beginning with a letter.
     pub name: String,
-    /// Kind of its cells.
+    /// What kind of values the cells hold.
     pub kind: ColumnKind,
-    /// Unit of its numbers, if they have one.
+    /// Unit of the numbers in the cells; `None` if they have none.
     pub unit: Option<String>,
-    /// Source of its cells, in words.
+    /// Where the cells come from, in words; see [`ColumnSpec::source`].
     pub source: String,
-    /// One cell for each row.
+    /// The cells, one for each row, in the order of the rows.
     pub cells: Vec<Cell>,
-    /// Number of cells that are empty because their text does not fit the column.
+    /// Number of cells that are empty because their text does not fit the kind of the column.
     pub unfit: usize,
 }
 
 impl Column {
-    /// Number of cells without a value.
+    /// Returns the number of cells without a value.
     pub fn n_empty(&self) -> usize {
         self.cells.iter().filter(|cell| cell.is_empty()).count()
     }
@@ -247,17 +251,18 @@ impl Column {
 pub struct Table {
     /// The node of each row, ascending.
     pub rows: Vec<NodeId>,
-    /// The columns; each has a cell for each row.
+    /// The columns; each has one cell for each row.
     pub columns: Vec<Column>,
 }
 
 impl Table {
-    /// The column with this name.
+    /// Returns the column with this name.
     pub fn column(&self, name: &str) -> Option<&Column> {
         self.columns.iter().find(|column| column.name == name)
     }
 
-    /// Adds a column, renamed if its name is taken.
+    /// Adds a column, whose cells must belong to the rows of this table. If its name is taken, the
+    /// column is renamed, such as from `price` to `price_2`.
     pub fn add(&mut self, mut column: Column) {
         let plain = column.name.clone();
         let mut n = 2;
@@ -268,12 +273,13 @@ impl Table {
         self.columns.push(column);
     }
 
-    /// Source of a cell: the node, and the source of the column.
+    /// Returns where a cell comes from: the node of its row, and the source of its column in words;
+    /// `None` if there is no such cell.
     pub fn source(&self, row: usize, column: usize) -> Option<(NodeId, &str)> {
         Some((*self.rows.get(row)?, self.columns.get(column)?.source.as_str()))
     }
 
-    /// Keeps the rows that satisfy the predicate, by position.
+    /// Keeps the rows for whose position, from 0, `keep` returns `true`.
     pub fn retain(&mut self, mut keep: impl FnMut(usize) -> bool) {
         let kept: Vec<bool> = (0..self.rows.len()).map(&mut keep).collect();
         let mut flags = kept.iter();
@@ -285,8 +291,9 @@ impl Table {
     }
 }
 
-/// Converts a name to an SQL column name: lower case, each run of other characters than letters and
-/// digits as one underscore; never empty, never beginning with a digit.
+/// Converts a name to an SQL column name, such as `Release date` to `release_date`: lower case, and
+/// an underscore for each run of characters other than letters and digits. The result is never
+/// empty and always begins with a letter.
 pub fn column_name(name: &str) -> String {
     let mut written = String::new();
     for c in agent_ground::words::fold(name).chars() {

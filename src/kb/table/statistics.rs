@@ -1,6 +1,6 @@
 //! Statistics and statistical tests of columns.
 //!
-//! Definitions are those of SciPy, whose figures are the fixtures of the tests: `shapiro` (Royston
+//! Definitions are those of SciPy, with whose results the unit tests compare: `shapiro` (Royston
 //! 1995, algorithm AS R94), `jarque_bera`, `pearsonr`, `spearmanr`, `levene` with `center="median"`
 //! (Brown and Forsythe 1974), `chi2_contingency` without correction, `kruskal` (with correction for
 //! ties), and the two-sided F test of two variances.
@@ -11,36 +11,37 @@ use statrs::function::{
     gamma::checked_gamma_ur,
 };
 
-/// Maximum sample size of the Shapiro-Wilk test; larger samples use the Jarque-Bera test, whose
-/// distribution is asymptotic.
+/// Maximum sample size of the Shapiro-Wilk test. Larger samples are tested by the Jarque-Bera test,
+/// whose p-value is valid only for large samples.
 pub const MAX_SHAPIRO: usize = 5_000;
-/// Share of cells with an expected count below 5 from which the chi-square test is unreliable.
+/// Share of cells with an expected count below 5, in `0..=1`, from which the chi-square test is
+/// unreliable.
 pub const MAX_SPARSE: f64 = 0.2;
 
 /// A statistical test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Test {
-    /// Normality of at most [`MAX_SHAPIRO`] numbers.
+    /// Tests whether at most [`MAX_SHAPIRO`] numbers are normally distributed.
     ShapiroWilk,
-    /// Normality of a larger sample.
+    /// Tests whether the numbers of a larger sample are normally distributed.
     JarqueBera,
-    /// Linear correlation.
+    /// Tests whether two columns of numbers are linearly correlated.
     Pearson,
-    /// Correlation of ranks.
+    /// Tests whether the ranks of two columns of numbers are correlated.
     Spearman,
-    /// Equal variances of two samples.
+    /// Tests whether two samples have equal variances.
     F,
-    /// Equal spread of at least two samples.
+    /// Tests whether two or more samples have equal spread around their medians.
     BrownForsythe,
-    /// Independence of two categories.
+    /// Tests whether two categories are independent.
     ChiSquare,
-    /// Equal distribution of at least two samples.
+    /// Tests whether two or more samples have the same distribution.
     KruskalWallis,
 }
 
 impl Test {
-    /// Display name.
+    /// Name of the test for people, such as "Shapiro-Wilk".
     pub fn name(self) -> &'static str {
         match self {
             Self::ShapiroWilk => "Shapiro-Wilk",
@@ -55,38 +56,39 @@ impl Test {
     }
 }
 
-/// Result of a test.
+/// Result of a statistical test.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct TestResult {
-    /// The test.
+    /// The test that was made.
     pub test: Test,
-    /// Sample size: numbers, pairs or rows.
+    /// Sample size: number of numbers, pairs or rows.
     pub n: usize,
-    /// The statistic.
+    /// The statistic of the test, such as W or the correlation coefficient.
     pub statistic: f64,
-    /// Two-sided p-value, in `0..=1`.
+    /// The p-value, in `0..=1`; two-sided for correlations and the F test.
     pub p: f64,
 }
 
-/// Why a test is not possible.
+/// Why a test cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StatisticsError {
-    /// There are too few numbers.
+    /// There are too few values.
     #[error("the {test} test needs at least {least} values, and there are {n}")]
     TooFew {
-        /// The test.
+        /// Name of the test.
         test: &'static str,
-        /// Minimum number.
+        /// Minimum number of values.
         least: usize,
-        /// Number found.
+        /// Number of values there are.
         n: usize,
     },
-    /// All numbers are the same.
+    /// All values are the same; holds the name of the test.
     #[error("the {0} test needs values that differ, and all are the same")]
     Constant(&'static str),
 }
 
-/// Mean and variance by a numerically stable recurrence (Welford 1962).
+/// Number, mean and variance of a sample that grows, by a numerically stable recurrence (Welford
+/// 1962).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moments {
     n: usize,
@@ -95,14 +97,14 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// Moments of a sample.
+    /// Computes the moments of a sample.
     pub fn of(numbers: &[f64]) -> Self {
         let mut moments = Self::default();
         numbers.iter().for_each(|&number| moments.add(number));
         moments
     }
 
-    /// Adds a number.
+    /// Adds a number to the sample.
     pub fn add(&mut self, number: f64) {
         self.n += 1;
         let off = number - self.mean;
@@ -110,24 +112,24 @@ impl Moments {
         self.squares += off * (number - self.mean);
     }
 
-    /// The mean; none if there are no numbers.
+    /// Returns the mean; `None` if there are no numbers.
     pub fn mean(&self) -> Option<f64> {
         (self.n > 0).then_some(self.mean)
     }
 
-    /// The sample variance, with n - 1; none for fewer than two numbers.
+    /// Returns the sample variance, with divisor `n - 1`; `None` for fewer than two numbers.
     pub fn variance(&self) -> Option<f64> {
         (self.n > 1).then(|| self.squares / (self.n - 1) as f64)
     }
 
-    /// The population variance, with n; none if there are no numbers.
+    /// Returns the population variance, with divisor `n`; `None` if there are no numbers.
     pub fn variance_of_all(&self) -> Option<f64> {
         (self.n > 0).then(|| self.squares / self.n as f64)
     }
 }
 
-/// The quantile at `share`, interpolated between the two nearest numbers; sorts them. None for no
-/// numbers, or for a share outside of `0..=1`.
+/// Returns the quantile at `share`, in `0..=1`, interpolated between the two nearest numbers.
+/// Reorders `numbers`. `None` if there are no numbers, or for a share outside of `0..=1`.
 pub fn quantile(numbers: &mut [f64], share: f64) -> Option<f64> {
     if !(0.0..=1.0).contains(&share) {
         return None;
@@ -139,16 +141,16 @@ pub fn quantile(numbers: &mut [f64], share: f64) -> Option<f64> {
     Some(*low + (high - *low) * at.fract())
 }
 
-/// Tests whether numbers may come from a normal distribution: Shapiro-Wilk up to [`MAX_SHAPIRO`],
-/// above it Jarque-Bera.
+/// Tests whether numbers may come from a normal distribution: by the Shapiro-Wilk test for at most
+/// [`MAX_SHAPIRO`] numbers, otherwise by the Jarque-Bera test.
 ///
 /// # Errors
-/// Fewer than 3 numbers, or all equal.
+/// [`StatisticsError`] for fewer than 3 numbers, or if all are equal.
 pub fn normality(numbers: &[f64]) -> Result<TestResult, StatisticsError> {
     if numbers.len() <= MAX_SHAPIRO { shapiro_wilk(numbers) } else { jarque_bera(numbers) }
 }
 
-/// Coefficients of Royston's polynomials, lowest power first.
+/// Coefficients of the polynomials in Royston 1995, lowest power first.
 const C1: [f64; 6] = [0.0, 0.221157, -0.147981, -2.07119, 4.434685, -2.706056];
 const C2: [f64; 6] = [0.0, 0.042981, -0.293762, -1.752461, 5.682633, -3.582633];
 const C3: [f64; 4] = [0.544, -0.39978, 0.025054, -6.714e-4];
@@ -156,17 +158,19 @@ const C4: [f64; 4] = [1.3822, -0.77857, 0.062767, -0.0020322];
 const C5: [f64; 4] = [-1.5861, -0.31082, -0.083751, 0.0038915];
 const C6: [f64; 3] = [-0.4803, -0.082676, 0.0030302];
 const G: [f64; 2] = [-2.273, 0.459];
-/// Maximum sample size for the smaller transformation of W.
+/// Maximum sample size for which W is transformed to a normal variable by the formula for small
+/// samples.
 const SMALL: usize = 11;
 
 fn polynomial(coefficients: &[f64], x: f64) -> f64 {
     coefficients.iter().rev().fold(0.0, |sum, c| sum * x + c)
 }
 
-/// The Shapiro-Wilk test, of 3 to [`MAX_SHAPIRO`] numbers.
+/// Tests by Shapiro and Wilk's W whether 3 to [`MAX_SHAPIRO`] numbers may come from a normal
+/// distribution.
 ///
 /// # Errors
-/// Fewer than 3 numbers, or all equal.
+/// [`StatisticsError`] for fewer than 3 numbers, or if all are equal.
 pub fn shapiro_wilk(numbers: &[f64]) -> Result<TestResult, StatisticsError> {
     let (test, n) = (Test::ShapiroWilk, numbers.len());
     at_least(test, 3, n)?;
@@ -205,7 +209,9 @@ pub fn shapiro_wilk(numbers: &[f64]) -> Result<TestResult, StatisticsError> {
     Ok(TestResult { test, n, statistic, p })
 }
 
-/// The weights of the first half of the sorted numbers, all positive except at n = 3.
+/// Returns the weights of the larger half of `n` numbers, that of the largest number first. The
+/// smaller half has the same weights with opposite sign, that of the smallest number first. For odd
+/// `n` the middle number has weight zero.
 fn royston_weights(n: usize) -> Vec<f64> {
     let half = n / 2;
     if n == 3 {
@@ -231,7 +237,7 @@ fn royston_weights(n: usize) -> Vec<f64> {
     weights
 }
 
-/// The p-value of `1 - W`, for at least 4 numbers.
+/// Returns the p-value for `rest`, which is `1 - W`, of a sample of `n` numbers, at least 4.
 fn royston_p(rest: f64, n: usize) -> f64 {
     let y = rest.ln();
     let (count, log) = (n as f64, (n as f64).ln());
@@ -247,10 +253,11 @@ fn royston_p(rest: f64, n: usize) -> f64 {
     normal_above((y - mean) / deviation)
 }
 
-/// The Jarque-Bera test.
+/// Tests by skewness and kurtosis (Jarque and Bera) whether numbers may come from a normal
+/// distribution.
 ///
 /// # Errors
-/// Fewer than 3 numbers, or all equal.
+/// [`StatisticsError`] for fewer than 3 numbers, or if all are equal.
 pub fn jarque_bera(numbers: &[f64]) -> Result<TestResult, StatisticsError> {
     let (test, n) = (Test::JarqueBera, numbers.len());
     at_least(test, 3, n)?;
@@ -267,7 +274,8 @@ pub fn jarque_bera(numbers: &[f64]) -> Result<TestResult, StatisticsError> {
     Ok(TestResult { test, n, statistic, p: chi_square_above(statistic, 2.0) })
 }
 
-/// Pearson's correlation coefficient; none for fewer than two pairs, or if a side is constant.
+/// Returns Pearson's correlation coefficient of the pairs `(xs[i], ys[i])`, in `-1..=1`; `None` for
+/// fewer than two pairs, or if all `xs` or all `ys` are equal.
 pub fn pearson_r(xs: &[f64], ys: &[f64]) -> Option<f64> {
     let n = xs.len().min(ys.len());
     if n < 2 {
@@ -286,18 +294,20 @@ pub fn pearson_r(xs: &[f64], ys: &[f64]) -> Option<f64> {
     (root > 0.0).then(|| (both / root).clamp(-1.0, 1.0))
 }
 
-/// Linear correlation of pairs.
+/// Tests whether `xs` and `ys`, which form pairs, are linearly correlated; the statistic is
+/// Pearson's coefficient.
 ///
 /// # Errors
-/// Fewer than 3 pairs, or a constant side.
+/// [`StatisticsError`] for fewer than 3 pairs, or if all `xs` or all `ys` are equal.
 pub fn pearson(xs: &[f64], ys: &[f64]) -> Result<TestResult, StatisticsError> {
     correlation(Test::Pearson, xs, ys)
 }
 
-/// Correlation of the ranks of pairs, ties with their mean rank.
+/// Tests whether the ranks of `xs` and `ys`, which form pairs, are correlated; the statistic is
+/// Spearman's coefficient. Equal numbers get their mean rank.
 ///
 /// # Errors
-/// Fewer than 3 pairs, or a constant side.
+/// [`StatisticsError`] for fewer than 3 pairs, or if all `xs` or all `ys` are equal.
 pub fn spearman(xs: &[f64], ys: &[f64]) -> Result<TestResult, StatisticsError> {
     correlation(Test::Spearman, &ranks(xs), &ranks(ys))
 }
@@ -312,7 +322,8 @@ fn correlation(test: Test, xs: &[f64], ys: &[f64]) -> Result<TestResult, Statist
     Ok(TestResult { test, n, statistic: r, p })
 }
 
-/// The rank of each number from 1, ties with their mean.
+/// Returns the rank of each number, in the order of `numbers`; the smallest number has rank 1, and
+/// equal numbers get their mean rank.
 pub fn ranks(numbers: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..numbers.len()).collect();
     order.sort_by(|&one, &other| numbers[one].total_cmp(&numbers[other]));
@@ -325,11 +336,11 @@ pub fn ranks(numbers: &[f64]) -> Vec<f64> {
     ranks
 }
 
-/// Tests whether two samples have the same variance; the statistic is the first variance divided by
-/// the second.
+/// Tests whether two samples have the same variance; the statistic is the variance of `xs` divided
+/// by that of `ys`.
 ///
 /// # Errors
-/// A sample of fewer than 2 numbers, or a constant sample.
+/// [`StatisticsError`] for a sample of fewer than 2 numbers, or one whose numbers are all equal.
 pub fn f_test(xs: &[f64], ys: &[f64]) -> Result<TestResult, StatisticsError> {
     let test = Test::F;
     let n = xs.len() + ys.len();
@@ -343,10 +354,11 @@ pub fn f_test(xs: &[f64], ys: &[f64]) -> Result<TestResult, StatisticsError> {
     Ok(TestResult { test, n, statistic, p: (2.0 * above.min(below)).min(1.0) })
 }
 
-/// Tests whether samples have the same spread around their medians.
+/// Tests whether samples have the same spread around their medians; empty samples are ignored.
 ///
 /// # Errors
-/// Fewer than two non-empty samples, no sample with two numbers, or no spread.
+/// [`StatisticsError`] for fewer than two non-empty samples, if no sample has two numbers, or if
+/// there is no spread.
 pub fn brown_forsythe(samples: &[Vec<f64>]) -> Result<TestResult, StatisticsError> {
     let test = Test::BrownForsythe;
     let off = |sample: &Vec<f64>| {
@@ -376,10 +388,10 @@ pub fn brown_forsythe(samples: &[Vec<f64>]) -> Result<TestResult, StatisticsErro
 }
 
 /// Tests whether two categories are independent. `counts` has a row for each value of the first
-/// category and a column for each value of the second.
+/// category and a column for each value of the second: the number of cases with both values.
 ///
 /// # Errors
-/// Fewer than two rows or columns with a non-zero count.
+/// [`StatisticsError`] for fewer than two rows or columns with a non-zero count.
 pub fn chi_square(counts: &[Vec<u64>]) -> Result<TestResult, StatisticsError> {
     let test = Test::ChiSquare;
     let width = counts.iter().map(Vec::len).max().unwrap_or(0);
@@ -403,10 +415,10 @@ pub fn chi_square(counts: &[Vec<u64>]) -> Result<TestResult, StatisticsError> {
     Ok(TestResult { test, n: n as usize, statistic, p: chi_square_above(statistic, free) })
 }
 
-/// Tests whether samples have the same distribution, by their ranks.
+/// Tests, by ranks, whether samples have the same distribution; empty samples are ignored.
 ///
 /// # Errors
-/// Fewer than two non-empty samples, or all numbers the same.
+/// [`StatisticsError`] for fewer than two non-empty samples, or if all numbers are equal.
 pub fn kruskal_wallis(samples: &[Vec<f64>]) -> Result<TestResult, StatisticsError> {
     let test = Test::KruskalWallis;
     let filled: Vec<&Vec<f64>> = samples.iter().filter(|sample| !sample.is_empty()).collect();
@@ -439,27 +451,30 @@ fn at_least(test: Test, least: usize, n: usize) -> Result<(), StatisticsError> {
     Ok(())
 }
 
-/// The regularised incomplete beta function.
+/// Returns the regularised incomplete beta function `I_x(a, b)`; `x` is limited to `0..=1`. NaN
+/// where it is undefined.
 fn regularised_beta(a: f64, b: f64, x: f64) -> f64 {
     checked_beta_reg(a, b, x.clamp(0.0, 1.0)).unwrap_or(f64::NAN)
 }
 
-/// The upper tail probability of the F distribution.
+/// Returns the probability of more than `value` in the F distribution with `a` and `b` degrees of
+/// freedom.
 fn f_above(value: f64, a: f64, b: f64) -> f64 {
     if value <= 0.0 { 1.0 } else { regularised_beta(b / 2.0, a / 2.0, b / (b + a * value)) }
 }
 
-/// The upper tail probability of the chi-square distribution.
+/// Returns the probability of more than `value` in the chi-square distribution with `free` degrees
+/// of freedom.
 fn chi_square_above(value: f64, free: f64) -> f64 {
     if value <= 0.0 { 1.0 } else { checked_gamma_ur(free / 2.0, value / 2.0).unwrap_or(f64::NAN) }
 }
 
-/// The upper tail probability of the normal distribution.
+/// Returns the probability of more than `value` in the standard normal distribution.
 fn normal_above(value: f64) -> f64 {
     0.5 * erfc(value / std::f64::consts::SQRT_2)
 }
 
-/// The quantile function of the normal distribution.
+/// Returns the value below which a share `p` of the standard normal distribution lies.
 fn normal_quantile(p: f64) -> f64 {
     -std::f64::consts::SQRT_2 * erfc_inv(2.0 * p)
 }

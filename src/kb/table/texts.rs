@@ -1,5 +1,6 @@
-//! SQL text functions that replace SQLite's own, which take time proportional to the product of the
-//! lengths of two texts. All but `like` are linear, and each checks the deadline before it starts.
+//! SQL text functions that replace those of SQLite, which take time proportional to the product of
+//! the lengths of two texts. All functions but `like` are linear, and each checks the limits of the
+//! statement before it starts.
 
 use std::sync::Arc;
 
@@ -14,13 +15,13 @@ use crate::table::{
     watch::Watch,
 };
 
-/// Implementation of a function, called only if no argument is null.
+/// Implementation of a function; its arguments are texts. Called only if no argument is null.
 type Function = fn(&[&str]) -> Result<Value>;
 
-/// Names of the functions.
+/// Names of the functions that this module replaces.
 pub(super) const NAMES: [&str; 6] = ["instr", "like", "ltrim", "replace", "rtrim", "trim"];
 
-/// Registers the functions with a connection.
+/// Registers the functions of this module with a connection, whose limits `watch` checks.
 pub(super) fn register(connection: &Connection, watch: &Arc<Watch>) -> Result<()> {
     let texts: [(&str, i32, Function); 10] = [
         ("instr", 2, |of| Ok(Value::Number(instr(of[0], of[1])))),
@@ -52,7 +53,7 @@ pub(super) fn register(connection: &Connection, watch: &Arc<Watch>) -> Result<()
     Ok(())
 }
 
-/// Result of a function.
+/// The value that a function returns.
 enum Value {
     Number(i64),
     Text(String),
@@ -77,7 +78,8 @@ fn failure(why: &str) -> Error {
     Error::UserFunctionError(why.into())
 }
 
-/// An argument as text, real numbers with 15 significant digits; none for null.
+/// Returns the argument at `at`, from 0, as text, real numbers with 15 significant digits; `None`
+/// for null.
 fn text(context: &Context<'_>, at: usize) -> Option<String> {
     match context.get_raw(at) {
         ValueRef::Null => None,
@@ -92,7 +94,8 @@ fn text(context: &Context<'_>, at: usize) -> Option<String> {
     }
 }
 
-/// Position of the first occurrence of `part` in `text`, in characters from 1; 0 if there is none.
+/// Returns the position of the first occurrence of `part` in `text`, in characters from 1; 0 if
+/// there is none.
 fn instr(text: &str, part: &str) -> i64 {
     text.find(part).map_or(0, |at| text[..at].chars().count() as i64 + 1)
 }
@@ -108,7 +111,7 @@ fn replace(text: &str, part: &str, by: &str) -> Result<String> {
     Ok(text.replace(part, by))
 }
 
-/// Returns a test of whether a character is one of `these`.
+/// Returns a function that tells whether a character is one of `these`.
 fn among(these: &str) -> impl Fn(char) -> bool {
     let mut these: Vec<char> = these.chars().collect();
     these.sort_unstable();
@@ -116,14 +119,14 @@ fn among(these: &str) -> impl Fn(char) -> bool {
     move |c| these.binary_search(&c).is_ok()
 }
 
-/// A part of a pattern.
+/// A part of a `LIKE` pattern.
 #[derive(Clone, Copy)]
 enum Part {
-    /// Any number of characters.
+    /// `%`: any number of characters.
     Any,
-    /// One character.
+    /// `_`: any one character.
     One,
-    /// This character, in either case if it is ASCII.
+    /// This character; an ASCII letter in either case.
     This(char),
 }
 
@@ -152,7 +155,7 @@ fn like(pattern: &str, text: &str, escape: Option<&str>) -> Result<Value> {
     Ok(Value::Number(matches(&parts, text).into()))
 }
 
-/// Whether a text matches a pattern. Time: at most the product of their lengths.
+/// Whether a text matches a `LIKE` pattern. Time: at most the product of their lengths.
 fn matches(parts: &[Part], mut text: &str) -> bool {
     let mut at = 0;
     // Backtracking point: the part after the last `Any`, and the text it was tried on.

@@ -1,12 +1,13 @@
-//! Normalises values: parses numbers with units and dates from text, and folds categories.
+//! Brings values into a normal form: parses numbers with units and dates from text, and unifies the
+//! spelling of categories.
 
 use agent_ground::words::name_words;
 
-/// Maximum length of a unit, letters.
+/// Maximum length of a unit, bytes.
 const MAX_UNIT: usize = 24;
-/// Maximum length of a text that may be a number, bytes.
+/// Maximum length of a text that is parsed as a number, bytes.
 const MAX_NUMBER: usize = 64;
-/// Currency signs and codes, each with its code.
+/// Pairs (currency sign or code, currency code).
 const CURRENCIES: [(&str, &str); 12] = [
     ("US$", "USD"),
     ("$", "USD"),
@@ -21,10 +22,10 @@ const CURRENCIES: [(&str, &str); 12] = [
     ("CHF", "CHF"),
     ("INR", "INR"),
 ];
-/// Words that multiply the number before them.
+/// Words that multiply the number before them, each with the factor.
 const MULTIPLIERS: [(&str, f64); 4] =
     [("thousand", 1e3), ("million", 1e6), ("billion", 1e9), ("trillion", 1e12)];
-/// Aliases with the value that they stand for, folded.
+/// Pairs (other spelling, value), both in the form of [`category`] before aliases are replaced.
 const ALIASES: [(&str, &str); 9] = [
     ("us", "united states"),
     ("usa", "united states"),
@@ -36,24 +37,24 @@ const ALIASES: [(&str, &str); 9] = [
     ("u k", "united kingdom"),
     ("great britain", "united kingdom"),
 ];
-/// Days of the months of a leap year.
+/// Number of days of each month in a leap year, January first.
 const DAYS: [u32; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-/// Numbers that are recognised as years.
+/// Whole numbers that are recognised as years.
 pub const YEARS: std::ops::RangeInclusive<i64> = 1000..=2100;
 
-/// A number with its unit.
+/// A number with its unit, such as 12.99 USD.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Quantity {
-    /// The number, finite.
+    /// The number; always finite.
     pub number: f64,
-    /// A currency code, `%`, or a word such as `ounces`, folded; none for a bare number.
+    /// Unit of the number: a currency code, `%`, or one or two folded words such as `ounces`;
+    /// `None` for a bare number.
     pub unit: Option<String>,
 }
 
-/// Parses a number with its unit: `1,234.5`, `$ 12.99`, `1.44 ounces`, `12 %`,
-/// `3 million`. None for anything else, such as a range or a sentence. A single separator before
-/// exactly three digits groups thousands if it is a comma, and begins the fraction if it is a
-/// point.
+/// Parses a number with its unit, such as `1,234.5`, `$ 12.99`, `1.44 ounces`, `12 %` or `3
+/// million`. `None` for any other text, such as a range or a sentence. If a single separator stands
+/// before exactly three digits, a comma groups thousands and a point begins the fraction.
 pub fn quantity(text: &str) -> Option<Quantity> {
     let text = text.trim();
     if text.is_empty() || text.len() > MAX_NUMBER {
@@ -83,7 +84,8 @@ pub fn quantity(text: &str) -> Option<Quantity> {
     number.is_finite().then_some(Quantity { number, unit })
 }
 
-/// The text without a leading or trailing currency sign, and the currency's code.
+/// Removes a currency sign or code from the beginning or end of a text; returns the rest and the
+/// currency code, `None` if there is no currency.
 fn without_currency(text: &str) -> (&str, Option<&'static str>) {
     for (sign, code) in CURRENCIES {
         let is_word = sign.chars().all(char::is_alphabetic);
@@ -97,7 +99,7 @@ fn without_currency(text: &str) -> (&str, Option<&'static str>) {
     (text, None)
 }
 
-/// Whether a character continues a number.
+/// Whether the character `c`, at byte `at` of `text`, continues a number that begins the text.
 fn is_of_number(text: &str, at: usize, c: char) -> bool {
     let next_is_digit = || text[at + c.len_utf8()..].starts_with(|c: char| c.is_ascii_digit());
     match c {
@@ -112,7 +114,8 @@ fn is_of_number(text: &str, at: usize, c: char) -> bool {
     }
 }
 
-/// Parses digits with thousands separators, a fraction and an exponent.
+/// Parses digits, with thousands separators, a fraction and an exponent, as a number; `None` for
+/// any other text.
 fn plain_number(digits: &str) -> Option<f64> {
     let (mantissa, exponent) = match digits.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
@@ -145,7 +148,7 @@ fn plain_number(digits: &str) -> Option<f64> {
     Some(if exponent == 0 { number } else { number * 10f64.powi(exponent) })
 }
 
-/// A unit: one or two words of letters.
+/// Returns a unit in folded form; `None` unless the text is one or two words of letters.
 fn unit_word(text: &str) -> Option<String> {
     let is_unit = |c: char| c.is_alphabetic() || matches!(c, '/' | '°' | 'µ' | ' ' | '.');
     let fits = text.len() <= MAX_UNIT && text.chars().all(is_unit);
@@ -153,8 +156,8 @@ fn unit_word(text: &str) -> Option<String> {
     (fits && (1..=2).contains(&words.len())).then(|| words.join(" "))
 }
 
-/// Parses a date to `2020-03-31`: from `2020-03-31`, `2020/03/31`, either with a time after it, or
-/// `31.03.2020`.
+/// Parses a date and writes it as `2020-03-31`; reads `2020-03-31` and `2020/03/31`, either with a
+/// time after it, and `31.03.2020`. `None` for any other text.
 pub fn date(text: &str) -> Option<String> {
     let text = text.trim();
     let text = text.split(['T', ' ']).next().unwrap_or_default();
@@ -172,13 +175,14 @@ pub fn date(text: &str) -> Option<String> {
     exists.then(|| format!("{year:04}-{month:02}-{day:02}"))
 }
 
-/// The first run of four digits in a text that is one of [`YEARS`].
+/// Returns the first number of exactly four digits in a text that is one of [`YEARS`].
 pub fn year(text: &str) -> Option<i64> {
     let numbers = text.split(|c: char| !c.is_ascii_digit()).filter(|part| part.len() == 4);
     numbers.filter_map(|part| part.parse().ok()).find(|year| YEARS.contains(year))
 }
 
-/// Normal form of a category: case, accents and separators folded, known spellings replaced.
+/// Returns the normal form of a category: words in folded form (case and accents), separated by
+/// single spaces, with known aliases replaced, such as `U.S.A.` by `united states`.
 pub fn category(text: &str) -> String {
     let words: Vec<_> = name_words(text).map(|(_, word)| word).collect();
     let folded = words.join(" ");

@@ -1,4 +1,4 @@
-//! Enforces the limits of a running statement: its deadline, its heap in addition to the loaded
+//! Enforces the limits of a running statement: its deadline, its heap beyond that of the loaded
 //! tables, and the tables and functions that it may use.
 
 use std::{
@@ -13,15 +13,15 @@ use crate::{
     table::{SqlError, database::FUNCTIONS, functions, texts},
 };
 
-/// Maximum heap of one statement, bytes: sorters, groups and temporary tables. Sorting that much,
-/// which SQLite does without checking for interrupts, takes about a second.
+/// Maximum heap of one statement, bytes: for sorting, groups and temporary tables. Sorting that
+/// much takes about a second, during which SQLite does not check for interrupts.
 pub(super) const MAX_HEAP: i64 = 128 << 20;
-/// Prefixes of the names of SQLite's built-in tables.
+/// Beginnings of the names of SQLite's built-in tables, in small letters.
 const BUILT_IN: [&str; 7] = ["sqlite", "json", "pragma_", "dbstat", "fts", "rtree", "geopoly"];
 
-/// A running statement.
+/// The limits of a running statement.
 struct Running {
-    /// None if it exceeds the range of [`Instant`].
+    /// When the statement must stop; `None` if that time exceeds the range of [`Instant`].
     deadline: Option<Instant>,
     time: Duration,
     /// Heap of the thread when the statement began, bytes.
@@ -29,7 +29,8 @@ struct Running {
 }
 
 impl Running {
-    /// The exceeded limit, if any. Must be called on the thread of the statement.
+    /// Returns the limit that the statement has exceeded; `None` if there is none. Must be called
+    /// on the thread of the statement.
     fn excess(&self) -> Option<SqlError> {
         if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
             return Some(SqlError::Deadline(self.time));
@@ -39,18 +40,18 @@ impl Running {
     }
 }
 
-/// Permissions of a connection and limits of its running statement.
+/// The permissions of a connection and the limits of its running statement.
 #[derive(Default)]
 pub(super) struct Watch {
-    /// Names of the tables that statements may read; none (everything is allowed) while tables are
-    /// loaded.
+    /// Names of the tables that statements may read; `None` while tables are loaded, when
+    /// everything is allowed.
     tables: Mutex<Option<Vec<String>>>,
     running: Mutex<Option<Running>>,
-    /// Why the last statement was refused or stopped.
+    /// Why the last statement was refused or stopped; `None` if it was not.
     reason: Mutex<Option<SqlError>>,
 }
 
-/// Held while a statement runs.
+/// Held while a statement runs; when it is dropped, the limits of the statement end.
 pub(super) struct Turn<'a>(&'a Watch);
 
 impl Drop for Turn<'_> {
@@ -64,12 +65,12 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 }
 
 impl Watch {
-    /// Restricts all further statements to reads of these tables.
+    /// Allows all further statements only to read `tables`, besides calling harmless functions.
     pub(super) fn restrict_to(&self, tables: Vec<String>) {
         *lock(&self.tables) = Some(tables);
     }
 
-    /// Begins a statement that may run for `time`.
+    /// Begins a statement that may run for `time` and resets the reason of the last one.
     pub(super) fn begin(&self, time: Duration) -> Turn<'_> {
         *lock(&self.reason) = None;
         let deadline = Instant::now().checked_add(time);
@@ -77,7 +78,8 @@ impl Watch {
         Turn(self)
     }
 
-    /// Whether the running statement must stop; if so, records the reason.
+    /// Whether the running statement must stop because it exceeds a limit; if so, records that as
+    /// the reason.
     pub(super) fn is_to_stop(&self) -> bool {
         let excess = lock(&self.running).as_ref().and_then(Running::excess);
         let stops = excess.is_some();
@@ -87,12 +89,13 @@ impl Watch {
         stops
     }
 
-    /// Takes the reason for which the last statement was refused or stopped.
+    /// Returns the reason why the last statement was refused or stopped, and forgets it; `None` if
+    /// there is none.
     pub(super) fn reason(&self) -> Option<SqlError> {
         lock(&self.reason).take()
     }
 
-    /// Whether an action is allowed; if not, records the reason.
+    /// Whether a statement may perform an action; if not, records the reason.
     pub(super) fn allows(&self, action: &AuthAction<'_>) -> bool {
         let tables = lock(&self.tables);
         let Some(tables) = tables.as_ref() else { return true };
@@ -102,7 +105,7 @@ impl Watch {
     }
 }
 
-/// The reason to refuse an action; none if it is allowed.
+/// Returns the reason to refuse an action; `None` if the action is allowed.
 fn forbidden(action: &AuthAction<'_>, tables: &[String]) -> Option<String> {
     match action {
         AuthAction::Select => None,

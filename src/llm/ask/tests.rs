@@ -1,4 +1,4 @@
-//! Requests are sent once, stores are searched in order, and spending is counted.
+//! Tests that requests are sent once, stores are searched in order, and spending is counted.
 
 use std::{collections::BTreeMap, sync::atomic::AtomicU32, thread, time::Duration};
 
@@ -8,7 +8,7 @@ use crate::{
     ledger::{Ceilings, Ledger, Price},
 };
 
-/// Answers with the text of the last message, and counts the requests.
+/// A model that answers with the text of the last message, and counts the requests.
 #[derive(Default)]
 struct Echo {
     asked: Arc<AtomicUsize>,
@@ -42,7 +42,7 @@ impl Model for Echo {
     }
 }
 
-/// Keeps exchanges in memory.
+/// A reply store that keeps exchanges in memory.
 #[derive(Default)]
 struct Kept {
     exchanges: Mutex<BTreeMap<String, Exchange>>,

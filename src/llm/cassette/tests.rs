@@ -1,4 +1,4 @@
-//! Tests of cassettes: recording, replaying, and what is refused.
+//! Tests of cassettes: recording, playing back, and invalid files.
 
 use std::{fs, thread};
 

@@ -1,4 +1,5 @@
-//! Parses replies of a service: lenient in form, strict in content. Any bytes are safe to parse.
+//! Parses replies of a service with an OpenAI-compatible API. Variants of the format are accepted,
+//! but a reply must hold a text. Any bytes are safe to parse.
 
 use serde_json::Value;
 
@@ -7,31 +8,32 @@ use crate::{
     ledger::{estimated_tokens, tokens},
 };
 
-/// Approximate maximum number of values in a reply: each takes about 200 bytes while it is parsed.
+/// Approximate maximum number of JSON values in a reply; each value takes about 200 bytes of memory
+/// during parsing.
 const MAX_VALUES: usize = 100_000;
-/// Token counts above this are ignored.
+/// Maximum number of tokens that a service may state; a larger number is ignored.
 const MAX_TOKENS: f64 = 1e9;
 
-/// An unusable reply.
+/// A reply without a usable text.
 #[derive(Debug, PartialEq)]
 pub(super) struct UnusableReply {
     /// What is wrong with the reply.
     pub(super) reason: String,
-    /// Usage of the request, counted by the service or estimated.
+    /// Number of tokens of request and reply, as the service counted them or estimated.
     pub(super) usage: Usage,
-    /// Whether another reply to the same request may be better.
+    /// Whether another reply to the same request may be usable.
     pub(super) may_differ: bool,
 }
 
-/// Makes the unusable reply for a reply that could not be read.
+/// Returns an unusable reply for one whose bytes could not be received; `reason` says why.
 pub(super) fn unread(request: &Request, reason: String) -> UnusableReply {
     UnusableReply { reason, usage: estimated(request, ""), may_differ: true }
 }
 
-/// Parses a reply. `shown` prepares a text of the service for a message.
+/// Parses the bytes of a reply. `shown` prepares an error text of the service for a message.
 ///
 /// # Errors
-/// [`UnusableReply`] if the bytes contain no text of the model.
+/// [`UnusableReply`] if the bytes are not a reply or hold no text of the model.
 pub(super) fn read(
     bytes: &[u8],
     request: &Request,
@@ -79,7 +81,7 @@ pub(super) fn read(
     Err(UnusableReply { reason, usage, may_differ: !is_cut })
 }
 
-/// Parses the bytes as a JSON object; fails with the reason.
+/// Parses the bytes of a reply as a JSON object; `Err` holds the reason if they are not one.
 fn parse(bytes: &[u8]) -> Result<Value, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8")?;
     let text = text.trim_start_matches('\u{feff}').trim();
@@ -102,7 +104,8 @@ fn parse(bytes: &[u8]) -> Result<Value, String> {
     if body.is_object() { Ok(body) } else { Err("it is not a JSON object".to_owned()) }
 }
 
-/// Returns the text of a content: a string, or the texts of its parts.
+/// Returns the text of a message's `content`: a string, or the joined texts of a list of parts;
+/// `None` for another value.
 fn content(content: &Value) -> Option<String> {
     let part = |part: &Value| {
         let places = [part, &part["text"], &part["text"]["value"], &part["refusal"]];
@@ -115,7 +118,8 @@ fn content(content: &Value) -> Option<String> {
     }
 }
 
-/// Reads the token counts of the service, if valid.
+/// Returns the numbers of tokens that the service states in `usage`; `None` if they are missing or
+/// invalid.
 fn usage(usage: &Value) -> Option<Usage> {
     let count = |names: [&str; 2]| {
         let number = names.iter().find_map(|name| usage[*name].as_f64())?;
@@ -126,7 +130,8 @@ fn usage(usage: &Value) -> Option<Usage> {
     (tokens_in + tokens_out > 0).then_some(Usage { tokens_in, tokens_out, estimated: false })
 }
 
-/// Estimates the usage, for services that do not count tokens.
+/// Estimates the numbers of tokens of a request and of the reply `text`, for services that do not
+/// state them.
 fn estimated(request: &Request, text: &str) -> Usage {
     let (tokens_in, tokens_out) = (estimated_tokens(request), tokens(text));
     Usage { tokens_in, tokens_out, estimated: true }

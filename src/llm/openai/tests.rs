@@ -1,4 +1,4 @@
-//! Requests as sent, and the handling of every kind of reply.
+//! Tests the requests that are sent, and how every kind of reply is handled.
 
 use std::{
     collections::BTreeMap,
@@ -52,7 +52,7 @@ fn request() -> Request {
     }
 }
 
-/// A complete reply with this choice.
+/// Returns the body of a complete reply with this choice.
 fn choice(choice: &Value) -> String {
     json!({
         "id": "x", "object": "chat.completion", "choices": [choice],
@@ -65,7 +65,7 @@ fn said(text: &str) -> String {
     choice(&json!({"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}))
 }
 
-/// The result for a server that always replies with `body`, and the number of requests.
+/// Asks a server that always replies with `body`; returns the result and the number of requests.
 fn asked(body: &str) -> (Result<Reply, LlmError>, usize) {
     let bytes = reply(200, body);
     let server = Scripted::answering(move |_| Some(bytes.clone()));
@@ -73,7 +73,7 @@ fn asked(body: &str) -> (Result<Reply, LlmError>, usize) {
     (got, server.requests().len())
 }
 
-/// The body of a request as sent.
+/// Returns the JSON body that is sent for `request` with this `form`.
 fn sent(form: Form, request: &Request) -> Value {
     let server = Scripted::answering(|_| Some(reply(200, &said("2"))));
     assert_eq!(open(server.url(), form).ask(request).unwrap().text, "2");
@@ -391,7 +391,7 @@ fn l8_a_fault_on_many_requests_at_a_time_changes_no_reply() {
     assert!(faulty.requests().len() <= 64 + 8, "{}", faulty.requests().len());
 }
 
-/// Parses these bytes.
+/// Parses these bytes as a reply.
 fn read(bytes: &[u8]) -> Result<Reply, UnusableReply> {
     reply::read(bytes, &request(), str::to_owned)
 }

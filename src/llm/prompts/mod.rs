@@ -1,5 +1,5 @@
-//! Prompts for language models: templates in files, with declared inputs, an output form and an
-//! enforced token budget.
+//! Prompts for language models: templates in files, each with declared inputs, the form of the
+//! reply, and a maximum number of tokens (the budget).
 //!
 //! A file `agent-prompts/<role>/<name>.md` has a header in TOML between two lines `+++`, then a
 //! part after the line `## system` and a part after the line `## user`. `agent-prompts/README.md`
@@ -23,18 +23,20 @@ use serde_json::Value;
 use crate::prompts::template::{Template, environment};
 use agent_ground::files;
 
-/// Estimated bytes per token; fewer than in English, so that estimates tend to be too high.
+/// Assumed number of bytes per token; less than in English, so that estimates of tokens tend to be
+/// too high.
 const BYTES_PER_TOKEN: u64 = 3;
 /// Maximum size of a template file, bytes.
 const MAX_FILE_BYTES: u64 = 64 << 10;
-/// Maximum size of the inputs of one prompt, bytes; shortening more would take too long.
+/// Maximum total size of the inputs of one prompt, bytes; shortening larger inputs would take too
+/// long.
 const MAX_INPUT_BYTES: usize = 16 << 20;
-/// Maximum number of files in a directory of overrides.
+/// Maximum number of files in a directory with replacements of built-in prompts.
 const MAX_FILES: usize = 200;
-/// File in a directory of overrides that is not a prompt.
+/// Name of a file in a directory of replacements that is not a prompt and is ignored.
 const README: &str = "README.md";
 
-/// Names and texts of the built-in templates.
+/// Expands to a list of built-in templates: pairs of name and text.
 macro_rules! built_in {
     ($($name:literal),* $(,)?) => {
         &[$((
@@ -77,18 +79,18 @@ const BUILT_IN: &[(&str, &str)] = built_in![
     "tools/summarize",
 ];
 
-/// A rendered prompt.
+/// A rendered prompt, ready to be sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prompt {
-    /// Instructions.
+    /// Instructions for the model.
     pub system: String,
     /// The question with its data.
     pub user: String,
-    /// Name and JSON schema of the reply, if it must be JSON. The name has letters, digits and
-    /// underscores only.
+    /// Name and JSON schema of the reply; `None` if the reply need not be JSON. The name has only
+    /// letters, digits and underscores.
     pub schema: Option<(String, Value)>,
-    /// Descriptions of the truncations that keep the budget, in order; also listed at the end of
-    /// the question.
+    /// What was left out of the inputs to keep the budget, one description per truncation, in
+    /// order; the question lists them at its end.
     pub left_out: Vec<String>,
 }
 
@@ -96,41 +98,42 @@ pub struct Prompt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Output {
-    /// Prose.
+    /// Text in natural language.
     Text,
-    /// One fenced program.
+    /// A program in one fenced block.
     Program,
-    /// JSON that is valid by the prompt's schema.
+    /// A JSON value that follows the prompt's schema.
     Json,
 }
 
-/// Header of a prompt.
+/// What the header of a prompt declares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description<'a> {
     /// The role that sends the prompt.
     pub role: &'a str,
-    /// Purpose, in one sentence.
+    /// Purpose of the prompt, in one sentence.
     pub purpose: &'a str,
     /// Form of the reply.
     pub output: Output,
-    /// Descriptions of the inputs, by name.
+    /// Description of each input, by the input's name.
     pub inputs: &'a BTreeMap<String, String>,
-    /// Maximum number of estimated tokens of both parts and the schema together.
+    /// Maximum estimated number of tokens of both parts and the schema together.
     pub budget_tokens: u64,
-    /// Inputs that are truncated, in this order, when the budget is exceeded.
+    /// Inputs that are truncated, in this order, if the budget is exceeded: the name of an input,
+    /// or `input.field` for a field of each item of an input.
     pub shrink: &'a [String],
 }
 
-/// Errors of loading or rendering a prompt.
+/// Why a prompt cannot be loaded or rendered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PromptError {
-    /// No prompt has that name.
+    /// No prompt has the requested name, which is held here.
     #[error("there is no prompt {0:?}")]
     Unknown(String),
-    /// The inputs differ from the declared ones.
+    /// The inputs differ from those that the prompt declares, or are too long.
     #[error("prompt {prompt}: {problem}")]
     Inputs {
-        /// The prompt.
+        /// Name of the prompt.
         prompt: String,
         /// What is wrong with the inputs.
         problem: String,
@@ -141,29 +144,29 @@ pub enum PromptError {
          shortened further; give less of it"
     )]
     TooLong {
-        /// The prompt.
+        /// Name of the prompt.
         prompt: String,
-        /// The longest input.
+        /// Name of the longest input.
         input: String,
-        /// Estimated tokens.
+        /// Estimated number of tokens after truncation.
         tokens: u64,
-        /// Maximum number of tokens.
+        /// Maximum estimated number of tokens.
         budget: u64,
     },
     /// The template cannot be rendered with these inputs.
     #[error("prompt {prompt} cannot be rendered: {message}")]
     Render {
-        /// The prompt.
+        /// Name of the prompt.
         prompt: String,
-        /// The error of the template engine.
+        /// Error message of the template engine.
         message: String,
     },
-    /// A file is not a template, or does not match the one that it replaces.
+    /// A file is not a template, or does not match the built-in template that it replaces.
     #[error("{}:{line}: {message}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Line, from 1.
+        /// Number of the line, from 1.
         line: usize,
         /// What is wrong and how to fix it.
         message: String,
@@ -211,7 +214,8 @@ impl Prompts {
         Self::of(texts)
     }
 
-    /// Parses the built-in templates, some replaced by the given texts.
+    /// Parses the built-in templates; `overrides` holds the path and text of the file that replaces
+    /// a template, by the name of the prompt.
     fn of(mut overrides: BTreeMap<String, (PathBuf, String)>) -> Result<Prompts, PromptError> {
         let mut environment = environment();
         let mut templates = BTreeMap::new();
@@ -235,8 +239,8 @@ impl Prompts {
         Ok(Prompts { templates, environment, fingerprint })
     }
 
-    /// Returns the fingerprint of all templates in use: BLAKE3 of their names and texts,
-    /// hexadecimal.
+    /// Returns the fingerprint of all templates in use: a BLAKE3 digest of their names and texts,
+    /// in hexadecimal digits.
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
@@ -246,20 +250,22 @@ impl Prompts {
         self.templates.keys().map(String::as_str)
     }
 
-    /// Returns the header of a prompt.
+    /// Returns the header of the prompt with this name.
     ///
     /// # Errors
-    /// [`PromptError::Unknown`].
+    /// [`PromptError::Unknown`] if there is no such prompt.
     pub fn describe(&self, name: &str) -> Result<Description<'_>, PromptError> {
         Ok(self.template(name)?.description())
     }
 
-    /// Renders a prompt with its inputs, an object with exactly the declared names. If the estimate
-    /// (three bytes per token) exceeds the budget, cuts the ends of the inputs listed in the
-    /// header, one input after the other, as little as possible. Deterministic.
+    /// Renders a prompt; `inputs` is an object with exactly the declared names. If the estimated
+    /// number of tokens (one per three bytes) exceeds the budget, cuts off the ends of the inputs
+    /// that the header lists in `shrink`, one input after the other, as little as possible. The
+    /// same inputs always give the same prompt.
     ///
     /// # Errors
-    /// [`PromptError`]; never [`PromptError::File`].
+    /// [`PromptError::Unknown`], [`PromptError::Inputs`], [`PromptError::TooLong`] if the inputs
+    /// cannot be cut enough, or [`PromptError::Render`].
     pub fn render(&self, name: &str, inputs: Value) -> Result<Prompt, PromptError> {
         shrink::render(self.template(name)?, &self.environment, inputs)
     }
@@ -269,7 +275,7 @@ impl Prompts {
     }
 }
 
-/// Estimates the tokens of a text, rather too high.
+/// Estimates the number of tokens of a text; the estimate is usually too high.
 pub fn tokens(text: &str) -> u64 {
     (text.len() as u64).div_ceil(BYTES_PER_TOKEN)
 }
@@ -282,8 +288,8 @@ fn file_error(path: &Path, error: &dyn std::error::Error) -> PromptError {
     }
 }
 
-/// Returns the files in a directory and its direct subdirectories, ordered by path, without its
-/// `README.md` and without hidden files.
+/// Returns the paths of the files in `dir` and its direct subdirectories, sorted, without
+/// `dir/README.md` and without hidden files.
 fn files_below(dir: &Path) -> Result<Vec<PathBuf>, PromptError> {
     let mut files = Vec::new();
     let mut folders = vec![(dir.to_owned(), true)];

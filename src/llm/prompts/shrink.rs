@@ -1,5 +1,5 @@
-//! Renders a template within its budget. If needed, truncates inputs in the declared order, as
-//! little as possible, and lists the truncations.
+//! Renders a template within its maximum number of tokens (the budget). If needed, truncates inputs
+//! in the declared order, as little as possible, and lists the truncations.
 
 use minijinja::Environment;
 use serde_json::Value;
@@ -81,7 +81,10 @@ fn size(value: &Value) -> usize {
     }
 }
 
-/// Checks that the inputs are an object with exactly the declared names, and not too long.
+/// Checks that `inputs` is an object with exactly the declared names, and not too long.
+///
+/// # Errors
+/// [`PromptError::Inputs`], which says what is wrong.
 fn check_names(template: &Template, inputs: &Value) -> Result<(), PromptError> {
     let declared = template.description().inputs;
     let problem = match inputs.as_object() {
@@ -103,14 +106,15 @@ fn check_names(template: &Template, inputs: &Value) -> Result<(), PromptError> {
     }
 }
 
-/// Returns the name of the largest input; ties go to the last.
+/// Returns the name of the input with the largest size; among several, the last.
 fn longest_input(inputs: &Value) -> String {
     let sizes = inputs.as_object().into_iter().flatten();
     let longest = sizes.map(|(name, value)| (size(value), name)).max_by_key(|one| one.0);
     longest.map(|one| one.1.clone()).unwrap_or_default()
 }
 
-/// Returns the values at a path: an input or, as `input.field`, a field of each item of a list.
+/// Returns the values that a path names: of `input`, the input; of `input.field`, that field of
+/// each item of the input, which is a list.
 fn named<'a>(path: &str, inputs: &'a mut Value) -> Vec<&'a mut Value> {
     let (input, field) = path.split_once('.').map_or((path, None), |(a, b)| (a, Some(b)));
     let Some(input) = inputs.get_mut(input) else { return Vec::new() };
@@ -138,7 +142,8 @@ fn lengths(path: &str, inputs: &Value) -> Vec<usize> {
     named(path, &mut inputs).into_iter().map(|value| length(value)).collect()
 }
 
-/// Truncates the values at a path to `keep` items or bytes each; describes the truncation.
+/// Truncates each value that a path names to `keep` items (lists) or bytes (texts). Returns a
+/// description of what was left out; `None` if nothing was.
 fn cut(path: &str, inputs: &mut Value, keep: usize) -> Option<String> {
     let (mut lost, mut all, mut unit) = (0, 0, "items");
     for value in named(path, inputs) {

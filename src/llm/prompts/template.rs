@@ -1,4 +1,4 @@
-//! A template: parses and checks its file, and renders its two parts.
+//! A prompt template: parses and checks its file, and renders its two parts (system and user).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,10 +14,11 @@ use serde_json::Value;
 
 use crate::prompts::{Description, Output, PromptError};
 
-/// Delimiter of the header.
+/// Line before and after the header of a template.
 const FENCE: &str = "+++";
-/// Headings of the two parts.
+/// Heading of the system part.
 const SYSTEM: &str = "## system";
+/// Heading of the user part.
 const USER: &str = "## user";
 /// Maximum depth of recursion of the template engine.
 const MAX_DEPTH: usize = 64;
@@ -35,19 +36,20 @@ struct Header {
     inputs: BTreeMap<String, String>,
 }
 
-/// A parsed template.
+/// A parsed and checked template of a prompt.
 pub(super) struct Template {
     pub(super) name: String,
     path: PathBuf,
     header: Header,
     pub(super) schema: Option<Value>,
-    /// Text of the part, and the line of the file at which it begins, from 1.
+    /// Text of the system part, and the number (from 1) of the line at which it begins in the file;
+    /// `user` holds the same of the user part.
     system: (String, usize),
     user: (String, usize),
 }
 
-/// Creates an engine with the filters of prompts; undefined names are errors, and nothing is
-/// escaped.
+/// Creates a template engine with the filters `data` and `line`. Undefined names are errors, and
+/// nothing is escaped.
 pub(super) fn environment() -> Environment<'static> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -62,14 +64,15 @@ pub(super) fn environment() -> Environment<'static> {
     environment
 }
 
-/// Puts a text between marks that the text itself cannot close.
+/// Puts a text between the marks `<data name="...">` and `</data>`; such marks in the text itself
+/// are made harmless.
 fn data(text: &str, name: &str) -> String {
     let name: String = name.chars().filter(|c| *c != '"' && *c != '>').collect();
     format!("<data name=\"{name}\">\n{}\n</data>", unmarked(text.trim_end()))
 }
 
-/// Replaces every `<` that begins a mark of data by `&lt;`, also if slashes and a few spaces
-/// precede the word.
+/// Replaces every `<` that begins a mark such as `<data` or `</data` by `&lt;`, even if a few
+/// slashes and spaces stand between `<` and `data`.
 fn unmarked(text: &str) -> String {
     const WORD: &str = "data";
     const MAX_HIDDEN: usize = 8;
@@ -92,10 +95,10 @@ fn line(text: &str) -> String {
 }
 
 impl Template {
-    /// Parses and checks the text of a file.
+    /// Parses and checks the text of the file at `path`, the template of the prompt `name`.
     ///
     /// # Errors
-    /// [`PromptError::File`] with the line.
+    /// [`PromptError::File`] with the line of the first error.
     pub(super) fn parse(name: &str, path: &Path, text: &str) -> Result<Template, PromptError> {
         let fail = |line: usize, message: String| {
             Err(PromptError::File { path: path.to_owned(), line, message })
@@ -184,7 +187,8 @@ impl Template {
         Ok(())
     }
 
-    /// Returns the approximate line of the first use of a variable.
+    /// Returns the number of the line in the file where a variable is probably first used; 1 if no
+    /// line is found.
     fn line_with(&self, variable: &str) -> usize {
         let parts = [&self.system, &self.user];
         let found = parts.iter().find_map(|(text, first)| {
@@ -194,7 +198,7 @@ impl Template {
         found.unwrap_or(1)
     }
 
-    /// Adds both parts to an engine.
+    /// Adds both parts of the template to a template engine.
     ///
     /// # Errors
     /// [`PromptError::File`] with the line that does not parse.
@@ -210,10 +214,11 @@ impl Template {
         Ok(())
     }
 
-    /// Checks that this template may replace another.
+    /// Checks that this template may replace `other`: role, inputs, output and schema must be
+    /// equal.
     ///
     /// # Errors
-    /// [`PromptError::File`].
+    /// [`PromptError::File`] if they are not.
     pub(super) fn check_replaces(&self, other: &Template) -> Result<(), PromptError> {
         let (mine, theirs) = (&self.header, &other.header);
         let names = |header: &Header| header.inputs.keys().cloned().collect::<Vec<_>>();
@@ -243,10 +248,10 @@ impl Template {
         }
     }
 
-    /// Renders the system part and the question.
+    /// Renders the system part and the user part with these inputs.
     ///
     /// # Errors
-    /// [`PromptError::Render`].
+    /// [`PromptError::Render`] if the template engine fails.
     pub(super) fn render(
         &self,
         environment: &Environment<'static>,
@@ -274,7 +279,7 @@ impl Template {
     }
 }
 
-/// Formats an error of the engine on one line.
+/// Returns the message of an error of the template engine, on one line.
 fn one_line(error: &Error) -> String {
     let what = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
     match error.kind() {
@@ -283,7 +288,7 @@ fn one_line(error: &Error) -> String {
     }
 }
 
-/// Converts a JSON value for the engine.
+/// Converts a JSON value to a value of the template engine.
 fn shown(value: &Value) -> Shown {
     match value {
         Value::Null => Shown::from(()),

@@ -11,10 +11,11 @@ use serde_json::{Map, Value};
 
 use crate::replies::MAX_ERRORS;
 
-/// Errors, each with the JSON pointer of its place; empty for the value as a whole.
+/// Errors of a JSON value: pairs of the JSON pointer of the wrong part and the message. The pointer
+/// is empty if the value as a whole is wrong.
 type Errors = Vec<(String, String)>;
 
-/// A schema.
+/// A parsed schema, which validates values.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub(super) struct Validator {
@@ -36,7 +37,7 @@ enum Types {
     Several(Vec<Type>),
 }
 
-/// Types in the order in which an error lists them.
+/// Types of JSON values, in the order in which an error lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Type {
@@ -50,7 +51,8 @@ enum Type {
 }
 
 impl Validator {
-    /// Returns the first [`MAX_ERRORS`] errors of a value.
+    /// Returns the errors of a value, at most the first [`MAX_ERRORS`]; empty if the value is
+    /// valid.
     pub(super) fn errors(&self, value: &Value) -> Errors {
         let mut errors = Errors::new();
         self.validate(value, "", &mut errors);
@@ -125,7 +127,7 @@ impl Types {
 }
 
 impl Type {
-    /// Whether a value has this type; 1.0 is an integer.
+    /// Whether a value has this type; `1.0` counts as an integer.
     fn matches(self, value: &Value) -> bool {
         match self {
             Type::Null => value.is_null(),
@@ -147,7 +149,8 @@ fn type_error(types: &[Type]) -> String {
     format!("value is not of type{plural} {}", names.collect::<Vec<_>>().join(", "))
 }
 
-/// Lists up to three variants; of four or more, the first two and the number of the others.
+/// Returns the error of a value that is not among `variants`. Lists up to three variants; of four
+/// or more, the first two and the number of the others.
 fn enum_error(variants: &[Value]) -> String {
     let names: Vec<String> = variants.iter().map(Value::to_string).collect();
     let listed = match &names[..] {

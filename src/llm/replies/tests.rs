@@ -1,4 +1,4 @@
-//! Programs and JSON extracted from replies, and refused replies.
+//! Tests which programs and JSON values are extracted from replies, and which replies are refused.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -219,7 +219,7 @@ fn several_requests_keep_their_order_and_count_what_they_took() {
     assert_eq!(total.tokens_in, 500);
 }
 
-/// Text that resembles replies.
+/// Generates texts that resemble replies.
 fn reply_like() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         Just("```".to_owned()),

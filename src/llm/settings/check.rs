@@ -1,5 +1,5 @@
-//! Checks a settings file before it is parsed, and reports unknown names and values that look like
-//! API keys, with their lines.
+//! Checks the names in a settings file before the file is parsed, and reports unknown names and
+//! values that look like API keys, with their line numbers.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -8,7 +8,8 @@ use toml::de::{DeTable, DeValue};
 use crate::{RoleSpec, settings::SettingsError};
 use agent_ground::words::nearest;
 
-/// Parameters of a request that `parameters` of a role may not set.
+/// Parameters of requests that the setting `parameters` of a role must not contain, because other
+/// settings or the program determine them.
 pub(super) const OWN_PARAMETERS: [&str; 11] = [
     "model",
     "messages",
@@ -22,20 +23,21 @@ pub(super) const OWN_PARAMETERS: [&str; 11] = [
     "tools",
     "functions",
 ];
-/// Maximum edit distance of a suggested name.
+/// Maximum edit distance between an unknown name of a setting and the known name that the error
+/// suggests.
 const MAX_DISTANCE: usize = 2;
 
-/// Expected shape of a value.
+/// What a value in the settings file must look like.
 enum Shape {
-    /// A value other than a table.
+    /// Any value except a table.
     Value,
-    /// A table with any names and values other than tables.
+    /// A table with any names, whose values are not tables.
     Free,
-    /// A table with these names.
+    /// A table with only these names, each with the shape of its value.
     Table(&'static [(&'static str, Shape)]),
-    /// A table with any names, each of this shape.
+    /// A table with any names; each value has this shape.
     Each(&'static Shape),
-    /// A table with the names of roles, each of this shape.
+    /// A table whose names are roles; each value has this shape.
     Roles(&'static Shape),
 }
 
@@ -86,17 +88,18 @@ const EMBEDDER: Shape = Shape::Table(&[
 ]);
 const PRICE: Shape = Shape::Table(&[("input", Shape::Value), ("output", Shape::Value)]);
 
-/// Lines of the settings, by full name.
+/// Line number of each setting in a file, by the setting's full name, such as `llm.model`.
 pub(super) struct Lines {
     file: String,
     lines: BTreeMap<String, usize>,
 }
 
 impl Lines {
-    /// Checks a condition on a setting.
+    /// Requires that the setting with the full name `key` has an allowed value; `holds` says
+    /// whether it has, and `expected` describes the allowed values.
     ///
     /// # Errors
-    /// [`SettingsError::Value`] for the setting, unless the condition holds.
+    /// [`SettingsError::Value`] if `holds` is `false`.
     pub(super) fn require(
         &self,
         holds: bool,
@@ -115,7 +118,8 @@ impl Lines {
     }
 }
 
-/// Converts an error of the parser; the message does not repeat values of the file.
+/// Converts an error of the TOML parser to [`SettingsError::Syntax`]; the message does not repeat
+/// values of the file.
 pub(super) fn syntax(error: &toml::de::Error, text: &str, file: &str) -> SettingsError {
     let message = error.message().replace('\n', "; ");
     // The parser's message repeats a value of the wrong type, which may be a misplaced API key.
@@ -131,10 +135,12 @@ pub(super) fn syntax(error: &toml::de::Error, text: &str, file: &str) -> Setting
     SettingsError::Syntax { file: file.to_owned(), line, message }
 }
 
-/// Checks all names of a file, which may set only the given roles.
+/// Checks that all settings in a file exist and that no value looks like an API key; only these
+/// `roles` may have settings. Returns the line number of each setting.
 ///
 /// # Errors
-/// [`SettingsError::Syntax`], [`SettingsError::Unknown`] or [`SettingsError::Secret`].
+/// [`SettingsError::Syntax`] if the text is not TOML; [`SettingsError::Unknown`] for a setting that
+/// does not exist; [`SettingsError::Secret`] for a value that looks like an API key.
 pub(super) fn names(text: &str, file: &str, roles: &[RoleSpec]) -> Result<Lines, SettingsError> {
     let table = DeTable::parse(text).map_err(|error| syntax(&error, text, file))?;
     let lines = Lines { file: file.to_owned(), lines: BTreeMap::new() };
@@ -146,7 +152,7 @@ pub(super) fn names(text: &str, file: &str, roles: &[RoleSpec]) -> Result<Lines,
 
 struct Visitor<'a> {
     text: &'a str,
-    /// Names of roles.
+    /// Names of the roles that may have settings.
     roles: Vec<&'a str>,
     lines: Lines,
 }
@@ -209,7 +215,7 @@ impl Visitor<'_> {
     }
 }
 
-/// Returns the line at which a span starts, from 1.
+/// Returns the number (from 1) of the line of `text` in which a range of bytes starts.
 fn line_of(text: &str, span: &Range<usize>) -> usize {
     let before = text.as_bytes().get(..span.start).unwrap_or_default();
     before.iter().filter(|byte| **byte == b'\n').count() + 1
@@ -223,7 +229,8 @@ fn is_name_of_secret(name: &str) -> bool {
     whole.contains(&name.as_str()) || parts.iter().any(|part| name.contains(part))
 }
 
-/// Whether a text, or a text in a list or directly in a table, has the form of an API key.
+/// Whether a value looks like an API key: a text, or one in a list or directly in a table, that
+/// begins with `sk-` or `Bearer `.
 fn holds_secret(value: &DeValue<'_>) -> bool {
     match value {
         DeValue::String(text) => {

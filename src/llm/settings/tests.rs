@@ -1,4 +1,4 @@
-//! Valid settings files, and the errors of invalid ones.
+//! Tests valid settings files, and the errors of invalid ones.
 
 use proptest::prelude::*;
 

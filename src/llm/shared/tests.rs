@@ -1,4 +1,4 @@
-//! The shared cache: stored replies, skipped replies, and its limit.
+//! Tests of the shared cache: stored replies, skipped replies, and the limit of its size.
 
 use std::{
     collections::BTreeSet,
@@ -39,7 +39,7 @@ fn text(cache: &SharedCache, key: &str) -> Option<String> {
     cache.get(key).expect("never fails").map(|exchange| exchange.reply.text)
 }
 
-/// All files below a directory.
+/// Returns the paths of all files below a directory.
 fn files(dir: &Path) -> BTreeSet<PathBuf> {
     let folders = fs::read_dir(dir).expect("read").map(|entry| entry.expect("entry").path());
     folders

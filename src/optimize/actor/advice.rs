@@ -1,28 +1,30 @@
-//! Comparator advice whose program was accepted; shown in the prompts of other categories.
+//! The comparator's advice whose program was accepted, which prompts of other categories show.
 
 use serde_json::{Value, json};
 
 use crate::actor::execution_trace::cut;
 
-/// Maximum number of pieces of advice in a prompt.
+/// Maximum number of pieces of advice from other categories in a prompt.
 const MAX_PIECES: usize = 2;
-/// Maximum length of a piece of advice, characters; cut at the end of a sentence.
+/// Maximum length of a piece of advice, characters; longer advice is cut at the end of a sentence.
 const ADVICE_CHARS: usize = 600;
 
-/// Comparator advice whose program was accepted.
+/// A piece of the comparator's advice whose program was accepted.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct AcceptedAdvice {
-    /// The category.
+    /// Name of the category whose program followed the advice.
     pub(super) category: String,
-    /// The advice.
+    /// Text of the advice.
     pub(super) advice: String,
-    /// Mean reciprocal rank on the category's training queries, before and after.
+    /// Mean reciprocal rank on the category's training queries, before and after the change by this
+    /// advice.
     pub(super) before: f64,
     pub(super) after: f64,
 }
 
-/// Returns the best advice of each other category, largest gain first; ties go to the earlier.
-/// At most [`MAX_PIECES`].
+/// Returns the advice with the largest gain from each category other than `category`, largest gain
+/// first, for a prompt. Advice with equal gains is in order of acceptance. Returns at most
+/// [`MAX_PIECES`] pieces.
 pub(super) fn advice_from_others(accepted: &[AcceptedAdvice], category: &str) -> Value {
     let mut best: Vec<&AcceptedAdvice> = Vec::new();
     for piece in accepted.iter().filter(|piece| piece.category != category) {
@@ -44,14 +46,14 @@ pub(super) fn advice_from_others(accepted: &[AcceptedAdvice], category: &str) ->
     best.iter().take(MAX_PIECES).map(value).collect()
 }
 
-/// Returns the advice from its first numbered instruction on. The text before concerns queries of
-/// its own category.
+/// Returns the advice from its first numbered instruction on. The text before this instruction is
+/// about queries of the advice's own category.
 fn instructions(advice: &str) -> &str {
     advice.find("1. ").and_then(|at| advice.get(at..)).unwrap_or(advice)
 }
 
-/// Cuts a text to whole sentences within `max_chars` characters, or cuts the first sentence if it
-/// is longer.
+/// Cuts a text to the whole sentences that fit into `max_chars` characters; if not even the first
+/// sentence fits, cuts this sentence.
 fn sentences(text: &str, max_chars: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let Some((limit, _)) = line.char_indices().nth(max_chars) else { return line };

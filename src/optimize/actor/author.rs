@@ -1,8 +1,10 @@
-//! Improvement by a model: a comparator contrasts queries that a category's program answers well
-//! and badly, and the actor rewrites the program by the comparator's advice.
+//! Improvement of programs by a model: a comparator contrasts queries that a category's program
+//! answers well with those that it answers badly, and gives advice. The actor rewrites the program
+//! by this advice.
 //!
-//! After more than [`PATIENCE`] steps without progress the category is restarted: the next program
-//! is written from other example queries, without earlier attempts. The best program stays.
+//! After more than [`PATIENCE`] steps without an accepted program the category is restarted: the
+//! model writes a new program from other example queries, without seeing earlier attempts. The
+//! category keeps its best program.
 //!
 //! [`Ablation::Comparator`] disables the comparator: the actor then rewrites the program from its
 //! score and earlier attempts.
@@ -35,8 +37,8 @@ use agent_llm::RoleSpec;
 use agent_sandbox::program::Program;
 use agent_tools::source::comment;
 
-/// The role that writes and improves programs. It uses the service's default temperature, because
-/// its programs should vary; replies of the other roles should be repeatable.
+/// The role that writes and improves programs. The role uses the service's default temperature,
+/// because programs should vary; replies in the other roles should be repeatable.
 pub const ACTOR_ROLE: RoleSpec = RoleSpec {
     name: "actor",
     summary: "writes and improves programs",
@@ -44,7 +46,7 @@ pub const ACTOR_ROLE: RoleSpec = RoleSpec {
     max_tokens: 8_192,
 };
 
-/// The role that contrasts well and badly answered queries.
+/// The role that contrasts well and badly answered queries and gives advice.
 pub(crate) const COMPARATOR_ROLE: RoleSpec = RoleSpec {
     name: "comparator",
     summary: "contrasts well and badly answered training queries",
@@ -52,15 +54,16 @@ pub(crate) const COMPARATOR_ROLE: RoleSpec = RoleSpec {
     max_tokens: 4_096,
 };
 
-/// Number of training queries on which a program is tried before it is measured.
+/// Number of training queries on which a new program is tried before it is measured.
 pub(super) const TRIED: usize = 12;
-/// Number of solved queries in a prompt for a better program.
+/// Number of queries with answers in a prompt for a better program.
 pub(super) const SHOWN_TO_IMPROVE: usize = 5;
-/// Number of badly answered queries with execution traces.
+/// Number of badly answered queries whose execution traces the comparator's prompt shows.
 const SHOWN_BAD: usize = 4;
-/// Number of further badly answered queries, one line each.
+/// Number of further badly answered queries in the comparator's prompt, one line each.
 const SHOWN_ALSO_BAD: usize = 5;
-/// Number of well answered queries; only the first has an execution trace.
+/// Number of well answered queries in the comparator's prompt; only the first has an execution
+/// trace.
 const SHOWN_GOOD: usize = 6;
 /// Number of execution traces of badly answered queries in the author's prompt.
 const SHOWN_TO_AUTHOR: usize = 2;
@@ -69,10 +72,11 @@ const ADVICE_CHARS: usize = 3_000;
 /// Text that replaces advice in the author's prompt if the comparator is disabled.
 const NO_ADVICE: &str = "No advice is given for this step. Judge by the score of the current program and by the \
      earlier programs, and make the change that is most likely to raise the score.";
-/// A category is restarted after more than this number of steps without progress.
+/// A category is restarted after more than this number of steps without an accepted program.
 const PATIENCE: usize = 3;
 
-/// Queries that a program answers well and badly, some with execution traces.
+/// Queries that a program answers well and queries that it answers badly, as texts for the
+/// comparator's prompt.
 struct Contrast {
     /// Execution trace of a well answered query, if there is one.
     good: Option<String>,
@@ -84,9 +88,9 @@ struct Contrast {
     also_bad: Vec<String>,
 }
 
-/// Description of a step.
+/// What is known about an improvement step before its program is measured.
 struct StepInfo<'a> {
-    /// The attempt so far.
+    /// The attempt that the journal will store, without its measurement.
     attempt: Attempt,
     /// Key of the step in the journal.
     key: String,
@@ -94,13 +98,14 @@ struct StepInfo<'a> {
     change: &'a str,
     /// The advice behind the change; empty if there is none.
     advice: &'a str,
-    /// The author's note on the program.
+    /// The note that the model wrote before the program.
     note: &'a str,
 }
 
 impl Run<'_> {
-    /// Runs one step: contrast, advice, rewrite, test; or a restart, if it is due. Badly answered
-    /// queries are sampled from `open`; if it is empty, no request is sent.
+    /// Runs one model step on a category: contrasts queries, asks for advice, asks for a rewritten
+    /// program and tests this program; or restarts the category if a restart is due. Badly answered
+    /// queries are sampled from `open`. If `open` is empty and no restart is due, sends no request.
     pub(crate) fn rewrite(
         &mut self,
         actor: &mut Actor,
@@ -128,7 +133,8 @@ impl Run<'_> {
         self.follow(actor, &name, contrast.as_ref(), &mut target, archive)
     }
 
-    /// Writes and tests a program without showing earlier ones in the prompt.
+    /// Asks for a new program of a category, without showing earlier attempts in the prompt, and
+    /// tests this program.
     fn restart(
         &mut self,
         actor: &mut Actor,
@@ -150,7 +156,8 @@ impl Run<'_> {
         self.test(actor, step_info, program, target, archive)
     }
 
-    /// Requests advice on the contrast, if there is one, and a better program; tests the program.
+    /// Asks for advice on the contrast, if there is one, then for a better program, and tests this
+    /// program.
     fn follow(
         &mut self,
         actor: &mut Actor,
@@ -180,7 +187,8 @@ impl Run<'_> {
         self.test(actor, step_info, program, target, archive)
     }
 
-    /// Measures a program against the category's current one and commits the step.
+    /// Measures a written program against the category's current program, which it replaces if
+    /// accepted, and commits the attempt. If there is no program, commits the reason.
     fn test(
         &mut self,
         actor: &mut Actor,
@@ -234,8 +242,8 @@ impl Run<'_> {
         self.commit_attempt(actor, &step_info.key, attempt)
     }
 
-    /// Returns the tuned parameters of the parent that the child declares with the same value and
-    /// range.
+    /// Returns those tuned parameters of the category's program (the parent) that the new program
+    /// (the child) declares with the same value and range.
     fn inherited_params(
         &self,
         parent: &CategoryProgram,
@@ -256,7 +264,8 @@ impl Run<'_> {
         Ok(params.map(|(name, &value)| (name.clone(), value)).collect())
     }
 
-    /// Samples well answered queries and badly answered ones from `open`, and traces some of them.
+    /// Samples well answered queries from `queries` and badly answered ones from `open`, and
+    /// renders execution traces of some of them.
     fn contrast(
         &mut self,
         category_program: &CategoryProgram,
@@ -293,7 +302,8 @@ impl Run<'_> {
         })
     }
 
-    /// Requests advice from the comparator. An inner error states why there is none.
+    /// Asks the comparator for advice on the contrast. An inner error states why there is no
+    /// advice.
     fn advice(
         &mut self,
         actor: &mut Actor,
@@ -319,8 +329,8 @@ impl Run<'_> {
         Ok(reply.map(|reply| reply.text.trim().to_owned()))
     }
 
-    /// Requests a program that follows the advice or, without a contrast, any better program.
-    /// Returns the author's note and the program.
+    /// Asks for a program that follows the advice or, without a contrast, for any better program.
+    /// Returns the note that the model wrote before the program, and the program.
     fn request_rewrite(
         &mut self,
         actor: &mut Actor,
@@ -353,8 +363,8 @@ impl Run<'_> {
         Ok((note, self.not_tried_before(actor, name, (category_program, queries), written)))
     }
 
-    /// Formats a category's program and scores for a prompt, without the header, which the prompt
-    /// shows separately.
+    /// Formats the current program of a category and its scores for a prompt. Omits the program's
+    /// header, which the prompt shows separately.
     fn current(
         &self,
         actor: &Actor,
@@ -368,7 +378,8 @@ impl Run<'_> {
         current
     }
 
-    /// Rejects a program that was measured before.
+    /// Returns the written program, or an error if it was measured before or is the current
+    /// program.
     fn not_tried_before(
         &mut self,
         actor: &Actor,
@@ -388,7 +399,8 @@ impl Run<'_> {
         Err("the model gave a program that was tried before".to_owned())
     }
 
-    /// Returns the inputs that all prompts for programs share, with the outline of the schema.
+    /// Returns the inputs that all prompts for programs share: the short form of the schema, the
+    /// toolkit, the language, the limits and the category.
     pub(super) fn prompt_inputs(&self, actor: &Actor, category: &str) -> Value {
         json!({
             "schema": actor.briefing.outline,
@@ -399,8 +411,8 @@ impl Run<'_> {
         })
     }
 
-    /// [`Run::prompt_inputs`] with the outlines of tools and language, for prompts that show a
-    /// running program.
+    /// Does the same as [`Run::prompt_inputs`], with short forms of toolkit and language, for
+    /// prompts that show a program that runs.
     pub(super) fn short_prompt_inputs(&self, actor: &Actor, category: &str) -> Value {
         let mut inputs = self.prompt_inputs(actor, category);
         inputs["toolkit"] = actor.briefing.toolkit_outline.as_str().into();
@@ -408,8 +420,8 @@ impl Run<'_> {
         inputs
     }
 
-    /// Commits the categories. If the actor stopped, commits nothing, so that a resumed run finds
-    /// them again.
+    /// Commits the categories that the model found. If the actor stopped, commits nothing, so that
+    /// a resumed run asks for the categories again.
     pub(super) fn commit_categories(
         &mut self,
         actor: &mut Actor,
@@ -429,8 +441,8 @@ impl Run<'_> {
         Ok(self.trials.journal.commit_with("categories", "found", &categories, &[], &replies)?)
     }
 
-    /// Commits an attempt. If the actor stopped, commits nothing, so that a resumed run repeats the
-    /// step.
+    /// Commits an attempt under this key. If the actor stopped, commits nothing, so that a resumed
+    /// run repeats the step.
     pub(super) fn commit_attempt(
         &mut self,
         actor: &mut Actor,
@@ -446,7 +458,7 @@ impl Run<'_> {
 }
 
 impl Actor {
-    /// Formats accepted advice of other categories for a prompt.
+    /// Formats advice from categories other than `name` whose programs were accepted, for a prompt.
     pub(super) fn advice_elsewhere(&self, name: &str) -> Value {
         advice_from_others(&self.accepted_advice, name)
     }
@@ -466,12 +478,13 @@ impl Actor {
         }
     }
 
-    /// Returns the attempts at a category's program.
+    /// Returns the earlier attempts to improve a category's program.
     pub(super) fn attempts(&self, name: &str) -> Attempts {
         self.notes.get(name).map(|notes| notes.attempts.clone()).unwrap_or_default()
     }
 
-    /// Records a measured program and its author's note, unless it was recorded before.
+    /// Records a measured program of a category and the model's note on it, unless the program was
+    /// recorded before.
     pub(super) fn remember(
         &mut self,
         name: &str,
@@ -494,12 +507,14 @@ impl Actor {
     }
 }
 
-/// Formats a failure for a prompt.
+/// Formats a program's failure on a query for a prompt; `query` is empty if the program failed as a
+/// whole.
 pub(super) fn failure(query: &str, message: &str) -> Value {
     json!({ "query": query, "message": message, "place": "" })
 }
 
-/// Replaces the header of a source with `header`.
+/// Returns the source of a program with its header (the lines with category and description)
+/// replaced by `header`.
 pub(crate) fn headed(source: &str, header: &str) -> String {
     let is_header = |line: &&str| {
         line.trim_start().starts_with("//! category:") || header.lines().any(|own| own == *line)
@@ -508,7 +523,8 @@ pub(crate) fn headed(source: &str, header: &str) -> String {
     format!("{header}\n{}\n", rest.join("\n"))
 }
 
-/// Sorts training queries by a program's reciprocal rank, ascending; ties by position.
+/// Sorts training queries by a program's reciprocal rank on them, lowest first; queries with equal
+/// ranks are sorted by position.
 fn worst_first(mut queries: Vec<usize>, program: &CategoryProgram) -> Vec<usize> {
     queries.sort_by(|&a, &b| program.train[a].total_cmp(&program.train[b]).then(a.cmp(&b)));
     queries

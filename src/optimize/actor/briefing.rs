@@ -1,4 +1,5 @@
-//! Prompt texts about the base, the tools and the language; the same for all prompts of a run.
+//! Texts for prompts about the base, the tools and the language of programs; they are the same for
+//! all prompts of a run.
 
 use std::fmt::Write;
 
@@ -7,30 +8,30 @@ use agent_kb::Kb;
 use agent_sandbox::Limits;
 use agent_tools::{ToolkitScope, schema_outline, schema_text, toolkit_outline, toolkit_text};
 
-/// Manual of the language.
+/// Manual of the language of programs.
 const LANGUAGE: &str = include_str!("../../../sandboxes/rhai/README.md");
-/// Heading of the manual's part that prompts replace with [`limits`].
+/// Heading of the part of the manual that prompts omit, because they show [`limits`] instead.
 const LIMITS_PART: &str = "\n## Limits of one call\n";
 
-/// Texts for prompts.
+/// Texts for prompts about the base, the tools and the language of programs.
 pub(super) struct Briefing {
-    /// Node types, fields and relations of the base.
+    /// Description of the base's node types, fields and relations.
     pub(super) schema: String,
-    /// Outline of the schema, for prompts that show programs, queries and documents.
+    /// Short form of the schema, for prompts that show programs, queries and documents.
     pub(super) outline: String,
-    /// The functions that programs may call.
+    /// Description of the functions that programs may call.
     pub(super) toolkit: String,
-    /// The manual of the language.
+    /// The manual of the language of programs, without the list of limits.
     pub(super) language: &'static str,
-    /// Outlines of tools and language, for prompts that show a running program.
+    /// Short forms of the toolkit and the manual, for prompts that show a program that runs.
     pub(super) toolkit_outline: String,
     pub(super) language_outline: String,
-    /// Limits of one program run.
+    /// The limits of one program run that programs reach first.
     pub(super) limits: String,
 }
 
 impl Briefing {
-    /// Builds the texts for a base and the listed tools.
+    /// Builds the texts for a base and the groups of tools that prompts list.
     pub(super) fn new(kb: &Kb, listed: ToolkitScope) -> Self {
         let (schema, outline) = (schema_text(kb), schema_outline(kb));
         let toolkit = toolkit_text(kb, listed);
@@ -51,12 +52,12 @@ fn language() -> &'static str {
     LANGUAGE.split_once(LIMITS_PART).map_or(LANGUAGE, |parts| parts.0)
 }
 
-/// Returns [`language`] without the example program.
+/// Returns the manual of the language without its list of limits and its example program.
 pub(super) fn language_outline() -> String {
     without_fence(language())
 }
 
-/// Removes the first fenced block of a text.
+/// Returns a Markdown text without its first fenced block.
 fn without_fence(text: &str) -> String {
     let mut parts = text.splitn(3, "```");
     match (parts.next(), parts.next(), parts.next()) {
@@ -65,7 +66,8 @@ fn without_fence(text: &str) -> String {
     }
 }
 
-/// Lists the limits that programs reach first; the manual of the language lists all.
+/// Returns a text with the limits that programs reach first; the manual of the language lists all
+/// limits.
 fn limits(listed: ToolkitScope) -> String {
     let limits = Limits::default();
     let mut text = format!(

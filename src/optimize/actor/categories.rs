@@ -1,10 +1,11 @@
-//! Categories of queries: a model finds them in a sample of training queries, then assigns all
-//! other queries.
+//! Categories of queries: a model finds categories in a sample of training queries, then assigns
+//! all other queries to them.
 //!
-//! Every assignment in a reply is checked. A query that the reply omits, or assigns to two
-//! categories or to one that does not exist, is requested once more and otherwise stays unassigned.
-//! If many training queries are unassigned, further categories are searched for among them once.
-//! Small categories join [`OTHERS`]. The model sees no answers.
+//! Every assignment in a reply is checked. If a reply omits a query, or assigns it to two
+//! categories or to one that does not exist, the model is asked for this query once more; if that
+//! fails too, the query stays unassigned. If many training queries are unassigned, the model is
+//! asked once for further categories among them. Small categories join [`OTHERS`]. The model sees
+//! no answers.
 
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
@@ -26,27 +27,27 @@ pub(crate) const CATEGORIES_ROLE: RoleSpec = RoleSpec {
     max_tokens: 4_096,
 };
 
-/// Maximum number of training queries in which categories are searched for.
+/// Maximum number of training queries in a request for categories.
 pub(super) const SAMPLE: usize = 200;
-/// Maximum number of queries in one request for assignment.
+/// Maximum number of queries in one request that assigns queries to categories.
 pub(super) const BATCH: usize = 120;
-/// A category has at least one in this number of all training queries.
+/// A category must have at least one in this number of all training queries.
 const MIN_SHARE: usize = 25;
-/// Minimum number of training queries of a category.
+/// Minimum number of training queries of a category, however few there are in all.
 pub(super) const MIN_QUERIES: usize = 3;
-/// If more than one in this number of training queries is unassigned, further categories are
-/// searched for among them.
+/// If more than one in this number of training queries is unassigned, the model is asked for
+/// further categories among the unassigned queries.
 const MAX_LEFT_SHARE: usize = 10;
 /// Maximum length of a category's name, characters.
 const NAME_CHARS: usize = 80;
 /// Maximum length of a category's description, characters.
 const DESCRIPTION_CHARS: usize = 400;
-/// Name of the category of all queries without another category.
+/// Name of the category for all queries that are in no other category.
 pub(super) const OTHERS: &str = "other questions";
-/// Stream of random numbers for the sample.
+/// Number of the random generator's stream that draws the sample of training queries.
 const SAMPLE_STREAM: u64 = 1 << 40;
 
-/// A category before it has a program.
+/// A category that the model found, before it has a program.
 #[derive(Clone, Debug)]
 pub(super) struct FoundCategory {
     pub(super) name: String,
@@ -55,8 +56,9 @@ pub(super) struct FoundCategory {
 }
 
 impl Run<'_> {
-    /// Finds at least one category and assigns the queries of both pools. The last category is
-    /// [`OTHERS`] if it has training queries or there is no other.
+    /// Asks a model for categories and for the category of each training and validation query.
+    /// Returns at least one category. The last one is [`OTHERS`] if it has training queries or
+    /// there is no other category.
     pub(super) fn find_categories(
         &mut self,
         actor: &mut Actor,
@@ -92,7 +94,8 @@ impl Run<'_> {
     }
 
     /// Asks a model for at most `max_categories` categories of the training queries in `sample`;
-    /// returns their names and descriptions. `places` receives the category of each assigned query.
+    /// returns the names and descriptions of the categories. Stores in `places`, for each assigned
+    /// training query, the index of its category in the returned list.
     fn discover_categories(
         &mut self,
         actor: &mut Actor,
@@ -124,8 +127,9 @@ impl Run<'_> {
         }
     }
 
-    /// Asks a model to assign queries to the `named` categories. Returns the category of each
-    /// query, by position in `named`, in the order of `queries`; `None` if unassigned.
+    /// Asks a model to assign queries of the training pool (if `in_train`) or the validation pool
+    /// to the categories in `named`, given by name and description. Returns, in the order of
+    /// `queries`, the index of each query's category in `named`; `None` if the query is unassigned.
     fn assign_queries(
         &mut self,
         actor: &mut Actor,
@@ -174,7 +178,7 @@ impl Run<'_> {
     }
 }
 
-/// Numbers queries from 1, for a prompt.
+/// Returns the texts of queries, numbered from 1, for a prompt.
 fn numbered(pool: &Pool, queries: &[usize]) -> Vec<Value> {
     queries
         .iter()
@@ -183,17 +187,19 @@ fn numbered(pool: &Pool, queries: &[usize]) -> Vec<Value> {
         .collect()
 }
 
-/// A category that a reply proposes.
+/// A category that a model's reply proposes.
 #[derive(Debug, PartialEq)]
 struct ProposedCategory {
     name: String,
     description: String,
-    /// Queries of this category and no other, by position in the prompt, ascending.
+    /// The queries that the reply puts into this category and no other: positions in the prompt
+    /// from 0, ascending.
     queries: Vec<usize>,
 }
 
-/// Parses the categories of a reply. Texts are cut; repeated names, and queries of several
-/// categories, are dropped.
+/// Parses the categories in a model's reply to a prompt with `n_queries` queries; returns at most
+/// `max_categories`. Cuts long names and descriptions, and drops categories with repeated names and
+/// queries that are in several categories.
 fn proposed_categories(
     reply: &Value,
     n_queries: usize,
@@ -228,8 +234,8 @@ fn proposed_categories(
     found
 }
 
-/// Cuts a text to whole sentences within `chars` characters, or to whole words if the first
-/// sentence is longer.
+/// Cuts a text to the whole sentences that fit into `chars` characters, or to whole words if not
+/// even the first sentence fits.
 fn first_sentences(text: &str, chars: usize) -> &str {
     let Some((end, _)) = text.char_indices().nth(chars) else { return text };
     let head = &text[..end];
@@ -238,8 +244,9 @@ fn first_sentences(text: &str, chars: usize) -> &str {
     &text[..end]
 }
 
-/// Parses assignments: positions in the batch with their categories, `None` for a query that the
-/// model assigns to no category. Drops invalid and contradictory assignments.
+/// Parses the assignments in a model's reply: pairs of a query's position in the batch and the
+/// index of its category, or `None` if the model assigns the query to no category. Drops invalid
+/// and contradictory assignments.
 fn assignments(
     reply: &Value,
     n_queries: usize,
@@ -264,7 +271,9 @@ fn assignments(
     (0..n_queries).filter_map(|at| agreed(&votes[at]).map(|category| (at, category))).collect()
 }
 
-/// Groups the queries by category. Small categories join [`OTHERS`], which comes last.
+/// Groups the training and validation queries by category. `train` and `validation` have the index
+/// in `named` of each query's category. Queries without a category or in a small one join
+/// [`OTHERS`], which comes last.
 fn grouped(
     named: Vec<(String, String)>,
     train: &[Option<usize>],

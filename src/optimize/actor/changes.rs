@@ -1,16 +1,16 @@
-//! Short line diff between an earlier program and the current one.
+//! Short diff, by lines, between an earlier program and the current one, for prompts.
 
 use similar::{ChangeTag, TextDiff};
 
 use crate::actor::execution_trace::cut;
 
-/// Maximum number of lines; a last line counts the omitted ones.
+/// Maximum number of lines of a diff; one more line states the number of omitted lines.
 const LINES: usize = 14;
-/// Maximum length of a line, characters.
+/// Maximum length of a line of a diff, characters.
 const LINE_CHARS: usize = 100;
 
-/// Lists the lines that only the earlier program (`-`) or only the current one (`+`) has, in order.
-/// Omits blank lines, comments and parameter declarations.
+/// Returns the lines that only the earlier program (marked `-`) or only the current program (marked
+/// `+`) has, in order. Omits blank lines, comments and parameter declarations.
 pub(super) fn changes(earlier: &str, current: &str) -> String {
     let diff = TextDiff::from_lines(earlier, current);
     let lines = diff.iter_all_changes().filter_map(|change| {

@@ -1,4 +1,4 @@
-//! First programs of categories, written by a model, several at a time.
+//! Drafts: first programs of categories, which a model writes, several at a time.
 //!
 //! ```text
 //! initial -> extract, compile, run on a few queries -> repair with the error, at most twice
@@ -6,8 +6,9 @@
 //!    -> measure on the gate and the category's queries against the best available program
 //! ```
 //!
-//! A draft becomes its category's initial program if it also gains on training queries outside the
-//! prompt. Otherwise a better draft is a challenger: its gain must be proven on validation queries.
+//! A draft becomes its category's initial program if it also gains enough on training queries that
+//! its prompt did not show. Otherwise a draft that is better on the category's queries is a
+//! challenger: its gain must be proven on validation queries.
 
 use serde_json::{Value, json};
 
@@ -33,46 +34,47 @@ use agent_infer::{ParamValues, bundle::SEARCH};
 use agent_llm::{Reply, replies::extract_program};
 use agent_sandbox::program::Program;
 
-/// Maximum number of repair requests per program.
+/// Maximum number of requests to repair a program.
 pub(super) const MAX_REPAIRS: u32 = 2;
-/// Maximum number of failures in a repair request.
+/// Maximum number of failures that a request to repair a program shows.
 const SHOWN_FAILURES: usize = 3;
-/// Maximum number of traces in a request for a revision.
+/// Maximum number of execution traces in a request to revise a program.
 const TRIED_OUT_TRACES: usize = 3;
 
-/// Request for a program of a category.
+/// What is needed to request a program of a category and to try it.
 pub(super) struct DraftRequest {
     /// Name of the category.
     pub(super) name: String,
-    /// Training queries for the trial; the first [`TRIED`] are used.
+    /// Training queries, as positions: the program is tried on the first [`TRIED`], and the prompt
+    /// for a first program shows all of them with answers.
     pub(super) tried: Vec<usize>,
-    /// Number of program runs to claim if the program asks a model.
+    /// Number of program runs to claim from the run's allowance if the program asks a model.
     pub(super) runs: usize,
-    /// The training queries of the category.
+    /// The training queries of the category, as positions in the training pool.
     pub(super) queries: Vec<usize>,
-    /// The best available program, shown in the prompt.
+    /// The best available program for the category, which the prompt shows.
     pub(super) best: CategoryProgram,
 }
 
-/// A program that runs, or the reason why there is none.
+/// A program that runs, or the reason why there is no such program.
 pub(super) type DraftResult = Result<Program, String>;
 
-/// Content of a reply.
+/// Content of a model's reply to a request for a program.
 enum ReplyContent {
     Program(Program),
-    /// A program that does not run, or a text without a program.
+    /// A program that does not run, or a text without a program, with the failures for a prompt.
     Failing {
         source: String,
         failures: Vec<Value>,
     },
-    /// There is no reply; the reason.
+    /// There is no reply, for this reason.
     Missing(String),
 }
 
 impl Run<'_> {
-    /// Adds a program for each category that the model finds: the draft, or the best available
-    /// program if no draft is clearly better. Returns the challengers with the index of their
-    /// category.
+    /// Asks the model for categories and for a draft of each category's program. Adds each category
+    /// to `category_programs` with the draft or, if this does not gain enough, with the best
+    /// available program. Returns the challengers, each with the index of its category.
     pub(crate) fn write_programs(
         &mut self,
         actor: &mut Actor,
@@ -147,8 +149,9 @@ impl Run<'_> {
         Ok(challengers)
     }
 
-    /// Returns programs for categories without a better draft: those of the search actor that are
-    /// not modules or, if there are none, text search.
+    /// Returns the programs that a category can have instead of a draft: those in
+    /// `category_programs` that are not WebAssembly modules or, if there are none, one that only
+    /// searches text.
     fn fallback(
         &mut self,
         category_programs: &[CategoryProgram],
@@ -168,7 +171,8 @@ impl Run<'_> {
         Ok(vec![self.category_program(Some(plan), program, ParamValues::new(), None, &origin)?])
     }
 
-    /// Copies a program for another category, with that category's header.
+    /// Returns a copy of a program for another category, with this category's header, measured on
+    /// all training queries.
     fn adopt(
         &mut self,
         category_program: &CategoryProgram,
@@ -189,7 +193,8 @@ impl Run<'_> {
         )
     }
 
-    /// Builds the request for a first program of a category; `sample` selects its examples.
+    /// Builds the request for a first program of a category. The example queries are drawn at
+    /// random; different `sample` give different draws.
     pub(super) fn draft_request(
         &self,
         name: &str,
@@ -200,7 +205,8 @@ impl Run<'_> {
         self.draft_request_on(name, self.examples(queries, EXAMPLES, sample), queries, best)
     }
 
-    /// Builds the request for a program that is tried on the queries in `tried`.
+    /// Builds the request for a program of a category that is tried on the first queries in
+    /// `tried`.
     pub(super) fn draft_request_on(
         &self,
         name: &str,
@@ -212,14 +218,15 @@ impl Run<'_> {
         DraftRequest { name: name.to_owned(), tried, runs, queries, best: best.clone() }
     }
 
-    /// Returns the number of program runs needed to try, measure and freeze a program of a
-    /// category.
+    /// Returns the number of program runs that are needed to try, measure and freeze a program of a
+    /// category with these training queries.
     pub(super) fn runs_of(&self, queries: &[usize]) -> usize {
         TRIED + queries.len() + self.validation.queries.len()
     }
 
-    /// Requests first programs, repairs them until they run and, unless steps are disabled, revises
-    /// each once.
+    /// Asks the model for the requested first programs, has them repaired until they run and,
+    /// unless [`Ablation::Steps`] is disabled, revised once. The results are in the order of
+    /// `requests`.
     pub(super) fn drafts(
         &mut self,
         actor: &mut Actor,
@@ -244,8 +251,8 @@ impl Run<'_> {
         Ok(written)
     }
 
-    /// Extracts the programs of replies and repairs each until it runs, at most [`MAX_REPAIRS`]
-    /// times.
+    /// Extracts the programs from replies, and asks the model to repair each until it runs, at most
+    /// [`MAX_REPAIRS`] times. The results are in the order of `requests`.
     pub(super) fn repair(
         &mut self,
         actor: &mut Actor,
@@ -292,7 +299,8 @@ impl Run<'_> {
         Ok(written)
     }
 
-    /// Parses a reply into a program that runs, or its failures.
+    /// Extracts the program from a reply and tries it. Returns a program that runs, or the
+    /// failures.
     fn read(
         &mut self,
         actor: &Actor,
@@ -318,9 +326,10 @@ impl Run<'_> {
         })
     }
 
-    /// Lists the reasons why a program cannot be measured; empty if it can. The program may not
-    /// compile, have invalid parameters, leak answers, exceed the allowance for model calls, fail
-    /// on queries, or find nothing.
+    /// Tries a program on the request's queries and returns its failures for a prompt; empty if the
+    /// program can be measured. Failures are: the program does not compile, has invalid parameters,
+    /// leaks answers, exceeds the allowance of runs that ask a model, fails on a query, or returns
+    /// no node for any query.
     fn failures(
         &mut self,
         program: &Program,
@@ -372,9 +381,9 @@ impl Run<'_> {
         Ok(failures)
     }
 
-    /// Requests one revision of each program that is not correct on all queries of its trial; the
-    /// prompt shows its score and traces. A revision is accepted if it runs and is not worse on the
-    /// same queries.
+    /// Asks for one revision of each written program that does not rank an answer first on all
+    /// queries on which it was tried; the prompt shows the program's score and execution traces. A
+    /// revision replaces the program if it runs and is not worse on the same queries.
     fn try_out(
         &mut self,
         actor: &mut Actor,
@@ -439,16 +448,17 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Returns a program's reciprocal ranks on training queries with its declared parameters.
+    /// Returns the reciprocal rank of a program with its declared parameters on each of the
+    /// training queries in `tried` (positions).
     fn tried_ranks(&self, program: &Program, tried: &[usize]) -> Result<Vec<f32>, OptimizeError> {
         let (runtime, none) = (self.trials.runtime_of(program), ParamValues::new());
         let rankings = self.trials.rankings(program, &none, &self.train, tried)?;
         Ok(reciprocal_ranks(runtime, &rankings, &self.train, tried))
     }
 
-    /// Measures a draft against the best available program, on the gate first, and commits the
-    /// step; `None` if the draft is not better. `before` is the best program's mean reciprocal
-    /// rank.
+    /// Measures a draft against the best available program, first on the gate, and commits the
+    /// attempt. Returns the category with the draft, or `None` if the draft is not better. `before`
+    /// is the mean reciprocal rank of the best available program on the category's queries.
     fn evaluate_draft(
         &mut self,
         actor: &mut Actor,
@@ -509,7 +519,8 @@ impl Run<'_> {
     }
 }
 
-/// Returns the text that replaces advice in a request for a revision.
+/// Returns the text that takes the place of advice in a request for a revision: the program's score
+/// on the `n` queries on which it was tried.
 fn tried_out(score: f64, n: usize) -> String {
     format!(
         "This is your first program, tried out: its mean reciprocal rank on {n} of the category's \

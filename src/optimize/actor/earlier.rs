@@ -1,7 +1,8 @@
-//! Earlier attempts at a category's program, for prompts: a line for each attempt and its outcome,
-//! and the differences of two rejected programs, the best and the latest, from the current one.
+//! Earlier attempts to improve a category's program, for prompts: a line for each attempt with its
+//! outcome. For two rejected programs, the best and the latest, also how they differ from the
+//! current program.
 //!
-//! Each score is shown beside that of the current program on the same queries.
+//! The score of a rejected program is shown beside that of the current program on the same queries.
 
 use std::cmp::Ordering;
 
@@ -13,55 +14,58 @@ use crate::{
     trial::mean,
 };
 
-/// Maximum number of attempts stored for a category; older ones are dropped.
+/// Maximum number of attempts that are remembered for a category; older attempts are dropped.
 const REMEMBERED: usize = 8;
-/// Maximum length of an attempt's description, characters.
+/// Maximum length of the model's note on an attempt, characters.
 const NOTE_CHARS: usize = 280;
-/// Maximum length of a failure, characters.
+/// Maximum length of the reason why an attempt gave no program, characters.
 const WHY_CHARS: usize = 160;
-/// Maximum number of listed queries: lost and gained, each.
+/// Maximum number of queries listed that a rejected program answers worse than the current one, and
+/// of those that it answers better.
 const DIFFERENCES: usize = 3;
-/// Maximum length of a listed query, characters.
+/// Maximum length of a query's text in this list, characters.
 const QUERY_CHARS: usize = 200;
 
-/// An attempt at a better program.
+/// An earlier attempt to write a better program for a category.
 #[derive(Clone, Debug)]
 pub(super) struct PastAttempt {
-    /// Description by its author.
+    /// The note that the model wrote before the program.
     note: String,
     outcome: Outcome,
 }
 
-/// Outcome of an attempt.
+/// Outcome of an earlier attempt.
 #[derive(Clone, Debug)]
 enum Outcome {
     Measured(MeasuredProgram),
-    /// No program could be measured, with the reason.
+    /// No program could be measured, for this reason.
     Nothing(String),
 }
 
-/// A program that was measured.
+/// A program that was measured in an earlier attempt.
 #[derive(Clone, Debug)]
 pub(super) struct MeasuredProgram {
     pub(super) source: String,
-    /// The training queries of its trial, and its reciprocal ranks on them.
+    /// The training queries on which the program was measured, as positions; and, in the same
+    /// order, its reciprocal ranks.
     pub(super) queries: Vec<usize>,
     pub(super) ranks: Vec<f32>,
-    /// Mean reciprocal rank of the category's program at that time, on the same queries.
+    /// Mean reciprocal rank on the same queries of the program that the category had at that time.
     pub(super) before: f64,
-    /// Whether it replaced the category's program.
+    /// Whether the measured program replaced the category's program.
     pub(super) kept: bool,
 }
 
 impl MeasuredProgram {
-    /// Returns its mean reciprocal rank.
+    /// Returns the mean reciprocal rank of the measured program.
     fn score(&self) -> f64 {
         mean(&self.ranks)
     }
 
-    /// Lists the queries that this program answers worse than the current one, then those that it
-    /// answers better, largest difference first. Each line has both reciprocal ranks, the current
-    /// program's first.
+    /// Returns two lists of lines: the queries that this program answers worse than the current
+    /// program `present`, and those that it answers better; both with the largest difference first.
+    /// A line has the current program's reciprocal rank, this program's, and the query, such as
+    /// `1.00 -> 0.50: ...`.
     fn differences<'a>(
         &self,
         present: &CategoryProgram,
@@ -83,23 +87,24 @@ impl MeasuredProgram {
         [lines(true), lines(false)]
     }
 
-    /// Returns the current program's mean reciprocal rank on the same queries.
+    /// Returns the mean reciprocal rank of the current program `present` on the queries on which
+    /// this program was measured.
     fn present(&self, present: &CategoryProgram) -> f64 {
         mean(&present.train_on(&self.queries))
     }
 }
 
-/// The attempts at one category's program, the latest last.
+/// The earlier attempts to improve one category's program, the latest last.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Attempts(Vec<PastAttempt>);
 
 impl Attempts {
-    /// Adds an attempt whose program was measured.
+    /// Adds an attempt whose program was measured, with the model's note.
     pub(super) fn measured(&mut self, note: &str, measured: MeasuredProgram) {
         self.add(note, Outcome::Measured(measured));
     }
 
-    /// Adds an attempt without a program.
+    /// Adds an attempt in which no program could be measured, with the reason.
     pub(super) fn failed(&mut self, note: &str, why: &str) {
         self.add(note, Outcome::Nothing(cut(why, WHY_CHARS)));
     }
@@ -112,7 +117,7 @@ impl Attempts {
         }
     }
 
-    /// Marks the attempts that produced the current program as kept.
+    /// Marks the attempts whose program is the current program `present` as kept.
     pub(super) fn mark_current(&mut self, present: &CategoryProgram) {
         for one in self.0.iter_mut().filter(|one| one.is(present)) {
             if let Outcome::Measured(measured) = &mut one.outcome {
@@ -121,14 +126,16 @@ impl Attempts {
         }
     }
 
-    /// Returns a line for each attempt except those that produced the current program.
+    /// Returns a line with outcome and note for each attempt, except those whose program is the
+    /// current program `present`.
     pub(super) fn lines(&self, present: &CategoryProgram) -> Vec<String> {
         let others = self.0.iter().filter(|one| !one.is(present));
         others.map(|one| format!("{}: {}", one.verdict(present), one.note)).collect()
     }
 
-    /// Describes the best rejected program relative to the current one, and the latest rejected
-    /// one: verdict, changed lines, lost and gained queries.
+    /// Describes two rejected programs: the one with the best score relative to the current program
+    /// `present`, and the latest. Each has its outcome, the lines that differ, and the queries that
+    /// it answers worse and better. `text` returns the text of a training query by position.
     pub(super) fn programs<'a>(
         &self,
         present: &CategoryProgram,
@@ -164,7 +171,8 @@ impl PastAttempt {
         matches!(&self.outcome, Outcome::Measured(one) if one.source == present.program.source())
     }
 
-    /// Describes the outcome, with the current program's score on the same queries.
+    /// Describes the outcome of the attempt, with the score of the current program `present` on the
+    /// same queries.
     fn verdict(&self, present: &CategoryProgram) -> String {
         let measured = match &self.outcome {
             Outcome::Nothing(why) => return format!("no program, since {why}"),

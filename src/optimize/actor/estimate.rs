@@ -4,7 +4,7 @@
 //! The minimum assumes that every reply is short and usable. The maximum counts every repair, the
 //! longest replies, and the full allowance of programs that ask a model. Both follow from the
 //! settings and the texts of the base; an uninterrupted run ends between them. [`Typical`] values
-//! follow recorded runs.
+//! are based on recorded runs.
 
 use serde::Serialize;
 use serde_json::json;
@@ -25,72 +25,77 @@ use agent_kb::Kb;
 use agent_llm::{RoleSpec, ledger::tokens};
 use agent_tools::{Assistant, TOOLS_ROLE};
 
-/// Minimum and maximum.
+/// Minimum and maximum of an estimate.
 pub type Range<T> = [T; 2];
-/// Minimum, typical value and maximum.
+/// Minimum, typical value and maximum of an estimate.
 type Spread<T> = [T; 3];
 
-/// Maximum number of bytes per token, for the minimum. The maximum counts tokens as the ledger
-/// does.
+/// Bytes of text per token with which the minimum of sent tokens is estimated. The maximum counts
+/// tokens as the ledger does.
 const MAX_BYTES_PER_TOKEN: u64 = 5;
-/// Tokens of a short reply.
+/// Number of tokens of a short reply.
 const SHORT_REPLY: u64 = 200;
-/// Seconds per reply.
+/// Seconds that a reply takes.
 const REPLY_SECONDS: Spread<f64> = [2.0, 20.0, 60.0];
-/// Maximum number of requests for one program: the first and its repairs.
+/// Maximum number of requests for one program: the first one and those for repairs.
 const PER_PROGRAM: u64 = 1 + MAX_REPAIRS as u64;
-/// Maximum number of requests of a tool call: the first and its repair.
+/// Maximum number of requests of one tool call: the first one and one for a repair.
 const PER_TOOL_REQUEST: u64 = 2;
-/// Maximum number of tokens of a contrast with its execution traces.
+/// Maximum number of tokens that a prompt has in addition to the texts about base, tools and
+/// language, such as execution traces.
 const TRACE_TOKENS: u64 = 20_000;
 
-/// Bytes per token, for typical values.
+/// Bytes of text per token with which typical values are estimated.
 const TYPICAL_BYTES_PER_TOKEN: u64 = 4;
-/// Categories that the model usually finds.
+/// Number of categories that the model usually finds.
 const TYPICAL_CATEGORIES: u64 = 7;
-/// Usually one in this number of steps sends requests; the others have nothing left to gain.
+/// Typically, one in this number of model steps sends requests; in the other steps there is nothing
+/// left to gain.
 const TYPICAL_STEP_SHARE: u64 = 4;
-/// Tokens that a request typically sends in addition to the texts of the base: to find categories,
-/// to assign queries, to write a first program, and to revise or improve a program.
+/// Tokens that a request typically sends in addition to the texts about the base and of the
+/// queries. The four numbers are for requests that find categories, assign queries, write a first
+/// program, and revise or improve a program.
 const SENT_TO_FIND: u64 = 500;
 const SENT_TO_ASSIGN: u64 = 1_000;
 const SENT_TO_WRITE: u64 = 3_000;
 const SENT_TO_IMPROVE: u64 = 4_000;
-/// Tokens that a request for advice typically sends in all.
+/// Number of tokens that a request for advice typically sends in all.
 const SENT_TO_COMPARE: u64 = 3_400;
-/// Tokens of a typical reply: found categories, assignments, a program, and advice.
+/// Number of tokens of a typical reply. The four numbers are for replies with categories,
+/// assignments, a program, and advice.
 const FOUND: u64 = 1_000;
 const ASSIGNED: u64 = 300;
 const WRITTEN: u64 = 1_750;
 const ADVICE: u64 = 900;
 
-/// Estimated cost of a run.
+/// Estimated cost of a run with the llm actor.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Estimate {
-    /// Number of requests.
+    /// Number of requests to language models.
     pub calls: Range<u64>,
-    /// Tokens sent.
+    /// Number of tokens that requests send.
     pub tokens_in: Range<u64>,
-    /// Tokens received.
+    /// Number of tokens of replies.
     pub tokens_out: Range<u64>,
-    /// Dollars; `None` if a price is unknown.
+    /// Price in US dollars; `None` if the price of a model is unknown.
     pub usd: Option<Range<f64>>,
-    /// Minutes, if requests are sent one after another.
+    /// Minutes until all replies are received, if requests are sent one after another.
     pub minutes: Range<f64>,
-    /// Typical cost.
+    /// Typical cost, between minimum and maximum.
     pub typical: Typical,
 }
 
-/// Typical cost of a run.
+/// Typical cost of a run with the llm actor.
 ///
-/// Assumes that seven categories get a first program and one revision. The model improves these
-/// categories and those of the search actor, about one per relation. One step in four sends two
-/// requests: for advice and for a program. There are no repairs, and programs send no requests. A
-/// reply is assumed to take 20 seconds.
+/// The typical cost assumes that seven categories get a first program and one revision. The model
+/// then improves these categories and those of the search actor, about one per relation. One step
+/// in four sends two requests: one for advice and one for a program. There are no repairs, and
+/// programs send no requests. A reply takes 20 seconds.
 ///
-/// Compared with nine runs of a strong model in `docs/lab`: the default runs and the repeated
-/// default runs of 2026-11-23, and runs with two or three steps of 2026-11-22. The default runs on
-/// biomed were ended early. Typical values as multiples of the recorded ones:
+/// The typical values were compared with nine runs of a strong model in `docs/lab`: the default
+/// runs and the repeated default runs of 2026-11-23, and runs with two or three steps of
+/// 2026-11-22. The default runs on biomed were ended early. The table has the typical values as
+/// multiples of the recorded ones:
 ///
 /// | run | calls | tokens sent | received |
 /// | --- | ---: | ---: | ---: |
@@ -99,24 +104,24 @@ pub struct Estimate {
 /// | two steps: products, papers | 0.7, 1.3 | 0.8, 1.3 | 0.8, 1.2 |
 /// | three steps: biomed | 0.7 | 0.6 | 0.6 |
 ///
-/// Programs sent 36 of the 98 calls of the second default run on biomed; without them its factor is
-/// 0.8.
+/// In the second default run on biomed, programs sent 36 of the 98 calls; without these calls, the
+/// typical number of calls is 0.8 times the recorded one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Typical {
-    /// Number of requests.
+    /// Number of requests to language models.
     pub calls: u64,
-    /// Tokens sent.
+    /// Number of tokens that requests send.
     pub tokens_in: u64,
-    /// Tokens received.
+    /// Number of tokens of replies.
     pub tokens_out: u64,
-    /// Dollars; `None` if a price is unknown.
+    /// Price in US dollars; `None` if the price of a model is unknown.
     pub usd: Option<f64>,
-    /// Minutes, if requests are sent one after another.
+    /// Minutes until all replies are received, if requests are sent one after another.
     pub minutes: f64,
 }
 
 impl Estimate {
-    /// Returns the estimate of a run without requests.
+    /// Returns the estimate of a run that sends no requests.
     pub fn nothing() -> Estimate {
         Estimate::of(&Total { usd: Some([0.0; 3]), ..Total::default() })
     }
@@ -141,13 +146,13 @@ impl Estimate {
     }
 }
 
-/// Sum over all requests of a run.
+/// Estimated sums over all requests of a run.
 #[derive(Default)]
 struct Total {
     calls: Spread<u64>,
     tokens_in: Spread<u64>,
     tokens_out: Spread<u64>,
-    /// `None` if a price is unknown.
+    /// Price in US dollars; `None` if the price of a model is unknown.
     usd: Option<Spread<f64>>,
 }
 
@@ -155,17 +160,17 @@ fn ends<T: Copy>([least, _, most]: Spread<T>) -> Range<T> {
     [least, most]
 }
 
-/// Requests of one kind.
+/// Requests of one kind, such as those for advice.
 struct Kind {
     role: RoleSpec,
     calls: Spread<u64>,
-    /// Tokens that one request sends.
+    /// Number of tokens that one request sends.
     sent: Spread<u64>,
-    /// Tokens of a typical reply.
+    /// Number of tokens of a typical reply.
     received: u64,
 }
 
-/// Estimates the cost of a run with these options.
+/// Estimates the cost of a run with the llm actor on this base, with these queries and options.
 pub fn estimate(
     kb: &Kb,
     assistant: &Assistant,
@@ -198,14 +203,15 @@ pub fn estimate(
     Estimate::of(&total)
 }
 
-/// Returns the tokens of a request that sends `text`. The typical value and the maximum include the
-/// given further tokens; the minimum does not.
+/// Returns the number of tokens of a request that sends `text`. The typical value and the maximum
+/// include further tokens, whose numbers are given; the minimum does not.
 fn sent(text: &str, [typical, most]: Range<u64>) -> Spread<u64> {
     let bytes = text.len() as u64;
     [bytes / MAX_BYTES_PER_TOKEN, bytes / TYPICAL_BYTES_PER_TOKEN + typical, tokens(text) + most]
 }
 
-/// Counts the greeting and the requests for categories.
+/// Returns the number and size of the greeting and of the requests that find categories and assign
+/// queries.
 fn category_requests(
     briefing: &Briefing,
     train: &[LabelledQuery],
@@ -244,7 +250,8 @@ fn category_requests(
     ]
 }
 
-/// Counts the requests for programs and for advice.
+/// Returns the number and size of the requests for first programs, revisions, advice and improved
+/// programs.
 fn program_requests(kb: &Kb, briefing: &Briefing, n_train: usize, options: &Options) -> [Kind; 4] {
     // The briefing always lists the query language, which adds only a few words.
     let brief = json!([briefing.schema, briefing.toolkit, briefing.language]).to_string();
@@ -295,7 +302,7 @@ fn program_requests(kb: &Kb, briefing: &Briefing, n_train: usize, options: &Opti
     ]
 }
 
-/// Counts the requests that programs send; typically none.
+/// Returns the number and size of the requests that programs send; typically, they send none.
 fn tool_requests(n_validation: usize, options: &Options) -> Kind {
     let runs = if options.llm_tools { max_runs(n_validation) as u64 } else { 0 };
     let most = runs * REQUESTS_PER_RUN * PER_TOOL_REQUEST;
@@ -317,7 +324,7 @@ mod tests {
     };
     use agent_sandbox::SandboxOptions;
 
-    /// A model that must not be asked.
+    /// A language model that fails the test if it is asked.
     struct Unasked;
 
     impl Model for Unasked {
@@ -340,7 +347,7 @@ mod tests {
         Assistant::new(Arc::new(llm), Arc::new(Prompts::built_in().unwrap()))
     }
 
-    /// A base with this number of relations.
+    /// Creates a knowledge base with this number of relations.
     fn base(relations: usize) -> (tempfile::TempDir, Kb) {
         let dir = tempfile::tempdir().unwrap();
         let mut writer = KbWriter::create(dir.path()).unwrap();
@@ -382,7 +389,8 @@ mod tests {
         }
     }
 
-    /// The estimate for a base with these numbers of relations, training and validation queries.
+    /// Returns the estimate for a base with these numbers of relations, training queries and
+    /// validation queries.
     fn estimated([relations, train, validation]: [usize; 3], options: &Options) -> Estimate {
         let (_dir, kb) = base(relations);
         estimate(&kb, &assistant(), &queries(train), &queries(validation), options)

@@ -1,6 +1,6 @@
-//! Execution traces for prompts. A trace covers one training query. Its table has the scores that a
-//! program's calls give to the best correct answer and to the wrong nodes above it. The start nodes
-//! of metapaths and the steps along relations follow.
+//! Execution traces for prompts. A trace covers one training query. A trace has a table of the
+//! scores that the program's calls give to the best ranked correct answer and to the wrong nodes
+//! above it. The start nodes of metapaths and the steps along relations follow the table.
 //!
 //! ```text
 //! query (free wording): ...
@@ -25,31 +25,32 @@ use agent_retrieve::Ranking;
 use agent_sandbox::CompiledProgram;
 use agent_tools::{Trace, source::literal};
 
-/// Maximum number of wrong nodes in the table.
+/// Maximum number of wrong nodes in the table of a trace.
 const SHOWN_WRONG: usize = 3;
-/// Maximum number of calls in the table.
+/// Maximum number of calls in the table of a trace.
 const SHOWN_ROWS: usize = 8;
-/// Maximum number of listed calls that score all nodes equally.
+/// Maximum number of calls listed that give all nodes of the table the same score.
 const SHOWN_SAME: usize = 3;
-/// Maximum number of listed calls that metapaths start from.
+/// Maximum number of calls listed whose results metapaths start from.
 const SHOWN_STARTS: usize = 3;
-/// Maximum number of listed steps along relations.
+/// Maximum number of steps along relations that a trace lists.
 const SHOWN_STEPS: usize = 4;
-/// Maximum length of a name, characters.
+/// Maximum length of a node's name, characters.
 const NAME_CHARS: usize = 40;
-/// Maximum length of a query, characters.
+/// Maximum length of a query's text, characters.
 const QUERY_CHARS: usize = 600;
-/// Maximum length of a reason, characters.
+/// Maximum length of the reason for a failure or a lost answer, characters.
 const WHY_CHARS: usize = 200;
-/// Maximum length of a call's label after the name of its variable, characters.
+/// Maximum length of a call's label that follows the name of its variable, characters.
 const NAMED_CHARS: usize = 56;
-/// Maximum length of any other label, characters.
+/// Maximum length of the label of a call that has no variable, or of a line of the program,
+/// characters.
 const LABEL_CHARS: usize = 80;
 /// Maximum length of a trace, characters.
 pub(super) const TRACE_CHARS: usize = 2_000;
 
 /// Runs a program on one query and renders its trace, at most [`TRACE_CHARS`] characters. `source`
-/// is the text of the program.
+/// is the source of the program.
 ///
 /// # Errors
 /// Errors of [`Runtime::run`].
@@ -76,14 +77,15 @@ pub(super) fn render(
     Ok(whole_lines(&text, TRACE_CHARS))
 }
 
-/// Formats a query in one line: wording, text and first answer.
+/// Formats a query as one line with its wording, text and first answer, such as `(quotes) ... ->
+/// "soft dart" (product)`.
 pub(super) fn line(kb: &Kb, query: &LabelledQuery) -> String {
     let answer = query.answers.first().map_or_else(String::new, |&answer| named(kb, answer));
     let wording = Wording::detect(&query.text).name();
     format!("({wording}) {} -> {answer}", cut(&query.text, QUERY_CHARS / 3))
 }
 
-/// Formats a node as its name and type.
+/// Formats a node as its name and type, such as `"soft dart" (product)`.
 pub(super) fn named(kb: &Kb, node: NodeId) -> String {
     format!("{} ({})", name(kb, node), kb.type_name(kb.node_type(node)))
 }
@@ -120,7 +122,8 @@ fn head(query: &LabelledQuery, signals: &Signals, failure: Option<String>, sourc
     text
 }
 
-/// Writes the nodes of the table, each with its label.
+/// Writes one line for each node of the trace's table: its label (such as `R` or `W1`), name, type,
+/// rank and score.
 fn write_nodes(text: &mut String, kb: &Kb, signals: &Signals) {
     for (letter, ShownNode { node, rank, score, .. }) in letters(signals).iter().zip(&signals.shown)
     {
@@ -134,8 +137,8 @@ fn write_nodes(text: &mut String, kb: &Kb, signals: &Signals) {
     }
 }
 
-/// Returns the labels of the nodes: `R` for the correct answer, `W1`, `W2` and so on for wrong
-/// nodes.
+/// Returns the labels of the nodes in the table of a trace: `R` for the correct answer, `W1`, `W2`
+/// and so on for wrong nodes.
 fn letters(signals: &Signals) -> Vec<String> {
     let mut wrong = 0;
     let letter = |shown: &ShownNode| {
@@ -145,7 +148,8 @@ fn letters(signals: &Signals) -> Vec<String> {
     signals.shown.iter().map(letter).collect()
 }
 
-/// Writes the scores that calls give the nodes.
+/// Writes the rows of the trace's table: one line for each call, with the scores that it gives to
+/// the nodes.
 fn write_rows(text: &mut String, signals: &Signals, source: &str) {
     if !signals.rows.is_empty() {
         let letters = letters(signals).join(" | ");
@@ -165,8 +169,9 @@ fn write_rows(text: &mut String, signals: &Signals, source: &str) {
     }
 }
 
-/// Returns the label of a call. An operator over several calls is shown by its line of the program,
-/// with the weights of its sum; any other call by itself, after its variable if it has one.
+/// Returns the label of a call. An operator over several calls is shown as the line of the program
+/// that has it, with the weights of its sum. Any other call is shown as its own text, such as
+/// `match_text(query)`, after the variable that it is assigned to, if any.
 fn call_label(signal: &Signal, source: &str) -> String {
     let Signal { label, line, combines, .. } = signal;
     if let Some(name) = line.and_then(|line| variable(source, line)).filter(|_| !combines) {
@@ -181,14 +186,16 @@ fn call_label(signal: &Signal, source: &str) -> String {
     }
 }
 
-/// Returns a line of a program, from 1, without leading operators and the final semicolon.
+/// Returns a line of a program (counted from 1) without leading operators and the final semicolon;
+/// `None` if there is no such line.
 fn text_of(source: &str, line: usize) -> Option<&str> {
     let text = source.lines().nth(line.checked_sub(1)?)?.trim();
     Some(text.trim_start_matches(['+', '-', '*', ' ']).trim_end_matches(';'))
 }
 
-/// Writes the start nodes of metapaths. Calls that link entities come first, with all listed nodes;
-/// other calls have their best node and the best further node from which an answer is reached.
+/// Writes the start nodes of metapaths. Calls that link entities come first, each with all of its
+/// start nodes. Other calls are shown with their best node, and with the best further node from
+/// which an answer is reached.
 fn write_starts(text: &mut String, kb: &Kb, signals: &Signals) {
     let mut all: Vec<&LinkCall> = signals.linked.iter().collect();
     all.sort_by_key(|linked| !linked.names);
@@ -218,7 +225,8 @@ fn write_starts(text: &mut String, kb: &Kb, signals: &Signals) {
     }
 }
 
-/// Writes the steps along relations that are last in their metapath, or that lose every answer.
+/// Writes the steps along relations that are last in their metapath, or after which no answer can
+/// be reached.
 fn write_steps(text: &mut String, signals: &Signals, source: &str) {
     let tells = |step: &&Traversal| step.ends || step.n_sought == 0;
     for Traversal { label, line, n, n_sought, ends } in
@@ -231,13 +239,14 @@ fn write_steps(text: &mut String, signals: &Signals, source: &str) {
     }
 }
 
-/// Returns the variable that a line of a program assigns, or else the line's text.
+/// Returns the variable that a line of a program (counted from 1) assigns, or else the line's text.
 fn line_label(source: &str, line: usize) -> Option<String> {
     let text = source.lines().nth(line.checked_sub(1)?)?;
     Some(variable(source, line).map_or_else(|| cut(text, LABEL_CHARS), str::to_owned))
 }
 
-/// Returns the variable that a line of a program assigns. Lines count from 1.
+/// Returns the variable that a line of a program (counted from 1) assigns; `None` if the line
+/// assigns none.
 fn variable(source: &str, line: usize) -> Option<&str> {
     let text = source.lines().nth(line.checked_sub(1)?)?.trim_start();
     let text = text.strip_prefix("let ").unwrap_or(text);
@@ -248,7 +257,8 @@ fn variable(source: &str, line: usize) -> Option<&str> {
     (is_name && assigns).then_some(name)
 }
 
-/// Formats a number with at most three decimals, fewer for larger numbers.
+/// Formats a number with at most three decimals, and with fewer the larger it is, such as `0.012`,
+/// `3.1` or `240`.
 pub(super) fn number(number: f32) -> String {
     let decimals = match number.abs() {
         large if large >= 100.0 => 0,
@@ -263,15 +273,15 @@ pub(super) fn number(number: f32) -> String {
     }
 }
 
-/// Cuts a text to whole lines within `chars` characters and marks the cut. A longer first line is
-/// cut inside.
+/// Cuts a text to the whole lines that fit into `chars` characters, and adds a line `[cut]`. If not
+/// even the first line fits, cuts this line.
 pub(super) fn whole_lines(text: &str, chars: usize) -> String {
     let Some((at, _)) = text.char_indices().nth(chars) else { return text.to_owned() };
     let kept = text.get(..at).unwrap_or(text);
     format!("{}\n[cut]\n", kept.rsplit_once('\n').map_or(kept, |pair| pair.0))
 }
 
-/// Joins a text into one line and cuts it to `chars` characters.
+/// Joins a text into one line and cuts it to `chars` characters, with `..` in place of the rest.
 pub(super) fn cut(text: &str, chars: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match line.char_indices().nth(chars) {

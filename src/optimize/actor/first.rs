@@ -1,9 +1,9 @@
-//! Inputs of the prompt for a first program, in addition to the base and the tools: queries with
-//! answers, metapaths with the share of answers they reach, worked examples, results of linking,
-//! documents of answers, and the best available program.
+//! Inputs of the prompt for a first program of a category, in addition to the texts about the base
+//! and the tools: queries with answers, metapaths with the share of answers that they reach, worked
+//! examples, results of entity linking, documents of answers, and the best available program.
 //!
 //! All inputs come from training queries of the category. The examples depend on the seed and the
-//! number of the draft, so that drafts see different queries.
+//! number of the draft, so that the prompts for different drafts show different queries.
 
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -29,35 +29,36 @@ use agent_sandbox::program::Program;
 
 /// Maximum number of queries with answers in a prompt.
 pub(super) const EXAMPLES: usize = 14;
-/// Maximum number of answers shown per query.
+/// Maximum number of answers that a prompt shows per query.
 const NAMED_ANSWERS: usize = 2;
 /// Maximum number of metapaths in a prompt.
 const METAPATHS: usize = 10;
-/// Maximum number of worked examples.
+/// Maximum number of worked examples in a prompt.
 const WORKED: usize = 2;
-/// Maximum number of edges followed for a worked example, or listed per node and relation.
+/// Maximum number of edges that are followed for a worked example; also the maximum number of
+/// neighbours per node and relation when linked nodes are counted.
 const WORKED_EDGES: usize = 20_000;
-/// Maximum number of queries whose links are shown.
+/// Maximum number of queries whose linked entities a prompt shows.
 const LINKED: usize = 3;
-/// Maximum number of linked nodes shown per query.
+/// Maximum number of linked entities that a prompt shows per query.
 const LINKED_NODES: usize = 6;
-/// Maximum number of queries whose links are counted.
+/// Maximum number of queries whose linked entities are counted by strength.
 const COUNTED: usize = 60;
-/// Maximum number of linked nodes per query and type.
+/// Maximum number of linked entities per query and type.
 const COUNTED_NODES: usize = 4;
-/// Lower bounds of the strength classes of links, descending.
+/// Lower bounds of the classes into which linked entities are divided by strength, descending.
 const STRENGTHS: [f32; 4] = [0.8, 0.5, 0.2, 0.0];
-/// Maximum number of documents.
+/// Maximum number of answers' documents in a prompt.
 const DOCUMENTS: usize = 2;
 /// Maximum length of a document, characters.
 const DOCUMENT_CHARS: usize = 1_500;
-/// Maximum length of a query, characters.
+/// Maximum length of a query's text, characters.
 const QUERY_CHARS: usize = 400;
-/// Stream of random numbers for the example queries of categories.
+/// Number of the random generator's first stream from which example queries are drawn.
 const EXAMPLE_STREAM: u64 = 2 << 40;
 
 impl Run<'_> {
-    /// Returns the inputs of the prompt; without metapaths if none were mined.
+    /// Returns the inputs of the prompt for a first program; without metapaths if none were mined.
     pub(super) fn first_inputs(&self, actor: &Actor, request: &DraftRequest) -> Value {
         let DraftRequest { name, tried, queries, best, .. } = request;
         let ranked = ranked(&actor.mined, queries);
@@ -73,7 +74,8 @@ impl Run<'_> {
         inputs
     }
 
-    /// Draws at most `n` of the queries, from both wordings; `sample` selects the draw.
+    /// Draws at most `n` of the training queries at random, from both wordings. Different `sample`
+    /// give different draws.
     pub(super) fn examples(&self, queries: &[usize], n: usize, sample: u32) -> Vec<usize> {
         let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
         rng.set_stream(EXAMPLE_STREAM + u64::from(sample));
@@ -81,7 +83,7 @@ impl Run<'_> {
         wording::sample(queries, n, wording, &mut rng)
     }
 
-    /// Formats queries with their wording and their answers.
+    /// Formats training queries with their wording and their first answers, for a prompt.
     pub(super) fn solved_queries(&self, examples: &[usize]) -> Value {
         let solved = |&at: &usize| {
             let LabelledQuery { text, answers, .. } = &self.train.queries[at];
@@ -96,12 +98,13 @@ impl Run<'_> {
         examples.iter().map(solved).collect()
     }
 
-    /// Formats a program with its mean reciprocal rank on some queries, overall and by wording.
+    /// Formats a category's program with its mean reciprocal rank on `queries`, overall and by
+    /// wording, for a prompt.
     pub(super) fn standing(&self, category_program: &CategoryProgram, queries: &[usize]) -> Value {
         self.standing_of(&category_program.program, queries, &category_program.train_on(queries))
     }
 
-    /// [`Run::standing`] with given reciprocal ranks.
+    /// Does the same as [`Run::standing`] for a program with its reciprocal ranks on `queries`.
     pub(super) fn standing_of(&self, program: &Program, queries: &[usize], ranks: &[f32]) -> Value {
         let wording = |&at: &usize| Wording::detect(&self.train.queries[at].text);
         let by_wording: Vec<(Wording, f32)> =
@@ -114,7 +117,7 @@ impl Run<'_> {
         })
     }
 
-    /// Mines metapaths for prompts once in a run, unless mining is disabled.
+    /// Mines the metapaths that prompts show, once in a run, unless mining is disabled.
     pub(super) fn mine_for_prompts(&mut self, actor: &mut Actor) -> Result<(), OptimizeError> {
         if actor.has_mined || self.options.lacks(Ablation::Mining) {
             return Ok(());
@@ -127,7 +130,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Describes the best metapaths, one per line.
+    /// Describes the best metapaths, one per line, with the share of answers that each reaches.
     fn metapaths(&self, ranked: &[RankedPattern<'_>], queries: &[usize]) -> Value {
         let kb = &self.base.kb;
         let line = |one: &RankedPattern<'_>| {
@@ -162,7 +165,7 @@ impl Run<'_> {
         ranked.iter().take(METAPATHS).map(line).collect()
     }
 
-    /// Formats a step in the notation of `walk`.
+    /// Formats a step of a metapath as the function `walk` takes it, such as `"of_brand:out"`.
     fn written_step(&self, step: &Step) -> String {
         let relation = self.base.kb.relation_name(step.relation);
         match step.direction {
@@ -172,8 +175,8 @@ impl Run<'_> {
         }
     }
 
-    /// Describes paths from a named entity of an example query to an answer, along the best
-    /// metapaths.
+    /// Describes paths along the best metapaths, each from an entity that an example query names to
+    /// an answer of the query.
     fn worked_examples(&self, ranked: &[RankedPattern<'_>], examples: &[usize]) -> Value {
         let mut lines: Vec<String> = Vec::new();
         for one in ranked {
@@ -203,7 +206,8 @@ impl Run<'_> {
         lines.into()
     }
 
-    /// Lists results of linking on some queries, and how often linked nodes lead to an answer.
+    /// Returns lines with the entities that `link` finds in some example queries, and lines that
+    /// say how often linked entities are an answer or its neighbour.
     fn links(&self, examples: &[usize], queries: &[usize]) -> Value {
         let mut lines: Vec<String> = Vec::new();
         let mut add_line = |call: String, text: &str| {
@@ -225,7 +229,8 @@ impl Run<'_> {
         lines.into()
     }
 
-    /// Counts linked nodes that are an answer or its neighbour, by strength class.
+    /// Returns one line per class of strength: how many entities are linked with this strength, and
+    /// how many of them are an answer or the neighbour of one.
     fn link_counts(&self, queries: &[usize]) -> Vec<String> {
         let mut counts = [(0_usize, 0_usize); STRENGTHS.len()];
         for &at in queries.iter().take(COUNTED) {
@@ -252,7 +257,8 @@ impl Run<'_> {
         counts.iter().enumerate().filter_map(line).collect()
     }
 
-    /// Returns the nodes and their neighbours, at most [`WORKED_EDGES`] per node and relation.
+    /// Returns `nodes` together with their neighbours, at most [`WORKED_EDGES`] neighbours per node
+    /// and relation.
     fn neighborhood(&self, nodes: &[NodeId]) -> NodeSet {
         let kb = &self.base.kb;
         let mut near = nodes.to_vec();
@@ -265,7 +271,7 @@ impl Run<'_> {
         NodeSet::new(near)
     }
 
-    /// Returns the documents of the first answers of at most [`DOCUMENTS`] queries.
+    /// Returns the document of the first answer of some example queries, at most [`DOCUMENTS`].
     fn documents(&self, examples: &[usize]) -> Value {
         let kb = &self.base.kb;
         let document = |&at: &usize| {
@@ -283,15 +289,16 @@ impl Run<'_> {
     }
 }
 
-/// A mined metapath with its results on the queries of a category.
+/// A mined metapath with the answers that it reaches in the queries of a category.
 struct RankedPattern<'a> {
     mined: &'a MinedPattern,
-    /// Queries of the category with their reached answers.
+    /// Positions of the category's queries, each with the answers that the metapath reaches.
     reached: Vec<(usize, mine::AnswerBits)>,
 }
 
-/// Ranks the metapaths that reach answers of a category's queries, most informative first; ties
-/// stay in mined order.
+/// Returns the metapaths that reach answers of a category's queries, sorted by the information that
+/// they give about these answers, descending. Equally informative metapaths stay in the order of
+/// `mined`.
 fn ranked<'a>(mined: &'a [MinedPattern], queries: &[usize]) -> Vec<RankedPattern<'a>> {
     let own = NodeSet::new(queries.iter().map(|&at| at as NodeId).collect());
     let is_own = |at: usize| own.contains(at as NodeId);
@@ -312,9 +319,9 @@ fn ranked<'a>(mined: &'a [MinedPattern], queries: &[usize]) -> Vec<RankedPattern
     ranked.into_iter().map(|pair| pair.1).collect()
 }
 
-/// Finds the strongest linked entity of the query from which the steps lead to an answer. Returns
-/// its strength and the path, which starts with it; `None` after [`WORKED_EDGES`] edges without
-/// one.
+/// Finds the strongest linked entity of the query from which `steps` lead to an answer. Returns the
+/// strength of the link and the path from the entity to the answer; `None` if no such path is found
+/// within [`WORKED_EDGES`] edges.
 fn find_path(
     base: &IndexedBase,
     steps: &[Step],
@@ -335,8 +342,8 @@ fn find_path(
     })
 }
 
-/// Finds a path along the steps from `from` to an answer and returns its nodes after `from`.
-/// Follows at most `left` edges.
+/// Finds a path along `steps` from the node `from` to an answer, and returns the nodes of the path
+/// after `from`. Follows at most `left` edges; `None` if no path is found.
 fn follow(
     base: &IndexedBase,
     from: NodeId,

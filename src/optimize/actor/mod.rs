@@ -1,5 +1,6 @@
-//! The llm actor: asks a language model for categories and programs, contrasts well and badly
-//! answered queries, and asks for better programs (AvaTaR, Wu et al. 2024).
+//! The llm actor: asks a language model for categories of queries and for a program for each. To
+//! get better programs, it shows the model queries that a program answers well and badly (AvaTaR,
+//! Wu et al. 2024).
 //!
 //! ```text
 //! categories: discover on a sample -> assign the other queries -> merge small categories
@@ -9,12 +10,13 @@
 //! ```
 //!
 //! Replies are verified: categories and query numbers are checked; programs are compiled, searched
-//! for leaked answers and run in the sandbox. Training queries decide which programs are kept,
-//! validation queries whether changes are proven. The model sees training queries with answers, and
-//! the texts of validation queries without answers. An unusable reply fails only its step.
+//! for leaked answers and run in the sandbox. Training queries decide which programs are accepted,
+//! and validation queries whether changes are proven. The model sees training queries with their
+//! answers, and the texts of validation queries without answers. An unusable reply ends only its
+//! step, not the run.
 //!
-//! [`Ablation::Steps`] disables revisions and steps; [`Ablation::Comparator`] disables contrasts
-//! and advice.
+//! [`Ablation::Steps`] disables revisions and improvement steps; [`Ablation::Comparator`] disables
+//! the comparator's contrasts and advice.
 
 mod advice;
 mod author;
@@ -58,45 +60,47 @@ use agent_infer::bundle::LlmProvenance;
 use agent_llm::{LlmError, Message, Reply, Request, Role, RoleSpec, prompts::PromptError};
 use agent_tools::{Assistant, TOOLS_ROLE};
 
-/// `proposed_by` of the actor's programs.
+/// Value of `proposed_by` of programs by the llm actor.
 pub(super) const LLM: &str = "llm";
-/// Number of consecutive unusable results (a program after its repairs, or advice) after which no
-/// further request is sent.
+/// Number of consecutive unusable results after which the actor sends no further request. A result
+/// is a program after its repairs, or advice.
 const MAX_UNUSABLE: usize = 5;
 /// The first request of a run, which checks that the model answers.
 pub(crate) const GREETING: &str = "Reply with the word ready.";
-/// Reason for a missing reply if no request was sent.
+/// Reason given for a missing reply if no request was sent.
 const NOT_ASKED: &str = "no request was sent";
 /// Maximum number of repairs of a malformed JSON reply.
 const REPAIRS: u32 = 1;
 
-/// A step of the actor, as the journal stores it.
+/// An attempt of the llm actor to write or improve a program, as the journal stores it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
-    /// The category.
+    /// Name of the category.
     pub category: String,
     /// Kind of request: `initial` or `improve`.
     #[serde(rename = "what")]
     pub kind: String,
-    /// The comparator's advice.
+    /// The comparator's advice that the program follows; `None` without advice.
     pub advice: Option<String>,
     /// Id of the resulting program, if it runs.
     pub program: Option<String>,
-    /// Why there is no program.
+    /// Why there is no program; `None` if there is one.
     pub failure: Option<String>,
-    /// Mean reciprocal rank of the category's program on its training queries.
+    /// Mean reciprocal rank of the category's current program on the measured training queries, or
+    /// on all queries of the category if there is no program.
     pub before: f64,
-    /// Mean reciprocal rank of the resulting program.
+    /// Mean reciprocal rank of the resulting program on the measured queries.
     pub after: Option<f64>,
-    /// Number of measured queries; `None` if all of the category or none were measured.
+    /// Number of measured training queries; `None` if all queries of the category or none were
+    /// measured.
     #[serde(default)]
     pub n: Option<usize>,
-    /// Whether the program was accepted.
+    /// Whether the program replaced the category's program.
     pub accepted: bool,
 }
 
 impl Attempt {
-    /// Creates an attempt without a result.
+    /// Creates an attempt that has no program yet.
     fn new(category: &str, kind: &str, before: f64) -> Self {
         Self {
             category: category.to_owned(),
@@ -111,7 +115,7 @@ impl Attempt {
         }
     }
 
-    /// Adds the measurement of the attempt's program.
+    /// Stores the measurement of the attempt's program.
     fn note(&mut self, measured: &Measurement) {
         self.before = measured.before;
         self.after = Some(measured.mrr);
@@ -120,62 +124,63 @@ impl Attempt {
     }
 }
 
-/// The found categories, as the journal stores them.
+/// The categories that the model found, as the journal stores them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Categories {
     /// The categories, in the order in which their programs are written.
     pub found: Vec<CategoryRecord>,
 }
 
-/// A found category, as the journal stores it.
+/// A category that the model found, as the journal stores it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CategoryRecord {
     /// Name of the category.
     pub name: String,
-    /// Description by the model.
+    /// The model's description of the category.
     pub description: String,
-    /// Training queries by position.
+    /// The category's training queries, as positions in the training pool.
     pub train: Vec<usize>,
-    /// Validation queries by position.
+    /// The category's validation queries, as positions in the validation pool.
     pub validation: Vec<usize>,
 }
 
-/// The actor's notes on a category.
+/// What the actor remembers about a category during a run.
 #[derive(Default)]
 struct Notes {
     description: String,
     attempts: Attempts,
-    /// Ids of measured programs.
+    /// Ids of programs that were measured.
     tried: BTreeSet<String>,
-    /// Steps since the last accepted program or restart.
+    /// Number of steps since the last accepted program or the last restart.
     gap: usize,
-    /// Number of restarts.
+    /// Number of restarts of the category.
     restarts: usize,
-    /// Keys of replies to requests that were sent together with those of other categories.
+    /// Keys of replies to this category's requests that were sent together with requests of other
+    /// categories.
     replies: Vec<String>,
 }
 
-/// The actor in one run.
+/// State of the llm actor in a run.
 pub(super) struct Actor {
     assistant: Arc<Assistant>,
     briefing: Briefing,
     notes: BTreeMap<String, Notes>,
-    /// Advice whose program was accepted, in order.
+    /// Advice whose program was accepted, in order of acceptance.
     accepted_advice: Vec<AcceptedAdvice>,
-    /// Metapaths for prompts; empty unless `has_mined`.
+    /// Mined metapaths for prompts; empty until `has_mined`.
     mined: Vec<MinedPattern>,
     has_mined: bool,
-    /// Number of consecutive unusable results, see [`MAX_UNUSABLE`].
+    /// Number of consecutive unusable results so far; see [`MAX_UNUSABLE`].
     unusable: usize,
     stop: Option<Stop>,
-    /// Keys of the replies of the current step.
+    /// Keys of the replies that the current step used.
     replies: Vec<String>,
-    /// Milliseconds spent waiting for replies.
+    /// Milliseconds that the actor spent waiting for replies.
     waited: Arc<AtomicU64>,
 }
 
 impl Actor {
-    /// Creates the actor of a run.
+    /// Creates the llm actor of a run.
     pub(super) fn new(assistant: Arc<Assistant>, waited: Arc<AtomicU64>, run: &Run<'_>) -> Self {
         let briefing = Briefing::new(
             &run.base.kb,
@@ -195,7 +200,8 @@ impl Actor {
         }
     }
 
-    /// Returns the settings that the actor's replies depend on.
+    /// Returns the settings on which the actor's prompts and replies depend, for the run's
+    /// identity.
     pub(super) fn identity(&self, options: &Options) -> Value {
         let set = |spec: &RoleSpec| {
             let set = self.assistant.llm().role(&spec.role())?;
@@ -213,8 +219,8 @@ impl Actor {
         })
     }
 
-    /// Returns the models and the fingerprint of the prompts for a bundle; `asks` is true if its
-    /// programs ask a model.
+    /// Returns what a bundle stores about the language model: the model of each role, and the
+    /// fingerprint of the prompts. `asks` states whether the bundle's programs ask a model.
     pub(super) fn provenance(&self, options: &Options, asks: bool) -> LlmProvenance {
         let model = |spec: RoleSpec| {
             let set = self.assistant.llm().role(&spec.role())?;
@@ -234,7 +240,7 @@ impl Actor {
     /// early. The reply is stored: a resumed run does not send it again.
     ///
     /// # Errors
-    /// If the service gives no reply, or one that cannot be stored.
+    /// If the service gives no reply, or the reply cannot be stored.
     pub(super) fn greet(&mut self) -> Result<(), OptimizeError> {
         let llm = self.assistant.llm();
         let request = llm.request(ACTOR_ROLE.role(), vec![Message::user(GREETING)], None, 0);
@@ -247,7 +253,7 @@ impl Actor {
         }
     }
 
-    /// Calls `ask` and adds its duration to `waited`.
+    /// Calls `ask` and adds the duration of the call to `waited`.
     fn waiting<T>(&self, ask: impl FnOnce() -> T) -> T {
         let began = Instant::now();
         let reply = ask();
@@ -256,13 +262,14 @@ impl Actor {
         reply
     }
 
-    /// Returns why no further request is sent; `None` while requests may be sent.
+    /// Returns why the actor sends no further request; `None` while it may send requests.
     pub(super) fn stop(&self) -> Option<&Stop> {
         self.stop.as_ref()
     }
 
-    /// Sends a prompt with each of the inputs, several requests at a time. Replies are in the order
-    /// of `inputs`. An inner error states why there is no usable reply.
+    /// Sends the prompt once with each of `inputs`, several requests at a time. Returns the replies
+    /// in the order of `inputs`; an inner error states why there is no usable reply. `sample`
+    /// distinguishes requests with the same text.
     fn ask_all(
         &mut self,
         role: Role,
@@ -282,8 +289,8 @@ impl Actor {
             .collect()
     }
 
-    /// [`Actor::ask_all`] with one input per category; keys of replies are kept for the category's
-    /// step.
+    /// Does the same as [`Actor::ask_all`] with one input per category. The key of each reply is
+    /// kept for the step of its category.
     fn ask_each(
         &mut self,
         role: Role,
@@ -302,7 +309,7 @@ impl Actor {
         Ok(replies)
     }
 
-    /// [`Actor::ask_all`] with one input.
+    /// Does the same as [`Actor::ask_all`] with a single input.
     fn ask(
         &mut self,
         role: Role,
@@ -314,7 +321,7 @@ impl Actor {
         Ok(replies.pop().unwrap_or_else(|| Err(NOT_ASKED.to_owned())))
     }
 
-    /// Renders a prompt with each of the inputs into requests.
+    /// Renders the prompt with each of `inputs` and returns the requests, in the same order.
     fn requests(
         &self,
         role: &Role,
@@ -326,7 +333,7 @@ impl Actor {
         inputs.into_iter().map(request).collect()
     }
 
-    /// [`Actor::ask_all`] for replies in JSON.
+    /// Does the same as [`Actor::ask_all`] for replies in JSON, and returns the parsed values.
     fn ask_json_all(
         &mut self,
         role: Role,
@@ -346,14 +353,15 @@ impl Actor {
             .collect()
     }
 
-    /// Records the key of a reply that the current step uses.
+    /// Records the key of a reply that the current step uses, unless there is no reply.
     fn note_reply_key<T>(&mut self, request: &Request, reply: &Result<T, LlmError>) {
         if reply.is_ok() {
             self.replies.push(request.key());
         }
     }
 
-    /// Takes the keys of the replies of the step and of its category, sorted, without duplicates.
+    /// Removes and returns the recorded keys of the replies of the current step and of its
+    /// category, sorted, without duplicates.
     fn take_replies(&mut self, category: Option<&str>) -> Vec<String> {
         let mut replies = std::mem::take(&mut self.replies);
         if let Some(notes) = category.and_then(|name| self.notes.get_mut(name)) {
@@ -364,8 +372,8 @@ impl Actor {
         replies
     }
 
-    /// Classifies a reply: a value, an inner error that fails only this step, or an error that ends
-    /// the run, such as an outage. A cost ceiling stops the actor.
+    /// Classifies a reply. Returns its value, an inner error that ends only this step, or an error
+    /// that ends the run, such as an outage. If a cost ceiling is reached, the actor stops.
     fn classify<T>(
         &mut self,
         reply: Result<T, LlmError>,
@@ -381,8 +389,8 @@ impl Actor {
         }
     }
 
-    /// Returns the result, or `None` if a failed request of a program's tool ended the step. A
-    /// cost ceiling stops the actor.
+    /// Returns the result of a step, or `None` if the step ended because a request of a program's
+    /// tool failed. If a cost ceiling is reached, the actor stops.
     pub(super) fn unless_stopped<T>(
         &mut self,
         done: Result<T, OptimizeError>,

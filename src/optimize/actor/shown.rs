@@ -1,21 +1,22 @@
-//! Shortens programs for prompts: omits the header of the category, which prompts show separately,
-//! and, for the comparator, parameter ranges.
+//! Shortens programs for prompts. Omits the header with the category, which prompts show
+//! separately; for the comparator, also omits the ranges of parameters.
 
 use crate::actor::execution_trace::cut;
 use agent_infer::ParamValues;
 
-/// Maximum length of an author's note, characters.
+/// Maximum length of the note that a model writes before its program, characters.
 const NOTE_CHARS: usize = 400;
-/// Start of a parameter declaration.
+/// Text with which a parameter declaration starts.
 const DECLARATION: &str = "#{ value:";
 
-/// Removes the lines of the header from a program.
+/// Returns the source of a program without the lines of `header`.
 pub(super) fn without_header(source: &str, header: &str) -> String {
     let is_own = |line: &&str| !header.lines().any(|own| own == *line);
     source.lines().filter(is_own).collect::<Vec<_>>().join("\n")
 }
 
-/// Replaces each parameter declaration of a program with its value, the tuned one if available.
+/// Returns the source of a program with each parameter declaration replaced by the parameter's
+/// value: the one in `params` if there is one, otherwise the declared value.
 pub(super) fn with_values(source: &str, params: &ParamValues) -> String {
     let mut text = String::new();
     let mut rest = source;
@@ -32,13 +33,13 @@ pub(super) fn with_values(source: &str, params: &ParamValues) -> String {
     text + rest
 }
 
-/// Formats tuned values, such as `k = 7.25`; empty if there are none.
+/// Formats tuned parameters, such as `k = 7.25, w_text = 0.5`; empty if there are none.
 pub(super) fn tuned_text(params: &ParamValues) -> String {
     let text = |(name, value): (&String, &f64)| format!("{name} = {}", (value * 1e3).round() / 1e3);
     params.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the text before the program in an author's reply.
+/// Returns the text before the program in a model's reply, cut to [`NOTE_CHARS`] characters.
 pub(super) fn author_note(reply: &str) -> String {
     cut(reply.split("```").next().unwrap_or_default(), NOTE_CHARS)
 }

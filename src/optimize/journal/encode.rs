@@ -1,4 +1,4 @@
-//! Encodes values as JSON with limits on size and nesting; numbers are exact.
+//! Encodes values as JSON, with limits on size and nesting, and decodes them. Numbers are exact.
 
 use std::io::{self, Write};
 
@@ -7,7 +7,8 @@ use serde_json::ser::{CompactFormatter, Formatter};
 
 use crate::journal::{BODY_DEPTH, JournalError};
 
-/// Encodes a value as JSON. Fails at the limit, so that at most `limit` bytes are held.
+/// Encodes a value as JSON. Fails as soon as the text has more than `limit` bytes. Error messages
+/// name the step by `kind` and `key`.
 pub(super) fn encode<T: Serialize + ?Sized>(
     kind: &str,
     key: &str,
@@ -31,7 +32,7 @@ pub(super) fn encode<T: Serialize + ?Sized>(
     String::from_utf8(text.bytes).map_err(|error| failed(serde::ser::Error::custom(error)))
 }
 
-/// Decodes a value from JSON.
+/// Decodes a value from JSON. Error messages name the step by `kind` and `key`.
 pub(super) fn decode<T: DeserializeOwned>(
     kind: &str,
     key: &str,
@@ -44,7 +45,7 @@ pub(super) fn decode<T: DeserializeOwned>(
     })
 }
 
-/// Buffer that fails beyond `limit` bytes.
+/// Buffer whose writes fail once it would have more than `limit` bytes.
 struct LimitedBuffer {
     bytes: Vec<u8>,
     limit: usize,
@@ -66,7 +67,8 @@ impl Write for LimitedBuffer {
     }
 }
 
-/// Formatter of compact JSON that fails beyond [`BODY_DEPTH`] levels.
+/// Formatter of compact JSON that fails if lists and maps are nested more than [`BODY_DEPTH`]
+/// levels deep.
 struct Depth {
     depth: usize,
     too_deep: bool,

@@ -1,4 +1,4 @@
-//! Errors of a journal. Each message names the file or step and the remedy.
+//! Errors of a run's journal. Most messages name the file or the step, and what can be done.
 
 use std::{
     io,
@@ -11,96 +11,96 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// The directory of a new run holds a run.
+    /// The directory for a new run holds a run already.
     #[error("{} already holds a run: continue it with --resume, or name another --run DIR", .dir.display())]
     Exists {
-        /// The directory.
+        /// Directory in which the run is or should be.
         dir: PathBuf,
     },
-    /// The directory of a new run holds other files.
+    /// The directory for a new run holds other files.
     #[error("{} is not empty (it contains {found:?}): name another --run DIR", .dir.display())]
     NotEmpty {
-        /// The directory.
+        /// Directory in which the run is or should be.
         dir: PathBuf,
-        /// Name of a file in it.
+        /// Name of a file in the directory.
         found: String,
     },
-    /// There is no run to resume or to read.
+    /// The directory has no run that could be resumed or read.
     #[error("{} holds no run: {why}", .dir.display())]
     NotARun {
-        /// The directory.
+        /// Directory in which the run is or should be.
         dir: PathBuf,
-        /// The missing file or directory, and the remedy.
+        /// What is missing, and what can be done.
         why: &'static str,
     },
-    /// Another process writes the run. Its id is unknown if the system hides a locked file or if
-    /// the process has just started.
+    /// Another process writes the run. The id of the process is unknown if the system hides a
+    /// locked file or if the process has just started.
     #[error("the run in {} is in use by {}: wait for it to end, or stop it", .dir.display(), holder(*.pid))]
     Locked {
-        /// The directory.
+        /// Directory in which the run is or should be.
         dir: PathBuf,
-        /// The process that holds it.
+        /// Id of the process that writes the run, if known.
         pid: Option<u32>,
     },
-    /// The stored data differ from the written ones.
+    /// The database is damaged: the stored data differ from those that were written.
     #[error("{} is damaged: {what}; restore it from a copy, or start again with another --run DIR", .path.display())]
     Damaged {
-        /// The database.
+        /// Path of the run's database.
         path: PathBuf,
-        /// The first defect found.
+        /// First defect that was found.
         what: String,
     },
-    /// A later version wrote the run.
+    /// A later version of the software wrote the run, in a format that this version cannot read.
     #[error("{} has journal format {found}, this version reads up to {supported}: use a newer version", .path.display())]
     NewerVersion {
-        /// The database.
+        /// Path of the run's database.
         path: PathBuf,
-        /// The format found.
+        /// Format version of the run.
         found: i64,
-        /// The newest format that can be read.
+        /// Newest format version that can be read.
         supported: i64,
     },
-    /// An earlier version wrote the run.
+    /// An earlier version of the software wrote the run, in a format that this version cannot read.
     #[error("{} has journal format {found}, this version reads format {supported}: use the version that started the run, or start again with another --run DIR", .path.display())]
     OlderVersion {
-        /// The database.
+        /// Path of the run's database.
         path: PathBuf,
-        /// The format found.
+        /// Format version of the run.
         found: i64,
-        /// The format that can be read.
+        /// Only format version that can be read.
         supported: i64,
     },
-    /// A file operation failed.
+    /// An operation on a file or directory failed.
     #[error("cannot {action} {}: {source}", .path.display())]
     Io {
-        /// Attempted action.
+        /// Attempted action, such as `open` or `write`.
         action: &'static str,
-        /// The file or directory.
+        /// File or directory on which the operation failed.
         path: PathBuf,
-        /// The cause.
+        /// Error of the operating system.
         source: io::Error,
     },
     /// The database could not read or write its files. The current step is stored either completely
     /// or not at all.
     #[error("cannot {action} {}: {cause}", .path.display())]
     Storage {
-        /// Attempted action.
+        /// Attempted action, such as `open` or `write`.
         action: &'static str,
-        /// The database.
+        /// Path of the run's database.
         path: PathBuf,
-        /// The cause.
+        /// Message that states the cause, from SQLite if it reported one.
         cause: String,
     },
-    /// The disk is full.
+    /// A file could not be written, because the disk is full.
     #[error("cannot write {}: the disk is full; free some space and use --resume", .path.display())]
     Full {
-        /// The file that was written.
+        /// File that could not be written.
         path: PathBuf,
     },
-    /// An earlier write failed, so that nothing more is written.
+    /// An earlier write to the journal failed, so that nothing more is written.
     #[error("the journal {} accepts no more steps after a failed write ({cause}): fix the cause and use --resume", .path.display())]
     Stopped {
-        /// The database.
+        /// Path of the run's database.
         path: PathBuf,
         /// Message of the failed write.
         cause: String,
@@ -108,70 +108,70 @@ pub enum JournalError {
     /// The files of the run were removed or replaced while the run was being written.
     #[error("{} was removed or replaced during the run: restore the run's directory and use --resume", .path.display())]
     Moved {
-        /// The missing file.
+        /// File that was removed or replaced.
         path: PathBuf,
     },
-    /// The journal was opened for reading.
+    /// A write was requested, but the journal was opened for reading.
     #[error("{} was opened for reading: open it with resume to write", .path.display())]
     ReadOnly {
-        /// The database.
+        /// Path of the run's database.
         path: PathBuf,
     },
-    /// The same step was committed with another result: the run is not deterministic, or its
-    /// configuration was changed.
+    /// A step with the same kind and key was committed with another result: the run is not
+    /// deterministic, or the run's configuration was changed.
     #[error(
         "step {kind} {key:?} was stored as number {n} with another result: resume with the same version and settings, or start again with another --run DIR"
     )]
     Conflict {
-        /// Number of the stored step.
+        /// Number of the stored step in the journal.
         n: u64,
-        /// Kind of step.
+        /// Kind of the step.
         kind: String,
         /// Key of the step within its kind.
         key: String,
     },
-    /// A part of a step is larger than a limit.
+    /// A part of a step, or of the configuration, is larger than a limit.
     #[error("{what} is larger than the limit of {limit} {unit}")]
     TooLarge {
-        /// The part and its step.
+        /// Part that is too large, with its step.
         what: String,
-        /// The limit.
+        /// Limit of the part's size, in `unit`.
         limit: usize,
-        /// Unit of the limit.
+        /// Unit of the limit, such as `bytes`.
         unit: &'static str,
     },
-    /// The key of a reply is empty, too long, or has spaces.
+    /// The key of a reply is empty, too long, or has whitespace.
     #[error("the key of a reply must have 1 to {limit} bytes and no spaces")]
     BadKey {
-        /// Maximum length, bytes.
+        /// Maximum length of a key, bytes.
         limit: usize,
     },
-    /// A step names a reply that is not stored.
+    /// A step uses a reply that is not stored in the journal.
     #[error("step {kind} {key:?} names the reply {reply:?}, which is not stored: store it first")]
     UnknownReply {
-        /// Kind of step.
+        /// Kind of the step.
         kind: String,
         /// Key of the step within its kind.
         key: String,
         /// Key of the reply.
         reply: String,
     },
-    /// A result cannot be written as JSON.
+    /// The result of a step, or a reply, cannot be written as JSON.
     #[error("step {kind} {key:?} cannot be stored: {source}")]
     Encode {
-        /// Kind of step.
+        /// Kind of the step.
         kind: String,
         /// Key of the step within its kind.
         key: String,
         /// Error of the serialization.
         source: serde_json::Error,
     },
-    /// A result does not read back as the requested type.
+    /// The stored result of a step, or a stored reply, cannot be read as the requested type.
     #[error(
         "step {kind} {key:?} does not read back as the expected type: {source}; resume with the version that started the run"
     )]
     Decode {
-        /// Kind of step.
+        /// Kind of the step.
         kind: String,
         /// Key of the step within its kind.
         key: String,
@@ -181,21 +181,21 @@ pub enum JournalError {
     /// The prefix of a program's id is too short, too long or not hexadecimal.
     #[error("{prefix:?} does not name a program: give 6 to 64 hexadecimal digits of its id")]
     BadPrefix {
-        /// The given prefix.
+        /// Prefix of a program's id that was given.
         prefix: String,
     },
-    /// Several programs have the prefix.
+    /// The ids of several programs begin with the prefix.
     #[error("{prefix:?} names several programs: {}; give more digits", .ids.join(", "))]
     Ambiguous {
-        /// The given prefix.
+        /// Prefix of a program's id that was given.
         prefix: String,
-        /// The first ids with the prefix, ascending; at most ten.
+        /// Ids that begin with the prefix, ascending; at most ten.
         ids: Vec<String>,
     },
 }
 
 impl JournalError {
-    /// Converts the error of a file operation.
+    /// Returns a function that converts the error of a file operation (`action` on `path`).
     pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| match source.kind() {
@@ -205,7 +205,7 @@ impl JournalError {
     }
 }
 
-/// Names the holder of a lock in a message.
+/// Returns the text that names the holder of a lock in a message, such as `process 17`.
 fn holder(pid: Option<u32>) -> String {
     match pid {
         Some(pid) => format!("process {pid}"),

@@ -1,5 +1,5 @@
-//! The open files of a run: one database connection that the journal and its replies share, and its
-//! state after failed writes.
+//! The open files of a run: the database connection, which the journal and its replies share, and
+//! whether results can still be written after a failed write.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +10,7 @@ use crate::journal::{
     store::Store,
 };
 
-/// The files of a run, shared within this process.
+/// The open files of a run, shared by the journal and its replies.
 #[derive(Clone, Debug)]
 pub(super) struct SharedFiles(Arc<Mutex<Files>>);
 
@@ -24,40 +24,40 @@ impl SharedFiles {
     }
 }
 
-/// The files of a run.
+/// The open files of a run.
 #[derive(Debug)]
 pub(super) struct Files {
     // The first field, so that it is closed before the lock is released.
     pub(super) store: Store,
-    /// `None` if opened for reading.
+    /// The lock and the reserve of a writer; `None` if the run was opened for reading.
     pub(super) writer: Option<Writer>,
 }
 
-/// State of a writer.
+/// What only the writer of a run has.
 #[derive(Debug)]
 pub(super) struct Writer {
-    /// Files that must not be moved: lock, database, write-ahead log.
+    /// Files that must not be removed or replaced: lock, database and write-ahead log.
     pub(super) locations: Vec<FileLocation>,
     pub(super) state: State,
-    /// Disk space for the last results.
+    /// Reserved disk space for results that were paid for before the disk was full.
     pub(super) reserve: Reserve,
-    /// Released when dropped.
+    /// The lock of the run, which is released when dropped.
     pub(super) _lock: Lock,
 }
 
-/// Which results may still be written.
+/// Which results a writer may still write, after a failed write or without one.
 #[derive(Clone, Debug)]
 pub(super) enum State {
-    /// All results.
+    /// All results; no write has failed.
     Open,
-    /// Only paid results, as far as they fit; with the cause.
+    /// Only results that were paid for, as far as they fit on the disk. Holds the error message.
     Full(String),
-    /// No results; with the cause.
+    /// No results. Holds the error message.
     Failed(String),
 }
 
 impl Files {
-    /// Fails if the result of a new step could not be stored.
+    /// Fails if the result of a step could not be stored, so that the step must not be computed.
     pub(super) fn check_writable(&self) -> Result<(), JournalError> {
         match &self.writer()?.state {
             State::Open => self.check_locations(),
@@ -65,7 +65,7 @@ impl Files {
         }
     }
 
-    /// Fails if a result that was paid for could not be stored.
+    /// Fails if not even a result that was paid for could be stored.
     pub(super) fn check_keeps_paid(&self) -> Result<(), JournalError> {
         match &self.writer()?.state {
             State::Open | State::Full(_) => self.check_locations(),
@@ -73,9 +73,10 @@ impl Files {
         }
     }
 
-    /// Runs `write`, one transaction. On a full disk, frees the reserve and tries once more. After
-    /// any other failure nothing more is written. After a full disk, paid results are still
-    /// written, because that failure happens on writing, not on syncing.
+    /// Calls `write`, which runs one transaction. If the disk is full, frees the reserve and calls
+    /// `write` once more; after that, only results that were paid for are written. This is safe,
+    /// because a full disk makes the writing fail, not the syncing. After any other failure nothing
+    /// more is written.
     pub(super) fn write(
         &mut self,
         mut write: impl FnMut(&mut Store) -> Result<(), JournalError>,
@@ -110,7 +111,8 @@ impl Files {
         JournalError::Stopped { path: self.store.path().to_owned(), cause: cause.to_owned() }
     }
 
-    /// Fails if a file of the writer was removed or replaced.
+    /// Fails if the lock, the database or the write-ahead log was removed or replaced since it was
+    /// opened for writing.
     pub(super) fn check_locations(&self) -> Result<(), JournalError> {
         self.writer.iter().flat_map(|writer| &writer.locations).try_for_each(FileLocation::check)
     }

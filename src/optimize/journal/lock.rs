@@ -1,8 +1,8 @@
-//! The lock of a run directory, and checks that its files were not moved.
+//! The lock of a run directory, and checks that files of the run were not moved.
 //!
 //! The lock is the operating system's lock on the file `lock`, not the file's existence. The system
-//! releases it however its holder ends, and a copied directory is not locked. The file contains the
-//! holder's process id in decimal, used only in messages.
+//! releases the lock however its holder ends, and a copied directory is not locked. The file
+//! contains the process id of the holder in decimal, which is used only in messages.
 
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
@@ -16,24 +16,24 @@ use crate::journal::JournalError;
 
 /// Name of the lock file in a run directory.
 pub(super) const LOCK_FILE: &str = "lock";
-/// Maximum number of attempts to take the lock, and to read the holder's id, which is written just
-/// after locking.
+/// Maximum number of attempts to take the lock. Also the maximum number of attempts to read the
+/// holder's process id, which is written just after locking.
 const MAX_TRIES: usize = 5;
-/// Pause between attempts, milliseconds.
+/// Pause between two attempts, milliseconds.
 const RETRY_MS: u64 = 5;
-/// Maximum number of bytes read of the lock file.
+/// Maximum number of bytes that are read from a lock file.
 const CONTENT_BYTES: u64 = 32;
 
-/// The lock of a run directory, held until dropped.
+/// The lock of a run directory, which is held until dropped.
 #[derive(Debug)]
 pub(super) struct Lock {
     file: File,
-    /// Location of the lock file when it was locked.
+    /// Path and identity of the lock file when it was locked.
     pub(super) location: FileLocation,
 }
 
 impl Lock {
-    /// Takes the lock of an existing directory.
+    /// Takes the lock of an existing run directory.
     pub(super) fn take(dir: &Path) -> Result<Self, JournalError> {
         let path = dir.join(LOCK_FILE);
         let mut file = OpenOptions::new()
@@ -79,7 +79,8 @@ impl Drop for Lock {
     }
 }
 
-/// Returns the id of the process that holds a lock file; `None` if it cannot be read.
+/// Returns the process id in a lock file, after several attempts to read it; `None` if it cannot be
+/// read.
 fn holder(path: &Path) -> Option<u32> {
     for look in 0..MAX_TRIES {
         if look > 0 {
@@ -92,15 +93,15 @@ fn holder(path: &Path) -> Option<u32> {
     None
 }
 
-/// Reads the process id in a lock file.
+/// Reads the process id in a lock file; `None` if there is none.
 fn number(file: File) -> Option<u32> {
     let mut content = String::new();
     file.take(CONTENT_BYTES).read_to_string(&mut content).ok()?;
     content.trim().parse().ok()
 }
 
-/// Returns the id of the process that writes the run in a directory; `None` without a writer, or if
-/// it has just started. Does not block.
+/// Returns the id of the process that writes the run in a directory; `None` if no process does, or
+/// if the process has just started. Does not block.
 pub fn writer_pid(dir: &Path) -> Option<u32> {
     let path = dir.join(LOCK_FILE);
     // A killed process leaves its id behind.
@@ -109,29 +110,29 @@ pub fn writer_pid(dir: &Path) -> Option<u32> {
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then_some(pid)
 }
 
-/// A path and the identity of its file, to detect removal and replacement: an open file can still
-/// be written after its name is gone.
+/// A path and the identity of the file at this path. Shows whether the file was removed or
+/// replaced: an open file can still be written after its name is gone.
 #[derive(Clone, Debug)]
 pub(super) struct FileLocation {
     path: PathBuf,
-    /// Device and inode; `None` on systems without them.
+    /// Device and inode of the file; `None` on systems without inodes.
     file: Option<(u64, u64)>,
 }
 
 impl FileLocation {
-    /// Returns the location of the file that is currently at a path.
+    /// Returns the path with the identity of the file that is there now.
     pub(super) fn current(path: &Path) -> Result<Self, JournalError> {
         let metadata = fs::metadata(path).map_err(JournalError::io("find", path))?;
         Ok(Self { path: path.to_owned(), file: identity(&metadata) })
     }
 
-    /// Returns the location of an open file.
+    /// Returns the path with the identity of an open file.
     fn from_file(path: &Path, file: &File) -> Result<Self, JournalError> {
         let metadata = file.metadata().map_err(JournalError::io("find", path))?;
         Ok(Self { path: path.to_owned(), file: identity(&metadata) })
     }
 
-    /// Fails unless the same file is still at the path.
+    /// Fails with [`JournalError::Moved`] unless the same file is still at the path.
     pub(super) fn check(&self) -> Result<(), JournalError> {
         match fs::metadata(&self.path) {
             Ok(metadata) if identity(&metadata) == self.file => Ok(()),
@@ -140,7 +141,7 @@ impl FileLocation {
     }
 }
 
-/// Returns the device and inode of a file.
+/// Returns the device and inode of a file, which identify it.
 #[cfg(unix)]
 fn identity(metadata: &fs::Metadata) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt;

@@ -1,14 +1,17 @@
-//! The journal of a run stores all completed steps and paid replies. A killed run can be resumed,
-//! ends in the same result, and pays for nothing twice.
+//! The journal of a run stores all completed steps and all replies of language models that were
+//! paid for. A run that was killed can be resumed; it then ends in the same result and pays for no
+//! reply twice.
 //!
-//! A run is a directory: `run.sqlite` (with `-wal` and `-shm` while it is open), `lock`, `reserve`
-//! while there is a writer, and files of other modules. A step has a kind, a key that is unique
-//! within its kind, a JSON body, the programs it proposed and the keys of the replies it used. It
-//! is committed in one transaction, before its result is used. Replies of language models are
-//! stored separately, each in its own transaction: [`JournalReplies`].
+//! A run is a directory with the database `run.sqlite` (and its `-wal` and `-shm` files while it is
+//! open), the file `lock`, the file `reserve` while there is a writer, and files of other modules.
+//! A step has a kind, a key that is unique within its kind, a JSON body (its result), the programs
+//! that it proposed, and the keys of the replies that it used. A step is committed in one
+//! transaction, before its result is used. Replies of language models are stored separately, each
+//! in its own transaction; see [`JournalReplies`].
 //!
-//! [`Journal::step`] reads a committed step, or computes and commits it. Both return the value as
-//! read back from its JSON, so that a resumed run sees the same numbers bit for bit.
+//! [`Journal::step`] reads the result of a committed step, or computes and commits it. In both
+//! cases the result is returned as read back from its JSON, so that a resumed run sees the same
+//! numbers bit for bit.
 //!
 //! | limit | unit | value |
 //! | --- | --- | --- |
@@ -20,8 +23,8 @@
 //! | [`CONFIG_BYTES`] | bytes of JSON | 1 Mi |
 //!
 //! JSON has no infinity and no NaN: serialization turns them into `null`. [`Journal::step`] rejects
-//! a value that does not read back for this reason; an `Option` of a number reads back as `None`.
-//! The journal stores no times.
+//! a result that therefore does not read back; an `Option` of a number reads back as `None`. The
+//! journal stores no times.
 
 mod encode;
 mod error;
@@ -54,31 +57,31 @@ use crate::journal::{
 pub use crate::journal::{error::JournalError, lock::writer_pid, replies::JournalReplies};
 use agent_sandbox::program::Program;
 
-/// Name of the database in a run directory.
+/// Name of the database file in a run directory.
 pub const DATABASE_FILE: &str = "run.sqlite";
-/// Name of the database while it is being created.
+/// Name of the database file while the database is being created.
 const UNFINISHED_FILE: &str = "run.sqlite.new";
-/// Maximum size of the body of a step, bytes of JSON; bounds the memory for reading one step.
+/// Maximum size of the body of a step, bytes of JSON. This limits the memory for reading one step.
 pub const BODY_BYTES: usize = 64 << 20;
-/// Maximum nesting of lists and maps in a body; JSON readers stop at 128.
+/// Maximum nesting of lists and maps in the body of a step, levels. JSON readers stop at 128.
 pub const BODY_DEPTH: usize = 100;
-/// Maximum size of a configuration, bytes of JSON.
+/// Maximum size of the configuration of a run, bytes of JSON.
 pub const CONFIG_BYTES: usize = 1 << 20;
 /// Maximum length of a step's kind, bytes.
 pub const KIND_BYTES: usize = 64;
 /// Maximum length of a step's key, bytes.
 pub const KEY_BYTES: usize = 4_096;
-/// Maximum number of programs proposed by a step.
+/// Maximum number of programs that a step may propose.
 pub const PROGRAMS_PER_STEP: usize = 10_000;
-/// Maximum number of replies used by a step.
+/// Maximum number of replies that a step may use.
 pub const REPLIES_PER_STEP: usize = 10_000;
-/// Maximum size of a program's source, bytes; the longest module that a sandbox accepts has 5.4 Mi
+/// Maximum size of a program's source, bytes. The largest module that a sandbox accepts has 5.4 MiB
 /// in base64.
 pub const PROGRAM_BYTES: usize = 6 << 20;
-/// Minimum number of digits of a program's id prefix.
+/// Minimum number of hexadecimal digits of a prefix that names a program by its id.
 pub const PREFIX_DIGITS: usize = 6;
 
-/// A committed step.
+/// A committed step, as the journal returns it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepRecord {
     /// Number of the step, from 1 in order of commit.
@@ -87,16 +90,17 @@ pub struct StepRecord {
     pub kind: String,
     /// Key of the step, unique within the kind.
     pub key: String,
-    /// Ids of the programs that the step proposed, new or not, in the given order.
+    /// Ids of the programs that the step proposed, in the order in which they were given. Earlier
+    /// steps may have proposed the same programs.
     pub programs: Vec<String>,
-    /// Keys of the replies that the step used, in the given order.
+    /// Keys of the replies that the step used, in the order in which they were given.
     pub replies: Vec<String>,
-    /// Result of the step.
+    /// Result of the step, as JSON.
     pub body: Value,
 }
 
-/// An open journal. One writer at a time, and any number of readers. The run is free for another
-/// writer once the journal and its replies are dropped.
+/// The open journal of a run. A run can have one writer at a time, and any number of readers.
+/// Another process can write the run once the journal and its replies are dropped.
 #[derive(Debug)]
 pub struct Journal {
     files: SharedFiles,
@@ -105,8 +109,8 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Creates a run with its configuration in a directory that is missing or empty. An interrupted
-    /// creation leaves a directory in which a run can be created.
+    /// Creates a run with its configuration in a directory that is missing or empty. If the
+    /// creation is interrupted, a run can be created in the directory later.
     ///
     /// # Errors
     /// [`JournalError::Exists`], [`JournalError::NotEmpty`], [`JournalError::Locked`],
@@ -145,7 +149,8 @@ impl Journal {
         Self::write(dir, lock)
     }
 
-    /// Opens a run to continue it. Checks every row, which takes time linear in its size.
+    /// Opens a run to continue it. Checks every row of the database, which takes time linear in its
+    /// size.
     ///
     /// # Errors
     /// [`JournalError::NotARun`], [`JournalError::Locked`], [`JournalError::Damaged`],
@@ -157,8 +162,8 @@ impl Journal {
         Self::write(dir, lock)
     }
 
-    /// Opens a run for reading, while another process may write it. Rows are checked when they are
-    /// read. Takes no lock.
+    /// Opens a run for reading; another process may write the run at the same time. Rows of the
+    /// database are checked when they are read. Takes no lock.
     ///
     /// # Errors
     /// As [`Journal::resume`], except [`JournalError::Locked`].
@@ -167,12 +172,12 @@ impl Journal {
         Self::open(dir, None)
     }
 
-    /// Opens the database for the holder of the lock.
+    /// Opens the database for writing, for the holder of the lock.
     fn write(dir: &Path, lock: Lock) -> Result<Self, JournalError> {
         Self::open(dir, Some(lock))
     }
 
-    /// Opens the database; for writing if there is a lock.
+    /// Opens the database: for writing if `lock` is given, otherwise for reading.
     fn open(dir: &Path, lock: Option<Lock>) -> Result<Self, JournalError> {
         let path = dir.join(DATABASE_FILE);
         let access = if lock.is_some() { Access::Write } else { Access::Read };
@@ -202,7 +207,7 @@ impl Journal {
         &self.config
     }
 
-    /// Returns the result of a step, if it was committed.
+    /// Returns the result of the step with this kind and key; `None` if the step was not committed.
     ///
     /// # Errors
     /// [`JournalError::Decode`] if the result has another type; [`JournalError::Damaged`],
@@ -219,14 +224,14 @@ impl Journal {
         }
     }
 
-    /// Commits a step's result and proposed programs in one transaction, which is on the disk when
-    /// this returns `Ok`. Committing an equal step again does nothing.
+    /// Commits a step with its result and the programs that it proposed, in one transaction, which
+    /// is on the disk when this returns `Ok`. Committing an equal step again does nothing.
     ///
     /// # Errors
     /// [`JournalError::Conflict`] if the step was committed with another result;
-    /// [`JournalError::TooLarge`] and [`JournalError::Encode`] if it cannot be stored. These leave
-    /// the journal unchanged. After [`JournalError::Storage`], [`JournalError::Moved`] or
-    /// [`JournalError::Damaged`], further commits fail with [`JournalError::Stopped`]: a failed
+    /// [`JournalError::TooLarge`] and [`JournalError::Encode`] if the step cannot be stored. These
+    /// errors leave the journal unchanged. After [`JournalError::Storage`], [`JournalError::Moved`]
+    /// or [`JournalError::Damaged`], further commits fail with [`JournalError::Stopped`]: a failed
     /// write is not repeated, since the system may have dropped its data. On a full disk, the
     /// current step uses the 4 MiB reserve and the next one fails; [`JournalError::Full`] if the
     /// reserve is too small. [`JournalError::ReadOnly`] without a lock.
@@ -240,7 +245,8 @@ impl Journal {
         self.commit_with(kind, key, body, programs, &[])
     }
 
-    /// [`Journal::commit`] with the keys of the replies that the step used; they must be stored.
+    /// Does the same as [`Journal::commit`] for a step that used replies, whose keys are given. The
+    /// replies must be stored before.
     ///
     /// # Errors
     /// As [`Journal::commit`]; also [`JournalError::UnknownReply`] and [`JournalError::BadKey`],
@@ -257,17 +263,19 @@ impl Journal {
         self.append(kind, key, &body, programs, replies)
     }
 
-    /// Returns the replies of the run, shared by all threads; read-only if the journal is.
+    /// Returns access to the replies of the run, which all threads share. If the journal was opened
+    /// for reading, replies can only be read.
     ///
     /// # Errors
-    /// [`JournalError::Moved`].
+    /// [`JournalError::Moved`] if a file of the run was removed or replaced.
     pub fn replies(&self) -> Result<Arc<JournalReplies>, JournalError> {
         self.files.lock().check_locations()?;
         Ok(Arc::new(JournalReplies::new(self.files.clone(), self.path.clone())))
     }
 
-    /// Reads the result of a step if it was committed; otherwise computes and commits it. Either
-    /// way returns the result as read back from its JSON.
+    /// Returns the result of the step with this kind and key. Reads the result if the step was
+    /// committed; otherwise computes and commits it. In both cases the result is as read back from
+    /// its JSON.
     ///
     /// # Errors
     /// Errors of `compute`, after which nothing is stored, of [`Journal::find`] and of
@@ -295,7 +303,7 @@ impl Journal {
         Ok(value)
     }
 
-    /// Returns all steps in order of commit. The whole journal must fit into memory.
+    /// Returns all steps in order of commit. All steps must fit into memory.
     ///
     /// # Errors
     /// [`JournalError::Damaged`], [`JournalError::Storage`].
@@ -308,8 +316,8 @@ impl Journal {
         Ok(steps)
     }
 
-    /// Returns at most `limit` steps after step `n`, in order of commit. Lets a reader follow a run
-    /// that another process writes.
+    /// Returns at most `limit` steps after the step with number `n`, in order of commit. With this,
+    /// a reader can follow a run that another process writes.
     ///
     /// # Errors
     /// [`JournalError::Damaged`], [`JournalError::Storage`].
@@ -318,8 +326,8 @@ impl Journal {
         stored.into_iter().map(step_record).collect()
     }
 
-    /// Returns the program whose id begins with the given digits, at least [`PREFIX_DIGITS`], in
-    /// upper or lower case; `None` if there is none.
+    /// Returns the program whose id begins with the given hexadecimal digits, in upper or lower
+    /// case, at least [`PREFIX_DIGITS`]; `None` if there is no such program.
     ///
     /// # Errors
     /// [`JournalError::BadPrefix`], [`JournalError::Ambiguous`], [`JournalError::Damaged`],
@@ -349,7 +357,7 @@ impl Journal {
         self.files.lock().store.programs()
     }
 
-    /// Stores an encoded step.
+    /// Commits a step whose body is already encoded as JSON, unless an equal step is stored.
     fn append(
         &mut self,
         kind: &str,
@@ -385,7 +393,7 @@ impl Journal {
     }
 }
 
-/// Decodes a stored step.
+/// Converts a step from its stored form.
 fn step_record(step: StoredStep) -> Result<StepRecord, JournalError> {
     let list = |text: &str| text.split_terminator(' ').map(str::to_owned).collect();
     Ok(StepRecord {
@@ -404,7 +412,7 @@ fn is_same_json(a: &str, b: &str) -> bool {
     matches!((read(a), read(b)), (Ok(a), Ok(b)) if a == b)
 }
 
-/// Fails if a kind or key is too long.
+/// Fails if the kind or the key of a step is too long.
 fn check_names(kind: &str, key: &str) -> Result<(), JournalError> {
     let too_large = |what: &str, limit| {
         Err(JournalError::TooLarge { what: format!("the {what} of a step"), limit, unit: "bytes" })
@@ -418,7 +426,7 @@ fn check_names(kind: &str, key: &str) -> Result<(), JournalError> {
     Ok(())
 }
 
-/// Fails if there are too many programs, or one is too long.
+/// Fails if a step proposes too many programs, or a program is too long.
 fn check_programs(kind: &str, key: &str, programs: &[Program]) -> Result<(), JournalError> {
     if programs.len() > PROGRAMS_PER_STEP {
         return Err(JournalError::TooLarge {
@@ -439,7 +447,7 @@ fn check_programs(kind: &str, key: &str, programs: &[Program]) -> Result<(), Jou
     Ok(())
 }
 
-/// Fails if there are too many replies, or a key is invalid.
+/// Fails if a step uses too many replies, or the key of a reply is invalid.
 fn check_replies(kind: &str, key: &str, replies: &[String]) -> Result<(), JournalError> {
     if replies.len() > REPLIES_PER_STEP {
         return Err(JournalError::TooLarge {
@@ -451,7 +459,8 @@ fn check_replies(kind: &str, key: &str, replies: &[String]) -> Result<(), Journa
     replies.iter().try_for_each(|reply| check_key(reply))
 }
 
-/// Fails if a directory holds a run or other files.
+/// Fails if a directory holds a run or other files; a lock file and leftovers of an interrupted
+/// creation are allowed.
 fn check_empty(dir: &Path) -> Result<(), JournalError> {
     if dir.join(DATABASE_FILE).exists() {
         return Err(JournalError::Exists { dir: dir.to_owned() });

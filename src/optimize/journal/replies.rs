@@ -1,8 +1,8 @@
 //! Replies of language models that a run paid for, in the database of its journal.
 //!
-//! All threads of a run may read and store replies at the same time. Replies are not numbered, so
-//! that the journal's steps are the same for any number of threads; steps name the replies they
-//! used.
+//! All threads of a run may read and store replies at the same time. Replies have keys but no
+//! numbers, so that the order in which threads store them does not matter. Steps name the keys of
+//! the replies that they used.
 
 use std::path::PathBuf;
 
@@ -14,13 +14,13 @@ use crate::journal::{
 };
 use agent_llm::{Exchange, Finish, LlmError, Reply, ReplyStore, Request, Usage};
 
-/// Kind of step that error messages name.
+/// Name for replies where error messages name the kind of a step.
 const KIND: &str = "reply";
 
-/// Maximum number of unusable replies to one request whose usage is stored.
+/// Maximum number of unusable replies to one request whose token usage is stored.
 const MAX_UNUSABLE: usize = 1_000;
 
-/// The replies of a run. The run stays locked until they are dropped.
+/// Access to the stored replies of a run. The run stays locked until this is dropped.
 #[derive(Debug)]
 pub struct JournalReplies {
     files: SharedFiles,
@@ -32,18 +32,20 @@ impl JournalReplies {
         Self { files, path }
     }
 
-    /// Returns the exchange with a key, if it is stored.
+    /// Returns the exchange (request and reply) that is stored under a key; `None` if there is
+    /// none.
     ///
     /// # Errors
     /// [`JournalError::Damaged`], [`JournalError::Storage`]; [`JournalError::Decode`] if another
-    /// version wrote it.
+    /// version wrote the exchange in another form.
     pub fn find(&self, key: &str) -> Result<Option<Exchange>, JournalError> {
         let stored = self.files.lock().store.reply(key)?;
         stored.map(exchange).transpose()
     }
 
-    /// Stores an exchange, unless its key is already stored; it is on the disk when this returns
-    /// `Ok`. On a full disk it uses the 4 MiB reserve.
+    /// Stores an exchange (request and reply) under a key, unless one is stored under this key
+    /// already. The exchange is on the disk when this returns `Ok`. On a full disk, uses the 4 MiB
+    /// reserve.
     ///
     /// # Errors
     /// As [`Journal::commit`](super::Journal::commit), except [`JournalError::Conflict`]; also
@@ -61,8 +63,8 @@ impl JournalReplies {
         files.write(|store| store.append_reply(key, role, &request, &reply, paid))
     }
 
-    /// Returns all exchanges with their keys, sorted by role, then by key. They must fit into
-    /// memory.
+    /// Returns all stored exchanges with their keys, sorted by role, then by key. All of them must
+    /// fit into memory.
     ///
     /// # Errors
     /// As [`JournalReplies::find`].
@@ -79,15 +81,15 @@ impl JournalReplies {
         Ok(exchanges)
     }
 
-    /// Returns the path of the database.
+    /// Returns the path of the run's database.
     pub fn path(&self) -> &std::path::Path {
         &self.path
     }
 }
 
 impl ReplyStore for JournalReplies {
-    /// Fails for a missing key if the journal cannot be written, so that no reply is paid for and
-    /// then lost.
+    /// Returns the exchange that is stored under a key. If there is none and the journal cannot be
+    /// written, fails, so that no reply is paid for and then lost.
     fn get(&self, key: &str) -> Result<Option<Exchange>, LlmError> {
         let found = self.find(key).map_err(store_error)?;
         if found.is_none() {
@@ -100,7 +102,8 @@ impl ReplyStore for JournalReplies {
         self.keep(key, exchange).map_err(store_error)
     }
 
-    /// Stores the usage as an exchange without text, under a key that no request has.
+    /// Stores the token usage of an unusable reply as an exchange without text, under a key that no
+    /// request has.
     fn note_unusable(&self, key: &str, request: &Request, usage: Usage) -> Result<(), LlmError> {
         for n in 0..MAX_UNUSABLE {
             let key = format!("{key}-unusable-{n}");
@@ -119,7 +122,7 @@ fn store_error(error: JournalError) -> LlmError {
     LlmError::Store(error.to_string())
 }
 
-/// Decodes a stored exchange.
+/// Converts an exchange from its stored form.
 fn exchange(stored: StoredReply) -> Result<Exchange, JournalError> {
     Ok(Exchange {
         request: decode(KIND, &stored.key, &stored.request)?,
@@ -128,7 +131,8 @@ fn exchange(stored: StoredReply) -> Result<Exchange, JournalError> {
     })
 }
 
-/// Fails if a key is empty, too long or contains whitespace, which separates keys in lists.
+/// Fails if the key of a reply is empty, too long or contains whitespace, which separates keys in
+/// lists.
 pub(super) fn check_key(key: &str) -> Result<(), JournalError> {
     if key.is_empty() || key.len() > KEY_BYTES || key.contains(char::is_whitespace) {
         return Err(JournalError::BadKey { limit: KEY_BYTES });

@@ -1,7 +1,7 @@
-//! Reserves disk space for the current result. If the disk fills up, the reserve is freed for a
-//! result that was just paid for, and then the run stops.
+//! Reserves disk space, so that the current result can still be stored when the disk fills up: the
+//! reserve is then freed for a result that was just paid for, and the run stops.
 //!
-//! The file `reserve` exists in the run directory while there is a writer.
+//! The reserve is the file `reserve`, which is in the run directory while there is a writer.
 
 use std::{
     fs,
@@ -10,20 +10,21 @@ use std::{
 
 use crate::journal::JournalError;
 
-/// Name of the reserve in a run directory.
+/// Name of the file in a run directory that reserves disk space.
 pub(super) const RESERVE_FILE: &str = "reserve";
-/// Size of the reserve, bytes: about thirty long replies with their prompts. Larger results may be
-/// lost on a full disk; a resumed run computes them again.
+/// Size of the reserve, bytes. About thirty long replies with their prompts fit into it. Larger
+/// results may be lost on a full disk; a resumed run computes them again.
 pub(super) const RESERVE_BYTES: usize = 4 << 20;
 
-/// The reserve, held until released or dropped.
+/// The reserved disk space, which is held until released or dropped.
 #[derive(Debug)]
 pub(super) struct Reserve {
     path: PathBuf,
 }
 
 impl Reserve {
-    /// Writes the reserve; fails if the disk is full.
+    /// Writes the file that reserves disk space in the run directory `dir`; fails if the disk is
+    /// full.
     pub(super) fn take(dir: &Path) -> Result<Self, JournalError> {
         let reserve = Self { path: dir.join(RESERVE_FILE) };
         // Compressing file systems would not reserve space for zeros.
@@ -33,7 +34,7 @@ impl Reserve {
         Ok(reserve)
     }
 
-    /// Frees the space; returns false if there was no reserve.
+    /// Frees the reserved disk space; returns false if there was none.
     pub(super) fn release(&self) -> bool {
         fs::remove_file(&self.path).is_ok()
     }

@@ -9,14 +9,14 @@
 //! reply    key | role | request JSON | reply JSON | whether the run paid for it | digest
 //! ```
 //! Digests are BLAKE3, 32 bytes. The digest of `run` covers the configuration. The digest of a step
-//! covers the digest of the run, the step's number and all its texts with their lengths: thus
-//! swapped rows and rows of other runs are detected. The digest of a reply covers the same, except
-//! a number. A program's id is the digest of its source. A journal of an earlier format is
-//! rejected.
+//! covers the digest of the run, the step's number, and all texts of the step with their lengths;
+//! thus swapped rows and rows of other runs are detected. The digest of a reply covers the digest
+//! of the run, whether the run paid for the reply, and all texts of the reply with their lengths. A
+//! program's id is the digest of its source. A journal of an earlier format is rejected.
 //!
-//! Writing uses WAL with `synchronous = FULL`: a commit returns after its records are on the disk.
-//! WAL needs a local file system. Sources: <https://www.sqlite.org/wal.html>,
-//! <https://www.sqlite.org/fileformat2.html>.
+//! The database is written in WAL mode with `synchronous = FULL`: a commit returns after its
+//! records are on the disk. WAL needs a local file system. Sources:
+//! <https://www.sqlite.org/wal.html>, <https://www.sqlite.org/fileformat2.html>.
 
 mod replies;
 
@@ -38,18 +38,19 @@ pub(super) use crate::journal::store::replies::StoredReply;
 use agent_kb::sqlite;
 use agent_sandbox::program::Program;
 
-/// The only supported format version.
+/// The only version of the journal's format that can be read and written.
 pub(super) const FORMAT: i64 = 2;
-/// Marks the database as a run journal: "agtJ".
+/// Application id that marks the database as a run journal: "agtJ".
 const APPLICATION: i64 = 0x6167_744a;
-/// Maximum wait for another connection, milliseconds. Readers never block the writer; only another
-/// program can.
+/// Maximum time to wait for another connection to the database, milliseconds. Readers never block
+/// the writer; only another program can.
 const BUSY_MS: u64 = 5_000;
-/// Size to which the write-ahead log is truncated after a checkpoint, bytes.
+/// Maximum size, in bytes, to which the file of the write-ahead log is cut after a checkpoint.
 const LOG_BYTES: i64 = 64 << 20;
-/// Maximum number of ids listed for an ambiguous prefix.
+/// Maximum number of program ids that are listed for an ambiguous prefix.
 const LISTED: i64 = 10;
-/// The tables, sorted by name; compared with the stored ones byte by byte.
+/// The definitions of the tables, sorted by name. The definitions in a database must be the same
+/// byte by byte.
 const TABLES: [&str; 4] = [
     "CREATE TABLE program(n INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, \
      step INTEGER NOT NULL REFERENCES step(n), source TEXT NOT NULL) STRICT",
@@ -62,46 +63,46 @@ const TABLES: [&str; 4] = [
      programs TEXT NOT NULL, replies TEXT NOT NULL, body TEXT NOT NULL, digest BLOB NOT NULL, \
      UNIQUE(kind, key)) STRICT",
 ];
-/// Columns of a step in the order that [`StoredStep::read`] expects.
+/// Query for rows of steps, with the columns in the order that [`StoredStep::read`] expects.
 const STEP: &str = "SELECT n, kind, key, programs, replies, body, digest FROM step";
 
-/// A step as stored.
+/// A step in the form in which the database stores it.
 #[derive(Debug)]
 pub(super) struct StoredStep {
-    /// Number; positive once checked by [`Store::each_step`].
+    /// Number of the step; at least 1 if [`Store::each_step`] returned the step.
     pub(super) n: i64,
     pub(super) kind: String,
     pub(super) key: String,
-    /// Space-separated ids.
+    /// Space-separated ids of the programs that the step proposed.
     pub(super) programs: String,
-    /// Space-separated keys.
+    /// Space-separated keys of the replies that the step used.
     pub(super) replies: String,
     pub(super) body: String,
     digest: [u8; 32],
 }
 
-/// Access to a database.
+/// How a database is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Reads and writes; the caller holds the lock.
+    /// For reading and writing; the caller holds the lock of the run.
     Write,
-    /// Reads, while another process may write.
+    /// For reading; another process may write at the same time.
     Read,
 }
 
-/// An open database.
+/// The open database of a run.
 #[derive(Debug)]
 pub(super) struct Store {
     pub(super) connection: Connection,
     path: PathBuf,
     /// Digest of the run's configuration.
     run: [u8; 32],
-    /// The configuration as stored.
+    /// The run's configuration, as the stored JSON text.
     pub(super) config: String,
 }
 
 impl Store {
-    /// Creates and closes a database without steps.
+    /// Creates a database with a configuration and without steps, and closes it.
     pub(super) fn create(path: &Path, config: &str) -> Result<(), JournalError> {
         let written = || -> rusqlite::Result<()> {
             let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
@@ -126,8 +127,8 @@ impl Store {
         written().map_err(|error| failed("create", path, &error))
     }
 
-    /// Opens a database and checks its header, tables and configuration; with [`Access::Write`]
-    /// also all rows, in time linear in the size of the database.
+    /// Opens a database and checks its header, tables and configuration. With [`Access::Write`]
+    /// also checks all rows, which takes time linear in the size of the database.
     pub(super) fn open(path: &Path, access: Access) -> Result<Self, JournalError> {
         let length = fs::metadata(path).map_err(JournalError::io("open", path))?.len();
         if length == 0 {
@@ -144,7 +145,7 @@ impl Store {
         }
     }
 
-    /// Opens a database, optionally as immutable.
+    /// Opens a database. If `immutable`, SQLite assumes that no process writes it.
     fn open_with(path: &Path, access: Access, immutable: bool) -> Result<Self, JournalError> {
         let flags = match access {
             Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE,
@@ -186,7 +187,8 @@ impl Store {
         Ok(store)
     }
 
-    /// Checks header, tables and configuration.
+    /// Checks the header, the tables and the configuration of the database, and reads the
+    /// configuration.
     fn check_header(&mut self) -> Result<(), JournalError> {
         if self.value::<i64>("PRAGMA application_id")? != APPLICATION {
             return Err(self.damaged("it is not a run journal"));
@@ -227,7 +229,7 @@ impl Store {
         Ok(())
     }
 
-    /// Checks every page, index and row.
+    /// Checks every page, index and row of the database.
     fn verify(&self) -> Result<(), JournalError> {
         // Unlike the quick check, also compares indexes with rows.
         let report: String = self.value("PRAGMA integrity_check(1)")?;
@@ -261,8 +263,8 @@ impl Store {
         self.each_reply(|_| Ok(()))
     }
 
-    /// Returns at most `limit` steps after step `n`, in order of commit. Checks that no step is
-    /// missing and that each matches its digest.
+    /// Returns at most `limit` steps after the step with number `n`, in order of commit. Checks
+    /// that no step is missing and that each matches its digest.
     pub(super) fn steps_after(
         &self,
         n: u64,
@@ -284,9 +286,9 @@ impl Store {
         Ok(steps)
     }
 
-    /// Calls `visit` with every step in order of commit. Checks that no step is missing, that each
-    /// matches its digest, that its programs were first proposed no later than by this step, and
-    /// that its replies exist.
+    /// Calls `visit` with every step in order of commit. Checks that no step is missing and that
+    /// each step matches its digest; and that its programs and replies are stored, the programs as
+    /// first proposed by this or an earlier step.
     pub(super) fn each_step(
         &self,
         mut visit: impl FnMut(StoredStep) -> Result<(), JournalError>,
@@ -320,7 +322,8 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the step of a kind with a key, checked.
+    /// Returns the step with this kind and key, after checking it against its digest; `None` if
+    /// there is none.
     pub(super) fn step(&self, kind: &str, key: &str) -> Result<Option<StoredStep>, JournalError> {
         let mut statement = self.prepare(&format!("{STEP} WHERE kind = ?1 AND key = ?2"))?;
         let mut rows =
@@ -331,8 +334,9 @@ impl Store {
         }
     }
 
-    /// Adds a step and its new programs in one transaction, which is on the disk on return. After
-    /// an error, either all of it or nothing is stored.
+    /// Adds a step and the programs that are not stored yet, in one transaction, which is on the
+    /// disk when this returns `Ok`. After an error, either the whole transaction or nothing is
+    /// stored.
     pub(super) fn append(
         &mut self,
         kind: &str,
@@ -366,7 +370,8 @@ impl Store {
         written().map_err(|error| failed("write", &self.path, &error))
     }
 
-    /// Returns all programs in the order in which they were first proposed.
+    /// Returns all programs in the order in which steps first proposed them, after checking each
+    /// against its digest.
     pub(super) fn programs(&self) -> Result<Vec<Program>, JournalError> {
         let mut statement = self.prepare("SELECT id, n, source FROM program ORDER BY n")?;
         let mut rows = statement.query([]).map_err(|error| self.failed("read", &error))?;
@@ -377,8 +382,8 @@ impl Store {
         Ok(programs)
     }
 
-    /// Returns the ids that begin with the lower-case hexadecimal digits `prefix`, ascending, at
-    /// most [`LISTED`].
+    /// Returns the ids of the programs whose id begins with `prefix` (hexadecimal digits in lower
+    /// case), ascending, at most [`LISTED`].
     pub(super) fn ids(&self, prefix: &str) -> Result<Vec<String>, JournalError> {
         self.prepare(
             "SELECT id FROM program WHERE id >= ?1 AND id < ?1 || 'g' ORDER BY id LIMIT ?2",
@@ -388,7 +393,7 @@ impl Store {
         .map_err(|error| self.failed("read", &error))
     }
 
-    /// Returns the program with an id, checked.
+    /// Returns the program with this id, after checking it against the id; `None` if there is none.
     pub(super) fn program(&self, id: &str) -> Result<Option<Program>, JournalError> {
         let mut statement = self.prepare("SELECT id, n, source FROM program WHERE id = ?1")?;
         let mut rows = statement.query([id]).map_err(|error| self.failed("read", &error))?;
@@ -403,7 +408,8 @@ impl Store {
         &self.path
     }
 
-    /// Sets whether closing leaves the write-ahead log in place or checkpoints it.
+    /// Sets whether closing the database leaves the write-ahead log as it is (`true`) or
+    /// checkpoints it.
     pub(super) fn leave_log(&self, leave: bool) -> Result<(), JournalError> {
         self.connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, leave)
@@ -411,7 +417,7 @@ impl Store {
             .map_err(|error| self.failed("open", &error))
     }
 
-    /// Reads a row of [`STEP`] and checks its digest.
+    /// Reads a step from a row of the query [`STEP`] and checks it against its digest.
     fn checked_step(&self, row: &Row<'_>) -> Result<StoredStep, JournalError> {
         let step = StoredStep::read(row).map_err(|error| self.failed("read", &error))?;
         let texts = [&*step.kind, &step.key, &step.programs, &step.replies, &step.body];
@@ -421,8 +427,8 @@ impl Store {
         Ok(step)
     }
 
-    /// Reads a program from a row with its id in `column` and its source two columns further, and
-    /// checks its digest.
+    /// Reads a program from a row that has its id in `column` and its source two columns further,
+    /// and checks that the id is the digest of the source.
     fn checked_program(&self, row: &Row<'_>, column: usize) -> Result<Program, JournalError> {
         let (id, source): (String, String) = row
             .get(column)
@@ -435,14 +441,14 @@ impl Store {
         Ok(program)
     }
 
-    /// Returns the single value of a statement.
+    /// Returns the single value that an SQL query gives.
     fn value<T: rusqlite::types::FromSql>(&self, sql: &str) -> Result<T, JournalError> {
         self.connection
             .query_row(sql, [], |row| row.get(0))
             .map_err(|error| self.failed("read", &error))
     }
 
-    /// Returns the first column of a statement's rows.
+    /// Returns the first column of all rows that an SQL query gives.
     fn list(&self, sql: &str) -> Result<Vec<String>, JournalError> {
         self.prepare(sql)?
             .query_map([], |row| row.get(0))
@@ -450,7 +456,7 @@ impl Store {
             .map_err(|error| self.failed("read", &error))
     }
 
-    /// Prepares a statement, or takes it from the cache.
+    /// Prepares an SQL statement, or takes the prepared statement from the cache.
     fn prepare(&self, sql: &str) -> Result<rusqlite::CachedStatement<'_>, JournalError> {
         self.connection.prepare_cached(sql).map_err(|error| self.failed("read", &error))
     }
@@ -465,7 +471,7 @@ impl Store {
 }
 
 impl StoredStep {
-    /// Reads a row of [`STEP`].
+    /// Reads a step from a row of the query [`STEP`].
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             n: row.get(0)?,
@@ -479,12 +485,12 @@ impl StoredStep {
     }
 }
 
-/// Checkpoints the write-ahead log, except for the part that readers need.
+/// Copies the write-ahead log into the database, except for the part that readers need.
 fn copy_log(connection: &Connection) -> rusqlite::Result<()> {
     connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
 }
 
-/// Returns the space-separated ids of programs.
+/// Returns the ids of programs, separated by spaces.
 pub(super) fn ids(programs: &[Program]) -> String {
     programs.iter().map(Program::id).collect::<Vec<_>>().join(" ")
 }
@@ -515,7 +521,7 @@ fn address(path: &Path) -> String {
     address + "?immutable=1"
 }
 
-/// Applies the settings of every connection.
+/// Applies the settings that every connection to the database has.
 fn set_up(connection: &Connection) -> rusqlite::Result<()> {
     connection.busy_timeout(Duration::from_millis(BUSY_MS))?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
@@ -528,7 +534,7 @@ fn set_up(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES, |_| Ok(()))
 }
 
-/// Computes the digest of a run.
+/// Computes the digest of a run, which covers its configuration.
 fn config_digest(config: &str) -> [u8; 32] {
     let mut hasher = Hasher::new();
     hasher.update(b"agent run 1\n");
@@ -536,7 +542,7 @@ fn config_digest(config: &str) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-/// Computes the digest of a step.
+/// Computes the digest of a step from the digest of its run, its number and its texts.
 fn step_digest(run: &[u8; 32], n: i64, texts: [&str; 5]) -> [u8; 32] {
     let mut hasher = Hasher::new();
     hasher.update(b"agent step 2\n");
@@ -549,7 +555,8 @@ fn step_digest(run: &[u8; 32], n: i64, texts: [&str; 5]) -> [u8; 32] {
     hasher.finalize().into()
 }
 
-/// Converts an error of SQLite. Any error other than a failed operation means a damaged database.
+/// Converts an error of SQLite that occurred during `action`. Any error that is not a failed
+/// operation, such as a failed read, means a damaged database.
 fn failed(action: &'static str, path: &Path, error: &rusqlite::Error) -> JournalError {
     let cause = match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => return JournalError::Full { path: path.to_owned() },
@@ -578,7 +585,8 @@ fn failed(action: &'static str, path: &Path, error: &rusqlite::Error) -> Journal
     JournalError::Storage { action, path: path.to_owned(), cause }
 }
 
-/// Names the failed operation of an extended SQLite code.
+/// Returns the name of the operation that failed, by the extended error code of SQLite; `None` for
+/// other codes.
 fn operation(code: i32) -> Option<&'static str> {
     Some(match code {
         ffi::SQLITE_IOERR_READ | ffi::SQLITE_IOERR_SHORT_READ => "reading",
@@ -594,7 +602,7 @@ fn operation(code: i32) -> Option<&'static str> {
     })
 }
 
-/// Creates the error of a damaged database.
+/// Creates the error for a damaged database; `what` states the defect.
 fn damaged(path: &Path, what: &str) -> JournalError {
     JournalError::Damaged { path: path.to_owned(), what: what.to_owned() }
 }

@@ -1,4 +1,4 @@
-//! The journal through its public API, with faults injected into its files.
+//! Tests of the journal through its public API, with faults injected into its files.
 
 mod crashes;
 mod damage;
@@ -23,14 +23,14 @@ use agent_kb::sqlite;
 use agent_llm::{Exchange, Finish, Message, Reply, Request, Role, Usage};
 use agent_sandbox::{Code, Limits, program::Program};
 
-/// Content of a journal: configuration, steps, programs, replies.
+/// Content of a journal: its configuration, steps, programs, and replies with their keys.
 type Seen = (Value, Vec<Value>, Vec<Program>, Vec<(String, Exchange)>);
 
 fn program(number: usize) -> Program {
     Program::new(&format!("//! category: {number}\nfn retrieve(q, c, p) {{ {number} }}"))
 }
 
-/// A journal with some steps.
+/// Creates a journal with `n_steps` steps in a directory.
 fn filled(dir: &Path, n_steps: usize) -> Journal {
     let mut journal = Journal::create(dir, &json!({"seed": 7})).expect("create");
     for n in 0..n_steps {
@@ -46,7 +46,7 @@ fn add(journal: &mut Journal, n: usize) -> Result<(), JournalError> {
     journal.commit_with("score", &format!("query {n}"), &body, &programs, &replies)
 }
 
-/// An example exchange.
+/// Returns the `n`-th example exchange.
 fn exchange(n: usize) -> Exchange {
     let request = Request {
         role: Role::new(["actor", "comparator"][n % 2]),
@@ -63,7 +63,7 @@ fn exchange(n: usize) -> Exchange {
     Exchange { request, reply, paid: n % 2 == 1 }
 }
 
-/// Stores an exchange and returns its key.
+/// Stores the `n`-th example exchange and returns its key.
 fn keep(journal: &Journal, n: usize) -> Result<String, JournalError> {
     let exchange = exchange(n);
     let key = exchange.request.key();
@@ -81,14 +81,15 @@ fn seen(journal: &Journal) -> Result<Seen, JournalError> {
     Ok((journal.config().clone(), steps, journal.programs()?, replies))
 }
 
-/// The content or error of each way of opening.
+/// Returns the journal's content, or the error, when it is opened for reading and when it is
+/// resumed.
 fn reopened(dir: &Path) -> [Result<Seen, JournalError>; 2] {
     // The reader first: a writer may repair the log.
     let read = Journal::open_read_only(dir).and_then(|journal| seen(&journal));
     [read, Journal::resume(dir).and_then(|journal| seen(&journal))]
 }
 
-/// Copies the current files of a run, as a power cut would leave them.
+/// Copies the current files of a run, as a crash would leave them, to a new directory.
 fn image(dir: &Path) -> TempDir {
     let copy = TempDir::new().expect("directory");
     for entry in fs::read_dir(dir).expect("read") {
@@ -408,7 +409,7 @@ fn a_full_disk_stops_the_journal_and_leaves_it_whole() {
     add(&mut journal, 3).expect("space was made");
 }
 
-/// Needs a disk of 10 to 64 MiB, mounted at `AGENT_TEST_SMALL_DISK`.
+/// This test needs a disk of 10 to 64 MiB, mounted at `AGENT_TEST_SMALL_DISK`.
 #[test]
 fn what_was_paid_for_when_the_disk_fills_up_is_kept() {
     let Some(disk) = given::variable("AGENT_TEST_SMALL_DISK", "small disk") else { return };

@@ -1,4 +1,4 @@
-//! Summary of one step of a run.
+//! Summary of one journal step of a run, as one line for display.
 
 use std::collections::HashMap;
 
@@ -11,80 +11,82 @@ use crate::{
     trial::{TRIAL, Trial},
 };
 
-/// Proposer of changes that only affect parameters.
+/// Name given as proposer of changes that affect only parameters.
 const TUNER: &str = "tuner";
 
-/// Summary of one step; fields that do not apply to its kind are omitted.
+/// Summary of one journal step. Fields that do not apply to the step's kind are omitted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Line {
-    /// Number of the step, from 1.
+    /// Number of the step in the journal, from 1.
     pub n: u64,
-    /// Kind of the step.
+    /// Kind of the step, such as `trial` or `decision`.
     pub kind: String,
     /// Key of the step, unique within the kind.
     pub key: String,
-    /// The category.
+    /// Name of the category of the tried or tested program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub category: Option<String>,
     /// Id of the tried or tested program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
-    /// Id of the category's previous program.
+    /// Id of the category's program before the change (decisions only).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Proposer of the program.
+    /// Name of the proposer of the program, such as an operator or a model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proposed_by: Option<String>,
     /// Description of the change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub change: Option<String>,
-    /// Pool of the queries: `train` or `validation`.
+    /// Pool of the queries on which the program ran: `train` or `validation`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
-    /// Number of queries.
+    /// Number of queries on which the program ran.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queries: Option<usize>,
-    /// Mean reciprocal rank on these queries.
+    /// Mean reciprocal rank of the program on these queries (trials only).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mrr: Option<f64>,
     /// Number of queries on which the program failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<usize>,
-    /// The first failure.
+    /// Message of the first failure of the program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// Difference of the mean reciprocal ranks.
+    /// Mean reciprocal rank of the tested program minus that of the previous program (decisions
+    /// only).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub difference: Option<f64>,
-    /// Two-sided p of the difference.
+    /// Two-sided p-value of this difference (decisions only).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p: Option<f64>,
-    /// Whether the change was accepted.
+    /// Whether the change was accepted (decisions only).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted: Option<bool>,
-    /// Ids of the programs that the step proposed.
+    /// Ids of the programs that the step proposed, also those that earlier steps proposed.
     pub programs: Vec<String>,
-    /// Keys of the replies that the step used.
+    /// Keys of the model's replies that the step used.
     pub replies: Vec<String>,
 }
 
-/// Converts steps to lines, in the order of the journal; the proposer of a program is known after
-/// its trial.
+/// Converts journal steps to lines. The steps must come in the order of the journal, because a
+/// decision gets its proposer from the earlier trial of the program.
 #[derive(Default)]
 pub struct Lines {
-    /// First proposer by id of a program.
+    /// The first proposer of each program, by the program's id.
     proposers: HashMap<String, String>,
 }
 
 impl Lines {
-    /// Converts all steps of a run.
+    /// Converts all journal steps of a run to lines.
     pub fn from_record(record: &Record) -> Vec<Line> {
         let mut lines = Lines::default();
         let line = |step| lines.line(step, |program| record.category(program).to_owned());
         record.steps.iter().map(line).collect()
     }
 
-    /// Converts the next step; `category` returns the category of a program.
+    /// Converts the next step of the journal to a line; `category` returns the name of the category
+    /// of the program with a given id.
     pub fn line(&mut self, step: &StepRecord, category: impl Fn(&str) -> String) -> Line {
         if step.kind == TRIAL
             && let Some(trial) = body::<Trial>(step)
@@ -106,7 +108,7 @@ impl Lines {
     }
 }
 
-/// Fills the fields that every kind of step has.
+/// Returns a line with only the fields that every kind of step has.
 fn basic_line(step: &StepRecord) -> Line {
     Line {
         n: step.n,

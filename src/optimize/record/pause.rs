@@ -1,5 +1,5 @@
-//! Reads [`PAUSE_FILE`] in a run's directory, which states why the run waits for its service until
-//! it is resumed. A missing or damaged file is ignored.
+//! Reads [`PAUSE_FILE`] in a run's directory. While a run is paused, this file says why the service
+//! of its language model was unavailable. A missing or damaged file is ignored.
 
 use std::path::Path;
 
@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use agent_ground::files;
 
-/// Name of the file in the run's directory.
+/// Name of the file, in the run's directory, that marks a run as paused.
 pub const PAUSE_FILE: &str = "paused.json";
-/// Maximum size of the file, bytes.
+/// Maximum size of [`PAUSE_FILE`], bytes.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// Content of the file.
+/// Content of [`PAUSE_FILE`].
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Pause {
-    /// Why the service was unavailable.
+    /// Why the service of the language model was unavailable.
     pub why: String,
 }
 

@@ -19,54 +19,54 @@ use agent_infer::{
 };
 use agent_sandbox::{Origin, program::Program};
 
-/// Kind and key of the step with the run's identity.
+/// Kind and key of the journal step that stores the run's identity.
 const RUN: &str = "run";
 const IDENTITY: &str = "identity";
-/// Name of the training pool.
+/// Name of the pool of training queries in trials.
 const TRAIN: &str = "train";
-/// Separates the id of a program from the id of its parameters.
+/// Character between the id of a program and the id of its parameters.
 pub const TUNED: char = '~';
-/// Number of hexadecimal digits of the id of parameters.
+/// Number of hexadecimal digits of the id of a program's parameters.
 const TUNED_DIGITS: usize = 4;
 
-/// The score of a program on some queries.
+/// The mean reciprocal rank of a program, with the number of queries.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Score {
-    /// Number of queries.
+    /// Number of queries of which the score is the mean.
     pub n: usize,
-    /// Mean reciprocal rank.
+    /// Mean reciprocal rank of the program on these queries.
     pub mrr: f64,
 }
 
-/// A program with its parameters.
+/// A program with one set of parameters, and its scores.
 pub struct Entry {
-    /// The program.
+    /// The program itself.
     pub program: Program,
-    /// Category of the program; empty if the program does not name one.
+    /// Name of the category; empty if the program does not name one.
     pub category: String,
-    /// Parameters that differ from the declared values.
+    /// The program's parameters that differ from the declared values.
     pub params: ParamValues,
-    /// Proposer of the program.
+    /// Name of the proposer of the program.
     pub proposed_by: String,
-    /// Score in the largest trial on training queries.
+    /// The program's score in the trial with the most training queries; only in runs.
     pub train: Option<Score>,
-    /// In a run, the score in the largest trial on validation queries; in a bundle, the bundle's
-    /// score on the validation queries that the router sends to the category.
+    /// In a run: the program's score in the trial with the most validation queries. In a bundle:
+    /// the bundle's score on the validation queries that the router sends to the category.
     pub validation: Option<Score>,
-    /// The largest trial on validation queries; only in runs.
+    /// The trial of the program with the most validation queries; only in runs.
     pub on_validation: Option<Trial>,
-    /// Whether the program is in the bundle.
+    /// Whether the program, with these parameters, is in the bundle.
     pub frozen: bool,
 }
 
-/// All programs of a run or bundle.
+/// All programs of a run or of a bundle, with their origins.
 pub struct Sources {
-    /// One entry per program and set of parameters, in the order of trials; or one per category of
-    /// the bundle, in order.
+    /// In a run: one entry per program and set of parameters, in the order of first trials. In a
+    /// bundle: one entry per category, in the bundle's order.
     pub entries: Vec<Entry>,
-    /// First trial of each program; only in runs.
+    /// First trial of each program, by the program's id; only in runs.
     pub origins: HashMap<String, Trial>,
-    /// Tests of changes, in order of commit; only in runs.
+    /// Decisions on tested changes, in order of commit; only in runs.
     pub decisions: Vec<Decision>,
     /// The bundle, if there is one.
     pub bundle: Option<Bundle>,
@@ -91,7 +91,7 @@ pub fn variant(program: &Program, params: &ParamValues) -> String {
     format!("{id}{TUNED}{}", digest.get(..TUNED_DIGITS).unwrap_or_default())
 }
 
-/// Decodes the result of a step.
+/// Decodes the result of a journal step.
 fn body<T: DeserializeOwned>(step: StepRecord) -> Result<T, JournalError> {
     let StepRecord { kind, key, body, .. } = step;
     serde_json::from_value(body).map_err(|source| JournalError::Decode { kind, key, source })
@@ -124,7 +124,7 @@ impl Sources {
     /// Reads the programs of a run, finished or not.
     ///
     /// # Errors
-    /// If there is no run, or its journal is damaged.
+    /// If the directory has no run, or the run's journal is damaged.
     pub fn from_run(dir: &Path) -> Result<Sources, JournalError> {
         let journal = Journal::open_read_only(dir)?;
         let programs: HashMap<String, Program> = journal
@@ -188,7 +188,7 @@ impl Sources {
         Ok(sources)
     }
 
-    /// Returns the origin of the programs.
+    /// Returns where the programs come from: a run, a bundle or elsewhere.
     pub fn origin(&self) -> Origin<'_> {
         match (&self.journal, &self.bundle) {
             (Some(journal), _) => Origin::Run(journal),
@@ -197,8 +197,8 @@ impl Sources {
         }
     }
 
-    /// Returns the bundle and the index of its category with the program of `entry`; `None` if
-    /// there is none.
+    /// Returns the bundle, and the index of the bundle's category that has the program of `entry`;
+    /// `None` if no category has it or there is no bundle.
     pub fn category(&self, entry: &Entry) -> Option<(&Bundle, usize)> {
         let bundle = self.bundle.as_ref()?;
         let index =

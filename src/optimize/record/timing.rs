@@ -2,9 +2,9 @@
 //! baseline.
 //!
 //! The times are in [`TIMES_FILE`] in the run's directory, because the journal stores no times. A
-//! resumed run adds to them. Seconds of a phase are summed over processes; for a step the maximum
-//! over processes counts, because a step that is read from the journal takes no time. A missing or
-//! damaged file counts as empty.
+//! resumed run adds to them. A phase's seconds are summed over all processes that wrote the run.
+//! For a step of a phase the maximum over processes counts, because a process that reads the step
+//! from the journal needs no time. A missing or damaged file counts as empty.
 
 use std::{fs, path::Path};
 
@@ -12,47 +12,48 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Milestone, Scope};
 
-/// Name of the file in the run's directory.
+/// Name of the file with the times, in the run's directory.
 pub const TIMES_FILE: &str = "times.json";
-/// Maximum size of the file, bytes.
+/// Maximum size of [`TIMES_FILE`], bytes.
 const MAX_BYTES: u64 = 4 << 20;
-/// Maximum number of recorded steps of a phase.
+/// Maximum number of steps of a phase whose seconds are recorded.
 const MAX_STEPS: usize = 10_000;
-/// Maximum number of recorded phases.
+/// Maximum number of phases that are recorded.
 const MAX_PHASES: usize = 100;
 
-/// Times of a phase.
+/// Times of a phase of a run and of the steps in this phase.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Phase {
-    /// Name of the phase.
+    /// Name of the phase, such as `trying plans`.
     pub name: String,
-    /// Seconds, summed over all processes that wrote the run.
+    /// Working time in seconds, summed over all processes that wrote the run.
     pub seconds: f64,
-    /// Seconds of each step.
+    /// Seconds of each step of the phase, in order.
     pub steps: Vec<f64>,
 }
 
-/// Summary of a phase.
+/// Summary of the times of a phase.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// Name of the phase.
     pub name: String,
-    /// Total seconds.
+    /// Working time of the phase in seconds, summed over all processes that wrote the run.
     pub seconds: f64,
-    /// Number of steps.
+    /// Number of recorded steps of the phase.
     pub steps: usize,
-    /// Median seconds of a step.
+    /// Median time of the recorded steps, seconds.
     pub median: f64,
-    /// Seconds of the longest step.
+    /// Time of the longest step, seconds.
     pub longest: f64,
 }
 
 /// The times of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
-    /// Seconds, summed over all processes that wrote the run, without opening base and journal.
+    /// Working time in seconds, summed over all processes that wrote the run, without the time to
+    /// open the base and the journal.
     pub seconds: f64,
-    /// Phases in order of their start.
+    /// Phases in the order in which they were started.
     pub phases: Vec<Phase>,
     /// Milestones at which programs first beat every baseline, at most one per scope.
     pub first_better: Vec<Milestone>,
@@ -67,7 +68,7 @@ impl Timing {
         bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
     }
 
-    /// Summarizes all phases.
+    /// Returns a summary of each phase, in order of their start.
     pub fn summaries(&self) -> Vec<Summary> {
         let summary = |phase: &Phase| {
             let mut steps = phase.steps.clone();
@@ -84,14 +85,14 @@ impl Timing {
         self.phases.iter().map(summary).collect()
     }
 
-    /// Returns the seconds until the programs of a scope first beat every baseline; `None` if they
-    /// have not.
+    /// Returns the seconds of working time until the programs of a scope first beat every baseline;
+    /// `None` if they have not.
     pub fn seconds_to(&self, scope: Scope) -> Option<f64> {
         self.first_better.iter().find(|better| better.scope == scope).map(|better| better.seconds)
     }
 
-    /// Adds seconds to a phase and to one of its steps. Phases and steps beyond the limits are not
-    /// recorded.
+    /// Adds seconds to the phase with this name and to its step with this index. Does not record
+    /// more than 100 phases, or more than 10 000 steps of a phase.
     pub fn add(&mut self, name: &str, step: usize, seconds: f64) {
         let at = match self.phases.iter().position(|phase| phase.name == name) {
             Some(at) => at,
@@ -109,7 +110,7 @@ impl Timing {
         }
     }
 
-    /// Combines the times of earlier processes, `self`, with those of the current one, `now`.
+    /// Combines the times of earlier processes (`self`) with those of the current process (`now`).
     pub fn and(&self, now: &Timing) -> Timing {
         let mut sum = self.clone();
         sum.seconds += now.seconds;

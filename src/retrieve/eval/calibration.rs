@@ -1,9 +1,9 @@
-//! Expected calibration error of probabilities (Naeini, Cooper & Hauskrecht, *Obtaining well
-//! calibrated probabilities using Bayesian binning*, AAAI 2015).
+//! Checks whether probabilities match outcomes: the expected calibration error (Naeini, Cooper &
+//! Hauskrecht, *Obtaining well calibrated probabilities using Bayesian binning*, AAAI 2015).
 
 use serde::{Deserialize, Serialize};
 
-/// Number of bins, equal parts of `[0, 1]`.
+/// Number of bins: equal parts of the range `[0, 1]` of probabilities.
 pub const BINS: usize = 5;
 
 /// Agreement of predicted probabilities and outcomes.
@@ -15,14 +15,14 @@ pub struct Calibration {
     pub expected: f64,
     /// Share of the predictions that came true.
     pub observed: f64,
-    /// Expected calibration error in `[0, 1]`: the distance between `expected` and `observed` of a
-    /// bin, averaged over bins, weighted by their number of predictions.
+    /// Expected calibration error in `[0, 1]`: the absolute difference between `expected` and
+    /// `observed` of each bin, averaged over bins with their numbers of predictions as weights.
     pub error: f64,
-    /// Non-empty bins, ascending.
+    /// The bins that have predictions, by ascending probability.
     pub bins: Vec<Bin>,
 }
 
-/// A bin: predictions of similar probability.
+/// The predictions in one bin, which have similar probabilities.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Bin {
     /// Number of predictions.
@@ -33,7 +33,7 @@ pub struct Bin {
     pub observed: f64,
 }
 
-/// Summarises predictions as a bin; none without predictions.
+/// Summarises the predictions of one bin; `None` without predictions.
 fn bin(predictions: &[(f64, bool)]) -> Option<Bin> {
     let n = predictions.len();
     let n_true = predictions.iter().filter(|pair| pair.1).count();
@@ -44,9 +44,9 @@ fn bin(predictions: &[(f64, bool)]) -> Option<Bin> {
     })
 }
 
-/// Measures the calibration of predictions; none without predictions. A prediction is a
-/// probability, clamped to `[0, 1]`, and whether it came true. In a bin with few predictions,
-/// chance alone raises the error above 0.
+/// Measures the calibration of predictions; `None` without predictions. A prediction is a
+/// probability, clamped to `[0, 1]`, and whether the predicted event happened. In a bin with few
+/// predictions, chance alone raises the error above 0.
 pub fn calibration(predictions: &[(f64, bool)]) -> Option<Calibration> {
     let predictions: Vec<(f64, bool)> = predictions
         .iter()

@@ -9,7 +9,7 @@ use crate::eval::evaluation::{EvalError, QueryResult};
 use crate::eval::metrics::Metric;
 use crate::eval::statistics::{self, Interval};
 
-/// Comparison of a first with a second system, in one metric.
+/// Comparison of a first system with a second system, in one metric.
 #[derive(Copy, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// Number of queries.
@@ -25,11 +25,12 @@ pub struct Comparison {
     pub wins: usize,
     /// Number of queries on which the second system is better.
     pub losses: usize,
-    /// Number of queries on which both are exactly equal.
+    /// Number of queries on which both systems have exactly the same value.
     pub ties: usize,
 }
 
-/// Compares `first` with `second` in one metric; both in any order, over the same query ids.
+/// Compares the results of a first and a second system in one metric; each list may have any order,
+/// and both must have the same query ids.
 ///
 /// Failed queries count with the metrics of the baseline ranking. `seed` seeds the bootstrap and,
 /// if more than [`statistics::MAX_EXACT_DIFFERENCES`] queries differ, the test.
@@ -59,7 +60,8 @@ pub fn compare(
     })
 }
 
-/// Computes first minus second per query, by ascending query id.
+/// Computes the difference of each query's metric, first system minus second, by ascending query
+/// id.
 fn paired_differences(
     first: &[QueryResult],
     second: &[QueryResult],

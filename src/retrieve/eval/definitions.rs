@@ -1,6 +1,6 @@
-//! Two common definitions of the reported metrics: the STaRK benchmark ranks every candidate, TREC
-//! tools only the retrieved nodes. They agree if the ranking holds all answers, and on hits and
-//! recalls whose cut-off is within the ranking.
+//! Two common ways to define the reported metrics: the STaRK benchmark ranks every candidate, TREC
+//! tools only the retrieved nodes. Both give the same values if the ranking holds all answers, and
+//! for hits and recalls whose cut-off is within the ranking.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use crate::eval::NodeId;
 use crate::eval::metrics::{Metric, MetricTable, Metrics};
 use crate::eval::ranks::Candidates;
 
-/// Definitions of the reported metrics.
+/// By whose definitions the reported metrics are computed.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Definitions {
     /// The definitions of STaRK ([`crate::eval::ranks`]): unranked answers have ranks after the
@@ -23,11 +23,11 @@ pub enum Definitions {
 }
 
 impl Definitions {
-    /// Computes all reported metrics of one ranking. `answers`: in any order; duplicates count
+    /// Computes all reported metrics of one ranking. `answers` may have any order; duplicates count
     /// once.
     ///
-    /// `ranking`: distinct nodes. [`Definitions::Stark`] sorts them. [`Definitions::Trec`] expects
-    /// them best first and keeps the order of ties, as TREC tools do with a file of
+    /// `ranking` must hold distinct nodes. [`Definitions::Stark`] sorts them. [`Definitions::Trec`]
+    /// expects them best first and keeps the order of ties, as TREC tools do with a file of
     /// [`crate::eval::trec::write_run`]; like these tools, it computes in double precision.
     pub fn measure(
         self,

@@ -23,7 +23,7 @@ pub enum EvalError {
         /// The query's id.
         query_id: i64,
     },
-    /// Only one of two compared systems has a result for a query.
+    /// Only one of two compared systems has a result for some query.
     #[error(
         "query {query_id} has a result from the {present} system only; evaluate both on the same queries"
     )]
@@ -44,9 +44,9 @@ pub enum EvalError {
     /// A latency or metric is infinite or not a number.
     #[error("{quantity} of the evaluated queries cannot be summarised")]
     Statistics {
-        /// `latencies`, `metrics`, `values` or `differences`.
+        /// Which numbers: `latencies`, `metrics`, `values` or `differences`.
         quantity: &'static str,
-        /// The cause.
+        /// Why the statistic cannot be computed.
         source: StatisticsError,
     },
 }
@@ -60,7 +60,7 @@ pub struct QueryResult {
     pub metrics: MetricTable<f64>,
     /// Wall time to answer, in milliseconds.
     pub latency_ms: f64,
-    /// Why the system failed, so that the baseline ranking counts; none if it succeeded.
+    /// Why the system failed, so that the baseline ranking counts; `None` if the system succeeded.
     pub failure: Option<String>,
 }
 
@@ -84,18 +84,18 @@ pub struct Evaluation {
     pub n: usize,
     /// Number of failed queries, which count with the baseline ranking.
     pub failed: usize,
-    /// Mean over all `n` queries.
+    /// Mean of each metric over all `n` queries.
     #[serde(rename = "metrics")]
     pub means: MetricTable<f64>,
-    /// Bootstrap interval of each mean; [`statistics`] describes its coverage.
+    /// 95 % bootstrap interval of each mean; [`statistics`] describes what the interval covers.
     pub ci95: MetricTable<Interval>,
-    /// Latency over all `n` queries.
+    /// Percentiles of the latency over all `n` queries.
     #[serde(rename = "latency_ms")]
     pub latency: Latency,
 }
 
 impl Evaluation {
-    /// Summarises results in any order; `seed` seeds the bootstrap.
+    /// Summarises results, which may have any order; `seed` seeds the bootstrap.
     ///
     /// # Errors
     /// [`EvalError::NoQueries`], [`EvalError::RepeatedQuery`], [`EvalError::Statistics`].

@@ -43,9 +43,9 @@ pub enum Metric {
     Recall50,
     /// Share of the answers among the first 100.
     Recall100,
-    /// Reciprocal of the best answer's rank, without a cut-off.
+    /// Reciprocal of the best answer's rank, however low that rank is.
     Mrr,
-    /// Average precision over all answers, without a cut-off.
+    /// Average precision over all answers, however low their ranks are.
     Map,
     /// Share of the answers among the first `a`, where `a` is the number of answers.
     RPrecision,
@@ -71,7 +71,7 @@ impl Metric {
         Metric::RPrecision,
     ];
 
-    /// The name in files and on the command line, such as `hit@1`.
+    /// Returns the name of the metric in files and on the command line, such as `hit@1`.
     pub fn name(self) -> &'static str {
         match self {
             Metric::Hit1 => "hit@1",
@@ -110,7 +110,7 @@ pub struct UnknownMetric {
 impl FromStr for Metric {
     type Err = UnknownMetric;
 
-    /// Finds the metric with this exact [`Metric::name`].
+    /// Returns the metric with exactly this [`Metric::name`].
     fn from_str(name: &str) -> Result<Metric, UnknownMetric> {
         let found = Metric::ALL.into_iter().find(|metric| metric.name() == name);
         found.ok_or_else(|| UnknownMetric { name: name.to_owned() })
@@ -138,17 +138,17 @@ impl<T: Copy> MetricTable<T> {
         MetricTable { values }
     }
 
-    /// The value of one metric.
+    /// Returns the value of one metric.
     pub fn get(&self, metric: Metric) -> T {
         self.values[metric as usize]
     }
 
-    /// The values in the order of [`Metric::ALL`].
+    /// Returns the values in the order of [`Metric::ALL`].
     pub fn values(&self) -> &[T; N_METRICS] {
         &self.values
     }
 
-    /// Metrics with their values, in reporting order.
+    /// Returns the metrics with their values, in the order of [`Metric::ALL`].
     pub fn iter(&self) -> impl Iterator<Item = (Metric, T)> + '_ {
         Metric::ALL.into_iter().zip(self.values.iter().copied())
     }
@@ -165,7 +165,7 @@ impl<T: Serialize> Serialize for MetricTable<T> {
 }
 
 impl<'de, T: Deserialize<'de> + Copy + Default> Deserialize<'de> for MetricTable<T> {
-    /// Requires every metric and no other key.
+    /// Reads an object that must have every metric as a key, and no other key.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let entries = BTreeMap::<String, T>::deserialize(deserializer)?;
         let mut values = [T::default(); N_METRICS];
@@ -184,8 +184,9 @@ impl<'de, T: Deserialize<'de> + Copy + Default> Deserialize<'de> for MetricTable
 impl Metrics {
     /// Computes all reported metrics of one ranking, by [`ScoreRule::Any`].
     ///
-    /// `ranking`: distinct nodes with scores, in any order (best first is faster). `answers`: in
-    /// any order; duplicates count once. See [`crate::eval::ranks`] for candidates and ties.
+    /// `ranking` must hold distinct nodes with scores; any order is allowed, best first is faster.
+    /// `answers` may have any order; duplicates count once. [`crate::eval::ranks`] explains
+    /// candidates and ties.
     pub fn new(
         ranking: &[(NodeId, f32)],
         answers: &[NodeId],

@@ -13,8 +13,8 @@
 //! | [`comparison`] | paired comparison of two systems on the same queries |
 //! | [`trec`] | run and qrels files for external tools |
 //!
-//! Independent of how a ranking is made. For a failed query, the caller substitutes the baseline
-//! ranking and marks the failure; the query counts in every mean.
+//! Does not depend on how a ranking is made. For a failed query, the caller substitutes the
+//! baseline ranking and marks the failure; the query counts in every mean.
 
 pub mod calibration;
 pub mod comparison;

@@ -23,12 +23,12 @@ use std::borrow::Cow;
 use crate::eval::NodeId;
 use agent_kb::Kb;
 
-/// The candidates of a ranking.
+/// The nodes that a full ranking must contain.
 #[derive(Copy, Clone, Debug)]
 pub enum Candidates<'a> {
     /// Every node id in `0..n`.
     All(u32),
-    /// Every node id from the first up to, but excluding, the second.
+    /// Every node id from the first id up to, but excluding, the second.
     Range(NodeId, NodeId),
     /// These ids, strictly ascending. [`Candidates::sorted`] converts ids without gaps to a range,
     /// which is several times faster.
@@ -52,7 +52,7 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Takes the candidates of a base: a range if their ids have no gaps. `O(1)`.
+    /// Returns the candidates of a base: a range if their ids have no gaps. `O(1)`.
     pub fn of_base(kb: &'a Kb) -> Candidates<'a> {
         match Candidates::sorted(kb.candidates()) {
             Candidates::Sorted(_) => Candidates::Base(kb),
@@ -79,7 +79,7 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Number of candidates with a smaller id; none if the node is not a candidate.
+    /// Number of candidates with a smaller id than `node`; `None` if `node` is not a candidate.
     #[inline]
     fn position(&self, node: NodeId) -> Option<u64> {
         match *self {
@@ -93,7 +93,7 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// Rule for the answers that count as found.
+/// Which answers count as found.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum ScoreRule {
     /// Every answer, whatever its score: torchmetrics up to 1.7.3, and all published STaRK results.
@@ -105,12 +105,12 @@ pub enum ScoreRule {
     Positive,
 }
 
-/// A run of equal scores that holds at least one answer.
+/// Consecutive ranks with equal scores, at least one of which is an answer's.
 #[derive(Copy, Clone, Debug)]
 struct TieGroup {
-    /// Number of ranks before the group.
+    /// Number of ranks above the group.
     before: u64,
-    /// Number of ranks up to and including the last of the group.
+    /// Number of ranks down to and including the last rank of the group.
     through: u64,
     n_answers: u64,
 }
@@ -122,17 +122,17 @@ struct TieGroup {
 pub struct AnswerRanks {
     /// Ranks of the answers that are candidates, ascending.
     ranks: Vec<u64>,
-    /// Number of leading ranks that count under the score rule.
+    /// How many of the first `ranks` count under the score rule.
     n_counted: usize,
-    /// Groups of ties that hold answers, best first.
+    /// Groups of nodes with equal scores that hold answers, best first.
     groups: Vec<TieGroup>,
 }
 
 impl AnswerRanks {
-    /// Finds the ranks of `answers` among `candidates` under `ranking`.
+    /// Finds the ranks of `answers` among all `candidates`, as `ranking` orders them.
     ///
-    /// Order: score descending, then node id ascending; NaN ranks below all other scores. Nodes of
-    /// the ranking must be distinct; for a repeated answer the best rank counts.
+    /// Nodes are ordered by descending score, then ascending id; NaN ranks below all other scores.
+    /// The nodes of `ranking` must be distinct; for a repeated answer the best rank counts.
     pub fn new(
         ranking: &[(NodeId, f32)],
         answers: &[NodeId],
@@ -313,7 +313,8 @@ fn best_first(ranking: &[(NodeId, f32)]) -> Cow<'_, [(NodeId, f32)]> {
     Cow::Owned(sorted)
 }
 
-/// Sort key of an entry: ascending keys order scores descending, then ids ascending.
+/// Returns the sort key of a node with its score: ascending keys order scores descending, then ids
+/// ascending.
 #[inline]
 fn order_key((node, score): (NodeId, f32)) -> u64 {
     let bits = (score + 0.0).to_bits(); // Adding 0 makes both zeros one.

@@ -20,7 +20,7 @@ use crate::eval::{
     statistics::{Interval, bootstrap_intervals},
 };
 
-/// Largest fixed end that is tried, nodes.
+/// Largest number of nodes that is tried as a fixed end.
 pub const MAX_FIXED_END: usize = 100;
 /// Number of metrics in [`SetMetrics`].
 const N: usize = 4;
@@ -68,12 +68,14 @@ impl SetMetrics {
     }
 }
 
-/// F1 of a set of `given` nodes, `right` of which are correct, for `sought` correct nodes in total.
+/// Returns the F1 of a set of `given` nodes, of which `right` are correct, if there are `sought`
+/// correct nodes in total.
 fn f1(right: usize, given: usize, sought: usize) -> f64 {
     2.0 * right as f64 / (given + sought).max(1) as f64
 }
 
-/// F1 of the first 1, 2, ... nodes of a ranking, up to `max_end` nodes or all.
+/// Returns the F1 of the first 1, 2, ... nodes of a ranking, up to `max_end` nodes or all nodes if
+/// there are fewer.
 pub fn f1_by_end(ranking: &[(NodeId, f32)], answers: &[NodeId], max_end: usize) -> Vec<f64> {
     let sought: HashSet<NodeId> = answers.iter().copied().collect();
     let mut n_right = 0;
@@ -89,14 +91,15 @@ pub fn f1_by_end(ranking: &[(NodeId, f32)], answers: &[NodeId], max_end: usize) 
 pub struct SetResult {
     /// The query's id in its dataset.
     pub query_id: i64,
-    /// Metrics of the nodes up to the end; none if the ranking has no end.
+    /// Metrics of the nodes up to the end; `None` if the ranking has no end.
     pub at_end: Option<SetMetrics>,
-    /// [`f1_by_end`] up to [`MAX_FIXED_END`].
+    /// Values of [`f1_by_end`] for ends up to [`MAX_FIXED_END`].
     pub by_end: Vec<f64>,
 }
 
 impl SetResult {
-    /// Measures a query's ranking, with its estimated end if any, against the query's answers.
+    /// Measures the ranking of a query against the query's answers; `end` is the estimated last
+    /// rank of an answer, if any.
     pub fn new(
         query_id: i64,
         ranking: &[(NodeId, f32)],
@@ -107,19 +110,19 @@ impl SetResult {
         Self { query_id, at_end, by_end: f1_by_end(ranking, answers, MAX_FIXED_END) }
     }
 
-    /// F1 of the first `k` nodes (at least 1, at most [`MAX_FIXED_END`]), or of all if there are
-    /// fewer.
+    /// Returns the F1 of the first `k` nodes (at least 1, at most [`MAX_FIXED_END`]), or of all
+    /// nodes if there are fewer.
     fn f1_at(&self, k: usize) -> f64 {
         self.by_end.get(k - 1).or(self.by_end.last()).copied().unwrap_or(0.0)
     }
 }
 
-/// An end that is the same for all queries.
+/// A number of returned nodes that is the same for all queries.
 #[derive(Copy, Clone, Debug, PartialEq, Serialize)]
 pub struct FixedEnd {
-    /// Number of nodes.
+    /// Number of nodes that are returned for every query.
     pub k: usize,
-    /// Mean F1 at this end.
+    /// Mean F1 over all queries with this number of nodes.
     pub f1: f64,
 }
 
@@ -130,14 +133,14 @@ pub struct SetEvaluation {
     pub n: usize,
     /// Number of queries whose ranking has no end.
     pub without_end: usize,
-    /// Means over all queries; none if no ranking has an end.
+    /// Means over all queries; `None` if no ranking has an end.
     #[serde(rename = "metrics")]
     pub means: Option<SetMetrics>,
-    /// Bootstrap interval of each mean; none if `means` is.
+    /// 95 % bootstrap interval of each mean; `None` if `means` is `None`.
     pub ci95: Option<SetMetrics<Interval>>,
-    /// The fixed end with the best mean F1; the smallest of equals.
+    /// The fixed end with the best mean F1; of several, the smallest.
     pub best_fixed: FixedEnd,
-    /// Mean F1 with the best end for every ranking.
+    /// Mean F1 over all queries if every ranking had its best end.
     pub best_f1: f64,
 }
 

@@ -31,10 +31,10 @@ pub const N_RANDOMIZATION_DRAWS: usize = 20_000;
 /// ms).
 pub const MAX_EXACT_DIFFERENCES: usize = 20;
 
-/// Confidence of every interval.
+/// Confidence level of every interval.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Number of replicates or draws per random stream; the unit of parallel work.
+/// Number of replicates or draws per stream of random numbers; each stream is one parallel task.
 const BLOCK: usize = 250;
 
 /// Tolerance for equal sums, as a share of the sum of absolute differences; it absorbs the rounding
@@ -51,15 +51,15 @@ pub enum StatisticsError {
     /// A value is infinite or not a number.
     #[error("value {value} at position {position} is not finite; correct the measurement")]
     NotFinite {
-        /// Position in the input, from 0.
+        /// Position of the value in the input, from 0.
         position: usize,
-        /// The value.
+        /// The infinite value or NaN.
         value: f64,
     },
     /// A percentile outside `(0, 100]`.
     #[error("percentile {percent} is outside (0, 100]")]
     Percentile {
-        /// The percentile as given.
+        /// The percentile that was requested.
         percent: f64,
     },
 }
@@ -86,7 +86,7 @@ impl From<Interval> for [f64; 2] {
     }
 }
 
-/// The mean of the values.
+/// Returns the mean of the values.
 ///
 /// # Errors
 /// [`StatisticsError::Empty`], [`StatisticsError::NotFinite`].
@@ -95,7 +95,7 @@ pub fn mean(values: &[f64]) -> Result<f64, StatisticsError> {
     Ok(values.iter().sum::<f64>() / values.len() as f64)
 }
 
-/// Percentile-bootstrap interval of the mean of `values`.
+/// Returns the percentile-bootstrap interval of the mean of `values`.
 ///
 /// For a paired bootstrap of two systems, pass the per-query differences.
 /// The ends are the nearest-rank percentiles of [`N_BOOTSTRAP_REPLICATES`] means of resamples with
@@ -110,7 +110,8 @@ pub fn bootstrap_interval(values: &[f64], seed: u64) -> Result<Interval, Statist
     Ok(interval)
 }
 
-/// Percentile-bootstrap intervals of the means of `N` columns, resampling rows as a whole.
+/// Returns the percentile-bootstrap intervals of the means of `N` columns; rows are resampled as a
+/// whole.
 ///
 /// `rows`: `[n, N]`, one row per query. Each interval equals [`bootstrap_interval`] of its column.
 /// `O(n · N · replicates)`.
@@ -160,7 +161,8 @@ pub fn bootstrap_intervals<const N: usize>(
     Ok(intervals)
 }
 
-/// Two-sided p-value of the paired randomisation test that the mean difference is 0.
+/// Returns the two-sided p-value of the paired randomisation test; the null hypothesis is that the
+/// mean difference is 0.
 ///
 /// `differences`: one per query, first system minus second. The statistic is the absolute sum over
 /// sign assignments of the nonzero differences: all assignments for at most
@@ -191,9 +193,9 @@ pub fn randomization_p(differences: &[f64], seed: u64) -> Result<f64, Statistics
     Ok((n_extreme + 1) as f64 / (N_RANDOMIZATION_DRAWS + 1) as f64)
 }
 
-/// Holm's adjusted p-values, in the order of the input, clipped to 1; empty for empty input.
-/// Rejecting tests with an adjusted p-value of at most `alpha` bounds the probability of any false
-/// rejection by `alpha`, under any dependence.
+/// Returns Holm's adjusted p-values, in the order of the input, at most 1 each; empty for empty
+/// input. If all tests with an adjusted p-value of at most `alpha` are rejected, the probability of
+/// any false rejection is at most `alpha`, under any dependence.
 ///
 /// # Errors
 /// [`StatisticsError::NotFinite`].
@@ -211,10 +213,10 @@ pub fn holm(p_values: &[f64]) -> Result<Vec<f64>, StatisticsError> {
     Ok(adjusted)
 }
 
-/// Nearest-rank percentiles: the smallest of `values` such that at least `percent` per cent of them
-/// are not above it; never interpolated.
+/// Returns nearest-rank percentiles of `values`: for each of `percents`, the smallest value such
+/// that at least that percentage of the values is not above it; never interpolated.
 ///
-/// `percents` in `(0, 100]`; the result is in their order. `O(n log n)`.
+/// `percents` must be in `(0, 100]`; the result has their order. `O(n log n)`.
 ///
 /// # Errors
 /// [`StatisticsError::Empty`], [`StatisticsError::NotFinite`], [`StatisticsError::Percentile`].
@@ -231,7 +233,8 @@ pub fn percentiles<const N: usize>(
     Ok(percents.map(|percent| nearest_rank(&sorted, percent)))
 }
 
-/// Share of the `2^n` sign assignments whose absolute sum is at least `at_least`.
+/// Returns the share of the `2^n` sign assignments under which the absolute sum of the differences
+/// is at least `at_least`.
 ///
 /// The last sign is fixed, because negating all signs keeps the absolute sum. Successive
 /// assignments differ in one sign (Gray code).
@@ -286,7 +289,8 @@ fn stream(seed: u64, block: usize) -> ChaCha8Rng {
     random
 }
 
-/// Draws a number in `0..n`; `n` is below 2^32. The bias is below `n / 2^32`.
+/// Draws a random number in `0..n`; `n` must be below 2^32. The probability of each number differs
+/// from `1 / n` by a relative error below `n / 2^32`.
 fn below(random: &mut ChaCha8Rng, n: usize) -> usize {
     ((u64::from(random.next_u32()) * n as u64) >> 32) as usize
 }

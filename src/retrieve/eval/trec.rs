@@ -30,7 +30,7 @@ pub const MAX_TAG_BYTES: usize = 64;
 
 /// Maximum length of a line of a run file, bytes.
 const MAX_LINE_BYTES: u64 = 4 << 10;
-/// Maximum number of nodes kept from a run file, 8 bytes each.
+/// Maximum number of nodes that are kept from a run file; each takes 8 bytes.
 const MAX_KEPT: usize = 1 << 28;
 
 /// Why a TREC file cannot be written.
@@ -40,7 +40,7 @@ pub enum TrecError {
     /// The tag is empty, too long or contains white space, which would add a column.
     #[error("run tag {tag:?} must have 1 to {MAX_TAG_BYTES} bytes and no white space")]
     Tag {
-        /// The tag as given.
+        /// The invalid tag.
         tag: String,
     },
     /// A score is not finite, or breaking a tie would pass the smallest finite `f32`.
@@ -48,7 +48,7 @@ pub enum TrecError {
     Score {
         /// The query's id.
         query_id: i64,
-        /// The node.
+        /// The node with this score.
         node: NodeId,
     },
     /// The ranking is not best first.
@@ -56,10 +56,10 @@ pub enum TrecError {
     Order {
         /// The query's id.
         query_id: i64,
-        /// The first node out of order.
+        /// The first node that is out of order.
         node: NodeId,
     },
-    /// A node's column would be read as another node.
+    /// The column of a node would be read as another node.
     #[error(
         "query {query_id}: the id {id:?} is ambiguous in a TREC file, another node has it; rename one \
          of them"
@@ -84,7 +84,7 @@ pub enum ReadError {
     Line {
         /// Number of the line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// What is wrong with the line.
         reason: String,
     },
     /// A query names a node twice.
@@ -103,17 +103,17 @@ pub enum ReadError {
     Io(#[from] io::Error),
 }
 
-/// Ids of a base's nodes in its run and qrels files.
+/// How run and qrels files identify the nodes of a base.
 #[derive(Clone, Copy)]
 pub enum DocIds<'a> {
-    /// Node numbers below this value, for a base whose data has no ids.
+    /// By node number, below this value; for a base whose data has no ids.
     Numbers(u32),
-    /// Ids from the data of this base.
+    /// By the ids in the data of this base.
     Keys(&'a Kb),
 }
 
 impl<'a> DocIds<'a> {
-    /// Chooses the ids of a base.
+    /// Chooses how to identify the nodes of a base.
     pub fn of_base(kb: &'a Kb) -> Self {
         match kb.has_keys() {
             true => DocIds::Keys(kb),
@@ -121,10 +121,10 @@ impl<'a> DocIds<'a> {
         }
     }
 
-    /// Converts a node to its column.
+    /// Returns the text of a node's column in a run or qrels file.
     ///
     /// # Errors
-    /// The column, if it would not be read as this node.
+    /// The column text, if reading would not give this node.
     pub fn column(self, node: NodeId) -> Result<String, String> {
         let DocIds::Keys(kb) = self else { return Ok(node.to_string()) };
         let id = id_of(kb, node);
@@ -138,7 +138,7 @@ impl<'a> DocIds<'a> {
         }
     }
 
-    /// Converts a column to its node.
+    /// Returns the node whose column has this text.
     fn node(self, column: &str) -> Result<NodeId, String> {
         match self {
             DocIds::Numbers(n_nodes) => {
@@ -172,7 +172,7 @@ fn escaped(id: &str) -> String {
     column
 }
 
-/// Decodes a percent-encoded id; none without `%` or if the encoding is invalid.
+/// Decodes a percent-encoded id; `None` if it has no `%` or the encoding is invalid.
 fn unescaped(column: &str) -> Option<String> {
     let (first, rest) = column.split_once('%')?;
     let mut bytes = first.as_bytes().to_vec();
@@ -235,7 +235,7 @@ pub fn read_run(
     Ok(rankings)
 }
 
-/// Reads the query of a run line, with node and score if the query is wanted.
+/// Reads the query id of a run line; if the query is wanted, also the node and its score.
 fn read_line(
     text: &str,
     ids: DocIds<'_>,

@@ -31,37 +31,37 @@ pub struct ValueResult {
     pub query_id: i64,
     /// 1 if the answer equals the label, else 0.
     pub exact: f64,
-    /// 1 if the number is within [`TOLERANCE`] of the label, else 0; none if the label is not a
+    /// 1 if the number is within [`TOLERANCE`] of the label, else 0; `None` if the label is not a
     /// number.
     pub numeric: Option<f64>,
-    /// F1 of the rows, in `0..=1`; none if the label is not a table.
+    /// F1 of the rows, in `0..=1`; `None` if the label is not a table.
     pub table_f1: Option<f64>,
 }
 
 /// The mean of one metric.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ValueMean {
-    /// Number of queries whose labels have the metric.
+    /// Number of queries to whose labels the metric applies.
     pub n: usize,
     /// Mean over these queries, in `0..=1`.
     pub mean: f64,
-    /// Bootstrap interval of the mean.
+    /// 95 % bootstrap interval of the mean.
     pub ci95: Interval,
 }
 
 /// The summary of one system on one set of queries.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ValueEvaluation {
-    /// Mean over all queries.
+    /// Mean of `exact` over all queries.
     pub exact: ValueMean,
-    /// Mean over labels that are numbers, if any.
+    /// Mean of `numeric` over the queries whose labels are numbers; `None` if there are none.
     pub numeric: Option<ValueMean>,
-    /// Mean over labels that are tables, if any.
+    /// Mean of the table F1 over the queries whose labels are tables; `None` if there are none.
     pub table_f1: Option<ValueMean>,
 }
 
 impl ValueResult {
-    /// Compares an answer (none for a failed query) with the label `right`.
+    /// Compares an answer with the label `right`; `given` is `None` for a failed query.
     pub fn new(query_id: i64, given: Option<&AnswerValue>, right: &AnswerValue) -> Self {
         let exact = f64::from(given.is_some_and(|given| is_same(given, right)));
         let (mut numeric, mut table_f1) = (None, None);
@@ -92,7 +92,7 @@ impl ValueResult {
 }
 
 impl ValueResult {
-    /// The F1 of rows if the label is a table, else `exact`; in `0..=1`.
+    /// Returns the F1 of the rows if the label is a table, else `exact`; in `0..=1`.
     pub fn score(&self) -> f64 {
         self.table_f1.unwrap_or(self.exact)
     }
@@ -152,7 +152,7 @@ fn unit_matches(right: Option<&str>, given: Option<&str>) -> bool {
     right.is_none_or(|right| given.is_some_and(|given| folded(given) == folded(right)))
 }
 
-/// F1 of the rows of a table; 1 if both are empty.
+/// Returns the F1 of the rows of a table against the label `right`; 1 if both are empty.
 fn rows_f1(given: &Table, right: &Table) -> f64 {
     let n_rows = given.rows().len() + right.rows().len();
     if n_rows == 0 {
@@ -183,7 +183,8 @@ fn rows_f1(given: &Table, right: &Table) -> f64 {
     2.0 * f64::from(n_right) / n_rows as f64
 }
 
-/// Normalised cell for hashing: equal cells have equal keys; all numbers share a key.
+/// Normalised cell for hashing: equal cells have equal keys. All numbers share one key, since
+/// nearly equal numbers count as equal.
 #[derive(PartialEq, Eq, Hash)]
 enum Key {
     Empty,

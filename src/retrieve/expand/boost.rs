@@ -11,7 +11,7 @@
 //! 3. The scores of `bm25+names` and of the neighbours are each divided by their maximum, then
 //!    summed; neighbours have the weight 0.5. A node missing from a list scores 0 there.
 //!
-//! Independent of language models and of the correct answers.
+//! Uses neither a language model nor the correct answers.
 
 use std::sync::Arc;
 
@@ -29,9 +29,9 @@ use agent_kb::{
 
 /// Maximum number of linked entities of a query.
 pub(super) const MAX_ENTITIES: usize = 4;
-/// Maximum number of linked entities of each type, before the strongest are selected.
+/// Maximum number of linked entities of each type, from which the strongest are selected.
 const ENTITIES_PER_TYPE: usize = 3;
-/// Minimum strength of a link.
+/// Minimum confidence of a linked entity, in `0..=1`.
 const MIN_STRENGTH: f32 = 0.2;
 /// Minimum number of nodes requested from `bm25+names`.
 const MIN_BOOSTED: usize = 1_000;
@@ -39,11 +39,11 @@ const MIN_BOOSTED: usize = 1_000;
 /// Settings of the graph boost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Boost {
-    /// Maximum number of neighbours kept of each entity; [`Filter::None`] keeps all.
+    /// Maximum number of neighbours that are kept for each entity; [`Filter::None`] keeps all.
     pub k: usize,
     /// Score added to the best neighbour, relative to the best score of the ranking.
     pub weight: f32,
-    /// How neighbours are chosen.
+    /// How the neighbours that are kept are chosen.
     pub filter: Filter,
 }
 
@@ -75,8 +75,8 @@ impl GraphBoost {
         Self { base, lexical, boost }
     }
 
-    /// Links the query; returns entities with their kept neighbours, strongest link first, ties by
-    /// ascending id.
+    /// Returns the entities that the query names, each with its kept neighbours; strongest link
+    /// first, ties by ascending id.
     fn linked(&self, query: &str) -> Vec<EntityNeighbors> {
         let base = &*self.base;
         let found = base.entities.link(&base.kb, query, &[], ENTITIES_PER_TYPE);

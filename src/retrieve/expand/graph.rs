@@ -1,4 +1,5 @@
-//! The neighbourhood of an entity (nodes within two edges), and the part of it that fits a query.
+//! The neighbourhood of an entity (the nodes within two edges), and the neighbours that fit a
+//! query.
 //!
 //! Source: document-based relation filtering of KAR (Xia et al. 2025). Our choices:
 //!
@@ -7,7 +8,7 @@
 //! - Documents are compared with the query by BM25 over stems, because nodes outside the candidates
 //!   may have no vector.
 //!
-//! Independent of language models and rankings.
+//! Uses no language model and no ranking.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -18,7 +19,8 @@ use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
 use agent_kb::{Hop, Kb, NodeId, Path, all_edges, best, hops};
 
-/// Maximum degree of an expanded neighbour: hubs such as venues or colours connect unrelated nodes.
+/// Maximum number of edges of a neighbour whose own neighbours are included: hubs such as venues or
+/// colours connect unrelated nodes.
 const MAX_DEGREE: usize = 2_000;
 /// Maximum number of edges visited around one entity.
 const MAX_EDGES: usize = 500_000;
@@ -28,7 +30,7 @@ const CHUNK_NODES: usize = 256;
 /// How neighbours are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filter {
-    /// By BM25 of their documents.
+    /// By the BM25 score of their documents.
     Documents,
     /// By the summed idf of the query stems in their names (ablation).
     Names,
@@ -37,7 +39,7 @@ pub enum Filter {
 }
 
 impl Filter {
-    /// All filters, in the order of tables.
+    /// All filters, in the order in which tables list them.
     pub const ALL: [Filter; 3] = [Filter::Documents, Filter::Names, Filter::None];
 
     /// Name on the command line.
@@ -50,26 +52,26 @@ impl Filter {
     }
 }
 
-/// The nodes within two edges of a node, without itself.
+/// The nodes within two edges of a node, without the node itself.
 pub struct Neighborhood {
     from: NodeId,
-    /// Predecessor and edge by which each node was reached.
+    /// For each node: its predecessor on the path to it, and the edge from there.
     reached: HashMap<NodeId, (NodeId, Hop)>,
     /// Nodes one edge away, then nodes two edges away; each by ascending id.
     nodes: Vec<NodeId>,
 }
 
 impl Neighborhood {
-    /// Finds the neighbourhood of a node. Of several paths to a node it keeps the shortest; ties by
-    /// the smallest intermediate node, then edges in stored direction, then the first relation.
-    /// Visits at most 500,000 edges, nodes by ascending id. O(visited edges).
+    /// Finds the neighbourhood of a node. Of several paths to a neighbour, the shortest is kept;
+    /// ties by the smallest intermediate node, then edges in stored direction, then the first
+    /// relation. Visits at most 500,000 edges, nodes by ascending id. O(visited edges).
     pub fn new(kb: &Kb, from: NodeId) -> Self {
         let Ok(neighborhood) = Self::within_budget(kb, from, &mut |_| Ok::<(), Infallible>(()));
         neighborhood
     }
 
-    /// As [`Neighborhood::new`]; before each expansion of a node, calls `spend` with the number of
-    /// its edges.
+    /// Finds the neighbourhood as [`Neighborhood::new`] does. Before the neighbours of a node are
+    /// visited, calls `spend` with the number of its edges.
     ///
     /// # Errors
     /// The error of `spend`.
@@ -106,18 +108,19 @@ impl Neighborhood {
         Ok(Self { from, reached, nodes })
     }
 
-    /// The nodes one edge away, then the nodes two edges away; each by ascending id.
+    /// Returns the nodes one edge away, then the nodes two edges away; each group by ascending id.
     pub fn nodes(&self) -> &[NodeId] {
         &self.nodes
     }
 
-    /// Removes nodes that are not candidates; paths over them remain.
+    /// Removes the nodes that are not candidates; paths over these nodes remain.
     pub fn candidates(mut self, kb: &Kb) -> Self {
         self.nodes.retain(|&node| kb.is_candidate(node));
         self
     }
 
-    /// The path to one of the nodes; a path without edges for any other node.
+    /// Returns the path from the entity to `node`; a path without edges if `node` is not in the
+    /// neighbourhood.
     pub fn path(&self, node: NodeId) -> Path {
         let (mut last, mut hops) = (node, Vec::new());
         while let Some(&(before, hop)) = self.reached.get(&last) {
@@ -142,7 +145,8 @@ impl Neighborhood {
         kept
     }
 
-    /// As [`Neighborhood::filtered`]; before scoring nodes, calls `spend` with their number.
+    /// Returns the best nodes as [`Neighborhood::filtered`] does. Before nodes are scored, calls
+    /// `spend` with their number.
     ///
     /// # Errors
     /// The error of `spend`.
@@ -173,13 +177,13 @@ impl Neighborhood {
 
 type Fit<'a> = Box<dyn Fn(NodeId) -> f32 + 'a>;
 
-/// Scores a node by BM25 of its document.
+/// Returns a function that scores a node by BM25 of its document.
 fn document_fit<'a>(base: &'a IndexedBase, query: &str) -> Fit<'a> {
     let terms = base.terms.query(&base.stems, query);
     Box::new(move |node| base.terms.bm25(&terms, node))
 }
 
-/// Scores a node by the summed idf of the query stems in its name.
+/// Returns a function that scores a node by the summed idf of the query's stems in its name.
 fn name_fit<'a>(base: &'a IndexedBase, query: &str) -> Fit<'a> {
     let words = name_words(query).filter(|(_, word)| !is_question_word(word));
     let stems: HashSet<u32> = words

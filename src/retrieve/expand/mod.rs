@@ -18,8 +18,8 @@
 //! that the papers leave open.
 //!
 //! A [`Writer`] takes replies and nodes from [`Sources`], which a retriever and a program's tool
-//! implement differently. Independent of the correct answers, of the model's provider and of the
-//! search.
+//! implement differently. It does not depend on the correct answers, on the provider of the model
+//! or on how nodes are searched.
 
 mod boost;
 mod graph;
@@ -37,21 +37,21 @@ use agent_ground::words::for_each_reference_word;
 use agent_index::{IndexedBase, postings::MAX_QUERY_WORDS};
 use agent_kb::{NodeId, answer::Explanation};
 
-/// Default number of texts.
+/// Default number of texts that expand a query.
 pub const TEXTS: usize = 3;
 
-/// Separates the query and the texts.
+/// Separator between the query and the texts, and between the texts.
 const SEPARATOR: &str = "\n\n";
 
 /// Name of [`QueryShare::Once`] on the command line.
 pub const ONCE: &str = "once";
 
-/// Share of the query in an expanded query.
+/// How much of an expanded query is the query itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryShare {
     /// The query is written once.
     Once,
-    /// The query is repeated to fill up to half of the words.
+    /// The query is repeated until it fills up to half of the words.
     Half,
 }
 
@@ -60,7 +60,7 @@ pub enum QueryShare {
 pub struct Expansion {
     /// The texts, best first.
     pub texts: Vec<String>,
-    /// Their sources, for people.
+    /// Explanations, for people, of where the texts come from.
     pub explanations: Vec<Explanation>,
     share: QueryShare,
 }
@@ -90,7 +90,7 @@ impl Expansion {
     }
 }
 
-/// Explains a node under a label: its name, type and id.
+/// Explains a node by its name, type and id, under the label `label`.
 fn named(base: &IndexedBase, label: &str, node: NodeId) -> Explanation {
     let kind = base.kb.type_name(base.kb.node_type(node));
     Explanation::new(label, format!("{} ({kind} {node})", base.kb.name(node)))

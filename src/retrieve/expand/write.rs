@@ -1,6 +1,6 @@
-//! Asks a language model for expansion texts by each method, and builds the context of its
-//! prompts. The prompts' budgets bound all requests. Independent of the use of the texts, of the
-//! model and of the search.
+//! Asks a language model for expansion texts by each method, and builds the context of the prompts.
+//! All requests are bounded by the budgets of the prompts. Does not depend on how the texts are
+//! used, on the model or on how nodes are searched.
 
 use serde_json::{Value as Json, json};
 
@@ -11,13 +11,14 @@ use crate::{
 use agent_index::{IndexedBase, excerpt::text_about};
 use agent_kb::{NodeId, Scores, TypeId, answer::Explanation};
 
-/// Documents in RAR's context.
+/// Number of documents in the context of RAR.
 const RAR_DOCUMENTS: usize = 3;
-/// Documents in AGR's context.
+/// Number of documents in the context of AGR.
 const AGR_DOCUMENTS: usize = 9;
 /// Maximum number of entities that the model may name, excluding the first found node.
 const MAX_ENTITIES: usize = 4;
-/// Number of nearest nodes, and of linked entities, that a pseudo-document is resolved among.
+/// Number of nearest nodes, and number of linked entities, among which the node of a
+/// pseudo-document is chosen.
 const NEAR: usize = 10;
 /// Maximum length of a document in a request, characters.
 const DOCUMENT_CHARS: usize = 1_500;
@@ -27,7 +28,7 @@ const PSEUDO_CHARS: usize = 1_000;
 const MAX_KEYWORDS: usize = 10;
 /// Default maximum number of neighbours of each entity.
 const NEIGHBORS: usize = 10;
-/// Bytes of a document per unit of work.
+/// Number of bytes of a document that count as one unit of work, see [`Sources::spend`].
 const BYTES_PER_UNIT: usize = 100;
 /// Prompt that finds the entities of a query.
 pub const PARSE: &str = "expand/parse";
@@ -40,7 +41,7 @@ pub const ANALYZE: &str = "expand/analyze";
 /// Prompt that merges several texts into one.
 pub const REFINE: &str = "expand/refine";
 
-/// Method by which a model writes texts.
+/// How a language model writes the texts that expand a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// From the query alone.
@@ -53,8 +54,8 @@ pub enum Method {
     Kar {
         /// Maximum number of neighbours of each entity.
         k: usize,
-        /// Filter of the neighbours; none uses the entities' documents alone (the ablation without
-        /// the graph).
+        /// Filter of the neighbours; `None` uses the entities' documents alone (the ablation
+        /// without the graph).
         filter: Option<Filter>,
     },
 }
@@ -68,7 +69,7 @@ impl Method {
         Self::Kar { k: NEIGHBORS, filter: Some(Filter::Documents) },
     ];
 
-    /// Name without settings.
+    /// Returns the name of the method, without its settings.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hyde => "hyde",
@@ -82,7 +83,7 @@ impl Method {
 /// Name of the ablation without the graph on the command line.
 pub const NO_GRAPH: &str = "no-graph";
 
-/// Inputs of a prompt, and their explanations for people.
+/// Inputs of a prompt, and explanations of these inputs for people.
 type Evidence = (Vec<Json>, Vec<Explanation>);
 
 /// Why no text was written.
@@ -90,7 +91,7 @@ type Evidence = (Vec<Json>, Vec<Explanation>);
 pub enum WriteError<E> {
     /// A reply is unusable, for this reason.
     Unusable(String),
-    /// Any other failure, such as an outage or an exceeded budget.
+    /// Any other failure of the sources, such as an outage or an exceeded budget.
     Other(E),
 }
 
@@ -127,8 +128,8 @@ pub trait Sources {
         n: usize,
     ) -> Result<Ranking, WriteError<Self::Error>>;
 
-    /// Returns the `n` strongest linked entities of each given type; of each type if `types` is
-    /// empty.
+    /// Returns, for each given type, the `n` entities that the text names with the strongest links;
+    /// for every type if `types` is empty.
     ///
     /// # Errors
     /// [`WriteError::Other`].
@@ -139,7 +140,7 @@ pub trait Sources {
         n: usize,
     ) -> Result<Scores, WriteError<Self::Error>>;
 
-    /// Charges work before it is done, in nodes, edges or hundreds of bytes.
+    /// Charges work before it is done; the unit is a node, an edge or a hundred bytes of text.
     ///
     /// # Errors
     /// [`WriteError::Other`] if the budget is exceeded.
@@ -149,9 +150,9 @@ pub trait Sources {
 /// Writes texts with a language model.
 #[derive(Clone, Copy)]
 pub struct Writer<'a> {
-    /// The searched base.
+    /// The base that is searched.
     pub base: &'a IndexedBase,
-    /// Description of its types with their fields and relations, for the model.
+    /// Description of the base's types with their fields and relations, for the model.
     pub structures: &'a str,
     /// Method of writing.
     pub method: Method,
@@ -200,7 +201,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Asks the model for at most `n` texts, given a context.
+    /// Asks the model for at most `n` texts, given `context`.
     fn generate<S: Sources>(
         &self,
         query: &str,
@@ -251,8 +252,8 @@ impl Writer<'_> {
         Ok(Expansion::written(vec![text.to_owned()], explanations))
     }
 
-    /// Finds the entities of KAR: the model's, in its order, then the system's first node for the
-    /// query, which represents the query itself; each once.
+    /// Finds the entities of KAR, each once: those that the model names, in its order, then the
+    /// system's first node for the query, which represents the query itself.
     fn entities<S: Sources>(
         &self,
         query: &str,
@@ -272,9 +273,9 @@ impl Writer<'_> {
         Ok(nodes)
     }
 
-    /// Finds the node that a pseudo-document describes: the nearest of its type by embedding, ties
-    /// by link strength, then by ascending id. If no node is near, returns the strongest linked
-    /// entity. An unknown type matches all types.
+    /// Finds the node that a pseudo-document describes: of the nodes of its type, the nearest by
+    /// embedding, ties by link strength, then by ascending id. If no node is near, returns the
+    /// strongest linked entity. An unknown type matches all types.
     fn resolve<S: Sources>(
         &self,
         kind: &str,
@@ -294,8 +295,8 @@ impl Writer<'_> {
         Ok(nearest.map(|pair| pair.0))
     }
 
-    /// Describes the filtered neighbours of the entities, best first, ties by entity, then by the
-    /// filter's order.
+    /// Describes the filtered neighbours of the entities, best first; ties by the order of the
+    /// entities, then by the order of the filter.
     fn facts<S: Sources>(
         &self,
         query: &str,
@@ -329,7 +330,7 @@ impl Writer<'_> {
         Ok((numbered(facts.into_iter().map(|pair| pair.1)), explanations))
     }
 
-    /// Describes the system's best `n` nodes for a text by their documents.
+    /// Describes the best `n` nodes that the system finds for a text by their documents.
     fn found_documents<S: Sources>(
         &self,
         query: &str,
@@ -371,7 +372,7 @@ impl Writer<'_> {
     }
 }
 
-/// Numbers the items from 1, in the key `n`.
+/// Adds to each item its number, from 1, under the key `n`.
 fn numbered(items: impl Iterator<Item = Json>) -> Vec<Json> {
     let number = |(n, mut item): (usize, Json)| {
         item["n"] = json!(n);

@@ -1,4 +1,5 @@
-//! Text written into a source reads back unchanged in both engines, and is never run.
+//! Text that is written as a literal into a source reads back unchanged in both engines, and is
+//! never run as code.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +11,11 @@ use crate::{
 };
 use agent_tools::source::{comment, literal};
 
-/// Maximum number of characters of one literal, so that a source stays within its limit.
+/// Maximum number of characters in one literal, so that a source stays within its limit.
 const CHARS: usize = 2_000;
 
-/// Whether the text's literal equals the program's query, which is the same text; the program's
-/// header contains the text as well.
+/// Whether a program finds that the literal of `text` equals its query, which is `text` itself. The
+/// header of the program contains `text` as well.
 fn is_read_as_written(text: &str) -> bool {
     let source = format!(
         "//! category: {}\nfn retrieve(query, candidates, params) {{\n    if {} == query {{ #{{ \"7\": 1 }} }} else {{ #{{}} }}\n}}\n",

@@ -1,4 +1,4 @@
-//! Compares programs inside WebAssembly with the same programs in this process.
+//! Compares programs that run inside WebAssembly with the same programs that run in this process.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use crate::{
     tests::{LATE, N_NODES, OVER, SPECS, TestHost},
 };
 
-/// The same engine inside WebAssembly.
+/// Returns the sandbox that runs the same Rhai engine inside WebAssembly.
 pub(super) fn inside() -> &'static WasmSandbox {
     static SANDBOX: OnceLock<WasmSandbox> = OnceLock::new();
     SANDBOX.get_or_init(|| {
@@ -18,7 +18,8 @@ pub(super) fn inside() -> &'static WasmSandbox {
     })
 }
 
-/// Compares the results of a program in this process and inside WebAssembly.
+/// Checks that a program gave the same result in this process (`ran`) and inside WebAssembly
+/// (`twin`).
 pub(super) fn compare(
     source: &str,
     ran: &Result<Outcome, Failure>,
@@ -55,8 +56,8 @@ pub(super) fn compare(
     }
 }
 
-/// Whether the two engines may disagree: time depends on the machine, heap is measured in other
-/// units, and the stack inside WebAssembly is smaller.
+/// Whether the results in this process and inside WebAssembly may differ: time depends on the
+/// machine, heap is measured differently, and the stack inside WebAssembly is smaller.
 fn may_differ(here: Result<(), FailureKind>, inside: Result<(), FailureKind>) -> bool {
     use FailureKind::{Deadline, Depth, Memory, Operations};
     let of_machine = [Deadline, Memory, Operations];

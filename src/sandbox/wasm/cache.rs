@@ -1,8 +1,8 @@
 //! Compiled code on disk, so that a new process need not compile it again.
 //!
-//! A file holds a keyed digest and the code. Code that was changed, truncated, or written without
-//! the key is not loaded but compiled again. Anyone who can read the key can inject code that this
-//! process runs, so the directory must belong to the user.
+//! A file holds the code of one module, after a digest of it under the user's key. Code that was
+//! changed, truncated, or written without the key is not loaded but compiled again. Anyone who can
+//! read the key can inject code that this process runs, so the directory must belong to the user.
 
 use std::{
     fs,
@@ -15,22 +15,23 @@ use wasmtime::{Engine, Module};
 
 use crate::private::{KEY_BYTES, PrivateDir};
 
-/// Maximum size of a file, bytes.
+/// Number of bytes read of a file at most; a longer file is not loaded.
 const MAX_FILE_BYTES: u64 = 256 << 20;
 
-/// Owner of compiled code. Modules never displace the engine for Rhai, which every program in Rhai
-/// needs and which takes seconds and hundreds of megabytes to compile.
+/// What compiled code belongs to. The two kinds are kept separately, so that modules never displace
+/// the Rhai engine, which every Rhai program needs and which takes seconds and hundreds of
+/// megabytes to compile.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CodeOwner {
-    /// The engine for Rhai.
+    /// The Rhai engine.
     Engine,
     /// A program that is a module.
     Program,
 }
 
 impl CodeOwner {
-    /// Returns the file extension and the maximum number of files; the least recently used are
-    /// removed first.
+    /// Returns the extension and the maximum number of the files of this owner; when there are
+    /// more, the least recently used are removed.
     fn retention(self) -> (&'static str, usize) {
         match self {
             Self::Engine => ("engine", 4),
@@ -39,13 +40,13 @@ impl CodeOwner {
     }
 }
 
-/// A directory of compiled code.
+/// A directory with the compiled code of modules.
 #[derive(Clone, Debug)]
 pub(super) struct CodeCache(PrivateDir);
 
 impl CodeCache {
-    /// Opens or creates the cache in a directory; `None` if it cannot be used or other users may
-    /// write to it.
+    /// Opens the cache in a directory, which is created if missing. `None` if that fails or other
+    /// users may write to the directory.
     pub(super) fn open(dir: &Path) -> Option<Self> {
         PrivateDir::open(dir).map(Self)
     }
@@ -58,12 +59,13 @@ impl CodeCache {
         self.0.path().join(Self::name(owner, digest))
     }
 
-    /// Computes the keyed digest of the code of a module.
+    /// Computes the digest, under the key, of a module's digest and its compiled code.
     fn seal(&self, digest: &blake3::Hash, code: &[u8]) -> blake3::Hash {
         self.0.seal(&[digest.as_bytes(), code])
     }
 
-    /// Loads the code of a module, if it is present, unchanged and made for this engine.
+    /// Loads the compiled code of the module with this digest. `None` if no file has it, the file
+    /// was changed, or the code was made for another engine.
     #[allow(clippy::disallowed_methods, reason = "says which files to keep, nothing of results")]
     pub(super) fn load(
         &self,
@@ -86,7 +88,8 @@ impl CodeCache {
         unsafe { Module::deserialize(engine, code) }.ok()
     }
 
-    /// Stores the code of a module; if that fails, the next process compiles it again.
+    /// Stores the compiled code of a module with this digest. If that fails, the next process
+    /// compiles the module again.
     pub(super) fn store(&self, module: &Module, owner: CodeOwner, digest: &blake3::Hash) {
         let Ok(code) = module.serialize() else { return };
         let seal = self.seal(digest, &code);

@@ -1,5 +1,5 @@
-//! One call of a module: its input, budgets, usage and end, and the functions that modules import.
-//! The host accesses a module's memory only through checked slices.
+//! One call of a module: its input, its budgets, its usage and how it ends, and the functions of
+//! the host that modules import. The host accesses a module's memory only through checked slices.
 
 use std::time::Duration;
 
@@ -22,38 +22,40 @@ use crate::{
 use agent_ground::clock::Timer;
 use agent_tools::{Kind, ToolError, ToolHost, ToolSpec, Value};
 
-/// Fuel of one operation of [`Limits::operations`]; one unit of fuel is about one instruction.
+/// Units of fuel for one operation of [`Limits::operations`]; one unit of fuel is about one
+/// instruction.
 pub(super) const FUEL_PER_OPERATION: u64 = 100;
-/// Fuel of one operation in the engine for Rhai. The engine counts operations itself, and each may
-/// traverse a long value: the deadline is the first bound, and fuel the second.
+/// Units of fuel for one operation of a Rhai program. The Rhai engine counts operations itself, and
+/// each may traverse a long value: a call usually reaches its deadline first, and runs out of fuel
+/// only as a second bound.
 const RHAI_FUEL_PER_OPERATION: u64 = 20_000;
-/// Additional fuel of the engine for Rhai.
+/// Additional units of fuel for a call of the Rhai engine.
 const RHAI_FUEL: u64 = 10_000_000_000;
-/// Bytes copied per unit of fuel.
+/// Number of bytes that the host copies for one unit of fuel.
 const BYTES_PER_FUEL: usize = 16;
-/// Memory allowed beyond the program's limit, bytes: for the module's own data and allocator
+/// Memory allowed beyond the program's limit, in bytes, for the module's own data and allocator
 /// overhead. The same amount again is allowed for messages, which the host copies.
 const SPARE_BYTES: u64 = 32 << 20;
 /// Maximum number of entries of a table of functions.
 const MAX_TABLE: usize = 100_000;
 /// Maximum number of values in the arguments of one tool call.
 const MAX_VALUES: usize = 100_000;
-/// Maximum size of the arguments of one tool call, bytes.
+/// Maximum size of the arguments of one tool call, or of a result, in bytes.
 const MAX_ARGUMENT_BYTES: usize = 16 << 20;
-/// Maximum number of values in the arguments of a call from the engine for Rhai, which bounds its
-/// lists itself and sends vectors number by number.
+/// Maximum number of values in the arguments of a tool call by the Rhai engine, which limits the
+/// lengths of lists itself and sends vectors number by number.
 const MAX_RHAI_VALUES: usize = MAX_ARGUMENT_BYTES / size_of::<f32>();
-/// Fuel that lets a stopped module report its usage.
+/// Units of fuel given to a stopped module, so that it can report its usage.
 const LAST_FUEL: u64 = 10_000_000;
 
-/// Import module of the host's own functions.
+/// Name of the import module with the host's own functions.
 pub(super) const AGENT: &str = "agent";
-/// Import module of tools.
+/// Name of the import module with the tools.
 pub(super) const TOOLS: &str = "tools";
-/// Import module of the engine for Rhai.
+/// Name of the import module with the functions for the Rhai engine.
 const RHAI: &str = "rhai";
 
-/// Returns the import name of a tool; operators get a name of letters.
+/// Returns the name under which modules import a tool; operators such as `+` get a name of letters.
 pub(super) fn import_name(spec: &ToolSpec) -> &'static str {
     match spec.name {
         "&" => "op_and",
@@ -66,16 +68,17 @@ pub(super) fn import_name(spec: &ToolSpec) -> &'static str {
     }
 }
 
-/// Growth of a module's memory.
+/// Size of a module's memory, and whether more was refused.
 #[derive(Default)]
 struct Growth {
     now: u64,
-    /// Peak memory, held tool results included, bytes.
+    /// Peak of the module's memory together with held tool results and messages, in bytes.
     peak: u64,
     refused: bool,
 }
 
-/// Memory and held results share one limit: both are memory of this process.
+/// Limits the memory of the module together with the tool results held for it, as both are memory
+/// of this process.
 impl ResourceLimiter for Call {
     fn memory_growing(
         &mut self,
@@ -114,30 +117,31 @@ impl ResourceLimiter for Call {
     }
 }
 
-/// State of one call.
+/// State of one call of a module.
 pub(super) struct Call {
     host: Option<Box<dyn ToolHost>>,
     specs: &'static [ToolSpec],
     limits: Limits,
     pub(super) handles: HandleTable,
-    /// The message that the module may take next.
+    /// Message for the module, which it copies with `take`.
     message: Vec<u8>,
     result: Option<Vec<u8>>,
     stop: Option<Failure>,
     tool_calls: u64,
     timer: Timer,
-    /// Time that tools waited for language models; not charged.
+    /// Time that tools waited for language models; not charged to the call.
     waited: Duration,
     growth: Growth,
-    /// Memory of messages and their values in the host, bytes.
+    /// Memory of the current message, and of the values in it, in the host, in bytes.
     in_transit: u64,
     output: String,
-    /// Whether the module is the engine for Rhai.
+    /// Whether the module is the Rhai engine.
     is_rhai: bool,
 }
 
 impl Call {
-    /// Starts the clock of a new call; without a host the call may not use tools.
+    /// Creates the state of a new call and starts its timer. Without a host, the call may not use
+    /// tools.
     pub(super) fn new(
         specs: &'static [ToolSpec],
         host: Option<Box<dyn ToolHost>>,
@@ -164,7 +168,8 @@ impl Call {
         }
     }
 
-    /// Notes why the call stops, if it is the first reason; returns the error that ends the call.
+    /// Records the reason why the call stops, unless one is recorded already. Returns the error
+    /// that ends the call.
     fn stop(&mut self, kind: FailureKind, message: &str) -> wasmtime::Error {
         let failure = || Failure::new(kind, message, &self.limits);
         if self.stop.is_none() {
@@ -173,7 +178,7 @@ impl Call {
         wasmtime::Error::msg("stopped")
     }
 
-    /// Returns the limit of the module's memory and held values together, bytes.
+    /// Returns the maximum memory of the module together with the values held for it, in bytes.
     fn max_bytes(&self) -> u64 {
         self.limits.memory_bytes.saturating_add(SPARE_BYTES)
     }
@@ -183,10 +188,10 @@ impl Call {
         self.growth.peak = self.growth.peak.max(now);
     }
 
-    /// Charges the memory of a message in advance, bytes.
+    /// Charges the memory of a message, in bytes, before the message is copied.
     ///
     /// # Errors
-    /// Stops the call if the message exceeds the limit.
+    /// If the message exceeds the limit; the call then stops.
     fn charge_message(&mut self, bytes: u64) -> wasmtime::Result<()> {
         self.in_transit = bytes;
         let max_bytes = self.max_bytes().saturating_add(SPARE_BYTES);
@@ -199,7 +204,8 @@ impl Call {
         Ok(())
     }
 
-    /// Appends the result of a tool to `reply`; sets, scores and vectors as handles.
+    /// Appends the result of a tool to `reply`; sets of nodes, scores and vectors are held and
+    /// written as handles. The error says which limit the result exceeds.
     fn write_answer(&mut self, value: &Value, reply: &mut Vec<u8>) -> Result<(), String> {
         Size::new(value).check(&self.limits)?;
         let left = self.max_bytes().saturating_sub(self.growth.now);
@@ -213,15 +219,15 @@ impl Call {
         self.timer.left().is_zero()
     }
 
-    /// Extends the deadline by the time waited for language models since the last call of this
-    /// function; `waited` is the total.
+    /// Extends the deadline by the time that tools waited for language models since this function
+    /// was last called; `waited` is the total of the call.
     fn add_waiting(&mut self, waited: Duration) {
         let more = waited.saturating_sub(std::mem::replace(&mut self.waited, waited));
         self.timer = self.timer.with_waiting(more);
     }
 }
 
-/// Returns the memory of the calling module.
+/// Returns the memory that the calling module exports.
 fn memory(caller: &mut Caller<'_, Call>) -> wasmtime::Result<Memory> {
     match caller.get_export("memory").and_then(Extern::into_memory) {
         Some(memory) => Ok(memory),
@@ -233,7 +239,7 @@ fn out_of_bounds(call: &mut Call) -> wasmtime::Error {
     call.stop(FailureKind::Runtime, "an address is outside the module's memory")
 }
 
-/// Charges fuel for bytes that the host copies.
+/// Charges fuel for copying this number of bytes; traps if too little is left.
 fn charge(caller: &mut Caller<'_, Call>, bytes: usize) -> wasmtime::Result<()> {
     let fuel = caller.get_fuel()?;
     match fuel.checked_sub((bytes / BYTES_PER_FUEL) as u64) {
@@ -245,7 +251,7 @@ fn charge(caller: &mut Caller<'_, Call>, bytes: usize) -> wasmtime::Result<()> {
     }
 }
 
-/// Copies bytes from the module's memory; more than `max_len` stop the call.
+/// Copies `len` bytes at `address` of the module's memory; more than `max_len` bytes stop the call.
 fn bytes_at(
     caller: &mut Caller<'_, Call>,
     address: u32,
@@ -263,7 +269,7 @@ fn bytes_at(
     bytes.map(<[u8]>::to_vec).ok_or_else(|| out_of_bounds(call))
 }
 
-/// Copies the announced message to the module.
+/// Function `take`, called by a module: copies the current message to `address` in its memory.
 fn take(mut caller: Caller<'_, Call>, address: u32) -> wasmtime::Result<()> {
     let len = caller.data().message.len();
     charge(&mut caller, len)?;
@@ -276,14 +282,16 @@ fn take(mut caller: Caller<'_, Call>, address: u32) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// Stores the result of the module; a later result replaces it.
+/// Function `give`, called by a module: stores `len` bytes at `address` as the result of the call;
+/// a later result replaces an earlier one.
 fn give(mut caller: Caller<'_, Call>, address: u32, len: u32) -> wasmtime::Result<()> {
     let result = bytes_at(&mut caller, address, len, MAX_ARGUMENT_BYTES)?;
     caller.data_mut().result = Some(result);
     Ok(())
 }
 
-/// Copies at most `len` bytes of the value behind a handle; returns the number of bytes copied.
+/// Function `read`, called by a module: copies the value behind a handle, at most `len` bytes, to
+/// `address` in its memory. Returns the number of bytes copied.
 fn read(
     mut caller: Caller<'_, Call>,
     handle: u32,
@@ -307,7 +315,8 @@ fn unknown(call: &mut Call, handle: u32) -> wasmtime::Error {
     call.stop(FailureKind::Runtime, &format!("handle {handle} is not held"))
 }
 
-/// Returns the number of nodes, scores or numbers behind a handle.
+/// Function `length`, called by a module: returns the number of nodes, scores or numbers behind a
+/// handle.
 fn length(mut caller: Caller<'_, Call>, handle: u32) -> wasmtime::Result<u32> {
     let call = caller.data_mut();
     match call.handles.len(handle) {
@@ -316,7 +325,7 @@ fn length(mut caller: Caller<'_, Call>, handle: u32) -> wasmtime::Result<u32> {
     }
 }
 
-/// Releases the value behind a handle.
+/// Function `release`, called by a module: releases the value behind a handle.
 fn release(mut caller: Caller<'_, Call>, handle: u32) -> wasmtime::Result<()> {
     let call = caller.data_mut();
     match call.handles.release(handle) {
@@ -325,7 +334,8 @@ fn release(mut caller: Caller<'_, Call>, handle: u32) -> wasmtime::Result<()> {
     }
 }
 
-/// Appends printed text.
+/// Function `print`, called by a module: appends the text of `len` bytes at `address`, and a line
+/// break, to the output.
 fn print(mut caller: Caller<'_, Call>, address: u32, len: u32) -> wasmtime::Result<()> {
     let max = caller.data().limits.output_bytes;
     let text =
@@ -341,7 +351,7 @@ fn print(mut caller: Caller<'_, Call>, address: u32, len: u32) -> wasmtime::Resu
     }
 }
 
-/// Ends the call with the module's message.
+/// Function `fail`, called by a module: ends the call with the message of `len` bytes at `address`.
 fn fail(mut caller: Caller<'_, Call>, address: u32, len: u32) -> wasmtime::Result<()> {
     let max = caller.data().limits.message_bytes;
     let len = len.min(u32::try_from(max).unwrap_or(u32::MAX));
@@ -350,7 +360,8 @@ fn fail(mut caller: Caller<'_, Call>, address: u32, len: u32) -> wasmtime::Resul
     Err(caller.data_mut().stop(FailureKind::Runtime, &message))
 }
 
-/// Ends the call with a failure that the engine for Rhai reports as JSON.
+/// Function `fail`, called by the Rhai engine: ends the call with a failure that the engine
+/// describes as JSON.
 fn fail_as(mut caller: Caller<'_, Call>, address: u32, len: u32) -> wasmtime::Result<()> {
     let report = bytes_at(&mut caller, address, len, MAX_ARGUMENT_BYTES)?;
     let call = caller.data_mut();
@@ -365,11 +376,15 @@ fn fail_as(mut caller: Caller<'_, Call>, address: u32, len: u32) -> wasmtime::Re
     Err(wasmtime::Error::msg("stopped"))
 }
 
-/// Length of a tool's reply, which the module takes next, or the tool's error.
+/// Length in bytes of a tool's reply, which the module takes as its next message; or the error of
+/// the tool.
 type Answer = Result<usize, ToolError>;
 
-/// Calls a tool for a module; `choose` selects the tool by its arguments. Returns its number and
-/// answer. Failures that end the call are errors; refusals by the tool are part of the answer.
+/// Calls a tool for a module; `choose` returns the index of the tool, given the arguments. Returns
+/// that index, and the tool's reply or its refusal.
+///
+/// # Errors
+/// If the failure ends the call, such as an exceeded limit or a panic of the tool.
 fn call_tool(
     caller: &mut Caller<'_, Call>,
     choose: impl FnOnce(&[Value]) -> usize,
@@ -450,8 +465,9 @@ fn kind_of(error: &ToolError) -> FailureKind {
     }
 }
 
-/// Calls a tool by its number. If the tool fails, the next message is one byte, 1 for a spent
-/// budget and 0 otherwise, with the reason; its length is returned as a negative number.
+/// Function `call`, called by the Rhai engine: calls the tool with the index `tool`, and returns
+/// the length of the reply in bytes. If the tool fails, the next message is one byte (1 for a spent
+/// budget, otherwise 0) followed by the reason, and its length is returned as a negative number.
 fn call_numbered(
     mut caller: Caller<'_, Call>,
     tool: u32,
@@ -475,8 +491,8 @@ fn call_numbered(
     length.ok_or_else(|| call.stop(FailureKind::Memory, "a tool gave more than 2 GiB"))
 }
 
-/// Calls one of the tools that share an import name: the first that accepts the arguments. A
-/// failure ends the call.
+/// Calls one of several tools that are imported under one name: the first that accepts the
+/// arguments. If the tool fails, the call ends. Returns the length of the reply in bytes.
 fn call_named(
     caller: &mut Caller<'_, Call>,
     tools: &[usize],
@@ -501,7 +517,7 @@ fn call_named(
     }
 }
 
-/// Whether a tool accepts arguments of these kinds, all of them given.
+/// Whether a tool accepts exactly these arguments, by their number and kinds; none may be left out.
 fn takes(spec: &ToolSpec, args: &[Value]) -> bool {
     let fits = |kind: Kind, value: &Value| match kind {
         Kind::Nodes => matches!(value, Value::Nodes(_) | Value::List(_)),
@@ -522,10 +538,11 @@ fn takes(spec: &ToolSpec, args: &[Value]) -> bool {
         && spec.args.iter().zip(args).all(|(arg, value)| fits(arg.kind, value))
 }
 
-/// Defines the imports of modules: the host's own functions and each tool under its name.
+/// Creates the linker for modules, which defines the host's own functions and each tool under its
+/// import name.
 ///
 /// # Errors
-/// Errors of the engine.
+/// Errors of the WebAssembly engine.
 pub(super) fn linker(specs: &'static [ToolSpec]) -> wasmtime::Result<Linker<Call>> {
     let mut linker = host_functions()?;
     let names: Vec<&str> = specs.iter().map(import_name).collect();
@@ -543,10 +560,11 @@ pub(super) fn linker(specs: &'static [ToolSpec]) -> wasmtime::Result<Linker<Call
     Ok(linker)
 }
 
-/// Defines the imports of the engine for Rhai.
+/// Creates the linker for the Rhai engine, which defines the host's own functions and those for
+/// this engine.
 ///
 /// # Errors
-/// Errors of the engine.
+/// Errors of the WebAssembly engine.
 pub(super) fn rhai_linker() -> wasmtime::Result<Linker<Call>> {
     let mut linker = host_functions()?;
     linker.func_wrap(RHAI, "call", call_numbered)?;
@@ -566,7 +584,7 @@ fn host_functions() -> wasmtime::Result<Linker<Call>> {
     Ok(linker)
 }
 
-/// Why a call did not start, with its host.
+/// The failure of a call that could not start, with the host given for the call.
 pub(super) struct StartFailure(Box<(Failure, Box<dyn ToolHost>)>);
 
 impl StartFailure {
@@ -584,7 +602,7 @@ impl StartFailure {
     }
 }
 
-/// An instance of a module with its call.
+/// An instance of a module that runs one call, with the state of that call.
 pub(super) struct LiveInstance {
     pub(super) store: Store<Call>,
     pub(super) instance: Instance,
@@ -593,10 +611,11 @@ pub(super) struct LiveInstance {
 }
 
 impl LiveInstance {
-    /// Makes an instance; the module's start function is charged to the call.
+    /// Creates an instance of a module. The time and fuel of the module's start function are
+    /// charged to the call.
     ///
     /// # Errors
-    /// [`StartFailure`].
+    /// [`StartFailure`] with the reason and the host.
     pub(super) fn new(pre: &InstancePre<Call>, call: Call) -> Result<Self, StartFailure> {
         let operations = call.limits.operations;
         let fuel = match call.is_rhai {
@@ -630,11 +649,11 @@ impl LiveInstance {
         self.instance.get_memory(&mut self.store, "memory")
     }
 
-    /// Calls an exported function that takes the length of a message, or nothing; returns the
-    /// module's result.
+    /// Calls an exported function and returns the result that the module gave. With a message, the
+    /// function is given the length of the message in bytes; otherwise it has no argument.
     ///
     /// # Errors
-    /// The failure of the call.
+    /// Returns the failure of the call; [`FailureKind::Result`] if the module gave no result.
     pub(super) fn invoke(
         &mut self,
         name: &str,
@@ -662,7 +681,7 @@ impl LiveInstance {
         })
     }
 
-    /// Gives a stopped module fuel and time to report its usage.
+    /// Gives a stopped module new fuel and time, so that it can report its usage.
     pub(super) fn refresh(&mut self) {
         let call = self.store.data_mut();
         call.stop = None;
@@ -672,7 +691,8 @@ impl LiveInstance {
         self.store.set_epoch_deadline(1);
     }
 
-    /// Returns the usage that the host measured: operations by fuel, tool calls, time, memory.
+    /// Returns the usage that the host measured: operations (from the fuel used), tool calls, time
+    /// and peak memory.
     pub(super) fn usage(&self) -> Usage {
         let call = self.store.data();
         let left = self.store.get_fuel().unwrap_or(0);
@@ -685,18 +705,19 @@ impl LiveInstance {
         }
     }
 
-    /// Takes the printed text.
+    /// Returns the text printed so far, and leaves none.
     pub(super) fn take_output(&mut self) -> String {
         std::mem::take(&mut self.store.data_mut().output)
     }
 
-    /// Drops the instance and returns its host, if any.
+    /// Drops the instance, and returns the host of its call, if it had one.
     pub(super) fn into_host(self) -> Option<Box<dyn ToolHost>> {
         self.store.into_data().host
     }
 }
 
-/// Returns the failure of a call: the noted reason, or else one derived from the engine's error.
+/// Returns why a call failed: the recorded reason or, without one, a reason derived from the
+/// WebAssembly engine's error.
 fn failure_of(error: &wasmtime::Error, store: &mut Store<Call>) -> Failure {
     let call = store.data_mut();
     if let Some(stop) = call.stop.take() {

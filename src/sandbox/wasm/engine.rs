@@ -1,6 +1,6 @@
-//! The one WebAssembly engine of the process: its settings, deadlines, and compiled modules. The
-//! engine trusts compiled code, which comes from the compiler here, or from [`CodeCache`], which
-//! verifies it.
+//! The one WebAssembly engine of this process, with its settings, its deadlines and the modules
+//! that it has compiled. The engine trusts compiled code, which comes either from its own compiler
+//! or from [`CodeCache`], which verifies it.
 
 use std::{
     collections::HashMap,
@@ -20,13 +20,16 @@ use crate::{
     workers::separate_pool,
 };
 
-/// Maximum stack of a module's own calls, bytes; a quarter of [`STACK_BYTES`](crate::STACK_BYTES).
+/// Maximum stack of a module's own calls, in bytes: a quarter of
+/// [`STACK_BYTES`](crate::STACK_BYTES).
 const WASM_STACK_BYTES: usize = 64 << 20;
-/// Interval at which deadlines are checked.
+/// Interval between checks of the deadlines of running calls.
 const TICK: Duration = Duration::from_millis(5);
-/// Maximum number of compiled modules kept in memory; when it is reached, all are dropped.
+/// Maximum number of compiled modules kept in memory; when one more is added, all others are
+/// dropped.
 const MAX_MODULES: usize = 64;
-/// Maximum number of modules compiled at once, abandoned ones included.
+/// Maximum number of modules compiled at the same time, including compilations whose caller has
+/// given up.
 const MAX_COMPILING: usize = 4;
 
 /// Why a module was not compiled.
@@ -35,10 +38,10 @@ pub(super) enum CompileError {
     /// The engine cannot be set up on this machine.
     #[error("WebAssembly cannot be run on this machine: {0}")]
     Engine(String),
-    /// The bytes are not a valid module.
+    /// The bytes are not a valid module; the compiler's message.
     #[error("the module is not valid: {0}")]
     Invalid(String),
-    /// The compilation took longer than the given limit, ms.
+    /// The compilation took longer than this limit, in milliseconds.
     #[error("the module takes more than {0} ms to compile; make it smaller")]
     Late(u128),
     /// Too many modules are being compiled.
@@ -77,7 +80,7 @@ pub(super) fn engine() -> Result<&'static Engine, CompileError> {
     engine.as_ref().map_err(|error| CompileError::Engine(error.clone()))
 }
 
-/// Number of running calls, and a signal that one started.
+/// Number of running calls, and a signal that a call has started.
 struct Running {
     calls: Mutex<usize>,
     started: Condvar,
@@ -85,11 +88,11 @@ struct Running {
 
 static RUNNING: Running = Running { calls: Mutex::new(0), started: Condvar::new() };
 
-/// Guard that keeps the deadline clock running until it is dropped.
+/// Guard of one running call. Deadlines are checked as long as any such guard exists.
 pub(super) struct Ticker;
 
 impl Ticker {
-    /// Starts the clock for one call.
+    /// Counts one more running call, until the guard is dropped.
     pub(super) fn start() -> Self {
         *RUNNING.calls.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         RUNNING.started.notify_all();
@@ -103,7 +106,7 @@ impl Drop for Ticker {
     }
 }
 
-/// Starts the thread that advances the engine's epoch while calls run.
+/// Starts the thread that advances the engine's epoch every [`TICK`] while calls run.
 fn start_ticker(engine: Engine) -> std::io::Result<()> {
     let tick = move || {
         loop {
@@ -119,10 +122,12 @@ fn start_ticker(engine: Engine) -> std::io::Result<()> {
 
 type ModuleCache = Mutex<HashMap<blake3::Hash, Module>>;
 
-/// Returns the compiled module: from memory, from the cache, or compiled within `deadline`.
+/// Returns the compiled form of the module `bytes`: kept in memory, loaded from `cache`, or
+/// compiled now, within `deadline` of wall time.
 ///
 /// # Errors
-/// [`CompileError`].
+/// [`CompileError`] if the engine cannot be set up, or the module has to be compiled and that
+/// fails.
 pub(super) fn compiled(
     bytes: &[u8],
     owner: CodeOwner,
@@ -155,7 +160,7 @@ pub(super) fn compiled(
 }
 
 /// Compiles a module on a separate pool, whose threads do not wait for programs. At the deadline
-/// the caller stops waiting; the compiler itself cannot be stopped.
+/// this function stops waiting; the compiler itself cannot be stopped.
 fn compile(engine: &Engine, bytes: &[u8], deadline: Duration) -> Result<Module, CompileError> {
     static COMPILING: AtomicUsize = AtomicUsize::new(0);
     if COMPILING.fetch_add(1, Ordering::SeqCst) >= MAX_COMPILING {

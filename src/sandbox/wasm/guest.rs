@@ -1,6 +1,6 @@
-//! The engine for Rhai inside WebAssembly. Setting up the engine and parsing a program take longer
-//! than most programs run. So both are done once, and the memory pages that they changed are copied
-//! into the new instance of each call.
+//! The Rhai engine inside WebAssembly. Setting up the engine and parsing a program take longer than
+//! most programs run. So each is done once, and the memory pages that it changed are copied into
+//! the new instance of each call.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,19 +18,19 @@ use crate::{
 };
 use agent_tools::{ToolHost, ToolSpec};
 
-/// The engine for Rhai as a module, built by `sandboxes/wasm/build.sh`.
+/// The Rhai engine as a WebAssembly module, built by `sandboxes/wasm/build.sh`.
 const MODULE: &[u8] = include_bytes!("../../../sandboxes/wasm/rhai.wasm");
-/// Start of the module's data, bytes, set by the build; below it is the stack, which is empty
-/// between calls.
+/// Address at which the module's data start, in bytes, set by its build. Below this address is the
+/// stack, which is empty between calls.
 const STACK_BYTES: usize = 16 << 20;
-/// Deadline of compiling the engine itself.
+/// Time limit for compiling the Rhai engine.
 pub(super) const ENGINE_DEADLINE: Duration = Duration::from_secs(300);
-/// Unit in which memory is compared and copied, bytes.
+/// Size of the pages in which memory is compared and copied, in bytes.
 const PAGE_BYTES: usize = 4096;
-/// Unit in which memory grows, bytes.
+/// Size of the pages by which the memory of an instance grows, in bytes.
 const WASM_PAGE_BYTES: usize = 64 << 10;
 
-/// Description of a tool, sent to the engine as JSON.
+/// Description of a tool, sent to the Rhai engine as JSON.
 #[derive(Serialize)]
 struct ToolSummary {
     name: &'static str,
@@ -38,28 +38,30 @@ struct ToolSummary {
     kinds: Vec<String>,
 }
 
-/// Properties of a program, as found by the engine.
+/// Properties of a program that the Rhai engine found when it parsed the program.
 #[derive(Clone, Copy, Deserialize)]
 pub(super) struct ProgramFacts {
     pub(super) has_params: bool,
     pub(super) reads_candidates: bool,
 }
 
-/// The engine's report of a call.
+/// What the Rhai engine reports after a call: the usage that it counted, and the printed text.
 #[derive(Default, Deserialize)]
 pub(super) struct CallReport {
     pub(super) usage: Usage,
     pub(super) output: String,
 }
 
-/// State of an instance's memory: its size in bytes, and the changed runs of pages by address.
+/// Changes of an instance's memory: the size of the memory in bytes, and the changed pages,
+/// adjacent ones joined, with their addresses.
 struct Image {
     bytes: usize,
     changed: Vec<(usize, Vec<u8>)>,
 }
 
 impl Image {
-    /// Collects the changes since `before`, above the stack.
+    /// Returns the memory above the stack that changed since `before`, an earlier copy by
+    /// [`above_stack`].
     fn since(instance: &mut LiveInstance, before: &[u8]) -> Option<Self> {
         let memory = instance.memory()?;
         let now = memory.data(&instance.store);
@@ -80,7 +82,8 @@ impl Image {
         Some(Self { bytes: now.len(), changed })
     }
 
-    /// Restores the memory of an instance to this state.
+    /// Applies these changes to the memory of a new instance. `None` if the memory cannot grow as
+    /// needed.
     fn restore(&self, instance: &mut LiveInstance) -> Option<()> {
         let memory = instance.memory()?;
         let more = self.bytes.saturating_sub(memory.data_size(&instance.store)) / WASM_PAGE_BYTES;
@@ -99,14 +102,15 @@ fn above_stack(instance: &mut LiveInstance) -> Option<Vec<u8>> {
     memory.data(&instance.store).get(STACK_BYTES..).map(<[u8]>::to_vec)
 }
 
-/// The engine, set up with its tools.
+/// The Rhai engine as a compiled module, and the state of its memory after it was set up with its
+/// tools.
 pub(super) struct RhaiGuest {
     pre: InstancePre<Call>,
     specs: &'static [ToolSpec],
     image: Image,
 }
 
-/// A program inside the engine.
+/// A program parsed by the Rhai engine: the changes that this made to the engine's memory.
 pub(super) struct RhaiProgram {
     guest: Arc<RhaiGuest>,
     image: Image,
@@ -117,16 +121,17 @@ fn broken(message: &str) -> Failure {
     Failure::new(FailureKind::Panic, message, &Limits::default())
 }
 
-/// Formats the limits as JSON for the engine; the host enforces the deadlines.
+/// Formats the limits as JSON for the Rhai engine; deadlines are enforced by the host.
 fn limits_text(limits: &Limits) -> String {
     serde_json::to_string(limits).unwrap_or_default()
 }
 
 impl RhaiGuest {
-    /// Compiles the engine, or loads it from the cache, and sets it up.
+    /// Compiles the Rhai engine, or loads its compiled code from the cache, and sets it up with the
+    /// tools `specs`.
     ///
     /// # Errors
-    /// If WebAssembly is not supported here, or the engine cannot be set up.
+    /// If WebAssembly is not supported on this machine, or the engine cannot be set up.
     pub(super) fn new(
         specs: &'static [ToolSpec],
         cache: Option<&CodeCache>,
@@ -212,10 +217,10 @@ impl RhaiGuest {
 }
 
 impl RhaiProgram {
-    /// Makes an instance that is ready to call the program.
+    /// Creates an instance of the Rhai engine that is ready to call this program.
     ///
     /// # Errors
-    /// [`StartFailure`].
+    /// [`StartFailure`] with the reason and the host.
     pub(super) fn start(
         &self,
         host: Option<Box<dyn ToolHost>>,
@@ -231,19 +236,21 @@ impl RhaiProgram {
         }
     }
 
-    /// Formats the limits, the first part of a message.
+    /// Formats the limits as JSON, the first part of a message to the Rhai engine.
     pub(super) fn limits_text(limits: &Limits) -> String {
         limits_text(limits)
     }
 
-    /// Splits the output of a call into its report and the bytes of its result.
+    /// Splits the output of a call into the engine's report and the bytes of the program's result.
+    /// `None` if the output is malformed.
     pub(super) fn split(output: &[u8]) -> Option<(CallReport, &[u8])> {
         let (length, rest) = output.split_first_chunk::<4>()?;
         let (report, result) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
         Some((serde_json::from_slice(report).ok()?, result))
     }
 
-    /// Asks a stopped instance for its report; empty if the instance cannot report.
+    /// Asks a stopped instance for its report; returns an empty report if the instance cannot give
+    /// one.
     pub(super) fn report(instance: &mut LiveInstance) -> CallReport {
         instance.refresh();
         let report = instance.invoke("spent", None).unwrap_or_default();

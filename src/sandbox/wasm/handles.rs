@@ -1,40 +1,42 @@
-//! Handles of a module: sets, scores and vectors stay in the host, and the module refers to them by
-//! numbers. A handle combines a slot with its number of uses, so that a released handle never
-//! refers to a later value.
+//! Handles that stand for values in a module: sets of nodes, scores and vectors stay in the host,
+//! and the module refers to them by number. The number combines a slot of a table with how many
+//! values the slot has held, so that a released handle never refers to a later value.
 
 use crate::wasm::wire::{Handles, NODES, NUMBERS, Reader, SCORES, VECTOR};
 use agent_kb::{NodeId, NodeSet, Scores};
 use agent_tools::Value;
 
-/// Maximum number of values held at once.
+/// Maximum number of values held at the same time.
 const MAX_HANDLES: usize = 1 << 16;
-/// Low bits of a handle that hold its slot; the higher bits hold [`Slot::turn`].
+/// Number of low bits of a handle that hold the index of its slot; the higher bits hold
+/// [`Slot::turn`].
 const SLOT_BITS: u32 = 16;
-/// Memory charged for a held value besides its content, bytes.
+/// Memory charged for a held value in addition to its content, in bytes.
 const HANDLE_BYTES: u64 = 64;
 
-/// A place in the table, for one value at a time.
+/// One place in the table, which holds at most one value at a time.
 struct Slot {
-    /// Number of values held so far, from 1; at the maximum the slot is not used again.
+    /// Number of values that this slot has held so far, the current one included. A slot that has
+    /// reached the maximum is not used again.
     turn: u16,
     value: Option<Value>,
 }
 
-/// Values held by one call.
+/// Table of the values that the host holds for one call.
 pub(super) struct HandleTable {
     slots: Vec<Slot>,
     free: Vec<u16>,
     bytes: u64,
-    /// Maximum memory of held values, bytes.
+    /// Maximum memory of all held values together, in bytes.
     pub(super) max_bytes: u64,
     /// Whether the module may send vectors as numbers instead of a handle.
     pub(super) takes_numbers: bool,
-    /// Whether a value was refused because too many or too large values were held.
+    /// Whether a value was refused because there were too many values, or they were too large.
     pub(super) refused: bool,
 }
 
 impl HandleTable {
-    /// Makes an empty table of at most `max_bytes`.
+    /// Creates an empty table for values of at most `max_bytes` together.
     pub(super) fn new(max_bytes: u64) -> Self {
         Self {
             slots: Vec::new(),
@@ -46,15 +48,15 @@ impl HandleTable {
         }
     }
 
-    /// Returns the memory of held values, bytes.
+    /// Returns the memory charged for all held values, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Holds a value and returns its handle.
+    /// Adds a value to the table and returns its handle.
     ///
     /// # Errors
-    /// If too many or too large values are held.
+    /// If the table would hold too many values, or more than `max_bytes`.
     pub(super) fn hold(&mut self, value: Value) -> Result<u32, String> {
         let bytes = size(&value);
         if self.bytes.saturating_add(bytes) > self.max_bytes {
@@ -82,13 +84,13 @@ impl HandleTable {
         Ok(u32::from(entry.turn) << SLOT_BITS | u32::from(slot))
     }
 
-    /// Returns the value behind a handle.
+    /// Returns the value behind a handle; `None` for an unknown or released handle.
     pub(super) fn get(&self, handle: u32) -> Option<&Value> {
         let slot = self.slots.get((handle & 0xffff) as usize)?;
         (u32::from(slot.turn) == handle >> SLOT_BITS).then_some(slot.value.as_ref()).flatten()
     }
 
-    /// Releases a value; false for an unknown handle.
+    /// Releases the value behind a handle; false for an unknown or released handle.
     pub(super) fn release(&mut self, handle: u32) -> bool {
         if self.get(handle).is_none() {
             return false;
@@ -104,13 +106,14 @@ impl HandleTable {
         true
     }
 
-    /// Returns the number of nodes, scores or numbers behind a handle.
+    /// Returns the number of nodes, scores or numbers behind a handle; `None` for an unknown one.
     pub(super) fn len(&self, handle: u32) -> Option<usize> {
         self.get(handle).map(length)
     }
 
-    /// Copies as many whole items behind a handle as fit: ids as u32, scores as pairs of u32 and
-    /// f32 by ascending id, numbers as f32. Little endian; returns the number of bytes copied.
+    /// Copies as many whole items of the value behind a handle into `into` as fit: ids as u32,
+    /// scores as pairs of u32 id and f32 by ascending id, numbers as f32, all little endian.
+    /// Returns the number of bytes copied; `None` for an unknown handle.
     pub(super) fn read(&self, handle: u32, into: &mut [u8]) -> Option<usize> {
         fn fill<const N: usize>(into: &mut [u8], items: impl Iterator<Item = [u8; N]>) -> usize {
             let (chunks, _) = into.as_chunks_mut::<N>();
@@ -143,7 +146,7 @@ fn length(value: &Value) -> usize {
     }
 }
 
-/// Returns the charged size of a value, bytes.
+/// Returns the memory charged for a value, in bytes.
 fn size(value: &Value) -> u64 {
     let each = match value {
         Value::Scores(_) => size_of::<(NodeId, f32)>(),

@@ -1,6 +1,7 @@
-//! Writes the interface page of modules, their imports and exports, from the descriptions of the
-//! tools. The page is in WIT for readability; modules are core modules, and use the calling
-//! convention in the page's comments.
+//! Writes the interface page of modules, which lists their imports and exports, from the
+//! descriptions of the tools. The page is in WIT (the interface language of WebAssembly components)
+//! for readability; modules are core modules, and use the calling convention described in the
+//! page's comments.
 
 use std::{collections::BTreeSet, fmt::Write as _};
 
@@ -44,7 +45,7 @@ const HEAD: &str = "\
 // Lists and maps nest up to 16 deep; arguments have at most 100,000 values and 16 MiB.
 ";
 
-/// Writes the interface page for these tools.
+/// Returns the interface page for these tools, as WIT text.
 pub fn interface_page(specs: &[ToolSpec]) -> String {
     let mut page = format!("{HEAD}\npackage retrieval:program;\n");
     let _ = write!(
@@ -83,7 +84,7 @@ pub fn interface_page(specs: &[ToolSpec]) -> String {
     page
 }
 
-/// Replaces `_` by `-` in a name.
+/// Replaces `_` by `-` in a name, as WIT names require.
 fn kebab(name: &str) -> String {
     name.replace('_', "-")
 }
@@ -108,7 +109,7 @@ fn kind(kind: Kind) -> &'static str {
     }
 }
 
-/// Wraps text to lines of at most 90 bytes, if words allow.
+/// Wraps a text between words into lines of at most 90 bytes; a longer word gets its own line.
 fn wrapped(text: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {

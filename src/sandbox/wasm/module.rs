@@ -1,24 +1,25 @@
-//! Checks the functions of a module before it is compiled, because the engine bounds neither the
-//! compiler's time nor its memory.
+//! Checks the sizes of a module's functions before the module is compiled, because the WebAssembly
+//! engine limits neither the time nor the memory of its compiler.
 //!
 //! A compiler follows every variable through every block. A function has at most one block per
-//! three bytes, so the product of variables and bytes bounds that work. Measured: a function of 26
-//! kB with 2,000 variables took 1.4 GB and 12.6 s.
+//! three bytes, so the product of its variables and bytes bounds that work. Measured: a function of
+//! 26 kB with 2,000 variables took 1.4 GB and 12.6 s.
 //!
-//! Only the compiler checks whether a module is valid; parts that cannot be read here are left to
-//! it.
+//! Whether a module is valid, only the compiler checks; parts that this module cannot read are left
+//! to the compiler.
 
 /// Maximum number of functions of one module.
 pub(super) const MAX_FUNCTIONS: u32 = 10_000;
-/// Maximum size of one function, bytes.
+/// Maximum size of the code of one function, in bytes.
 pub(super) const MAX_BODY_BYTES: usize = 128 << 10;
 /// Maximum number of local variables of one function.
 pub(super) const MAX_LOCALS: u64 = 2_000;
-/// Maximum product of variables and bytes of one function. Variables are its own plus the
-/// parameters and results of the widest type, because blocks have types as well.
+/// Maximum product of variables and bytes of one function. The variables are the function's own
+/// plus the parameters and results of the module's widest type, because blocks have types too.
 pub(super) const MAX_FUNCTION_WORK: u64 = 4 << 20;
-/// Maximum sum over all functions of variables times bytes. For comparison: the engine for Rhai, of
-/// 2 MB, has 50 million, and its largest function 3.9 million; it is not checked.
+/// Maximum sum, over all functions of a module, of the product of variables and bytes. For
+/// comparison: the Rhai engine, a module of 2 MB that is not checked, has a sum of 50 million, and
+/// its largest function 3.9 million.
 pub(super) const MAX_WORK: u64 = 24 << 20;
 
 /// First bytes of every core module: magic number and version.
@@ -29,31 +30,32 @@ const TYPES: u8 = 1;
 const FUNCTION_TYPE: u8 = 0x60;
 /// Id of the section with the code of functions.
 const CODE: u8 = 10;
-/// Id of a custom section.
+/// Id of every custom section.
 const CUSTOM: u8 = 0;
 
-/// Why a module is rejected.
+/// Why a module is rejected before it is compiled.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum ModuleError {
-    /// The magic number is missing, or the version is another one.
+    /// The magic number is missing, or the version is not the supported one.
     #[error("the bytes are not a WebAssembly module; components are not supported")]
     Magic,
     /// The module ends within a section.
     #[error("the module is truncated")]
     Short,
-    /// It has too many functions.
+    /// The module has too many functions.
     #[error("the module has more than {MAX_FUNCTIONS} functions; make it smaller")]
     Functions,
-    /// A function is too long.
+    /// The code of a function is too long.
     #[error("a function of the module has more than {MAX_BODY_BYTES} bytes; split it")]
     Body,
-    /// A function would take the compiler too long.
+    /// Compiling a function would take too much memory; the function's product of variables and
+    /// bytes.
     #[error(
         "a function of the module has {0} variables times bytes, more than {MAX_FUNCTION_WORK}; \
          compiling it would take too much memory: split it"
     )]
     FunctionWork(u64),
-    /// All functions together would take the compiler too long.
+    /// Compiling all functions together would take too much memory.
     #[error(
         "the functions of the module have more than {MAX_WORK} variables times bytes together; \
          compiling them would take too much memory: make the module smaller"
@@ -64,10 +66,10 @@ pub(super) enum ModuleError {
     Locals,
 }
 
-/// Checks the sizes of a module's functions.
+/// Checks that the functions of a module are small enough to compile.
 ///
 /// # Errors
-/// [`ModuleError`].
+/// [`ModuleError`] with the limit that the module exceeds.
 pub(super) fn check(bytes: &[u8]) -> Result<(), ModuleError> {
     let mut rest = bytes.strip_prefix(MAGIC).ok_or(ModuleError::Magic)?;
     let mut widest = 0;
@@ -84,7 +86,8 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), ModuleError> {
     Ok(())
 }
 
-/// Returns the largest number of parameters and results of a type, added up.
+/// Returns the largest number of parameters and results together that any type in the types section
+/// `rest` has.
 fn widest_type(mut rest: &[u8]) -> Result<u64, ModuleError> {
     let mut widest = 0;
     for _ in 0..number(&mut rest)? {
@@ -100,7 +103,8 @@ fn widest_type(mut rest: &[u8]) -> Result<u64, ModuleError> {
     Ok(widest)
 }
 
-/// Returns the text of the first custom section with a name, if any.
+/// Returns the text of the first custom section called `name`; `None` if there is none or it is not
+/// UTF-8.
 pub(super) fn custom_section<'a>(bytes: &'a [u8], name: &str) -> Option<&'a str> {
     let mut rest = bytes.strip_prefix(MAGIC)?;
     while let Some((&kind, after)) = rest.split_first() {
@@ -146,7 +150,7 @@ fn check_code(mut rest: &[u8], widest_type: u64) -> Result<(), ModuleError> {
     Ok(())
 }
 
-/// Reads bytes that are preceded by their length.
+/// Reads the next bytes of `rest`, whose number precedes them, and advances `rest`.
 fn section<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], ModuleError> {
     let length = number(rest)? as usize;
     let (section, after) = rest.split_at_checked(length).ok_or(ModuleError::Short)?;
@@ -154,7 +158,7 @@ fn section<'a>(rest: &mut &'a [u8]) -> Result<&'a [u8], ModuleError> {
     Ok(section)
 }
 
-/// Reads a LEB128 number of one to five bytes.
+/// Reads a number of one to five bytes in LEB128 from `rest`, and advances `rest`.
 fn number(rest: &mut &[u8]) -> Result<u32, ModuleError> {
     let mut value = 0u64;
     for index in 0..5 {

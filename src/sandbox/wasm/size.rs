@@ -1,10 +1,10 @@
-//! Sizes of values passed to and from a module, in the units of the Rhai engine of this process:
-//! elements of lists, entries of maps, and bytes of text, nested ones included.
+//! Sizes of values that pass to and from a module, counted as the Rhai engine in this process does:
+//! elements of lists, entries of maps, and bytes of text, including nested ones.
 
 use crate::Limits;
 use agent_tools::Value;
 
-/// The size of a value.
+/// Numbers of list elements, map entries and bytes of text in a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Size {
     items: usize,
@@ -13,7 +13,7 @@ pub(super) struct Size {
 }
 
 impl Size {
-    /// Measures a value; sets, scores and vectors count 0, because they are handles.
+    /// Measures a value. Sets of nodes, scores and vectors count 0, because they pass as handles.
     pub(super) fn new(value: &Value) -> Self {
         let mut size = Self::default();
         size.add(value);
@@ -38,10 +38,10 @@ impl Size {
         }
     }
 
-    /// Checks the size against the limits.
+    /// Checks that the size is within the limits.
     ///
     /// # Errors
-    /// A message about the first exceeded limit.
+    /// Returns a message about the first limit that is exceeded.
     pub(super) fn check(&self, limits: &Limits) -> Result<(), String> {
         let within = |items: &str, found: usize, max: usize| match found <= max {
             true => Ok(()),
@@ -52,7 +52,7 @@ impl Size {
         within("bytes of text", self.text_bytes, limits.text_bytes)
     }
 
-    /// Returns the approximate memory of the value, bytes.
+    /// Returns the approximate memory that the measured value takes, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         let slots = (self.items + 2 * self.entries) * size_of::<Value>();
         (slots + self.text_bytes) as u64

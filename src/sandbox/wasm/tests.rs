@@ -1,4 +1,5 @@
-//! Modules written as text against the host: their permissions, and the failure of each way to end.
+//! Modules, written as WebAssembly text, against the host: what they may do, and how each kind of
+//! failure ends a call.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -83,7 +84,7 @@ fn run_text(text: &str, limits: &Limits) -> Result<Outcome, Failure> {
     run_bytes(&wat::parse_str(text).unwrap_or_else(|error| panic!("{error}\n{text}")), limits)
 }
 
-/// Returns a module that imports all functions of the host and has these parts.
+/// Returns the text of a module that imports all functions of the host and consists of `parts`.
 fn with(parts: &str) -> String {
     format!(
         r#"(module
@@ -110,7 +111,7 @@ fn with(parts: &str) -> String {
     )
 }
 
-/// Returns a module whose `retrieve` has this body.
+/// Returns the text of a module whose `retrieve` has the body `text`.
 fn body(text: &str) -> String {
     with(&format!(r#"(func (export "retrieve") (param $n i32) {text})"#))
 }

@@ -1,5 +1,5 @@
-//! The MCP tools. Their replies are of bounded size; `next_cursor` says where the next page begins.
-//! Must not know how answers are found.
+//! The tools that the server offers over MCP. The size of a reply is bounded; `next_cursor` in it
+//! says where the next page begins. Does not depend on how answers are found.
 
 use std::{num::NonZeroUsize, sync::Arc, time::Duration};
 
@@ -27,27 +27,30 @@ use agent_infer::{self as infer, HitRecord, path_in_words};
 use agent_kb::{Kb, NodeId, filter::Condition};
 use agent_retrieve::{Answer, Detail, Retriever};
 
-/// Maximum size of the lists and texts of a reply, bytes; the rest is for everything else.
+/// Maximum size of all lists and texts in a reply together, in bytes; the rest of [`REPLY_BYTES`]
+/// is for everything else.
 const LIST_BYTES: usize = REPLY_BYTES - (2 << 10);
-/// Maximum number of nodes of an answer, over all pages.
+/// Maximum number of nodes in an answer, over all pages.
 pub(crate) const MAX_K: usize = 100;
-/// Default number of nodes of a page.
+/// Default number of nodes on a page.
 const K: usize = 10;
-/// Maximum number of neighbours of a page.
+/// Maximum number of neighbours on a page.
 pub(crate) const MAX_NEIGHBORS: usize = 100;
-/// Default system of a search.
+/// Name of the system that searches by default.
 const SYSTEM: &str = "bm25f";
-/// Operations that are tools of their own here: on the bases that are served, page by page.
+/// Names of operations that are not offered as they are: tools of the same names take their place,
+/// which answer from the served bases, page by page.
 pub(super) const READS: [&str; 3] = ["query", "search", "ask"];
-/// Maximum number of calls of a program in a reply.
+/// Maximum number of a program's tool calls that a reply shows.
 pub(crate) const TRACED: usize = 20;
-/// Time limit of an answer, milliseconds, for each try.
+/// Time limit of an answer, in milliseconds; applies to each try.
 pub(crate) const TIME_MS: u64 = 20_000;
-/// Time for which a call is retried while the server is busy.
+/// Time for which a call is tried again and again while the server is busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Returns the tools of a client: `programs` adds `run_program` and the operations that read,
-/// `changes` also those that change what is installed.
+/// Returns the tools that a client may call. With `programs`, these include `run_program` and the
+/// operations that only read; with `changes` too, also the operations that change what is
+/// installed.
 pub(super) fn tools(programs: bool, changes: bool) -> Vec<Tool> {
     let base =
         json!({"type": "string", "description": "Name of the base; optional if there is only one"});
@@ -120,7 +123,7 @@ pub(super) fn tools(programs: bool, changes: bool) -> Vec<Tool> {
     tools
 }
 
-/// Returns an operation as a tool. Its reply is that of the command line.
+/// Describes an operation as a tool. The tool's reply is the JSON that the command line prints.
 fn of_operation(operation: &Operation) -> Tool {
     let schema = match (operation.schema)() {
         Value::Object(schema) => Arc::new(schema),
@@ -149,10 +152,11 @@ fn tool(
         .with_annotations(ToolAnnotations::new().read_only(true).open_world(false))
 }
 
-/// Calls a tool. A failed call returns a result with the error, so that the language model sees it.
+/// Calls a tool. A failed call returns a result that holds the error, so that the client's language
+/// model sees the error.
 ///
 /// # Errors
-/// If there is no such tool.
+/// If no tool has this name.
 pub(super) async fn call(
     server: &Arc<Server>,
     name: &str,
@@ -188,7 +192,7 @@ pub(super) async fn call(
     }
 }
 
-/// Message for an unknown tool.
+/// Message of the error that no tool has a name.
 const UNKNOWN: &str = "there is no such tool";
 
 fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ApiError> {
@@ -211,7 +215,8 @@ fn describe_base(server: &Server, asked: OfBase) -> Result<Value, ApiError> {
     Ok(described(&opened, &names, asked.cursor))
 }
 
-/// Describes a base in pages: `cursor` relations are skipped, and only the first page has types.
+/// Describes a base on a page: skips the first `cursor` relations, and lists node types only on the
+/// first page, where `cursor` is 0. `names` are the names of all bases.
 pub(super) fn described(opened: &Opened, names: &[&str], cursor: usize) -> Value {
     let kb = &opened.base.kb;
     let of_type = |name: &String| {
@@ -246,7 +251,8 @@ pub(super) fn described(opened: &Opened, names: &[&str], cursor: usize) -> Value
     told
 }
 
-/// Adds `next_cursor`, unless this is the last page.
+/// Adds `cursor`, where the next page begins, to a reply as `next_cursor`; adds nothing on the last
+/// page, where it is `None`.
 fn next(told: &mut Value, cursor: Option<usize>) {
     if let (Some(cursor), Some(told)) = (cursor, told.as_object_mut()) {
         told.insert("next_cursor".to_owned(), cursor.into());
@@ -275,7 +281,7 @@ fn usual_k() -> usize {
 }
 
 impl Question {
-    /// Returns the number of nodes to retrieve: those before this page, and this page.
+    /// Returns the number of nodes to retrieve: those on earlier pages and on this page.
     ///
     /// # Errors
     /// If `k` is not 1 to [`MAX_K`], or if the cursor is not below [`MAX_K`].
@@ -345,7 +351,7 @@ async fn search(server: &Arc<Server>, asked: Question) -> Result<Value, ApiError
     server.queue.run(deadline, work).await?
 }
 
-/// Adds the nodes of this page, and `next_cursor` if there may be more.
+/// Adds the nodes of this page to a reply, and `next_cursor` if there may be more nodes.
 fn add_hits(told: &mut Value, kb: &Kb, answer: &Answer, asked: &Question) {
     let hits = infer::hits(kb, answer);
     let n = hits.len();
@@ -358,7 +364,7 @@ fn add_hits(told: &mut Value, kb: &Kb, answer: &Answer, asked: &Question) {
     next(told, (more && end > asked.cursor).then_some(end));
 }
 
-/// Converts a number so that JSON shows the digits that every command prints.
+/// Converts a number so that its JSON has the same digits as the output of the command line.
 fn number(value: f32) -> f64 {
     value.to_string().parse().unwrap_or(f64::from(value))
 }
@@ -392,8 +398,8 @@ struct OfMany {
     base: Option<String>,
 }
 
-/// Answers a question over many nodes: with a table and its derivation, with readings if it is
-/// ambiguous, or with nodes if it asks for nodes.
+/// Answers a question over many nodes: with a table and how it was derived, with the readings if
+/// the question is ambiguous, or with nodes if the question asks for nodes.
 async fn ask(server: &Arc<Server>, asked: OfMany) -> Result<Value, ApiError> {
     let OfMany { question, reading, plan, base } = asked;
     let (rows, timeout_ms) = (Some(MAX_K), Some(TIME_MS));

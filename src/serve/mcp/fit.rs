@@ -1,14 +1,14 @@
-//! Cuts replies to their maximum size: texts between characters, lists between items. Must not know
-//! what replies say.
+//! Cuts the parts of replies to their maximum size: texts between characters, lists between items.
+//! Does not depend on what replies say.
 
 use serde_json::Value;
 
-/// Maximum size of a reply, bytes of JSON.
+/// Maximum size of a reply as JSON, in bytes.
 pub(crate) const REPLY_BYTES: usize = 8 << 10;
-/// Maximum length of a name, characters.
+/// Maximum length of a name in a reply, in characters.
 pub(crate) const NAME_CHARS: usize = 120;
 
-/// Cuts a name after [`NAME_CHARS`] characters and adds `...`.
+/// Returns a name; cut after [`NAME_CHARS`] characters, with `...` at the end, if it is longer.
 pub(super) fn short(name: &str) -> String {
     match name.char_indices().nth(NAME_CHARS) {
         Some((end, _)) => format!("{}...", name.get(..end).unwrap_or_default()),
@@ -16,7 +16,7 @@ pub(super) fn short(name: &str) -> String {
     }
 }
 
-/// Returns the size of a character in a JSON string, bytes.
+/// Returns the number of bytes that a character takes in a JSON string.
 fn json_bytes(character: char) -> usize {
     match character {
         '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
@@ -25,9 +25,9 @@ fn json_bytes(character: char) -> usize {
     }
 }
 
-/// Returns the longest part of a text from byte `from` that takes at most `bytes` bytes as JSON,
-/// and the byte where the next part begins; `None` at the end of the text. If `from` is within a
-/// character, the part begins after it.
+/// Returns the longest part of a text that begins at byte `from` and takes at most `bytes` bytes as
+/// JSON, and the byte where the next part begins, `None` if the part reaches the end of the text.
+/// If `from` is within a character, the part begins after that character.
 pub(super) fn part(text: &str, from: usize, bytes: usize) -> (&str, Option<usize>) {
     let from = (from..=text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len());
     let rest = text.get(from..).unwrap_or_default();
@@ -41,7 +41,8 @@ pub(super) fn part(text: &str, from: usize, bytes: usize) -> (&str, Option<usize
     (rest, None)
 }
 
-/// Returns the first items that take at most `bytes` bytes as JSON; at least one, if there is any.
+/// Returns as many items from the start as together take at most `bytes` bytes as JSON; the first
+/// item in any case.
 pub(super) fn items(all: impl Iterator<Item = Value>, bytes: usize) -> Vec<Value> {
     let mut used = 0;
     let mut fitting = Vec::new();

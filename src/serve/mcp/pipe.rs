@@ -1,6 +1,6 @@
-//! Transport of JSON lines over a pipe. Lines that cannot be parsed are answered with errors. At
-//! most [`AT_A_TIME`] requests are in progress; at the end of the input, they have [`END_TIME`] to
-//! finish. Must not know what requests do.
+//! Transports MCP messages over a pipe, each as a line of JSON. Answers lines that cannot be parsed
+//! with errors. At most [`AT_A_TIME`] requests are in progress at a time; at the end of the input,
+//! they have [`END_TIME`] to finish. Does not depend on what requests do.
 
 use std::{collections::HashMap, io, sync::Arc, time::Duration};
 
@@ -20,41 +20,45 @@ use tokio::{
     time::timeout,
 };
 
-/// Maximum number of requests in progress. Further ones are read as soon as some are answered.
+/// Maximum number of requests in progress. Further requests are read as soon as some are answered.
 pub(crate) const AT_A_TIME: usize = 64;
-/// Maximum length of a line, bytes.
+/// Maximum length of a line, in bytes.
 pub(crate) const MAX_LINE: usize = super::MAX_BODY;
 /// Maximum time to finish requests in progress when the input ends.
 pub(crate) const END_TIME: Duration = Duration::from_secs(30);
-/// Error codes of JSON-RPC.
+/// Error code of JSON-RPC for a line that is too long or not JSON; `INVALID` is the code for JSON
+/// that is not a valid message.
 const UNPARSABLE: i32 = -32_700;
 const INVALID: i32 = -32_600;
 
-/// A transport over a pipe.
+/// Transports MCP messages over a pipe.
 pub(super) struct Pipe<W> {
     messages: mpsc::Receiver<RxJsonRpcMessage<RoleServer>>,
     replies: Arc<Replies<W>>,
 }
 
-/// The output, and the requests in progress.
+/// The output to which replies are written, and the requests in progress.
 struct Replies<W> {
     to: Mutex<W>,
-    /// Places of the requests in progress, by request id. Several requests may share an id.
+    /// Permits that the requests in progress hold, by request id. Several requests may have the
+    /// same id.
     under_way: std::sync::Mutex<HashMap<String, Vec<OwnedSemaphorePermit>>>,
     places: Arc<Semaphore>,
 }
 
-/// Content of a line.
+/// What a line holds.
 enum Line {
     Message(Box<RxJsonRpcMessage<RoleServer>>),
     /// A blank line or an unknown notification; it gets no reply.
     Nothing,
-    /// An error: its code, its message, and the id of the request or null.
+    /// No valid message. Holds the code and the text of the error, and the id of the request, or
+    /// null.
     Wrong(i32, String, Value),
 }
 
 impl<W: AsyncWrite + Send + Unpin + 'static> Pipe<W> {
-    /// Starts a task that reads lines as the receiver takes their messages.
+    /// Transports messages between `from` and `to`. Starts a task that reads lines as fast as their
+    /// messages are taken.
     pub(super) fn new(from: impl AsyncRead + Send + Unpin + 'static, to: W) -> Pipe<W> {
         let places = Arc::new(Semaphore::new(AT_A_TIME));
         let replies =
@@ -93,8 +97,8 @@ async fn read<W: AsyncWrite + Send + Unpin>(
     let _ = timeout(END_TIME, replies.places.acquire_many(all)).await;
 }
 
-/// Reads the next line, with its line feed. Returns `Some(None)` for a line longer than
-/// [`MAX_LINE`], and `None` at the end of the input.
+/// Reads the next line, with its line feed. Returns `Some(None)` for a line of more than
+/// [`MAX_LINE`] bytes, and `None` at the end of the input.
 async fn next_line(
     from: &mut BufReader<impl AsyncRead + Unpin>,
 ) -> io::Result<Option<Option<Vec<u8>>>> {
@@ -136,8 +140,8 @@ fn parse(line: &[u8]) -> Line {
 }
 
 impl<W: AsyncWrite + Send + Unpin> Replies<W> {
-    /// Registers a request, once a place is free. Releases the place of a cancelled request, which
-    /// gets no reply.
+    /// Counts a request among those in progress, once there are few enough. If the message cancels
+    /// a request, ends that request, which gets no reply.
     async fn begin(&self, message: &RxJsonRpcMessage<RoleServer>) {
         match message {
             JsonRpcMessage::Request(request) => {
@@ -158,7 +162,7 @@ impl<W: AsyncWrite + Send + Unpin> Replies<W> {
         }
     }
 
-    /// Releases the place of a request.
+    /// Removes a request from those in progress.
     fn end(&self, id: &RequestId) {
         let mut under_way =
             self.under_way.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -210,10 +214,10 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Pipe<W> {
     }
 }
 
-/// Sends lines through a pipe that refuses every request; returns the number of messages, and all
-/// replies. For the fuzzer.
+/// Feeds `lines` to a pipe and answers every request with an error. Returns the number of messages
+/// read, and the bytes of all replies. For the fuzzer.
 pub(crate) async fn refused(lines: Vec<u8>) -> (usize, Vec<u8>) {
-    /// Maximum size of all replies, bytes; more would wait for a reader.
+    /// Maximum size of all replies together, in bytes; more would wait for a reader.
     const MAX_REPLIES: usize = 64 << 20;
     let (mut ours, theirs) = duplex(MAX_REPLIES);
     let mut pipe = Pipe::new(io::Cursor::new(lines), theirs);

@@ -1,5 +1,6 @@
-//! The MCP resources (the schema of a base, a node, a program), and the prompt that leads from a
-//! question to an answer with node ids. Must not know how answers are found.
+//! The MCP resources (the schema of a base, a node, a program), and the prompt that leads a
+//! language model from a question to an answer with node ids. Does not depend on how answers are
+//! found.
 
 use rmcp::{
     ErrorData,
@@ -17,14 +18,14 @@ use crate::{
     routes::opened,
 };
 
-/// Prefix of all resource URIs.
+/// Prefix of the URIs of all resources.
 const SCHEME: &str = "agent://";
-/// Maximum size of a resource, bytes of JSON; longer texts are cut.
+/// Maximum size of a resource as a JSON string, in bytes; longer texts are cut.
 pub(crate) const MAX_BYTES: usize = 64 << 10;
-/// Name of the prompt.
+/// Name of the only prompt.
 const PROMPT: &str = "answer_from_base";
 
-/// Lists the schemas of all bases.
+/// Lists the resources that have fixed URIs: the schemas of all bases.
 pub(super) fn list(server: &Server) -> Vec<Resource> {
     let schema = |name: &str| {
         let uri = format!("{SCHEME}{name}/schema");
@@ -53,10 +54,10 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
     .into()
 }
 
-/// Reads a resource.
+/// Reads the resource with this URI.
 ///
 /// # Errors
-/// If there is no resource with the URI.
+/// If there is no resource with this URI.
 pub(super) fn read(server: &Server, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let (text, kind) = found(server, uri)
         .map_err(|error| ErrorData::resource_not_found(server.without_home(error.told()), None))?;
@@ -64,7 +65,7 @@ pub(super) fn read(server: &Server, uri: &str) -> Result<ReadResourceResult, Err
     Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri).with_mime_type(kind)]))
 }
 
-/// Returns the text of a resource and its media type.
+/// Returns the text of the resource with this URI, and its media type.
 fn found(server: &Server, uri: &str) -> Result<(String, &'static str), ApiError> {
     let unknown = || {
         let remedy = format!("use {SCHEME}BASE/schema, /node/ID or /program/ID");
@@ -101,10 +102,10 @@ pub(super) fn prompt() -> Prompt {
     Prompt::new(PROMPT, Some(description), Some(vec![question, base]))
 }
 
-/// Returns the prompt with its arguments filled in.
+/// Returns the prompt with this name, with the arguments filled in.
 ///
 /// # Errors
-/// If there is no such prompt, or if the question is missing.
+/// If there is no such prompt, or if the argument `question` is missing.
 pub(super) fn prompted(name: &str, arguments: &JsonObject) -> Result<GetPromptResult, ErrorData> {
     if name != PROMPT {
         let message =

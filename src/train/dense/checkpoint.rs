@@ -1,4 +1,4 @@
-//! Checkpoints of stopped training on disk.
+//! Writes and reads checkpoints, from which stopped training of a dual encoder resumes.
 
 use safetensors::Dtype;
 use serde::{Serialize, de::DeserializeOwned};
@@ -10,25 +10,27 @@ use crate::{
 use agent_index::{IndexError, arrays::Arrays};
 use agent_kb::NodeId;
 
-/// Name of the file with the arrays.
+/// Name of a checkpoint's file with weights, state of the optimizer and negatives.
 const STATE: &str = "state";
-/// Names of the arrays: current numbers, best numbers, and the two moments of Adam.
+/// Names of the arrays: current weights, best weights, and Adam's running means of gradients and of
+/// squared gradients.
 const NUMBERS: [&str; 4] = ["table", "best", "mean", "square"];
 
-/// State read from a checkpoint.
+/// State of training that a checkpoint holds.
 pub(super) struct CheckpointState {
     pub(super) position: Position,
-    /// Number of Adam steps.
+    /// Number of steps of the optimizer Adam so far.
     pub(super) steps: i32,
     pub(super) curve: Vec<ValidationPoint>,
-    /// Current numbers, numbers with the best validation, means and mean squares of gradients; all
-    /// of equal length.
+    /// Current weights, weights with the best validation, and running means of gradients and of
+    /// squared gradients; all of equal length.
     pub(super) numbers: [Vec<f32>; 4],
-    /// Negatives of each training query.
+    /// For each labelled training query, the non-answers that negatives are drawn from.
     pub(super) negatives: Vec<Vec<NodeId>>,
 }
 
-/// Writes the checkpoint of a task; replaces an existing checkpoint atomically.
+/// Writes the checkpoint of a task; replaces an existing checkpoint atomically. `steps` is the
+/// number of steps of Adam, and `numbers` are as in [`CheckpointState`].
 pub(super) fn write<S: Clone + PartialEq + Serialize + DeserializeOwned>(
     task: &Task<'_, S>,
     system: &str,
@@ -61,7 +63,8 @@ pub(super) fn write<S: Clone + PartialEq + Serialize + DeserializeOwned>(
 /// Reads the checkpoint of a task.
 ///
 /// # Errors
-/// The errors of [`Task::read_checkpoint`]; [`TrainError::Index`] if the arrays cannot be read.
+/// The errors of [`Task::read_checkpoint`]; [`TrainError::Index`] if the arrays cannot be read;
+/// [`TrainError::NoCheckpoint`] if their lengths do not match.
 pub(super) fn read<S: Clone + PartialEq + Serialize + DeserializeOwned>(
     task: &Task<'_, S>,
     system: &str,

@@ -29,40 +29,42 @@ use agent_embed::{
 use agent_index::{EmbedderChoice, IndexError, IndexedBase, TextPart};
 use agent_kb::{NodeId, Scores, best};
 
-/// Number of best non-answers of the encoder that negatives are drawn from.
+/// Number of non-answers, the encoder's best for a query, that the query's negatives are drawn
+/// from.
 const HARD: usize = 200;
-/// Norm of the initial vector of a stem unknown to the built-in embedder.
+/// Norm of the random initial vector of a stem that the built-in embedder does not know.
 const UNKNOWN: f32 = 0.1;
-/// Number of nodes of each fused list.
+/// Number of nodes of each ranking in a fusion.
 const FUSED: usize = 1_000;
-/// Weights tried in a fusion with `bm25+names`, in units of [`WEIGHT_STEP`]: 0 to 0.75.
+/// Weights of the encoder that are tried in a fusion with `bm25+names`: 0 to 0.75, in units of
+/// [`WEIGHT_STEP`].
 const WEIGHTS: std::ops::RangeInclusive<u32> = 0..=15;
 const WEIGHT_STEP: f32 = 0.05;
 
-/// Mutable state of training.
+/// State of training that changes: what a checkpoint holds.
 struct State {
     position: Position,
     curve: Vec<ValidationPoint>,
     weights: Weights,
 }
 
-/// Weights in training.
+/// Weights in training, with the state of the optimizer and the negatives.
 struct Weights {
     table: Table,
     adam: RowAdam,
-    /// Numbers of the table with the best validation.
+    /// Numbers of the table at the best validation so far.
     best: Vec<f32>,
     /// For each labelled query, the non-answers that negatives are drawn from.
     negatives: Vec<Vec<NodeId>>,
 }
 
-/// A learner that trains the weights of a run.
+/// The [`Learner`] of this training: updates `weights` with the inputs in `run`.
 struct RunLearner<'a> {
     run: &'a Run<'a>,
     weights: &'a mut Weights,
 }
 
-/// Constant inputs of training.
+/// Inputs of training, which do not change.
 struct Run<'a> {
     task: &'a Task<'a, Settings>,
     words: Words,
@@ -72,16 +74,17 @@ struct Run<'a> {
     watch: Watch<'a, Progress>,
 }
 
-/// Trains an encoder on training queries, and writes the model. Validation queries determine when
-/// to stop, and the weight of a fusion with `bm25+names`.
+/// Trains a table of word vectors on training queries, and writes the model. Validation queries
+/// determine when to stop, and the weight of this encoder in a fusion with `bm25+names`.
 ///
 /// Takes O(epochs x pairs x stems of a node x dim) time. Memory holds four `f32` per stem and
 /// dimension, for at most 65,536 stems and the stems of training queries, and one `f32` per
 /// candidate and dimension.
 ///
 /// # Errors
-/// [`TrainError::NoQueries`]; [`TrainError::Stopped`] soon after `stop` is set, once the checkpoint
-/// is written; [`TrainError::NoCheckpoint`] if training cannot resume.
+/// [`TrainError::NoQueries`] if no training or no validation query has an answer among the
+/// candidates; [`TrainError::Stopped`] soon after `stop` is set, once the checkpoint is written;
+/// [`TrainError::NoCheckpoint`] if training cannot resume.
 pub fn train(
     task: &Task<'_, Settings>,
     report: &(dyn Fn(Progress) + Sync),
@@ -137,7 +140,7 @@ impl<'a> Run<'a> {
         Ok(Self { task, words, pairs, validation, watch })
     }
 
-    /// Returns the initial state, with one validation.
+    /// Returns the state before the first batch, after a first validation.
     fn begin(&self) -> Result<State, TrainError> {
         let Task { base, train, settings, .. } = *self.task;
         (self.watch.report)(preparing("word vectors"));
@@ -182,7 +185,8 @@ impl<'a> Run<'a> {
         Ok(State { position: Position::default(), curve, weights })
     }
 
-    /// Trains the built-in embedder, for an index with another embedder.
+    /// Trains the built-in embedder on the documents of the knowledge base; needed if the index has
+    /// another embedder.
     fn builtin(&self) -> Result<LsaEmbedder, TrainError> {
         let kb = &self.task.base.kb;
         let text = |node: usize| kb.text(node as NodeId);
@@ -203,7 +207,7 @@ impl<'a> Run<'a> {
         self.pairs.all.len().div_ceil(self.task.settings.batch)
     }
 
-    /// Computes the loss and the gradient of a batch.
+    /// Computes the loss of a batch of an epoch, and its gradient with respect to the table's rows.
     fn gradient(&self, weights: &Weights, epoch: usize, batch: usize) -> Gradient {
         let Settings { batch: size, temperature, seed, .. } = *self.task.settings;
         let (queries, nodes) = self.pairs.batch(&weights.negatives, seed, size, (epoch, batch));
@@ -220,7 +224,8 @@ impl<'a> Run<'a> {
         weights.table.gradient(&queries, &documents, &is_hidden, temperature)
     }
 
-    /// Returns the best non-answers of the encoder for each labelled query.
+    /// Returns, for each labelled query, the nodes that the encoder ranks highest among those that
+    /// are not answers, best first.
     fn own_negatives(&self, table: &Table) -> Vec<Vec<NodeId>> {
         let base = self.task.base;
         let rows = embed_candidates(base, &self.words, table);
@@ -233,8 +238,9 @@ impl<'a> Run<'a> {
         self.task.train.par_iter().map(negatives).collect()
     }
 
-    /// Returns the best weight of a fusion with `bm25+names` on validation queries, the smallest of
-    /// equally good weights, and the mean reciprocal ranks with this weight and with weight 0.
+    /// Chooses the weight of the encoder in a fusion with `bm25+names` that gives the highest mean
+    /// reciprocal rank on validation queries; among several, the smallest. Returns the weight, and
+    /// the mean reciprocal ranks with this weight and with weight 0.
     fn fuse(&self, table: &Table) -> Result<(f32, [f64; 2]), TrainError> {
         let base = self.task.base;
         let kb = &base.kb;
@@ -263,7 +269,7 @@ impl<'a> Run<'a> {
         Ok((best.0 as f32 * WEIGHT_STEP, [best.1, first.1]))
     }
 
-    /// Writes the checkpoint.
+    /// Writes the state of training as a checkpoint.
     fn write(&self, state: &State) -> Result<(), TrainError> {
         let State { position, curve, weights: Weights { table, adam, best, negatives } } = state;
         let numbers = [&table.numbers[..], best, &adam.mean, &adam.square];
@@ -271,7 +277,7 @@ impl<'a> Run<'a> {
         checkpoint::write(self.task, SYSTEM, progress, curve, numbers, negatives)
     }
 
-    /// Reads the checkpoint.
+    /// Reads the state of training from the checkpoint.
     fn read(&self) -> Result<State, TrainError> {
         let CheckpointState {
             position,
@@ -307,7 +313,7 @@ impl Learner for RunLearner<'_> {
         Ok(loss)
     }
 
-    /// Ranks all candidates.
+    /// Ranks all candidates for each validation query.
     fn validate(&mut self) -> Result<f64, TrainError> {
         let (base, table) = (self.run.task.base, &self.weights.table);
         let rows = embed_candidates(base, &self.run.words, table);
@@ -323,12 +329,13 @@ impl Learner for RunLearner<'_> {
     }
 }
 
-/// Returns the progress at the start of a preparation.
+/// Returns the progress report for the start of a stage of preparation.
 pub(super) fn preparing(stage: &'static str) -> Progress {
     Progress::Preparing { stage, done: 0, total: 1 }
 }
 
-/// Returns the dot products of the candidates' rows with a vector; empty for a zero vector.
+/// Returns each candidate with the dot product of its row in `rows` and `vector`; empty if `vector`
+/// is zero.
 fn scores(base: &IndexedBase, rows: &[f32], vector: &[f32]) -> Vec<(NodeId, f32)> {
     if vector.iter().all(|&number| number == 0.0) {
         return Vec::new();
@@ -337,8 +344,8 @@ fn scores(base: &IndexedBase, rows: &[f32], vector: &[f32]) -> Vec<(NodeId, f32)
     base.kb.candidates().iter().zip(rows).map(|(&node, row)| (node, dot(row, vector))).collect()
 }
 
-/// Returns the reciprocal rank of the first answer; 0 if no answer has a score. `scores` ascend by
-/// node; of equal scores, the smaller node ranks first.
+/// Returns the reciprocal rank of the highest-ranked answer; 0 if no answer has a score. `scores`
+/// ascend by node; among nodes with equal scores, the smaller id ranks first.
 pub(super) fn reciprocal_rank(scores: &[(NodeId, f32)], answers: &[NodeId]) -> f64 {
     let index_of = |node: &NodeId| scores.binary_search_by_key(node, |pair| pair.0).ok();
     let of_answers = answers.iter().filter_map(|node| scores.get(index_of(node)?));

@@ -7,8 +7,8 @@
 //! -1/2 ln softmax_j(s_ij)_i  -  1/2 ln softmax_k(s_ki)_i
 //! ```
 //!
-//! Documents other than `i` that answer query `i` are excluded. With `G_ij` the derivative with
-//! respect to `q_i . d_j`:
+//! Documents `j` other than `i` that also answer query `i` are left out of the sums. With `G_ij`
+//! the derivative of the loss with respect to `q_i . d_j`:
 //!
 //! ```text
 //! d q_i = sum_j G_ij d_j        d d_j = sum_i G_ij q_i
@@ -16,7 +16,7 @@
 
 use rayon::prelude::*;
 
-/// Loss and gradient of a batch.
+/// Loss of a batch, and its gradient with respect to the vectors of queries and documents.
 pub(super) struct Contrast {
     /// Mean loss of the queries, nats.
     pub(super) loss: f64,
@@ -24,9 +24,9 @@ pub(super) struct Contrast {
     pub(super) by_vector: Vec<Vec<f64>>,
 }
 
-/// Computes the loss of a batch and its gradient. The first `n` vectors are queries, the rest
-/// documents; the first `n` documents answer the queries, in order. `is_hidden(i, j)` excludes
-/// document `j != i` for query `i`. The order of summation does not depend on the number of
+/// Computes the loss of a batch and its gradient. The first `n` of `vectors` are queries, the
+/// others documents; document `i` is the answer of query `i`, for `i < n`. If `is_hidden(i, j)`,
+/// document `j != i` is left out for query `i`. The result does not depend on the number of
 /// threads.
 pub(super) fn contrast(
     vectors: &[&[f64]],
@@ -81,7 +81,8 @@ pub(super) fn add(target: &mut [f64], factor: f64, row: &[f64]) {
     target.iter_mut().zip(row).for_each(|(sum, number)| *sum += factor * number);
 }
 
-/// Returns the shares of a softmax over `scores`, with their logarithms.
+/// Returns the softmax of `scores`: for each score, its share and the natural logarithm of the
+/// share.
 fn shares(scores: impl Iterator<Item = f64> + Clone) -> Vec<(f64, f64)> {
     let largest = scores.clone().fold(f64::NEG_INFINITY, f64::max);
     let sum = scores.clone().map(|score| (score - largest).exp()).sum::<f64>().ln();

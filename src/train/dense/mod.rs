@@ -1,5 +1,5 @@
-//! Dual encoders: vectors of queries and nodes, trained on labelled queries, so that a query is
-//! near its answers.
+//! Dual encoders: map queries and nodes to vectors, and are trained on labelled queries so that the
+//! vector of a query is near those of its answers.
 //!
 //! DPR (Karpukhin et al. 2020, "Dense Passage Retrieval") uses two kinds of negatives: the other
 //! documents of a batch, and one non-answer from BM25. ANCE (Xiong et al. 2021, "Approximate
@@ -13,11 +13,12 @@
 //! v(text) = u / |u|     u = sum over stems w of (1 + ln tf) idf_w E_w
 //! ```
 //!
-//! `E` starts with the built-in embedder's vectors of the stems, or small random vectors for
-//! unknown stems. A node's text is its document with the names of its neighbours.
+//! `E` is the table; its rows start as the built-in embedder's vectors of the stems, or as small
+//! random vectors for stems that this embedder does not know. A node's text is its document with
+//! the names of its neighbours.
 //!
-//! Because labels are few, synthetic queries are added. A synthetic query has some words of a
-//! node's document and the name of a neighbour; the node is its answer.
+//! Because labelled queries are few, synthetic queries are added. A synthetic query has some words
+//! of a node's document and the name of a neighbour; the node is its answer.
 
 mod checkpoint;
 mod fit;
@@ -39,46 +40,50 @@ pub use self::{
     tune::tune,
 };
 
-/// Kind of encoder.
+/// Kind of dual encoder to train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EncoderKind {
-    /// Weighted sum of word vectors, scaled to norm 1.
+    /// A table of word vectors; the vector of a text is the weighted sum of its words' vectors,
+    /// scaled to norm 1.
     Bag,
 }
 
-/// Source of negatives, in addition to the other documents of a batch.
+/// Where the negatives of a query (non-answers to train against) come from, in addition to the
+/// other documents of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Negatives {
-    /// Best non-answers of `bm25+names` (DPR).
+    /// The non-answers that `bm25+names` ranks highest (DPR).
     Bm25,
-    /// Best non-answers of `bm25+names` at first, then of the encoder itself (ANCE).
+    /// The non-answers that `bm25+names` ranks highest, later those that the encoder itself ranks
+    /// highest (ANCE).
     #[serde(rename = "self")]
     Own,
 }
 
-/// Settings of training an encoder.
+/// Settings of training a table of word vectors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// Kind of encoder.
+    /// Kind of dual encoder to train.
     pub encoder: EncoderKind,
-    /// Source of negatives.
+    /// Where negatives come from.
     pub negatives: Negatives,
-    /// Number of refreshes of the encoder's own negatives, spread evenly over the epochs.
+    /// How many times the encoder's own negatives are computed anew, spread evenly over the epochs.
     pub refresh: usize,
     /// Seed of synthetic queries, batches and negatives.
     pub seed: u64,
-    /// Length of a vector; at most the length of the built-in embedder's vectors.
+    /// Length of a vector, numbers; reduced to the length of the built-in embedder's vectors if
+    /// that is smaller.
     pub dim: usize,
-    /// Number of synthetic queries.
+    /// Number of synthetic queries to make; fewer result if some are empty.
     pub made: usize,
     /// Maximum number of epochs.
     pub epochs: usize,
     /// Maximum number of epochs without improvement on validation queries.
     pub patience: usize,
-    /// Number of pairs per batch.
+    /// Number of pairs of a query and an answer per batch.
     pub batch: usize,
     /// Step size of Adam.
     pub rate: f64,

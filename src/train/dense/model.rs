@@ -1,5 +1,5 @@
-//! A trained dual encoder on disk: the file `words` has the stems and their vectors, and `vectors`
-//! has the vectors of all candidates.
+//! A dual encoder with a trained table of word vectors, on disk: the file `words` holds the stems
+//! and their vectors, and `vectors` the vectors of all candidates.
 
 use std::path::Path;
 
@@ -27,14 +27,14 @@ use agent_index::{
 };
 use agent_kb::{Combine, NodeId, Scores};
 
-/// System of these models.
+/// Name of the retrieval system that uses these models.
 pub(super) const SYSTEM: &str = "dense:trained";
 const WORDS: &str = "words";
 const VECTORS: &str = "vectors";
-/// Candidates per block of vectors.
+/// Number of candidates whose vectors are written at a time.
 const BLOCK: usize = 4_096;
 
-/// Settings and size of a trained encoder.
+/// Settings and size of a trained table of word vectors, and its weight in a fusion.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelInfo {
@@ -44,16 +44,16 @@ pub struct ModelInfo {
     pub stems: usize,
     /// Number of synthetic training queries.
     pub made: usize,
-    /// Weight of this ranking in a fusion with `bm25+names`, in `0..=1`, chosen on validation
-    /// queries.
+    /// Weight of this encoder's ranking in a fusion with `bm25+names`, in `0..=1`, chosen on
+    /// validation queries.
     pub weight: f32,
-    /// Mean reciprocal ranks of the fusion and of `bm25+names` alone, on validation queries.
+    /// Mean reciprocal rank of the fusion, and that of `bm25+names` alone, on validation queries.
     pub fused: [f64; 2],
-    /// blake3 of the vectors, hex.
+    /// BLAKE3 digest of the candidates' vectors, in hexadecimal digits.
     pub(super) vectors: String,
 }
 
-/// A trained table that is not yet written.
+/// A trained table of word vectors that is not yet written to disk.
 pub(super) struct TrainedTable<'a> {
     pub(super) settings: &'a Settings,
     pub(super) words: &'a Words,
@@ -63,7 +63,7 @@ pub(super) struct TrainedTable<'a> {
     pub(super) fused: [f64; 2],
 }
 
-/// Returns the vectors of all candidates, `[candidates, dim]`.
+/// Returns the vectors of all candidates, `[candidates, dim]`, in the order of the candidates.
 pub(super) fn embed_candidates(base: &IndexedBase, words: &Words, table: &Table) -> Vec<f32> {
     let candidates = base.kb.candidates();
     let mut rows = vec![0.0; candidates.len() * table.dim];
@@ -129,12 +129,12 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Opens the model in `dir` over the knowledge base that it was trained on. O(bytes of the
-    /// words).
+    /// Opens the model in `dir`; `base` must be the knowledge base that the model was trained on.
+    /// O(bytes of the file `words`).
     ///
     /// # Errors
-    /// [`TrainError`] if the model cannot be read, is of another system or was trained over another
-    /// knowledge base.
+    /// [`TrainError`] if the model cannot be read, belongs to another system or was trained on
+    /// another knowledge base.
     pub fn open(base: &IndexedBase, dir: &Path) -> Result<(Self, Record<ModelInfo>), TrainError> {
         let record = Record::<ModelInfo>::read(dir, SYSTEM).map_err(|error| match error {
             TrainError::OtherSystem { path, found, .. } if found == tune::SYSTEM => {
@@ -158,12 +158,12 @@ impl Encoder {
         Ok((Self { stems, idf, table, vectors, dim, weight }, record))
     }
 
-    /// Weight of this ranking in a fusion with `bm25+names`, in `0..=1`.
+    /// Weight of this encoder's ranking in a fusion with `bm25+names`, in `0..=1`.
     pub fn weight(&self) -> f32 {
         self.weight
     }
 
-    /// Embeds a query into a vector of norm 1; zeros without known words.
+    /// Embeds a query into a vector of norm 1; a query without known words gets the zero vector.
     fn embed(&self, base: &IndexedBase, query: &str) -> Vec<f32> {
         let mut vector = vec![0.0; self.dim];
         let (idf, table) = (self.idf.as_slice(), self.table.as_slice());
@@ -176,8 +176,8 @@ impl Encoder {
         vector
     }
 
-    /// Finds the `k` candidates nearest to a query, best first, by exact search; none if the query
-    /// has no known words.
+    /// Finds the `k` candidates with the highest cosine to a query, by exact search, and returns
+    /// them with the cosine, best first; none if the query has no known words.
     ///
     /// # Errors
     /// [`IndexError`] if the vectors cannot be read.
@@ -197,8 +197,9 @@ impl Encoder {
     }
 }
 
-/// Returns the weighted sum of two lists, each divided by its best score: `dense` has the weight
-/// `weight`, `lexical` the rest. A node missing from a list scores 0 there.
+/// Divides the scores of each list by the best score of the list, and returns, for each node, the
+/// weighted sum of its two scores: `weight` for `dense`, `1 - weight` for `lexical`. A node missing
+/// from a list scores 0 there.
 pub fn fuse(lexical: &Scores, dense: &Scores, weight: f32) -> Scores {
     let (lexical, dense) = (lexical.normalized(), dense.normalized());
     lexical.scale(1.0 - weight).combine(&dense.scale(weight), Combine::Sum)

@@ -18,34 +18,35 @@ use agent_ground::words::{is_stop_word, name_words};
 use agent_index::{IndexedBase, TextPart};
 use agent_kb::{Direction, NodeId, RelationId};
 
-/// Maximum number of answers of one query in training.
+/// Maximum number of answers of one query that training uses.
 const MAX_ANSWERS: usize = 10;
-/// Number of best non-answers of `bm25+names` that negatives are drawn from.
+/// Number of non-answers, the best of `bm25+names` for a query, that the query's negatives are
+/// drawn from.
 const HARD: usize = 60;
-/// Number of leading words of a document that a synthetic query is drawn from.
+/// Number of words at the beginning of a document from which those of a synthetic query are drawn.
 const MAX_TEXT_WORDS: usize = 4_096;
-/// Number of words of a node's document in a synthetic query.
+/// Range of the number of words that a synthetic query takes from a node's document.
 const SYNTHETIC_WORDS: std::ops::RangeInclusive<usize> = 3..=6;
 
 /// A query, in the form that the encoder embeds, with its answers.
 pub(super) struct TrainingQuery<Q> {
     pub(super) query: Q,
-    /// Answers, ascending.
+    /// Ids of the answers, ascending.
     pub(super) answers: Vec<NodeId>,
 }
 
 /// Training queries, and their pairs with answers.
 pub(super) struct Pairs<Q> {
     pub(super) queries: Vec<TrainingQuery<Q>>,
-    /// Number of labelled queries, which come first.
+    /// Number of labelled queries; they come first in `queries`, synthetic queries after them.
     pub(super) n_labelled: usize,
-    /// Pairs of a query's index and one of its answers.
+    /// Pairs of the index of a query in `queries` and one of the query's answers.
     pub(super) all: Vec<(usize, NodeId)>,
 }
 
 impl Pairs<Bag> {
-    /// Builds pairs of labelled queries, with at most [`MAX_ANSWERS`] answers each, and up to
-    /// `n_made` synthetic queries; queries are bags.
+    /// Builds pairs from labelled queries, at most [`MAX_ANSWERS`] per query, and from up to
+    /// `n_made` synthetic queries. Each query is a bag of stems.
     pub(super) fn of_bags(
         base: &IndexedBase,
         words: &Words,
@@ -70,7 +71,7 @@ impl Pairs<Bag> {
 }
 
 impl Pairs<String> {
-    /// Builds pairs as [`Pairs::of_bags`] does; queries are texts.
+    /// Builds pairs as [`Pairs::of_bags`] does; here each query is a text.
     pub(super) fn of_texts(
         base: &IndexedBase,
         labelled: &[LabelledQuery],
@@ -120,9 +121,10 @@ impl<Q: Send> Pairs<Q> {
         Self { queries, n_labelled, all }
     }
 
-    /// Returns a batch of at most `size` pairs in the random order of an epoch: the indexes of its
-    /// queries, and nodes. The nodes are the answers of the queries, in order, then one negative of
-    /// each query that has negatives. O(pairs).
+    /// Returns a batch of an epoch: at most `size` pairs, in an order drawn anew for each epoch.
+    /// Returns the indexes of the batch's queries, and a list of nodes: the answer of each query,
+    /// in the order of the queries, then one random negative of each query that has negatives.
+    /// `negatives` holds those of each labelled query. O(pairs).
     pub(super) fn batch(
         &self,
         negatives: &[Vec<NodeId>],
@@ -142,7 +144,7 @@ impl<Q: Send> Pairs<Q> {
     }
 }
 
-/// Returns a random generator of an epoch: stream 0 orders its pairs, and stream `b + 1` draws the
+/// Returns a random generator for an epoch: stream 0 orders the pairs, and stream `b + 1` draws the
 /// negatives of batch `b`.
 fn random_stream(seed: u64, epoch: usize, stream: u64) -> ChaCha8Rng {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -150,7 +152,8 @@ fn random_stream(seed: u64, epoch: usize, stream: u64) -> ChaCha8Rng {
     random
 }
 
-/// Returns the name of a random neighbour by a random relation; `None` without neighbours.
+/// Draws a relation by which `node` has neighbours, then one of these neighbours, and returns the
+/// neighbour's name; `None` if the node has no neighbours.
 fn name_of_neighbor<'a>(
     base: &'a IndexedBase,
     node: NodeId,
@@ -164,9 +167,9 @@ fn name_of_neighbor<'a>(
     Some(kb.name(*neighbors.as_slice().choose(random)?))
 }
 
-/// Returns at most `max_nodes` candidates to rank queries among, ascending. If there are more
-/// candidates, it takes the answers, then the best of `bm25+names` for each query in turn, then
-/// random candidates.
+/// Returns the nodes to rank for `queries`: all candidates, or `max_nodes` of them if there are
+/// more; in ascending order. The `max_nodes` are filled first with answers, then with the best
+/// non-answers of `bm25+names` for each query in turn, then with random candidates.
 pub(super) fn pool(
     base: &IndexedBase,
     queries: &[LabelledQuery],
@@ -194,7 +197,7 @@ pub(super) fn pool(
     pool.into_iter().collect()
 }
 
-/// Whether the encoder's own negatives are refreshed before an epoch.
+/// Whether the encoder's own negatives are computed anew before an epoch (from 0).
 pub(super) fn is_refreshed(
     epoch: usize,
     negatives: Negatives,
@@ -205,7 +208,8 @@ pub(super) fn is_refreshed(
     negatives == Negatives::Own && (1..=refresh).any(due)
 }
 
-/// Returns the best non-answers of `bm25+names` for each labelled query.
+/// Returns, for each labelled query, the nodes that `bm25+names` ranks highest among those that are
+/// not answers, best first; at most [`HARD`].
 pub(super) fn lexical_negatives(
     base: &IndexedBase,
     labelled: &[LabelledQuery],
@@ -221,7 +225,7 @@ pub(super) fn lexical_negatives(
     labelled.par_iter().map(negatives).collect()
 }
 
-/// Returns the first `n` nodes that are not answers.
+/// Returns the first `n` of `nodes` that are not among `answers`, which ascend.
 pub(super) fn without_answers(
     nodes: impl Iterator<Item = NodeId>,
     answers: &[NodeId],

@@ -1,8 +1,9 @@
-//! A table of word vectors, the vectors of texts, and the gradient of the contrastive loss with
-//! respect to its rows, in closed form.
+//! A table of word vectors: computes the vectors of texts, and the gradient of the contrastive loss
+//! with respect to the table's rows, in closed form.
 //!
-//! A text is a bag of rows with weights `x`. Its vector is `v = u / |u|` with
-//! `u = sum over w of x_w E_w`. With the derivative `d v` of the [loss](super::loss):
+//! A text is a bag of words `w` with weights `x_w`; `E_w` is the row of word `w`. The vector of the
+//! text is `v = u / |u|` with `u = sum over w of x_w E_w`. With `d v` the derivative of the
+//! [loss](super::loss) with respect to `v`:
 //!
 //! ```text
 //! d u = (d v - (d v . v) v) / |u|        d E_w = x_w d u
@@ -16,29 +17,31 @@ use crate::dense::{
 };
 use agent_embed::matrix::{add_scaled, normalise};
 
-/// Norm up to which the sum of a text counts as zero; such a text has no gradient.
+/// If the norm of a text's weighted sum of word vectors is at most this, the text gets the zero
+/// vector and no gradient.
 const MIN_NORM: f64 = 1e-12;
 
-/// Word vectors, `[rows, dim]`.
+/// A table of word vectors, `[rows, dim]`, row-major.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Table {
     pub(super) dim: usize,
     pub(super) numbers: Vec<f32>,
 }
 
-/// Vector of a text.
+/// Vector of a text, with the norm that it had before scaling.
 struct Text {
-    /// Norm 1, or zeros.
+    /// The vector, of norm 1 or all zeros.
     vector: Vec<f64>,
-    /// Norm before normalisation.
+    /// Norm of the weighted sum of word vectors, before scaling.
     norm: f64,
 }
 
-/// Loss and gradient of a batch.
+/// Loss of a batch, and its gradient with respect to the rows of the table.
 pub(super) struct Gradient {
-    /// Mean loss of its pairs, nats.
+    /// Mean loss of the batch's pairs, nats.
     pub(super) loss: f64,
-    /// Gradient with respect to each row that the texts use, by ascending row.
+    /// Pairs of a row number and the gradient with respect to this row, for each row that the texts
+    /// use, by ascending row number.
     pub(super) rows: Vec<(u32, Vec<f64>)>,
 }
 
@@ -47,7 +50,8 @@ impl Table {
         &self.numbers[row as usize * self.dim..][..self.dim]
     }
 
-    /// Embeds a text for search into a vector of norm 1; zeros without known words.
+    /// Embeds a bag, in `f32` as for search, into a vector of norm 1; an empty bag gets the zero
+    /// vector.
     pub(super) fn embed(&self, bag: &[(u32, f32)]) -> Vec<f32> {
         let mut vector = vec![0.0; self.dim];
         bag.iter().for_each(|&(row, weight)| add_scaled(&mut vector, weight, self.row(row)));
@@ -68,9 +72,9 @@ impl Table {
         Text { vector, norm }
     }
 
-    /// Computes the loss of a batch and its gradient with respect to the rows. The first documents
-    /// answer the queries, in their order; `is_hidden(i, j)` excludes document `j != i` for query
-    /// `i`. The order of summation does not depend on the number of threads.
+    /// Computes the loss of a batch and its gradient with respect to the table's rows. Document `i`
+    /// is the answer of query `i`; there may be further documents. If `is_hidden(i, j)`, document
+    /// `j != i` is left out for query `i`. The result does not depend on the number of threads.
     pub(super) fn gradient(
         &self,
         queries: &[&Bag],

@@ -1,4 +1,4 @@
-//! Training over a planted base whose documents and queries share no words.
+//! Tests training on a made-up knowledge base whose documents and queries share no words.
 
 use std::sync::{
     Arc,
@@ -30,19 +30,19 @@ struct World {
     base: Arc<IndexedBase>,
 }
 
-/// `n` words of a concept, from its document words or its query words.
+/// Draws `n` words of a concept, from those for documents or those for queries, as `side` says.
 fn words_of(concept: usize, side: char, n: usize, random: &mut ChaCha8Rng) -> String {
     let words: Vec<String> = (0..SYNONYMS).map(|at| format!("{side}{concept}x{at}")).collect();
     words.sample(random, n).cloned().collect::<Vec<_>>().join(" ")
 }
 
-/// All pairs of different concepts, in the order of nodes.
+/// Returns all pairs of different concepts, in the order of the nodes that have them.
 fn pairs() -> impl Iterator<Item = (usize, usize)> {
     (0..CONCEPTS).flat_map(|a| (a + 1..CONCEPTS).map(move |b| (a, b)))
 }
 
 impl World {
-    /// A node for each pair of concepts.
+    /// Creates a knowledge base with a node for each pair of concepts.
     fn new() -> World {
         let dir = tempfile::tempdir().unwrap();
         let (kb_dir, index_dir) = (dir.path().join("kb"), dir.path().join("index"));
@@ -86,7 +86,7 @@ impl World {
         }
     }
 
-    /// The share of held-out queries whose first node is an answer.
+    /// Returns the share of held-out queries whose first-ranked node is an answer.
     fn hit(&self, search: impl Fn(&str) -> Vec<(NodeId, f32)>) -> f64 {
         let queries = queries(3);
         let is_hit = |query: &&LabelledQuery| {
@@ -104,7 +104,7 @@ struct Given {
     checkpoint: std::path::PathBuf,
 }
 
-/// Two queries for each node, in query words.
+/// Returns two queries for each node, which use only the words for queries.
 fn queries(seed: u64) -> Vec<LabelledQuery> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let mut queries = Vec::new();

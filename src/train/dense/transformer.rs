@@ -1,37 +1,41 @@
-//! The forward pass of a BERT encoder with trainable weights, on the CPU, and gradients by the
-//! automatic differentiation of `candle_core`, which only this file of the module uses.
-//! [`agent_embed::bert`] computes the same vectors faster, without gradients.
+//! The forward pass of a BERT encoder with trainable weights, on the CPU, and its gradients. They
+//! come from the automatic differentiation of the crate `candle_core`; of the module `dense`, only
+//! this file uses that crate. [`agent_embed::bert`] computes the same vectors faster, but without
+//! gradients.
 //!
-//! Texts of a call are padded to the longest text; padding is masked out of attention and pooling.
+//! All texts of a call are padded to the longest one; padding is masked out of attention and
+//! pooling.
 
 use candle_core::{D, Device, Result as CandleResult, Tensor, Var, WithDType};
 
 use crate::TrainError;
 use agent_embed::bert::{Activation, Pooling, Shape, WordPieces};
 
-/// Term added to the logits of padding, so that its share is 0.
+/// Number added to the attention logits of padding, so that padding gets the share 0.
 const MASKED: f32 = -1e9;
-/// Term added to the square of a norm, so that a text without word pieces keeps the zero vector.
+/// Number added to the square of a vector's norm before dividing by the norm, so that a text
+/// without word pieces keeps the zero vector.
 const NORM_EPSILON: f64 = 1e-12;
 
-/// Architecture of an encoder.
+/// Shape, pooling and tensors of a BERT encoder; the weights are passed to each call.
 pub(super) struct Transformer<'a> {
     pub(super) shape: &'a Shape,
     pub(super) pooling: Pooling,
-    /// Shapes of the weight tensors, in order.
+    /// Shapes of the weight tensors, in the order of the forward pass.
     pub(super) tensors: &'a [Vec<usize>],
 }
 
-/// Weights as tensors with gradients.
+/// Weights as tensors for which gradients can be computed.
 pub(super) struct Variables(Vec<Var>);
 
-/// Returns the error of a failed computation.
+/// Converts an error of `candle_core` to [`TrainError::Network`].
 fn failed(error: candle_core::Error) -> TrainError {
     TrainError::Network(error.to_string())
 }
 
 impl Transformer<'_> {
-    /// Copies `numbers`, the weights concatenated in the order of the tensors.
+    /// Copies weights into tensors; `numbers` holds the weights of all tensors, concatenated in the
+    /// order of the tensors.
     ///
     /// # Errors
     /// [`TrainError::Network`] if the numbers are too few.
@@ -47,7 +51,7 @@ impl Transformer<'_> {
         Ok(Variables(variables))
     }
 
-    /// Embeds texts into vectors of norm 1; zeros for a text without word pieces.
+    /// Embeds texts into vectors of norm 1; a text without word pieces gets the zero vector.
     ///
     /// # Errors
     /// [`TrainError::Network`] if the computation fails.
@@ -60,8 +64,9 @@ impl Transformer<'_> {
         self.forward(&weights, texts).and_then(|vectors| vectors.to_vec2()).map_err(failed)
     }
 
-    /// Computes the gradient of a loss with respect to all weights, in their order. `by_vector` is
-    /// the derivative of the loss with respect to the vectors of `texts`.
+    /// Computes the gradient of a loss with respect to all weights, concatenated in the order of
+    /// the tensors. `by_vector` holds the derivative of the loss with respect to the vector of each
+    /// text.
     ///
     /// # Errors
     /// [`TrainError::Network`] if the computation fails.
@@ -165,7 +170,8 @@ fn linear(input: &Tensor, weight: &Tensor, bias: &Tensor) -> CandleResult<Tensor
     input.matmul(&weight.t()?)?.broadcast_add(bias)
 }
 
-/// Applies layer normalisation to each row.
+/// Applies layer normalisation to each row: subtracts the mean, divides by the standard deviation,
+/// multiplies by `scale` and adds `shift`.
 fn norm(rows: &Tensor, scale: &Tensor, shift: &Tensor, epsilon: f64) -> CandleResult<Tensor> {
     let rows = rows.broadcast_sub(&rows.mean_keepdim(D::Minus1)?)?;
     let deviation = (rows.sqr()?.mean_keepdim(D::Minus1)? + epsilon)?.sqrt()?;

@@ -1,5 +1,5 @@
-//! Fine-tunes a sentence encoder with the pairs, negatives and loss of the module
-//! [`dense`](super).
+//! Fine-tunes a sentence encoder of the BERT family with the pairs, negatives and loss of the
+//! module [`dense`](super).
 //!
 //! The loss needs all vectors of a batch, but their computation graphs do not fit in memory
 //! together. So a batch is embedded twice (Gao et al. 2021, "Scaling Deep Contrastive Learning
@@ -36,35 +36,37 @@ use agent_embed::{
 use agent_index::IndexError;
 use agent_kb::{NodeId, best};
 
-/// System of these models: `dense`, which searches an index built with the encoder.
+/// Name of the retrieval system that uses these models: `dense` searches an index that was built
+/// with the encoder.
 pub(super) const SYSTEM: &str = "dense";
 /// Maximum number of word pieces of a chunk, including padding; a longer text is a chunk by itself.
 const CHUNK_TOKENS: usize = 512;
-/// Share of all steps in the warm-up.
+/// Share of all steps during which the step size rises to its maximum.
 const WARM_UP: f64 = 0.1;
 /// Weight decay of matrices, relative to the step size.
 const DECAY: f64 = 0.01;
-/// Maximum norm of a gradient.
+/// Maximum Euclidean norm of a gradient over all weights; a longer gradient is scaled down to it.
 const MAX_NORM: f64 = 1.0;
-/// Number of best non-answers of the encoder that negatives are drawn from.
+/// Number of non-answers, the encoder's best for a query, that the query's negatives are drawn
+/// from.
 const HARD: usize = 200;
 
-/// Settings of tuning an encoder.
+/// Settings of fine-tuning a sentence encoder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// Fingerprint of the base encoder.
+    /// Fingerprint of the encoder before tuning.
     pub encoder: String,
-    /// Source of negatives.
+    /// Where negatives come from.
     pub negatives: Negatives,
-    /// Number of refreshes of the encoder's own negatives, spread evenly over the epochs.
+    /// How many times the encoder's own negatives are computed anew, spread evenly over the epochs.
     pub refresh: usize,
-    /// Seed of synthetic queries, batches, negatives and the pool.
+    /// Seed of synthetic queries, batches, negatives and the pool of nodes to rank.
     pub seed: u64,
-    /// Number of synthetic queries.
+    /// Number of synthetic queries to make; fewer result if some are empty.
     pub made: usize,
-    /// Maximum number of nodes that the encoder ranks, for validation queries and to find its own
-    /// negatives.
+    /// Maximum number of nodes that the encoder ranks for each query, in validation and when its
+    /// own negatives are computed.
     pub pool: usize,
     /// Maximum number of word pieces of a text.
     pub max_tokens: usize,
@@ -72,9 +74,9 @@ pub struct Settings {
     pub epochs: usize,
     /// Maximum number of epochs without improvement on validation queries.
     pub patience: usize,
-    /// Number of pairs per batch.
+    /// Number of pairs of a query and an answer per batch.
     pub batch: usize,
-    /// Maximum step size.
+    /// Maximum step size of AdamW.
     pub rate: f64,
     /// Temperature of the softmax over cosines.
     pub temperature: f64,
@@ -99,27 +101,27 @@ impl Default for Settings {
     }
 }
 
-/// Settings and size of a tuned encoder.
+/// Settings and size of a fine-tuned encoder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TunedModelInfo {
     /// Settings of tuning.
     pub settings: Settings,
-    /// Length of a vector.
+    /// Length of the vectors, numbers.
     pub dim: usize,
     /// Number of weights.
     pub weights: usize,
     /// Number of synthetic training queries.
     pub made: usize,
-    /// Number of nodes that validation queries were ranked among.
+    /// Number of nodes that were ranked for each validation query.
     pub pool: usize,
 }
 
-/// A sentence encoder to tune.
+/// A sentence encoder, opened to be fine-tuned.
 pub struct BaseEncoder {
     parts: Parts,
     tensors: Vec<Vec<usize>>,
-    /// Size and weight decay of each tensor.
+    /// Number of weights and weight decay of each tensor.
     runs: Vec<(usize, f64)>,
 }
 
@@ -141,7 +143,7 @@ impl BaseEncoder {
         Ok(Self { parts, tensors, runs })
     }
 
-    /// Digest of the encoder with its weights.
+    /// Fingerprint of the encoder: a digest of its configuration, tokenizer and weights.
     pub fn fingerprint(&self) -> &str {
         self.parts.fingerprint()
     }
@@ -152,37 +154,37 @@ impl BaseEncoder {
     }
 }
 
-/// Mutable state of training.
+/// State of training that changes: what a checkpoint holds.
 struct State {
     position: Position,
     curve: Vec<ValidationPoint>,
     weights: Weights,
 }
 
-/// Weights in training.
+/// Weights in training, with the state of the optimizer and the negatives.
 struct Weights {
     numbers: Vec<f32>,
     adam: RowAdam,
-    /// Numbers with the best validation.
+    /// Weights at the best validation so far.
     best: Vec<f32>,
     /// For each labelled query, the non-answers that negatives are drawn from.
     negatives: Vec<Vec<NodeId>>,
 }
 
-/// A learner that trains the weights of a run.
+/// The [`Learner`] of this training: updates `weights` with the inputs in `run`.
 struct RunLearner<'a> {
     run: &'a Run<'a>,
     weights: &'a mut Weights,
 }
 
-/// Constant inputs of training.
+/// Inputs of training, which do not change.
 struct Run<'a> {
     task: &'a Task<'a, Settings>,
     encoder: &'a BaseEncoder,
     pairs: Pairs<String>,
     /// Validation queries with an answer among the candidates.
     validation: Vec<LabelledQuery>,
-    /// Nodes that validation queries are ranked among.
+    /// Nodes that are ranked for each validation query.
     pool: Vec<NodeId>,
     watch: Watch<'a, Progress>,
 }
@@ -195,8 +197,9 @@ struct Run<'a> {
 /// `f32` per layer, word piece and number of a row.
 ///
 /// # Errors
-/// [`TrainError::NoQueries`]; [`TrainError::Network`] if the computation fails or the loss is not
-/// finite; [`TrainError::Stopped`] soon after `stop` is set, once the checkpoint is written;
+/// [`TrainError::NoQueries`] if no training or no validation query has an answer among the
+/// candidates; [`TrainError::Network`] if the computation fails or the loss is not finite;
+/// [`TrainError::Stopped`] soon after `stop` is set, once the checkpoint is written;
 /// [`TrainError::NoCheckpoint`] if training cannot resume.
 pub fn tune(
     task: &Task<'_, Settings>,
@@ -259,7 +262,7 @@ impl<'a> Run<'a> {
         Ok(Self { task, encoder, pairs, validation, pool, watch })
     }
 
-    /// Returns the initial state, with one validation.
+    /// Returns the state before the first batch, after a first validation.
     fn begin(&self) -> Result<State, TrainError> {
         let Task { base, train, settings, .. } = *self.task;
         (self.watch.report)(preparing("negatives"));
@@ -285,8 +288,8 @@ impl<'a> Run<'a> {
         self.pairs.all.len().div_ceil(self.task.settings.batch)
     }
 
-    /// Returns the step size of a step (from 0). It rises linearly to the maximum, then falls
-    /// linearly towards 0.
+    /// Returns the step size of AdamW at `step` (from 0): it rises linearly to the maximum, then
+    /// falls linearly towards 0.
     fn rate(&self, step: usize) -> f64 {
         let n = (self.task.settings.epochs * self.n_batches()) as f64;
         let warm = (WARM_UP * n).max(1.0);
@@ -295,8 +298,8 @@ impl<'a> Run<'a> {
         self.task.settings.rate * share.clamp(0.0, 1.0)
     }
 
-    /// Computes the loss of a batch and its derivative with respect to the vectors; also returns
-    /// the word pieces of the texts.
+    /// Computes the loss of a batch of an epoch and its derivative with respect to the vectors of
+    /// the batch's texts (queries, then documents). Also returns the word pieces of these texts.
     fn contrast(
         &self,
         variables: &Variables,
@@ -324,8 +327,8 @@ impl<'a> Run<'a> {
         Ok((contrast, pieces))
     }
 
-    /// Splits the documents of nodes into word pieces as an index with the encoder does, except for
-    /// the maximum number of word pieces.
+    /// Splits the documents of nodes into word pieces, as in building an index with this encoder,
+    /// except for the maximum number of word pieces.
     fn documents(&self, nodes: &[NodeId]) -> Result<Vec<WordPieces>, TrainError> {
         let texts: Vec<&str> = nodes.iter().map(|&node| self.task.base.kb.text(node)).collect();
         Ok(self.encoder.parts.cut_documents(&texts).map_err(IndexError::from)?)
@@ -350,8 +353,8 @@ impl<'a> Run<'a> {
         Ok(vectors.into_iter().map(|pair| pair.1).collect())
     }
 
-    /// Computes the gradient of the loss with respect to all weights. `by_vector` is the derivative
-    /// with respect to the vectors.
+    /// Computes the gradient of the loss with respect to all weights. `by_vector` holds the
+    /// derivative of the loss with respect to the vector of each text.
     fn gradient(
         &self,
         variables: &Variables,
@@ -379,13 +382,14 @@ impl<'a> Run<'a> {
         Ok(sum)
     }
 
-    /// Returns the vectors of nodes in single precision, as in an index.
+    /// Returns the vectors of the nodes' documents as `f32`, as an index holds them.
     fn rows(&self, variables: &Variables, nodes: &[NodeId]) -> Result<Vec<Vec<f32>>, TrainError> {
         let vectors = self.embed(variables, &self.documents(nodes)?)?;
         Ok(vectors.into_iter().map(narrow).collect())
     }
 
-    /// Returns, for each query, the dot products of its vector with the nodes' vectors.
+    /// Returns, for each query, each node with the dot product of the query's and the node's
+    /// vector.
     fn scores(
         &self,
         variables: &Variables,
@@ -402,7 +406,8 @@ impl<'a> Run<'a> {
         Ok(self.embed(variables, &pieces)?.into_iter().map(score).collect())
     }
 
-    /// Returns the best non-answers of the encoder for each labelled query, among a pool of nodes.
+    /// Returns, for each labelled query, the nodes that the encoder ranks highest among those of a
+    /// pool that are not answers, best first.
     fn own_negatives(&self, numbers: &[f32]) -> Result<Vec<Vec<NodeId>>, TrainError> {
         let Task { base, train, settings, .. } = *self.task;
         let variables = self.encoder.transformer().variables(numbers)?;
@@ -415,7 +420,7 @@ impl<'a> Run<'a> {
         Ok(scores.into_iter().zip(train).map(negatives).collect())
     }
 
-    /// Writes the checkpoint.
+    /// Writes the state of training as a checkpoint.
     fn write(&self, state: &State) -> Result<(), TrainError> {
         let State { position, curve, weights: Weights { numbers, adam, best, negatives } } = state;
         let numbers = [&numbers[..], best, &adam.mean, &adam.square];
@@ -423,7 +428,7 @@ impl<'a> Run<'a> {
         checkpoint::write(self.task, SYSTEM, progress, curve, numbers, negatives)
     }
 
-    /// Reads the checkpoint.
+    /// Reads the state of training from the checkpoint.
     fn read(&self) -> Result<State, TrainError> {
         let CheckpointState {
             position,
@@ -488,8 +493,8 @@ fn narrow(vector: Vec<f64>) -> Vec<f32> {
     vector.into_iter().map(|number| number as f32).collect()
 }
 
-/// Groups texts by descending length into chunks of at most [`CHUNK_TOKENS`] word pieces, including
-/// padding, or of one text.
+/// Groups texts, longest first, into chunks of at most [`CHUNK_TOKENS`] word pieces including
+/// padding, and returns the indexes of each chunk's texts. A longer text is a chunk by itself.
 fn chunks(texts: &[WordPieces]) -> Vec<Vec<usize>> {
     let mut order: Vec<usize> = (0..texts.len()).collect();
     order.sort_by_key(|&text| std::cmp::Reverse(texts[text].ids.len()));

@@ -6,23 +6,25 @@ use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
 use agent_kb::NodeId;
 
-/// Maximum number of stems with a row, besides the stems of training queries; the most frequent
-/// stems are kept.
+/// Maximum number of stems with a row in the table, besides the stems of training queries; if there
+/// are more, the stems of the most candidates are kept.
 const MAX_STEMS: usize = 1 << 16;
-/// Minimum number of candidates that have a stem in their document or neighbours' names.
+/// Minimum number of candidates with a stem, in the document or neighbours' names, for the stem to
+/// get a row.
 const MIN_NODES: u32 = 2;
-/// Maximum number of stems of one text.
+/// Maximum number of stems read of one query.
 const MAX_TEXT_STEMS: usize = 4_096;
-/// Marks a stem without a row.
+/// Row number that stands for a stem without a row.
 const NONE: u32 = u32::MAX;
 
-/// A text as distinct, ascending table rows with weights `(1 + ln tf) idf`.
+/// A text as a bag of stems: pairs of a stem's row in the table and the stem's weight
+/// `(1 + ln tf) idf`, by ascending row.
 pub(super) type Bag = Vec<(u32, f32)>;
 
-/// Stems with rows, ascending.
+/// The stems that have a row in the table, in ascending order; row `i` belongs to stem `i`.
 pub(super) struct Words {
     pub(super) stems: Vec<String>,
-    /// `ln(1 + candidates / candidates with the stem)`.
+    /// Inverse document frequency of each stem: `ln(1 + candidates / candidates with the stem)`.
     pub(super) idf: Vec<f32>,
     /// Table row of each stem of the document index, or [`NONE`].
     of_text: Vec<u32>,
@@ -41,19 +43,20 @@ pub(super) fn query_stems(base: &IndexedBase, query: &str) -> BTreeMap<String, u
     counts
 }
 
-/// Returns the weight of a stem by its count in a text.
+/// Returns the weight of a stem with the inverse document frequency `idf` in a text in which it
+/// occurs `count` times.
 pub(super) fn weight(count: u32, idf: f32) -> f32 {
     (1.0 + (count as f32).ln()) * idf
 }
 
-/// Returns the row of a stem of an index, or [`NONE`].
+/// Returns the table row of the stem with the number `stem` in an index, or [`NONE`].
 fn row_of(rows: &[u32], stem: u32) -> u32 {
     rows.get(stem as usize).copied().unwrap_or(NONE)
 }
 
 impl Words {
-    /// Collects the frequent stems of candidates, and all stems of `queries`. O(entries of the
-    /// forward indexes).
+    /// Collects the stems that occur in enough candidates, and all stems of `queries`. O(entries of
+    /// the forward indexes).
     pub(super) fn of_base<'a>(base: &IndexedBase, queries: impl Iterator<Item = &'a str>) -> Self {
         let vocabularies = [&base.terms, &base.neighbor_names].map(|index| index.vocabulary());
         let [mut text, mut names] = vocabularies.map(Iterator::collect::<Vec<&str>>);
@@ -98,7 +101,7 @@ impl Words {
         Self { stems: frequencies.into_keys().collect(), idf, of_text, of_names }
     }
 
-    /// Returns the bag of a node's document with the names of its neighbours.
+    /// Returns the bag of a node's text: its document and the names of its neighbours.
     pub(super) fn of_node(&self, base: &IndexedBase, node: NodeId) -> Bag {
         let text = base.terms.stems_of(node).map(|(stem, n)| (row_of(&self.of_text, stem), n));
         let names = base.neighbor_names.stems_of(node);
@@ -106,7 +109,7 @@ impl Words {
         self.bag(text.chain(names))
     }
 
-    /// Returns the distinct rows of a node's document.
+    /// Returns the table rows of the distinct stems of a node's document.
     pub(super) fn rows_of_text(&self, base: &IndexedBase, node: NodeId) -> Vec<u32> {
         let rows = base.terms.stems_of(node).map(|(stem, _)| row_of(&self.of_text, stem));
         rows.filter(|&row| row != NONE).collect()
@@ -121,7 +124,8 @@ impl Words {
         self.bag(counts.iter().filter_map(|(stem, n)| Some((row(stem)?, *n))))
     }
 
-    /// Builds a bag from rows with counts, in any order; counts of equal rows are added.
+    /// Builds a bag from pairs of a table row and a count, in any order; counts of the same row are
+    /// added, and pairs with [`NONE`] are ignored.
     pub(super) fn bag(&self, counts: impl Iterator<Item = (u32, u32)>) -> Bag {
         let mut counts: Vec<(u32, u32)> = counts.filter(|pair| pair.0 != NONE).collect();
         counts.sort_unstable();

@@ -25,33 +25,33 @@ use agent_dataset::LabelledQuery;
 use agent_index::arrays::Arrays;
 use agent_kb::best;
 
-/// Name of the file with the arrays of a checkpoint.
+/// Name of a checkpoint's file with weights and state of the optimizer.
 const STATE: &str = "state";
 
-/// A query with its working graph.
+/// A labelled query with its working graph.
 struct Example<'a> {
     graph: WorkingGraph,
-    /// Indexes of the answers among the candidates of the graph.
+    /// Indexes of the answers among the candidates of the working graph.
     answers: Vec<u32>,
     query: &'a LabelledQuery,
 }
 
-/// Mutable state of training.
+/// State of training that changes: what a checkpoint holds.
 struct State {
     position: Position,
     curve: Vec<ValidationPoint>,
     weights: Weights,
 }
 
-/// Weights in training.
+/// Weights in training, with the state of the optimizer.
 struct Weights {
     all: Vec<f64>,
     adam: Adam,
-    /// Weights with the best validation.
+    /// Weights at the best validation so far.
     best: Vec<f64>,
 }
 
-/// Constant inputs of training.
+/// Inputs of training, which do not change.
 struct Run<'a> {
     task: &'a Task<'a, Settings>,
     kinds: Kinds,
@@ -62,7 +62,7 @@ struct Run<'a> {
     watch: Watch<'a, Progress>,
 }
 
-/// A learner that trains the weights of a run.
+/// The [`Learner`] of this training: updates `weights` with the inputs in `run`.
 struct RunLearner<'a> {
     run: &'a Run<'a>,
     weights: &'a mut Weights,
@@ -74,8 +74,9 @@ struct RunLearner<'a> {
 /// all queries, at most about 80 KB each.
 ///
 /// # Errors
-/// [`TrainError::NoQueries`]; [`TrainError::Stopped`] soon after `stop` is set, once the checkpoint
-/// is written; [`TrainError::NoCheckpoint`] if training cannot resume.
+/// [`TrainError::NoQueries`] if no training query has an answer in its working graph, or no
+/// validation query has one among the candidates; [`TrainError::Stopped`] soon after `stop` is set,
+/// once the checkpoint is written; [`TrainError::NoCheckpoint`] if training cannot resume.
 pub fn train(
     task: &Task<'_, Settings>,
     report: &(dyn Fn(Progress) + Sync),
@@ -136,7 +137,7 @@ impl<'a> Run<'a> {
         Ok(Self { task, kinds: kinds_of(base), training, validation, watch })
     }
 
-    /// Returns the initial state, with one validation.
+    /// Returns the state before the first batch, after a first validation.
     fn begin(&self) -> Result<State, TrainError> {
         let Settings { seed, rate, epochs, ablation, .. } = *self.task.settings;
         let all = initial_weights(self.kinds, seed);
@@ -156,7 +157,7 @@ impl<'a> Run<'a> {
         Ok(State { position: Position::default(), curve, weights })
     }
 
-    /// Writes the checkpoint.
+    /// Writes the state of training as a checkpoint.
     fn write(&self, state: &State) -> Result<(), TrainError> {
         let State { position, curve, weights } = state;
         let (settings, position) = (self.task.settings.clone(), position.clone());
@@ -174,7 +175,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Reads the checkpoint.
+    /// Reads the state of training from the checkpoint.
     fn read(&self) -> Result<State, TrainError> {
         let record = self.task.read_checkpoint(SYSTEM)?;
         let arrays = Arrays::open(&self.task.checkpoint.join(STATE))?;
@@ -224,7 +225,8 @@ impl Learner for RunLearner<'_> {
         Ok(loss)
     }
 
-    /// Ranks the candidates of each working graph; a query without an answer among them counts 0.
+    /// Ranks the candidates of each validation query's working graph. A query without an answer
+    /// among these candidates has the reciprocal rank 0.
     fn validate(&mut self) -> Result<f64, TrainError> {
         let Run { task, kinds, validation, .. } = self.run;
         let rank = |Example { graph, query, .. }: &Example<'_>| -> Result<f64, TrainError> {

@@ -1,5 +1,5 @@
-//! A graph network over the neighbourhood of a query. It ranks candidates by their connections to
-//! the linked entities, and by lexical scores.
+//! A graph network that ranks the candidates of a query by their connections to the query's linked
+//! entities, and by lexical scores.
 //!
 //! The design follows QA-GNN (Yasunaga et al. 2021, "QA-GNN: Reasoning with Language Models and
 //! Knowledge Graphs for Question Answering"). The working graph of a query contains its linked
@@ -15,9 +15,10 @@
 //! score(v) = o . relu(O [h_v, h_z, rho_v]) + c * lexical_v
 //! ```
 //!
-//! The paper uses a language model; here the relevance `rho` of a node consists of scores of entity
-//! linking, lexical search and embeddings. `phi(q)` is a vector of hashed stems of the query, and
-//! relations are conditioned on it.
+//! `h_v` is the state of node `v`, `z` the context node, `r_e` the vector of the edge kind `e`, and
+//! `lexical_v` the `bm25+names` score. In the paper, a language model computes the relevance `rho`
+//! of a node; here it consists of scores of entity linking, lexical search and embeddings. `phi(q)`
+//! is a vector of the hashed stems of the query; the vectors of edge kinds depend on it.
 
 mod fit;
 mod model;
@@ -33,23 +34,23 @@ pub use self::{
     model::{GraphNetwork, GraphRanking, ModelInfo},
 };
 
-/// Component that an ablation removes.
+/// Component of the network that an ablation removes, to measure what it contributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ablation {
     /// Relations and node types; all edges between nodes have the same kind.
     Relations,
-    /// Relevance features of nodes.
+    /// Relevance features of nodes: scores of entity linking, lexical search and embeddings.
     Relevance,
-    /// Messages.
+    /// Messages along edges; candidates are scored without their neighbours.
     Graph,
 }
 
 impl Ablation {
-    /// All ablations.
+    /// All components that can be removed.
     pub const ALL: [Self; 3] = [Self::Relations, Self::Relevance, Self::Graph];
 
-    /// Name on the command line and in records.
+    /// Name of the ablation on the command line and in records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Relations => "relations",
@@ -59,14 +60,14 @@ impl Ablation {
     }
 }
 
-/// Settings of training a network.
+/// Settings of training a graph network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// Removed component, if any.
+    /// Component to remove; `None` keeps the whole network.
     #[serde(rename = "without")]
     pub ablation: Option<Ablation>,
-    /// Seed of initial weights and batches.
+    /// Seed of the initial weights and of the order of queries.
     pub seed: u64,
     /// Maximum number of epochs.
     pub epochs: usize,
@@ -76,7 +77,7 @@ pub struct Settings {
     pub batch: usize,
     /// Step size of Adam.
     pub rate: f64,
-    /// Weight decay per step, relative to the step size.
+    /// Weight decay: before each step, weights are multiplied by `1 - rate * decay`.
     pub decay: f64,
 }
 

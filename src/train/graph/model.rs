@@ -1,4 +1,4 @@
-//! A trained graph network: its files and its rankings.
+//! A trained graph network: writes and opens its files, and ranks nodes.
 
 use std::path::Path;
 
@@ -16,17 +16,17 @@ use crate::{
 use agent_index::{IndexedBase, TextPart, arrays::Arrays};
 use agent_kb::{NodeId, best};
 
-/// System of these models.
+/// Name of the retrieval system that uses these models.
 pub(super) const SYSTEM: &str = "graph";
 const WEIGHTS: &str = "weights";
 
-/// Settings and size of a trained network.
+/// Settings and size of a trained graph network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelInfo {
     /// Settings of training.
     pub settings: Settings,
-    /// Numbers of node and edge kinds, including those of the context node.
+    /// Number of node kinds, and number of edge kinds, including those of the context node.
     pub kinds: [usize; 2],
     /// Number of training queries with an answer in their working graph; training uses only these.
     pub taught: usize,
@@ -35,12 +35,13 @@ pub struct ModelInfo {
     pub reached: [usize; 2],
 }
 
-/// Returns the numbers of node and edge kinds of a knowledge base.
+/// Returns the number of node kinds and of edge kinds in working graphs of a knowledge base.
 pub(super) fn kinds_of(base: &IndexedBase) -> Kinds {
     Kinds { nodes: base.kb.types().len() + 1, edges: n_kinds(base) }
 }
 
-/// Writes a network into the directory `dir`; replaces an existing directory atomically.
+/// Writes a network with these weights into the directory `dir`; replaces an existing directory
+/// atomically.
 pub(super) fn save(
     dir: &Path,
     source: &Source,
@@ -55,25 +56,26 @@ pub(super) fn save(
     })
 }
 
-/// A trained network.
+/// A trained graph network.
 pub struct GraphNetwork {
     weights: Vec<f64>,
     kinds: Kinds,
     settings: Settings,
 }
 
-/// Ranking of a query by a network.
+/// Ranking of nodes for a query by a graph network.
 pub struct GraphRanking {
-    /// Nodes, best first: the candidates of the working graph, then further nodes of `bm25+names`.
+    /// Nodes with their scores, best first: the candidates of the working graph, then, with lower
+    /// scores, further nodes that `bm25+names` finds.
     pub ranking: Vec<(NodeId, f32)>,
     /// Features of each candidate, named by [`GraphNetwork::FEATURES`].
     pub features: Vec<(NodeId, [f32; FEATURES])>,
-    /// Numbers of nodes and edges of the working graph.
+    /// Number of nodes, without the context node, and number of edges of the working graph.
     pub size: [usize; 2],
 }
 
 impl GraphNetwork {
-    /// Names of a candidate's features, in order.
+    /// Names of the features of a candidate, in the order of [`GraphRanking::features`].
     pub const FEATURES: [&str; FEATURES] = [
         "link",
         "bm25",
@@ -86,11 +88,11 @@ impl GraphNetwork {
         "log degree / 10",
     ];
 
-    /// Opens the model in `dir` over the knowledge base that it was trained on.
+    /// Opens the model in `dir`; `base` must be the knowledge base that the model was trained on.
     ///
     /// # Errors
-    /// [`TrainError`] if the model cannot be read, is of another system or was trained over another
-    /// knowledge base.
+    /// [`TrainError`] if the model cannot be read, belongs to another system or was trained on
+    /// another knowledge base.
     pub fn open(base: &IndexedBase, dir: &Path) -> Result<(Self, Record<ModelInfo>), TrainError> {
         let record = Record::<ModelInfo>::read(dir, SYSTEM)?;
         record.check_base(base.kb.fingerprint(), dir)?;
@@ -104,7 +106,8 @@ impl GraphNetwork {
         Ok((Self { weights, kinds, settings: record.model.settings.clone() }, record))
     }
 
-    /// Ranks the `k` best nodes for a query. O(edges of the working graph).
+    /// Returns the `k` best nodes for a query, with the features of the candidates. O(edges of the
+    /// working graph).
     ///
     /// # Errors
     /// [`TrainError::Index`] if the index fails; [`TrainError::Network`] if the computation fails.

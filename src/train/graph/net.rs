@@ -1,5 +1,6 @@
-//! The network: scores of the candidates of a working graph, and gradients by the automatic
-//! differentiation of `candle_core`, which only this file of the module uses.
+//! The network: computes the scores of the candidates of a working graph, and gradients. They come
+//! from the automatic differentiation of the crate `candle_core`; of the module `graph`, only this
+//! file uses that crate.
 
 use candle_core::{DType, Device, Tensor, Var};
 use rand::{RngExt, SeedableRng};
@@ -13,16 +14,16 @@ use crate::{
     },
 };
 
-/// Width of a node's state.
+/// Length of the vector of a node's state.
 const DIM: usize = 32;
-/// Width of a node type's embedding.
+/// Length of the vector of a node type.
 const TYPE_DIM: usize = 8;
 /// Number of rounds of messages.
 const LAYERS: usize = 2;
-/// Initial weight of the lexical score.
+/// Initial weight of the `bm25+names` score in the score of a candidate.
 const LEXICAL_WEIGHT: f64 = 5.0;
 
-/// Numbers of node and edge kinds.
+/// Number of node kinds and of edge kinds in the working graphs of a knowledge base.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kinds {
     /// Number of node types, including the type of the context node.
@@ -31,7 +32,8 @@ pub(super) struct Kinds {
     pub(super) edges: usize,
 }
 
-/// Returns the shapes of the weight tensors, `[rows, columns]`, in order.
+/// Returns the shape, `[rows, columns]`, of each weight tensor, in the order in which the forward
+/// pass uses the tensors.
 fn shapes(kinds: Kinds) -> Vec<[usize; 2]> {
     let input = TYPE_DIM + FEATURES;
     let mut shapes = vec![
@@ -59,13 +61,14 @@ fn shapes(kinds: Kinds) -> Vec<[usize; 2]> {
     shapes
 }
 
-/// Returns the number of weights.
+/// Returns the total number of weights of a network.
 pub(super) fn n_weights(kinds: Kinds) -> usize {
     shapes(kinds).iter().map(|[rows, columns]| rows * columns).sum()
 }
 
-/// Returns the initial weights: biases are 0, other weights are uniform within bounds by their
-/// shape (Glorot & Bengio 2010).
+/// Returns the initial weights, concatenated in the order of the tensors. Biases are 0; other
+/// weights are drawn uniformly from a range that depends on the shape of the tensor (Glorot &
+/// Bengio 2010).
 pub(super) fn initial_weights(kinds: Kinds, seed: u64) -> Vec<f64> {
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let shapes = shapes(kinds);
@@ -84,12 +87,12 @@ pub(super) fn initial_weights(kinds: Kinds, seed: u64) -> Vec<f64> {
     weights
 }
 
-/// Returns the error of a failed computation.
+/// Converts an error of `candle_core` to [`TrainError::Network`].
 fn failed(error: candle_core::Error) -> TrainError {
     TrainError::Network(error.to_string())
 }
 
-/// Computes the scores of the candidates, in their order.
+/// Computes the score of each candidate of a working graph, in the order of the candidates.
 ///
 /// # Errors
 /// [`TrainError::Network`] if the computation fails.
@@ -105,8 +108,9 @@ pub(super) fn scores(
     scores.to_dtype(DType::F64).and_then(|scores| scores.to_vec1()).map_err(failed)
 }
 
-/// Computes the loss of a graph and its gradient. The loss is the negative logarithm of the
-/// answers' share in a softmax over the candidates.
+/// Computes the loss of a query's working graph, and its gradient with respect to all weights. The
+/// loss is the negative natural logarithm of the total share of the answers in a softmax over the
+/// candidates. `answers` holds the indexes of the answers among the candidates.
 ///
 /// # Errors
 /// [`TrainError::Network`] if the computation fails.
@@ -142,12 +146,12 @@ pub(super) fn gradient(
     run().map_err(failed)
 }
 
-/// Floating-point precision.
+/// Floating-point precision in which the network computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Precision {
     /// `f32`.
     Single,
-    /// `f64`, for finite differences.
+    /// `f64`, for comparing gradients with finite differences.
     #[cfg(test)]
     Double,
 }
@@ -178,7 +182,7 @@ fn tensors(
     Ok(tensors)
 }
 
-/// Returns `ln sum exp` of a vector.
+/// Returns the natural logarithm of the sum of `exp(score)` over `scores`.
 fn log_sum(scores: &Tensor) -> candle_core::Result<Tensor> {
     let largest = scores.detach().max(0)?;
     scores.broadcast_sub(&largest)?.exp()?.sum(0)?.log()? + largest
@@ -273,13 +277,14 @@ fn forward(
     (scores + lexical)?.squeeze(1)
 }
 
-/// Maps all relations to kind 0; edges of the context node keep their kinds.
+/// Returns the kind of an edge in a network that ignores relations: 0 for edges of any relation;
+/// the kinds of the context node's edges stay.
 fn kind_without_relations(kind: u32, n_kinds: usize) -> u32 {
     if (kind as usize) < n_kinds.saturating_sub(CONTEXT_KINDS) { 0 } else { kind }
 }
 
-/// Returns, for each edge, the largest logit among the edges with the same target. It is subtracted
-/// to prevent overflow.
+/// Returns, for each edge, the largest logit among the edges with the same target; the caller
+/// subtracts it from the edge's logit, so that `exp` does not overflow.
 fn largest_of_target(logits: &Tensor, targets: &[u32], n: usize) -> candle_core::Result<Tensor> {
     let numbers: Vec<f64> = logits.detach().to_dtype(DType::F64)?.to_vec1()?;
     let mut largest = vec![f64::NEG_INFINITY; n];

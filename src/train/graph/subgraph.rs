@@ -1,4 +1,5 @@
-//! The working graph of a query: linked entities, candidates, and the nodes and edges between them.
+//! Builds the working graph of a query: its linked entities, its candidates, the nodes and edges
+//! between them, and a context node that stands for the query.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,29 +11,31 @@ use agent_kb::{Direction, NodeId, RelationId, best};
 
 /// Maximum number of linked entities of a query.
 const MAX_ENTITIES: usize = 10;
-/// Number of lexical candidates.
+/// Maximum number of candidates that `bm25+names` finds.
 const LEXICAL_CANDIDATES: usize = 100;
-/// Maximum number of further candidates, taken from entities and their neighbours by BM25.
+/// Maximum number of further candidates: those of the linked entities and their neighbours with the
+/// highest BM25 score.
 const NEIGHBOR_CANDIDATES: usize = 50;
 /// Maximum number of nodes of a working graph, without the context node.
 const MAX_NODES: usize = 220;
-/// Maximum number of neighbours of a node by one relation and direction; larger sets are skipped.
+/// Maximum number of neighbours of a node by one relation and direction; if there are more, the
+/// neighbours by this relation and direction are skipped.
 const MAX_NEIGHBORS: usize = 2_000;
 /// Maximum number of edges of a working graph, without edges of the context node.
 const MAX_EDGES: usize = 4_000;
-/// Width of a hashed query.
+/// Length of the vector of a query's hashed stems.
 pub(super) const PHI: usize = 256;
 /// Number of features of a node ([`WorkingGraph::features`]).
 pub(super) const FEATURES: usize = 9;
 /// Index of the `bm25+names` score among the features.
 pub(super) const LEXICAL: usize = 5;
-/// Indexes of the relevance features among the features.
+/// Indexes of the relevance features (link strength, lexical scores, cosine) among the features.
 pub(super) const RELEVANCE: std::ops::RangeInclusive<usize> = 0..=LEXICAL;
 /// Number of edge kinds of the context node: to and from entities, to and from candidates.
 pub(super) const CONTEXT_KINDS: usize = 4;
 
-/// An edge between two node indexes. Kinds are the relations, then the reversed relations, then the
-/// kinds of the context node.
+/// A directed edge of a working graph. `source` and `target` are indexes of nodes. `kind` numbers
+/// the relations, then the reversed relations, then the [`CONTEXT_KINDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Edge {
     pub(super) source: u32,
@@ -40,29 +43,29 @@ pub(super) struct Edge {
     pub(super) kind: u32,
 }
 
-/// Working graph of a query. Candidates come first among the nodes; the context node has the index
-/// after the last node.
+/// Working graph of a query. In `nodes`, candidates come first; the context node is not in `nodes`
+/// and has the index after the last of them.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct WorkingGraph {
     pub(super) nodes: Vec<NodeId>,
     pub(super) n_candidates: usize,
-    /// Type of each node, then the type of the context node.
+    /// Type number of each node, then the type number of the context node.
     pub(super) types: Vec<u32>,
     /// For each node: link strength, BM25 of its document, BM25 of its neighbours' names, cosine,
     /// coverage, `bm25+names`, 1 for a candidate, 1 for an entity, and `ln(1 + degree) / 10`. BM25
     /// and `bm25+names` scores are divided by the largest of the graph.
     pub(super) features: Vec<[f32; FEATURES]>,
     pub(super) edges: Vec<Edge>,
-    /// Hashed stems of the query, norm 1.
+    /// Vector of the query's hashed stems, of [`PHI`] numbers, norm 1.
     pub(super) phi: Vec<f32>,
 }
 
-/// Returns the number of edge kinds of a knowledge base.
+/// Returns the number of edge kinds in working graphs of a knowledge base.
 pub(super) fn n_kinds(base: &IndexedBase) -> usize {
     2 * base.kb.relations().len() + CONTEXT_KINDS
 }
 
-/// Hashes the stems of a query, without question words, into a vector of [`PHI`] numbers, norm 1.
+/// Hashes the stems of a query, except question words, into a vector of [`PHI`] numbers, norm 1.
 fn hash_stems(base: &IndexedBase, query: &str) -> Vec<f32> {
     let mut phi = vec![0.0; PHI];
     for stem in base.stems.of(query).filter(|stem| !is_question_word(stem)) {
@@ -78,7 +81,7 @@ impl WorkingGraph {
     /// Builds the working graph of a query.
     ///
     /// # Errors
-    /// [`IndexError`] of the embedder and the vectors.
+    /// [`IndexError`] if the query cannot be embedded or the vectors of nodes cannot be read.
     pub(super) fn new(base: &IndexedBase, query: &str) -> Result<Self, IndexError> {
         let kb = &base.kb;
         let linked = base.entities.link(kb, query, &[], MAX_ENTITIES);
@@ -160,8 +163,8 @@ impl WorkingGraph {
     }
 }
 
-/// Returns the neighbours of a node by relations and directions with at most [`MAX_NEIGHBORS`]
-/// neighbours.
+/// Returns the neighbours of a node by every relation and direction, except by those with more than
+/// [`MAX_NEIGHBORS`] neighbours; a node may occur several times.
 fn neighbors(base: &IndexedBase, node: NodeId) -> Vec<NodeId> {
     let kb = &base.kb;
     let mut found = Vec::new();
@@ -175,7 +178,8 @@ fn neighbors(base: &IndexedBase, node: NodeId) -> Vec<NodeId> {
     found
 }
 
-/// Returns the edges between `nodes`, in both directions, and the edges of the context node.
+/// Returns the edges between `nodes`, each in both directions, and the edges between the context
+/// node and candidates and entities; sorted.
 fn edges(
     base: &IndexedBase,
     nodes: &[NodeId],

@@ -1,5 +1,5 @@
-//! Training over a planted base with two relations between the same types, where the query
-//! determines the relation.
+//! Tests training on a made-up knowledge base with two relations between the same types; a word of
+//! the query decides by which relation the answers are connected.
 
 use std::sync::{
     Arc,
@@ -28,7 +28,7 @@ struct World {
     base: Arc<IndexedBase>,
 }
 
-/// All pairs of different places, in the order of their nodes.
+/// Returns all pairs of different places, in the order of the nodes that have them.
 fn pairs() -> impl Iterator<Item = (usize, usize)> {
     (0..PLACES * PLACES).map(|at| (at / PLACES, at % PLACES)).filter(|(a, b)| a != b)
 }
@@ -89,7 +89,7 @@ struct Given {
     checkpoint: std::path::PathBuf,
 }
 
-/// A query for each place and relation.
+/// Returns a query for each place and relation, worded as `wordings` says for each relation.
 fn queries(wordings: [&str; 2]) -> Vec<LabelledQuery> {
     let mut queries = Vec::new();
     for (at, name) in NAMES.iter().enumerate() {
@@ -173,7 +173,7 @@ fn one_thread_two_and_an_interruption_give_the_same_bytes() {
     assert!(matches!(damaged, TrainError::Damaged { .. }), "{damaged}");
 }
 
-/// Two candidates, an entity, a node between them, and the context node, with their edges.
+/// Returns a working graph of two candidates, an entity, a node between them and the context node.
 fn small() -> (Kinds, WorkingGraph) {
     let edge = |source, target, kind| Edge { source, target, kind };
     let mut edges = vec![

@@ -1,4 +1,5 @@
-//! Training data of the weights: scores of the candidates of labelled queries by all scorers.
+//! Training data of mFAR: for each labelled query, its candidates with their scores by all scorers,
+//! and the features of the query.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,20 +14,22 @@ use agent_dataset::LabelledQuery;
 use agent_ground::words::{Stems, fold, for_each_reference_word};
 use agent_kb::{NodeId, best};
 
-/// Maximum number of candidates of each scorer.
+/// Maximum number of candidates that each scorer contributes.
 const PER_SCORER: usize = 30;
-/// Maximum number of candidates of BM25 of the whole document.
+/// Maximum number of candidates that BM25 of the whole document contributes.
 const PER_DOCUMENT: usize = 300;
-/// Maximum number of candidates of all scorers together, except BM25 of the whole document, if some
-/// scorers compare vectors; nearly every scorer then scores each candidate. The paper takes 100
-/// candidates per scorer in search; in training, one negative and those of the other queries.
+/// Approximate maximum number of candidates that all scorers together contribute if some scorers
+/// compare vectors, because nearly every scorer then scores each candidate. BM25 of the whole
+/// document is not counted. The paper takes 100 candidates per scorer in search; in training, one
+/// negative per query and those of the other queries.
 const MAX_CANDIDATES: usize = 1_200;
-/// Norm of the query vectors that condition weights; about the norm of `phi` for a query of 10
-/// stems.
+/// Norm to which a query vector is scaled when weights depend on it; about the norm of `phi` for a
+/// query of 10 stems.
 const VECTOR_LENGTH: f32 = 3.0;
-/// Minimum number of training queries with a stem that conditions weights.
+/// Minimum number of training queries with a stem for weights to depend on the stem.
 const MIN_QUERIES: usize = 4;
-/// Maximum number of stems that condition weights; the most frequent stems are kept.
+/// Maximum number of stems that weights depend on; if there are more, those in the most training
+/// queries are kept.
 const MAX_STEMS: usize = 4_096;
 /// Maximum number of stems of one query.
 const MAX_QUERY_STEMS: usize = 256;
@@ -38,33 +41,35 @@ pub(super) struct Response {
     pub(super) score: f32,
 }
 
-/// A query with its candidates and their scores.
+/// A labelled query with its candidates and their scores.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Example {
-    /// Start of each candidate's part of `responses`, then the end.
+    /// Index in `responses` at which the scores of each candidate start, then the length of
+    /// `responses`.
     pub(super) bounds: Vec<usize>,
     pub(super) responses: Vec<Response>,
     /// Whether each candidate is an answer.
     pub(super) answers: Vec<bool>,
-    /// Number of candidates that scorers found, nodes ascending. The remaining answers follow them,
-    /// for training only.
+    /// Number of candidates that scorers found; they come first, by ascending node. Answers that no
+    /// scorer found follow; they are used in training but not ranked.
     pub(super) n_found: usize,
-    /// Features of the query that weights may depend on.
+    /// Features of the query that the weights of scorers may depend on.
     pub(super) features: Features,
 }
 
-/// Features of a query that its weights may depend on.
+/// Features of a query that the weights of scorers may depend on.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Features {
     /// Distinct stems of the query, sorted.
     pub(super) stems: Vec<String>,
-    /// Best score of each scorer.
+    /// Best score that each scorer gives to a node, in the order of the scorers.
     pub(super) best: Vec<f32>,
-    /// Vector of the query; empty if it is not needed.
+    /// Vector of the query; empty if the model uses no vectors.
     pub(super) vector: Arc<[f32]>,
 }
 
-/// Mean and scale of each scorer. A scorer without scores has the scale 0 and is ignored.
+/// Mean and scale of each scorer's scores, by which they are standardized. A scorer without scores
+/// has the scale 0 and is ignored.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Standard {
@@ -86,7 +91,10 @@ pub(super) fn stems_of(query: &str) -> Vec<String> {
 }
 
 impl Example {
-    /// Scores the candidates of a query by all scorers.
+    /// Builds the example of a query: finds its candidates and scores them by all scorers.
+    ///
+    /// # Errors
+    /// [`TrainError::Index`] if a scorer or the embedder fails.
     fn new(
         query: &LabelledQuery,
         scorers: &Scorers,
@@ -138,7 +146,7 @@ impl Example {
         })
     }
 
-    /// Returns the scores of one candidate.
+    /// Returns the scores of the candidate with this index.
     pub(super) fn row(&self, candidate: usize) -> &[Response] {
         &self.responses[self.bounds[candidate]..self.bounds[candidate + 1]]
     }
@@ -149,8 +157,8 @@ impl Example {
     }
 }
 
-/// Returns the examples of queries, in their order; queries without an answer among the candidates
-/// are dropped.
+/// Returns the examples of `queries`, in the order of the queries; queries without an answer among
+/// the candidates of the knowledge base are left out.
 ///
 /// # Errors
 /// [`TrainError::Stopped`] soon after the caller stops training; [`TrainError::Index`] if a scorer
@@ -174,8 +182,8 @@ pub(super) fn of_queries(
     Ok(examples?.into_iter().flatten().collect())
 }
 
-/// Returns the stems that condition weights, sorted: the [`MAX_STEMS`] most frequent of those in at
-/// least [`MIN_QUERIES`] queries.
+/// Returns the stems that weights may depend on, sorted: those in at least [`MIN_QUERIES`] of the
+/// queries; if there are more than [`MAX_STEMS`], those in the most queries.
 pub(super) fn vocabulary(examples: &[&Example]) -> Vec<String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for stem in examples.iter().flat_map(|example| &example.features.stems) {
@@ -191,12 +199,13 @@ pub(super) fn vocabulary(examples: &[&Example]) -> Vec<String> {
     stems
 }
 
-/// Returns the best score of each scorer; 0 if no score is above 0.
+/// Returns the best score that each scorer gives to a node; 0 for a scorer without scores above 0.
 pub(super) fn best_scores(found: &[Scores]) -> Vec<f32> {
     found.iter().map(|list| list.iter().map(|pair| pair.1).fold(0.0, f32::max)).collect()
 }
 
-/// Returns `phi` of a query as ascending indexes with values; the first value is always 1.
+/// Returns the features `phi` of a query, as pairs of index and value by ascending index; features
+/// with the value 0 may be left out. Index 0 always has the value 1.
 pub(super) fn conditions(
     conditioning: Conditioning,
     vocabulary: &[String],
@@ -229,7 +238,8 @@ pub(super) fn conditions(
     phi
 }
 
-/// Returns the length of `phi`.
+/// Returns the number of features in `phi`, including the constant one; `dim` is the length of a
+/// query vector.
 pub(super) fn n_conditions(
     conditioning: Conditioning,
     vocabulary: &[String],
@@ -245,9 +255,9 @@ pub(super) fn n_conditions(
 }
 
 impl Standard {
-    /// Computes the mean and scale of each scorer over the candidates that scorers found. For
-    /// vectors, the scale is the standard deviation. For BM25, the mean is 0 and the scale the root
-    /// mean square of the scores.
+    /// Computes the mean and scale of each scorer's scores over the candidates that scorers found.
+    /// For scorers that compare vectors, the scale is the standard deviation. For BM25, the mean is
+    /// 0 and the scale is the root mean square of the scores.
     pub(super) fn of_examples(examples: &[&Example], scorers: &Scorers) -> Self {
         let mut sums = vec![(0.0f64, 0.0f64, 0u32); scorers.len()];
         for example in examples {
@@ -269,7 +279,8 @@ impl Standard {
         standard
     }
 
-    /// Standardizes a score of a scorer; 0 for an ignored scorer.
+    /// Returns the standardized value of a score by a scorer: `(score - mean) / scale`; 0 for an
+    /// ignored scorer.
     pub(super) fn of(&self, scorer: usize, score: f32) -> f32 {
         match (self.means.get(scorer), self.scales.get(scorer)) {
             (Some(mean), Some(&scale)) if scale > 0.0 => (score - mean) / scale,
@@ -277,7 +288,7 @@ impl Standard {
         }
     }
 
-    /// Standardizes the scores of an example's candidates.
+    /// Replaces all scores of an example by their standardized values.
     pub(super) fn apply(&self, example: &mut Example) {
         for response in &mut example.responses {
             response.score = self.of(response.scorer as usize, response.score);

@@ -1,9 +1,10 @@
 //! Trains the weights of mFAR on labelled queries, with a gradient in closed form.
 //!
 //! The objective is the mean over queries of the logarithm of the answers' total share, minus an L2
-//! penalty that pulls weights to 0 and `gamma` to 1. The shares are a softmax over the candidates'
-//! scores, divided by a temperature. With `r_d` the derivative with respect to the score of
-//! candidate `d`, `x_dj` its scaled score by scorer `j`, and `R_j = sum_d r_d x_dj`:
+//! penalty that pulls weights to 0 and `gamma` to 1. The shares of a query's candidates are a
+//! softmax over their scores, divided by a temperature. With `r_d` the derivative with respect to
+//! the score of candidate `d`, `x_dj` the standardized score of `d` by scorer `j`, and
+//! `R_j = sum_d r_d x_dj`:
 //!
 //! ```text
 //! d gamma_j = w_j R_j
@@ -11,7 +12,8 @@
 //! d a_jc    = phi_c d z_j
 //! ```
 //!
-//! The optimizer is full-batch Adam (Kingma & Ba 2015). Gradients of queries are summed in order.
+//! The optimizer is Adam (Kingma & Ba 2015) with all queries in each step. The gradients of queries
+//! are summed in the order of the queries.
 
 use std::sync::atomic::AtomicBool;
 
@@ -30,25 +32,26 @@ use crate::{
 };
 use agent_dataset::LabelledQuery;
 
-/// Temperature of the softmax over candidates.
+/// Temperature by which scores are divided in the softmax over candidates.
 pub(super) const TEMPERATURE: f64 = 0.05;
 /// Number of steps between two validations.
 const VALIDATION_INTERVAL: usize = 10;
 /// Number of folds of cross-validation.
 const FOLDS: usize = 4;
 
-/// Settings of training.
+/// Settings of training an mFAR model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
-    /// Features that weights depend on; `None`: chosen by cross-validation over training queries.
+    /// Features of a query that weights depend on; `None`: chosen by cross-validation over training
+    /// queries.
     pub conditioning: Option<Conditioning>,
-    /// Seed of the folds of cross-validation.
+    /// Seed for dividing training queries into the folds of cross-validation.
     pub seed: u64,
     /// Number of gradient steps.
     pub steps: usize,
     /// Step size of Adam.
     pub rate: f64,
-    /// Strength of the L2 penalty.
+    /// Strength of the L2 penalty on the weights.
     pub ridge: f64,
 }
 
@@ -58,61 +61,64 @@ impl Default for Settings {
     }
 }
 
-/// Progress of training.
+/// Progress of training an mFAR model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Progress {
-    /// Scoring of the candidates of queries.
+    /// All scorers score the candidates of queries.
     Asking {
-        /// Finished queries.
+        /// Number of finished queries.
         done: usize,
         /// Total number of queries.
         total: usize,
     },
-    /// Cross-validation of conditionings.
+    /// Cross-validation chooses the conditioning.
     Choosing {
         /// Conditioning that is being validated.
         conditioning: Conditioning,
-        /// Finished steps of all conditionings.
+        /// Number of finished gradient steps, over all conditionings and folds.
         done: usize,
-        /// Total number of steps of all conditionings.
+        /// Total number of gradient steps, over all conditionings and folds.
         total: usize,
     },
-    /// Training of the final weights, with the total number of steps.
+    /// Training of the final weights: the latest validation, and the total number of gradient
+    /// steps.
     Learning(ValidationPoint, usize),
 }
 
 /// Result of cross-validating one conditioning.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CrossValidation {
-    /// Conditioning.
+    /// The conditioning that was validated.
     pub conditioning: Conditioning,
-    /// Number of steps with the best mean.
+    /// Number of gradient steps with the highest mean reciprocal rank.
     pub step: usize,
-    /// Mean reciprocal rank of training queries at that step, among candidates; weights trained on
-    /// the other folds rank each query.
+    /// Mean reciprocal rank on training queries after `step` steps. The candidates of each query
+    /// are ranked by weights that were trained on the other folds.
     pub mrr: f64,
 }
 
-/// Result of training.
+/// Result of training an mFAR model.
 pub struct TrainedModel {
     /// Model with the best weights.
     pub model: Mfar,
-    /// Cross-validation; empty if the settings have a conditioning.
+    /// Results of cross-validation, one for each conditioning; empty if the settings give a
+    /// conditioning.
     pub cross_validation: Vec<CrossValidation>,
-    /// Validation curve; the weights are those of the best point, or the first of equal points.
+    /// Validation results during training. The model has the weights of the point with the highest
+    /// mean reciprocal rank, the first one among several.
     pub curve: Vec<ValidationPoint>,
 }
 
-/// Weights in training, in one array.
+/// All weights of a model in training, in one array.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Weights {
     pub(super) n_scorers: usize,
-    /// Scorer weights of each condition, then `gamma` of each scorer.
+    /// For each feature of `phi`, a weight for each scorer; then `gamma` of each scorer.
     pub(super) all: Vec<f64>,
 }
 
 impl Weights {
-    /// Returns initial weights, which are equal for all scorers and queries.
+    /// Returns initial weights, with which all scorers count equally for every query.
     pub(super) fn equal(n_conditions: usize, n_scorers: usize) -> Self {
         let mut all = vec![0.0; n_conditions * n_scorers];
         all.resize(all.len() + n_scorers, 1.0);
@@ -127,7 +133,8 @@ impl Weights {
         &self.all[condition * self.n_scorers..(condition + 1) * self.n_scorers]
     }
 
-    /// Returns the weights of all scorers for a query, by a softmax.
+    /// Returns the weight of each scorer for a query with the features `phi`; the weights are a
+    /// softmax and sum to 1.
     pub(super) fn of_query(&self, phi: &[(u32, f32)]) -> Vec<f64> {
         let mut z = vec![0.0; self.n_scorers];
         for &(condition, value) in phi {
@@ -140,7 +147,8 @@ impl Weights {
     }
 }
 
-/// Replaces logarithms by shares that sum to 1.
+/// Replaces each number `x` by its share in a softmax, proportional to `exp(x)`; the shares sum to
+/// 1.
 fn softmax(logs: &mut [f64]) {
     let largest = logs.iter().copied().fold(f64::MIN, f64::max);
     logs.iter_mut().for_each(|log| *log = (*log - largest).exp());
@@ -148,16 +156,16 @@ fn softmax(logs: &mut [f64]) {
     logs.iter_mut().for_each(|power| *power /= sum);
 }
 
-/// An example with its `phi`.
+/// An example with the features `phi` of its query.
 #[derive(Clone, Copy)]
 pub(super) struct Case<'a> {
     pub(super) example: &'a Example,
     pub(super) phi: &'a [(u32, f32)],
 }
 
-/// Gradient of one query.
+/// Logarithm of the answers' share for one query, and its gradient.
 pub(super) struct Gradient {
-    /// Logarithm of the share of the answers.
+    /// Natural logarithm of the total share of the answers among the candidates.
     pub(super) log_share: f64,
     /// Gradient with respect to `z` of each scorer, the argument of the softmax over scorers.
     pub(super) z: Vec<f64>,
@@ -166,7 +174,7 @@ pub(super) struct Gradient {
 }
 
 impl Case<'_> {
-    /// Returns the score of each candidate and the weights of the scorers.
+    /// Returns the score of each candidate, and the weight of each scorer for the query.
     fn scores(&self, weights: &Weights) -> (Vec<f64>, Vec<f64>) {
         let shares = weights.of_query(self.phi);
         let gains: Vec<f64> =
@@ -178,7 +186,7 @@ impl Case<'_> {
         ((0..self.example.len()).map(score).collect(), shares)
     }
 
-    /// Computes the logarithm of the answers' share and its gradient.
+    /// Computes the logarithm of the answers' total share, and its gradient.
     pub(super) fn gradient(&self, weights: &Weights) -> Gradient {
         let (mut powers, shares) = self.scores(weights);
         powers.iter_mut().for_each(|score| *score /= TEMPERATURE);
@@ -204,8 +212,8 @@ impl Case<'_> {
         }
     }
 
-    /// Returns the reciprocal rank of the first answer among candidates that scorers found; 0 if
-    /// they found none.
+    /// Returns the reciprocal rank of the highest-ranked answer among the candidates that scorers
+    /// found; 0 if no scorer found an answer.
     fn reciprocal_rank(&self, weights: &Weights) -> f64 {
         let (scores, _) = self.scores(weights);
         let found = &scores[..self.example.n_found];
@@ -225,7 +233,8 @@ impl Case<'_> {
     }
 }
 
-/// Computes the mean loss of cases, without the penalty, and the gradient of the objective.
+/// Computes the mean loss of `cases`, without the penalty, and the gradient of the objective, with
+/// the penalty, with respect to all weights.
 pub(super) fn gradient(cases: &[Case<'_>], weights: &Weights, ridge: f64) -> (f64, Vec<f64>) {
     let parts: Vec<Gradient> = cases.par_iter().map(|case| case.gradient(weights)).collect();
     let n = cases.len().max(1) as f64;
@@ -249,7 +258,7 @@ pub(super) fn gradient(cases: &[Case<'_>], weights: &Weights, ridge: f64) -> (f6
     (loss, gradient)
 }
 
-/// One run of training.
+/// Training and validation cases of one training, and its settings.
 struct Run<'a> {
     training: Vec<Case<'a>>,
     validation: Vec<Case<'a>>,
@@ -257,9 +266,9 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Trains from initial weights. `validate` gets the weights every [`VALIDATION_INTERVAL`]
-    /// steps and after the last, with the mean loss of training queries and the summed reciprocal
-    /// ranks of validation queries.
+    /// Trains from initial weights. Calls `validate` every [`VALIDATION_INTERVAL`] steps and after
+    /// the last step, with the current weights and a point: the mean loss on training queries, and
+    /// as `mrr` the sum (not the mean) of the reciprocal ranks of validation queries.
     fn ascend(
         &self,
         mut weights: Weights,
@@ -279,7 +288,8 @@ impl Run<'_> {
     }
 }
 
-/// Conditions of the weights; the vocabulary comes from training examples.
+/// Computes the features `phi` of queries by a conditioning; the vocabulary comes from training
+/// examples.
 struct Phi<'a> {
     conditioning: Conditioning,
     standard: &'a Standard,
@@ -304,7 +314,7 @@ impl<'a> Phi<'a> {
         examples.iter().map(of).collect()
     }
 
-    /// Returns weights that are equal for all scorers and queries.
+    /// Returns initial weights, with which all scorers count equally for every query.
     fn equal_weights(&self) -> Weights {
         let n_scorers = self.standard.scales.len();
         let n = n_conditions(self.conditioning, &self.vocabulary, n_scorers, self.dim);
@@ -316,8 +326,9 @@ fn cases<'a>(examples: &[&'a Example], phis: &'a [Vec<(u32, f32)>]) -> Vec<Case<
     examples.iter().zip(phis).map(|(example, phi)| Case { example, phi }).collect()
 }
 
-/// Cross-validates a conditioning: each fold is a run, and the best number of steps is chosen by
-/// the mean over all folds.
+/// Cross-validates a conditioning: for each fold, trains on the other folds and validates on the
+/// fold. Chooses the number of steps with the highest mean reciprocal rank over all folds. Calls
+/// `on_step` with the number of finished steps at each validation.
 fn cross_validate(
     conditioning: Conditioning,
     examples: &[Example],
@@ -352,15 +363,16 @@ fn cross_validate(
     Ok(CrossValidation { conditioning, step: best.0, mrr: best.1 / examples.len().max(1) as f64 })
 }
 
-/// Trains weights on training queries and keeps the best by validation queries. Chooses the
-/// conditioning by cross-validation over training queries, if the settings have none.
+/// Trains weights on training queries, and keeps those that rank validation queries best. Chooses
+/// the conditioning by cross-validation over training queries, if the settings give none.
 ///
-/// Takes O(steps x scores of candidates) time. The candidates of a query are at most 30 for each
-/// scorer, 300 for BM25 of the whole document, and the answers.
+/// Takes O(steps x scores of candidates) time. A query has at most 30 candidates from each scorer,
+/// 300 from BM25 of the whole document, and its answers.
 ///
 /// # Errors
-/// [`TrainError::NoQueries`]; [`TrainError::Index`] if a scorer fails; [`TrainError::Stopped`] soon
-/// after `stop` is set.
+/// [`TrainError::NoQueries`] if no training or no validation query has an answer among the
+/// candidates; [`TrainError::Index`] if a scorer fails; [`TrainError::Stopped`] soon after `stop`
+/// is set.
 pub fn train(
     scorers: &Scorers,
     train: &[LabelledQuery],

@@ -5,17 +5,19 @@
 //! w(q)        = softmax over j of (b_j + a_j . phi(q))
 //! ```
 //!
-//! A scorer `s_j` is BM25 or the dot product of vectors, of one field or of the whole document
-//! ([`Variant`]); vectors come from the embedder of the index. In the paper, `phi(q)` is the vector
-//! of the query ([`Conditioning::Encoder`]). A scorer adds 0 to a node without the field, or, for
-//! BM25, without any word of the query in the field. Search is exact: it scores every node that any
-//! scorer finds, and ranks no other nodes.
+//! A scorer `s_j` compares one field, or the whole document, of a node with the query, by BM25 or
+//! by the dot product of vectors ([`Variant`]); vectors come from the embedder of the index.
+//! `phi(q)` are features of the query; in the paper, its vector ([`Conditioning::Encoder`]).
+//! `gamma_j`, `b_j` and `a_j` are trained. A scorer adds 0 to the score of a node that lacks the
+//! field or, for BM25, has no word of the query in it. Search is exact: it scores every node that
+//! any scorer finds, and ranks no other nodes.
 //!
 //! Differences from the paper, whose batch normalisation is `(s_j - mean_j) / std_j`:
 //! - For BM25, `mean_j` is 0 and `scale_j` is the root mean square of the scores above 0. Most
-//!   candidates have no match in most fields; a deviation that includes these would give the rarest
-//!   field the largest weight.
-//! - The encoder is not trained together with the weights; `agent train dense` trains one before.
+//!   candidates have no match in most fields; a standard deviation that includes their zeros would
+//!   give the rarest field the largest weight.
+//! - The encoder is not trained together with the weights; `agent train dense` can train an encoder
+//!   before.
 //! - Means and scales are the same in training and in search.
 //! - Training candidates are the best nodes of every scorer, not nodes of other queries in the
 //!   batch.
@@ -37,22 +39,25 @@ pub use self::{
 
 use self::scorers::Measure;
 
-/// Set of scorers: five sets of the paper, and [`Variant::OnePlusNLexical`].
+/// Set of scorers that a model uses: one of five sets of the paper, or
+/// [`Variant::OnePlusNLexical`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Variant {
     /// BM25 of every field.
     #[serde(rename = "lexical")]
     Lexical,
-    /// Vector of every field.
+    /// Dot product of vectors of every field.
     #[serde(rename = "dense")]
     Dense,
-    /// BM25 of the whole document with the names of neighbours, and vector of the document.
+    /// BM25 of the whole document with the names of neighbours, and dot product of vectors of the
+    /// document.
     #[serde(rename = "2")]
     Two,
-    /// BM25 and vector of every field.
+    /// BM25 and dot product of vectors of every field.
     #[serde(rename = "all")]
     All,
-    /// BM25 of the whole document with the names of neighbours, and vector of every field.
+    /// BM25 of the whole document with the names of neighbours, and dot product of vectors of every
+    /// field.
     #[serde(rename = "1+n")]
     OnePlusN,
     /// BM25 of the whole document with the names of neighbours, and BM25 of every field.
@@ -60,22 +65,23 @@ pub enum Variant {
     OnePlusNLexical,
 }
 
-/// Features `phi` of a query that its weights depend on.
+/// Features `phi` of a query that the weights of the scorers depend on (the conditioning).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Conditioning {
     /// No features: all queries have the same weights.
     None,
-    /// Stems of the query that occur in enough training queries.
+    /// Which stems the query has, of those that occur in enough training queries.
     Words,
-    /// Best standardized score of each scorer, divided by the largest of them.
+    /// The best standardized score that each scorer gives to a node, divided by the largest of
+    /// these scores.
     Responses,
-    /// Vector of the query, as in the paper.
+    /// The vector of the query, as in the paper.
     Encoder,
 }
 
 impl Conditioning {
-    /// All conditionings, simplest first.
+    /// All kinds of features, simplest first.
     pub const ALL: [Self; 4] = [Self::None, Self::Words, Self::Responses, Self::Encoder];
 
     /// Name on the command line and in records.
@@ -102,7 +108,8 @@ impl Variant {
         }
     }
 
-    /// Returns the measures of the whole document, and the measures of every field.
+    /// Returns the measures by which the whole document is compared with a query, and those by
+    /// which every field is.
     fn measures(self) -> (&'static [Measure], &'static [Measure]) {
         use Measure::{Dense, Lexical};
         match self {

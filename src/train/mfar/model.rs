@@ -1,4 +1,5 @@
-//! A trained mFAR model: its search, and its files, with the weights in `weights.json`.
+//! A trained mFAR model: writes and reads its files (the weights are in `weights.json`), and
+//! searches.
 
 use std::{collections::HashMap, path::Path, sync::Arc};
 
@@ -18,7 +19,7 @@ use agent_ground::files;
 use agent_index::{IndexError, IndexedBase};
 use agent_kb::{NodeId, best};
 
-/// System of these models.
+/// Name of the retrieval system that uses these models.
 const SYSTEM: &str = "mfar";
 const WEIGHTS: &str = "weights.json";
 /// Maximum size of a file of weights, bytes.
@@ -30,42 +31,44 @@ const MAX_WEIGHTS_BYTES: u64 = 256 << 20;
 pub struct Mfar {
     variant: Variant,
     conditioning: Conditioning,
-    /// Names of the scorers, in order.
+    /// Names of the scorers, in the order of their indexes.
     scorers: Vec<String>,
-    /// Stems that condition weights, sorted.
+    /// Stems that weights depend on, sorted.
     stems: Vec<String>,
-    /// Means and scales of the scorers.
+    /// Mean and scale of each scorer's scores.
     standard: Standard,
     /// Fingerprint of the embedder; empty if the model uses no vectors.
     embedder: String,
-    /// `gamma` of each scorer.
+    /// `gamma` of each scorer, a factor of the scorer's weight.
     gammas: Vec<f32>,
-    /// Scorer weights, `[conditions, scorers]`; the first row is `b`, the others are `a`.
+    /// For each feature of `phi`, a weight for each scorer: `[features, scorers]`, row-major. The
+    /// first row is `b`, the others are `a`.
     weights: Vec<f32>,
 }
 
-/// Settings and validation of a trained model.
+/// Settings of a trained mFAR model, and the cross-validation that chose its conditioning.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelInfo {
     /// Settings of training.
     pub settings: Settings,
-    /// Set of scorers.
+    /// Variant: the set of scorers that the model uses.
     pub variant: Variant,
-    /// Features that weights depend on.
+    /// Features of a query that weights depend on.
     pub conditioning: Conditioning,
-    /// Cross-validation of each conditioning over training queries.
+    /// Results of cross-validation over training queries, one for each conditioning; empty if the
+    /// settings give a conditioning.
     pub cross_validation: Vec<CrossValidation>,
 }
 
-/// Contribution of a scorer to a node's score.
+/// What one scorer contributes to a node's score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Contribution {
-    /// Index of the scorer.
+    /// Index of the scorer among the scorers of the model.
     pub scorer: usize,
-    /// Score of the node by the scorer.
+    /// Score that the scorer gives to the node, not standardized.
     pub score: f32,
-    /// Contribution to the total score.
+    /// Standardized score times the scorer's weight: the term in the node's total score.
     pub contribution: f32,
 }
 
@@ -94,17 +97,18 @@ impl Mfar {
         }
     }
 
-    /// Set of scorers.
+    /// Variant: the set of scorers that the model uses.
     pub fn variant(&self) -> Variant {
         self.variant
     }
 
-    /// Features that weights depend on.
+    /// Features of a query that weights depend on.
     pub fn conditioning(&self) -> Conditioning {
         self.conditioning
     }
 
-    /// Returns the weights of the scorers for a query: positive, with sum 1.
+    /// Returns the weight of each scorer for a query: positive numbers that sum to 1. `found` holds
+    /// the scores of each scorer for the query.
     pub(super) fn weights_of(
         &self,
         scorers: &Scorers,
@@ -124,9 +128,9 @@ impl Mfar {
         Ok(weights.of_query(&phi).into_iter().map(|weight| weight as f32).collect())
     }
 
-    /// Finds the `k` best nodes by exact search. Also returns the contributions to the scores of
-    /// the first `explained_count` nodes, and the weights of the query, 0 for masked scorers.
-    /// O(nodes found by each scorer).
+    /// Finds the `k` best nodes for a query by exact search, without the masked scorers. Also
+    /// returns the weight of each scorer for the query, and each scorer's contribution to the
+    /// scores of the first `explained_count` nodes. O(nodes found by each scorer).
     ///
     /// # Errors
     /// [`IndexError`] if the embedder fails or an index cannot be read.
@@ -221,7 +225,8 @@ impl Mfar {
     /// Reads the model in the directory `dir`.
     ///
     /// # Errors
-    /// [`TrainError::Io`], [`TrainError::Damaged`], [`TrainError::OtherSystem`].
+    /// [`TrainError::Io`]; [`TrainError::Damaged`] if a file is invalid;
+    /// [`TrainError::OtherSystem`] if it is a model of another system.
     pub fn read(dir: &Path) -> Result<(Self, Record<ModelInfo>), TrainError> {
         let record = Record::read(dir, SYSTEM)?;
         let path = dir.join(WEIGHTS);
@@ -235,7 +240,8 @@ impl Mfar {
         Ok((model, record))
     }
 
-    /// Opens the scorers of the model over the knowledge base that it was trained on.
+    /// Opens the scorers of the model; `base` must be the knowledge base that the model was trained
+    /// on, and `dir` the directory of the model, for messages.
     ///
     /// # Errors
     /// [`TrainError::OtherBase`] for another knowledge base; [`TrainError::OtherEmbedder`] for
@@ -258,12 +264,13 @@ impl Mfar {
     }
 }
 
-/// Result of a search.
+/// Result of a search with an mFAR model.
 pub struct SearchResult {
     /// Best nodes with their scores, best first; of equal scores, the smaller node first.
     pub ranking: Vec<(NodeId, f32)>,
-    /// Weight of each scorer; 0 for masked scorers.
+    /// Weight of each scorer for the query; 0 for masked scorers.
     pub weights: Vec<f32>,
-    /// Contributions to the scores of the first nodes, in the order of scorers.
+    /// For each of the first nodes, what each scorer contributes to its score, in the order of the
+    /// scorers; scorers that did not find the node are left out.
     pub parts: HashMap<NodeId, Vec<Contribution>>,
 }

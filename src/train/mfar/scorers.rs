@@ -1,5 +1,5 @@
-//! Scorers of a knowledge base, and masks over them. A scorer compares the whole document or a
-//! field of each node with a query, by BM25 or by vectors.
+//! Scorers, and masks that switch scorers off. A scorer compares the whole document or one field of
+//! each node with a query, by BM25 or by vectors.
 
 use std::sync::Arc;
 
@@ -12,26 +12,26 @@ use agent_index::{
 };
 use agent_kb::{NodeId, TypeId};
 
-/// Name of the whole document in masks and names of scorers.
+/// Name that stands for the whole document in masks and in names of scorers.
 const DOCUMENT: &str = "document";
-/// Name of all fields of neighbours in masks.
+/// Name that stands in masks for all fields with names of neighbours.
 const RELATIONS: &str = "relations";
-/// Name of all other fields in masks.
+/// Name that stands in masks for all fields that do not hold names of neighbours.
 const DETAILS: &str = "details";
 
-/// Comparison of a text with a query.
+/// How a text is compared with a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Measure {
     /// BM25; 0 for a text without any word of the query.
     Lexical,
-    /// Dot product of vectors.
+    /// Dot product of the vectors of text and query.
     Dense,
 }
 
 impl Measure {
     const ALL: [Self; 2] = [Self::Lexical, Self::Dense];
 
-    /// Name in masks.
+    /// Name of the measure in masks.
     fn name(self) -> &'static str {
         match self {
             Self::Lexical => "lexical",
@@ -40,14 +40,14 @@ impl Measure {
     }
 }
 
-/// A scorer.
+/// A scorer: a measure, and the part of a node that it compares with the query.
 struct Scorer {
     measure: Measure,
     /// Index and kind of the field; `None` for the whole document.
     field: Option<(usize, FieldKind)>,
-    /// `document` or the name of the field.
+    /// What is compared: `document`, or the name of the field.
     place: String,
-    /// `place`, followed by `:dense` for vectors.
+    /// Name of the scorer: `place`, followed by `:dense` if it compares vectors.
     name: String,
 }
 
@@ -65,10 +65,11 @@ impl Scorer {
     }
 }
 
-/// Scores of nodes by one scorer.
+/// Nodes that one scorer finds for a query, with their scores.
 pub(super) type Scores = Vec<(NodeId, f32)>;
 
-/// Scorers of one variant over a knowledge base: scorers of the document, then of the fields.
+/// The scorers of a variant over a knowledge base: first those of the whole document, then those of
+/// the fields.
 pub struct Scorers {
     base: Arc<IndexedBase>,
     lexical: Option<FieldIndex>,
@@ -78,7 +79,7 @@ pub struct Scorers {
 }
 
 impl Scorers {
-    /// Opens the parts of an index that a variant needs.
+    /// Opens the scorers of a variant, with the parts of the index that they need.
     ///
     /// # Errors
     /// [`IndexError::MissingPart`] if fields or their vectors were not indexed; another
@@ -108,12 +109,12 @@ impl Scorers {
         Ok(Self { base, lexical, dense, variant, all })
     }
 
-    /// Knowledge base of the scorers.
+    /// Knowledge base whose nodes are scored, with its indexes.
     pub fn base(&self) -> &Arc<IndexedBase> {
         &self.base
     }
 
-    /// Set of scorers.
+    /// Variant, which determines the set of scorers.
     pub fn variant(&self) -> Variant {
         self.variant
     }
@@ -128,12 +129,12 @@ impl Scorers {
         self.all.is_empty()
     }
 
-    /// Whether a scorer is BM25 of the whole document.
+    /// Whether the scorer with this index is BM25 of the whole document.
     pub(super) fn is_text_of_document(&self, scorer: usize) -> bool {
         self.all[scorer].field.is_none() && !self.is_dense(scorer)
     }
 
-    /// Whether a scorer compares vectors.
+    /// Whether the scorer with this index compares vectors.
     pub(super) fn is_dense(&self, scorer: usize) -> bool {
         self.all[scorer].measure == Measure::Dense
     }
@@ -149,12 +150,12 @@ impl Scorers {
         self.all.get(scorer).map_or("", |scorer| &scorer.name)
     }
 
-    /// Returns the names of all scorers, in order.
+    /// Returns the names of all scorers, in the order of their indexes.
     pub fn names(&self) -> Vec<String> {
         self.all.iter().map(|scorer| scorer.name.clone()).collect()
     }
 
-    /// Embeds a query.
+    /// Returns the vector of a query, by the embedder of the index.
     ///
     /// # Errors
     /// [`IndexError`] if the embedder fails.
@@ -162,8 +163,9 @@ impl Scorers {
         Ok(self.base.embed_query(query)?)
     }
 
-    /// Returns, for each scorer, the scores of all candidates that it finds: with a word of the
-    /// query, or with a vector. Takes O(nodes) for each scorer that compares vectors.
+    /// Returns, for each scorer, the candidates that it finds, with their scores. BM25 finds those
+    /// with a word of the query; a scorer that compares vectors finds those with a vector and takes
+    /// O(nodes).
     ///
     /// # Errors
     /// [`IndexError`] if the embedder fails or an index cannot be read.
@@ -205,7 +207,8 @@ impl Scorers {
         if types.len() == self.base.kb.types().len() { &[] } else { types }
     }
 
-    /// Returns the scorers that a name in a mask refers to.
+    /// Returns the indexes of the scorers that a name in a mask refers to; empty for an unknown
+    /// name.
     fn named(&self, name: &str) -> Vec<usize> {
         let those = |test: &dyn Fn(&Scorer) -> bool| {
             let all = self.all.iter().enumerate();
@@ -227,13 +230,14 @@ impl Scorers {
 pub struct Mask(Vec<bool>);
 
 impl Mask {
-    /// Parses comma-separated names: fields, `document`, `relations` (all fields of neighbours) or
-    /// `details` (all other fields), each optionally followed by `:lexical` or `:dense`. `lexical`
-    /// or `dense` alone refers to all scorers of this measure. A field of the same name takes
-    /// precedence.
+    /// Parses a comma-separated list of names, such as `brand,document:dense`. A name is that of a
+    /// field, `document`, `relations` (all fields with names of neighbours) or `details` (all other
+    /// fields), and may be followed by `:lexical` or `:dense`. `lexical` or `dense` alone refers to
+    /// all scorers with this measure. A field with one of these names takes precedence.
     ///
     /// # Errors
-    /// [`TrainError::NoField`] for an unknown name; [`TrainError::NoScorer`] for an unknown scorer.
+    /// [`TrainError::NoField`] for an unknown name; [`TrainError::NoScorer`] if the part after `:`
+    /// is not a measure of the named scorers.
     pub fn read(text: &str, scorers: &Scorers) -> Result<Self, TrainError> {
         let mut masked = vec![false; scorers.len()];
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -268,7 +272,7 @@ impl Mask {
         Ok(Self(masked))
     }
 
-    /// Whether a scorer is masked.
+    /// Whether the scorer with this index is masked, so that a search ignores it.
     pub fn hides(&self, scorer: usize) -> bool {
         self.0.get(scorer).copied().unwrap_or_default()
     }

@@ -1,4 +1,5 @@
-//! Training over a planted base: one field is relevant, and a word of the query determines which.
+//! Tests training on a made-up knowledge base where a word of the query decides which field is
+//! relevant.
 
 use std::sync::{Arc, atomic::AtomicBool};
 
@@ -27,8 +28,8 @@ fn value(at: usize) -> String {
 }
 
 impl World {
-    /// A node for each pair of different values: one value in the field `upper`, one as the name of
-    /// a neighbour.
+    /// Creates a knowledge base with a node for each pair of different values: the node has one
+    /// value in the field `upper`, the other as the name of a neighbour.
     fn new() -> World {
         let dir = tempfile::tempdir().unwrap();
         let (kb_dir, index_dir) = (dir.path().join("kb"), dir.path().join("index"));
@@ -65,13 +66,13 @@ impl World {
     }
 }
 
-/// All pairs of different values, in the order of their nodes.
+/// Returns all pairs of different values, in the order of the nodes that have them.
 fn pairs() -> impl Iterator<Item = (usize, usize)> {
     (0..VALUES * VALUES).map(|at| (at / VALUES, at % VALUES)).filter(|(a, b)| a != b)
 }
 
-/// A query for each value and field; the answers have the value in that field, and equally many
-/// other nodes have it in the other field.
+/// Returns a query for each value and field. The answers have the value in that field; equally many
+/// other nodes have the value in the other field.
 fn queries(from: i64, wordings: [&str; 2]) -> Vec<LabelledQuery> {
     let mut queries = Vec::new();
     for at in 0..VALUES {
@@ -96,7 +97,7 @@ fn trained(scorers: &Scorers, conditioning: Option<Conditioning>) -> TrainedMode
     train(scorers, &train_queries, &val, &settings, &|_| {}, &AtomicBool::new(false)).unwrap()
 }
 
-/// Mean reciprocal rank of the held-out queries.
+/// Returns the mean reciprocal rank of `model`, with `mask`, on the held-out queries.
 fn mrr(world: &World, model: &Mfar, mask: &str) -> f64 {
     let queries = queries(200, ["all above", "all below"]);
     let one = |query: &LabelledQuery| {
@@ -256,7 +257,8 @@ fn training_ends_when_it_is_stopped_and_needs_queries_of_both_splits() {
     assert!(matches!(train_on(&some, &[], false), TrainError::NoQueries { split: "val" }));
 }
 
-/// Two queries with few candidates; no scorer found the answer of the second.
+/// Returns the examples of two queries with few candidates; no scorer found the answer of the
+/// second query.
 fn small() -> Vec<Example> {
     let response = |&(scorer, score): &(u32, f32)| Response { scorer, score };
     let example = |rows: &[&[(u32, f32)]], answers: &[bool], n_found, stem: &str| {

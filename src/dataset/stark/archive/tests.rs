@@ -1,4 +1,4 @@
-//! Valid archives, and malformed ones.
+//! Tests with valid archives and with malformed ones.
 
 use std::{
     fs::{self, File},
@@ -10,7 +10,7 @@ use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
 use super::{Archive, ArchiveError, ArchiveLimits, Members};
 
-/// A zip file of the given members, deflated.
+/// Returns a zip file with the given members, deflated.
 fn packed(members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, bytes) in members {
@@ -21,7 +21,8 @@ fn packed(members: &[(&str, &[u8])]) -> Vec<u8> {
     zip.finish().unwrap().into_inner()
 }
 
-/// One member, with the values of the list and of its own header; fields may be wrong.
+/// A member with the values of its entry in the list and of its local header; the values may be
+/// wrong.
 struct Raw<'a> {
     name: &'a [u8],
     data: &'a [u8],
@@ -29,18 +30,18 @@ struct Raw<'a> {
     crc: u32,
     method: u16,
     flags: u16,
-    /// Unix attributes.
+    /// Unix file mode.
     mode: u32,
 }
 
 impl Default for Raw<'_> {
-    /// An empty stored file.
+    /// Returns a member that is an empty stored file.
     fn default() -> Self {
         Raw { name: b"a", data: b"", size: 0, crc: 0, method: 0, flags: 0, mode: 0o100_644 }
     }
 }
 
-/// A zip file, byte by byte; all members may share the first one's header.
+/// Builds a zip file byte by byte; if `overlap`, all members share the header of the first.
 fn raw(members: &[Raw<'_>], overlap: bool) -> Vec<u8> {
     let (mut bytes, mut directory) = (Vec::new(), Vec::new());
     for member in members {
@@ -81,7 +82,7 @@ fn members(bytes: &[u8]) -> Result<Members, ArchiveError> {
     Members::read(&mut Cursor::new(bytes), &ArchiveLimits::default())
 }
 
-/// Reads all members to their ends, each at most 1 MiB.
+/// Reads all members to their ends; each may have at most 1 MiB.
 fn read_all(bytes: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     let members = members(bytes).map_err(|error| error.to_string())?;
     let read = |member: &super::Member| {

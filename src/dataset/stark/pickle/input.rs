@@ -1,30 +1,31 @@
-//! Splits a pickle into opcodes with their arguments, and counts the fetches from memo slots.
+//! Splits a pickle into opcodes with their arguments, and counts how often each memo slot is
+//! fetched.
 
 use std::{collections::HashMap, io::Read, str};
 
 use super::{Limits, PickleError};
 
-/// Size of the read buffer, bytes; longer texts are collected separately.
+/// Size of the read buffer, bytes; texts that do not fit are collected separately.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Maximum length of a line with a number, a memo slot or a name, bytes.
+/// Maximum length of a line that holds a number, a memo slot or a name, bytes.
 const MAX_LINE_BYTES: u64 = 4 << 10;
-/// Charged memory of a memo slot with a fetch count, bytes.
+/// Memory charged for a memo slot and its number of fetches, bytes.
 pub(super) const SLOT_BYTES: u64 = 96;
 
-/// Encoding of a length-prefixed string or of a line.
+/// Encoding of the text, bytes or number that follows an opcode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Payload {
     Unicode,
-    /// A string of Python 2: text if it is ASCII, otherwise bytes.
+    /// A string of Python 2: text if all its bytes are ASCII, otherwise bytes.
     Ascii,
     Bytes,
     Long,
-    /// Latin-1 with the escapes `\uXXXX` and `\UXXXXXXXX`.
+    /// Text in Latin-1 with the escapes `\uXXXX` and `\UXXXXXXXX`.
     Escaped,
 }
 
-/// An opcode with its argument. The caller must then read or skip the payload of `Sized` and
-/// `Line`.
+/// An opcode with its argument. The payload of `Sized` and `Line` follows in the input, and the
+/// caller must then read or skip it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Op {
     Stop,
@@ -35,7 +36,7 @@ pub(super) enum Op {
     None,
     Bool(bool),
     Int(i64),
-    /// Digits of an integer beyond 64 bits, or invalid digits.
+    /// An integer as text: more than 64 bits, or invalid digits.
     Digits(Box<str>),
     Float(f64),
     Sized(Payload, u64),
@@ -71,7 +72,7 @@ pub(super) struct Input<R> {
     buffer: Box<[u8]>,
     start: usize,
     end: usize,
-    /// The last line, or the last text that exceeded the buffer.
+    /// The last line, or the last text that did not fit into the buffer.
     long: Vec<u8>,
     offset: u64,
     limits: Limits,
@@ -83,7 +84,7 @@ impl<R: Read> Input<R> {
         Input { reader, buffer, start: 0, end: 0, long: Vec::new(), offset: 0, limits: *limits }
     }
 
-    /// Number of bytes consumed so far.
+    /// Returns the number of bytes consumed so far.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
@@ -92,7 +93,7 @@ impl<R: Read> Input<R> {
         PickleError::Malformed { offset: self.offset, reason }
     }
 
-    /// Fills the buffer if it is empty, with at least one byte.
+    /// Fills the buffer with at least one byte, if it is empty.
     fn fill(&mut self) -> Result<(), PickleError> {
         if self.start == self.end {
             self.start = 0;
@@ -134,7 +135,7 @@ impl<R: Read> Input<R> {
         Ok(array)
     }
 
-    /// Reads the next `n` bytes. Memory grows with the available bytes, not with `n`.
+    /// Reads the next `n` bytes. Memory grows with the bytes that exist, not with `n`.
     pub(super) fn bytes(&mut self, n: u64) -> Result<&[u8], PickleError> {
         let limit = self.limits.string_bytes;
         let offset = self.offset;
@@ -175,7 +176,7 @@ impl<R: Read> Input<R> {
         Ok(())
     }
 
-    /// Reads the bytes up to the next line feed, and consumes the line feed.
+    /// Reads the bytes up to the next line feed, which is consumed but not returned.
     pub(super) fn line(&mut self) -> Result<&[u8], PickleError> {
         self.line_of(self.limits.string_bytes)
     }
@@ -200,7 +201,7 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// Reads a short line of text, without surrounding spaces.
+    /// Reads a line of at most [`MAX_LINE_BYTES`] as text, without surrounding spaces.
     fn word(&mut self) -> Result<&str, PickleError> {
         let malformed = self.malformed("a name or number is not UTF-8");
         let line = self.line_of(MAX_LINE_BYTES)?;
@@ -216,7 +217,7 @@ impl<R: Read> Input<R> {
         self.number(error)
     }
 
-    /// Reads the next opcode.
+    /// Reads the next opcode with its argument.
     pub(super) fn op(&mut self) -> Result<Op, PickleError> {
         let opcode = self.byte()?;
         let sized = |payload, n: u64| Ok(Op::Sized(payload, n));
@@ -305,7 +306,8 @@ impl<R: Read> Input<R> {
     }
 }
 
-/// Counts the fetches of each memo slot, up to the end of the pickle.
+/// Counts the fetches of each memo slot, up to the end of the pickle; returns the counts by slot
+/// number.
 pub(super) fn count_fetches<R: Read>(
     mut input: Input<R>,
 ) -> Result<HashMap<u32, u32>, PickleError> {
@@ -329,7 +331,7 @@ pub(super) fn count_fetches<R: Read>(
     }
 }
 
-/// Parses an integer; returns the digits if they are invalid or exceed 64 bits.
+/// Parses an integer; returns the text as [`Op::Digits`] if it is invalid or exceeds 64 bits.
 fn integer(digits: &str) -> Op {
     digits.parse().map_or_else(|_| Op::Digits(digits.into()), Op::Int)
 }

@@ -1,7 +1,8 @@
 //! Runs the opcodes of a pickle on a stack of values.
 //!
-//! A container is open while it is on the stack, and complete, hence shareable, once it is put into
-//! another value. So no value contains itself, and the depth of each value is known.
+//! A container is open while it is on the stack. It is complete, and may then be shared, once it is
+//! put into another value. So no value contains itself, and the nesting depth of each value is
+//! known.
 
 use std::{
     collections::{HashMap, hash_map::Entry},
@@ -16,13 +17,13 @@ use super::{
     numpy, printed,
 };
 
-/// Charged memory of a value in a container, bytes, without its text.
+/// Memory charged for a value in a container, bytes, not counting the value's text.
 pub(super) const VALUE_BYTES: u64 = 56;
-/// Charged memory of a memo slot whose container is still open, bytes.
+/// Memory charged for each memo slot that refers to an open container, bytes.
 const PUT_BYTES: u64 = 8;
-/// Charged memory of a stack entry, bytes.
+/// Memory charged for an entry of the stack, bytes.
 const STACK_BYTES: u64 = 160;
-/// Globals that are always supported.
+/// Classes and functions that are always supported.
 const NAMES: [&str; 37] = [
     "__builtin__.bytearray",
     "__builtin__.bytes",
@@ -63,10 +64,10 @@ const NAMES: [&str; 37] = [
     "pandas._libs.tslibs.timestamps._unpickle_timestamp",
 ];
 
-/// Time units; the position is numpy's number of the unit.
+/// Letters of the time units; the position is numpy's number of the unit.
 const UNITS: [&str; 11] = ["Y", "M", "W", "", "D", "h", "m", "s", "ms", "us", "ns"];
 
-/// A complete value with its nesting depth and its charged memory, in bytes.
+/// A complete value with its nesting depth and the memory charged for it, bytes.
 #[derive(Clone, Debug)]
 struct Part {
     value: Value,
@@ -74,14 +75,14 @@ struct Part {
     weight: u64,
 }
 
-/// A container that may still change.
+/// A container on the stack, to which items may still be added.
 struct OpenContainer {
     kind: Kind,
-    /// Maximum depth of the contents.
+    /// Maximum nesting depth of the items.
     depth: u32,
-    /// Charged memory of the container with its contents, bytes.
+    /// Memory charged for the container and its items, bytes.
     weight: u64,
-    /// Memo slots to fill once the container is complete.
+    /// Numbers of the memo slots that get the container once it is complete.
     slots: Vec<u32>,
 }
 
@@ -98,7 +99,7 @@ enum Item {
     OpenContainer(OpenContainer),
 }
 
-/// A memo slot with its number of remaining fetches.
+/// A memo slot with the number of fetches still to come.
 struct Slot {
     fetches_left: u32,
     content: SlotContent,
@@ -107,7 +108,7 @@ struct Slot {
 /// Content of a memo slot.
 enum SlotContent {
     Nothing,
-    /// An incomplete container.
+    /// A container that is not yet complete.
     OpenContainer,
     Part(Box<Part>),
 }
@@ -117,19 +118,20 @@ type ItemHandler<'a> = &'a mut dyn FnMut(Value, Value) -> ControlFlow<()>;
 struct Machine<'a> {
     stack: Vec<Item>,
     memo: HashMap<u32, Slot>,
-    /// Number of puts so far; the slot of the next `Memoize`.
+    /// Number of values put into memo slots so far; the slot number of the next `Memoize`.
     n_puts: u32,
-    /// Charged memory of the stack and the memo, bytes.
+    /// Memory charged for the stack and the memo, bytes.
     weight_held: u64,
     offset: u64,
     limits: &'a Limits,
-    /// Additional supported globals, whose calls are described instead of run.
+    /// Names of additional supported classes and functions; their calls are described instead of
+    /// run.
     allowed: &'a [&'a str],
-    /// Receives the items of the outermost dict, if set.
+    /// Receives the items of the outermost dict; `None` to keep them in the dict.
     on_item: Option<ItemHandler<'a>>,
 }
 
-/// Reads a whole pickle.
+/// Reads a whole pickle; returns its value.
 pub(super) fn read<R: Read>(
     open: impl FnMut() -> io::Result<R>,
     limits: &Limits,
@@ -139,7 +141,7 @@ pub(super) fn read<R: Read>(
     read.ok_or(PickleError::Malformed { offset: 0, reason: "nothing was read" })
 }
 
-/// Passes the items of a pickled dict to `on_item`.
+/// Passes the items of a pickled dict to `on_item`, in file order.
 pub(super) fn read_dict<R: Read>(
     open: impl FnMut() -> io::Result<R>,
     limits: &Limits,
@@ -155,7 +157,7 @@ pub(super) fn read_dict<R: Read>(
 }
 
 impl<'a> Machine<'a> {
-    /// Reads a pickle and returns its value; `None` if `on_item` broke off.
+    /// Reads a pickle and returns its value; `None` if `on_item` ended the reading.
     fn run<R: Read>(
         mut open: impl FnMut() -> io::Result<R>,
         limits: &'a Limits,
@@ -341,7 +343,7 @@ impl<'a> Machine<'a> {
         }))
     }
 
-    /// Pushes a value that is not a container.
+    /// Pushes a value that is not a container onto the stack.
     fn push_plain(&mut self, value: Value) -> Result<(), PickleError> {
         let text = match &value {
             Value::Str(text) => text.len(),
@@ -359,7 +361,7 @@ impl<'a> Machine<'a> {
         self.push(Item::Done(part))
     }
 
-    /// Returns a container as a complete value; `depth` is the depth of its contents.
+    /// Returns a container as a complete value; `depth` is the maximum nesting depth of its items.
     fn nested(&self, value: Value, depth: u32, weight: u64) -> Result<Part, PickleError> {
         let limit = self.limits.depth;
         if depth >= limit {
@@ -383,7 +385,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Pops the values above the last mark, and the mark; returns the values in order.
+    /// Pops the values above the last mark, and the mark, from the stack; returns the values in the
+    /// order in which they were pushed.
     fn pop_to_mark(&mut self) -> Result<Vec<Part>, PickleError> {
         let is_mark = |item: &Item| matches!(item, Item::Mark);
         let mark = self.stack.iter().rposition(is_mark);
@@ -397,7 +400,8 @@ impl<'a> Machine<'a> {
         Ok(parts)
     }
 
-    /// Converts an open container to a complete value and stores it in its memo slots.
+    /// Converts an open container to a complete value, and stores the value in the memo slots of
+    /// the container.
     fn complete(&mut self, open: OpenContainer) -> Result<Part, PickleError> {
         let value = match open.kind {
             Kind::List(items) => Value::List(items.into()),
@@ -426,8 +430,8 @@ impl<'a> Machine<'a> {
         Ok(part)
     }
 
-    /// Adds complete values to the open container on top of the stack; `pairs`: as keys and values
-    /// of a dict.
+    /// Adds complete values to the open container on top of the stack; if `pairs`, as alternating
+    /// keys and values of a dict.
     fn put_in(&mut self, parts: Vec<Part>, pairs: bool) -> Result<ControlFlow<()>, PickleError> {
         let (depth, weight) = sum(&parts);
         let outermost = self.stack.len() == 1;
@@ -525,7 +529,8 @@ impl<'a> Machine<'a> {
         self.push(Item::Done(Part { value, depth: 0, weight }))
     }
 
-    /// Handles a call: pushes its plain value, or a description of the call.
+    /// Applies a function to its arguments: pushes the resulting plain value, or a description of
+    /// the call.
     fn reduce(&mut self, function: Part, arguments: Part) -> Result<(), PickleError> {
         let bad = self.malformed("a call has unexpected arguments");
         let (Value::Call(function), Value::Tuple(values)) = (&function.value, &arguments.value)
@@ -610,7 +615,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Returns the value of a call with its state, and its charged memory; an array becomes lists.
+    /// Returns the value of a call whose state has been set, and the memory charged for the value
+    /// in bytes. A numpy array becomes lists.
     fn finish(&self, call: Call, weight: u64) -> Result<(Part, u64), PickleError> {
         let plain = |value| Part { value, depth: 0, weight };
         let array = match numpy::Array::of(&call) {
@@ -645,7 +651,7 @@ fn call_of(name: &str, arguments: Value) -> Call {
     Call { name: name.into(), arguments, state: Value::None }
 }
 
-/// Returns the maximum depth and the total charged memory of values.
+/// Returns the maximum nesting depth of values, and the total memory charged for them in bytes.
 fn sum(parts: &[Part]) -> (u32, u64) {
     let add = |(depth, weight): (u32, u64), part: &Part| {
         (depth.max(part.depth), weight.saturating_add(part.weight))
@@ -653,7 +659,7 @@ fn sum(parts: &[Part]) -> (u32, u64) {
     parts.iter().fold((0, 0), add)
 }
 
-/// Decodes a payload; `None` if it is invalid.
+/// Decodes the payload of an opcode; `None` if the payload is invalid.
 fn decode(payload: Payload, bytes: &[u8]) -> Option<Value> {
     match payload {
         Payload::Unicode => Some(Value::Str(unicode(bytes))),

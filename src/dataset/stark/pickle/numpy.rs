@@ -1,7 +1,8 @@
 //! Converts pickled numpy scalars and arrays to plain values.
 //!
-//! Numpy pickles them as `scalar(dtype, bytes)`, as `_reconstruct(...)` with the state `(version,
-//! shape, dtype, column order, bytes or list)`, or as `_frombuffer(bytes, dtype, shape, order)`.
+//! Numpy pickles scalars as `scalar(dtype, bytes)`. It pickles arrays as `_reconstruct(...)` with
+//! the state `(version, shape, dtype, column order, bytes or list)`, or as `_frombuffer(bytes,
+//! dtype, shape, order)`.
 
 use std::sync::Arc;
 
@@ -9,28 +10,28 @@ use half::f16;
 
 use super::{Call, Value, printed};
 
-/// Maximum number of dimensions of an array, as in numpy.
+/// Maximum number of dimensions of an array; numpy has the same limit.
 const MAX_DIMENSIONS: usize = 64;
 
-/// Supported kinds of elements.
+/// Kinds of elements that are supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Bool,
     Int,
     Unsigned,
     Float,
-    /// UTF-32, zero-padded.
+    /// UTF-32 text, padded with zeros.
     Text,
-    /// Bytes, zero-padded.
+    /// Byte string, padded with zeros.
     Bytes,
     Object,
     /// Two floats: real and imaginary part.
     Complex,
-    /// Number of units since 1970.
+    /// Date or time: a number of units since 1970.
     Date(Unit),
 }
 
-/// Letters of a time unit, zero-padded.
+/// Letters of a time unit, such as `ms`, padded with zeros.
 type Unit = [u8; 2];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +42,8 @@ struct Dtype {
 }
 
 impl Dtype {
-    /// Reads a call such as `numpy.dtype("i8", False, True)` with its state; `None` if unsupported.
+    /// Reads an element type from a call such as `numpy.dtype("i8", False, True)` with its state;
+    /// `None` if the type is unsupported.
     fn of(call: &Call) -> Option<Dtype> {
         let code = call.arguments.as_slice()?.first()?.as_str()?;
         if &*call.name != "numpy.dtype" {
@@ -66,7 +68,7 @@ impl Dtype {
         Some(Dtype { kind, bytes, big_endian: order == ">" })
     }
 
-    /// Decodes one element of `self.bytes` bytes.
+    /// Decodes one element; `bytes` must have the length `self.bytes`.
     fn value(self, bytes: &[u8]) -> Option<Value> {
         let mut number = [0u8; 8];
         let is_number = matches!(self.kind, Kind::Bool | Kind::Int | Kind::Unsigned | Kind::Float);
@@ -133,7 +135,8 @@ impl Dtype {
     }
 }
 
-/// Reads the time unit from the state of a date type; `None` for multiples of a unit.
+/// Reads the time unit from the state of a date type; `None` for a multiple of a unit, such as ten
+/// seconds.
 fn unit(state: &[Value]) -> Option<Unit> {
     let [_, unit] = state.get(8)?.as_slice()? else { return None };
     let [Value::Bytes(letters), Value::Int(1), ..] = unit.as_slice()? else { return None };
@@ -142,14 +145,15 @@ fn unit(state: &[Value]) -> Option<Unit> {
     Some(unit)
 }
 
-/// Returns the code of an unsupported element type; `None` for a supported type or another call.
+/// Returns the code of an unsupported element type, such as `f16`; `None` for a supported type or
+/// another call.
 pub(super) fn unread(dtype: &Call) -> Option<String> {
     let code = dtype.arguments.as_slice()?.first()?.as_str()?;
     let is_code = &*dtype.name == "numpy.dtype" && code.len() < 16;
     (is_code && Dtype::of(dtype).is_none()).then(|| code.to_owned())
 }
 
-/// Finds the element type in the call that makes an array.
+/// Returns the element type named in a call that makes an array.
 pub(super) fn dtype_of(call: &Call) -> Option<&Call> {
     let types = call.state.as_slice().unwrap_or_default().iter();
     let mut types = types.chain(call.arguments.as_slice().unwrap_or_default());
@@ -159,13 +163,13 @@ pub(super) fn dtype_of(call: &Call) -> Option<&Call> {
     })
 }
 
-/// Decodes a scalar; `None` if its type is unsupported or its length is wrong.
+/// Decodes a scalar; `None` if its type is unsupported or the number of bytes is wrong.
 pub(super) fn scalar(dtype: &Call, bytes: &[u8]) -> Option<Value> {
     let dtype = Dtype::of(dtype)?;
     if bytes.len() == dtype.bytes { dtype.value(bytes) } else { None }
 }
 
-/// An array with consistent parts.
+/// An array whose shape, element type and data have been checked against each other.
 pub(super) struct Array {
     shape: Vec<usize>,
     dtype: Dtype,
@@ -179,8 +183,8 @@ enum Data {
 }
 
 impl Array {
-    /// Reads the array that a call makes: `None` for another call, `Some(None)` if the array is
-    /// invalid.
+    /// Reads the array that a call makes: `None` if the call makes no array, `Some(None)` if the
+    /// array is invalid.
     pub(super) fn of(call: &Call) -> Option<Option<Array>> {
         let short = call.name.rsplit('.').next()?;
         match (call.name.starts_with("numpy."), short) {
@@ -228,7 +232,7 @@ impl Array {
         fits.then_some(array)
     }
 
-    /// Number of values of the nested lists: the elements and the lists around them.
+    /// Returns the number of values in the nested lists: the elements and the lists around them.
     pub(super) fn n_values(&self) -> u64 {
         let lists = self.shape.iter().scan(1u64, |n, length| {
             *n = n.saturating_mul(*length as u64);
@@ -237,7 +241,7 @@ impl Array {
         lists.fold(1, u64::saturating_add)
     }
 
-    /// Nesting depth of the lists.
+    /// Returns the nesting depth of the lists.
     pub(super) fn depth(&self) -> u32 {
         self.shape.len() as u32
     }
@@ -252,8 +256,8 @@ impl Array {
         }
     }
 
-    /// Converts the array to nested lists in row-major order: the element itself if there are no
-    /// dimensions, one empty list if there are no elements.
+    /// Converts the array to nested lists in row-major order. An array without dimensions becomes
+    /// its only element; an array without elements becomes one empty list.
     pub(super) fn to_lists(&self) -> Option<Value> {
         // From the innermost dimension outwards, without recursion.
         let n: usize = self.shape.iter().product();
@@ -268,7 +272,7 @@ impl Array {
         values.pop()
     }
 
-    /// Storage index of the element at index `at` in row-major order.
+    /// Returns the index in the stored data of the element with the row-major index `at`.
     fn stored(&self, mut at: usize) -> usize {
         if !self.column_order {
             return at;

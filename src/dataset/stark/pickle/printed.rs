@@ -1,4 +1,4 @@
-//! Formats numbers, dates and ranges like Python 3.11 and numpy before version 2.
+//! Formats numbers, dates and ranges as Python 3.11 and numpy before version 2 do.
 
 use std::sync::Arc;
 
@@ -8,47 +8,48 @@ use super::Value;
 const MAX_DIGITS: usize = 4_300;
 /// Maximum size of an integer with [`MAX_DIGITS`] digits, bytes.
 const MAX_INTEGER_BYTES: usize = 1_786;
-/// Number of decimal digits that one step of the long division yields.
+/// Number of decimal digits that each step of the long division yields.
 const STEP_DIGITS: usize = 9;
 const STEP: u64 = 1_000_000_000;
 
-/// A value represented by its text.
+/// A value stored as the text that Python prints for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Printed {
-    /// `str(value)`.
+    /// Output of `str(value)`.
     pub text: Box<str>,
-    /// `repr(value)`, as printed within a list or dict.
+    /// Output of `repr(value)`, which Python prints within a list or dict.
     pub repr: Box<str>,
 }
 
-/// Returns a value with the same `str` and `repr`.
+/// Returns a value with `text` as both its `str` and its `repr`.
 pub(super) fn same(text: String) -> Value {
     either(text.clone(), text)
 }
 
-/// Returns a value with the given `str` and `repr`.
+/// Returns a value with the `str` `text` and the `repr` `repr`.
 pub(super) fn either(text: String, repr: String) -> Value {
     Value::Printed(Arc::new(Printed { text: text.into(), repr: repr.into() }))
 }
 
-/// Returns a value whose `repr` is a call of `name` with its `str`.
+/// Returns a value with the `str` `text`, whose `repr` is a call of `name` with that text.
 fn called(name: &str, text: String) -> Value {
     let repr = format!("{name}('{text}')");
     either(text, repr)
 }
 
-/// `repr(float)`: the shortest digits that read back as the same number.
+/// Formats a number like `repr(float)`: the shortest digits that read back as the same number.
 pub(in crate::stark) fn float(number: f64) -> String {
     finite(number).unwrap_or_else(|| laid_out(&format!("{number:e}"), format!("{number:?}")))
 }
 
-/// `repr(numpy.float32)`: the shortest digits that read back as the same number.
+/// Formats a number like `repr(numpy.float32)`: the shortest digits that read back as the same
+/// number.
 pub(in crate::stark) fn single(number: f32) -> String {
     let spelled = || laid_out(&format!("{number:e}"), format!("{number:?}"));
     finite(number.into()).unwrap_or_else(spelled)
 }
 
-/// Returns the text of a number that is not finite; `None` if it is finite.
+/// Returns the text of infinity or NaN; `None` for a finite number.
 fn finite(number: f64) -> Option<String> {
     let name = match number {
         n if n.is_nan() => "nan",
@@ -59,7 +60,8 @@ fn finite(number: f64) -> Option<String> {
     Some(name.to_owned())
 }
 
-/// Chooses the layout of a number: with an exponent below 1e-4 and from 1e16 on, else plain digits.
+/// Chooses between two texts of a number: `scientific` below 1e-4 and from 1e16 on, otherwise
+/// `plain`.
 fn laid_out(scientific: &str, plain: String) -> String {
     let (digits, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();
@@ -70,7 +72,7 @@ fn laid_out(scientific: &str, plain: String) -> String {
     }
 }
 
-/// Formats a complex number from the digits of its parts.
+/// Formats a complex number from the texts of its real and imaginary parts.
 pub(super) fn complex(real: &str, imaginary: &str) -> String {
     let [real, imaginary] = [real, imaginary].map(|part| part.strip_suffix(".0").unwrap_or(part));
     match (real, imaginary.starts_with('-')) {
@@ -80,14 +82,15 @@ pub(super) fn complex(real: &str, imaginary: &str) -> String {
     }
 }
 
-/// `range(start, stop, step)`.
+/// Returns the text of `range(start, stop, step)` as a value.
 pub(super) fn range(start: i64, stop: i64, step: i64) -> Value {
     let step = if step == 1 { String::new() } else { format!(", {step}") };
     same(format!("range({start}, {stop}{step})"))
 }
 
-/// Converts an integer beyond 64 bits from little-endian two's complement; `None` if Python would
-/// not print it. Quadratic in the number of bytes, which is at most [`MAX_INTEGER_BYTES`].
+/// Formats an integer beyond 64 bits from the bytes of its little-endian two's complement; `None`
+/// if Python would not print the integer. Time: quadratic in the number of bytes, which is at most
+/// [`MAX_INTEGER_BYTES`].
 pub(super) fn integer(bytes: &[u8]) -> Option<Value> {
     if bytes.len() > MAX_INTEGER_BYTES {
         return None;
@@ -121,8 +124,8 @@ pub(super) fn integer(bytes: &[u8]) -> Option<Value> {
     (digits.len() <= MAX_DIGITS).then(|| same(format!("{sign}{digits}")))
 }
 
-/// Converts an integer beyond 64 bits from its digits; `None` if they are invalid or if Python
-/// would not print them.
+/// Formats an integer beyond 64 bits from its digits; `None` if the digits are invalid or Python
+/// would not print the integer.
 pub(super) fn decimal(digits: &str) -> Option<Value> {
     let plain = digits.strip_prefix('-').unwrap_or(digits);
     let is_number = !plain.is_empty() && plain.bytes().all(|byte| byte.is_ascii_digit());
@@ -131,7 +134,7 @@ pub(super) fn decimal(digits: &str) -> Option<Value> {
     (is_number && trimmed.len() <= MAX_DIGITS).then(|| same(format!("{sign}{trimmed}")))
 }
 
-/// Returns the number of units per second, and the number of printed digits of a second's fraction.
+/// Returns the number of units per second, and the number of printed decimal places of a second.
 fn parts_of_second(unit: &str) -> Option<(i64, usize)> {
     Some(match unit {
         "s" => (1, 0),
@@ -142,8 +145,8 @@ fn parts_of_second(unit: &str) -> Option<(i64, usize)> {
     })
 }
 
-/// `numpy.datetime64` of `count` units since 1970; `None` for a unit below nanoseconds or a year
-/// outside of 0 to 9999.
+/// Formats a `numpy.datetime64` of `count` units since 1970; `None` for a unit smaller than a
+/// nanosecond or a year outside of 0 to 9999.
 pub(super) fn datetime(count: i64, unit: &str) -> Option<Value> {
     if count == i64::MIN {
         return Some(called("numpy.datetime64", "NaT".to_owned()));
@@ -171,8 +174,8 @@ pub(super) fn datetime(count: i64, unit: &str) -> Option<Value> {
     Some(called("numpy.datetime64", text))
 }
 
-/// `pandas.Timestamp` without a time zone, of `count` units since 1970; `None` for a unit other
-/// than s, ms, us and ns, or a year outside of 0 to 9999.
+/// Formats a `pandas.Timestamp` without a time zone, `count` units after 1970; `None` for a unit
+/// other than s, ms, us and ns, or a year outside of 0 to 9999.
 pub(super) fn timestamp(count: i64, unit: &str) -> Option<Value> {
     let (parts, _) = parts_of_second(unit)?;
     let (day, time, part) = split(count, parts)?;
@@ -185,7 +188,8 @@ pub(super) fn timestamp(count: i64, unit: &str) -> Option<Value> {
     Some(called("Timestamp", format!("{day} {time}{fraction}")))
 }
 
-/// Splits a count into the date, the time of day in seconds, and the remaining units.
+/// Splits a count of time units since 1970 into the date, the time of day to the second, and the
+/// remaining units; `parts` is the number of units per second.
 fn split(count: i64, parts: i64) -> Option<(String, String, i64)> {
     let (seconds, part) = (count.div_euclid(parts), count.rem_euclid(parts));
     let (day, second) = (date(seconds.div_euclid(86_400))?, seconds.rem_euclid(86_400));
@@ -235,7 +239,7 @@ mod tests {
         assert_eq!(decimal("12x"), None);
     }
 
-    /// Against numpy 1.26.4 and pandas 2.2.
+    /// The expected texts are those of numpy 1.26.4 and pandas 2.2.
     #[test]
     fn dates_are_printed_in_their_unit() {
         for (count, unit, expected) in [

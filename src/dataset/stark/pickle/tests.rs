@@ -1,4 +1,4 @@
-//! Pickles written by Python, in every protocol, and malformed or malicious pickles.
+//! Tests with pickles written by Python in every protocol, and with malformed or malicious pickles.
 
 use std::{fs, ops::ControlFlow, path::PathBuf, sync::Arc};
 
@@ -27,7 +27,7 @@ fn ints(values: impl IntoIterator<Item = i64>) -> Arc<[Value]> {
     values.into_iter().map(Value::Int).collect()
 }
 
-/// The items of a dict, from [`read_dict`].
+/// Returns the items that [`read_dict`] passes on.
 fn items(bytes: &[u8], limits: &Limits) -> Result<Vec<(Value, Value)>, PickleError> {
     let mut items = Vec::new();
     read_dict(|| Ok(bytes), limits, &mut |key, value| {
@@ -177,7 +177,7 @@ fn integers_beyond_64_bits_are_kept_as_text() {
     }
 }
 
-/// As written and printed by Python 3.11 with numpy 1.26.4 and pandas.
+/// The expected values are written and printed by Python 3.11 with numpy 1.26.4 and pandas.
 #[test]
 fn numbers_dates_and_ranges_that_are_not_plain_are_kept_as_text() {
     let scalar = |code: &str, state: &[u8], bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! Files written by torch, and invalid files in the same form.
+//! Tests with files written by torch, and with invalid files of the same structure.
 
 use std::{
     fs,
@@ -38,7 +38,7 @@ fn items(bytes: &[u8]) -> Result<Vec<(Value, Tensor)>, TorchError> {
     Ok(items)
 }
 
-/// A torch file from the given members.
+/// Returns a torch file with the given members.
 fn packed(members: &[(&str, &[u8])], method: CompressionMethod) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, bytes) in members {
@@ -49,8 +49,8 @@ fn packed(members: &[(&str, &[u8])], method: CompressionMethod) -> Vec<u8> {
     zip.finish().unwrap().into_inner()
 }
 
-/// A pickle of one tensor: kind of storage, elements stored, offset, shape, strides; numbers
-/// below 256.
+/// Returns a pickle that describes one tensor, by the kind of storage, the number of stored
+/// elements, the offset, the shape and the strides; all numbers must be below 256.
 fn described(kind: &str, n_stored: u8, offset: u8, shape: &[u8], strides: &[u8]) -> Vec<u8> {
     let numbers = |numbers: &[u8]| {
         let inner = numbers.iter().flat_map(|number| [b'K', *number]);

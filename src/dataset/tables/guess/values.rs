@@ -1,12 +1,13 @@
-//! Guesses which columns become node types: columns with few repeated values.
+//! Guesses which columns become node types: columns with few distinct values.
 
 use std::collections::{BTreeMap, HashSet};
 
 use super::{Guess, TableFacts, table_label};
 use crate::tables::mapping::{singular, snake};
 
-/// Maps the values of columns with few distinct values to nodes. Columns of one name share a type
-/// if at least half of the smaller column's values are in the other.
+/// Maps the values of columns with few distinct values to nodes. Columns with the same name share a
+/// node type if at least half of the values of the column with fewer values also occur in the
+/// other.
 pub(super) fn add_values(facts: &[TableFacts], guess: &mut Guess) {
     let mut taken: HashSet<String> = facts.iter().map(|entry| entry.node_type.clone()).collect();
     let mut types: BTreeMap<String, HashSet<u64>> = BTreeMap::new();

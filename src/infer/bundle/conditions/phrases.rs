@@ -2,9 +2,9 @@
 
 use agent_kb::filter::Operator;
 
-/// Words before a date that is a whole span.
+/// Words before a date that stands for its whole span, such as "in" before "March 2025".
 pub(super) const IN: [&str; 6] = ["in", "during", "from", "of", "on", "dated"];
-/// Words before a date that begins or ends a span.
+/// Phrases before a date that is a limit, such as "since", with the operator of the condition.
 pub(super) const LIMITS: [(&[&str], Operator); 13] = [
     (&["earlier", "than"], Operator::Less),
     (&["older", "than"], Operator::Less),
@@ -20,7 +20,7 @@ pub(super) const LIMITS: [(&[&str], Operator); 13] = [
     (&["after"], Operator::More),
     (&["since"], Operator::AtLeast),
 ];
-/// Words before a number.
+/// Phrases before a number, such as "at least", with the operator of the condition.
 pub(super) const COMPARISONS: [(&[&str], Operator); 17] = [
     (&["no", "more", "than"], Operator::AtMost),
     (&["not", "more", "than"], Operator::AtMost),
@@ -43,9 +43,9 @@ pub(super) const COMPARISONS: [(&[&str], Operator); 17] = [
 /// Words that negate what follows.
 pub(super) const NEGATIONS: [&str; 7] =
     ["not", "without", "except", "excluding", "never", "lacking", "nor"];
-/// Words before which "no" negates.
+/// Words after which "no" negates, as in "with no product".
 pub(super) const HAVING: [&str; 5] = ["with", "has", "have", "having", "had"];
-/// Phrases before a single node that is excluded.
+/// Phrases before the name of a single node that is excluded.
 pub(super) const OTHER_THAN: [&[&str]; 4] =
     [&["other", "than"], &["apart", "from"], &["aside", "from"], &["besides"]];
 /// Words that join a condition to the rest of the question; meaningless without it.
@@ -61,7 +61,7 @@ pub(super) const FILLERS: [&str; 22] = [
 /// Words in names of fields to which a date without a field refers, best first.
 pub(super) const GENERAL_DATES: [&str; 8] =
     ["date", "created", "published", "released", "issued", "opened", "time", "year"];
-/// Synonyms for fields of dates.
+/// Words by which questions refer to fields of dates: for a word in the field's name, its synonyms.
 pub(super) const DATE_WORDS: [(&str, &[&str]); 6] = [
     (
         "created",

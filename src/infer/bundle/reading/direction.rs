@@ -15,8 +15,8 @@ const AUXILIARY: [&str; 9] = ["is", "are", "was", "were", "does", "do", "did", "
 const ARTICLES: [&str; 3] = ["a", "an", "the"];
 
 impl Question {
-    /// Returns the direction from the only name along a relation, if the order of words determines
-    /// it.
+    /// Returns the direction in which a question with one name follows a relation from that name;
+    /// `None` if the order of words does not determine it.
     pub(super) fn direction(&self, relation: RelationId) -> Option<Direction> {
         let ([before], Some(synonyms)) =
             (self.before.as_slice(), self.schema.relation_synonyms.get(usize::from(relation.0)))

@@ -24,56 +24,61 @@ const MIDDLE_WORD_PROBABILITY: f32 = 0.3;
 const SYNONYM_PROBABILITY: f32 = 0.3;
 /// Log penalty per step whose relation a word of the question excludes.
 const EXCLUDED_PENALTY: f32 = -6.0;
-/// Probability of a question word.
+/// Probability that a question contains a given question word.
 const QUESTION_WORD_PROBABILITY: f32 = 0.1;
-/// Probability of any other word.
+/// Probability that a question contains a given word that the reading does not lead to expect.
 const OTHER_WORD_PROBABILITY: f32 = 0.001;
-/// Minimum probability of an explained word.
+/// Minimum probability of a word under a reading at which the reading explains the word.
 const EXPLAINED: f32 = 0.01;
-/// Weight of the prior, as a number of questions.
+/// Weight of the prior: as much as this number of training questions.
 const PRIOR_WEIGHT: f32 = 2.0;
-/// Minimum number of training questions with a word; rarer words of a phrasing are ignored.
+/// Minimum number of training questions of a phrasing that contain a word; rarer words are ignored.
 const MIN_WORD_QUESTIONS: u32 = 2;
-/// Log penalty of each step after the first of a metapath without training questions.
+/// Added to the log likelihood for each step after the first of a metapath without training
+/// questions.
 pub(super) const LONGER: f32 = -2.0;
 /// Log penalty of a step in both directions if the order of words determines one.
 const BOTH_DIRECTIONS_PENALTY: f32 = -2.0;
 /// Log penalty if the target type is not the first type in the question.
 const LATER_TARGET_PENALTY: f32 = -3.0;
-/// Log penalty per word of a metapath's relations that does not precede the metapath's name, and of
-/// two steps in forward order: questions state the last step first.
+/// Log penalty per word of a metapath's relations that does not precede the name where the metapath
+/// starts, and per metapath of two steps that the question states in forward order: questions
+/// usually state the last step first.
 const ELSEWHERE_PENALTY: f32 = -0.5;
 /// Log penalty if the question has a word of [`IN_COMMON`](super::IN_COMMON), but no metapath
 /// returns along its first step.
 const NOTHING_IN_COMMON: f32 = -2.0;
 
-/// Likelihood of the words of one question under its readings.
+/// Computes the likelihood of one question's words under its readings.
 pub(super) struct Model<'a> {
     pub(super) base: &'a IndexedBase,
     pub(super) question: &'a Question,
-    /// Phrasings by their metapaths as text.
+    /// Phrasings by the texts of their metapaths.
     phrasings: BTreeMap<Vec<&'a str>, &'a Phrasing>,
     /// The metapaths of all phrasings, as text.
     learnt: BTreeSet<&'a str>,
-    /// Start and target types of these metapaths.
+    /// Start and target types of the metapaths in `learnt`.
     learnt_ends: BTreeSet<(TypeId, TypeId)>,
     /// Types that the question mentions first, if any.
     first: Option<Vec<TypeId>>,
     /// Words that are not question words. Every set of words here is a bit set by position in
     /// [`Question::other_stems`].
     pub(super) topical: u64,
-    /// By type, then by relation: the words that are forms of a word of its name.
+    /// For each type, and in the next field for each relation: the words that are forms of a word
+    /// of its name.
     of_types: Vec<u64>,
     of_relations: Vec<u64>,
-    /// By type, then by relation: the words that are its synonyms.
+    /// For each type, and in the next field for each relation: the words that are its synonyms.
     type_synonyms: Vec<u64>,
     relation_synonyms: Vec<u64>,
-    /// By relation: whether a word of the question excludes it.
+    /// For each relation: whether a word of the question excludes it.
     excluded: Vec<bool>,
-    /// The stems of the schema, ascending, then by stem the words that are forms of it.
+    /// The stems of the schema, ascending; in the next field, for each stem, the words that are
+    /// forms of it.
     stems: Vec<String>,
     forms: Vec<u64>,
-    /// By type, then by relation: indexes into `stems` of the words of its name.
+    /// For each type, and in the next field for each relation: indexes into `stems` of the words of
+    /// its name.
     type_stems: Vec<Vec<usize>>,
     relation_stems: Vec<Vec<usize>>,
 }
@@ -89,11 +94,11 @@ pub(super) struct Guess {
     pub(super) metapaths: Vec<Metapath>,
     pub(super) log: f32,
     plain: bool,
-    /// Whether a word counts only as a synonym.
+    /// Whether a word of the question is explained only as a synonym.
     pub(super) by_synonym: bool,
 }
 
-/// Returns the bit set at an index; empty beyond the end.
+/// Returns the bit set at index `at`; the empty set beyond the end.
 fn bits(of: &[u64], at: u16) -> u64 {
     of.get(usize::from(at)).copied().unwrap_or(0)
 }
@@ -210,7 +215,7 @@ impl<'a> Model<'a> {
         types.chain(relations).fold(0, |all, own| all | own)
     }
 
-    /// Counts the steps whose relation is excluded.
+    /// Counts the steps whose relation a word of the question excludes.
     fn n_excluded(&self, metapaths: &[Metapath]) -> usize {
         let steps = metapaths.iter().flat_map(|metapath| &metapath.steps);
         let is_excluded = |step: &&Step| self.excluded.get(usize::from(step.0.0)) == Some(&true);
@@ -267,8 +272,9 @@ impl<'a> Model<'a> {
         expected
     }
 
-    /// Scores the metapaths by the likelihood of the question's words, by a phrasing or by the
-    /// names of types and relations, whichever is larger.
+    /// Scores the reading with these metapaths, one per name: the log likelihood of the question's
+    /// words, by the reading's phrasing or by the names of types and relations, whichever is
+    /// larger.
     pub(super) fn guess(&self, worded: &[&WordedMetapath<'_>]) -> Guess {
         let metapaths: Vec<Metapath> = worded.iter().map(|one| one.metapath.clone()).collect();
         let expected = self.expected(&metapaths);
@@ -332,7 +338,8 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Counts the metapaths whose first step precedes the second in the words before the name.
+    /// Counts the metapaths of two steps whose first step is stated before the second in the words
+    /// before the name.
     fn n_in_order(&self, metapaths: &[Metapath]) -> usize {
         let is_in_order = |(metapath, before): &(&Metapath, &Vec<String>)| {
             let &[(first, _), (second, _)] = metapath.steps.as_slice() else { return false };
@@ -353,7 +360,8 @@ impl<'a> Model<'a> {
     }
 
     /// Returns the log likelihood of the words under a reading, and whether the reading explains
-    /// all words. `expected`: its expected stems; `synonyms`: the words that are its synonyms.
+    /// all words. `expected` are the stems that the reading leads to expect, with probabilities;
+    /// `synonyms` are the words that are synonyms of its types and relations.
     fn wording(
         &self,
         expected: &[(usize, f32)],
@@ -402,8 +410,8 @@ impl<'a> Model<'a> {
         (log + unsaid, plain)
     }
 
-    /// Returns the metapaths from a type. Steps within a type have one direction only if a phrasing
-    /// contains it or the order of words determines it.
+    /// Returns the metapaths from a type. A step within a type has one direction only if a phrasing
+    /// contains the metapath or the order of words determines the direction.
     fn metapaths(&self, start: TypeId) -> Vec<WordedMetapath<'a>> {
         let is_said = |metapath: &Metapath| {
             self.question.says_direction(metapath) == Some(true)
@@ -417,7 +425,7 @@ impl<'a> Model<'a> {
         metapaths.into_iter().map(|metapath| self.worded(metapath)).collect()
     }
 
-    /// Returns the readings that explain all words, most likely first; ties by their metapaths.
+    /// Returns the readings that explain all words, most likely first, ties by ascending metapaths.
     pub(super) fn guesses(&self) -> Vec<Guess> {
         let types = self.question.linked_types(self.base);
         let of_name: Vec<Vec<WordedMetapath<'_>>> = types

@@ -22,14 +22,14 @@ const MIN_PROBABILITY: f32 = 0.6;
 /// A metapath that a question may mean.
 pub(super) struct LikelyMetapath {
     metapath: Metapath,
-    /// Probability among the likely metapaths of the name; they sum to 1.
+    /// Probability of the metapath; the probabilities of all likely metapaths of a name sum to 1.
     probability: f32,
-    /// The nodes that the metapath reaches, ascending, without the nodes of the name; at least one.
+    /// The nodes that the metapath reaches, ascending, without the nodes of the name; never empty.
     nodes: Vec<NodeId>,
 }
 
 impl Model<'_> {
-    /// Returns by name the likely metapaths from it, most likely first.
+    /// Returns, for each name, the likely metapaths from it, most likely first.
     pub(super) fn likely_metapaths(&self) -> Vec<Vec<LikelyMetapath>> {
         let types = self.question.linked_types(self.base);
         let pairs = self.question.names.iter().zip(types);
@@ -98,8 +98,9 @@ impl Model<'_> {
         kept
     }
 
-    /// Reads a question with one name and at most one unexplained word, if its most likely metapath
-    /// has one step, explains a word, and is likely enough.
+    /// Reads a question with one name and at most one unexplained word. `None` unless the most
+    /// likely metapath has one step, explains a word and has a probability of at least
+    /// [`MIN_PROBABILITY`].
     pub(super) fn nearly_plain(&self, likely: &[Vec<LikelyMetapath>]) -> Option<Reading> {
         let ([names], [likely]) = (self.question.names.as_slice(), likely) else { return None };
         let likely = likely.first()?;
@@ -122,7 +123,7 @@ impl Model<'_> {
     }
 }
 
-/// Sums scores node by node; empty without any.
+/// Sums scores node by node; empty if `scores` is.
 fn sum(scores: impl Iterator<Item = Scores>) -> Scores {
     scores.reduce(|all, one| all.combine(&one, Combine::Sum)).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Reads and writes the table of replies.
+//! Reads and writes the database table with the replies of language models.
 
 use blake3::Hasher;
 use rusqlite::{Row, TransactionBehavior, params};
@@ -8,10 +8,10 @@ use crate::journal::{
     store::{Store, failed},
 };
 
-/// Columns of a reply in the order that [`StoredReply::read`] expects.
+/// Query for rows of replies, with the columns in the order that [`StoredReply::read`] expects.
 const REPLY: &str = "SELECT key, role, request, reply, paid, digest FROM reply";
 
-/// A reply as stored.
+/// A reply in the form in which the database stores it.
 #[derive(Debug)]
 pub(in crate::journal) struct StoredReply {
     pub(in crate::journal) key: String,
@@ -23,7 +23,7 @@ pub(in crate::journal) struct StoredReply {
 }
 
 impl StoredReply {
-    /// Reads a row of [`REPLY`].
+    /// Reads a reply from a row of the query [`REPLY`].
     fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             key: row.get(0)?,
@@ -37,7 +37,8 @@ impl StoredReply {
 }
 
 impl Store {
-    /// Returns the reply with a key, checked.
+    /// Returns the reply with this key, after checking it against its digest; `None` if there is
+    /// none.
     pub(in crate::journal) fn reply(&self, key: &str) -> Result<Option<StoredReply>, JournalError> {
         let mut statement = self.prepare(&format!("{REPLY} WHERE key = ?1"))?;
         let mut rows = statement.query([key]).map_err(|error| self.failed("read", &error))?;
@@ -47,14 +48,15 @@ impl Store {
         }
     }
 
-    /// Whether there is a reply with a key; the reply is not checked.
+    /// Whether there is a reply with this key. Does not check the reply.
     pub(in crate::journal) fn has_reply(&self, key: &str) -> Result<bool, JournalError> {
         self.prepare("SELECT 1 FROM reply WHERE key = ?1")?
             .exists([key])
             .map_err(|error| self.failed("read", &error))
     }
 
-    /// Calls `visit` with every reply, checked, by key.
+    /// Calls `visit` with every reply, in order of keys, after checking the reply against its
+    /// digest.
     pub(in crate::journal) fn each_reply(
         &self,
         mut visit: impl FnMut(StoredReply) -> Result<(), JournalError>,
@@ -67,8 +69,8 @@ impl Store {
         Ok(())
     }
 
-    /// Adds a reply, which is on the disk on return. After an error, either all of it or nothing is
-    /// stored.
+    /// Adds a reply, which is on the disk when this returns `Ok`. After an error, either the whole
+    /// reply or nothing is stored.
     pub(in crate::journal) fn append_reply(
         &mut self,
         key: &str,
@@ -89,7 +91,7 @@ impl Store {
         written().map_err(|error| failed("write", &self.path, &error))
     }
 
-    /// Reads a row of [`REPLY`] and checks its digest.
+    /// Reads a reply from a row of the query [`REPLY`] and checks it against its digest.
     fn checked_reply(&self, row: &Row<'_>) -> Result<StoredReply, JournalError> {
         let stored = StoredReply::read(row).map_err(|error| self.failed("read", &error))?;
         let texts = [&*stored.key, &stored.role, &stored.request, &stored.reply];
@@ -100,7 +102,8 @@ impl Store {
     }
 }
 
-/// Computes the digest of a reply.
+/// Computes the digest of a reply from the digest of its run, its texts, and whether the run paid
+/// for it.
 fn reply_digest(run: &[u8; 32], texts: [&str; 4], paid: bool) -> [u8; 32] {
     let mut hasher = Hasher::new();
     hasher.update(b"agent reply 1\n");

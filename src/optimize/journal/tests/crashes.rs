@@ -1,4 +1,4 @@
-//! The journal on a disk that stops, loses data and fails at every point.
+//! Tests of the journal on a disk that stops, loses data or fails at every possible point.
 //!
 //! Faults O1 to O3: a resumed run ends with the same steps and replies as an uninterrupted one (R),
 //! and nothing that was acknowledged is lost (N). `AGENT_TEST_CRASHES` multiplies the number of
@@ -19,12 +19,13 @@ use super::{
 use crate::journal::{DATABASE_FILE, Journal, JournalError};
 use agent_llm::ReplyStore;
 
-/// Number of steps of the run.
+/// Number of steps of the tested run.
 const STEPS: usize = 7;
-/// Pages of the log between checkpoints; few, so that checkpoints are tested.
+/// Number of pages in the write-ahead log at which a checkpoint is made; small, so that checkpoints
+/// are tested.
 const LOG_PAGES: u32 = 12;
 
-/// A directory in memory if possible, since syncing a disk is slow.
+/// Creates a directory, in memory if possible, because syncing a disk is slow.
 pub(super) fn directory() -> TempDir {
     let memory = Path::new("/dev/shm");
     let made = if memory.is_dir() { TempDir::new_in(memory) } else { TempDir::new() };
@@ -39,13 +40,13 @@ fn directory_with(files: &Files) -> TempDir {
     dir
 }
 
-/// Factor of the number of random cases.
+/// Returns the factor by which the number of random cases is multiplied.
 fn times() -> u64 {
     std::env::var("AGENT_TEST_CRASHES").map_or(1, |n| n.parse().expect("a number"))
 }
 
-/// Starts or resumes the run to its end. `reported` is called with the number of acknowledged
-/// steps, first after opening and then whenever it grows.
+/// Starts or resumes the tested run and takes it to its end. Calls `reported` with the number of
+/// acknowledged steps, first after opening and then after each step.
 fn go_on(
     dir: &Path,
     acknowledged: &mut usize,
@@ -76,8 +77,8 @@ fn finish(dir: &Path, mut acknowledged: usize) -> Seen {
     go_on(dir, &mut acknowledged, &mut |_| {}).expect("the run goes on")
 }
 
-/// An uninterrupted run: its final content, its disk operations, and the number of acknowledged
-/// steps after each number of operations.
+/// An uninterrupted run: its final content, its disk operations, and pairs of a number of
+/// operations and the number of steps acknowledged by then.
 struct Undisturbed {
     seen: Seen,
     ops: Vec<Op>,
@@ -96,7 +97,7 @@ impl Undisturbed {
         Self { seen, ops, acknowledged }
     }
 
-    /// A reader, which repairs nothing, sees the first steps or an error.
+    /// Checks that a reader, which repairs nothing, sees the first steps of the run or an error.
     fn is_read_in_part(&self, dir: &Path) {
         if let Ok((config, steps, programs, replies)) =
             Journal::open_read_only(dir).and_then(|journal| seen(&journal))
@@ -108,7 +109,7 @@ impl Undisturbed {
         }
     }
 
-    /// Number of steps acknowledged before a number of operations.
+    /// Returns the number of steps that were acknowledged after the first `n_ops` operations.
     fn acknowledged(&self, n_ops: usize) -> usize {
         self.acknowledged.iter().rev().find(|(ops, _)| *ops <= n_ops).map_or(0, |(_, n)| *n)
     }
@@ -128,7 +129,7 @@ fn o1_a_kill_at_every_write_loses_nothing_and_changes_nothing() {
     }
 }
 
-/// After a kill, a run pays only for calls whose replies were not stored.
+/// After a process was killed, the resumed run pays only for calls whose replies were not stored.
 #[test]
 fn o1_no_reply_that_was_kept_is_paid_for_again() {
     const REPLIES: usize = 6;

@@ -1,6 +1,6 @@
-//! Damaged files (O6) and recovery time.
+//! Tests of damaged files (O6), and of the time that it takes to resume a run.
 //!
-//! `AGENT_TEST_FLIPS` sets the number of mutations; 100 000 take some minutes.
+//! `AGENT_TEST_FLIPS` sets the number of random damages that are tried; 100 000 take some minutes.
 
 use std::{fs, time::Instant};
 
@@ -18,7 +18,7 @@ use agent_llm::ReplyStore;
 /// Size of a page of the database, bytes.
 const PAGE: usize = 4_096;
 
-/// Damages bytes in a random way.
+/// Damages the content of a file in a random way. Returns the name of the kind of damage.
 fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut ChaCha8Rng) -> &'static str {
     let n = bytes.len();
     let at = random.random_range(0..n);
@@ -57,7 +57,8 @@ fn mutate(bytes: &mut Vec<u8>, other: &[u8], random: &mut ChaCha8Rng) -> &'stati
     }
 }
 
-/// The results of opening as a reader and as a writer.
+/// Returns the journal's content, or the error, when it is opened as by a reader and as by a
+/// writer.
 fn found(dir: &std::path::Path) -> [Result<Seen, JournalError>; 2] {
     let read = || Journal::open_read_only(dir).and_then(|journal| seen(&journal));
     let first = read();
@@ -129,7 +130,7 @@ fn o6_no_mutation_is_taken_for_another_run() {
     assert!(refused > n_mutations / 4 && shortened > n_mutations / 20);
 }
 
-/// Prints the time; the bound only detects hangs.
+/// Prints the time that it takes to resume the run; the upper bound only detects hangs.
 #[test]
 fn o1_a_run_of_200_steps_is_resumed_in_an_instant() {
     let dir = directory();

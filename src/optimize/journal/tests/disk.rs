@@ -19,16 +19,17 @@ use rusqlite::ffi::{
     sqlite3_io_methods, sqlite3_vfs, sqlite3_vfs_find, sqlite3_vfs_register,
 };
 
-/// Minimum part of a write that a disk keeps or loses, bytes.
+/// Size of the smallest part of a write that a disk keeps or loses as a whole, bytes.
 const SECTOR: usize = 512;
 
-/// Files by name.
+/// Contents of files, by file name.
 pub(super) type Files = BTreeMap<String, Vec<u8>>;
 
-/// An operation on a file.
+/// An operation on a file in a watched directory.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
-    /// The file existed, synced, when it was first opened; older operations are unknown.
+    /// The file existed when it was first opened, and counts as synced; older operations are
+    /// unknown.
     Found {
         file: String,
         bytes: Vec<u8>,
@@ -49,7 +50,7 @@ pub(super) enum Op {
     Sync {
         file: String,
     },
-    /// A failed sync: data written since the last one may never reach the disk.
+    /// A failed sync: data written since the last successful sync may never reach the disk.
     LostSync {
         file: String,
     },
@@ -59,28 +60,28 @@ pub(super) enum Op {
     },
 }
 
-/// Kind of failing calls.
+/// Kind of the calls that fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Writes, syncs and deletions, as on a broken disk.
     Write,
     /// Writes, as on a full disk.
     Full,
-    /// Reads.
+    /// Reads of files.
     Read,
 }
 
-/// An injected failure.
+/// A failure that is injected into calls of SQLite.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fault {
-    /// Index of the failing call among those of its kind, from 0.
+    /// Index of the first failing call among the calls of its kind, from 0.
     pub(super) at: usize,
     pub(super) kind: Kind,
-    /// Whether all later calls fail too.
+    /// Whether all later calls of this kind fail too.
     pub(super) forever: bool,
 }
 
-/// A watched directory.
+/// A watched directory, whose file operations are recorded.
 pub(super) struct Disk {
     dir: PathBuf,
     state: Mutex<State>,
@@ -98,7 +99,7 @@ struct State {
 static DISKS: Mutex<Vec<Weak<Disk>>> = Mutex::new(Vec::new());
 
 impl Disk {
-    /// Watches a directory until dropped.
+    /// Watches a directory until the returned disk is dropped.
     pub(super) fn watch(dir: &Path) -> Arc<Disk> {
         register();
         let disk = Arc::new(Disk { dir: dir.to_owned(), state: Mutex::default() });
@@ -108,23 +109,23 @@ impl Disk {
         disk
     }
 
-    /// The operations so far.
+    /// Returns the operations that were recorded so far.
     pub(super) fn ops(&self) -> Vec<Op> {
         self.state().ops.clone()
     }
 
-    /// Number of operations so far.
+    /// Returns the number of operations that were recorded so far.
     pub(super) fn n_ops(&self) -> usize {
         self.state().ops.len()
     }
 
-    /// Sets the failure, counted from now; `None` for no failure.
+    /// Sets the failure to inject, with calls counted from now; `None` for no failure.
     pub(super) fn fail(&self, fault: Option<Fault>) {
         let mut state = self.state();
         (state.fault, state.writes, state.reads) = (fault, 0, 0);
     }
 
-    /// Whether the first failing call was reached.
+    /// Whether the call that fails first was reached.
     pub(super) fn failed(&self) -> bool {
         let state = self.state();
         state.fault.is_some_and(|fault| {
@@ -136,7 +137,7 @@ impl Disk {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The disk of a path and the file's name on it.
+    /// Returns the watched directory of a path, and the file's name in this directory.
     fn of(path: &Path) -> Option<(Arc<Disk>, String)> {
         let disks = DISKS.lock().unwrap_or_else(PoisonError::into_inner);
         let disk =
@@ -146,7 +147,7 @@ impl Disk {
 }
 
 impl State {
-    /// Counts a call; returns whether it fails.
+    /// Counts a call, a read or another one; returns the kind of failure if the call must fail.
     fn count(&mut self, read: bool) -> Option<Kind> {
         let counter = if read { &mut self.reads } else { &mut self.writes };
         let at = *counter;
@@ -156,8 +157,8 @@ impl State {
     }
 }
 
-/// Returns the files after the first `n` operations, as a killed process leaves them; with `torn`
-/// also half of the next operation, if it is a write.
+/// Returns the files after the first `n` operations, as a killed process leaves them; with `torn`,
+/// also half of the next operation is done, if it is a write.
 pub(super) fn killed(ops: &[Op], n: usize, torn: bool) -> Files {
     let mut files = Files::new();
     for op in &ops[..n] {
@@ -236,7 +237,7 @@ fn apply(files: &mut Files, op: &Op) {
     }
 }
 
-/// A file as seen by SQLite; the system's file follows in memory.
+/// A file as SQLite sees it; the system's file follows in memory.
 #[repr(C)]
 struct Shim {
     base: sqlite3_file,
@@ -248,7 +249,7 @@ struct Watched {
     name: String,
 }
 
-/// The system's file layer.
+/// The operating system's file layer of SQLite, below the recording layer.
 struct Below(*mut sqlite3_vfs);
 
 // SAFETY: all threads share SQLite's list of file systems, whose entries never move or change.
@@ -280,7 +281,7 @@ static METHODS: sqlite3_io_methods = sqlite3_io_methods {
     xUnfetch: None,
 };
 
-/// Registers the layer for all connections that this process opens from now on.
+/// Registers the recording layer for all connections that this process opens from now on.
 fn register() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -303,7 +304,7 @@ fn below() -> *mut sqlite3_vfs {
     BELOW.get().expect("registered").0
 }
 
-/// The path in a name from SQLite.
+/// Returns the path in a file name from SQLite; `None` for a null pointer.
 unsafe fn path(name: *const c_char) -> Option<PathBuf> {
     // SAFETY: a name is null or a NUL-terminated string.
     let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })?;
@@ -377,7 +378,7 @@ unsafe extern "C" fn delete(_: *mut sqlite3_vfs, name: *const c_char, sync: c_in
     }
 }
 
-/// The system's file behind a file of SQLite.
+/// Returns the system's file that belongs to a file as SQLite sees it.
 unsafe fn real(file: *mut sqlite3_file) -> *mut sqlite3_file {
     // SAFETY: the system's file lies behind the shim in the memory that SQLite provides.
     unsafe { file.cast::<Shim>().add(1).cast() }
@@ -388,7 +389,7 @@ unsafe fn watched<'a>(file: *mut sqlite3_file) -> &'a Watched {
     unsafe { &*(*file.cast::<Shim>()).watched }
 }
 
-/// Calls a method of the system's file.
+/// Calls a method of the system's file that belongs to a file as SQLite sees it.
 macro_rules! on_real {
     ($file:ident . $method:ident ( $($argument:expr),* )) => {{
         // SAFETY: the system's file is open as long as the one that SQLite sees.

@@ -1,4 +1,4 @@
-//! Replies in the journal.
+//! Tests of replies in the journal.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},

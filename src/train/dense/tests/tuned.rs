@@ -1,4 +1,4 @@
-//! Fine-tuning of tiny sentence encoders with random weights.
+//! Tests fine-tuning on tiny sentence encoders with random weights.
 
 use std::{collections::HashMap, fs, path::Path};
 
@@ -20,7 +20,8 @@ use agent_embed::{
     matrix::dot,
 };
 
-/// An encoder of one layer with random weights whose vocabulary is that of the planted base.
+/// Writes an encoder with one layer and random weights; its vocabulary is that of the made-up
+/// knowledge base.
 fn write_encoder(dir: &Path) {
     let concepts = (0..CONCEPTS).flat_map(|concept| (0..SYNONYMS).map(move |at| (concept, at)));
     let words =
@@ -103,7 +104,7 @@ fn write_encoder(dir: &Path) {
     safetensors::serialize_to_file(views, None, &dir.join("model.safetensors")).unwrap();
 }
 
-/// A planted base and an encoder.
+/// A made-up knowledge base and an encoder for it.
 struct Planted {
     world: World,
     encoder: BaseEncoder,
@@ -153,7 +154,7 @@ impl Planted {
         tune(task, &self.encoder, report, stop)
     }
 
-    /// Returns [`World::hit`] for an encoder in a directory.
+    /// Returns [`World::hit`] of a search with the encoder in the directory `dir`.
     fn hit(&self, dir: &Path) -> f64 {
         let encoder = BertEncoder::open(dir).unwrap();
         let kb = &self.world.base.kb;
