@@ -211,8 +211,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Whether the mention after `at` names a row itself, so that the relation in mention `at`
-    /// links nothing.
+    /// Whether the mention after `at` names a row itself, so that relation `at` links nothing.
     fn is_row_behind(&self, at: usize, parts: &Parts) -> bool {
         let is_next = |place: usize| self.beside(at, 1) == Some(place);
         parts.conditions.iter().any(|(place, one)| one.steps.is_empty() && is_next(*place))
@@ -225,8 +224,7 @@ impl Reading<'_> {
         tokens.iter().any(|token| self.schema.is_said_by(relation, &token.stem))
     }
 
-    /// Whether the relation in a mention is a step in the metapath of a condition or a column that
-    /// the parts use.
+    /// Whether the relation in a mention is a step of a condition's or a column's metapath.
     fn is_followed(&self, at: usize, parts: &Parts) -> bool {
         let said = parts.measures.iter().chain(&parts.groups).map(|(_, column)| *column);
         let tests = parts.filters.iter().map(|(_, test)| test);
@@ -301,8 +299,7 @@ impl Reading<'_> {
         })
     }
 
-    /// Refuses to distinguish rows with and without a value of a field if some sampled values are
-    /// zero, because zero may stand for a missing value.
+    /// Refuses to tell rows with a value from rows without if zero may stand for a missing value.
     fn check_zero(&self, field: FieldId) -> Result<(), AskError> {
         let kb = &self.base.kb;
         let nodes = kb.nodes_of_type(self.rows);
@@ -318,8 +315,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Adds the numbers and dates outside of the assumption to `parts` as filters, or two numbers
-    /// as compared subjects.
+    /// Adds numbers and dates to `parts` as filters, or two numbers as compared subjects.
     fn put_numbers(&mut self, kind: Kind, parts: &mut Parts) -> Result<(), AskError> {
         let numbers: Vec<_> =
             self.numbers.iter().filter(|number| !number.changed).cloned().collect();
@@ -418,8 +414,7 @@ impl Reading<'_> {
     }
 
     /// Returns whether the question asks for a maximum (true) or a minimum (false), and the names
-    /// that the field may have, if the phrase implies one (`cheapest`). `None` if the question asks
-    /// for neither.
+    /// of the field that the phrase implies (`cheapest`), if any.
     pub(super) fn extreme(&self) -> Option<(bool, &'static [&'static str])> {
         self.cues(false).find_map(|(_, cue)| match cue {
             Cue::High | Cue::Most | Cue::Top => Some((true, &[][..])),
@@ -429,8 +424,8 @@ impl Reading<'_> {
         })
     }
 
-    /// Returns the first comparative: the index of its mention, whether it means more (true) or
-    /// less (false), and the names that the field may have, if the word implies one (`cheaper`).
+    /// Returns the first comparative: the index of its mention, more (true) or less (false), and
+    /// the names of the field that it implies (`cheaper`), if any.
     fn comparative(&self) -> Option<(usize, bool, &'static [&'static str])> {
         self.cues(false).find_map(|(at, cue)| match cue {
             Cue::More(high) => Some((at, high, &[][..])),
@@ -499,8 +494,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Refuses a question that compares each row with another property of the same row: `at another
-    /// site than their manager`.
+    /// Refuses a comparison with a property of the same row: `at another site than their manager`.
     fn is_no_comparison(&self) -> Result<(), AskError> {
         let open = self.cues(false).find(|(at, cue)| {
             let next = self.beside(*at, 1).and_then(|next| self.what(next));
@@ -579,8 +573,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Builds the test for rows that have a value in a column, or, in a column of links, at least
-    /// one link.
+    /// Builds the test for rows with a value in a column, or with at least one link.
     pub(super) fn has_some(&mut self, column: usize) -> Test {
         match self.columns.get(column) {
             Some(ColumnSpec::Count(_)) => some_of(column),
@@ -591,8 +584,7 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether the type in a mention is on the metapath of a condition, between a named node and
-    /// the rows.
+    /// Whether the type in a mention is on the metapath from a named node to the rows.
     fn is_on_the_way(&self, at: usize, parts: &Parts) -> bool {
         let Some(What::Type(kind)) = self.what(at) else { return false };
         parts.conditions.iter().flat_map(|(_, one)| &one.steps).any(|step| step.to == *kind)
@@ -662,16 +654,14 @@ impl Reading<'_> {
         }
     }
 
-    /// Returns the error for a total in which a linked node could be counted more than once,
-    /// because several rows may link to the node.
+    /// Returns the error for a total over nodes to which several rows may link.
     pub(super) fn counted_twice(&self) -> AskError {
         let why = "nodes that several rows link to would be counted more than once; ask for the \
                    total or the mean of directly linked nodes";
         AskError::Missing(why.to_owned())
     }
 
-    /// Returns the aggregate function to apply to the numbers in mention `at`: the function that
-    /// the question mentions, or else implies.
+    /// Returns the aggregate function of the numbers in mention `at`, mentioned or implied.
     fn aggregating(&mut self, at: usize, parts: &Parts) -> Result<Function, AskError> {
         if let Some(function) = self.function() {
             return Ok(function);
@@ -707,8 +697,7 @@ impl Reading<'_> {
         )))
     }
 
-    /// Returns the column of categories whose number of distinct values the question asks for;
-    /// `None` if it asks for no such number.
+    /// Returns the column whose number of distinct values the question asks for, if any.
     fn different(&self, parts: &Parts) -> Option<usize> {
         let counts = |at: usize| {
             let before = self.beside(at, -1).and_then(|before| self.cue(before));
@@ -886,8 +875,7 @@ impl Reading<'_> {
         self.fields_are_of_rows()
     }
 
-    /// Refuses a question that mentions a field that the rows do not have, unless the field only
-    /// describes a name or is bounded.
+    /// Refuses a field that the rows do not have, unless it describes a name or is bounded.
     fn fields_are_of_rows(&self) -> Result<(), AskError> {
         for at in 0..self.mentions.all.len() {
             let Some(What::Field(fields)) = self.what(at) else { continue };
