@@ -80,7 +80,7 @@ struct ModelPage {
 
 impl Perform for Request {
     const NAME: &'static str = "report";
-    const SUMMARY: &'static str = "Write the page of a run or a trained model";
+    const SUMMARY: &'static str = "Write the HTML page of a run or a trained model";
     type Reply = Reply;
 
     fn perform(&self, app: &App) -> Result<Reply> {

@@ -114,7 +114,7 @@ pub(crate) fn filtered(base: &IndexedBase, conditions: &[Condition]) -> Result<O
 
 impl Perform for Request {
     const NAME: &'static str = "search";
-    const SUMMARY: &'static str = "Rank the nodes of a dataset for a text";
+    const SUMMARY: &'static str = "Rank the nodes of a dataset by relevance to a text";
     type Reply = Reply;
 
     fn perform(&self, app: &App) -> Result<Reply> {

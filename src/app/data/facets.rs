@@ -66,7 +66,8 @@ impl Reply {
 
 impl Perform for Request {
     const NAME: &'static str = "data_facets";
-    const SUMMARY: &'static str = "Count the values of a dataset's nodes, as facets for conditions";
+    const SUMMARY: &'static str =
+        "Count the nodes with each value of a field, as facets for conditions";
     type Reply = Reply;
 
     fn perform(&self, app: &App) -> Result<Reply> {

@@ -184,7 +184,7 @@ impl Serialize for Forecast {
 
 impl Perform for Request {
     const NAME: &'static str = "data_synthesize";
-    const SUMMARY: &'static str = "Make questions with answers for a dataset that has none";
+    const SUMMARY: &'static str = "Generate questions with answers for a dataset that has none";
     const CHANGES: bool = true;
     type Reply = Reply;
 

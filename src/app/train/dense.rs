@@ -149,7 +149,7 @@ pub enum Reply {
 impl Perform for Request {
     const NAME: &'static str = "train_dense";
     const SUMMARY: &'static str =
-        "Learn vectors of queries and nodes, so that a query is near its answers";
+        "Learn vectors of queries and nodes, such that a query is near its answers";
     const CHANGES: bool = true;
     type Reply = Reply;
 

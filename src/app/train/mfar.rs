@@ -65,7 +65,8 @@ fn steps() -> Bounded<1, 10_000> {
 
 impl Perform for Request {
     const NAME: &'static str = "train_mfar";
-    const SUMMARY: &'static str = "Learn the weights of a node's fields, given the query (mFAR)";
+    const SUMMARY: &'static str =
+        "Learn the weights of the fields of nodes, depending on the query (mFAR)";
     const CHANGES: bool = true;
     type Reply = Trained<ModelInfo>;
 

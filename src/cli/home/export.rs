@@ -93,7 +93,7 @@ impl Packed {
         }
         if !found.is_dir() {
             return Err(anyhow!("{} is neither a file nor a directory", place.display()))
-                .hint("replace the link with its target, or remove the link");
+                .hint("replace it with its target, or remove it");
         }
         for entry in fs::read_dir(place).with_context(failed)? {
             let entry = entry.with_context(failed)?;
