@@ -153,8 +153,8 @@ impl AnnIndex {
 
     /// Returns approximately the `k` nodes nearest to `query` (`[dim]`, not zero) with their dot
     /// products, best first, ties by ascending id. The dot products are exact, but a near node may
-    /// be missing. `vectors` must be the vectors from which the graph was built. Computes about `(k
-    /// + 256) * 32` dot products per shard.
+    /// be missing. `vectors` must be the vectors from which the graph was built. Computes about
+    /// `(k + 256) * 32` dot products per shard.
     ///
     /// # Errors
     /// As [`VectorIndex::score`].

@@ -182,10 +182,10 @@ fn ranked(
     Ok((order.apply(&features, &fused), Some(features)))
 }
 
-/// Joins the rankings of members by reciprocal rank fusion: a node's score is the mean of `1 / (60
-/// + rank)` over the members, 0 for a member that lacks the node, scaled so that a node at rank 1
-/// of all members has the score 1; best first, ties by ascending id. The ranking of a single member
-/// is unchanged.
+/// Joins the rankings of members by reciprocal rank fusion: a node's score is the mean over the
+/// members of `1 / (60 + rank)`, 0 for a member that lacks the node, scaled so that a node at rank
+/// 1 of all members has the score 1; best first, ties by ascending id. The ranking of a single
+/// member is unchanged.
 fn ensemble(mut rankings: Vec<Ranking>) -> Ranking {
     if rankings.len() < 2 {
         return rankings.pop().unwrap_or_default();
