@@ -31,7 +31,7 @@ use agent_index::{self as index, IndexError, IndexedBase, Plan, languages};
 use agent_kb::Kb;
 
 /// Name prefix of the directory from which a sample is imported, followed by the kind of sample, as
-/// in `agent-sample-mag`. By this name, samples are told from other datasets.
+/// in `agent-sample-mag`. The name distinguishes samples from other datasets.
 const SAMPLE_PREFIX: &str = "agent-sample-";
 
 /// Stages of an import in the order in which they run, each with its approximate share of the total

@@ -71,16 +71,7 @@ pub fn run_dir(given: &Path, home: &Home) -> Result<PathBuf> {
     if given.exists() {
         return Ok(given.to_owned());
     }
-    run_of_home(given, home)
-}
-
-/// Returns the directory of the run in the home directory that has this name, or of the run that
-/// was written last if the name is `latest`.
-///
-/// # Errors
-/// If there is no such run.
-pub fn run_of_home(name: &Path, home: &Home) -> Result<PathBuf> {
-    find(name, DATABASE_FILE, home)
+    run_of_name(given, home)
 }
 
 /// Returns the directory of the run in the home directory that has this name, or of the run that

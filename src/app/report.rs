@@ -105,7 +105,7 @@ fn of_model(model: &Path, app: &App) -> Result<Reply> {
 fn of_run(request: &Request, run: &Path, app: &App) -> Result<Reply> {
     let dir = match app.network {
         None => named::run_dir(run, &app.home)?,
-        Some(_) => named::run_of_home(run, &app.home)?,
+        Some(_) => named::run_of_name(run, &app.home)?,
     };
     let journal = Journal::open_read_only(&dir)?;
     let sources = Sources::from_run(&dir)?;

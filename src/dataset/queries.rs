@@ -253,7 +253,8 @@ fn parse_strictly(
     Ok(parsed.queries)
 }
 
-/// Loads all queries of a base, including the test split, for summaries.
+/// Loads all queries of a base, including the test split, for summaries and to find out whether the
+/// base has labels of its own.
 pub(super) fn all_queries(base: &Base) -> Result<Vec<LabelledQuery>, DatasetError> {
     let mut queries = Vec::new();
     for file in [QUERIES_FILE, HUMAN_FILE] {

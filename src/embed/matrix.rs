@@ -52,7 +52,7 @@ impl Matrix {
         &self.data
     }
 
-    /// Row number `row`, counted from 0; `None` if there are not so many rows.
+    /// Row number `row`, counted from 0; `None` if the matrix has fewer rows.
     pub fn row(&self, row: usize) -> Option<&[f32]> {
         if row >= self.rows {
             return None;

@@ -22,8 +22,7 @@ use crate::{
 };
 use agent_ground::words::{Languages, is_control};
 
-/// What [`KbWriter::finish`] is told about a base: its title, licence, candidate types and
-/// languages.
+/// Description of a base for [`KbWriter::finish`]: title, licence, candidate types and languages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KbMeta {
     /// Title of the base, for people.

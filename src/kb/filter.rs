@@ -461,16 +461,22 @@ impl<'a> Operand<'a> {
         let order = self.order(value);
         match operator {
             Operator::Is | Operator::IsNot => {
-                order == Some(Ordering::Equal)
-                    || self.text == ANY
-                    || value.trim() == self.text
-                    || (!self.folded.is_empty() && category(value) == self.folded)
+                self.is(order, value, || category(value) == self.folded)
             }
             Operator::Less => order == Some(Ordering::Less),
             Operator::AtMost => order.is_some_and(Ordering::is_le),
             Operator::More => order == Some(Ordering::Greater),
             Operator::AtLeast => order.is_some_and(Ordering::is_ge),
         }
+    }
+
+    /// Whether the value of a node is this value. `order` compares both; `same_words` says whether
+    /// their words are equal.
+    fn is(&self, order: Option<Ordering>, value: &str, same_words: impl FnOnce() -> bool) -> bool {
+        order == Some(Ordering::Equal)
+            || self.text == ANY
+            || value.trim() == self.text
+            || (!self.folded.is_empty() && same_words())
     }
 
     /// Compares the value of a node with this value; `None` unless both are numbers or both are

@@ -162,7 +162,7 @@ pub struct Tuple {
 
 /// Maximum number of nodes of a base.
 pub const MAX_NODES: u32 = u32::MAX - 1;
-/// Maximum number of edges of a base. While a base is built, so many edges take 16 GB of memory.
+/// Maximum number of edges of a base. While a base is built, this many edges take 16 GB of memory.
 pub const MAX_EDGES: u64 = 2_000_000_000;
 /// Maximum number of types of a base, of its relations and of its field names.
 pub const MAX_LABELS: usize = u16::MAX as usize;

@@ -12,9 +12,8 @@ use crate::{
     Server,
     engine::{Active, Opened},
     reply::{ApiError, Common, OfBody, OfWork},
-    routes::{Body, deadline, opened},
+    routes::{Body, deadline, in_range, opened},
     sent::{in_json, json},
-    splits::page,
 };
 use agent_ask::{AskError, AskRecord, Helps, ReadingsRecord};
 use agent_infer::{self as infer, HitRecord};
@@ -130,7 +129,7 @@ pub(super) async fn ask(
 pub(super) async fn answer(server: &Arc<Server>, asked: Ask) -> Result<String, ApiError> {
     let opened = opened(server, asked.base.as_deref())?;
     let deadline = deadline(asked.timeout_ms)?;
-    let rows = page(asked.rows, ROWS, MAX_ROWS)?;
+    let rows = in_range("rows", asked.rows.unwrap_or(ROWS), MAX_ROWS)?;
     let effort = server.effort(asked.effort)?;
     let began = Instant::now();
     let told = match tabled(server, &opened, &asked, (effort, rows), deadline).await? {

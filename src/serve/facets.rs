@@ -15,11 +15,13 @@ use agent_kb::filter::Condition;
 use crate::{
     LONGEST_TIME, Server,
     reply::{ApiError, Common, OfBody, OfWork},
-    routes::{Body, opened},
+    routes::{Body, in_range, opened},
     sent::Bounded,
     within,
 };
 
+/// Number of values of a facet if the request does not say.
+const VALUES: usize = 20;
 /// Maximum number of values in a facet.
 pub(super) const MAX_VALUES: usize = 200;
 
@@ -40,13 +42,9 @@ pub(super) struct FacetsRequest {
     #[serde(default)]
     field: Vec<String>,
     /// Maximum number of values per field, relation or type, 1 to 200; 20 by default.
-    #[serde(default = "default_k")]
+    #[serde(default)]
     #[schema(minimum = 1, maximum = 200, default = 20)]
-    k: usize,
-}
-
-fn default_k() -> usize {
-    20
+    k: Option<usize>,
 }
 
 /// Count the values of a base's nodes by field, relation and type of neighbour.
@@ -63,9 +61,7 @@ pub(super) async fn facets(
 ) -> Result<Bounded<Reply>, ApiError> {
     let opened = opened(&server, request.base.as_deref())?;
     let FacetsRequest { filter, field, k, .. } = request;
-    if !(1..=MAX_VALUES).contains(&k) {
-        return Err(ApiError::bad(format!("k is {k}"), format!("give 1 to {MAX_VALUES}")));
-    }
+    let k = in_range("k", k.unwrap_or(VALUES), MAX_VALUES)?;
     let count = move || Reply::of(&opened.base.kb, &filter, &field, k);
     let counted = server.reads.run(Instant::now() + LONGEST_TIME, count).await?;
     counted.map(Bounded).map_err(|error| within::refused(&error))

@@ -16,6 +16,7 @@ use crate::{
     engine::Opened,
     reply::{ApiError, Common, OfPath},
     sent::{Bounded, MAX_REPLY, too_long},
+    splits::page,
 };
 use agent_kb::{Direction, Kb, NodeId};
 
@@ -216,10 +217,7 @@ pub(super) fn told_neighbors(
     which: &Which,
 ) -> Result<Neighbors, ApiError> {
     let kb = node_of(opened, id)?;
-    let limit = which.limit.unwrap_or(100);
-    if !(1..=MAX_LIMIT).contains(&limit) {
-        return Err(ApiError::bad(format!("limit is {limit}"), format!("give 1 to {MAX_LIMIT}")));
-    }
+    let limit = page(which.limit, 100, MAX_LIMIT)?;
     let relation = match &which.relation {
         None => None,
         Some(name) => Some(kb.relation_id(name).ok_or_else(|| {

@@ -257,9 +257,17 @@ pub(super) fn no_bundle(base: &str) -> ApiError {
 
 /// Checks that `k` is 1 to [`MAX_K`].
 pub(super) fn checked_k(k: usize) -> Result<usize, ApiError> {
-    match k {
-        1..=MAX_K => Ok(k),
-        _ => Err(ApiError::bad(format!("k is {k}"), format!("give 1 to {MAX_K}"))),
+    in_range("k", k, MAX_K)
+}
+
+/// Returns a number of a request, `n`; `name` is its field.
+///
+/// # Errors
+/// If the number is not from 1 to `most`.
+pub(super) fn in_range(name: &str, n: usize, most: usize) -> Result<usize, ApiError> {
+    match (1..=most).contains(&n) {
+        true => Ok(n),
+        false => Err(ApiError::bad(format!("{name} is {n}"), format!("give 1 to {most}"))),
     }
 }
 

@@ -19,7 +19,7 @@ use crate::{
     Server,
     nodes::{OfBase, bad_query},
     reply::{ApiError, Common, NodeBrief, OfPath, OfWork},
-    routes::{deadline, opened},
+    routes::{deadline, in_range, opened},
     sent::Bounded,
 };
 use agent_app::test_split;
@@ -120,11 +120,7 @@ pub(super) fn split(name: &str) -> Result<Split, ApiError> {
 /// # Errors
 /// If the number is not from 1 to `most`.
 pub(super) fn page(limit: Option<usize>, usual: usize, most: usize) -> Result<usize, ApiError> {
-    let limit = limit.unwrap_or(usual);
-    match (1..=most).contains(&limit) {
-        true => Ok(limit),
-        false => Err(ApiError::bad(format!("limit is {limit}"), format!("give 1 to {most}"))),
-    }
+    in_range("limit", limit.unwrap_or(usual), most)
 }
 
 impl From<DatasetError> for ApiError {

@@ -13,7 +13,7 @@
 //! A metapath is a type, followed by relation, direction (`out`, `in` or `any`) and type for each
 //! step; `a|b` stands for either of two relations. The `branch` of a slot is the index of the
 //! branch that starts at the slot; several are written as in `"0+1"`. A branch with `"quantifier":
-//! "not_exists"` starts at the answers: a node from which its end can be reached is no answer.
+//! "not_exists"` starts at the answers: a node from which its end can be reached is not an answer.
 //! Other keys are ignored; `text` is optional.
 
 use serde::Deserialize;

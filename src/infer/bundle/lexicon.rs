@@ -69,8 +69,11 @@ pub fn synonyms(stems: &Stems, kind: &str, names: &[String]) -> Vec<Synonyms> {
                 || own.iter().any(|stem| of_row.iter().any(|other| other == stem));
             if is_own {
                 for cell in [row.means, row.reversed] {
-                    found.means.extend(stemmed(stems, cell.split('|').next().unwrap_or_default()));
-                    found.suggests.extend(stemmed(stems, cell));
+                    let (means, may_mean) = cell.split_once('|').unwrap_or((cell, ""));
+                    let means = stemmed(stems, means);
+                    found.suggests.extend_from_slice(&means);
+                    found.suggests.extend(stemmed(stems, may_mean));
+                    found.means.extend(means);
                 }
                 found.excludes.extend(stemmed(stems, row.excludes));
                 found.reversed.extend(stemmed(stems, row.reversed));

@@ -9,9 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use serde::Serialize;
 
-use super::{
-    ANY, Condition, FilterError, MAX_VALUES, Operand, Operator, Own, SEPARATOR, Source, folded,
-};
+use super::{ANY, Condition, FilterError, Operand, Operator, Own, SEPARATOR, Source, folded};
 use crate::{FieldId, Kb, NodeId, NodeSet, RelationId, TypeId, table::value::category};
 
 /// Maximum number of facets in one call.
@@ -108,17 +106,17 @@ fn proposed(kb: &Kb, nodes: &NodeSet) -> BTreeSet<String> {
         }
     }
     for (end, relations) in to {
-        match relations.len() {
-            1 => names.insert(folded(kb.type_name(end))),
-            _ => {
-                names.extend(relations.iter().map(|&relation| folded(kb.relation_name(relation))));
-                true
-            }
-        };
+        // Several relations to one type say different things about it.
+        if relations.len() == 1 {
+            names.insert(folded(kb.type_name(end)));
+        } else {
+            names.extend(relations.iter().map(|&relation| folded(kb.relation_name(relation))));
+        }
     }
     names
 }
 
+/// Returns the fields with short values that repeat in an evenly spaced sample of the nodes.
 fn fields(kb: &Kb, nodes: &NodeSet) -> Vec<FieldId> {
     let step = nodes.len().div_ceil(SAMPLE).max(1);
     let mut seen: BTreeMap<FieldId, Option<(usize, BTreeSet<&str>)>> = BTreeMap::new();
@@ -145,6 +143,8 @@ fn fields(kb: &Kb, nodes: &NodeSet) -> Vec<FieldId> {
 #[derive(Default)]
 struct Counts {
     texts: Vec<String>,
+    /// The words of each text, as conditions compare them.
+    folded: Vec<String>,
     by_text: HashMap<String, usize>,
     /// Whether each text is a value. The ids of neighbours are no values of their own, but other
     /// spellings of a value.
@@ -182,32 +182,34 @@ impl Counts {
     /// Adds the texts that the attribute `own` has on `end`, which is `node` or a neighbour, to
     /// `node`; returns the number of new values.
     fn add(&mut self, kb: &Kb, node: NodeId, (own, end): (Own, NodeId), is_value: bool) -> usize {
-        let mut texts = Vec::new();
-        own.any(kb, end, |text| {
-            texts.push(text.to_owned());
-            false
-        });
-        let is_list = texts.len() > 1;
         let mut n_new = 0;
-        for text in texts {
-            // A list is a value by its items.
-            let is_value = is_value && !(is_list && text.contains(SEPARATOR)) && text != ANY;
-            let at = match self.by_text.get(&text) {
-                Some(&at) => at,
-                None => {
-                    self.by_text.insert(text.clone(), self.texts.len());
-                    self.texts.push(text);
-                    self.is_value.push(false);
-                    self.texts.len() - 1
-                }
-            };
+        own.any(kb, end, |text| {
+            // The values of a list are its items.
+            let is_list = matches!(own, Own::Field(_)) && text.contains(SEPARATOR);
+            let is_value = is_value && !is_list && text != ANY;
+            let at = self.index_of(text);
             if let Some(known) = self.is_value.get_mut(at) {
                 n_new += usize::from(is_value && !*known);
                 *known |= is_value;
             }
             self.pairs.push((node, at));
-        }
+            // All texts are read.
+            false
+        });
         n_new
+    }
+
+    /// Returns the position of a text in `texts`, where a new one is put last.
+    fn index_of(&mut self, text: &str) -> usize {
+        if let Some(&at) = self.by_text.get(text) {
+            return at;
+        }
+        let at = self.texts.len();
+        self.by_text.insert(text.to_owned(), at);
+        self.texts.push(text.to_owned());
+        self.folded.push(category(text));
+        self.is_value.push(false);
+        at
     }
 
     /// Counts the nodes that have at least one text marked in `chosen`, which is parallel to
@@ -232,12 +234,10 @@ impl Counts {
             }
         }
         // Spellings of one value, and the one of most nodes.
-        let mut spellings: BTreeMap<String, (usize, usize, &str)> = BTreeMap::new();
-        for ((text, &n), _) in
-            self.texts.iter().zip(&n_of_text).zip(&self.is_value).filter(|(_, is_value)| **is_value)
-        {
-            let folded = category(text);
-            let key = if folded.is_empty() { text.clone() } else { folded };
+        let mut spellings: BTreeMap<&str, (usize, usize, &str)> = BTreeMap::new();
+        let texts = self.texts.iter().zip(&self.folded).zip(&n_of_text).zip(&self.is_value);
+        for (((text, folded), &n), _) in texts.filter(|(_, is_value)| **is_value) {
+            let key = if folded.is_empty() { text } else { folded };
             let (sum, most, shown) = spellings.entry(key).or_insert((0, 0, text));
             *sum += n;
             if n > *most || (n == *most && text.as_str() < *shown) {
@@ -260,9 +260,10 @@ impl Counts {
         let read: Condition = condition.parse().ok()?;
         let operands: Vec<Operand<'_>> =
             read.values.iter().map(|text| Operand::new(text)).collect();
-        debug_assert!(operands.len() <= MAX_VALUES);
-        let holds = |text: &String| operands.iter().any(|own| own.holds(Operator::Is, text));
-        let chosen: Vec<bool> = self.texts.iter().map(holds).collect();
+        let holds = |(text, folded): (&String, &String)| {
+            operands.iter().any(|own| own.is(own.order(text), text, || *folded == own.folded))
+        };
+        let chosen: Vec<bool> = self.texts.iter().zip(&self.folded).map(holds).collect();
         let nodes = self.n_nodes(&chosen);
         (nodes > 0).then(|| FacetValue { value: text.to_owned(), condition, nodes })
     }
