@@ -32,9 +32,10 @@ use crate::{
 };
 use agent_kb::{KbWriter, MAX_NODES};
 
-/// Maximum memory for addresses, texts and edges, estimated, bytes.
+/// Maximum memory for addresses, predicates, names, texts and edges, estimated, bytes.
 pub const MAX_HELD_BYTES: u64 = 4 << 30;
-/// Estimated memory for holding a text or an edge, in addition to the text itself, bytes.
+/// Estimated memory for holding a predicate, a text or an edge, in addition to the text itself,
+/// bytes.
 const HELD_OVERHEAD: u64 = 48;
 /// Number of lines between two progress reports and checks of the stop flag.
 const LINES_PER_REPORT: u64 = 4096;
@@ -116,6 +117,7 @@ struct Triples {
     texts: Vec<(u32, u32, String)>,
     /// Subject, predicate, object and line number of each edge.
     edges: Vec<(u32, u32, u32, u64)>,
+    /// Estimated memory for all of these, bytes.
     held_bytes: u64,
 }
 
@@ -139,6 +141,8 @@ impl Triples {
             return place;
         }
         let place = self.predicates.len() as u32;
+        // Twice: in the list and in the map.
+        self.held_bytes += 2 * (name.len() as u64 + HELD_OVERHEAD);
         self.predicates.push(name.to_owned());
         self.predicate_places.insert(name.to_owned(), place);
         place
@@ -167,12 +171,19 @@ impl Triples {
                     return self.push_text(subject, predicate, text);
                 };
                 let name = Name { rank: (is_foreign, rank), predicate, text };
+                let bytes = name.text.len() as u64;
                 let other = match &mut node.name {
                     Some(best) if best.text == name.text => return,
-                    Some(best) if name.rank < best.rank => std::mem::replace(best, name),
+                    Some(best) if name.rank < best.rank => {
+                        let replaced = std::mem::replace(best, name);
+                        self.held_bytes += bytes;
+                        self.held_bytes -= replaced.text.len() as u64;
+                        replaced
+                    }
                     Some(_) => name,
                     none => {
                         *none = Some(name);
+                        self.held_bytes += bytes;
                         return;
                     }
                 };
@@ -466,6 +477,28 @@ mod tests {
         fs::write(&file, "<a:b> <a:c> .\n").unwrap();
         let error = import_triples(&file, &home, "x", &options, &mut |_| {}, &stop).unwrap_err();
         assert!(error.to_string().contains("shop.nt:1: the object is neither"), "{error}");
+    }
+
+    #[test]
+    fn names_and_predicates_count_as_held() {
+        let long = "x".repeat(1_000);
+        let held = |names: &[(&str, bool)]| {
+            let mut triples = Triples::default();
+            for &(text, is_foreign) in names {
+                let object = Object::Text { text: text.to_owned(), is_foreign };
+                triples.add("a:s", "a:label", object, 1);
+            }
+            triples.held_bytes
+        };
+        assert_eq!(held(&[(long.as_str(), false)]), held(&[("", false)]) + 1_000);
+        // A name in another language is dropped for an English one.
+        assert_eq!(held(&[(long.as_str(), true), ("y", false)]), held(&[("y", false)]));
+        let linked = |predicate: &str| {
+            let mut triples = Triples::default();
+            triples.add("a:s", predicate, Object::Node("a:o".to_owned()), 1);
+            triples.held_bytes
+        };
+        assert!(linked(&format!("a:{long}")) >= linked("a:p") + 999);
     }
 
     proptest! {

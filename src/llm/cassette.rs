@@ -69,9 +69,15 @@ pub enum CassetteError {
         /// What is wrong with the line.
         reason: String,
     },
-    /// The cassette, or a line of it, is too large.
+    /// The cassette is too large.
     #[error("the cassette {} is larger than the limit of {CASSETTE_BYTES} bytes: record fewer requests", .path.display())]
     TooLarge {
+        /// File of the cassette.
+        path: PathBuf,
+    },
+    /// A reply is too long for a line of the cassette.
+    #[error("a line of the cassette {} would be longer than the limit of {LINE_BYTES} bytes: ask for shorter replies", .path.display())]
+    LongLine {
         /// File of the cassette.
         path: PathBuf,
     },
@@ -347,7 +353,7 @@ fn encoded(line: &RecordedExchange, path: &Path) -> Result<String, CassetteError
     let text = serde_json::to_string(line);
     let text = text.map_err(|error| CassetteError::io("write", path)(error.into()))? + "\n";
     if text.len() as u64 > LINE_BYTES {
-        return Err(CassetteError::TooLarge { path: path.to_owned() });
+        return Err(CassetteError::LongLine { path: path.to_owned() });
     }
     Ok(text)
 }

@@ -377,6 +377,14 @@ mod tests {
     }
 
     #[test]
+    fn both_replies_of_a_program_are_described() {
+        let described = described();
+        for schema in ["Ran", "Sampled", "OfQuery"] {
+            assert!(described["components"]["schemas"][schema].is_object(), "{schema}");
+        }
+    }
+
+    #[test]
     fn sizes_are_written_with_their_units() {
         assert_eq!(
             [bytes(8 << 20), bytes(64 << 10), bytes(1_000)],

@@ -92,7 +92,7 @@ enum Status {
 
 /// Result of a program on one question.
 #[derive(Serialize, ToSchema)]
-pub(super) struct Ran<'a> {
+struct Ran<'a> {
     /// Name of the base.
     base: &'a str,
     /// First 12 hexadecimal digits of the program's id.
@@ -194,6 +194,14 @@ struct Sampled<'a> {
     took_ms: f64,
 }
 
+/// Result of a program: on `query`, or on a page of `sample`.
+#[derive(Serialize, ToSchema)]
+#[serde(untagged)]
+enum ProgramReply<'a> {
+    Query(Ran<'a>),
+    Sample(Sampled<'a>),
+}
+
 /// Result of a program on one labelled question.
 #[derive(Serialize, ToSchema)]
 struct OfQuery<'a> {
@@ -237,7 +245,7 @@ impl From<Usage> for Used {
 /// If the program fails, the HTTP status is still 200: the field `status` is `error`, and the field
 /// `error` has the reason.
 #[utoipa::path(post, path = "/v1/programs/run", operation_id = "run_program", request_body = RunProgram, responses(
-    (status = 200, description = "Result on the question, or on each labelled question", body = Ran),
+    (status = 200, description = "Result on the question, or on each labelled question", body = ProgramReply),
     Common, OfBody, OfWork,
 ))]
 pub(super) async fn run(
@@ -247,7 +255,7 @@ pub(super) async fn run(
     Ok(json(ran(&server, asked).await?))
 }
 
-/// Runs a program as a request asks, and returns the result as JSON.
+/// Runs a program as a request asks; returns a [`ProgramReply`] as JSON.
 pub(super) async fn ran(server: &Arc<Server>, asked: RunProgram) -> Result<String, ApiError> {
     let opened = opened(server, asked.base.as_deref())?;
     checked_k(asked.k)?;
@@ -265,7 +273,7 @@ pub(super) async fn ran(server: &Arc<Server>, asked: RunProgram) -> Result<Strin
     }
 }
 
-/// Runs the program of a request on one question; returns a [`Ran`] as JSON.
+/// Runs the program of a request on one question; returns a [`ProgramReply`] as JSON.
 fn on_query(opened: &Opened, asked: &RunProgram) -> Result<String, ApiError> {
     let began = Instant::now();
     let query = check_query(asked.query.as_deref().unwrap_or_default())?;
@@ -292,7 +300,7 @@ fn on_query(opened: &Opened, asked: &RunProgram) -> Result<String, ApiError> {
             (Answer::default(), failure.usage, failure.output, error)
         }
     };
-    in_json(&Ran {
+    in_json(&ProgramReply::Query(Ran {
         base: opened.name(),
         program: program.short_id(),
         category: program.category().unwrap_or_default(),
@@ -304,7 +312,7 @@ fn on_query(opened: &Opened, asked: &RunProgram) -> Result<String, ApiError> {
         usage: Used::from(usage),
         output,
         took_ms: began.elapsed().as_secs_f64() * 1e3,
-    })
+    }))
 }
 
 /// Returns the first `k` nodes of a ranking, each with the tool calls that concern it.
@@ -336,7 +344,7 @@ fn traced(kb: &Kb, call: &ToolCall) -> Traced {
 }
 
 /// Runs the program of a request on a page of labelled questions: on at least one, and on as many
-/// more as time permits. Returns a [`Sampled`] as JSON.
+/// more as time permits. Returns a [`ProgramReply`] as JSON.
 fn on_sample(opened: &Opened, asked: &RunProgram, deadline: Instant) -> Result<String, ApiError> {
     let began = Instant::now();
     let Some(sample) = &asked.sample else {
@@ -367,7 +375,7 @@ fn on_sample(opened: &Opened, asked: &RunProgram, deadline: Instant) -> Result<S
     let n = queries.len();
     let end = sample.cursor.saturating_add(n);
     let mean = |sum: f64| sum / n.max(1) as f64;
-    in_json(&Sampled {
+    in_json(&ProgramReply::Sample(Sampled {
         base: opened.name(),
         program: program.short_id(),
         split: &sample.split,
@@ -381,7 +389,7 @@ fn on_sample(opened: &Opened, asked: &RunProgram, deadline: Instant) -> Result<S
         error,
         queries,
         took_ms: began.elapsed().as_secs_f64() * 1e3,
-    })
+    }))
 }
 
 fn of_query<'a>(

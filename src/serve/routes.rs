@@ -40,7 +40,7 @@ use crate::{
 };
 use agent_dataset::DatasetError;
 use agent_infer::{AnswerRecord, bundle::BundleError};
-use agent_retrieve::{Answer, Detail as Told, RetrieveError, Retriever};
+use agent_retrieve::{Answer, Detail as Told, MAX_QUERY_BYTES, RetrieveError, Retriever};
 use agent_systems::SystemError;
 
 /// Maximum size of a request body, in bytes; does not apply to batches, which are streamed.
@@ -289,7 +289,8 @@ impl From<RetrieveError> for ApiError {
     fn from(error: RetrieveError) -> ApiError {
         match error {
             RetrieveError::EmptyQuery | RetrieveError::LongQuery(_) => {
-                ApiError::bad(error.to_string(), "send a question of 1 to 16384 bytes")
+                let remedy = format!("send a question of 1 to {MAX_QUERY_BYTES} bytes");
+                ApiError::bad(error.to_string(), remedy)
             }
             RetrieveError::Program(_)
             | RetrieveError::Late(_)

@@ -61,14 +61,15 @@ fn lines_fit_the_terminal() {
 fn answers_that_are_values_are_measured_apart() {
     let world = World::indexed();
     let file = world.path("values.csv");
-    let rows = "id,query,answer_ids,answer_value\n1,how many darts,[],2\n\
-                2,which brand,[],Sky Toys\n3,a steel dart,[0],\n";
+    let rows = "id,query,answer_ids,answer_value,source\n1,how many darts,[],2,synthetic\n\
+                2,which brand,[],Sky Toys,\n3,a steel dart,[0],,\n";
     fs::write(&file, rows).unwrap();
     let file = file.display().to_string();
     let eval = ["eval", "--dataset", "tiny", "--system", "bm25", "--split", &file];
     let values = world.run(eval.into_iter().chain(["--metrics", "value", "--json"]));
     let line = values.json_lines().remove(0);
     assert_eq!((&line["n"], &line["failed"]), (&2.into(), &0.into()));
+    assert_eq!(line["synthetic"], true);
     // A ranking is no value.
     assert_eq!(line["exact"]["mean"], 0.0);
     assert_eq!((&line["numeric"]["n"], &line["table_f1"]), (&1.into(), &Value::Null));

@@ -15,7 +15,7 @@ pub struct About {
     pub dataset: String,
     /// The splits, joined by commas.
     pub split: String,
-    /// Whether any question is synthetic; always false for values.
+    /// Whether any question is synthetic.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub synthetic: bool,
     /// How many times the test split has been measured on so far, this time included; only for

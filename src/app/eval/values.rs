@@ -65,7 +65,7 @@ pub(super) fn measure(
     let asked = queries.iter().map(|query| (query.id, query.text.clone())).collect();
     let opened = open(chosen, &base, asked, request.sandbox, &request.llm, app)?;
     let groups = request.by.as_deref().map(|by| groups(by, &queries)).transpose()?;
-    let about = request.about(dataset, false, app);
+    let about = request.about(dataset, is_synthetic(&queries), app);
     let mut figures = Vec::new();
     for (name, system) in &opened.systems {
         let answered = answered(name, &**system, &queries, app)?;
@@ -114,10 +114,15 @@ pub(super) fn queries(request: &Request, base: &Base, app: &App) -> Result<Vec<V
         let splits = joined(&request.splits);
         return Err(anyhow!("no query of {splits} has an answer_value").into());
     }
-    if queries.iter().any(|query| query.metadata.get("source").is_some_and(|of| of == SYNTHETIC)) {
+    if is_synthetic(&queries) {
         app.watch.notice(synthetic::TOLD);
     }
     Ok(queries)
+}
+
+/// Whether at least one of the queries is synthetic.
+fn is_synthetic(queries: &[ValuedQuery]) -> bool {
+    queries.iter().any(|query| query.metadata.get("source").is_some_and(|of| of == SYNTHETIC))
 }
 
 /// Returns the error that options were given which do not apply to values.

@@ -136,6 +136,17 @@ fn wrong_lines_are_named() {
     assert!(matches!(large, Err(CassetteError::TooLarge { .. })), "{large:?}");
 }
 
+#[test]
+fn a_reply_too_long_for_a_line_is_refused_with_the_limit_of_a_line() {
+    let home = TempDir::new().expect("directory");
+    let path = home.path().join("c.jsonl");
+    let mut long = exchange(1);
+    long.reply.text = "x".repeat(LINE_BYTES as usize);
+    let refused = encoded(&RecordedExchange::new(&"0".repeat(64), &long), &path);
+    let error = refused.expect_err("too long").to_string();
+    assert!(error.contains(&format!("{LINE_BYTES} bytes")), "{error}");
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_a_cassette_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300), at in 0..400usize) {

@@ -196,7 +196,7 @@ impl Call {
         self.in_transit = bytes;
         let max_bytes = self.max_bytes().saturating_add(SPARE_BYTES);
         if (self.growth.now + self.handles.bytes()).saturating_add(bytes) > max_bytes {
-            let mib = self.limits.memory_bytes >> 20;
+            let mib = max_bytes >> 20;
             let reason = format!("the module with its messages wants more than {mib} MiB");
             return Err(self.stop(FailureKind::Memory, &reason));
         }
@@ -723,7 +723,7 @@ fn failure_of(error: &wasmtime::Error, store: &mut Store<Call>) -> Failure {
     if let Some(stop) = call.stop.take() {
         return stop;
     }
-    let mib = call.limits.memory_bytes >> 20;
+    let mib = call.max_bytes() >> 20;
     let (kind, message) = match error.downcast_ref::<Trap>() {
         Some(Trap::OutOfFuel) => {
             let max = call.limits.operations;
