@@ -383,7 +383,8 @@ impl Run<'_> {
 
     /// Asks for one revision of each written program that does not rank an answer first on all
     /// queries on which it was tried; the prompt shows the program's score and execution traces. A
-    /// revision replaces the program if it runs and is not worse on the same queries.
+    /// revision replaces the program if it runs and is better on the training queries of the
+    /// category that no prompt showed, or on all of them if all were shown.
     fn try_out(
         &mut self,
         actor: &mut Actor,
@@ -391,7 +392,7 @@ impl Run<'_> {
         written: &mut [DraftResult],
         sample: u32,
     ) -> Result<(), OptimizeError> {
-        let (mut places, mut scores, mut inputs) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut places, mut inputs) = (Vec::new(), Vec::new());
         for (at, request) in requests.iter().enumerate() {
             let Ok(program) = &written[at] else { continue };
             let program = program.clone();
@@ -426,23 +427,29 @@ impl Run<'_> {
             one["elsewhere"] = actor.advice_elsewhere(&request.name);
             one["traces"] = traces?.into();
             places.push(at);
-            scores.push(score);
             inputs.push((request.name.as_str(), one));
         }
         let replies = actor.ask_each(ACTOR_ROLE.role(), "actor/improve", inputs, sample)?;
-        for ((at, before), reply) in places.into_iter().zip(scores).zip(replies) {
+        for (at, reply) in places.into_iter().zip(replies) {
             let request = &requests[at];
             let ReplyContent::Program(revised) = self.read(actor, request, reply)? else {
                 continue;
             };
-            let tried: Vec<usize> = request.tried.iter().copied().take(TRIED).collect();
-            let after = mean(&self.tried_ranks(&revised, &tried)?);
-            let dropped = match after >= before {
-                true => std::mem::replace(&mut written[at], Ok(revised)).ok(),
-                false => Some(revised),
+            let Ok(program) = &mut written[at] else { continue };
+            let is_unseen = |query: &usize| !request.tried.contains(query);
+            let mut judged: Vec<usize> =
+                request.queries.iter().copied().filter(is_unseen).collect();
+            if judged.is_empty() {
+                judged.clone_from(&request.queries);
+            }
+            let before = mean(&self.tried_ranks(program, &judged)?);
+            let after = mean(&self.tried_ranks(&revised, &judged)?);
+            let dropped = match after > before {
+                true => std::mem::replace(program, revised),
+                false => revised,
             };
-            if dropped.is_some_and(|program| asks(&program)) {
-                self.allowance.give_back(request.runs - tried.len());
+            if asks(&dropped) {
+                self.allowance.give_back(request.runs - request.tried.len().min(TRIED));
             }
         }
         Ok(())
