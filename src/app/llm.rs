@@ -517,8 +517,8 @@ mod tests {
     fn models_are_told_with_their_roles() {
         assert_eq!(models_in_words(&configured("")), "general");
         let two = configured("[llm.roles.rerank]\nmodel = \"small\"\n");
-        let words = "general (actor, comparator, categories, router, tools, react, synthesize, \
-             ask, expand, answer); small (rerank)";
+        let words = "general (actor, comparator, categories, lexicon, router, tools, react, \
+             synthesize, ask, expand, answer); small (rerank)";
         assert_eq!(models_in_words(&two), words);
     }
 }

@@ -184,6 +184,8 @@ pub enum Part {
     Comparator,
     /// Improvement by the model; its first programs are only repaired until they run
     Steps,
+    /// The lexicon, questions about each relation that the model words
+    Lexicon,
 }
 
 impl From<Part> for Ablation {
@@ -197,6 +199,7 @@ impl From<Part> for Ablation {
             Part::Mutation => Self::Mutation,
             Part::Comparator => Self::Comparator,
             Part::Steps => Self::Steps,
+            Part::Lexicon => Self::Lexicon,
         }
     }
 }

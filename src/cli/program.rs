@@ -18,7 +18,7 @@ pub(super) enum Command {
     Run(run::Args),
     /// List the programs of a run or a bundle
     List(list::Args),
-    /// Print the source of a program
+    /// Print the source of a program, or the lexicon of a bundle
     Show(show::Args),
     /// Compare two programs: source, parameters and answers
     Diff(diff::Args),

@@ -28,11 +28,14 @@ pub enum Ablation {
     /// Improvement of programs by a model. Without these steps, the model's first programs are only
     /// repaired until they run, neither revised nor rewritten.
     Steps,
+    /// The questions about relations that a model words. Without them, the lexicon has questions of
+    /// general English alone.
+    Lexicon,
 }
 
 impl Ablation {
     /// All parts of the optimizer that can be disabled.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Mining,
         Self::Tuning,
         Self::Relaxation,
@@ -41,6 +44,7 @@ impl Ablation {
         Self::Mutation,
         Self::Comparator,
         Self::Steps,
+        Self::Lexicon,
     ];
 
     /// Returns the part's name in options and files, such as `mining`.
@@ -54,6 +58,7 @@ impl Ablation {
             Self::Mutation => "mutation",
             Self::Comparator => "comparator",
             Self::Steps => "steps",
+            Self::Lexicon => "lexicon",
         }
     }
 
@@ -64,7 +69,7 @@ impl Ablation {
 
     /// Whether this part belongs to the llm actor.
     pub fn is_llm_part(self) -> bool {
-        matches!(self, Self::Comparator | Self::Steps)
+        matches!(self, Self::Comparator | Self::Steps | Self::Lexicon)
     }
 }
 
@@ -104,7 +109,9 @@ mod tests {
 
     #[test]
     fn combinations_that_say_nothing_are_refused() {
-        use Ablation::{Cache, Comparator, Mining, Mutation, Relaxation, Router, Steps, Tuning};
+        use Ablation::{
+            Cache, Comparator, Lexicon, Mining, Mutation, Relaxation, Router, Steps, Tuning,
+        };
         let actors = |names: &str| Actors::named(names).unwrap();
         let both = actors("search,llm");
         assert_eq!(conflict(&[], both), None);
@@ -115,7 +122,7 @@ mod tests {
         assert_eq!(conflict(&[Tuning, Router, Comparator], actors("llm")), None);
         let why = conflict(&[Mutation], actors("llm")).unwrap();
         assert_eq!(why, "mutation is a part of the search actor; use --actor search,llm");
-        for part in [Comparator, Steps] {
+        for part in [Comparator, Steps, Lexicon] {
             let why = conflict(&[Tuning, part], actors("search")).unwrap();
             let part = part.name();
             assert_eq!(why, format!("{part} is a part of the llm actor; use --actor search,llm"));

@@ -23,10 +23,10 @@ use agent_dataset::{LabelledQuery, is_synthetic};
 use agent_infer::{
     JoinSettings, MemberRankings,
     bundle::{
-        Bundle, Category, CategoryScore, Dataset, FORMAT, FORMAT_OF_ONE, Fusion, HeldOut,
-        LlmProvenance, Member, Provenance, Validation,
+        Bundle, Category, CategoryScore, Dataset, FORMAT, FORMAT_OF_ONE, FORMAT_WITHOUT_LEXICON,
+        Fusion, HeldOut, LlmProvenance, Member, Provenance, Validation,
         cutoff::Cutoff,
-        reading::Phrasings,
+        reading::{Phrasing, Phrasings},
         reranker::{NodeFeatures, Reranker, node_features},
         router::{Features, Router, features},
     },
@@ -51,14 +51,14 @@ const BASELINE_DEPTH: usize = 1_000;
 pub(super) struct PoolFeatures {
     train: Vec<Features>,
     validation: Vec<Features>,
-    /// Phrasings of plain questions that were learned from the training queries.
+    /// Phrasings of plain questions that were learned from the training queries, and the lexicon.
     phrasings: Phrasings,
 }
 
 impl PoolFeatures {
     /// Computes the router features of all training and validation queries, and learns phrasings of
-    /// plain questions.
-    pub(super) fn new(run: &Run<'_>) -> Result<Self, OptimizeError> {
+    /// plain questions, in addition to those of the lexicon.
+    pub(super) fn new(run: &Run<'_>, lexicon: Vec<Phrasing>) -> Result<Self, OptimizeError> {
         let base = &run.base;
         let blind = run.options.lacks(Ablation::Router);
         let of_pool = |pool: &Pool| {
@@ -68,7 +68,8 @@ impl PoolFeatures {
             };
             pool.queries.par_iter().map(|query| of(&query.text)).collect()
         };
-        let phrasings = reading::learn(base, &run.train.queries, run.trials.stop)?;
+        let mut phrasings = reading::learn(base, &run.train.queries, run.trials.stop)?;
+        phrasings.0.extend(lexicon);
         let (train, validation) = (of_pool(&run.train), of_pool(&run.validation));
         Ok(Self { train, validation, phrasings })
     }
@@ -641,7 +642,12 @@ pub(super) fn freeze(
     let cutoff = cutoff(run, features, &chosen.members)?;
     let mut ensemble = members;
     let Member { router, fusion, reranker, .. } = ensemble.remove(0);
-    let format = if ensemble.is_empty() { FORMAT_OF_ONE } else { FORMAT };
+    let has_lexicon = features.phrasings.0.iter().any(|phrasing| phrasing.written);
+    let format = match (has_lexicon, ensemble.is_empty()) {
+        (true, _) => FORMAT,
+        (false, false) => FORMAT_WITHOUT_LEXICON,
+        (false, true) => FORMAT_OF_ONE,
+    };
     let (categories, digest) = (categories?, String::new());
     let bundle = Bundle {
         format,

@@ -35,6 +35,7 @@ mod given;
 mod improve;
 pub mod journal;
 pub mod leak;
+mod lexicon;
 pub mod mine;
 pub mod mutate;
 pub mod plan;
@@ -52,6 +53,7 @@ pub mod verdict;
 pub mod wording;
 
 use std::{
+    collections::BTreeMap,
     path::Path,
     sync::{
         Arc,
@@ -475,12 +477,14 @@ pub fn run(inputs: Inputs<'_>) -> Result<Outcome, OptimizeError> {
         (true, Some(assistant)) => Some(Actor::new(assistant, waited, &run)),
     };
     run.check_same_run(dir, actor.as_ref())?;
+    let mut questions = BTreeMap::new();
     if let Some(actor) = &mut actor {
         run.report_phase("asking the model");
         actor.greet()?;
+        questions = run.write_questions(actor)?;
     }
     run.report_phase("reading queries");
-    let features = freeze::PoolFeatures::new(&run)?;
+    let features = freeze::PoolFeatures::new(&run, lexicon::phrasings(&run.base, questions))?;
     let start = run.initial_programs(actor.as_mut())?;
     let (search_count, initial) = (start.search_count, start.category_programs.clone());
     run.report_phase("training the router");

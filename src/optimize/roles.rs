@@ -1,7 +1,7 @@
 //! The table of roles: the parts of the software that ask a language model, such as the actor or
 //! the comparator. Each role is declared next to its own code; a new role must be added here.
 
-use crate::actor::{ACTOR_ROLE, CATEGORIES_ROLE, COMPARATOR_ROLE};
+use crate::actor::{ACTOR_ROLE, CATEGORIES_ROLE, COMPARATOR_ROLE, LEXICON_ROLE};
 use agent_ask::ASK_ROLE;
 use agent_infer::{EXPAND_ROLE, REACT_ROLE, RERANK_ROLE, ROUTER_ROLE, rag::ANSWER_ROLE};
 use agent_llm::{Role, RoleSpec};
@@ -9,10 +9,11 @@ use agent_synth::SYNTHESIZE_ROLE;
 use agent_tools::TOOLS_ROLE;
 
 /// All roles of language models, in the order in which they are displayed.
-pub const ROLES: [RoleSpec; 11] = [
+pub const ROLES: [RoleSpec; 12] = [
     ACTOR_ROLE,
     COMPARATOR_ROLE,
     CATEGORIES_ROLE,
+    LEXICON_ROLE,
     ROUTER_ROLE,
     TOOLS_ROLE,
     REACT_ROLE,

@@ -216,6 +216,9 @@ fn answer(request: &Value, asks: bool) -> String {
     if asked("You find kinds of queries") {
         return categories(&user);
     }
+    if asked("You help a search tool over a graph") {
+        return worded(&user);
+    }
     if asked("You sort queries into categories") {
         let queries = queries(&user);
         let assignments: Vec<Value> = queries
@@ -355,6 +358,22 @@ fn categories(user: &str) -> String {
     }
     let category = |name: &str, queries: Vec<u64>| json!({ "name": name, "description": "by their words", "queries": queries });
     json!({ "categories": [category(NAMED, named), category(DESCRIBED, described)] }).to_string()
+}
+
+/// What leads from a brand to its products, in words that no name of the base has.
+pub(crate) const FROM_A_BRAND: &str = "what leaves the workshop of {}";
+
+/// A question about each metapath of a prompt.
+fn worded(user: &str) -> String {
+    let of_line = |line: &str| {
+        let (n, rest) = line.split_once(". ")?;
+        let (metapath, _) = rest.split_once("; named: ")?;
+        let from_a_brand = metapath.starts_with("brand <-") && metapath.ends_with("- product");
+        let other = format!("{{}} and {metapath}");
+        let question = if from_a_brand { FROM_A_BRAND } else { &other };
+        Some(json!({ "n": n.parse::<u64>().ok()?, "questions": [question] }))
+    };
+    json!({ "metapaths": user.lines().filter_map(of_line).collect::<Vec<_>>() }).to_string()
 }
 
 /// The same program, which asks for the class of its query first.

@@ -416,6 +416,10 @@ fn steps_are_taken_from_the_name_back_to_what_is_asked_for() {
     ] {
         assert_eq!(answers(&base, asked), Some(vec![right]), "{asked}");
     }
+    // The first letter of a text is a capital in any case.
+    let is_marked = |text: &str| base.entities.exact_mentions(text)[0].marked;
+    assert!(is_marked("what borders Aldmoor") && is_marked("ALDMOOR borders what"));
+    assert!(!is_marked("Aldmoor borders what"));
 }
 
 /// Parts of a body.

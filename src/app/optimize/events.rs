@@ -17,6 +17,7 @@ use agent_optimize::{
 /// time. A stage that a run does not have counts as done once a later one begins.
 const STAGES: Plan = &[
     ("asking the model", 0.5),
+    ("wording questions", 1.0),
     ("reading queries", 2.0),
     ("mining metapaths", 8.0),
     ("trying plans", 30.0),

@@ -1,10 +1,13 @@
 //! Finds programs of a run or a bundle by id or category. Does not depend on how they are shown.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use anyhow::anyhow;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
@@ -12,6 +15,7 @@ use crate::{
     systems::read_bundle,
     text::{MAX_SHOWN, plain},
 };
+use agent_infer::bundle::reading::Phrasing;
 use agent_optimize::{
     journal::PREFIX_DIGITS,
     record::programs::{Entry, Sources, TUNED, variant},
@@ -63,6 +67,48 @@ impl Place {
             _ => Err(AppError::usage(anyhow!("give --run RUN or --bundle BUNDLE"))),
         }
     }
+}
+
+/// A phrasing of plain questions, with the words that distinguish it from the others.
+#[derive(Debug, Serialize)]
+pub struct PhrasingRecord {
+    /// The metapaths from the names to the answers, as text.
+    pub metapaths: Vec<String>,
+    /// Whether the questions are those of the lexicon; otherwise they are training questions.
+    pub written: bool,
+    /// Number of questions.
+    pub questions: u32,
+    /// Stems with the number of questions that contain them, the most distinctive first (TF-IDF);
+    /// ties in alphabetical order. Stems that all phrasings have are left out.
+    pub words: Vec<(String, u32)>,
+}
+
+/// Returns the phrasings of plain questions in a bundle, or in the bundle of a run.
+///
+/// # Errors
+/// If not exactly one of run and bundle is named, or the bundle cannot be read.
+pub fn lexicon(place: &Place, app: &App) -> Result<Vec<PhrasingRecord>> {
+    let given = match (&place.run, &place.bundle) {
+        (Some(given), None) | (None, Some(given)) => given,
+        _ => return Err(AppError::usage(anyhow!("give --run RUN or --bundle BUNDLE"))),
+    };
+    let phrasings = read_bundle(given, app)?.phrasings.unwrap_or_default().0;
+    let mut n_with: BTreeMap<&str, usize> = BTreeMap::new();
+    for stem in phrasings.iter().flat_map(|phrasing| phrasing.words.keys()) {
+        *n_with.entry(stem).or_default() += 1;
+    }
+    let weight = |(stem, count): &(String, u32)| {
+        let n_with = n_with.get(stem.as_str()).copied().unwrap_or(1);
+        f64::from(*count) * (phrasings.len() as f64 / n_with as f64).ln()
+    };
+    let record = |phrasing: &Phrasing| {
+        let words = phrasing.words.iter().map(|(stem, &count)| (stem.clone(), count));
+        let mut words: Vec<(String, u32)> = words.filter(|word| weight(word) > 0.0).collect();
+        words.sort_by(|a, b| weight(b).total_cmp(&weight(a)));
+        let metapaths = phrasing.metapaths.clone();
+        PhrasingRecord { metapaths, written: phrasing.written, questions: phrasing.n, words }
+    };
+    Ok(phrasings.iter().map(record).collect())
 }
 
 /// Finds the program that `name` means: its [`variant`], the start of its id, its category, or a

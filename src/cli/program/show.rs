@@ -1,20 +1,28 @@
-//! `agent program show`: prints the source of a program with its tuned parameters.
+//! `agent program show`: prints the source of a program with its tuned parameters, or the lexicon of
+//! a bundle.
 
 use std::fmt::Write;
 
 use serde::Serialize;
 
-use crate::{Context, Exit};
+use crate::{
+    Context, Exit,
+    printer::{plain, table},
+};
 use agent_app::{
     error::Result,
-    program::sources::{Place, declared, find},
+    program::sources::{Place, declared, find, lexicon},
     systems::SandboxArgs,
+    text::MAX_SHOWN,
 };
 use agent_infer::ParamValues;
 use agent_optimize::record::programs::Entry;
 use agent_sandbox::{Param, SandboxOptions};
 
-/// Print the source of a program
+/// Maximum number of words of a phrasing in a table; --json prints all.
+const SHOWN_WORDS: usize = 12;
+
+/// Print the source of a program, or the lexicon of a bundle
 ///
 /// Tuned parameters follow as comments, so that the output is a valid program. For a module, prints
 /// its header and size; --json includes its bytes in base64. A file or a pipe gets every byte of
@@ -22,8 +30,11 @@ use agent_sandbox::{Param, SandboxOptions};
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Print this program: its id, a prefix of the id with at least six hex digits, or its category
-    #[arg(value_name = "ID|CATEGORY")]
-    program: String,
+    #[arg(value_name = "ID|CATEGORY", required_unless_present = "lexicon")]
+    program: Option<String>,
+    /// Print instead the words by which the bundle reads plain questions, by metapath
+    #[arg(long, conflicts_with = "program")]
+    lexicon: bool,
     #[command(flatten)]
     place: Place,
     #[command(flatten)]
@@ -45,8 +56,9 @@ struct Shown<'a> {
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    let Some(program) = &args.program else { return print_lexicon(args, ctx) };
     let sources = args.place.read(ctx)?;
-    let entry = find(&sources, &args.program)?;
+    let entry = find(&sources, program)?;
     let options = args.sandbox.places(ctx)?.of(sources.origin());
     if args.json {
         ctx.printer.json(&Shown {
@@ -62,6 +74,30 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
     let text = format!("{}{}", entry.program.listing(), tuned(entry, &options));
     ctx.printer.data(&text)?;
+    Ok(Exit::Done)
+}
+
+fn print_lexicon(args: &Args, ctx: &Context) -> Result<Exit> {
+    let lexicon = lexicon(&args.place, ctx)?;
+    if args.json {
+        ctx.printer.json_lines(&lexicon)?;
+        return Ok(Exit::Done);
+    }
+    if lexicon.is_empty() {
+        ctx.printer.notice("the bundle has no phrasings of plain questions");
+        return Ok(Exit::Done);
+    }
+    let mut rows = table(["metapaths", "questions", "from", "words"], &[1]);
+    for one in &lexicon {
+        let words = one.words.iter().take(SHOWN_WORDS).map(|(stem, n)| format!("{stem} {n}"));
+        rows.add_row([
+            plain(one.metapaths.join(" and "), MAX_SHOWN),
+            one.questions.to_string(),
+            if one.written { "lexicon" } else { "training" }.to_owned(),
+            plain(words.collect::<Vec<_>>().join(", "), 2 * MAX_SHOWN),
+        ]);
+    }
+    ctx.printer.table(&rows)?;
     Ok(Exit::Done)
 }
 

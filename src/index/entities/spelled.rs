@@ -31,7 +31,7 @@ struct Word<'a> {
     range: Range<usize>,
     folded: std::borrow::Cow<'a, str>,
     asks: bool,
-    /// Whether the word has a digit, or has a capital and is not the first word of the text.
+    /// Whether the word has a digit, or a capital other than the first letter of the text.
     marked: bool,
 }
 
@@ -42,8 +42,8 @@ impl EntityIndex {
     pub fn exact_mentions(&self, text: &str) -> Vec<ExactMention> {
         let word = |(at, (range, folded)): (usize, (Range<usize>, std::borrow::Cow<'_, str>))| {
             let written = &text[range.clone()];
-            let begins = at == 0;
-            let capital = written.chars().any(char::is_uppercase) && !begins;
+            // The first letter of a text is a capital in any case.
+            let capital = written.chars().skip(usize::from(at == 0)).any(char::is_uppercase);
             let marked = capital || written.chars().any(char::is_numeric);
             Word {
                 asks: is_question_word(&folded),

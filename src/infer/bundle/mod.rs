@@ -12,7 +12,8 @@
 //! ensemble      further routers over some of the categories, each with its fusion and order; all
 //!               rankings are joined by reciprocal rank fusion; since format 5
 //! cutoff        weights of the cut-off and its expected quality, if it was trained
-//! phrasings     phrasings of plain questions, which the graph alone answers; since format 3
+//! phrasings     phrasings of plain questions, which the graph alone answers; since format 3. Those
+//!               of the lexicon since format 6
 //! validation    scores of the whole bundle and of every baseline
 //! provenance    seed, steps, sizes of the pools, digest of the run's configuration
 //! digest        BLAKE3 of all fields above except the version in the provenance
@@ -48,8 +49,10 @@ use agent_retrieve::eval::Interval;
 use agent_sandbox::program::Program;
 
 /// Current version of the layout.
-pub const FORMAT: u32 = 5;
-/// Layout version of bundles without an ensemble, which older versions of the program can read.
+pub const FORMAT: u32 = 6;
+/// Layout version of bundles without a lexicon, which older versions of the program can read.
+pub const FORMAT_WITHOUT_LEXICON: u32 = 5;
+/// Layout version of bundles without lexicon and ensemble.
 pub const FORMAT_OF_ONE: u32 = 4;
 /// Oldest version of the layout that can be read.
 pub const OLDEST_FORMAT: u32 = 1;

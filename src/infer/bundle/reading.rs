@@ -3,7 +3,7 @@
 //! "Other films by the director of The Silent Harbor" contains a name and its relation to the
 //! answers. Such a question is read as one metapath from each name to one type of answers; the
 //! answers are the nodes that all metapaths reach. A question is plain if a reading explains every
-//! word that is neither part of a name nor a question word. One word may stay unexplained if a
+//! word that is neither part of a name nor a question word. A few words may stay unexplained if a
 //! metapath of one step is likely. All other questions are left to programs. A bare name asks for
 //! the node with that name, if that node may be an answer.
 //!
@@ -13,8 +13,10 @@
 //! | `model` | the likelihood of the words under a reading |
 //! | `direction` | the direction along a relation within a type, by the order of words |
 //! | `soft` | likely metapaths if no reading explains every word |
+//! | `lexicon` | metapaths of one step by the words of questions written about them |
 
 mod direction;
+mod lexicon;
 mod model;
 mod soft;
 
@@ -105,20 +107,25 @@ impl Metapath {
     }
 }
 
-/// The words that training questions with one reading use.
+/// The words that questions with one reading use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phrasing {
     /// The metapaths of the reading as text by [`metapath_in_words`], one per name, ascending.
     #[serde(rename = "walks")]
     pub metapaths: Vec<String>,
-    /// Number of training questions with this reading.
+    /// Number of questions with this reading.
     pub n: u32,
     /// Stems outside the names, with the number of these questions that contain each stem.
     pub words: BTreeMap<String, u32>,
+    /// Whether the questions are those of the lexicon, written by a language model or in general
+    /// English; otherwise they are training questions. Questions of the lexicon have one metapath
+    /// of one step; since format 6.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub written: bool,
 }
 
-/// All trained phrasings of plain questions. If there are none, questions are read by the names and
+/// All phrasings of plain questions. If there are none, questions are read by the names and
 /// synonyms of types and relations only.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -136,9 +143,10 @@ pub struct Reading {
     /// Whether a word of the question is explained only as a synonym, or not at all. The quality of
     /// answers to training questions does not apply to such a reading.
     pub by_synonym: bool,
-    /// Nodes that the metapaths reach in the reverse direction, if only the order of words
-    /// determines the direction; ranked after the answers. Ascending.
-    reverse: Vec<NodeId>,
+    /// Nodes that other readings reach: the metapaths in the reverse direction, if only the order of
+    /// words determines the direction, or less likely metapaths of one step to the same type.
+    /// Ranked after the answers. Ascending.
+    alternatives: Vec<NodeId>,
     /// The answers by date, undated ones last, if the question asks for the newest or oldest nodes.
     by_date: Option<Vec<NodeId>>,
     /// Equally likely readings; each has one entry per name: the nodes with that name and the
@@ -349,11 +357,13 @@ pub fn read_or_guess(
         return (finished(reading), Scores::default());
     }
     let model = Model::new(base, &question, phrasings);
-    if let Some(reading) = plain(base, &question, &model).and_then(finished) {
-        return (Some(reading), Scores::default());
+    let plain = plain(base, &question, &model).and_then(finished);
+    // A synonym is weak evidence for a metapath of two steps.
+    if plain.as_ref().is_some_and(|reading| !(reading.by_synonym && reading.has_two_steps())) {
+        return (plain, Scores::default());
     }
     let likely = model.likely_metapaths();
-    match model.nearly_plain(&likely).and_then(finished) {
+    match model.nearly_plain(&likely).and_then(finished).or(plain) {
         Some(reading) => (Some(reading), Scores::default()),
         None => (None, model.reached_by(likely)),
     }
@@ -400,7 +410,7 @@ fn plain(base: &IndexedBase, question: &Question, model: &Model<'_>) -> Option<R
         }
     }
     found.map(|(_, mut reading)| {
-        reading.reverse = reading.reached_in_reverse(base, question);
+        reading.alternatives = reading.reached_in_reverse(base, question);
         reading
     })
 }
@@ -417,6 +427,11 @@ fn bare_name(base: &IndexedBase, question: &Question) -> Option<Reading> {
 }
 
 impl Reading {
+    /// Whether a metapath of the reading has two steps.
+    fn has_two_steps(&self) -> bool {
+        self.ways.iter().flatten().any(|(_, metapath)| metapath.steps.len() > 1)
+    }
+
     /// Explains the reading and the role of a node in it.
     pub fn explanation(&self, node: NodeId) -> Explanation {
         let place = match (self.answers.binary_search(&node), self.named.binary_search(&node)) {
@@ -467,9 +482,8 @@ impl Reading {
     }
 
     /// Ranks the answers of the reading first: those in `ranking`, then those that `ranking` lacks.
-    /// Drops the named nodes. Answers score above 0.5, nodes of the reverse direction above 0.25,
-    /// and all other nodes below 0.05, so that the cut-off lies between them. Best first, ties by
-    /// smaller id.
+    /// Drops the named nodes. Answers score above 0.5, alternatives above 0.25, and all other nodes
+    /// below 0.05, so that the cut-off lies between them. Best first, ties by smaller id.
     pub fn apply(&self, ranking: &[(NodeId, f32)]) -> Vec<(NodeId, f32)> {
         let top = ranking.iter().map(|pair| pair.1).fold(f32::MIN_POSITIVE, f32::max);
         let mut ranked: Vec<(NodeId, f32)> = Vec::new();
@@ -479,7 +493,7 @@ impl Reading {
             if self.answers.binary_search(&node).is_ok() {
                 answered.insert(node);
                 ranked.push((node, 0.51 + share));
-            } else if self.reverse.binary_search(&node).is_ok() {
+            } else if self.alternatives.binary_search(&node).is_ok() {
                 answered.insert(node);
                 ranked.push((node, 0.26 + share));
             } else if self.named.binary_search(&node).is_err() {
@@ -488,7 +502,7 @@ impl Reading {
         }
         let lacking = self.answers.iter().filter(|node| !answered.contains(node));
         ranked.extend(lacking.map(|&node| (node, 0.505)));
-        let lacking = self.reverse.iter().filter(|node| !answered.contains(node));
+        let lacking = self.alternatives.iter().filter(|node| !answered.contains(node));
         ranked.extend(lacking.map(|&node| (node, 0.255)));
         if let Some(by_date) = &self.by_date {
             let n = by_date.len() as f32;

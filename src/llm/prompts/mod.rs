@@ -62,6 +62,7 @@ const BUILT_IN: &[(&str, &str)] = built_in![
     "expand/keywords",
     "expand/parse",
     "expand/refine",
+    "lexicon/write",
     "react/results",
     "react/step",
     "rerank/score",

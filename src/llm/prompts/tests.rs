@@ -91,6 +91,11 @@ fn example(name: &str) -> Value {
             "also_bad": ["rank 3: (quotes) \"a kite\" -> \"red kite\" (product)"]}),
         "categories/discover" => json!({"schema": schema,
             "queries": [{"n": 1, "text": queries[0]}, {"n": 2, "text": queries[1]}]}),
+        "lexicon/write" => json!({"language": "German", "metapaths": [
+            {"n": 1, "metapath": "brand <-has_brand- product", "named": "brand",
+             "wanted": "product", "examples": ["Dart World -> steel dart"]},
+            {"n": 2, "metapath": "product -has_brand-> brand", "named": "product",
+             "wanted": "brand", "examples": []}]}),
         "categories/assign" => json!({
             "categories": [{"n": 1, "name": "by brand", "description": "Names a brand."}],
             "queries": [{"n": 1, "text": queries[0]}, {"n": 2, "text": queries[1]}]}),

@@ -12,13 +12,15 @@ use serde_json::json;
 use crate::{
     Ablation, Options,
     actor::{
-        ACTOR_ROLE, CATEGORIES_ROLE, COMPARATOR_ROLE, GREETING,
+        ACTOR_ROLE, CATEGORIES_ROLE, COMPARATOR_ROLE, GREETING, LEXICON_ROLE,
         briefing::Briefing,
         categories::{BATCH, MIN_QUERIES, SAMPLE},
         drafts::MAX_REPAIRS,
+        lexicon::BATCH as METAPATHS,
     },
     asks::{REQUESTS_PER_RUN, TOKENS_PER_RUN, max_runs},
     category_programs::MAX_CATEGORIES,
+    lexicon::metapaths,
 };
 use agent_dataset::LabelledQuery;
 use agent_kb::Kb;
@@ -52,6 +54,10 @@ const TYPICAL_CATEGORIES: u64 = 7;
 /// Typically, one in this number of model steps sends requests; in the other steps there is nothing
 /// left to gain.
 const TYPICAL_STEP_SHARE: u64 = 4;
+/// Tokens that a request for questions about relations sends in all, and per relation; typical and
+/// maximum.
+const SENT_TO_WORD: Range<u64> = [500, 1_000];
+const SENT_PER_METAPATH: Range<u64> = [45, 200];
 /// Tokens that a request typically sends in addition to the texts about the base and of the
 /// queries. The four numbers are for requests that find categories, assign queries, write a first
 /// program, and revise or improve a program.
@@ -61,6 +67,8 @@ const SENT_TO_WRITE: u64 = 3_000;
 const SENT_TO_IMPROVE: u64 = 4_000;
 /// Number of tokens that a request for advice typically sends in all.
 const SENT_TO_COMPARE: u64 = 3_400;
+/// Number of tokens of the typical questions about one relation.
+const WORDED: u64 = 170;
 /// Number of tokens of a typical reply. The four numbers are for replies with categories,
 /// assignments, a program, and advice.
 const FOUND: u64 = 1_000;
@@ -87,7 +95,8 @@ pub struct Estimate {
 
 /// Typical cost of a run with the llm actor.
 ///
-/// The typical cost assumes that seven categories get a first program and one revision. The model
+/// The typical cost assumes that the model words questions about each relation, and that seven
+/// categories get a first program and one revision. The model
 /// then improves these categories and those of the search actor, about one per relation. One step
 /// in four sends two requests: one for advice and one for a program. There are no repairs, and
 /// programs send no requests. A reply takes 20 seconds.
@@ -182,6 +191,7 @@ pub fn estimate(
     let briefing = Briefing::new(kb, options.listed_tools(true));
     let kinds = category_requests(&briefing, train, validation)
         .into_iter()
+        .chain([lexicon_requests(kb, options)])
         .chain(program_requests(kb, &briefing, train.len(), options))
         .chain([tool_requests(validation.len(), options)]);
     for Kind { role, calls, sent, received } in kinds {
@@ -248,6 +258,23 @@ fn category_requests(
             received: ASSIGNED,
         },
     ]
+}
+
+/// Returns the number and size of the requests for questions about relations.
+fn lexicon_requests(kb: &Kb, options: &Options) -> Kind {
+    let n = match options.lacks(Ablation::Lexicon) {
+        true => 0,
+        false => metapaths(kb).len(),
+    };
+    let calls = n.div_ceil(METAPATHS) as u64;
+    let per_call = (n as u64).div_ceil(calls.max(1));
+    let [typical, most] = [0, 1].map(|at| SENT_TO_WORD[at] + per_call * SENT_PER_METAPATH[at]);
+    Kind {
+        role: LEXICON_ROLE,
+        calls: [calls, calls, 2 * calls],
+        sent: [typical / 2, typical, most],
+        received: per_call * WORDED,
+    }
 }
 
 /// Returns the number and size of the requests for first programs, revisions, advice and improved

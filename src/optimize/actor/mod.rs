@@ -3,6 +3,7 @@
 //! Wu et al. 2024).
 //!
 //! ```text
+//! lexicon:    word questions about each relation
 //! categories: discover on a sample -> assign the other queries -> merge small categories
 //! program:    initial -> extract, compile, try -> repair with the error, at most twice
 //!             -> show score and traces, take one revision
@@ -16,7 +17,7 @@
 //! step, not the run.
 //!
 //! [`Ablation::Steps`] disables revisions and improvement steps; [`Ablation::Comparator`] disables
-//! the comparator's contrasts and advice.
+//! the comparator's contrasts and advice; [`Ablation::Lexicon`] disables the lexicon.
 
 mod advice;
 mod author;
@@ -28,6 +29,7 @@ mod earlier;
 mod estimate;
 mod execution_trace;
 mod first;
+mod lexicon;
 mod shown;
 
 use std::{
@@ -47,6 +49,7 @@ pub use crate::actor::estimate::{Estimate, Range, estimate};
 pub(crate) use crate::actor::{
     author::{COMPARATOR_ROLE, headed},
     categories::CATEGORIES_ROLE,
+    lexicon::LEXICON_ROLE,
 };
 use crate::{
     Ablation, Event, OptimizeError, Options, Run, Stop,
@@ -227,7 +230,11 @@ impl Actor {
             Some((spec.name.to_owned(), set.model.clone()))
         };
         let contrasts = !options.lacks(Ablation::Comparator) && !options.lacks(Ablation::Steps);
-        let optional = [contrasts.then_some(COMPARATOR_ROLE), asks.then_some(TOOLS_ROLE)];
+        let optional = [
+            contrasts.then_some(COMPARATOR_ROLE),
+            (!options.lacks(Ablation::Lexicon)).then_some(LEXICON_ROLE),
+            asks.then_some(TOOLS_ROLE),
+        ];
         let roles = [ACTOR_ROLE, CATEGORIES_ROLE].into_iter().chain(optional.into_iter().flatten());
         LlmProvenance {
             models: roles.filter_map(model).collect(),

@@ -5,7 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    MAX_WORDS, Metapath, Phrasing, Phrasings, Question, Step, metapath_in_words, metapaths_from,
+    MAX_WORDS, Metapath, Phrasing, Phrasings, Question, Step, lexicon::Lexicon, metapath_in_words,
+    metapaths_from,
 };
 use crate::bundle::{lexicon::Synonyms, schema::is_form};
 use agent_index::IndexedBase;
@@ -53,9 +54,10 @@ const NOTHING_IN_COMMON: f32 = -2.0;
 pub(super) struct Model<'a> {
     pub(super) base: &'a IndexedBase,
     pub(super) question: &'a Question,
-    /// Phrasings by the texts of their metapaths.
+    /// Phrasings of training questions by the texts of their metapaths.
     phrasings: BTreeMap<Vec<&'a str>, &'a Phrasing>,
-    /// The metapaths of all phrasings, as text.
+    pub(super) lexicon: Lexicon<'a>,
+    /// The metapaths of all phrasings of training questions, as text.
     learnt: BTreeSet<&'a str>,
     /// Start and target types of the metapaths in `learnt`.
     learnt_ends: BTreeSet<(TypeId, TypeId)>,
@@ -111,7 +113,9 @@ impl<'a> Model<'a> {
     ) -> Self {
         let schema = &question.schema;
         let first = schema.first_mentioned(&question.other_stems);
-        let metapaths = phrasings.0.iter().flat_map(|phrasing| &phrasing.metapaths);
+        let lexicon = Lexicon::new(phrasings);
+        let trained = || phrasings.0.iter().filter(|phrasing| !phrasing.written);
+        let metapaths = trained().flat_map(|phrasing| &phrasing.metapaths);
         let learnt: BTreeSet<&str> = metapaths.map(String::as_str).collect();
         let types = || base.kb.types().iter().zip(0u16..);
         let pairs = types().flat_map(|start| types().map(move |target| (start, target)));
@@ -126,7 +130,7 @@ impl<'a> Model<'a> {
         let by_metapaths = |phrasing: &'a Phrasing| {
             (phrasing.metapaths.iter().map(String::as_str).collect(), phrasing)
         };
-        let phrasings = phrasings.0.iter().map(by_metapaths).collect();
+        let phrasings = trained().map(by_metapaths).collect();
         let bits = |holds: &dyn Fn(usize) -> bool| -> u64 {
             let positions = 0..question.other_stems.len().min(MAX_WORDS);
             positions.filter(|&at| holds(at)).map(|at| 1 << at).sum()
@@ -156,6 +160,7 @@ impl<'a> Model<'a> {
             base,
             question,
             phrasings,
+            lexicon,
             learnt,
             learnt_ends,
             first,
@@ -192,11 +197,19 @@ impl<'a> Model<'a> {
         self.topical & !explained == 0 || self.phrasing(metapaths).is_some()
     }
 
-    /// Counts the topical words that the names or synonyms of a metapath's types and relations
-    /// explain.
+    /// Counts the topical words that a metapath explains: by the names or synonyms of its types and
+    /// relations, or by the lexicon.
     pub(super) fn n_explained(&self, metapath: &Metapath) -> u32 {
         let explained = self.names_of(metapath) | self.synonyms_of(metapath);
-        (self.topical & explained).count_ones()
+        let written = self.lexicon.phrasing(self.base, metapath);
+        let is_explained = |&at: &usize| {
+            let is_written =
+                |own: &Phrasing| own.words.contains_key(&self.question.other_stems[at]);
+            explained >> at & 1 == 1 || written.is_some_and(is_written)
+        };
+        let topical = (0..self.question.other_stems.len().min(MAX_WORDS))
+            .filter(|at| self.topical >> at & 1 == 1);
+        topical.filter(is_explained).count() as u32
     }
 
     /// Returns the words that are forms of the names of a metapath's types and relations.

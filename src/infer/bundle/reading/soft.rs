@@ -4,6 +4,8 @@
 //! it is not plain. The other words still distinguish its metapaths: an unexplained word is equally
 //! unlikely under all of them.
 
+use std::collections::BTreeSet;
+
 use super::{
     MAX_BEHIND, Metapath, Reading, TRIED, metapath_in_words, metapaths_from,
     model::{LONGER, Model},
@@ -16,8 +18,14 @@ const KEPT: usize = 8;
 /// Prior probability of two steps, divided among all metapaths of two steps; the metapaths of one
 /// step share the rest.
 const TWO_STEPS: f32 = 0.2;
-/// Minimum probability of a metapath that answers a question although one word is unexplained.
+/// Added to the log likelihood of metapaths of two steps if there is a lexicon, which has only
+/// metapaths of one step.
+const NOT_IN_LEXICON: f32 = -4.0;
+/// Minimum probability of a metapath that answers a question although some words are unexplained.
 const MIN_PROBABILITY: f32 = 0.6;
+/// Maximum number of these words if the lexicon has the metapath, and if it does not.
+const MAX_UNEXPLAINED_IN_LEXICON: u32 = 3;
+const MAX_UNEXPLAINED: u32 = 1;
 
 /// A metapath that a question may mean.
 pub(super) struct LikelyMetapath {
@@ -59,9 +67,12 @@ impl Model<'_> {
     /// Returns the likely metapaths from a name that reach nodes, most likely first. A metapath of
     /// two steps must explain a word.
     fn likely_from(&self, names: &[NodeId], types: &[TypeId]) -> Vec<LikelyMetapath> {
-        let is_said = |metapath: &Metapath| {
-            !metapath.is_one_way_within_a_type()
-                || self.question.says_direction(metapath) == Some(true)
+        let is_said = |metapath: &Metapath| match self.lexicon.has_directions(self.base, metapath) {
+            true => metapath.is_one_way_within_a_type(),
+            false => {
+                !metapath.is_one_way_within_a_type()
+                    || self.question.says_direction(metapath) == Some(true)
+            }
         };
         let metapaths = types.iter().flat_map(|&kind| metapaths_from(self.base, kind, true));
         let (one_step, two_steps): (Vec<Metapath>, Vec<Metapath>) =
@@ -69,8 +80,12 @@ impl Model<'_> {
         let prior = |share: f32, n: usize| (share / n.max(1) as f32).ln();
         let (of_one, of_two) =
             (prior(1.0 - TWO_STEPS, one_step.len()), prior(TWO_STEPS, two_steps.len()) - LONGER);
+        let stems = &self.question.other_stems;
+        let (logs, log_of_all) = self.lexicon.log_likelihoods(self.base, stems, &one_step);
+        let not_in_lexicon = if self.lexicon.is_empty() { 0.0 } else { NOT_IN_LEXICON };
+        let of_two = of_two + log_of_all + not_in_lexicon;
         let two_steps = two_steps.into_iter().filter(|metapath| self.n_explained(metapath) > 0);
-        let priors = one_step.into_iter().map(|one| (of_one, one));
+        let priors = one_step.into_iter().zip(logs).map(|(one, log)| (of_one + log, one));
         let priors = priors.chain(two_steps.map(|two| (of_two, two)));
         let mut likely: Vec<(f32, Metapath)> = priors
             .map(|(prior, metapath)| {
@@ -98,27 +113,40 @@ impl Model<'_> {
         kept
     }
 
-    /// Reads a question with one name and at most one unexplained word. `None` unless the most
-    /// likely metapath has one step, explains a word and has a probability of at least
-    /// [`MIN_PROBABILITY`].
+    /// Reads a question with one name and few unexplained words. `None` unless the most likely
+    /// metapath has one step and explains a word, and the metapaths of one step to the same type
+    /// have together a probability of at least [`MIN_PROBABILITY`].
     pub(super) fn nearly_plain(&self, likely: &[Vec<LikelyMetapath>]) -> Option<Reading> {
         let ([names], [likely]) = (self.question.names.as_slice(), likely) else { return None };
-        let likely = likely.first()?;
-        let n_explained = self.n_explained(&likely.metapath);
-        let is_meant = likely.probability >= MIN_PROBABILITY
-            && likely.metapath.steps.len() == 1
+        let LikelyMetapath { metapath, nodes, .. } = likely.first()?;
+        let is_similar = |other: &&LikelyMetapath| {
+            other.metapath.steps.len() == 1 && other.metapath.target == metapath.target
+        };
+        let similar = || likely.iter().filter(is_similar);
+        let n_explained = self.n_explained(metapath);
+        let max_unexplained = match self.lexicon.phrasing(self.base, metapath) {
+            Some(_) => MAX_UNEXPLAINED_IN_LEXICON,
+            None => MAX_UNEXPLAINED,
+        };
+        let is_meant = metapath.steps.len() == 1
+            && similar().map(|one| one.probability).sum::<f32>() >= MIN_PROBABILITY
             && n_explained > 0
-            && self.topical.count_ones() <= n_explained + 1;
+            && self.topical.count_ones() <= n_explained + max_unexplained;
         is_meant.then(|| {
-            let reading = Reading {
-                metapaths: vec![metapath_in_words(self.base, &likely.metapath)],
+            let mut reading = Reading {
+                metapaths: vec![metapath_in_words(self.base, metapath)],
                 named: names.clone(),
-                answers: likely.nodes.clone(),
+                answers: nodes.clone(),
                 by_synonym: true,
-                ways: vec![vec![(names.clone(), likely.metapath.clone())]],
+                ways: vec![vec![(names.clone(), metapath.clone())]],
                 ..Reading::default()
             };
-            Reading { reverse: reading.reached_in_reverse(self.base, self.question), ..reading }
+            let reversed = reading.reached_in_reverse(self.base, self.question);
+            let others: BTreeSet<NodeId> =
+                similar().flat_map(|one| &one.nodes).copied().chain(reversed).collect();
+            let is_other = |node: &NodeId| nodes.binary_search(node).is_err();
+            reading.alternatives = others.into_iter().filter(is_other).collect();
+            reading
         })
     }
 }
