@@ -102,12 +102,13 @@ fn general(kb: &Kb, metapath: &Metapath) -> Vec<String> {
 /// Writes a name in small letters with `_` between its words, such as `has_brand` for `hasBrand`.
 fn separated(name: &str) -> String {
     let mut words = String::new();
+    let mut after_small = false;
     for letter in name.chars() {
-        if letter.is_uppercase() && words.ends_with(char::is_lowercase) || !letter.is_alphanumeric()
-        {
+        if !letter.is_alphanumeric() || after_small && letter.is_uppercase() {
             words.push('_');
         }
         words.extend(letter.to_lowercase().filter(|letter| letter.is_alphanumeric()));
+        after_small = letter.is_lowercase();
     }
     words
 }

@@ -102,8 +102,8 @@ fn programs_of_a_model_are_proven_and_frozen_and_need_it_no_more() {
     let frozen = bundle(&run);
     // So are the words of the questions that it worded about a relation.
     let place = run.display().to_string();
-    let lexicon = world.run(["program", "show", "--lexicon", "--run", &place]).done();
-    let is_told = |line: &str| line.starts_with("brand <-") && line.contains("workshop 1");
+    let lexicon = world.run(["program", "show", "--lexicon", "--json", "--run", &place]).done();
+    let is_told = |line: &str| line.contains("[\"brand <-") && line.contains("[\"forg\",1]");
     assert!(lexicon.lines().any(is_told), "{lexicon}");
     let by_model =
         frozen["categories"].as_array().unwrap().iter().any(|one| one["proposed_by"] == "llm");

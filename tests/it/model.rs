@@ -361,7 +361,7 @@ fn categories(user: &str) -> String {
 }
 
 /// What leads from a brand to its products, in words that no name of the base has.
-pub(crate) const FROM_A_BRAND: &str = "what leaves the workshop of {}";
+pub(crate) const FROM_A_BRAND: &str = "what leaves the forge of {}";
 
 /// A question about each metapath of a prompt.
 fn worded(user: &str) -> String {

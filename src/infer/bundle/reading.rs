@@ -358,7 +358,7 @@ pub fn read_or_guess(
     }
     let model = Model::new(base, &question, phrasings);
     let plain = plain(base, &question, &model).and_then(finished);
-    // A synonym is weak evidence for a metapath of two steps.
+    // A synonym says little about a metapath of two steps.
     if plain.as_ref().is_some_and(|reading| !(reading.by_synonym && reading.has_two_steps())) {
         return (plain, Scores::default());
     }

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::{
@@ -38,13 +37,6 @@ const NAME_CHARS: usize = 60;
 /// Number of nodes among which example edges are looked for.
 const SAMPLE: usize = 200;
 
-/// The questions that the model wrote, as the journal stores them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct WrittenQuestions {
-    /// For each metapath as text: its questions, each with `{}` in place of the name.
-    pub(super) questions: BTreeMap<String, Vec<String>>,
-}
-
 /// Formats the metapaths of one request for the prompt, numbered from 1.
 fn numbered(base: &IndexedBase, batch: &[Metapath]) -> Value {
     let kb = &base.kb;
@@ -78,10 +70,12 @@ fn examples(kb: &Kb, metapath: &Metapath) -> Vec<String> {
 /// Returns the questions of a reply about `n` metapaths, each with the index of its metapath:
 /// at most [`QUESTIONS`] per metapath that have a place for the name and are short enough.
 fn questions(reply: &Value, n: usize) -> Vec<(usize, String)> {
-    let mut found = Vec::new();
+    let mut found: Vec<(usize, String)> = Vec::new();
     for one in reply["metapaths"].as_array().into_iter().flatten() {
         let number = one["n"].as_u64().and_then(|n| usize::try_from(n).ok());
-        let Some(number) = number.filter(|number| (1..=n).contains(number)) else { continue };
+        let is_new = |number: &usize| found.iter().all(|&(at, _)| at + 1 != *number);
+        let number = number.filter(|number| (1..=n).contains(number) && is_new(number));
+        let Some(number) = number else { continue };
         let texts = one["questions"].as_array().into_iter().flatten().filter_map(Value::as_str);
         let usable =
             texts.filter(|text| text.contains(PLACE) && text.chars().nth(QUESTION_CHARS).is_none());
@@ -130,11 +124,10 @@ impl Run<'_> {
             }
         }
         let replies = actor.take_replies(None);
-        let written = WrittenQuestions { questions: written };
         if actor.stop().is_none() {
             self.trials.journal.commit_with("lexicon", "questions", &written, &[], &replies)?;
         }
-        Ok(written.questions)
+        Ok(written)
     }
 }
 
@@ -150,6 +143,7 @@ mod tests {
             { "n": 3, "questions": ["what is {}"] },
             { "n": 0, "questions": ["what is {}"] },
             { "n": 1, "questions": vec!["by {}"; QUESTIONS + 1] },
+            { "n": 1, "questions": ["of {}"] },
         ] });
         let found = questions(&reply, 2);
         assert_eq!(found[0], (1, "who makes {}".to_owned()));

@@ -98,13 +98,12 @@ mod tests {
         let brand = base.kb.nodes_of_type(base.kb.type_id("brand").unwrap())[0];
         let has_brand = base.kb.relation_id("has_brand").unwrap();
         let products = base.kb.neighbors(brand, has_brand, Direction::In).to_vec();
-        let query =
-            format!("A friend asked me. What leaves the workshop of {}?", base.kb.name(brand));
+        let query = format!("A friend asked me. What leaves the forge of {}?", base.kb.name(brand));
         let read = |phrasings: &Phrasings| {
             let conditions = Conditions::read(&base, &query);
             read_or_guess(&base, &conditions, phrasings).0.map(|reading| reading.answers)
         };
-        let leads = written("brand <-has_brand- product", &["what", "leav", "the", "workshop"]);
+        let leads = written("brand <-has_brand- product", &["what", "leav", "the", "forg"]);
         assert_eq!(read(&Phrasings::default()), None);
         assert_eq!(read(&Phrasings(vec![leads])), Some(products));
     }
