@@ -212,6 +212,24 @@ pub fn fold(word: &str) -> Cow<'_, str> {
     )
 }
 
+/// Converts a name to lower case with underscores: `brandId` and `Brand Id` become `brand_id`.
+pub fn snake(name: &str) -> String {
+    let mut text = String::with_capacity(name.len() + 4);
+    let mut before_lower = false;
+    for c in name.trim().chars() {
+        if c.is_alphanumeric() {
+            if c.is_uppercase() && before_lower {
+                text.push('_');
+            }
+            text.extend(c.to_lowercase());
+        } else if !text.ends_with('_') && !text.is_empty() {
+            text.push('_');
+        }
+        before_lower = c.is_lowercase() || c.is_numeric();
+    }
+    text.trim_end_matches('_').to_owned()
+}
+
 /// Whether a character ends a line, moves a cursor or changes the direction of the text around it.
 /// These are control characters, line and paragraph separators, and the embeddings, overrides and
 /// isolates of the bidirectional algorithm (Unicode Standard Annex 9). Joiners, soft hyphens and
@@ -453,6 +471,13 @@ impl Analysis {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_are_lower_case_with_underscores() {
+        for name in ["has_brand", "hasBrand", "has brand", "has-brand", "HAS_BRAND"] {
+            assert_eq!(snake(name), "has_brand");
+        }
+    }
 
     #[test]
     fn word_lists_are_sorted_and_distinct() {

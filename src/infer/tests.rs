@@ -14,7 +14,9 @@ use crate::{
     Rerank, Runtime,
     bundle::{
         Bundle, Category, Dataset, FORMAT, Fit, Fusion, Member, Provenance, Validation,
-        reranker::Reranker, router::Router,
+        reading::{Phrasing, Phrasings},
+        reranker::Reranker,
+        router::Router,
     },
 };
 use agent_dataset::{
@@ -833,4 +835,12 @@ fn a_bundle_fits_later_versions_of_its_base_that_have_what_it_names() {
     let source =
         "fn retrieve(query, candidates, params) { hop(candidates, \"lives_in\", \"out\") }";
     other(&|bundle| bundle.categories[0].program = Program::new(source));
+}
+
+#[test]
+fn the_format_is_the_oldest_that_has_the_parts() {
+    let learnt = Phrasings(vec![Phrasing::default()]);
+    let written = Phrasings(vec![Phrasing { written: true, ..Phrasing::default() }]);
+    let format = |phrasings| Bundle::format_of(phrasings, &[]);
+    assert_eq!((format(None), format(Some(&learnt)), format(Some(&written))), (4, 4, FORMAT));
 }

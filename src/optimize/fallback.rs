@@ -8,8 +8,8 @@ use agent_index::IndexedBase;
 use agent_infer::{
     ParamValues,
     bundle::{
-        Bundle, Category, CategoryScore, FORMAT_OF_ONE, Fusion, Provenance, Validation,
-        cutoff::Cutoff, router::Router,
+        Bundle, Category, CategoryScore, Fusion, Provenance, Validation, cutoff::Cutoff,
+        router::Router,
     },
 };
 use agent_retrieve::System;
@@ -71,7 +71,7 @@ pub fn bundle(found: Bundle, program: Program, score: CategoryScore) -> Bundle {
         router: Router { n_categories: 1, weights: BTreeMap::new() },
         fusion: FUSION,
         reranker: None,
-        format: FORMAT_OF_ONE,
+        format: Bundle::format_of(found.phrasings.as_ref(), &[]),
         ensemble: Vec::new(),
         cutoff: found.cutoff.map(Cutoff::for_plain_questions),
         validation: Validation { mrr, held_out: None, best_program: None, ..found.validation },

@@ -23,8 +23,8 @@ use agent_dataset::{LabelledQuery, is_synthetic};
 use agent_infer::{
     JoinSettings, MemberRankings,
     bundle::{
-        Bundle, Category, CategoryScore, Dataset, FORMAT, FORMAT_OF_ONE, FORMAT_WITHOUT_LEXICON,
-        Fusion, HeldOut, LlmProvenance, Member, Provenance, Validation,
+        Bundle, Category, CategoryScore, Dataset, Fusion, HeldOut, LlmProvenance, Member,
+        Provenance, Validation,
         cutoff::Cutoff,
         reading::{Phrasing, Phrasings},
         reranker::{NodeFeatures, Reranker, node_features},
@@ -642,12 +642,7 @@ pub(super) fn freeze(
     let cutoff = cutoff(run, features, &chosen.members)?;
     let mut ensemble = members;
     let Member { router, fusion, reranker, .. } = ensemble.remove(0);
-    let has_lexicon = features.phrasings.0.iter().any(|phrasing| phrasing.written);
-    let format = match (has_lexicon, ensemble.is_empty()) {
-        (true, _) => FORMAT,
-        (false, false) => FORMAT_WITHOUT_LEXICON,
-        (false, true) => FORMAT_OF_ONE,
-    };
+    let format = Bundle::format_of(Some(&features.phrasings), &ensemble);
     let (categories, digest) = (categories?, String::new());
     let bundle = Bundle {
         format,

@@ -9,7 +9,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
 };
 
-use agent_ground::words::{Language, name_words};
+use agent_ground::words::{Language, name_words, snake};
 use agent_index::IndexedBase;
 use agent_infer::bundle::reading::{Metapath, Phrasing, metapath_in_words};
 use agent_kb::{Direction, Kb};
@@ -75,7 +75,7 @@ pub(crate) fn phrasings(
 fn general(kb: &Kb, metapath: &Metapath) -> Vec<String> {
     let &[(relation, direction)] = metapath.steps.as_slice() else { return Vec::new() };
     let source = if direction == Direction::Out { metapath.start } else { metapath.target };
-    let (source, name) = (separated(kb.type_name(source)), separated(kb.relation_name(relation)));
+    let (source, name) = (snake(kb.type_name(source)), snake(kb.relation_name(relation)));
     // "phenotype" in `phenotype_affects` says what affects, not what the relation means.
     let rest = name.strip_prefix(&source).filter(|rest| rest.starts_with('_'));
     let name = format!("_{}_", rest.unwrap_or(&name));
@@ -97,20 +97,6 @@ fn general(kb: &Kb, metapath: &Metapath) -> Vec<String> {
         questions.extend(own.split(" | ").map(str::to_owned));
     }
     questions
-}
-
-/// Writes a name in small letters with `_` between its words, such as `has_brand` for `hasBrand`.
-fn separated(name: &str) -> String {
-    let mut words = String::new();
-    let mut after_small = false;
-    for letter in name.chars() {
-        if !letter.is_alphanumeric() || after_small && letter.is_uppercase() {
-            words.push('_');
-        }
-        words.extend(letter.to_lowercase().filter(|letter| letter.is_alphanumeric()));
-        after_small = letter.is_lowercase();
-    }
-    words
 }
 
 #[cfg(test)]
@@ -145,13 +131,6 @@ mod tests {
         assert_eq!((own.n, own.written), (2, true));
         let counts: Vec<u32> = ["who", "make", "of"].map(|word| own.words[word]).to_vec();
         assert_eq!(counts, [1, 1, 1], "{:?}", own.words);
-    }
-
-    #[test]
-    fn words_of_names_are_separated() {
-        for name in ["has_brand", "hasBrand", "has brand", "has-brand", "HAS_BRAND"] {
-            assert_eq!(separated(name), "has_brand");
-        }
     }
 
     #[test]

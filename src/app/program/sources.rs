@@ -55,15 +55,21 @@ impl Place {
     /// # Errors
     /// If not exactly one of run and bundle is named, or if that one cannot be read.
     pub fn read(&self, app: &App) -> Result<Sources> {
+        let given = self.given()?;
+        if self.bundle.is_some() {
+            return Ok(Sources::from_bundle(&read_bundle(given, app)?));
+        }
+        let dir = match app.network {
+            None => named::run_dir(given, &app.home)?,
+            Some(_) => named::run_of_name(given, &app.home)?,
+        };
+        Ok(Sources::from_run(&dir)?)
+    }
+
+    /// Returns the only argument that is given.
+    fn given(&self) -> Result<&Path> {
         match (&self.run, &self.bundle) {
-            (Some(given), None) => {
-                let dir = match app.network {
-                    None => named::run_dir(given, &app.home)?,
-                    Some(_) => named::run_of_name(given, &app.home)?,
-                };
-                Ok(Sources::from_run(&dir)?)
-            }
-            (None, Some(file)) => Ok(Sources::from_bundle(&read_bundle(file, app)?)),
+            (Some(given), None) | (None, Some(given)) => Ok(given),
             _ => Err(AppError::usage(anyhow!("give --run RUN or --bundle BUNDLE"))),
         }
     }
@@ -88,11 +94,7 @@ pub struct PhrasingRecord {
 /// # Errors
 /// If not exactly one of run and bundle is named, or the bundle cannot be read.
 pub fn lexicon(place: &Place, app: &App) -> Result<Vec<PhrasingRecord>> {
-    let given = match (&place.run, &place.bundle) {
-        (Some(given), None) | (None, Some(given)) => given,
-        _ => return Err(AppError::usage(anyhow!("give --run RUN or --bundle BUNDLE"))),
-    };
-    let phrasings = read_bundle(given, app)?.phrasings.unwrap_or_default().0;
+    let phrasings = read_bundle(place.given()?, app)?.phrasings.unwrap_or_default().0;
     let mut n_with: BTreeMap<&str, usize> = BTreeMap::new();
     for stem in phrasings.iter().flat_map(|phrasing| phrasing.words.keys()) {
         *n_with.entry(stem).or_default() += 1;

@@ -27,11 +27,12 @@ use crate::{
     links,
     tables::{
         EdgesTable, End, Link, Mapping, NodesTable, Reading, TableHint,
-        mapping::{JSON_LIST, relation_of, singular, snake, without_id},
+        mapping::{JSON_LIST, relation_of, singular, without_id},
         rows::{Row, Table, is_table, items, unsupported_hint},
         sqlite::Reference,
     },
 };
+use agent_ground::words::snake;
 
 /// Maximum number of rows of a table that are sampled; the id column is read to its end.
 const SAMPLE_ROWS: u64 = 50_000;

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::{DatasetError, encoding::Encoding, tables::Reading};
-use agent_ground::files;
+use agent_ground::{files, words::snake};
 
 /// Name of the mapping file in a directory of tables.
 pub const MAPPING_FILE: &str = "mapping.toml";
@@ -424,24 +424,6 @@ pub(super) fn without_id(column: &str) -> Option<String> {
     let suffixes = ["_ids", "_id", "_keys", "_key", "_refs", "_ref", "_codes", "_code", "_fk"];
     let stem = suffixes.iter().find_map(|suffix| name.strip_suffix(suffix))?;
     (!stem.is_empty()).then(|| stem.to_owned())
-}
-
-/// Converts a name to lower case with underscores: `brandId` and `Brand Id` become `brand_id`.
-pub(super) fn snake(name: &str) -> String {
-    let mut text = String::with_capacity(name.len() + 4);
-    let mut before_lower = false;
-    for c in name.trim().chars() {
-        if c.is_alphanumeric() {
-            if c.is_uppercase() && before_lower {
-                text.push('_');
-            }
-            text.extend(c.to_lowercase());
-        } else if !text.ends_with('_') && !text.is_empty() {
-            text.push('_');
-        }
-        before_lower = c.is_lowercase() || c.is_numeric();
-    }
-    text.trim_end_matches('_').to_owned()
 }
 
 /// Guesses the singular of an English noun from its ending.

@@ -51,9 +51,9 @@ use agent_sandbox::program::Program;
 /// Current version of the layout.
 pub const FORMAT: u32 = 6;
 /// Layout version of bundles without a lexicon, which older versions of the program can read.
-pub const FORMAT_WITHOUT_LEXICON: u32 = 5;
+const FORMAT_WITHOUT_LEXICON: u32 = 5;
 /// Layout version of bundles without lexicon and ensemble.
-pub const FORMAT_OF_ONE: u32 = 4;
+const FORMAT_OF_ONE: u32 = 4;
 /// Oldest version of the layout that can be read.
 pub const OLDEST_FORMAT: u32 = 1;
 /// Value of [`Category::proposed_by`] for programs of the search actor; a colon and the operator
@@ -406,6 +406,16 @@ pub enum BundleError {
 }
 
 impl Bundle {
+    /// Returns the oldest version of the layout that has these parts of a bundle.
+    pub fn format_of(phrasings: Option<&Phrasings>, ensemble: &[Member]) -> u32 {
+        let mut phrasings = phrasings.into_iter().flat_map(|phrasings| &phrasings.0);
+        match (phrasings.any(|phrasing| phrasing.written), ensemble.is_empty()) {
+            (true, _) => FORMAT,
+            (false, false) => FORMAT_WITHOUT_LEXICON,
+            (false, true) => FORMAT_OF_ONE,
+        }
+    }
+
     /// Whether the programs may ask a language model, so that answering needs one.
     pub fn asks(&self) -> bool {
         self.provenance.llm.as_ref().is_some_and(|llm| llm.tools)

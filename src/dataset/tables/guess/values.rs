@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::{Guess, TableFacts, table_label};
-use crate::tables::mapping::{singular, snake};
+use crate::tables::mapping::singular;
+use agent_ground::words::snake;
 
 /// Maps the values of columns with few distinct values to nodes. Columns with the same name share a
 /// node type if at least half of the values of the column with fewer values also occur in the

@@ -58,19 +58,19 @@ impl<'a> Lexicon<'a> {
         if self.is_empty() {
             return (logs, log_of_all);
         }
-        let phrasings: Vec<Option<&Phrasing>> =
-            metapaths.iter().map(|metapath| self.phrasing(base, metapath)).collect();
         let n_words = |of: &Phrasing| of.words.values().sum::<u32>() as f32;
-        let n_of_all: f32 = phrasings.iter().flatten().map(|of| n_words(of)).sum();
+        let phrasing = |metapath| self.phrasing(base, metapath).map(|own| (own, n_words(own)));
+        let phrasings: Vec<Option<(&Phrasing, f32)>> = metapaths.iter().map(phrasing).collect();
+        let n_of_all: f32 = phrasings.iter().flatten().map(|own| own.1).sum();
         for stem in stems {
             let count = |of: &Phrasing| of.words.get(stem).copied().unwrap_or(0) as f32;
-            let share = phrasings.iter().flatten().map(|of| count(of)).sum::<f32>() / n_of_all;
+            let share = phrasings.iter().flatten().map(|own| count(own.0)).sum::<f32>() / n_of_all;
             if share == 0.0 {
                 continue;
             }
             log_of_all += share.ln();
             for (log, own) in logs.iter_mut().zip(&phrasings) {
-                let (count, n) = own.map_or((0.0, 0.0), |own| (count(own), n_words(own)));
+                let (count, n) = own.map_or((0.0, 0.0), |(own, n)| (count(own), n));
                 *log += ((count + SMOOTHING * share + MIN_COUNT) / (n + SMOOTHING)).ln();
             }
         }
