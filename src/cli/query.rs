@@ -170,6 +170,9 @@ fn print_understood(record: &AnswerRecord<'_>, ctx: &Context) -> Result<()> {
     let known: Vec<String> = entities.chain(words).collect();
     let unused = understood.unused.iter().map(|word| format!("\"{}\"", plain(word, MAX_NAME)));
     let unused: Vec<String> = unused.collect();
+    let corrected = understood.corrected.iter().map(|one| {
+        format!("{} to {}", plain(one.word, MAX_NAME), plain(one.searched_as, MAX_NAME))
+    });
     let contrary = understood.contrary.iter().map(|name| plain(name, MAX_NAME).to_string());
     let contrary: Vec<String> = contrary.collect();
     let contrary = match contrary.as_slice() {
@@ -187,6 +190,7 @@ fn print_understood(record: &AnswerRecord<'_>, ctx: &Context) -> Result<()> {
     let lines = [
         ("understood", known.join(", ")),
         ("conditions", conditions_line(record)),
+        ("corrected", corrected.collect::<Vec<_>>().join(", ")),
         ("not used", unused.join(", ")),
         ("doubtful", contrary),
         ("program", program.unwrap_or_default()),

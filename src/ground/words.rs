@@ -299,6 +299,20 @@ pub fn name_words(text: &str) -> impl Iterator<Item = (Range<usize>, Cow<'_, str
         .map(|range| (range.clone(), fold(&text[range])))
 }
 
+/// Whether the word at `range` is only a part of a longer word: at most two letters after an
+/// apostrophe ("there's", "can't"), or a single letter beside a hyphen ("X-linked", "e-mail"). Such
+/// a part alone is no name.
+pub fn is_part(text: &str, range: &Range<usize>) -> bool {
+    let n = text[range.clone()].chars().take(3).count();
+    let before = text[..range.start].chars().next_back();
+    let after = text[range.end..].chars().next();
+    let is_apostrophe = |c: char| matches!(c, '\'' | '\u{2019}');
+    let is_hyphen = |c: char| matches!(c, '-' | '\u{2010}' | '\u{2011}');
+    let is_letter = n == 1 && text[range.clone()].chars().all(char::is_alphabetic);
+    n <= 2 && before.is_some_and(is_apostrophe)
+        || is_letter && (before.is_some_and(is_hyphen) || after.is_some_and(is_hyphen))
+}
+
 /// Whether a run has more than [`MAX_WORD_LETTERS`] characters.
 pub fn is_too_long(word: &str) -> bool {
     word.chars().nth(MAX_WORD_LETTERS).is_some()
@@ -471,6 +485,16 @@ impl Analysis {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_of_words_are_no_words() {
+        let text = "there's an X-linked vitamin D, can\u{2019}t O'Neill, e-mail T cell alpha-2";
+        let parts: Vec<&str> = name_words(text)
+            .filter(|(range, _)| is_part(text, range))
+            .map(|(range, _)| &text[range])
+            .collect();
+        assert_eq!(parts, ["s", "X", "t", "e"]);
+    }
 
     #[test]
     fn names_are_lower_case_with_underscores() {

@@ -265,16 +265,22 @@ impl Strings {
 
     /// Finds the index of a string; `None` if it is not among the strings. O(log n).
     pub fn find(&self, string: &str) -> Option<usize> {
+        let at = self.find_from(string);
+        (at < self.len() && self.get(at) == string.as_bytes()).then_some(at)
+    }
+
+    /// Finds the index of the first string that is not less than `string`; the number of strings
+    /// if there is none. O(log n).
+    pub fn find_from(&self, string: &str) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {
             let middle = low.midpoint(high);
-            match self.get(middle).cmp(string.as_bytes()) {
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Equal => return Some(middle),
-                std::cmp::Ordering::Greater => high = middle,
+            match self.get(middle) < string.as_bytes() {
+                true => low = middle + 1,
+                false => high = middle,
             }
         }
-        None
+        low
     }
 }
 

@@ -1,7 +1,9 @@
 //! An opened knowledge base with all its indexes, for tools and retrievers.
 
 use std::{
+    borrow::Cow,
     collections::HashMap,
+    ops::Range,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
@@ -17,6 +19,7 @@ use crate::{
     },
     parts,
     query::QueryIndex,
+    spelling::Spelling,
     terms::TermIndex,
     text::TextIndex,
     vectors::VectorIndex,
@@ -52,6 +55,7 @@ pub struct IndexedBase {
     index_dir: PathBuf,
     name: String,
     cached_vectors: Mutex<HashMap<String, Arc<[f32]>>>,
+    spelling: Spelling,
     fingerprint: String,
 }
 
@@ -105,6 +109,7 @@ impl IndexedBase {
             index_dir: index_dir.to_owned(),
             name: name.to_owned(),
             cached_vectors: Mutex::default(),
+            spelling: Spelling::default(),
             query: OnceLock::new(),
             kb,
         })
@@ -222,17 +227,45 @@ impl IndexedBase {
 
     /// Returns the `k` best nodes of the given types (of all types if `types` is empty) with their
     /// scores, best first, ties by ascending id. The score is BM25F over the stems of a node's
-    /// document and of its neighbours' names. Question words of `text` are ignored. O(postings of
-    /// the query's stems) at worst; less if few blocks of postings can hold a result.
+    /// document and of its neighbours' names. Question words of `text` are ignored, and misspelled
+    /// words are [corrected](Self::corrected). O(postings of the query's stems) at worst; less if
+    /// few blocks of postings can hold a result.
     pub fn search_fields(&self, text: &str, types: &[TypeId], k: usize) -> Vec<(NodeId, f32)> {
-        self.text.search_weighted(&self.stems, text, types, k)
+        self.text.search_weighted(&self.corrected_stems(text), types, k)
+    }
+
+    /// Finds the misspelled words of a query: words of at least five letters that occur in no text
+    /// of the base. Returns the range of each in `text` and the nearest word that does occur.
+    /// English bases only; words in quotation marks are kept. Corrections are cached.
+    pub fn corrections(&self, text: &str) -> Vec<(Range<usize>, String)> {
+        let postings = self.text.with_names().filter(|_| self.stems.languages().is_english());
+        let Some(postings) = postings else { return Vec::new() };
+        self.spelling.corrections(postings, text, |word| {
+            let stem = self.stems.stem(word);
+            self.fields().iter().any(|index| index.stem_id(&stem).is_some())
+        })
+    }
+
+    /// Replaces the misspelled words of a query by their [`corrections`](Self::corrections).
+    pub fn corrected<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let mut corrected = Cow::Borrowed(text);
+        for (range, word) in self.corrections(text).into_iter().rev() {
+            corrected.to_mut().replace_range(range, &word);
+        }
+        corrected
+    }
+
+    /// Returns the weighted stems of a query whose misspelled words are corrected.
+    fn corrected_stems(&self, text: &str) -> Vec<(String, f32)> {
+        self.stems.of_query(&self.corrected(text)).collect()
     }
 
     /// Analyses a query for [`match_fields`](Self::match_fields); one analysis serves any number of
     /// nodes.
     pub fn fields_query(&self, text: &str) -> FieldsQuery {
-        let asked: Vec<(String, f32)> = self.stems.of_query(text).collect();
-        FieldsQuery::new(self.fields(), &asked, |stem| self.text.weighted_idf(stem))
+        FieldsQuery::new(self.fields(), &self.corrected_stems(text), |stem| {
+            self.text.weighted_idf(stem)
+        })
     }
 
     /// Returns a node's BM25F score for a query, as in [`search_fields`](Self::search_fields).

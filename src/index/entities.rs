@@ -257,10 +257,14 @@ impl EntityIndex {
         text: &str,
         go_on: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<Arc<LinkedNodes>, E> {
-        // The result depends on the words alone, so they are the cache key.
-        let words = agent_ground::words::name_words(text);
-        let words: Vec<&str> = words.filter_map(|(range, _)| text.get(range)).collect();
-        let words = words.join(" ");
+        // The result depends on the words and on marks within a word, so they are the cache key.
+        let (mut words, mut end) = (String::new(), 0);
+        for (range, _) in agent_ground::words::name_words(text) {
+            let between = &text[end..range.start];
+            words += if matches!(between, "" | "'" | "\u{2019}" | "-") { between } else { " " };
+            words += &text[range.clone()];
+            end = range.end;
+        }
         if words.len() > MAX_CACHED_TEXT_BYTES {
             return Ok(Arc::new(LinkedNodes::new(kb, &self.link_uncached(&words, go_on)?)));
         }

@@ -42,6 +42,7 @@ mod layout;
 mod parts;
 pub mod postings;
 pub mod query;
+mod spelling;
 mod stream;
 pub mod terms;
 pub mod text;

@@ -22,7 +22,7 @@ use crate::{
     postings::{Collection, Postings, PostingsBuilder, is_much, make_room, settle},
     terms::TermIndex,
 };
-use agent_ground::words::{Analysis, Languages, Stems};
+use agent_ground::words::{Analysis, Languages};
 use agent_kb::{FieldId, NodeId, TypeId};
 
 const NODES: &str = "nodes";
@@ -217,14 +217,17 @@ impl TextIndex {
     /// [`IndexedBase::search_fields`](crate::IndexedBase::search_fields).
     pub(crate) fn search_weighted(
         &self,
-        stems: &Stems,
-        text: &str,
+        asked: &[(String, f32)],
         types: &[TypeId],
         k: usize,
     ) -> Vec<(NodeId, f32)> {
         let allowed = (!types.is_empty()).then(|| self.mask(types));
-        let asked: Vec<(String, f32)> = stems.of_query(text).collect();
-        self.weighted.search_forms(&asked, bm25f::SETTING, allowed.as_deref(), k)
+        self.weighted.search_forms(asked, bm25f::SETTING, allowed.as_deref(), k)
+    }
+
+    /// The postings of documents with the names of neighbours.
+    pub(crate) fn with_names(&self) -> Option<&Postings> {
+        self.parts.get(TextPart::DocumentWithNames.place())
     }
 
     /// Returns for each of `types`, in their order, the result of [`search`](Self::search) among

@@ -117,12 +117,14 @@ fn add_paths(base: &IndexedBase, answer: &mut Answer) {
 }
 
 /// Sets, for each node of the answer, the words of the question that occur in the node's document
-/// or in its neighbours' names. Also sets the unused words of the analysis: those that name nothing
-/// and occur for no node.
+/// or in its neighbours' names. Also sets the misspelled words of the analysis and the unused ones,
+/// which name nothing and occur for no node.
 fn add_words(base: &IndexedBase, query: &str, answer: &mut Answer) {
+    let corrections = base.corrections(query);
     let mut known: Vec<(String, [Option<u32>; 2])> = Vec::new();
     for (range, word) in name_words(query) {
-        let stem = base.stems.stem(&word);
+        let correction = corrections.iter().find(|correction| correction.0 == range);
+        let stem = base.stems.stem(correction.map_or(&word, |correction| &correction.1));
         let stems = [base.terms.stem_id(&stem), base.neighbor_names.stem_id(&stem)];
         let is_new = stems == [None; 2] || known.iter().all(|other| other.1 != stems);
         if is_new && !is_question_word(&word) {
@@ -141,6 +143,10 @@ fn add_words(base: &IndexedBase, query: &str, answer: &mut Answer) {
         own
     });
     answer.words = words.collect();
-    let QueryAnalysis { others, unused, .. } = &mut answer.analysis;
+    let QueryAnalysis { others, unused, corrected, .. } = &mut answer.analysis;
+    *corrected = corrections
+        .into_iter()
+        .map(|(range, word)| (query.get(range).unwrap_or_default().to_owned(), word))
+        .collect();
     *unused = others.iter().filter(|word| !used.contains(*word)).cloned().collect();
 }

@@ -2,25 +2,30 @@
 //!
 //! ```text
 //! member     rankings of its categories -> fused -> ordered by its re-ranker
+//!            -> mixed with word search
 //! ensemble   rankings of its members -> joined by reciprocal rank fusion (Cormack et al. 2009)
 //! answer     tail by expected reciprocal rank -> the answers of a plain question first
 //!            -> the nodes that fulfil the conditions of the question first
 //! ```
 
-use std::{cmp::Ordering, collections::BTreeMap};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use crate::{
     bundle::{
         Fusion, Member,
         conditions::Conditions,
         reading::{Phrasings, Reading, read_or_guess},
-        reranker::{NodeFeatures, QueryFeatures, Reranker, node_features},
+        reranker::{NodeFeatures, QueryFeatures, Reranker, node_features, search_words},
         router::Features,
     },
     tail,
 };
+use agent_ground::words::name_words;
 use agent_index::{IndexError, IndexedBase};
-use agent_kb::{Combine, Scores};
+use agent_kb::{Combine, NodeId, Scores};
 use agent_retrieve::{Ranking, RetrieveError};
 
 /// Minimum probability of a routed category; does not apply to the most probable one. On training
@@ -29,6 +34,15 @@ use agent_retrieve::{Ranking, RetrieveError};
 const MIN_PROBABILITY: f32 = 0.03;
 /// The constant added to ranks in reciprocal rank fusion.
 const RANK_OFFSET: f32 = 60.0;
+/// The constant added to ranks when word search is mixed into the ranking of a member.
+const WORDS_RANK_OFFSET: f32 = 10.0;
+/// Share of word search in the ranking of a member. Chosen on freely worded validation queries and
+/// on topics as people type them: docs/lab/2026-11-28-topics.md.
+const WORDS_SHARE: f32 = 0.2;
+/// Share of word search for a query of at most [`SHORT`] words, which is mostly a list of words.
+const WORDS_SHARE_SHORT: f32 = 0.5;
+/// Maximum number of words of a short query.
+const SHORT: usize = 9;
 
 /// Selects the categories that answer a query: returns pairs of category index and probability,
 /// most probable first, ties by ascending index. At least one if there are any.
@@ -169,17 +183,46 @@ pub fn parts<'a>(
     members.iter().zip(routes).map(part).collect()
 }
 
-/// Fuses the rankings of one member and applies its re-ranker, if any; then also returns the node
-/// features that the re-ranker used.
+/// Fuses the rankings of one member, applies its re-ranker, if any, and mixes in word search if the
+/// fusion does; also returns the node features that the re-ranker used.
 fn ranked(
     base: &IndexedBase,
+    context: &QueryContext,
     query: Option<&QueryFeatures>,
     part: &MemberRankings<'_>,
 ) -> Result<(Ranking, Option<NodeFeatures>), IndexError> {
     let fused = fuse(&part.rankings, part.settings.fusion);
-    let Some((order, query)) = part.settings.order().zip(query) else { return Ok((fused, None)) };
-    let features = node_features(base, query, &part.rankings)?;
-    Ok((order.apply(&features, &fused), Some(features)))
+    let (ordered, features) = match part.settings.order().zip(query) {
+        Some((order, query)) => {
+            let features = node_features(base, query, &part.rankings)?;
+            (order.apply(&features, &fused), Some(features))
+        }
+        None => (fused, None),
+    };
+    let ranking = match part.settings.fusion.words {
+        true => mixed_with_words(ordered, &context.found, context.words_share),
+        false => ordered,
+    };
+    Ok((ranking, features))
+}
+
+/// Mixes word search into the ranking of a member. Programs, router and re-ranker have learned from
+/// the wording of the training queries; word search is as good for any other. A node's place is by
+/// the sum of `1 / (10 + rank)` in both rankings, weighted by `share` for word search and `1 -
+/// share` for the member, ties by ascending id. The score at each rank stays, and no node is added
+/// or removed.
+fn mixed_with_words(ranking: Ranking, found: &Ranking, share: f32) -> Ranking {
+    let weighted = |ranking: &Ranking, weight: f32| {
+        let ranks = (1u16..=u16::MAX).map(f32::from);
+        let of = |(rank, &(node, _))| (node, weight / (WORDS_RANK_OFFSET + rank));
+        Scores::new(ranks.zip(ranking).map(of).collect())
+    };
+    let nodes: BTreeSet<NodeId> = ranking.iter().map(|pair| pair.0).collect();
+    let mut found = found.clone();
+    found.retain(|pair| nodes.contains(&pair.0));
+    let mixed = weighted(&ranking, 1.0 - share).combine(&weighted(&found, share), Combine::Sum);
+    let scores = ranking.iter().map(|pair| pair.1);
+    mixed.ranking().into_iter().map(|pair| pair.0).zip(scores).collect()
 }
 
 /// Joins the rankings of members by reciprocal rank fusion: a node's score is the mean over the
@@ -222,6 +265,10 @@ pub fn join(
 pub(super) struct QueryContext {
     /// Nodes found by vector search, best first.
     meaning: Result<Ranking, IndexError>,
+    /// Nodes found by word search, best first; empty if no member uses it.
+    found: Ranking,
+    /// Share of word search in the ranking of a member that mixes it in.
+    words_share: f32,
     /// Features of the query, if a member uses a re-ranker.
     features: Option<Result<QueryFeatures, IndexError>>,
     /// The conditions that the query states.
@@ -238,14 +285,20 @@ impl QueryContext {
         settings: &[JoinSettings<'_>],
         phrasings: Option<&Phrasings>,
     ) -> Self {
-        let is_ordered = settings.iter().any(|settings| settings.order().is_some());
         let conditions = Conditions::read(base, query);
+        let is_ordered = settings.iter().any(|settings| settings.order().is_some());
+        let has_words = is_ordered || settings.iter().any(|settings| settings.fusion.words);
+        let wanted = &conditions.wanted;
+        let found = if has_words { search_words(base, wanted) } else { Ranking::new() };
+        let is_short = name_words(query).nth(SHORT).is_none();
         let (reading, likely) = phrasings
             .map(|phrasings| read_or_guess(base, &conditions, phrasings))
             .unwrap_or_default();
         Self {
-            meaning: tail::search_by_meaning(base, query),
-            features: is_ordered.then(|| QueryFeatures::new(base, query, likely)),
+            meaning: tail::search_by_meaning(base, wanted),
+            features: is_ordered.then(|| QueryFeatures::new(base, wanted, found.clone(), likely)),
+            found,
+            words_share: if is_short { WORDS_SHARE_SHORT } else { WORDS_SHARE },
             conditions,
             reading,
         }
@@ -262,8 +315,10 @@ pub fn query_features(
     query: &str,
     phrasings: &Phrasings,
 ) -> Result<QueryFeatures, IndexError> {
-    let (_, likely) = read_or_guess(base, &Conditions::read(base, query), phrasings);
-    QueryFeatures::new(base, query, likely)
+    let conditions = Conditions::read(base, query);
+    let (_, likely) = read_or_guess(base, &conditions, phrasings);
+    let wanted = &conditions.wanted;
+    QueryFeatures::new(base, wanted, search_words(base, wanted), likely)
 }
 
 /// A joined ranking, the node features behind it, and the reading and conditions of the query.
@@ -281,10 +336,10 @@ pub(super) struct JoinedAnswer {
 pub(super) fn join_with_features(
     base: &IndexedBase,
     parts: &[MemberRankings<'_>],
-    context: QueryContext,
+    mut context: QueryContext,
 ) -> Result<JoinedAnswer, RetrieveError> {
-    let of_query = context.features.transpose()?;
-    let of_parts = parts.iter().map(|part| ranked(base, of_query.as_ref(), part));
+    let of_query = context.features.take().transpose()?;
+    let of_parts = parts.iter().map(|part| ranked(base, &context, of_query.as_ref(), part));
     let (rankings, features) =
         of_parts.collect::<Result<Vec<_>, IndexError>>()?.into_iter().unzip();
     let n = parts.len() as f32;
@@ -296,7 +351,7 @@ pub(super) fn join_with_features(
         Some(reading) => reading.apply(&ordered),
         None => ordered,
     };
-    let ranking = context.conditions.apply(&base.kb, ranking);
+    let ranking = context.conditions.apply(base, ranking);
     Ok(JoinedAnswer { ranking, features, reading, conditions: context.conditions })
 }
 
@@ -315,7 +370,12 @@ mod tests {
         Member {
             categories: categories.to_vec(),
             router: Router { n_categories: categories.len(), weights },
-            fusion: Fusion { max_categories: categories.len(), normalized: true, ordered: false },
+            fusion: Fusion {
+                max_categories: categories.len(),
+                normalized: true,
+                ordered: false,
+                words: false,
+            },
             reranker: None,
         }
     }

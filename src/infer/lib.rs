@@ -667,7 +667,7 @@ impl Retriever for BundleRetriever {
         let own = read.as_ref().map(|read| read.ranking(self.runtime.base()));
         if let Some((read, own)) = read.as_ref().zip(own.as_ref()) {
             let mixed = mix_in(joined.ranking, own, read.weight());
-            joined.ranking = joined.conditions.apply(&self.runtime.base().kb, mixed);
+            joined.ranking = joined.conditions.apply(self.runtime.base(), mixed);
         }
         joined.ranking.truncate(k);
         let paths = match &joined.reading {
@@ -682,7 +682,7 @@ impl Retriever for BundleRetriever {
         let why =
             first.map(|(at, pair)| self.why(&runs, &joined, own.as_ref(), at, *pair)).collect();
         let entities = read.iter().flat_map(ReadQuery::linked_nodes).collect();
-        let conditions = joined.conditions.applied(&self.runtime.base().kb, &joined.ranking);
+        let conditions = joined.conditions.applied(self.runtime.base(), &joined.ranking);
         Ok(Answer {
             conditions,
             end,

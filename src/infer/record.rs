@@ -128,6 +128,9 @@ pub struct UnderstoodRecord<'a> {
     /// Words that name nothing and occur in no document, and no neighbour's name, of the answer's
     /// nodes.
     pub unused: &'a [String],
+    /// Misspelled words, with the words that are searched instead; left out if there are none.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub corrected: Vec<CorrectionRecord<'a>>,
     /// Names of relations that paths of the answer follow although a word of the question excludes
     /// them.
     pub contrary: Vec<&'a str>,
@@ -136,6 +139,16 @@ pub struct UnderstoodRecord<'a> {
     /// Number of nodes of the answer that fulfil all conditions; `None` if the question states
     /// none.
     pub fulfilled: Option<usize>,
+}
+
+/// A misspelled word of a question.
+#[derive(Clone, Debug, Serialize)]
+pub struct CorrectionRecord<'a> {
+    /// The word as written.
+    pub word: &'a str,
+    /// The word of the base that is searched instead.
+    #[serde(rename = "as")]
+    pub searched_as: &'a str,
 }
 
 /// An entity that a question names.
@@ -273,10 +286,15 @@ fn understood<'a>(kb: &'a Kb, answer: &'a Answer) -> UnderstoodRecord<'a> {
         relations: known.relations.iter().map(|&relation| kb.relation_name(relation)).collect(),
     });
     let contrary = understood.contrary.iter();
+    let corrected = understood
+        .corrected
+        .iter()
+        .map(|(word, searched_as)| CorrectionRecord { word, searched_as });
     UnderstoodRecord {
         entities: entities.collect(),
         words: words.collect(),
         unused: &understood.unused,
+        corrected: corrected.collect(),
         contrary: contrary.map(|&relation| kb.relation_name(relation)).collect(),
         conditions: applied.map_or(&[], |applied| applied.texts.as_slice()),
         fulfilled: applied.map(|applied| applied.n_fulfilled),

@@ -24,7 +24,8 @@ const CATEGORY: &str = "any query";
 const DEPTH: usize = 1_000;
 
 /// Fusion of the bundle: every query goes to the single program, whose scores are not changed.
-pub const FUSION: Fusion = Fusion { max_categories: 1, normalized: false, ordered: false };
+pub const FUSION: Fusion =
+    Fusion { max_categories: 1, normalized: false, ordered: false, words: false };
 
 /// Returns a program that ranks like the baseline with this name, such as `bm25`; `None` if the
 /// name is unknown or the baseline is a weighted one.
@@ -71,7 +72,7 @@ pub fn bundle(found: Bundle, program: Program, score: CategoryScore) -> Bundle {
         router: Router { n_categories: 1, weights: BTreeMap::new() },
         fusion: FUSION,
         reranker: None,
-        format: Bundle::format_of(found.phrasings.as_ref(), &[]),
+        format: Bundle::format_of(found.phrasings.as_ref(), FUSION, &[]),
         ensemble: Vec::new(),
         cutoff: found.cutoff.map(Cutoff::for_plain_questions),
         validation: Validation { mrr, held_out: None, best_program: None, ..found.validation },

@@ -92,7 +92,7 @@ impl Routing {
         let (router, train) = train_router(&features.train, category_programs);
         let mut validation = vec![Vec::new(); category_programs.len()];
         for (query, features) in features.validation.iter().enumerate() {
-            let top = Fusion { max_categories: 1, normalized: true, ordered: false };
+            let top = Fusion { max_categories: 1, normalized: true, ordered: false, words: false };
             if let Some(&(at, _)) = select_categories(&router.probabilities(features), top).first()
             {
                 validation[at].push(query);
@@ -166,13 +166,13 @@ fn assigned(worth: &[Vec<f32>], category_programs: &[CategoryProgram]) -> Vec<Ve
 }
 
 /// Returns the fusions that are compared, for `n_categories` categories; the fusion with the
-/// re-ranker comes last.
+/// re-ranker comes last. All mix in word search.
 fn fusions(n_categories: usize) -> Vec<Fusion> {
     let mut fusions = Vec::new();
     for max_categories in [1, 3, n_categories] {
         for normalized in [true, false] {
             let max_categories = max_categories.min(n_categories);
-            let fusion = Fusion { max_categories, normalized, ordered: false };
+            let fusion = Fusion { max_categories, normalized, ordered: false, words: true };
             if !fusions.contains(&fusion) {
                 fusions.push(fusion);
             }
@@ -184,7 +184,7 @@ fn fusions(n_categories: usize) -> Vec<Fusion> {
 
 /// Returns the fusion of all categories in which the learned re-ranker orders the nodes.
 fn reranked(n_categories: usize) -> Fusion {
-    Fusion { max_categories: n_categories, normalized: true, ordered: true }
+    Fusion { max_categories: n_categories, normalized: true, ordered: true, words: true }
 }
 
 /// Runs the programs of all categories on all queries of the training or the validation pool.
@@ -642,7 +642,7 @@ pub(super) fn freeze(
     let cutoff = cutoff(run, features, &chosen.members)?;
     let mut ensemble = members;
     let Member { router, fusion, reranker, .. } = ensemble.remove(0);
-    let format = Bundle::format_of(Some(&features.phrasings), &ensemble);
+    let format = Bundle::format_of(Some(&features.phrasings), fusion, &ensemble);
     let (categories, digest) = (categories?, String::new());
     let bundle = Bundle {
         format,

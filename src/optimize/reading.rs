@@ -120,7 +120,7 @@ fn lesson(base: &IndexedBase, query: &LabelledQuery) -> Option<Lesson> {
             .collect();
     }
     let exact = |(metapaths, set): (Vec<Metapath>, Option<Vec<NodeId>>)| {
-        let set = conditions.fulfilled(&base.kb, answers(&[set?], &named));
+        let set = conditions.fulfilled(base, answers(&[set?], &named));
         let mut words: Vec<String> =
             metapaths.iter().map(|metapath| metapath_in_words(base, metapath)).collect();
         words.sort();

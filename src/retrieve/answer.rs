@@ -195,6 +195,8 @@ pub struct QueryAnalysis {
     /// Words of `others` that occur in no document, and in no neighbour's name, of the answer's
     /// nodes.
     pub unused: Vec<String>,
+    /// Misspelled words, each with the word that is searched instead.
+    pub corrected: Vec<(String, String)>,
     /// Relations that a word of the question excludes, ascending: "for a disease" excludes a
     /// relation `causes`. In an answer with paths, only those that a path follows.
     pub contrary: Vec<RelationId>,

@@ -61,7 +61,7 @@ fn bundle(world: &World, source: &str) -> Bundle {
             n_categories: 1,
             weights: BTreeMap::from([("always".to_owned(), vec![0.5])]),
         },
-        fusion: Fusion { max_categories: 1, normalized: true, ordered: false },
+        fusion: Fusion { max_categories: 1, normalized: true, ordered: false, words: false },
         reranker: None,
         ensemble: Vec::new(),
         cutoff: None,

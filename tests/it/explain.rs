@@ -167,7 +167,7 @@ fn routed(world: &World, first: &str, second: &str) {
             n_categories: 2,
             weights: BTreeMap::from([("always".to_owned(), vec![9.0, -9.0])]),
         },
-        fusion: Fusion { max_categories: 1, normalized: true, ordered: false },
+        fusion: Fusion { max_categories: 1, normalized: true, ordered: false, words: false },
         reranker: None,
         ensemble: Vec::new(),
         cutoff: None,

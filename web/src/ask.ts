@@ -388,7 +388,7 @@ class Ask extends ViewElement {
 
   /** What of the question is understood, and what is not. */
   private told(answer: Answer): TemplateResult {
-    const { entities, words, unused, contrary, conditions, fulfilled } = answer.understood;
+    const { entities, words, unused, corrected, contrary, conditions, fulfilled } = answer.understood;
     // Nodes of one name and type are told apart by their numbers.
     const twin = (of: (typeof entities)[number]) =>
       entities.some(({ id, name, type }) => id !== of.id && name === of.name && type === of.type);
@@ -412,6 +412,9 @@ class Ask extends ViewElement {
     const left = unused.length
       ? html`<div class="line"><span class="soft">not used</span>${unused.join(', ')}</div>`
       : nothing;
+    const spelled = corrected?.length
+      ? html`<div class="line"><span class="soft">corrected</span>${corrected.map((one) => `${one.word} to ${one.as}`).join(', ')}</div>`
+      : nothing;
     const first = fulfilled === null ? '' : `; the first ${counted(fulfilled, 'answer')} of these fulfil them`;
     const stated = conditions.length
       ? html`<div class="line"><span class="soft">conditions</span>
@@ -426,7 +429,7 @@ class Ask extends ViewElement {
           <p>${sentence(answer.stand_in)}</p>
         </div>`
       : nothing;
-    return html`${instead}${understood}${stated}${left}${doubtful}${answer.value ? this.value(answer.value) : nothing}`;
+    return html`${instead}${understood}${spelled}${stated}${left}${doubtful}${answer.value ? this.value(answer.value) : nothing}`;
   }
 
   private value(value: NonNullable<Answer['value']>): TemplateResult {

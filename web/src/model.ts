@@ -99,6 +99,7 @@ export interface Answer {
     entities: { id: number; name: string; type: string; exact: boolean; strength: number }[];
     words: { word: string; types: string[]; relations: string[] }[];
     unused: string[];
+    corrected?: { word: string; as: string }[];
     contrary: string[];
     conditions: string[];
     fulfilled: number | null;

@@ -10,7 +10,7 @@ use crate::entities::{
     bits::Bits,
     forms::{Key, NameWord, deletions, key, name_words, stem_of, stem_pieces, then_stems},
 };
-use agent_ground::words::is_too_long;
+use agent_ground::words::{is_part, is_too_long};
 
 /// Maximum number of words of a query; the words after it are ignored.
 const MAX_QUERY_WORDS: usize = 256;
@@ -33,8 +33,10 @@ pub(super) struct Word {
     /// Whether the word is a question word.
     pub(super) asks: bool,
     /// Whether the word is one character of a longer run of characters without spaces, such as one
-    /// character of a Japanese word. Such a word alone does not count as a name.
+    /// character of a Japanese word, or `is_part`. Such a word alone does not count as a name.
     pub(super) is_inside: bool,
+    /// Whether the word is a [part](is_part) of an English one.
+    is_part: bool,
     /// Id of the word's stem; `None` if the stem occurs in no name.
     pub(super) stem: Option<u32>,
 }
@@ -95,13 +97,17 @@ impl EntityIndex {
         text: &str,
         go_on: &mut dyn FnMut() -> Result<(), E>,
     ) -> Result<QueryWords, E> {
-        let word = |NameWord { range, folded, form }: NameWord<'_>| Word {
-            pieces: stem_pieces(&self.stems, &text[range.clone()]),
-            capital: text[range].chars().any(char::is_uppercase),
-            asks: self.stems.languages().is_question_word(&folded),
-            is_inside: form.as_ref().is_none_or(|form| form.len() > folded.len()),
-            stem: form.and_then(|form| self.stem_id(&form)),
-            text: folded.into_owned(),
+        let word = |NameWord { range, folded, form }: NameWord<'_>| {
+            let is_part = is_part(text, &range);
+            Word {
+                pieces: stem_pieces(&self.stems, &text[range.clone()]),
+                capital: text[range].chars().any(char::is_uppercase),
+                asks: self.stems.languages().is_question_word(&folded),
+                is_inside: is_part || form.as_ref().is_none_or(|form| form.len() > folded.len()),
+                is_part,
+                stem: form.and_then(|form| self.stem_id(&form)),
+                text: folded.into_owned(),
+            }
         };
         let words = name_words(&self.stems, text).into_iter();
         let words: Vec<Word> = words.take(MAX_QUERY_WORDS).map(word).collect();
@@ -111,7 +117,7 @@ impl EntityIndex {
             let best = found.entry(stem).or_default();
             *best = best.max(strength);
         };
-        for word in words.iter().filter(|word| !word.asks) {
+        for word in words.iter().filter(|word| !word.asks && !word.is_part) {
             go_on()?;
             match word.stem {
                 Some(stem) => add(stem, 1.0),

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use crate::entities::{ACRONYM, EntityIndex, MAX_EXACT_WORDS, SYMBOL, forms::Key};
-use agent_ground::words::{is_question_word, name_words};
+use agent_ground::words::{is_part, is_question_word, name_words};
 use agent_kb::NodeId;
 
 /// Maximum number of words of a text that are searched for names; later words are ignored.
@@ -82,7 +82,8 @@ impl EntityIndex {
             };
             let quoted = is_quoted(text, first.range.start, last.range.end);
             let asks = span_words.iter().all(|word| word.asks);
-            if asks && !quoted {
+            let is_part = n == 1 && is_part(text, &first.range);
+            if (asks || is_part) && !quoted {
                 continue;
             }
             let marked = quoted || n > 1 || span_words.iter().any(|word| word.marked);

@@ -294,6 +294,16 @@ impl Postings {
         Some(idf(self.lengths.as_slice().len(), count))
     }
 
+    /// Iterates over the indexed words that are not less than `first`, ascending, each with the
+    /// number of texts that contain it.
+    pub(crate) fn words_from(&self, first: &str) -> impl Iterator<Item = (&str, u32)> {
+        (self.vocabulary.find_from(first)..self.vocabulary.len()).filter_map(|at| {
+            let id = *self.ids.as_slice().get(at)?;
+            let texts = *self.counts.as_slice().get(id as usize)?;
+            Some((std::str::from_utf8(self.vocabulary.get(at)).ok()?, texts))
+        })
+    }
+
     /// Finds the number of a word in its indexed form; `None` if no text contains the word.
     fn id(&self, form: &str) -> Option<u32> {
         self.vocabulary.find(form).and_then(|at| self.ids.as_slice().get(at)).copied()

@@ -50,9 +50,10 @@ use agent_sandbox::program::Program;
 
 /// Current version of the layout.
 pub const FORMAT: u32 = 6;
-/// Layout version of bundles without a lexicon, which older versions of the program can read.
+/// Layout version of bundles without a lexicon and without word search in their order, which older
+/// versions of the program can read.
 const FORMAT_WITHOUT_LEXICON: u32 = 5;
-/// Layout version of bundles without lexicon and ensemble.
+/// Layout version of bundles of the same kind that are no ensembles.
 const FORMAT_OF_ONE: u32 = 4;
 /// Oldest version of the layout that can be read.
 pub const OLDEST_FORMAT: u32 = 1;
@@ -179,6 +180,9 @@ pub struct Fusion {
     /// Whether the learned re-ranker orders the joined nodes.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ordered: bool,
+    /// Whether the ranking is mixed with that of word search.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub words: bool,
 }
 
 /// A member of an ensemble: a router over some of the bundle's categories, and how their rankings
@@ -407,9 +411,11 @@ pub enum BundleError {
 
 impl Bundle {
     /// Returns the oldest version of the layout that has these parts of a bundle.
-    pub fn format_of(phrasings: Option<&Phrasings>, ensemble: &[Member]) -> u32 {
+    pub fn format_of(phrasings: Option<&Phrasings>, fusion: Fusion, ensemble: &[Member]) -> u32 {
         let mut phrasings = phrasings.into_iter().flat_map(|phrasings| &phrasings.0);
-        match (phrasings.any(|phrasing| phrasing.written), ensemble.is_empty()) {
+        let has_words = fusion.words || ensemble.iter().any(|member| member.fusion.words);
+        let is_new = has_words || phrasings.any(|phrasing| phrasing.written);
+        match (is_new, ensemble.is_empty()) {
             (true, _) => FORMAT,
             (false, false) => FORMAT_WITHOUT_LEXICON,
             (false, true) => FORMAT_OF_ONE,

@@ -349,7 +349,7 @@ pub fn read_or_guess(
         return (None, Scores::default());
     }
     let finished = |mut reading: Reading| {
-        reading.answers = conditions.fulfilled(&base.kb, reading.answers);
+        reading.answers = conditions.fulfilled(base, reading.answers);
         reading.by_date = conditions.by_date(base, &reading.answers);
         (reading.answers.len() <= MAX_ANSWERS).then_some(reading)
     };

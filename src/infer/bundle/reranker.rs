@@ -118,6 +118,11 @@ impl Reranker {
     }
 }
 
+/// Returns the first [`COMPARED`] candidates from text search with their scores, best first.
+pub(crate) fn search_words(base: &IndexedBase, query: &str) -> Vec<(NodeId, f32)> {
+    base.search_fields(query, base.kb.candidate_types(), COMPARED)
+}
+
 /// Inputs of the features that depend on the query alone.
 pub struct QueryFeatures {
     /// Nodes from text search with their scores, best first.
@@ -134,20 +139,25 @@ pub struct QueryFeatures {
 }
 
 impl QueryFeatures {
-    /// Computes the inputs for a query; `likely` holds the nodes that the query's likely metapaths
-    /// reach, with probabilities.
+    /// Computes the inputs for a query. `found` holds the nodes from [`search_words`], and `likely`
+    /// the nodes that the query's likely metapaths reach, with probabilities.
     ///
     /// # Errors
     /// Errors of the embedder.
-    pub fn new(base: &IndexedBase, query: &str, likely: Scores) -> Result<Self, IndexError> {
-        let types = base.kb.candidate_types();
+    pub fn new(
+        base: &IndexedBase,
+        query: &str,
+        found: Vec<(NodeId, f32)>,
+        likely: Scores,
+    ) -> Result<Self, IndexError> {
+        let corrected = base.corrected(query);
         Ok(Self {
-            found: base.search_fields(query, types, COMPARED),
+            found,
             linked: base.entities.link(&base.kb, query, &[], LINKED),
-            words: Words::new(base, query),
+            words: Words::new(base, &corrected),
             fields: base.fields_query(query),
-            documents: base.terms.query(&base.stems, query),
-            names: base.neighbor_names.query(&base.stems, query),
+            documents: base.terms.query(&base.stems, &corrected),
+            names: base.neighbor_names.query(&base.stems, &corrected),
             meaning: base.embed_query(query)?,
             likely,
         })
@@ -348,8 +358,12 @@ mod tests {
         query: &str,
         rankings: &[(f32, &Vec<(NodeId, f32)>)],
     ) -> NodeFeatures {
-        node_features(base, &QueryFeatures::new(base, query, Scores::default()).unwrap(), rankings)
-            .unwrap()
+        {
+            let found = search_words(base, query);
+            let query = QueryFeatures::new(base, query, found, Scores::default()).unwrap();
+            node_features(base, &query, rankings)
+        }
+        .unwrap()
     }
 
     /// Returns the value of one feature of a node; `None` if the node is no candidate.

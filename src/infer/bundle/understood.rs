@@ -59,5 +59,6 @@ pub fn understand(base: &IndexedBase, query: &str) -> QueryAnalysis {
     let excluded = schema.excluded(&question.other_stems, &question.asks);
     let excluded = (0..).map(RelationId).zip(excluded).filter(|pair| pair.1);
     let contrary = excluded.map(|pair| pair.0).collect();
-    QueryAnalysis { recognised, entities, words, others, unused: Vec::new(), contrary }
+    let (unused, corrected) = (Vec::new(), Vec::new());
+    QueryAnalysis { recognised, entities, words, others, unused, corrected, contrary }
 }

@@ -1,0 +1,210 @@
+//! Corrects misspelled words of a query by the words of the base; English only.
+//!
+//! A word that occurs in no document and in no neighbour's name is replaced by the known word that
+//! is nearest by optimal string alignment (insertions, deletions, substitutions and swaps of
+//! adjacent letters), and of equally near ones by the most frequent. Corrected are words of at
+//! least five letters and no other characters; the first letter stays, and so do words in quotation
+//! marks and common English words.
+
+use std::{
+    cmp::Reverse,
+    collections::HashMap,
+    ops::Range,
+    sync::{Mutex, PoisonError},
+};
+
+use crate::postings::Postings;
+use agent_ground::words::{is_question_word, name_words, quoted_ranges};
+
+/// Minimum number of letters of a word that is corrected.
+const MIN_LETTERS: usize = 5;
+/// Minimum number of letters of a word in which two errors are corrected, otherwise one.
+const MIN_LETTERS_FOR_TWO: usize = 8;
+/// Maximum number of letters of a word that is corrected.
+const MAX_LETTERS: usize = 32;
+/// Minimum number of texts with the word that replaces a misspelled one.
+const MIN_TEXTS: u32 = 2;
+/// Maximum number of words whose correction is cached; when the cache is full, all of it is
+/// dropped.
+const MAX_CACHED: usize = 4_096;
+
+/// Common English words of five letters and more, also without their apostrophe, that a base may
+/// lack; ascending.
+const COMMON: [&str; 56] = [
+    "after",
+    "again",
+    "alright",
+    "anyone",
+    "anything",
+    "anyway",
+    "around",
+    "because",
+    "before",
+    "being",
+    "below",
+    "beside",
+    "besides",
+    "between",
+    "beyond",
+    "cannot",
+    "couldnt",
+    "didnt",
+    "doesnt",
+    "doing",
+    "every",
+    "everyone",
+    "everything",
+    "gonna",
+    "having",
+    "helps",
+    "kinda",
+    "maybe",
+    "nobody",
+    "nothing",
+    "often",
+    "quite",
+    "rather",
+    "shouldnt",
+    "since",
+    "somebody",
+    "somehow",
+    "someone",
+    "somewhere",
+    "stuff",
+    "thats",
+    "their",
+    "theirs",
+    "there",
+    "theres",
+    "these",
+    "theyre",
+    "thing",
+    "things",
+    "though",
+    "wanna",
+    "wasnt",
+    "whats",
+    "wheres",
+    "while",
+    "whoever",
+];
+
+/// Corrects words; corrections are cached by word.
+#[derive(Default)]
+pub(crate) struct Spelling(Mutex<HashMap<String, Option<String>>>);
+
+impl Spelling {
+    /// Returns the misspelled words of `text`, each by its range in `text` and with the word of
+    /// `postings` that replaces it. The postings hold unchanged words. Words for which `is_known`
+    /// returns true are kept. O(words with the same first letter) for a misspelled word.
+    pub(crate) fn corrections(
+        &self,
+        postings: &Postings,
+        text: &str,
+        is_known: impl Fn(&str) -> bool,
+    ) -> Vec<(Range<usize>, String)> {
+        let is_misspelled = |word: &str| {
+            (MIN_LETTERS..=MAX_LETTERS).contains(&word.len())
+                && word.bytes().all(|byte| byte.is_ascii_lowercase())
+                && !is_question_word(word)
+                && COMMON.binary_search(&word).is_err()
+                && !is_known(word)
+        };
+        let misspelled = name_words(text).filter(|(_, word)| is_misspelled(word));
+        let mut found: Vec<_> = misspelled
+            .filter_map(|(range, word)| Some((range, self.nearest(postings, &word)?)))
+            .collect();
+        if !found.is_empty() {
+            let quoted = quoted_ranges(text);
+            found.retain(|(range, _)| !quoted.iter().any(|part| part.contains(&range.start)));
+        }
+        found
+    }
+
+    /// As [`nearest`], cached.
+    fn nearest(&self, postings: &Postings, word: &str) -> Option<String> {
+        let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = lock().get(word) {
+            return known.clone();
+        }
+        let found = nearest(postings, word).map(str::to_owned);
+        let mut cached = lock();
+        if cached.len() >= MAX_CACHED {
+            cached.clear();
+        }
+        cached.insert(word.to_owned(), found.clone());
+        found
+    }
+}
+
+/// Finds the known word nearest to `word`; of equally near ones the most frequent, ties by
+/// alphabet. `None` if no known word is near enough.
+fn nearest<'a>(postings: &'a Postings, word: &str) -> Option<&'a str> {
+    let errors = if word.len() >= MIN_LETTERS_FOR_TWO { 2 } else { 1 };
+    let (letters, first) = (letter_set(word), word.get(..1)?);
+    let known = postings.words_from(first).take_while(|(known, _)| known.starts_with(first));
+    let near = known.filter(|(known, texts)| {
+        *texts >= MIN_TEXTS
+            && known.len().abs_diff(word.len()) <= errors
+            && (letter_set(known) ^ letters).count_ones() as usize <= 2 * errors
+    });
+    let distances = near.filter_map(|(known, texts)| {
+        let distance = strsim::osa_distance(word, known);
+        (distance <= errors).then_some((distance, Reverse(texts), known))
+    });
+    distances.min().map(|(_, _, known)| known)
+}
+
+/// Returns the set of the letters a to z in a word, one bit each.
+fn letter_set(word: &str) -> u32 {
+    let letters = word.bytes().filter(u8::is_ascii_lowercase);
+    letters.fold(0, |set, letter| set | 1 << (letter - b'a'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::postings;
+    use agent_ground::words::Analysis;
+
+    #[test]
+    fn common_words_ascend() {
+        assert!(COMMON.is_sorted());
+    }
+
+    #[test]
+    fn misspelled_words_become_the_nearest_frequent_ones() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("postings");
+        let texts = [
+            "trainer estimation plus giant lavender",
+            "trainer estimation plus plush giant plush lavender",
+            "plus antidepressants rare plush",
+            "antidepressants trains",
+        ];
+        postings::build(&path, Analysis::Words, texts).unwrap();
+        let (postings, spelling) = (Postings::open(&path).unwrap(), Spelling::default());
+        let is_known = |word: &str| postings.words_from(word).next().is_some_and(|w| w.0 == word);
+        let corrected = |text| {
+            let found = spelling.corrections(&postings, text, is_known).into_iter();
+            found.map(|(range, word)| (text[range].to_owned(), word)).collect::<Vec<_>>()
+        };
+        // One swap, one letter too many, one missing, two errors in a long word.
+        let found = corrected("Pokemon trianer, Pluss lavendar antidpresants");
+        let found: Vec<(&str, &str)> = found.iter().map(|(a, b)| (&**a, &**b)).collect();
+        assert_eq!(
+            found,
+            [
+                ("trianer", "trainer"),
+                ("Pluss", "plus"),
+                ("lavendar", "lavender"),
+                ("antidpresants", "antidepressants")
+            ]
+        );
+        // In quotation marks, short, two errors in a short word, another first letter, a rare word.
+        for text in ["\"trianer\"", "trai", "gantz", "uestimation", "trainss"] {
+            assert_eq!(corrected(text), []);
+        }
+        assert_eq!(spelling.0.lock().unwrap()["trianer"].as_deref(), Some("trainer"));
+    }
+}

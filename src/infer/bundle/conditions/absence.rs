@@ -1,0 +1,289 @@
+//! Absence: "not closed", "without Anna Ode", "except those about dizziness", "other than Problem
+//! 3", "with no product".
+
+use std::collections::BTreeSet;
+
+use crate::bundle::{
+    conditions::{
+        Reader, Word,
+        phrases::{EXCEPT, FILLERS, LACKING, NEGATIONS, OR, OTHER_THAN, TO_BE},
+    },
+    lexicon::stemmed,
+    schema::is_form,
+};
+use agent_ground::words::is_question_word;
+use agent_index::entities::ExactMention;
+use agent_kb::{
+    NodeId, RelationId, TypeId,
+    filter::{Condition, Operator},
+    table::value::category,
+};
+
+/// Maximum number of words between a negation and a name.
+const MAX_BETWEEN: usize = 8;
+/// Maximum number of words after a name that may say its type.
+const MAX_AFTER: usize = 4;
+
+impl Reader<'_> {
+    /// Reads an absence that begins at word `at`; returns the position after it.
+    pub(super) fn read_absence(&mut self, at: usize) -> Option<usize> {
+        if let Some(phrase) = OTHER_THAN.iter().find(|phrase| self.is(at, phrase)) {
+            return self.read_other_than(at, at + phrase.len());
+        }
+        let is_short = self.is(at, &["t"]) && at > 0 && self.words[at - 1].folded.ends_with('n');
+        let phrase = EXCEPT.iter().find(|phrase| self.is(at, phrase));
+        let is_no = self.is(at, &["no"]);
+        if !is_short && !is_no && phrase.is_none() && !self.is_any(at, &NEGATIONS) {
+            return None;
+        }
+        let (start, next) =
+            (at - usize::from(is_short), at + phrase.map_or(1, |phrase| phrase.len()));
+        if let Some((mention, between)) = self.name_after(next) {
+            return self.read_absent(start, mention, &between);
+        }
+        let read = self.read_name_before(at, next).or_else(|| self.read_lack(start, next));
+        if read.is_none() {
+            self.read_excluded(start, next);
+        }
+        read
+    }
+
+    /// Finds the name that follows a negation: the first at or after word `at`, with the stems of
+    /// the words before it. These must be function words or words of the schema.
+    fn name_after(&self, at: usize) -> Option<(ExactMention, Vec<String>)> {
+        let mut between = Vec::new();
+        for next in at..=at + MAX_BETWEEN {
+            if next > at && self.is_cut(next) {
+                return None;
+            }
+            if let Some(mention) = self.mention_at(next) {
+                return Some((mention, between));
+            }
+            let word = self.words.get(next).filter(|word| !word.is_in_name)?;
+            let is_known = self.schema.says(&word.stem) || self.schema.is_synonym(&word.stem);
+            if !is_known && !self.is_any(next, &FILLERS) && !is_question_word(&word.folded) {
+                return None;
+            }
+            between.push(word.stem.clone());
+        }
+        None
+    }
+
+    /// Reads "other than Problem 3" and "other than closed"; the name begins at or after word `at`.
+    fn read_other_than(&mut self, start: usize, at: usize) -> Option<usize> {
+        let Some((mention, between)) = self.name_after(at) else {
+            self.read_excluded(start, at);
+            return None;
+        };
+        let kb = &self.base.kb;
+        let wanted = self.wanted.as_deref().unwrap_or(kb.candidate_types());
+        let is_wanted = |node: &NodeId| wanted.contains(&kb.node_type(*node));
+        let Some(node) = mention.nodes.iter().find(|node| is_wanted(node)) else {
+            return self.read_absent(start, mention, &between);
+        };
+        let end = mention.words.end;
+        self.found.push(Condition::new("name", Operator::IsNot, vec![kb.name(*node).to_owned()]));
+        self.put_negated(start, end);
+        Some(end)
+    }
+
+    /// Reads "of which Max Behr is not an author": a name right before the negation, if the
+    /// question has another name. Words after the negation say the relation.
+    fn read_name_before(&mut self, at: usize, next: usize) -> Option<usize> {
+        let mut from = at;
+        while from > 0 && self.is_any(from - 1, &TO_BE) && !self.is_cut(from) {
+            from -= 1;
+        }
+        let named = self.mentions.iter().find(|mention| mention.words.end == from)?;
+        let is_joined = from < at && !self.is_cut(from);
+        if !is_joined || !named.marked || self.mentions.len() < 2 {
+            return None;
+        }
+        let mention = self.mention_at(named.words.start)?;
+        let mut end = next;
+        let mut between = Vec::new();
+        while let Some(word) = self.words.get(end).filter(|word| !word.is_in_name)
+            && !self.is_cut(end)
+            && (self.schema.says(&word.stem) || self.is_any(end, &FILLERS))
+        {
+            between.push(word.stem.clone());
+            end += 1;
+        }
+        let field = self.absent_side(&mention, &between)?;
+        let name = self.base.kb.name(*mention.nodes.first()?).to_owned();
+        self.found.push(Condition::new(field, Operator::IsNot, vec![name]));
+        let mut start = mention.words.start;
+        while start > 0
+            && !self.is_cut(start)
+            && (self.is_any(start - 1, &FILLERS) || self.is_any(start - 1, &["where", "whom"]))
+        {
+            start -= 1;
+        }
+        self.put_negated(start, end);
+        Some(end)
+    }
+
+    /// Adds the condition that a named node is absent; the negation begins at word `start`.
+    fn read_absent(
+        &mut self,
+        start: usize,
+        mention: ExactMention,
+        between: &[String],
+    ) -> Option<usize> {
+        let field = self.absent_side(&mention, between)?;
+        let kb = &self.base.kb;
+        let mut values = vec![kb.name(*mention.nodes.first()?).to_owned()];
+        let mut end = mention.words.end;
+        // "not low or medium".
+        while (self.is_any(end, &OR) || self.is(end, &["and"]))
+            && let Some(other) = self.mention_at(end + 1)
+            && self.absent_side(&other, between).as_ref() == Some(&field)
+        {
+            values.push(kb.name(*other.nodes.first()?).to_owned());
+            end = other.words.end;
+        }
+        let end = self.after_type(end, &mention).unwrap_or(end);
+        self.found.push(Condition::new(field, Operator::IsNot, values));
+        // A name of one word, such as "closed", may occur in names of other things.
+        if mention.words.len() > 1 {
+            self.exclude(mention.words);
+        }
+        self.put_negated(start, end);
+        Some(end)
+    }
+
+    /// Marks the words of a condition that excludes something.
+    fn put_negated(&mut self, start: usize, end: usize) {
+        self.use_words(start, end);
+        self.negated.push(start..end);
+    }
+
+    /// Reads the absence of any neighbour of a type, or of a field: "without a product".
+    fn read_lack(&mut self, start: usize, mut at: usize) -> Option<usize> {
+        while self.is_any(at, &LACKING) {
+            at += 1;
+        }
+        let stems: Vec<&String> = self.words.get(at..)?.iter().map(|word| &word.stem).collect();
+        let kb = &self.base.kb;
+        let candidates = kb.candidate_types();
+        let wanted = match &self.wanted {
+            Some(wanted) => wanted.as_slice(),
+            None if candidates.len() < kb.types().len() => candidates,
+            None => return None,
+        };
+        let spelled = |name: &str| {
+            let own = stemmed(&self.base.stems, name);
+            let is_own = !own.is_empty()
+                && own.len() <= stems.len()
+                && own.iter().zip(&stems).all(|(own, stem)| own == *stem);
+            is_own.then_some(own.len())
+        };
+        let types = (0..kb.types().len()).map(|at| TypeId(at as u16));
+        let beside = types.filter(|&of| !wanted.contains(&of) && self.is_beside(wanted, of));
+        let names: BTreeSet<&str> = beside.map(|of| kb.type_name(of)).collect();
+        let fields = kb.field_names().iter().map(String::as_str);
+        let (name, n) = names
+            .into_iter()
+            .chain(fields)
+            .find_map(|name| Some((name.to_owned(), spelled(name)?)))?;
+        let end = at + n + usize::from(self.is_any(at + n, &LACKING));
+        self.found.push(Condition::new(name, Operator::IsNot, vec!["*".to_owned()]));
+        self.use_words(start, end);
+        Some(end)
+    }
+
+    /// Returns the mention that begins at word `at`. If any of its nodes have exactly this name,
+    /// nodes that only have it as an alias are dropped.
+    fn mention_at(&self, at: usize) -> Option<ExactMention> {
+        let found = self.mentions.iter().find(|mention| mention.words.start == at)?;
+        let (first, last) = (self.words.get(at)?, self.words.get(found.words.end.checked_sub(1)?)?);
+        let written = category(self.text.get(first.range.start..last.range.end)?);
+        let is_named = |node: &NodeId| category(self.base.kb.name(*node)) == written;
+        let named: Vec<NodeId> = found.nodes.iter().copied().filter(is_named).collect();
+        let nodes = if named.is_empty() { found.nodes.clone() } else { named };
+        Some(ExactMention { nodes, ..found.clone() })
+    }
+
+    /// Returns the types of the nodes of a mention, only those that `stems` or words right after
+    /// the mention name, if any.
+    fn kinds_of(&self, mention: &ExactMention, stems: &[String]) -> BTreeSet<TypeId> {
+        let kb = &self.base.kb;
+        let kinds: BTreeSet<TypeId> =
+            mention.nodes.iter().map(|&node| kb.node_type(node)).collect();
+        let is_said = |kind: &TypeId| {
+            let own = stemmed(&self.base.stems, kb.type_name(*kind));
+            self.after_type_of(mention.words.end, *kind).is_some()
+                || own.iter().all(|own| stems.iter().any(|stem| is_form(own, stem)))
+        };
+        let said: BTreeSet<TypeId> = kinds.iter().copied().filter(is_said).collect();
+        if said.is_empty() { kinds } else { said }
+    }
+
+    /// Returns the position after the words behind `end` that name a type of the mention, as in
+    /// "as a side effect"; `None` if there are none.
+    fn after_type(&self, end: usize, mention: &ExactMention) -> Option<usize> {
+        let kinds = mention.nodes.iter().map(|&node| self.base.kb.node_type(node));
+        kinds.filter_map(|kind| self.after_type_of(end, kind)).max()
+    }
+
+    /// As [`after_type`](Self::after_type), for one type.
+    fn after_type_of(&self, end: usize, kind: TypeId) -> Option<usize> {
+        let own = stemmed(&self.base.stems, self.base.kb.type_name(kind));
+        let starts = (end..end + MAX_AFTER).take_while(|&at| {
+            let before = end..at;
+            before.into_iter().all(|at| self.is_any(at, &FILLERS))
+        });
+        starts.into_iter().find_map(|at| {
+            let is_said = |word: &&Word<'_>| own.iter().any(|own| is_form(own, &word.stem));
+            let said = self.words.iter().skip(at).take(own.len()).take_while(is_said).count();
+            (said > 0).then_some(at + said)
+        })
+    }
+
+    /// Returns the left side of the condition that a named node is absent: the relation that the
+    /// words between negation and name state, else the node's type. If no relation connects the
+    /// wanted type and that type, returns `type.field` of a type between them.
+    fn absent_side(&self, mention: &ExactMention, between: &[String]) -> Option<String> {
+        let kinds = self.kinds_of(mention, between);
+        let candidates = self.base.kb.candidate_types();
+        let wanted = self.wanted.as_deref().unwrap_or(candidates);
+        let side = self.side_beside(wanted, &kinds, between);
+        let side = side.or_else(|| self.side_behind(wanted, &kinds));
+        // The question may name another type before the one that it asks for.
+        side.or_else(|| self.side_beside(candidates, &kinds, between))
+    }
+
+    /// Returns the relation or type that leads from a wanted type to one of `kinds`; `None` if no
+    /// relation does.
+    fn side_beside(
+        &self,
+        wanted: &[TypeId],
+        kinds: &BTreeSet<TypeId>,
+        between: &[String],
+    ) -> Option<String> {
+        let kb = &self.base.kb;
+        let &kind = kinds.iter().find(|&&kind| self.is_beside(wanted, kind))?;
+        let own = self.relations_to(wanted, kind);
+        let said = |relation: &&RelationId| {
+            between.iter().any(|stem| self.schema.relation_means(**relation, stem))
+        };
+        let named: Vec<&RelationId> = own.iter().filter(said).collect();
+        Some(match named.as_slice() {
+            &[&only] if own.len() > 1 => kb.relations()[usize::from(only.0)].clone(),
+            _ => kb.type_name(kind).to_owned(),
+        })
+    }
+
+    /// Returns `type.field` for a type between a wanted type and one of `kinds`, if the field has
+    /// the name of the latter.
+    fn side_behind(&self, wanted: &[TypeId], kinds: &BTreeSet<TypeId>) -> Option<String> {
+        let kb = &self.base.kb;
+        let middle = (0..kb.types().len()).map(|at| TypeId(at as u16)).find(|&middle| {
+            self.is_beside(wanted, middle)
+                && kinds.iter().any(|&kind| self.is_beside(&[middle], kind))
+        })?;
+        let &kind = kinds.iter().find(|&&kind| self.is_beside(&[middle], kind))?;
+        let field = kb.field_names().iter().find(|name| *name == kb.type_name(kind))?;
+        Some(format!("{}.{field}", kb.type_name(middle)))
+    }
+}

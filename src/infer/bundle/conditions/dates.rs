@@ -1,0 +1,166 @@
+//! Dates and order: "in March 2025", "2018 or later", "from 2019 to 2021", "newest".
+
+use std::ops::Range;
+
+use crate::bundle::conditions::{
+    Kind, Reader,
+    numbers::reversed,
+    phrases::{
+        AFTER_DATE, DATE_WORDS, IN, LIMITS, NEGATIONS, ORDERS, REVERSING, THE_END_OF, THE_START_OF,
+        THINGS, TO,
+    },
+};
+use agent_kb::{
+    filter::{Condition, Operator},
+    table::dates::{DateSpan, date_at},
+};
+
+impl Reader<'_> {
+    /// Reads a date, a limit or a span that begins at word `at`; returns the position after it.
+    pub(super) fn read_dates(&mut self, at: usize) -> Option<usize> {
+        self.read_span(at).or_else(|| self.read_limit(at)).or_else(|| self.read_date(at))
+    }
+
+    /// Reads "between 5 May and 7 May 2024", "from 2019 to 2021", "2018 through 2020", "1998-2002".
+    fn read_span(&mut self, at: usize) -> Option<usize> {
+        let is_between = self.is(at, &["between"]);
+        let (from, next) = self.date_at(at + usize::from(is_between || self.is_any(at, &IN)))?;
+        let joining = match is_between {
+            true => self.is(next, &["and"]).then_some(1),
+            false => TO.iter().find(|phrase| self.is(next, phrase)).map(|phrase| phrase.len()),
+        };
+        let joining = joining.or_else(|| self.is_hyphened(next).then_some(0))?;
+        let (to, end) = self.date_at(next + joining)?;
+        let parts = [(Operator::AtLeast, vec![from.from]), (Operator::AtMost, vec![to.to])];
+        self.put_dates(at, end + usize::from(self.is(end, &["inclusive"])), parts)
+    }
+
+    /// Reads "since 2020", "before March 2025", "no later than 2019".
+    fn read_limit(&mut self, at: usize) -> Option<usize> {
+        let reverses = self.is_any(at, &REVERSING);
+        let first = at + usize::from(reverses);
+        let limits = LIMITS.iter().filter(|(phrase, _)| self.is(first, phrase));
+        let dated = |(phrase, operator): &(&[&str], Operator)| {
+            let next = first + phrase.len();
+            if self.is(next, &THE_END_OF) {
+                let operator = match operator {
+                    Operator::Less => Operator::AtMost,
+                    Operator::AtLeast => Operator::More,
+                    other => *other,
+                };
+                return Some((operator, self.date_at(next + THE_END_OF.len())?));
+            }
+            let start = THE_START_OF.iter().find(|start| self.is(next, start));
+            Some((*operator, self.date_at(next + start.map_or(0, |start| start.len()))?))
+        };
+        let (operator, (span, end)) = limits.filter_map(dated).next()?;
+        let operator = if reverses { reversed(operator) } else { operator };
+        self.put_dates(at, end, [(operator, vec![limit(operator, span)])])
+    }
+
+    /// Reads "in March 2025", "2018 or later", "in 2009, 2010 or 2011".
+    fn read_date(&mut self, at: usize) -> Option<usize> {
+        if at > 0 && self.is_any(at - 1, &NEGATIONS) {
+            return None;
+        }
+        let has_word = self.is_any(at, &IN);
+        let (span, mut end) = self.date_at(at + usize::from(has_word))?;
+        if let Some((phrase, operator)) = AFTER_DATE.iter().find(|(phrase, _)| self.is(end, phrase))
+        {
+            let parts = [(*operator, vec![limit(*operator, span)])];
+            return self.put_dates(at, end + phrase.len(), parts);
+        }
+        let mut dates = vec![span];
+        loop {
+            let next = end + usize::from(self.is_any(end, &["or", "and"]));
+            match self.date_at(next).filter(|_| next > end || self.is_cut(end)) {
+                Some((span, after)) => {
+                    dates.push(span);
+                    end = after;
+                }
+                None => break,
+            }
+        }
+        // A number of four digits alone need not be a year.
+        let is_number = dates.iter().all(|span| span.from.len() == 4);
+        if !has_word && dates.len() == 1 && is_number {
+            return None;
+        }
+        match dates.as_slice() {
+            [DateSpan { from, to }] if from != to => {
+                let parts =
+                    [(Operator::AtLeast, vec![from.clone()]), (Operator::AtMost, vec![to.clone()])];
+                self.put_dates(at, end, parts)
+            }
+            spans if spans.iter().all(|span| span.from == span.to) => {
+                let days = dates.into_iter().map(|span| span.from).collect();
+                self.put_dates(at, end, [(Operator::Is, days)])
+            }
+            _ => None,
+        }
+    }
+
+    /// Parses a date that begins at word `at`; returns the date and the position after it.
+    fn date_at(&self, at: usize) -> Option<(DateSpan, usize)> {
+        let own = self.words.iter();
+        let words = own.map(|word| {
+            (word.range.clone(), if word.is_in_name { "" } else { word.folded.as_ref() })
+        });
+        let words: Vec<(Range<usize>, &str)> = words.collect();
+        date_at(self.text, &words, at)
+    }
+
+    /// Whether a hyphen or dash alone joins word `at` to the word before.
+    fn is_hyphened(&self, at: usize) -> bool {
+        matches!(self.before(at).map(str::trim), Some("-" | "\u{2013}" | "\u{2014}"))
+    }
+
+    /// Adds conditions on a field of dates.
+    fn put_dates<const N: usize>(
+        &mut self,
+        at: usize,
+        end: usize,
+        parts: [(Operator, Vec<String>); N],
+    ) -> Option<usize> {
+        let (start, field) = self.named_field(at, at, Kind::Date, &DATE_WORDS)?;
+        for (operator, values) in parts {
+            self.found.push(Condition::new(field.clone(), operator, values));
+        }
+        self.use_words(start, end);
+        Some(end)
+    }
+
+    /// Reads "newest", "most recently published", "the last paper", "oldest".
+    pub(super) fn read_order(&mut self, at: usize) -> Option<usize> {
+        let phrase = ORDERS.iter().find(|(phrase, _)| self.is(at, phrase));
+        let is_type = |at: usize| {
+            if self.is_any(at, &THINGS) {
+                return true;
+            }
+            let stem = self.words.get(at).map(|word| &word.stem);
+            stem.is_some_and(|stem| !self.schema.meanings(stem).0.is_empty())
+        };
+        let (n, newest_first) = match phrase {
+            Some((phrase, newest_first)) => (phrase.len(), *newest_first),
+            None if self.is(at, &["last"]) && is_type(at + 1) => (1, true),
+            None if self.is(at, &["first"]) && is_type(at + 1) => (1, false),
+            None => return None,
+        };
+        self.fields.iter().find(|field| field.kind == Kind::Date && self.is_own(field))?;
+        let is_dated = DATE_WORDS
+            .iter()
+            .any(|(word, synonyms)| self.is(at + n, &[word]) || self.is_any(at + n, synonyms));
+        let end = at + n + usize::from(is_dated);
+        self.newest_first = Some(newest_first);
+        self.used.push(at..end);
+        Some(end)
+    }
+}
+
+/// Returns the end of the span that is the limit for this operator.
+fn limit(operator: Operator, span: DateSpan) -> String {
+    match operator {
+        Operator::AtMost | Operator::More => span.to,
+        _ => span.from,
+    }
+}

@@ -1,0 +1,101 @@
+//! Numbers: "price under 20", "more than two reviews", "30 dollars or less".
+
+use crate::bundle::{
+    conditions::{
+        Kind, Reader, Word,
+        phrases::{AFTER_NUMBER, COMPARISONS, MONEY, NUMBERS, PRICED, REVERSING},
+    },
+    lexicon::stemmed,
+    schema::is_form,
+};
+use agent_kb::{
+    filter::{Condition, Operator},
+    table::value::quantity,
+};
+
+/// Words by which questions refer to fields of numbers: for a word in the field's name, its
+/// synonyms.
+const NUMBER_WORDS: [(&str, &[&str]); 2] = [
+    ("price", &["cost", "costs", "costing", "cheaper", "dollars", "bucks", "euros"]),
+    ("rating", &["rated", "stars"]),
+];
+
+impl Reader<'_> {
+    /// Reads a comparison with a number that begins at word `at`; returns the position after it.
+    pub(super) fn read_number(&mut self, at: usize) -> Option<usize> {
+        let reverses = self.is_any(at, &REVERSING);
+        let first = at + usize::from(reverses);
+        let before = COMPARISONS.iter().find(|(phrase, _)| self.is(first, phrase));
+        let first = first + before.map_or(0, |(phrase, _)| phrase.len());
+        let (number, mut after) = self.number_at(first)?;
+        let start = self.words.get(first)?.range.start;
+        let is_price = self.text[..start].ends_with(['$', '€', '£']) || self.is_any(after, &MONEY);
+        after += usize::from(self.is_any(after, &MONEY));
+        let mut unit = None;
+        let operator = match before {
+            Some((_, operator)) if reverses => reversed(*operator),
+            Some((_, operator)) => *operator,
+            None if reverses => return None,
+            None => {
+                // A unit may come before the phrase, as in "4.5 stars or better".
+                let places = [after, after + 1].into_iter();
+                let (place, (phrase, operator)) = places
+                    .flat_map(|place| AFTER_NUMBER.iter().map(move |one| (place, one)))
+                    .find(|(place, (phrase, _))| self.is(*place, phrase))?;
+                after = place + phrase.len();
+                unit = place.checked_sub(1).filter(|unit| *unit > first);
+                *operator
+            }
+        };
+        let behind = unit.unwrap_or(after);
+        let named = self.named_field(at, behind, Kind::Number, &NUMBER_WORDS);
+        let (mut begin, field) =
+            named.or_else(|| Some((at, self.price().filter(|_| is_price)?)))?;
+        while begin > 0 && self.is_any(begin - 1, &PRICED) {
+            begin -= 1;
+        }
+        let own = stemmed(&self.base.stems, &field);
+        let is_own = |word: &Word<'_>| own.iter().any(|own| is_form(own, &word.stem));
+        let end = after + usize::from(self.words.get(after).is_some_and(is_own));
+        self.found.push(Condition::new(field, operator, vec![number.to_string()]));
+        self.use_words(begin, end);
+        Some(end)
+    }
+
+    /// Parses a number that begins at word `at`, in digits or one to twelve in words; returns the
+    /// number and the position after it.
+    fn number_at(&self, at: usize) -> Option<(f64, usize)> {
+        let word = self.words.get(at).filter(|word| !word.is_in_name)?;
+        if let Some(place) = NUMBERS.iter().position(|number| word.folded == *number) {
+            return Some((place as f64 + 1.0, at + 1));
+        }
+        let written = self.text[word.range.start..].split_whitespace().next().unwrap_or_default();
+        let written = written.trim_end_matches(|c: char| !c.is_alphanumeric());
+        let end = word.range.start + written.len();
+        let n = self.words[at..].iter().take_while(|word| word.range.start < end).count();
+        Some((quantity(written)?.number, at + n))
+    }
+
+    /// Returns the name of the field of numbers whose name has "price" or, without one, "cost"; of
+    /// several the shortest.
+    fn price(&self) -> Option<String> {
+        let numbers = self.fields.iter().filter(|field| field.kind == Kind::Number);
+        let own = numbers.filter(|field| self.is_own(field));
+        let names = own.filter_map(|field| self.base.kb.field_names().get(usize::from(field.id.0)));
+        let of = |word: &str| {
+            names.clone().filter(|name| name.contains(word)).min_by_key(|name| name.len())
+        };
+        of("price").or_else(|| of("cost")).cloned()
+    }
+}
+
+/// Returns the opposite of a comparison, as "no" before it means: at most for more than.
+pub(super) fn reversed(operator: Operator) -> Operator {
+    match operator {
+        Operator::More => Operator::AtMost,
+        Operator::Less => Operator::AtLeast,
+        Operator::AtMost => Operator::More,
+        Operator::AtLeast => Operator::Less,
+        other => other,
+    }
+}
