@@ -139,7 +139,7 @@ pub struct QueryFeatures {
 }
 
 impl QueryFeatures {
-    /// Computes the inputs for a query. `found` holds the nodes from [`search_words`], and `likely`
+    /// Computes the inputs for a query. `found` holds the nodes from text search, and `likely`
     /// the nodes that the query's likely metapaths reach, with probabilities.
     ///
     /// # Errors
