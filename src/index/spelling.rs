@@ -22,15 +22,18 @@ const MIN_LETTERS: usize = 5;
 const MIN_LETTERS_FOR_TWO: usize = 8;
 /// Maximum number of letters of a word that is corrected.
 const MAX_LETTERS: usize = 32;
-/// Minimum number of texts with the word that replaces a misspelled one.
-const MIN_TEXTS: u32 = 2;
+/// Minimum number of texts with the word that replaces a misspelled one; in large bases one of
+/// [`TEXTS_PER_WORD`] texts.
+const MIN_TEXTS: usize = 2;
+/// Number of texts for each of which a word that replaces another one must occur once.
+const TEXTS_PER_WORD: usize = 16_000;
 /// Maximum number of words whose correction is cached; when the cache is full, all of it is
 /// dropped.
 const MAX_CACHED: usize = 4_096;
 
 /// Common English words of five letters and more, also without their apostrophe, that a base may
 /// lack; ascending.
-const COMMON: [&str; 56] = [
+const COMMON: [&str; 67] = [
     "after",
     "again",
     "alright",
@@ -46,19 +49,27 @@ const COMMON: [&str; 56] = [
     "besides",
     "between",
     "beyond",
+    "brother",
     "cannot",
     "couldnt",
+    "daughter",
     "didnt",
     "doesnt",
     "doing",
     "every",
     "everyone",
     "everything",
+    "father",
     "gonna",
+    "grandma",
+    "grandpa",
+    "grandson",
     "having",
     "helps",
+    "husband",
     "kinda",
     "maybe",
+    "mother",
     "nobody",
     "nothing",
     "often",
@@ -66,6 +77,7 @@ const COMMON: [&str; 56] = [
     "rather",
     "shouldnt",
     "since",
+    "sister",
     "somebody",
     "somehow",
     "someone",
@@ -87,6 +99,8 @@ const COMMON: [&str; 56] = [
     "wheres",
     "while",
     "whoever",
+    "woman",
+    "women",
 ];
 
 /// Corrects words; corrections are cached by word.
@@ -142,9 +156,10 @@ impl Spelling {
 fn nearest<'a>(postings: &'a Postings, word: &str) -> Option<&'a str> {
     let errors = if word.len() >= MIN_LETTERS_FOR_TWO { 2 } else { 1 };
     let (letters, first) = (letter_set(word), word.get(..1)?);
+    let min_texts = MIN_TEXTS.max(postings.n_texts() / TEXTS_PER_WORD);
     let known = postings.words_from(first).take_while(|(known, _)| known.starts_with(first));
     let near = known.filter(|(known, texts)| {
-        *texts >= MIN_TEXTS
+        *texts as usize >= min_texts
             && known.len().abs_diff(word.len()) <= errors
             && (letter_set(known) ^ letters).count_ones() as usize <= 2 * errors
     });

@@ -294,6 +294,11 @@ impl Postings {
         Some(idf(self.lengths.as_slice().len(), count))
     }
 
+    /// Number of indexed texts.
+    pub(crate) fn n_texts(&self) -> usize {
+        self.lengths.as_slice().len()
+    }
+
     /// Iterates over the indexed words that are not less than `first`, ascending, each with the
     /// number of texts that contain it.
     pub(crate) fn words_from(&self, first: &str) -> impl Iterator<Item = (&str, u32)> {

@@ -646,6 +646,7 @@ mod tests {
             ("tickets that aren't closed", "tickets that", "status!=closed"),
             ("tickets other than closed", "tickets", "status!=closed"),
             ("not only tickets, can't remember", "not only tickets, can't remember", ""),
+            ("tickets that don't print, lack of ink", "tickets that don't print, lack of ink", ""),
         ] {
             let found = Conditions::read(&base, text);
             assert_eq!(found.wanted, wanted);

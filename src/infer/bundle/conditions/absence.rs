@@ -6,7 +6,9 @@ use std::collections::BTreeSet;
 use crate::bundle::{
     conditions::{
         Reader, Word,
-        phrases::{EXCEPT, FILLERS, LACKING, NEGATIONS, OR, OTHER_THAN, TO_BE},
+        phrases::{
+            BEFORE_VERBS, EXCEPT, FILLERS, LACKING, NEGATED_VERBS, NEGATIONS, OR, OTHER_THAN, TO_BE,
+        },
     },
     lexicon::stemmed,
     schema::is_form,
@@ -33,7 +35,9 @@ impl Reader<'_> {
         let is_short = self.is(at, &["t"]) && at > 0 && self.words[at - 1].folded.ends_with('n');
         let phrase = EXCEPT.iter().find(|phrase| self.is(at, phrase));
         let is_no = self.is(at, &["no"]);
-        if !is_short && !is_no && phrase.is_none() && !self.is_any(at, &NEGATIONS) {
+        let negates = is_short || is_no || phrase.is_some() || self.is_any(at, &NEGATIONS);
+        // "Lack of energy" is no negation.
+        if !negates || self.is(at, &["lack", "of"]) {
             return None;
         }
         let (start, next) =
@@ -42,7 +46,9 @@ impl Reader<'_> {
             return self.read_absent(start, mention, &between);
         }
         let read = self.read_name_before(at, next).or_else(|| self.read_lack(start, next));
-        if read.is_none() {
+        let negates_verb = self.is_any(at, &NEGATED_VERBS)
+            || at > 0 && (is_short || self.is(at, &["not"])) && self.is_any(at - 1, &BEFORE_VERBS);
+        if read.is_none() && !negates_verb {
             self.read_excluded(start, next);
         }
         read
@@ -79,7 +85,9 @@ impl Reader<'_> {
         let wanted = self.wanted.as_deref().unwrap_or(kb.candidate_types());
         let is_wanted = |node: &NodeId| wanted.contains(&kb.node_type(*node));
         let Some(node) = mention.nodes.iter().find(|node| is_wanted(node)) else {
-            return self.read_absent(start, mention, &between);
+            // "Besides papers about radar" may mean "in addition to them".
+            let excludes = self.is(start, &["other", "than"]);
+            return excludes.then(|| self.read_absent(start, mention, &between)).flatten();
         };
         let end = mention.words.end;
         self.found.push(Condition::new("name", Operator::IsNot, vec![kb.name(*node).to_owned()]));

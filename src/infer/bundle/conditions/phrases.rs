@@ -143,8 +143,15 @@ pub(super) const NEGATIONS: [&str; 17] = [
     "arent",
     "wont",
 ];
+/// Words before "not" or "n't" after which a verb follows, which excludes no thing.
+pub(super) const BEFORE_VERBS: [&str; 21] = [
+    "do", "don", "does", "doesn", "did", "didn", "can", "could", "couldn", "will", "won", "would",
+    "wouldn", "should", "shouldn", "has", "hasn", "have", "haven", "had", "hadn",
+];
+/// Negations with such a word.
+pub(super) const NEGATED_VERBS: [&str; 5] = ["cannot", "dont", "doesnt", "wont", "never"];
 /// Words after a negation that it does not exclude, as in "not only".
-pub(super) const NOT_NEGATED: [&str; 12] = [
+pub(super) const NOT_NEGATED: [&str; 17] = [
     "only",
     "just",
     "sure",
@@ -157,6 +164,11 @@ pub(super) const NOT_NEGATED: [&str; 12] = [
     "much",
     "but",
     "else",
+    "matter",
+    "longer",
+    "idea",
+    "doubt",
+    "wonder",
 ];
 /// Words that join several things that one negation excludes.
 pub(super) const OR: [&str; 2] = ["or", "nor"];
