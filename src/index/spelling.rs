@@ -27,6 +27,8 @@ const MAX_LETTERS: usize = 32;
 const MIN_TEXTS: usize = 2;
 /// Number of texts for each of which a word that replaces another one must occur once.
 const TEXTS_PER_WORD: usize = 16_000;
+/// Maximum number of words of a text that are checked; later ones are kept.
+const MAX_WORDS: usize = 256;
 /// Maximum number of words whose correction is cached; when the cache is full, all of it is
 /// dropped.
 const MAX_CACHED: usize = 4_096;
@@ -124,7 +126,13 @@ impl Spelling {
                 && COMMON.binary_search(&word).is_err()
                 && !is_known(word)
         };
-        let misspelled = name_words(text).filter(|(_, word)| is_misspelled(word));
+        // A capital within a text begins a name, which the base may lack.
+        let is_name = |range: &Range<usize>| {
+            range.start > 0 && text[range.clone()].starts_with(char::is_uppercase)
+        };
+        let misspelled = name_words(text)
+            .take(MAX_WORDS)
+            .filter(|(range, word)| is_misspelled(word) && !is_name(range));
         let mut found: Vec<_> = misspelled
             .filter_map(|(range, word)| Some((range, self.nearest(postings, &word)?)))
             .collect();
@@ -205,19 +213,19 @@ mod tests {
             found.map(|(range, word)| (text[range].to_owned(), word)).collect::<Vec<_>>()
         };
         // One swap, one letter too many, one missing, two errors in a long word.
-        let found = corrected("Pokemon trianer, Pluss lavendar antidpresants");
+        let found = corrected("Pokemon trianer, pluss lavendar antidpresants");
         let found: Vec<(&str, &str)> = found.iter().map(|(a, b)| (&**a, &**b)).collect();
         assert_eq!(
             found,
             [
                 ("trianer", "trainer"),
-                ("Pluss", "plus"),
+                ("pluss", "plus"),
                 ("lavendar", "lavender"),
                 ("antidpresants", "antidepressants")
             ]
         );
         // In quotation marks, short, two errors in a short word, another first letter, a rare word.
-        for text in ["\"trianer\"", "trai", "gantz", "uestimation", "trainss"] {
+        for text in ["\"trianer\"", "the Trianer", "trai", "gantz", "uestimation", "trainss"] {
             assert_eq!(corrected(text), []);
         }
         assert_eq!(spelling.0.lock().unwrap()["trianer"].as_deref(), Some("trainer"));

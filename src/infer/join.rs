@@ -213,7 +213,7 @@ fn ranked(
 /// or removed.
 fn mixed_with_words(ranking: Ranking, found: &Ranking, share: f32) -> Ranking {
     let weighted = |ranking: &Ranking, weight: f32| {
-        let ranks = (1u16..=u16::MAX).map(f32::from);
+        let ranks = (1u32..).map(|rank| rank as f32);
         let of = |(rank, &(node, _))| (node, weight / (WORDS_RANK_OFFSET + rank));
         Scores::new(ranks.zip(ranking).map(of).collect())
     };

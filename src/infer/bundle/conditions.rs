@@ -26,10 +26,10 @@ use std::{borrow::Cow, cmp::Reverse, collections::BTreeSet, ops::Range};
 
 use crate::bundle::{
     conditions::{
-        excluded::Excluded,
+        excluded::{Excluded, is_named},
         phrases::{
-            COMPARISONS, EXCEPT, GENERAL_DATES, JOINING, LIMITS, NEGATIONS, NUMBERS, ORDERS,
-            OTHER_THAN,
+            BEFORE_LIMITS, COMPARISONS, EXCEPT, FILLERS, GENERAL_DATES, JOINING, LIMITS, NEGATIONS,
+            NUMBERS, OR, ORDERS, OTHER_THAN,
         },
     },
     lexicon::stemmed,
@@ -54,6 +54,8 @@ const MIN_SHARE: f32 = 0.9;
 /// Maximum distance, in words, of the word that names the field: before a date, or on either side
 /// of a number.
 const MAX_FIELD_DISTANCE: usize = 3;
+/// Maximum distance, in words, of a negation before the limit or date that it is about.
+const MAX_NEGATED: usize = 6;
 /// A field is rarely given if another one of the same meaning has this many times as many values.
 const FEW: u32 = 4;
 /// Maximum number of words between "which" or "what" and the end of the type that it asks for.
@@ -76,6 +78,8 @@ pub struct Conditions {
     pub newest_first: Option<bool>,
     /// Phrases that the names of answers should not have.
     excluded: Vec<Excluded>,
+    /// Exclusions word for word: a node with one in its name fulfils the conditions.
+    literals: Vec<Vec<String>>,
 }
 
 /// Kind of the values of a field.
@@ -119,7 +123,8 @@ struct Reader<'a> {
     used: Vec<Range<usize>>,
     newest_first: Option<bool>,
     excluded: Vec<Excluded>,
-    /// Ranges of positions in `words` that exclude something.
+    literals: Vec<Vec<String>>,
+    /// Ranges of positions in `words` that word search leaves out.
     negated: Vec<Range<usize>>,
 }
 
@@ -139,8 +144,8 @@ impl Conditions {
             at = reader.read_at(at).unwrap_or(at + 1);
         }
         let (rest, wanted) = (reader.without(&reader.used), reader.without(&reader.negated));
-        let Reader { found: all, newest_first, excluded, .. } = reader;
-        Self { rest, wanted, all, newest_first, excluded }
+        let Reader { found: all, newest_first, excluded, literals, .. } = reader;
+        Self { rest, wanted, all, newest_first, excluded, literals }
     }
 
     /// Returns a function that checks whether a node fulfils all conditions.
@@ -150,6 +155,7 @@ impl Conditions {
         move |node| {
             checks.iter().all(|check| check.holds(node))
                 && !self.excluded.iter().any(|phrase| phrase.is_in_name(base, node))
+                || self.literals.iter().any(|words| is_named(base, node, words))
         }
     }
 
@@ -323,7 +329,7 @@ impl<'a> Reader<'a> {
         let schema = Schema::new(base);
         let wanted = wanted(base, &schema, &words);
         let fields = fields_of(&base.kb);
-        let (found, used, newest_first, excluded, negated) = Default::default();
+        let (found, used, newest_first, excluded, literals, negated) = Default::default();
         Self {
             base,
             text,
@@ -336,6 +342,7 @@ impl<'a> Reader<'a> {
             used,
             newest_first,
             excluded,
+            literals,
             negated,
         }
     }
@@ -362,6 +369,64 @@ impl<'a> Reader<'a> {
     /// Whether a punctuation mark separates word `at` from the word before.
     fn is_cut(&self, at: usize) -> bool {
         self.before(at).is_some_and(|text| text.contains([',', ';', '.', ':', '?', '!', '(']))
+    }
+
+    /// Whether word `at` is the "t" of "n't".
+    fn is_contracted(&self, at: usize) -> bool {
+        self.is(at, &["t"])
+            && matches!(self.before(at), Some("'" | "\u{2019}"))
+            && at > 0
+            && self.words[at - 1].folded.ends_with('n')
+    }
+
+    /// Whether a condition may end before word `at`: at the end of the question, at a punctuation
+    /// mark, or before a function word.
+    fn is_end(&self, at: usize) -> bool {
+        self.is_cut(at)
+            || self.words.get(at).is_none_or(|word| {
+                is_question_word(&word.folded)
+                    || [
+                        &FILLERS[..],
+                        &JOINING,
+                        &OR,
+                        &["and", "all", "only", "itself", "inclusive", "began"],
+                    ]
+                    .iter()
+                    .any(|of| self.is_any(at, of))
+            })
+    }
+
+    /// Returns the number of words between a negation and word `at`, of which the negation is about;
+    /// `None` if no negation precedes `at` by a few words.
+    fn negated_before(&self, at: usize) -> Option<usize> {
+        for n in 1..=MAX_NEGATED {
+            let place = at.checked_sub(n)?;
+            let is_used = self.used.iter().any(|range| range.contains(&place));
+            if is_used || self.is_cut(place + 1) || self.words.get(place)?.is_in_name {
+                return None;
+            }
+            let is_phrase = OTHER_THAN.iter().chain(&EXCEPT).any(|phrase| {
+                place + 1 >= phrase.len() && self.is(place + 1 - phrase.len(), phrase)
+            });
+            let is_negation = self.is_any(place, &NEGATIONS) || self.is(place, &["no"]);
+            if is_negation || is_phrase || self.is_contracted(place) {
+                return Some(n - 1);
+            }
+            if self.is(place, &["but"]) {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Returns the position at which the limit at word `at` begins: an earlier one if a negation
+    /// reverses it, as in "doesn't cost more than"; `None` if a negation before it is about something
+    /// else, so that the limit is not to be read.
+    fn limit_start(&self, at: usize) -> Option<usize> {
+        let Some(n) = self.negated_before(at) else { return Some(at) };
+        let start = at - n - 1;
+        let is_of_limit = (at - n..at).all(|place| self.is_any(place, &BEFORE_LIMITS));
+        is_of_limit.then(|| start - usize::from(self.is_contracted(start)))
     }
 
     /// Reads a condition that begins at word `at`; returns the position after the condition, `None`
@@ -603,6 +668,8 @@ mod tests {
             ("tickets since the end of March 2025", "created>2025-03", "tickets"),
             ("tickets with two hours or more", "hours>=2", "tickets"),
             ("tickets with no more than 3 hours", "hours<=3", "tickets"),
+            ("tickets that don't have more than 3 hours", "hours<=3", "tickets"),
+            ("tickets not created before March 2025", "created>=2025-03", "tickets"),
             (
                 "tickets by Anna Ode, leaving out those about the Lumen Router 500",
                 "product!=Lumen Router 500",
@@ -637,10 +704,10 @@ mod tests {
                 "problems , with noise",
                 "name without 3, name without knights",
             ),
-            ("tickets no printers please", "tickets please", "name without printers"),
+            ("tickets no printers please", "tickets no printers please", "name without printers"),
             (
                 "tickets not for birthdays or urgent work",
-                "tickets",
+                "tickets not for birthdays or urgent work",
                 "name without birthdays, name without urgent work",
             ),
             ("tickets that aren't closed", "tickets that", "status!=closed"),
@@ -670,6 +737,18 @@ mod tests {
             "\"not closed\"",
             "tickets under 20 euros",
             "is there something without much noise",
+            "tickets not by the end in March 2025",
+            "tickets not in 2012, 2013 or 2014",
+            "tickets after 2000 restarts",
+            "tickets over 50 inches",
+            "tickets of less than two hundred hours",
+            "not only closed tickets",
+            "why isn't the status closed",
+            "I can't see a status closed",
+            "is there no status closed",
+            "whether or not closed",
+            "the T closed valve",
+            "tickets with no status messages",
         ] {
             let (found, rest, newest) = read(text);
             assert!(

@@ -7,7 +7,8 @@ use crate::bundle::{
     conditions::{
         Reader, Word,
         phrases::{
-            BEFORE_VERBS, EXCEPT, FILLERS, LACKING, NEGATED_VERBS, NEGATIONS, OR, OTHER_THAN, TO_BE,
+            BEFORE_VERBS, EXCEPT, FILLERS, IN_TITLES, LACKING, NEGATED_VERBS, NEGATIONS,
+            NOT_NEGATED, OR, OTHER_THAN, TO_BE,
         },
     },
     lexicon::stemmed,
@@ -32,7 +33,7 @@ impl Reader<'_> {
         if let Some(phrase) = OTHER_THAN.iter().find(|phrase| self.is(at, phrase)) {
             return self.read_other_than(at, at + phrase.len());
         }
-        let is_short = self.is(at, &["t"]) && at > 0 && self.words[at - 1].folded.ends_with('n');
+        let is_short = self.is_contracted(at);
         let phrase = EXCEPT.iter().find(|phrase| self.is(at, phrase));
         let is_no = self.is(at, &["no"]);
         let negates = is_short || is_no || phrase.is_some() || self.is_any(at, &NEGATIONS);
@@ -42,6 +43,9 @@ impl Reader<'_> {
         }
         let (start, next) =
             (at - usize::from(is_short), at + phrase.map_or(1, |phrase| phrase.len()));
+        if self.is_any(next, &NOT_NEGATED) || self.is_said_in_passing(start, at) {
+            return None;
+        }
         if let Some((mention, between)) = self.name_after(next) {
             return self.read_absent(start, mention, &between);
         }
@@ -54,6 +58,18 @@ impl Reader<'_> {
         read
     }
 
+    /// Whether the negation at word `at`, whose auxiliary is at `start`, excludes nothing: "I can't
+    /// find a lamp", "why doesn't it turn on", "don't you have", "whether or not", "is there no".
+    fn is_said_in_passing(&self, start: usize, at: usize) -> bool {
+        let before = |n: usize, of: &[&str]| start >= n && self.is_any(start - n, of);
+        let has_verb = start < at || before(1, &BEFORE_VERBS) || self.is_any(at, &NEGATED_VERBS);
+        let subject = ["i", "we", "you"];
+        has_verb && (before(1, &subject) || before(2, &subject))
+            || start < at && (start == 0 || before(1, &["why", "if", "how"]))
+            || self.is(at, &["not"]) && before(1, &["or"]) && before(2, &["whether"])
+            || self.is(at, &["no"]) && before(1, &["there"])
+    }
+
     /// Finds the name that follows a negation: the first at or after word `at`, with the stems of
     /// the words before it. These must be function words or words of the schema.
     fn name_after(&self, at: usize) -> Option<(ExactMention, Vec<String>)> {
@@ -63,7 +79,18 @@ impl Reader<'_> {
                 return None;
             }
             if let Some(mention) = self.mention_at(next) {
-                return Some((mention, between));
+                // "iPhone" of "iPhone 5", "1" of "type 1" is not what is excluded.
+                let has_digit = |at: usize| {
+                    self.words.get(at).is_some_and(|word| word.folded.starts_with(is_digit))
+                };
+                let end = mention.words.end;
+                let is_cut_short = has_digit(end) && !self.is_cut(end);
+                let is_number = mention.words.len() == 1 && has_digit(next) && !mention.quoted;
+                return (!is_cut_short && !is_number).then_some((mention, between));
+            }
+            // "Without interactions for hypertension" excludes interactions.
+            if self.is(next, &["for"]) && between.iter().any(|stem| self.schema.says(stem)) {
+                return None;
             }
             let word = self.words.get(next).filter(|word| !word.is_in_name)?;
             let is_known = self.schema.says(&word.stem) || self.schema.is_synonym(&word.stem);
@@ -86,7 +113,7 @@ impl Reader<'_> {
         let is_wanted = |node: &NodeId| wanted.contains(&kb.node_type(*node));
         let Some(node) = mention.nodes.iter().find(|node| is_wanted(node)) else {
             // "Besides papers about radar" may mean "in addition to them".
-            let excludes = self.is(start, &["other", "than"]);
+            let excludes = !self.is(start, &["besides"]);
             return excludes.then(|| self.read_absent(start, mention, &between)).flatten();
         };
         let end = mention.words.end;
@@ -142,9 +169,15 @@ impl Reader<'_> {
         let kb = &self.base.kb;
         let mut values = vec![kb.name(*mention.nodes.first()?).to_owned()];
         let mut end = mention.words.end;
-        // "not low or medium".
-        while (self.is_any(end, &OR) || self.is(end, &["and"]))
-            && let Some(other) = self.mention_at(end + 1)
+        // "not low, medium or high".
+        let next_in_list = |end: usize| match self.is_any(end, &OR) || self.is(end, &["and"]) {
+            true => self.mention_at(end + 1),
+            false if self.before(end).is_some_and(|text| text.trim() == ",") => {
+                self.mention_at(end)
+            }
+            false => None,
+        };
+        while let Some(other) = next_in_list(end)
             && self.absent_side(&other, between).as_ref() == Some(&field)
         {
             values.push(kb.name(*other.nodes.first()?).to_owned());
@@ -163,7 +196,7 @@ impl Reader<'_> {
     /// Marks the words of a condition that excludes something.
     fn put_negated(&mut self, start: usize, end: usize) {
         self.use_words(start, end);
-        self.negated.push(start..end);
+        self.put_literal(start, end, self.is_any(start, &IN_TITLES));
     }
 
     /// Reads the absence of any neighbour of a type, or of a field: "without a product".
@@ -195,6 +228,10 @@ impl Reader<'_> {
             .chain(fields)
             .find_map(|name| Some((name.to_owned(), spelled(name)?)))?;
         let end = at + n + usize::from(self.is_any(at + n, &LACKING));
+        // "No brand preference" is no lack of a brand.
+        if !self.is_end(end) {
+            return None;
+        }
         self.found.push(Condition::new(name, Operator::IsNot, vec!["*".to_owned()]));
         self.use_words(start, end);
         Some(end)
@@ -294,4 +331,8 @@ impl Reader<'_> {
         let field = kb.field_names().iter().find(|name| *name == kb.type_name(kind))?;
         Some(format!("{}.{field}", kb.type_name(middle)))
     }
+}
+
+fn is_digit(c: char) -> bool {
+    c.is_ascii_digit()
 }

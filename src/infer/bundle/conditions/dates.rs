@@ -3,12 +3,9 @@
 use std::ops::Range;
 
 use crate::bundle::conditions::{
-    Kind, Reader,
+    Kind, Reader, Word,
     numbers::reversed,
-    phrases::{
-        AFTER_DATE, DATE_WORDS, IN, LIMITS, NEGATIONS, ORDERS, REVERSING, THE_END_OF, THE_START_OF,
-        THINGS, TO,
-    },
+    phrases::{AFTER_DATE, DATE_WORDS, IN, LIMITS, ORDERS, THE_END_OF, THE_START_OF, THINGS, TO},
 };
 use agent_kb::{
     filter::{Condition, Operator},
@@ -30,6 +27,9 @@ impl Reader<'_> {
             false => TO.iter().find(|phrase| self.is(next, phrase)).map(|phrase| phrase.len()),
         };
         let joining = joining.or_else(|| self.is_hyphened(next).then_some(0))?;
+        if self.negated_before(at).is_some() {
+            return None;
+        }
         let (to, end) = self.date_at(next + joining)?;
         let parts = [(Operator::AtLeast, vec![from.from]), (Operator::AtMost, vec![to.to])];
         self.put_dates(at, end + usize::from(self.is(end, &["inclusive"])), parts)
@@ -37,11 +37,9 @@ impl Reader<'_> {
 
     /// Reads "since 2020", "before March 2025", "no later than 2019".
     fn read_limit(&mut self, at: usize) -> Option<usize> {
-        let reverses = self.is_any(at, &REVERSING);
-        let first = at + usize::from(reverses);
-        let limits = LIMITS.iter().filter(|(phrase, _)| self.is(first, phrase));
+        let limits = LIMITS.iter().filter(|(phrase, _)| self.is(at, phrase));
         let dated = |(phrase, operator): &(&[&str], Operator)| {
-            let next = first + phrase.len();
+            let next = at + phrase.len();
             if self.is(next, &THE_END_OF) {
                 let operator = match operator {
                     Operator::Less => Operator::AtMost,
@@ -54,13 +52,18 @@ impl Reader<'_> {
             Some((*operator, self.date_at(next + start.map_or(0, |start| start.len()))?))
         };
         let (operator, (span, end)) = limits.filter_map(dated).next()?;
-        let operator = if reverses { reversed(operator) } else { operator };
-        self.put_dates(at, end, [(operator, vec![limit(operator, span)])])
+        let start = self.limit_start(at)?;
+        let operator = if start < at { reversed(operator) } else { operator };
+        let end = self.put_dates(at, end, [(operator, vec![limit(operator, span)])])?;
+        if start < at {
+            self.use_words(start, at);
+        }
+        Some(end)
     }
 
     /// Reads "in March 2025", "2018 or later", "in 2009, 2010 or 2011".
     fn read_date(&mut self, at: usize) -> Option<usize> {
-        if at > 0 && self.is_any(at - 1, &NEGATIONS) {
+        if self.negated_before(at).is_some() {
             return None;
         }
         let has_word = self.is_any(at, &IN);
@@ -73,7 +76,8 @@ impl Reader<'_> {
         let mut dates = vec![span];
         loop {
             let next = end + usize::from(self.is_any(end, &["or", "and"]));
-            match self.date_at(next).filter(|_| next > end || self.is_cut(end)) {
+            let is_listed = has_word && (next > end || self.is_cut(end));
+            match self.date_at(next).filter(|_| is_listed) {
                 Some((span, after)) => {
                     dates.push(span);
                     end = after;
@@ -122,6 +126,13 @@ impl Reader<'_> {
         end: usize,
         parts: [(Operator, Vec<String>); N],
     ) -> Option<usize> {
+        // "2000 images" is no year.
+        let is_year =
+            self.words.get(end.wrapping_sub(1)).is_some_and(|word| word.folded.len() == 4);
+        let is_type = |word: &Word<'_>| !self.schema.meanings(&word.stem).0.is_empty();
+        if is_year && !self.is_end(end) && !self.words.get(end).is_some_and(is_type) {
+            return None;
+        }
         let (start, field) = self.named_field(at, at, Kind::Date, &DATE_WORDS)?;
         for (operator, values) in parts {
             self.found.push(Condition::new(field.clone(), operator, values));
@@ -138,7 +149,10 @@ impl Reader<'_> {
                 return true;
             }
             let stem = self.words.get(at).map(|word| &word.stem);
-            stem.is_some_and(|stem| !self.schema.meanings(stem).0.is_empty())
+            let wanted = self.wanted.as_deref().unwrap_or(self.base.kb.candidate_types());
+            stem.is_some_and(|stem| {
+                self.schema.meanings(stem).0.iter().any(|kind| wanted.contains(kind))
+            })
         };
         let (n, newest_first) = match phrase {
             Some((phrase, newest_first)) => (phrase.len(), *newest_first),
@@ -146,6 +160,9 @@ impl Reader<'_> {
             None if self.is(at, &["first"]) && is_type(at + 1) => (1, false),
             None => return None,
         };
+        if self.negated_before(at).is_some() {
+            return None;
+        }
         self.fields.iter().find(|field| field.kind == Kind::Date && self.is_own(field))?;
         let is_dated = DATE_WORDS
             .iter()

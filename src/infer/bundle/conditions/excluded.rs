@@ -1,19 +1,20 @@
 //! Words that a question excludes without naming a node: "playmobil sets other than knights", "gift
 //! cards not for birthdays".
 //!
-//! Word search leaves such words out, and nodes whose name has them come last. The words after a
-//! negation count up to the next punctuation mark, question word or word such as "with"; at most
-//! three, "or" begins anew.
+//! Nodes whose name has such words come last, except where the name has the negation too, as in
+//! "Learning without Forgetting". Word search leaves the words out, unless the negation is one that
+//! titles have, such as "without" or "no". The words after a negation count up to the next
+//! punctuation mark, question word or word such as "with"; at most three, "or" begins anew.
 
 use std::ops::Range;
 
 use crate::bundle::conditions::{
     Reader,
-    phrases::{FILLERS, JOINING, NOT_NEGATED, OR},
+    phrases::{BEFORE_LIMITS, COMPARISONS, FILLERS, IN_TITLES, JOINING, LIMITS, NOT_NEGATED, OR},
 };
 use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
-use agent_kb::NodeId;
+use agent_kb::{NodeId, table::dates::as_year};
 
 /// Maximum number of words of an excluded phrase.
 const MAX_WORDS: usize = 3;
@@ -40,26 +41,42 @@ impl Excluded {
 
 impl Reader<'_> {
     /// Reads the words that a negation at `start` excludes; they begin at or after word `at`.
-    pub(super) fn read_excluded(&mut self, start: usize, mut at: usize) {
-        while self.is_any(at, &FILLERS) && !self.is_cut(at) {
-            at += 1;
-        }
-        let from = at;
-        while let Some(word) = self.words.get(at) {
-            let ends = is_question_word(&word.folded)
-                || [&JOINING[..], &FILLERS, &NOT_NEGATED, &OR].iter().any(|of| self.is_any(at, of));
-            if ends || self.is_cut(at) || at - from == MAX_WORDS {
-                break;
+    pub(super) fn read_excluded(&mut self, mut start: usize, mut at: usize) {
+        let is_kept = self.is_any(start, &IN_TITLES);
+        while self.excluded.len() < MAX_PHRASES {
+            while self.is_any(at, &FILLERS) && !self.is_cut(at) {
+                at += 1;
             }
-            at += 1;
-        }
-        if at > from {
+            let from = at;
+            while let Some(word) = self.words.get(at) {
+                let ends = is_question_word(&word.folded)
+                    || [&JOINING[..], &FILLERS, &NOT_NEGATED, &OR]
+                        .iter()
+                        .any(|of| self.is_any(at, of));
+                if ends || self.begins_limit(at) || self.is_cut(at) || at - from == MAX_WORDS {
+                    break;
+                }
+                at += 1;
+            }
+            if at == from {
+                return;
+            }
             self.exclude(from..at);
-            self.negated.push(start..at);
-            if self.is_any(at, &OR) {
-                self.read_excluded(at, at + 1);
+            self.put_literal(start, at, is_kept);
+            if !self.is_any(at, &OR) {
+                return;
             }
+            (start, at) = (at, at + 1);
         }
+    }
+
+    /// Whether word `at` belongs to a limit or date, which is read for itself.
+    fn begins_limit(&self, at: usize) -> bool {
+        let mut limits = LIMITS.iter().chain(&COMPARISONS);
+        limits.any(|(phrase, _)| self.is(at, phrase))
+            || self.is_any(at, &BEFORE_LIMITS)
+            || self.is(at, &["between"])
+            || self.words.get(at).is_some_and(|word| as_year(&word.folded).is_some())
     }
 
     /// Adds the words at `range` as an excluded phrase.
@@ -74,4 +91,22 @@ impl Reader<'_> {
             self.excluded.push(phrase);
         }
     }
+
+    /// Marks the words of an exclusion: a node with just these words in its name is meant. Word
+    /// search leaves the words out unless `is_kept`.
+    pub(super) fn put_literal(&mut self, start: usize, end: usize, is_kept: bool) {
+        let words = self.words.get(start..end).unwrap_or_default();
+        if self.literals.len() < MAX_PHRASES {
+            self.literals.push(words.iter().map(|word| word.folded.to_string()).collect());
+        }
+        if !is_kept {
+            self.negated.push(start..end);
+        }
+    }
+}
+
+/// Whether the name of a node has these words one after another.
+pub(super) fn is_named(base: &IndexedBase, node: NodeId, words: &[String]) -> bool {
+    let name: Vec<_> = name_words(base.kb.name(node)).map(|pair| pair.1).collect();
+    name.windows(words.len().max(1)).any(|own| own.iter().eq(words))
 }

@@ -3,7 +3,7 @@
 use crate::bundle::{
     conditions::{
         Kind, Reader, Word,
-        phrases::{AFTER_NUMBER, COMPARISONS, MONEY, NUMBERS, PRICED, REVERSING},
+        phrases::{AFTER_NUMBER, COMPARISONS, MONEY, MULTIPLIERS, NUMBERS, PRICED},
     },
     lexicon::stemmed,
     schema::is_form,
@@ -23,19 +23,15 @@ const NUMBER_WORDS: [(&str, &[&str]); 2] = [
 impl Reader<'_> {
     /// Reads a comparison with a number that begins at word `at`; returns the position after it.
     pub(super) fn read_number(&mut self, at: usize) -> Option<usize> {
-        let reverses = self.is_any(at, &REVERSING);
-        let first = at + usize::from(reverses);
-        let before = COMPARISONS.iter().find(|(phrase, _)| self.is(first, phrase));
-        let first = first + before.map_or(0, |(phrase, _)| phrase.len());
+        let before = COMPARISONS.iter().find(|(phrase, _)| self.is(at, phrase));
+        let first = at + before.map_or(0, |(phrase, _)| phrase.len());
         let (number, mut after) = self.number_at(first)?;
         let start = self.words.get(first)?.range.start;
         let is_price = self.text[..start].ends_with(['$', '€', '£']) || self.is_any(after, &MONEY);
         after += usize::from(self.is_any(after, &MONEY));
         let mut unit = None;
         let operator = match before {
-            Some((_, operator)) if reverses => reversed(*operator),
             Some((_, operator)) => *operator,
-            None if reverses => return None,
             None => {
                 // A unit may come before the phrase, as in "4.5 stars or better".
                 let places = [after, after + 1].into_iter();
@@ -47,10 +43,24 @@ impl Reader<'_> {
                 *operator
             }
         };
+        let limit_start = self.limit_start(at)?;
+        let operator = if limit_start < at { reversed(operator) } else { operator };
         let behind = unit.unwrap_or(after);
-        let named = self.named_field(at, behind, Kind::Number, &NUMBER_WORDS);
-        let (mut begin, field) =
-            named.or_else(|| Some((at, self.price().filter(|_| is_price)?)))?;
+        let is_named = self.names_number(behind);
+        // "Over 50 inches" is about no known field.
+        if !is_price && !is_named && !self.is_end(behind) {
+            return None;
+        }
+        let price = self.price().filter(|_| is_price).map(|field| (at, field));
+        let named = || match is_named {
+            true => {
+                let (_, field) = self.named_field(0, behind, Kind::Number, &NUMBER_WORDS)?;
+                Some((at, field))
+            }
+            false => self.named_field(at, behind, Kind::Number, &NUMBER_WORDS),
+        };
+        let (mut begin, field) = price.or_else(named)?;
+        begin = begin.min(limit_start);
         while begin > 0 && self.is_any(begin - 1, &PRICED) {
             begin -= 1;
         }
@@ -62,15 +72,39 @@ impl Reader<'_> {
         Some(end)
     }
 
+    /// Whether word `at` names a field of numbers.
+    fn names_number(&self, at: usize) -> bool {
+        let Some(word) = self.words.get(at).filter(|word| !word.is_in_name) else { return false };
+        let numbers = self.fields.iter().filter(|field| field.kind == Kind::Number);
+        let names =
+            numbers.filter_map(|field| self.base.kb.field_names().get(usize::from(field.id.0)));
+        let means = |name: &String| {
+            let own = stemmed(&self.base.stems, name);
+            let is_synonym = NUMBER_WORDS.iter().any(|(row, synonyms)| {
+                own.contains(&self.base.stems.stem(row).into_owned())
+                    && synonyms.contains(&word.folded.as_ref())
+            });
+            is_synonym || own.iter().any(|own| is_form(own, &word.stem))
+        };
+        names.into_iter().any(means)
+    }
+
     /// Parses a number that begins at word `at`, in digits or one to twelve in words; returns the
     /// number and the position after it.
     fn number_at(&self, at: usize) -> Option<(f64, usize)> {
         let word = self.words.get(at).filter(|word| !word.is_in_name)?;
+        if self.is_any(at + 1, &MULTIPLIERS) {
+            return None;
+        }
         if let Some(place) = NUMBERS.iter().position(|number| word.folded == *number) {
             return Some((place as f64 + 1.0, at + 1));
         }
         let written = self.text[word.range.start..].split_whitespace().next().unwrap_or_default();
         let written = written.trim_end_matches(|c: char| !c.is_alphanumeric());
+        // "1k" is more than one.
+        if written.ends_with(char::is_alphabetic) {
+            return None;
+        }
         let end = word.range.start + written.len();
         let n = self.words[at..].iter().take_while(|word| word.range.start < end).count();
         Some((quantity(written)?.number, at + n))

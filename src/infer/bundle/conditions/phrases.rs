@@ -43,8 +43,40 @@ pub(super) const LIMITS: [(&[&str], Operator); 22] = [
 pub(super) const THE_END_OF: [&str; 3] = ["the", "end", "of"];
 pub(super) const THE_START_OF: [&[&str]; 2] =
     [&["the", "start", "of"], &["the", "beginning", "of"]];
-/// Words that reverse the comparison or limit after them, as in "no later than".
-pub(super) const REVERSING: [&str; 4] = ["no", "not", "never", "t"];
+/// Words between a negation and a comparison or limit that it reverses, as in "doesn't cost more
+/// than".
+pub(super) const BEFORE_LIMITS: [&str; 30] = [
+    "cost",
+    "costs",
+    "costing",
+    "priced",
+    "spend",
+    "pay",
+    "want",
+    "to",
+    "be",
+    "been",
+    "is",
+    "was",
+    "were",
+    "the",
+    "have",
+    "has",
+    "having",
+    "published",
+    "released",
+    "created",
+    "written",
+    "made",
+    "come",
+    "came",
+    "out",
+    "any",
+    "anything",
+    "ones",
+    "those",
+    "with",
+];
 /// Phrases after a date that is a limit, with the operator of the condition.
 pub(super) const AFTER_DATE: [(&[&str], Operator); 19] = [
     (&["or", "later"], Operator::AtLeast),
@@ -97,6 +129,8 @@ pub(super) const COMPARISONS: [(&[&str], Operator); 15] = [
     (&["under"], Operator::Less),
     (&["below"], Operator::Less),
 ];
+/// Words after a number that multiply it; such numbers are not read.
+pub(super) const MULTIPLIERS: [&str; 5] = ["hundred", "thousand", "million", "billion", "grand"];
 /// Words for a node of any type, as in "the last thing".
 pub(super) const THINGS: [&str; 6] = ["thing", "one", "item", "work", "release", "publication"];
 /// Phrases after a number, such as "or more", with the operator of the condition.
@@ -114,8 +148,7 @@ pub(super) const AFTER_NUMBER: [(&[&str], Operator); 11] = [
     (&["or", "cheaper"], Operator::AtMost),
 ];
 /// Words after a number that make it a price.
-pub(super) const MONEY: [&str; 8] =
-    ["dollars", "dollar", "bucks", "usd", "euros", "euro", "pounds", "quid"];
+pub(super) const MONEY: [&str; 7] = ["dollars", "dollar", "bucks", "usd", "euros", "euro", "quid"];
 /// Words before a comparison of prices that belong to it.
 pub(super) const PRICED: [&str; 5] = ["for", "at", "priced", "costing", "that"];
 /// Numbers in words, from one.
@@ -133,7 +166,6 @@ pub(super) const NEGATIONS: [&str; 17] = [
     "lacking",
     "lack",
     "lacks",
-    "nor",
     "none",
     "nothing",
     "cannot",
@@ -142,6 +174,7 @@ pub(super) const NEGATIONS: [&str; 17] = [
     "isnt",
     "arent",
     "wont",
+    "neither",
 ];
 /// Words before "not" or "n't" after which a verb follows, which excludes no thing.
 pub(super) const BEFORE_VERBS: [&str; 21] = [
@@ -170,10 +203,12 @@ pub(super) const NOT_NEGATED: [&str; 17] = [
     "doubt",
     "wonder",
 ];
+/// Negations that titles have, so that word search keeps what follows them.
+pub(super) const IN_TITLES: [&str; 6] = ["without", "no", "not", "never", "nothing", "none"];
 /// Words that join several things that one negation excludes.
 pub(super) const OR: [&str; 2] = ["or", "nor"];
 /// Phrases that exclude what follows.
-pub(super) const EXCEPT: [&[&str]; 9] = [
+pub(super) const EXCEPT: [&[&str]; 13] = [
     &["leaving", "out"],
     &["leave", "out"],
     &["leaving", "aside"],
@@ -181,8 +216,12 @@ pub(super) const EXCEPT: [&[&str]; 9] = [
     &["excludes"],
     &["omit"],
     &["omitting"],
-    &["minus"],
-    &["skip"],
+    &["minus", "the"],
+    &["minus", "those"],
+    &["minus", "any"],
+    &["skip", "the"],
+    &["skip", "those"],
+    &["skip", "any"],
 ];
 /// Words between a name and a negation after it, as in "Max Behr is not an author".
 pub(super) const TO_BE: [&str; 17] = [
