@@ -463,17 +463,7 @@ impl<'a> Reader<'a> {
             let Some(word) = self.words.get(place).filter(|word| !word.is_in_name) else {
                 continue;
             };
-            let means = |field: &&&Field| {
-                let own = stemmed(&self.base.stems, name(field));
-                let is_of = |row: &&(&str, &[&str])| {
-                    own.iter().any(|own| *own == self.base.stems.stem(row.0))
-                };
-                own.iter().any(|own| !is_question_word(own) && is_form(own, &word.stem))
-                    || synonyms
-                        .iter()
-                        .filter(is_of)
-                        .any(|row| row.1.contains(&word.folded.as_ref()))
-            };
+            let means = |field: &&&Field| self.is_named(field, word, synonyms);
             // "price" is preferred to "sale price", and to both a field that far more nodes have.
             let reachable =
                 fields.iter().filter(means).filter(|field| self.path_to(field).is_some());
@@ -495,6 +485,16 @@ impl<'a> Reader<'a> {
         let id = most_general(kb, if own.is_empty() { &dates } else { &own })?;
         let field = fields.iter().find(|field| field.id == id)?;
         Some((at, self.path_to(field)?))
+    }
+
+    /// Whether a word is a form of a word of the field's name, or one of its `synonyms`.
+    fn is_named(&self, field: &Field, word: &Word<'_>, synonyms: &[(&str, &[&str])]) -> bool {
+        let name = self.base.kb.field_names().get(usize::from(field.id.0));
+        let own = name.map(|name| stemmed(&self.base.stems, name)).unwrap_or_default();
+        let is_of =
+            |row: &&(&str, &[&str])| own.iter().any(|own| *own == self.base.stems.stem(row.0));
+        own.iter().any(|own| !is_question_word(own) && is_form(own, &word.stem))
+            || synonyms.iter().filter(is_of).any(|row| row.1.contains(&word.folded.as_ref()))
     }
 
     /// Whether a wanted type has this field.

@@ -37,7 +37,7 @@ impl Reader<'_> {
         let phrase = EXCEPT.iter().find(|phrase| self.is(at, phrase));
         let is_no = self.is(at, &["no"]);
         let negates = is_short || is_no || phrase.is_some() || self.is_any(at, &NEGATIONS);
-        // "Lack of energy" is no negation.
+        // "Lack of energy" names a thing.
         if !negates || self.is(at, &["lack", "of"]) {
             return None;
         }
@@ -228,7 +228,7 @@ impl Reader<'_> {
             .chain(fields)
             .find_map(|name| Some((name.to_owned(), spelled(name)?)))?;
         let end = at + n + usize::from(self.is_any(at + n, &LACKING));
-        // "No brand preference" is no lack of a brand.
+        // "No brand preference" does not say that a brand is missing.
         if !self.is_end(end) {
             return None;
         }

@@ -126,7 +126,7 @@ impl Reader<'_> {
         end: usize,
         parts: [(Operator, Vec<String>); N],
     ) -> Option<usize> {
-        // "2000 images" is no year.
+        // In "2000 images", the number is a count.
         let is_year =
             self.words.get(end.wrapping_sub(1)).is_some_and(|word| word.folded.len() == 4);
         let is_type = |word: &Word<'_>| !self.schema.meanings(&word.stem).0.is_empty();

@@ -75,18 +75,8 @@ impl Reader<'_> {
     /// Whether word `at` names a field of numbers.
     fn names_number(&self, at: usize) -> bool {
         let Some(word) = self.words.get(at).filter(|word| !word.is_in_name) else { return false };
-        let numbers = self.fields.iter().filter(|field| field.kind == Kind::Number);
-        let names =
-            numbers.filter_map(|field| self.base.kb.field_names().get(usize::from(field.id.0)));
-        let means = |name: &String| {
-            let own = stemmed(&self.base.stems, name);
-            let is_synonym = NUMBER_WORDS.iter().any(|(row, synonyms)| {
-                own.contains(&self.base.stems.stem(row).into_owned())
-                    && synonyms.contains(&word.folded.as_ref())
-            });
-            is_synonym || own.iter().any(|own| is_form(own, &word.stem))
-        };
-        names.into_iter().any(means)
+        let mut numbers = self.fields.iter().filter(|field| field.kind == Kind::Number);
+        numbers.any(|field| self.is_named(field, word, &NUMBER_WORDS))
     }
 
     /// Parses a number that begins at word `at`, in digits or one to twelve in words; returns the
