@@ -697,7 +697,7 @@ impl Reader<'_> {
             }
         }
         let has_amount = self.schema.fields.iter().any(|field| field.joined == "amount");
-        for (phrase, cue) in PHRASES {
+        for (phrase, cue) in PHRASES.iter() {
             let words: Vec<&str> = phrase.split(' ').collect();
             let same = own.iter().zip(&words).all(|(token, word)| token.word == **word);
             // `more than 20 and less than 50` are two bounds.
