@@ -124,49 +124,41 @@ pub(crate) enum Test {
 }
 
 impl Test {
-    /// Returns the indexes of the columns that the test reads; a column may occur several times.
-    pub(crate) fn columns(&self) -> Vec<usize> {
+    /// Returns the tests that this test consists of: those within negations and alternatives, or
+    /// the test itself.
+    fn simple(&self) -> Vec<&Self> {
+        match self {
+            Self::Not(test) => test.simple(),
+            Self::Any(tests) => tests.iter().flat_map(Self::simple).collect(),
+            test => vec![test],
+        }
+    }
+
+    /// Returns the index of the column that a simple test reads.
+    fn column(&self) -> Option<usize> {
         match self {
             Self::Number { column, .. }
             | Self::Date { column, .. }
             | Self::Value { column, .. }
             | Self::Linked { column, .. }
-            | Self::Filled { column } => vec![*column],
-            Self::Is(_) => Vec::new(),
-            Self::Not(test) => test.columns(),
-            Self::Any(tests) => tests.iter().flat_map(Self::columns).collect(),
+            | Self::Filled { column } => Some(*column),
+            Self::Is(_) | Self::Not(_) | Self::Any(_) => None,
         }
     }
-}
 
-impl Test {
+    /// Returns the indexes of the columns that the test reads; a column may occur several times.
+    pub(crate) fn columns(&self) -> Vec<usize> {
+        self.simple().into_iter().filter_map(Self::column).collect()
+    }
+
     /// Returns the indexes of the columns that must have a value in a row for the test to be
     /// decided.
     pub(crate) fn valued(&self) -> Vec<usize> {
-        match self {
-            Self::Number { column, .. }
-            | Self::Date { column, .. }
-            | Self::Value { column, .. } => vec![*column],
-            Self::Linked { .. } | Self::Is(_) | Self::Filled { .. } => Vec::new(),
-            Self::Not(test) => test.valued(),
-            Self::Any(tests) => tests.iter().flat_map(Self::valued).collect(),
-        }
-    }
-
-    /// Sorts the columns that the test reads by how they are read: adds to `names` each column of
-    /// [`Test::Linked`] with the nodes to find there, and to `others` the columns of all other
-    /// tests.
-    pub(crate) fn looks_for<'a>(
-        &'a self,
-        names: &mut Vec<(usize, &'a [NodeId])>,
-        others: &mut Vec<usize>,
-    ) {
-        match self {
-            Self::Linked { column, nodes } => names.push((*column, nodes.as_slice())),
-            Self::Not(test) => test.looks_for(names, others),
-            Self::Any(tests) => tests.iter().for_each(|test| test.looks_for(names, others)),
-            other => others.extend(other.columns()),
-        }
+        let mut tests = self.simple();
+        tests.retain(|test| {
+            matches!(test, Self::Number { .. } | Self::Date { .. } | Self::Value { .. })
+        });
+        tests.into_iter().filter_map(Self::column).collect()
     }
 }
 
@@ -174,16 +166,8 @@ impl Plan {
     /// Returns all tests of the plan: the filters, and the tests in the assumption, the subjects
     /// and the share.
     pub(crate) fn tests(&self) -> impl Iterator<Item = &Test> {
-        let supposed = match &self.supposed {
-            Some(Change::LeaveOut(tests) | Change::Only(tests)) => tests.as_slice(),
-            _ => &[],
-        };
-        let subjects = self.operation.subjects().iter().map(|subject| &subject.test);
-        let shared = match &self.operation {
-            Operation::Share(tests) => tests.as_slice(),
-            _ => &[],
-        };
-        self.filters.iter().chain(supposed).chain(subjects).chain(shared)
+        let supposed = self.supposed.iter().flat_map(Change::tests);
+        self.filters.iter().chain(supposed).chain(self.operation.tests())
     }
 
     /// Returns the indexes of the columns that the plan reads, ascending, without duplicates.
@@ -193,34 +177,26 @@ impl Plan {
             _ => self.operation.columns(),
         };
         used.extend(self.filters.iter().flat_map(Test::columns));
-        match &self.supposed {
-            Some(Change::LeaveOut(tests) | Change::Only(tests)) => {
-                used.extend(tests.iter().flat_map(Test::columns));
-            }
-            Some(Change::Scale { column, .. }) => used.push(*column),
-            None => {}
-        }
-        used.sort_unstable();
-        used.dedup();
-        used
+        used.extend(self.supposed.iter().flat_map(Change::columns));
+        distinct(used)
     }
 
     /// Returns the nodes that [`Test::Linked`] tests look for in a column, ascending, without
     /// duplicates; `None` if the column is also read in another way.
     pub(crate) fn looked_for(&self, column: usize) -> Option<Vec<NodeId>> {
-        if matches!(self.operation, Operation::Sql { .. }) {
+        let is_sql = matches!(self.operation, Operation::Sql { .. });
+        if is_sql || self.operation.own_columns().contains(&column) {
             return None;
         }
-        let (mut names, mut others) = (Vec::new(), self.operation.own_columns());
-        self.tests().for_each(|test| test.looks_for(&mut names, &mut others));
-        if others.contains(&column) {
-            return None;
+        let mut found = Vec::new();
+        for test in self.tests().flat_map(Test::simple) {
+            match test {
+                Test::Linked { column: own, nodes } if *own == column => found.extend(nodes),
+                test if test.column() == Some(column) => return None,
+                _ => {}
+            }
         }
-        let own = names.iter().filter(|(at, _)| *at == column).flat_map(|(_, nodes)| *nodes);
-        let mut nodes: Vec<NodeId> = own.copied().collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        Some(nodes)
+        Some(distinct(found))
     }
 }
 
@@ -233,55 +209,42 @@ impl Operation {
         }
     }
 
-    /// Returns the indexes of the columns that the operation reads other than in the tests of
-    /// subjects and of shares.
+    /// Returns the tests of the subjects and of the share.
+    fn tests(&self) -> impl Iterator<Item = &Test> {
+        let shared = match self {
+            Self::Share(tests) => tests.as_slice(),
+            _ => &[],
+        };
+        self.subjects().iter().map(|subject| &subject.test).chain(shared)
+    }
+
+    /// Returns the indexes of the columns that the operation reads other than in its tests; empty
+    /// for SQL statements.
     fn own_columns(&self) -> Vec<usize> {
         match self {
-            Self::Compare { measure: Measure::Of(_, column), .. } => vec![*column],
-            Self::Compare { measure: Measure::Rows, .. } => Vec::new(),
+            Self::Number(measure) | Self::Compare { measure, .. } => {
+                measure.column().into_iter().collect()
+            }
+            Self::Groups { group, measure, .. } => {
+                measure.column().into_iter().chain([*group]).collect()
+            }
+            Self::First { column, .. } | Self::Normal(column) => vec![*column],
+            Self::Correlate { one, other, .. }
+            | Self::Spread(one, other)
+            | Self::Relate(one, other) => vec![*one, *other],
             Self::SpreadAmong { measure, group, .. } => {
                 [*measure].into_iter().chain(*group).collect()
             }
-            Self::Share(_) => Vec::new(),
-            other => other.columns(),
+            Self::Share(_) | Self::List | Self::Exists | Self::Sql { .. } => Vec::new(),
         }
     }
 
     /// Returns the indexes of the columns that the operation reads, including those in its tests;
     /// empty for SQL statements.
     pub(crate) fn columns(&self) -> Vec<usize> {
-        let of = |measure: &Measure| match measure {
-            Measure::Rows => None,
-            Measure::Of(_, column) => Some(*column),
-        };
-        let of_subjects = |subjects: &[Subject]| {
-            subjects.iter().flat_map(|subject| subject.test.columns()).collect()
-        };
-        match self {
-            Self::Number(measure) => of(measure).into_iter().collect(),
-            Self::Share(tests) => tests.iter().flat_map(Test::columns).collect(),
-            Self::Groups { group, measure, .. } => {
-                of(measure).into_iter().chain([*group]).collect()
-            }
-            Self::List | Self::Exists | Self::Sql { .. } => Vec::new(),
-            Self::First { column, .. } | Self::Normal(column) => vec![*column],
-            Self::Compare { subjects, measure, .. } => {
-                let mut columns: Vec<usize> = of_subjects(subjects);
-                columns.extend(of(measure));
-                columns
-            }
-            Self::Correlate { one, other, .. }
-            | Self::Spread(one, other)
-            | Self::Relate(one, other) => {
-                vec![*one, *other]
-            }
-            Self::SpreadAmong { measure, group, subjects } => {
-                let mut columns: Vec<usize> = of_subjects(subjects);
-                columns.push(*measure);
-                columns.extend(group);
-                columns
-            }
-        }
+        let mut columns = self.own_columns();
+        columns.extend(self.tests().flat_map(Test::columns));
+        columns
     }
 }
 
@@ -293,6 +256,16 @@ pub(crate) enum Measure {
     Rows,
     /// A function of the values in the column with this index.
     Of(Function, usize),
+}
+
+impl Measure {
+    /// Returns the index of the column that the measure reads; `None` for [`Measure::Rows`].
+    pub(crate) fn column(self) -> Option<usize> {
+        match self {
+            Self::Rows => None,
+            Self::Of(_, column) => Some(column),
+        }
+    }
 }
 
 /// The part of a date by which rows are grouped.
@@ -443,6 +416,31 @@ pub(crate) enum Change {
         /// The constant that is then added.
         plus: f64,
     },
+}
+
+impl Change {
+    fn tests(&self) -> &[Test] {
+        match self {
+            Self::LeaveOut(tests) | Self::Only(tests) => tests,
+            Self::Scale { .. } => &[],
+        }
+    }
+
+    /// Returns the indexes of the columns that the assumption reads or changes.
+    pub(crate) fn columns(&self) -> Vec<usize> {
+        match self {
+            Self::Scale { column, .. } => vec![*column],
+            change => change.tests().iter().flat_map(Test::columns).collect(),
+        }
+    }
+}
+
+/// Returns the items in ascending order, without duplicates.
+pub(crate) fn distinct<T: Ord>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut items: Vec<T> = items.into_iter().collect();
+    items.sort_unstable();
+    items.dedup();
+    items
 }
 
 /// Reverses a metapath that starts at type `from`: the result leads from the end's type back to

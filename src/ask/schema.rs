@@ -3,16 +3,14 @@
 //!
 //! Does not depend on how questions are split or read.
 
-use std::{collections::BTreeSet, sync::OnceLock};
+use std::{cmp::Reverse, collections::BTreeSet, sync::OnceLock};
 
-use petgraph::graph::{DiGraph, NodeIndex};
-
-use crate::lexicon::is_filler;
+use crate::{lexicon::is_filler, plan::distinct};
 use agent_ground::words::{is_stop_word, name_words};
 use agent_index::IndexedBase;
 use agent_infer::bundle::lexicon::{Synonyms, synonyms};
 use agent_kb::{
-    Direction, FieldId, MetapathStep, RelationId, TypeId,
+    Direction, FieldId, Kb, MetapathStep, RelationId, Tuple, TypeId,
     table::{Sample, sample},
 };
 
@@ -65,9 +63,8 @@ pub(crate) struct Schema {
     type_synonyms: Vec<Synonyms>,
     relation_synonyms: Vec<Synonyms>,
     samples: Vec<OnceLock<Vec<Sample>>>,
-    /// A graph of the types: nodes are types, edges are steps from type to type, with the number of
-    /// edges of the base that each step stands for.
-    graph: DiGraph<TypeId, (MetapathStep, u64)>,
+    /// The steps that begin at each type, as [`links`] returns them.
+    links: Vec<Vec<(MetapathStep, u64)>>,
 }
 
 /// Inserts a space before each capital that follows a small letter: `ReferenceCount` becomes
@@ -98,11 +95,24 @@ pub(crate) fn is_form(one: &str, other: &str) -> bool {
 /// Returns steps within one type and, for each of their relations, an added step that follows edges
 /// in both directions ([`Direction::Any`]).
 pub(crate) fn with_both_ways(mut steps: Vec<MetapathStep>) -> Vec<MetapathStep> {
-    let mut both: Vec<MetapathStep> =
-        steps.iter().map(|step| MetapathStep { direction: Direction::Any, ..*step }).collect();
-    both.sort_unstable();
-    both.dedup();
-    steps.extend(both);
+    let both = steps.iter().map(|step| MetapathStep { direction: Direction::Any, ..*step });
+    steps.extend(distinct(both));
+    steps
+}
+
+/// Returns the steps that begin at a type, each with the number of edges of the base that it stands
+/// for.
+pub(crate) fn links(kb: &Kb, from: TypeId) -> Vec<(MetapathStep, u64)> {
+    let mut steps = Vec::new();
+    for &Tuple { source, relation, target, edges } in kb.tuples() {
+        for (begin, direction, to) in
+            [(source, Direction::Out, target), (target, Direction::In, source)]
+        {
+            if begin == from {
+                steps.push((MetapathStep { relation, direction, to }, edges));
+            }
+        }
+    }
     steps
 }
 
@@ -118,18 +128,6 @@ impl Schema {
             Words { words, joined, stems }
         };
         let kb = &base.kb;
-        let mut graph = DiGraph::new();
-        let nodes: Vec<NodeIndex> =
-            (0..kb.types().len()).map(|kind| graph.add_node(TypeId(kind as u16))).collect();
-        for tuple in kb.tuples() {
-            let ends = (nodes.get(tuple.source.0 as usize), nodes.get(tuple.target.0 as usize));
-            let (Some(&source), Some(&target)) = ends else { continue };
-            let step = |direction, to| {
-                (MetapathStep { relation: tuple.relation, direction, to }, tuple.edges)
-            };
-            graph.add_edge(source, target, step(Direction::Out, tuple.target));
-            graph.add_edge(target, source, step(Direction::In, tuple.source));
-        }
         let types: Vec<Words> = kb.types().iter().map(in_words).collect();
         let relations: Vec<Words> = kb.relations().iter().map(in_words).collect();
         let says = |word: &String| {
@@ -145,7 +143,7 @@ impl Schema {
             type_synonyms: synonyms(&base.stems, "type", kb.types()),
             relation_synonyms: synonyms(&base.stems, "relation", kb.relations()),
             samples: kb.types().iter().map(|_| OnceLock::new()).collect(),
-            graph,
+            links: (0..kb.types().len()).map(|kind| links(kb, TypeId(kind as u16))).collect(),
         }
     }
 
@@ -190,25 +188,21 @@ impl Schema {
         said: &BTreeSet<String>,
     ) -> Vec<Vec<MetapathStep>> {
         let mut found: Vec<(Vec<MetapathStep>, u64)> = Vec::new();
-        let mut open: Vec<(NodeIndex, Vec<MetapathStep>, u64)> =
-            vec![(NodeIndex::new(from.0 as usize), Vec::new(), u64::MAX)];
+        let mut open: Vec<(Vec<MetapathStep>, u64)> = vec![(Vec::new(), u64::MAX)];
         for _ in 0..MAX_STEPS {
             let mut next = Vec::new();
-            for (at, steps, fewest) in open {
-                for edge in self.graph.edges(at) {
-                    let (step, edges) = *edge.weight();
-                    let mut longer: Vec<MetapathStep> = steps.clone();
-                    let passed = step.to == from && !steps.is_empty()
-                        || steps.iter().any(|other| other.to == step.to);
-                    if passed {
+            for (steps, fewest) in open {
+                let at = steps.last().map_or(from, |step| step.to);
+                for (step, edges) in self.edges(at) {
+                    let returns = step.to == from && !steps.is_empty();
+                    if returns || steps.iter().any(|other| other.to == step.to) {
                         continue;
                     }
-                    longer.push(step);
-                    let fewest = fewest.min(edges);
+                    let longer = ([steps.as_slice(), &[step]].concat(), fewest.min(edges));
                     if step.to == to {
-                        found.push((longer, fewest));
+                        found.push(longer);
                     } else if step.to != from && next.len() < MAX_PATHS {
-                        next.push((NodeIndex::new(step.to.0 as usize), longer, fewest));
+                        next.push(longer);
                     }
                 }
             }
@@ -217,20 +211,21 @@ impl Schema {
             }
             open = next;
         }
-        found.sort_by(|one, other| {
-            self.said(&other.0, said)
-                .cmp(&self.said(&one.0, said))
-                .then(other.1.cmp(&one.1))
-                .then(one.0.cmp(&other.0))
+        found.sort_by_cached_key(|(steps, fewest)| {
+            (Reverse(self.said(steps, said)), Reverse(*fewest), steps.clone())
         });
         found.into_iter().map(|(steps, _)| steps).collect()
+    }
+
+    /// Returns the steps that begin at a type, each with its number of edges.
+    fn edges(&self, from: TypeId) -> impl Iterator<Item = (MetapathStep, u64)> {
+        self.links.get(usize::from(from.0)).into_iter().flatten().rev().copied()
     }
 
     /// Returns the step of a relation from a type: among its outgoing steps, or else its incoming
     /// ones, the step with the most edges. `None` if the relation has no step from the type.
     pub(crate) fn step_of(&self, from: TypeId, relation: RelationId) -> Option<MetapathStep> {
-        let edges = self.graph.edges(NodeIndex::new(from.0 as usize)).map(|edge| *edge.weight());
-        let own = edges.filter(|(step, _)| step.relation == relation);
+        let own = self.edges(from).filter(|(step, _)| step.relation == relation);
         own.max_by_key(|(step, edges)| (step.direction == Direction::Out, *edges))
             .map(|(step, _)| step)
     }
@@ -239,18 +234,16 @@ impl Schema {
     /// edges; among steps with equally many edges, the type with the highest id. `None` if there is
     /// no such step.
     pub(crate) fn most_linked(&self, to: TypeId) -> Option<TypeId> {
-        let edges = self.graph.edges(NodeIndex::new(to.0 as usize)).map(|edge| *edge.weight());
-        let others = edges.filter(|(step, _)| step.to != to);
+        let others = self.edges(to).filter(|(step, _)| step.to != to);
         others.max_by_key(|(step, edges)| (*edges, step.to)).map(|(step, _)| step.to)
     }
 
     /// Returns the steps from a type to other types, those with the most edges first. Steps with
     /// less than a tenth of the edges of the first step are left out.
     pub(crate) fn frequent_steps(&self, from: TypeId) -> Vec<MetapathStep> {
-        let edges = self.graph.edges(NodeIndex::new(from.0 as usize)).map(|edge| *edge.weight());
         let mut steps: Vec<(MetapathStep, u64)> =
-            edges.filter(|(step, _)| step.to != from).collect();
-        steps.sort_by(|one, other| other.1.cmp(&one.1).then(one.0.cmp(&other.0)));
+            self.edges(from).filter(|(step, _)| step.to != from).collect();
+        steps.sort_by_key(|(step, edges)| (Reverse(*edges), *step));
         let most = steps.first().map_or(0, |step| step.1);
         steps.retain(|step| step.1 * MUCH_RARER >= most);
         steps.into_iter().map(|step| step.0).collect()
@@ -258,11 +251,7 @@ impl Schema {
 
     /// Returns the steps that begin at a type, ascending, without duplicates.
     pub(crate) fn steps(&self, from: TypeId) -> Vec<MetapathStep> {
-        let edges = self.graph.edges(NodeIndex::new(from.0 as usize));
-        let mut steps: Vec<MetapathStep> = edges.map(|edge| edge.weight().0).collect();
-        steps.sort_unstable();
-        steps.dedup();
-        steps
+        distinct(self.edges(from).map(|(step, _)| step))
     }
 
     /// Returns those of [`paths`](Self::paths) that have the same score by [`said`](Self::said) as

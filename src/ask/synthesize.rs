@@ -14,7 +14,7 @@ use std::{collections::BTreeSet, path::Path, sync::atomic::Ordering};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use self::facts::{Facts, Group, Numbers};
+use self::facts::{Facts, Group};
 use crate::{
     answer::{LEVEL, table_of, value_of_names},
     kind::Kind,
@@ -215,11 +215,6 @@ impl Maker<'_> {
         })
     }
 
-    /// Returns the numbers of a column in the given rows; rows without a number are skipped.
-    fn numbers(column: &Numbers, rows: &[usize]) -> Vec<f64> {
-        rows.iter().filter_map(|row| column.values.get(*row).copied().flatten()).collect()
-    }
-
     /// Draws a percentile of `numbers` between the 20th and the 80th; returns its value, rounded to
     /// one decimal place.
     fn threshold(&mut self, numbers: &[f64]) -> Option<f64> {
@@ -240,7 +235,7 @@ impl Maker<'_> {
             }
             1 => {
                 let column = self.pick(&of.numbers)?;
-                let numbers = Self::numbers(column, rows);
+                let numbers = column.of(rows);
                 let at = self.threshold(&numbers)?;
                 let n = numbers.iter().filter(|number| **number > at).count();
                 let question =
@@ -250,8 +245,7 @@ impl Maker<'_> {
             2 if !of.groups.is_empty() => {
                 let (column, group) = (self.pick(&of.numbers)?, self.pick(&of.groups)?);
                 let of_group = |(name, rows): &(String, Vec<usize>)| {
-                    let mean = Moments::of(&Self::numbers(column, rows)).mean()?;
-                    Some(vec![Cell::from(name.as_str()), Cell::from(mean)])
+                    Some(vec![Cell::from(name.as_str()), Cell::from(column.mean(rows)?)])
                 };
                 let rows: Vec<Vec<Cell>> = group.values.iter().filter_map(of_group).collect();
                 let fits = group.is_whole && (2..=MAX_TABLE).contains(&rows.len());
@@ -262,7 +256,7 @@ impl Maker<'_> {
             }
             _ => {
                 let column = self.pick(&of.numbers)?;
-                let mut numbers = Self::numbers(column, rows);
+                let mut numbers = column.of(rows);
                 let moments = Moments::of(&numbers);
                 let (word, value) = match self.rng.random_range(0..5) {
                     0 => ("mean", moments.mean()?),
@@ -300,16 +294,8 @@ impl Maker<'_> {
             0 => {
                 let condition = self.condition(of, true)?;
                 let column = self.pick(&of.numbers)?;
-                let named: Vec<(String, f64)> = condition
-                    .rows
-                    .iter()
-                    .filter_map(|row| {
-                        Some((
-                            of.names.get(*row)?.clone(),
-                            column.values.get(*row).copied().flatten()?,
-                        ))
-                    })
-                    .collect();
+                let number = |row: &usize| Some((of.names.get(*row)?.clone(), column.at(*row)?));
+                let named: Vec<(String, f64)> = condition.rows.iter().filter_map(number).collect();
                 let question = format!(
                     "Which {}{} has the {way} {}?",
                     of.words.0, condition.words, column.word
@@ -318,24 +304,18 @@ impl Maker<'_> {
             }
             1 => {
                 let group = self.pick(&of.groups).filter(|group| group.is_whole)?;
-                let named: Vec<(String, f64)> = group
-                    .values
-                    .iter()
-                    .map(|(name, rows)| (name.clone(), rows.len() as f64))
-                    .collect();
+                let number =
+                    |(name, rows): &(String, Vec<usize>)| (name.clone(), rows.len() as f64);
+                let named: Vec<(String, f64)> = group.values.iter().map(number).collect();
                 let question = format!("Which {} has the most {types}?", group.word);
                 made("most rows", question, value_of_names(&Self::first(&named, true)?))
             }
             _ => {
                 let group = self.pick(&of.groups).filter(|group| group.is_whole)?;
                 let column = self.pick(&of.numbers)?;
-                let named: Vec<(String, f64)> = group
-                    .values
-                    .iter()
-                    .filter_map(|(name, rows)| {
-                        Some((name.clone(), Moments::of(&Self::numbers(column, rows)).mean()?))
-                    })
-                    .collect();
+                let mean =
+                    |(name, rows): &(String, Vec<usize>)| Some((name.clone(), column.mean(rows)?));
+                let named: Vec<(String, f64)> = group.values.iter().filter_map(mean).collect();
                 let question = format!(
                     "Which {} has the {way} mean {} among {types}?",
                     group.word, column.word
@@ -365,8 +345,9 @@ impl Maker<'_> {
             0 => {
                 let (group, column) = (self.pick(&of.groups)?, self.pick(&of.numbers)?);
                 let [one, other] = self.two(group)?;
-                let mean = |rows: &[usize]| Moments::of(&Self::numbers(column, rows)).mean();
-                let named = [(one.0.clone(), mean(&one.1)?), (other.0.clone(), mean(&other.1)?)];
+                let mean =
+                    |(name, rows): &(String, Vec<usize>)| Some((name.clone(), column.mean(rows)?));
+                let named = [mean(one)?, mean(other)?];
                 let first = Self::first(&named, high).filter(|first| first.len() == 1)?;
                 let word = &group.word;
                 let question = format!(
@@ -390,7 +371,7 @@ impl Maker<'_> {
                 let mut one = || {
                     let row = self.rng.random_range(0..of.n);
                     let name = of.names.get(row).filter(|name| of.is_one_name(name))?;
-                    Some((name.clone(), column.values.get(row).copied().flatten()?))
+                    Some((name.clone(), column.at(row)?))
                 };
                 let named = [one()?, one()?];
                 let first = Self::first(&named, high).filter(|first| first.len() == 1)?;
@@ -406,7 +387,7 @@ impl Maker<'_> {
 
     fn distribution(&mut self, of: &facts::Rows) -> Made {
         let (condition, column) = (self.condition(of, true)?, self.pick(&of.numbers)?);
-        let tested = statistics::normality(&Self::numbers(column, &condition.rows)).ok()?;
+        let tested = statistics::normality(&column.of(&condition.rows)).ok()?;
         let (types, words, number) = (&of.words.1, &condition.words, &column.word);
         let question = match self.chance(2) {
             true => format!("Does the {number} of {types}{words} follow a normal distribution?"),
@@ -424,12 +405,7 @@ impl Maker<'_> {
         rows: &[usize],
     ) -> Option<([String; 2], Vec<f64>, Vec<f64>)> {
         let (one, other) = (self.pick(&of.numbers)?, self.pick(&of.numbers)?);
-        let has = |row: &usize| {
-            Some((
-                one.values.get(*row).copied().flatten()?,
-                other.values.get(*row).copied().flatten()?,
-            ))
-        };
+        let has = |row: &usize| Some((one.at(*row)?, other.at(*row)?));
         let (ones, others): (Vec<f64>, Vec<f64>) = rows.iter().filter_map(has).unzip();
         let fits = one.word != other.word && ones.len() >= MIN_ROWS;
         fits.then(|| ([one.word.clone(), other.word.clone()], ones, others))
@@ -439,26 +415,23 @@ impl Maker<'_> {
         let Condition { words, rows } = self.condition(of, false)?;
         let ([one, other], ones, others) = self.both(of, &rows)?;
         let types = &of.words.1;
-        let (template, question, tested) = match self.rng.random_range(0..3) {
+        let (template, question) = match self.rng.random_range(0..3) {
             0 => (
                 "linear",
                 format!(
                     "Is there a linear correlation between the {one} and the {other} of {types}{words}?"
                 ),
-                statistics::pearson(&ones, &others).ok()?,
             ),
-            1 => (
-                "linear",
-                format!("Is the {one} of {types}{words} correlated with their {other}?"),
-                statistics::pearson(&ones, &others).ok()?,
-            ),
+            1 => {
+                ("linear", format!("Is the {one} of {types}{words} correlated with their {other}?"))
+            }
             _ => (
                 "ranks",
                 format!("Do the {one} and the {other} of {types}{words} correlate by rank?"),
-                statistics::spearman(&ones, &others).ok()?,
             ),
         };
-        made(template, question, truth(tested.p < LEVEL))
+        let test = if template == "ranks" { statistics::spearman } else { statistics::pearson };
+        made(template, question, truth(test(&ones, &others).ok()?.p < LEVEL))
     }
 
     fn variance(&mut self, of: &facts::Rows) -> Made {
@@ -466,9 +439,8 @@ impl Maker<'_> {
         if self.chance(3) {
             let Condition { words, rows } = self.condition(of, false)?;
             let (one, other) = (self.pick(&of.numbers)?, self.pick(&of.numbers)?);
-            let (ones, others) = (Self::numbers(one, &rows), Self::numbers(other, &rows));
-            let tested =
-                statistics::f_test(&ones, &others).ok().filter(|_| one.word != other.word)?;
+            let tested = statistics::f_test(&one.of(&rows), &other.of(&rows)).ok();
+            let tested = tested.filter(|_| one.word != other.word)?;
             let question = format!(
                 "Are the variances of the {} and the {} of {types}{words} significantly different?",
                 one.word, other.word
@@ -479,7 +451,7 @@ impl Maker<'_> {
         let word = &group.word;
         if self.chance(2) {
             let [one, other] = self.two(group)?;
-            let samples = [Self::numbers(column, &one.1), Self::numbers(column, &other.1)];
+            let samples = [column.of(&one.1), column.of(&other.1)];
             if samples.iter().any(|sample| sample.len() < MIN_ROWS) {
                 return None;
             }
@@ -490,9 +462,8 @@ impl Maker<'_> {
             );
             return made("two groups", question, truth(tested.p < LEVEL));
         }
-        let group = Some(group).filter(|group| group.is_whole)?;
-        let samples = group.values.iter().map(|(_, rows)| Self::numbers(column, rows));
-        let samples: Vec<Vec<f64>> = samples.filter(|sample| sample.len() > 1).collect();
+        let mut samples = group.samples(column)?;
+        samples.retain(|sample| sample.len() > 1);
         let tested = statistics::brown_forsythe(&samples).ok()?;
         let question = format!(
             "Does the spread of the {} of {types} differ from {word} to {word}?",
@@ -511,10 +482,7 @@ impl Maker<'_> {
             return made("two numbers", question, truth(tested.p < LEVEL));
         }
         let (group, column) = (self.pick(&of.groups)?, self.pick(&of.numbers)?);
-        let group = Some(group).filter(|group| group.is_whole)?;
-        let samples: Vec<Vec<f64>> =
-            group.values.iter().map(|(_, rows)| Self::numbers(column, rows)).collect();
-        let tested = statistics::kruskal_wallis(&samples).ok()?;
+        let tested = statistics::kruskal_wallis(&group.samples(column)?).ok()?;
         let question =
             format!("How is the {} of {types} related to their {}?", group.word, column.word);
         made("number and group", question, truth(tested.p < LEVEL))
@@ -525,10 +493,8 @@ impl Maker<'_> {
         if self.chance(2) {
             let group = self.pick(&of.groups)?;
             let (name, without) = self.one(group)?;
-            let left: Vec<usize> = {
-                let gone: BTreeSet<usize> = without.iter().copied().collect();
-                (0..of.n).filter(|row| !gone.contains(row)).collect()
-            };
+            let left: Vec<usize> =
+                (0..of.n).filter(|row| without.binary_search(row).is_err()).collect();
             let word = &group.word;
             if self.chance(3) {
                 let question = format!(
@@ -537,17 +503,16 @@ impl Maker<'_> {
                 return made("count without", question, number(left.len() as f64));
             }
             let column = self.pick(&of.numbers)?;
-            let mean = Moments::of(&Self::numbers(column, &left)).mean()?;
             let question = format!(
                 "What would the mean {} of {types} be if those with the {word} \"{name}\" were left out?",
                 column.word
             );
-            return made("mean without", question, number(mean));
+            return made("mean without", question, number(column.mean(&left)?));
         }
         let Condition { words, rows } = self.condition(of, false)?;
         let column = self.pick(&of.numbers)?;
         let percent = *self.pick(&PERCENTS)?;
-        let numbers = Self::numbers(column, &rows);
+        let numbers = column.of(&rows);
         let word = &column.word;
         let scaled: Vec<f64> =
             numbers.iter().map(|number| number * (1.0 + f64::from(percent) / 100.0)).collect();

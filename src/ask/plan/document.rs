@@ -106,27 +106,21 @@ fn put_ids(base: &IndexedBase, document: &mut Json) -> Result<(), String> {
         Json::Array(items) => items.iter_mut().try_for_each(|item| put_ids(base, item)),
         Json::Object(entries) => entries.iter_mut().try_for_each(|(key, value)| {
             let none = |what: &str| format!("the base has no {what} {value}");
-            let id = match (key.as_str(), value.as_str()) {
+            *value = match (key.as_str(), value.as_str()) {
                 ("rows" | "type", Some(name)) => {
-                    kb.type_id(name).map(|id| id.0).ok_or_else(|| none("type"))?
+                    json!(kb.type_id(name).ok_or_else(|| none("type"))?)
                 }
                 ("relation", Some(name)) => {
-                    kb.relation_id(name).map(|id| id.0).ok_or_else(|| none("relation"))?
+                    json!(kb.relation_id(name).ok_or_else(|| none("relation"))?)
                 }
-                ("field", Some(name)) => {
-                    kb.field_id(name).map(|id| id.0).ok_or_else(|| none("field"))?
-                }
+                ("field", Some(name)) => json!(kb.field_id(name).ok_or_else(|| none("field"))?),
                 ("rows" | "type" | "relation" | "field", None) => {
                     return Err(format!("{key:?} must be a name"));
                 }
                 ("nodes" | "is", _) => return put_nodes(base, value),
-                ("key", Some(text)) => {
-                    *value = json!(category(text));
-                    return Ok(());
-                }
+                ("key", Some(text)) => json!(category(text)),
                 _ => return put_ids(base, value),
             };
-            *value = json!(id);
             Ok(())
         }),
         _ => Ok(()),
@@ -160,11 +154,12 @@ fn put_nodes(base: &IndexedBase, nodes: &mut Json) -> Result<(), String> {
     Ok(())
 }
 
+fn require(fits: bool, why: impl FnOnce() -> String) -> Result<(), String> {
+    if fits { Ok(()) } else { Err(why()) }
+}
+
 fn bound(n: usize, most: usize, what: &str) -> Result<(), String> {
-    match n <= most {
-        true => Ok(()),
-        false => Err(format!("{n} {what} exceed the limit of {most}")),
-    }
+    require(n <= most, || format!("{n} {what} exceed the limit of {most}"))
 }
 
 /// A plan that is being checked, with the base and schema that it must fit.
@@ -194,9 +189,8 @@ impl Checked<'_> {
         tests.into_iter().try_for_each(|test| self.test(test, 0))?;
         if let Some(Change::Scale { column, times, plus }) = &plan.supposed {
             self.number(*column)?;
-            if !(times.is_finite() && plus.is_finite()) {
-                return Err("a supposed change must be finite".to_owned());
-            }
+            let is_finite = times.is_finite() && plus.is_finite();
+            require(is_finite, || "a supposed change must be finite".to_owned())?;
         }
         self.operation()
     }
@@ -210,10 +204,9 @@ impl Checked<'_> {
             self.nodes(nodes)?;
             let kinds = nodes.iter().map(|&node| self.base.kb.node_type(node));
             for kind in kinds.collect::<std::collections::BTreeSet<_>>() {
-                if self.path(kind, steps)? != of {
-                    let of = self.base.kb.type_name(of);
-                    return Err(format!("the steps of {name:?} do not end at a {of}"));
-                }
+                let end = self.path(kind, steps)?;
+                let of_name = self.base.kb.type_name(of);
+                require(end == of, || format!("the steps of {name:?} do not end at a {of_name}"))?;
             }
         }
         Ok(())
@@ -222,24 +215,18 @@ impl Checked<'_> {
     /// Checks that the base has the steps of a metapath from type `from`; returns the type at the
     /// end.
     fn path(&self, from: TypeId, steps: &[MetapathStep]) -> Result<TypeId, String> {
-        if steps.len() > MAX_STEPS {
-            return Err(format!("{} steps exceed the limit of {MAX_STEPS}", steps.len()));
-        }
+        bound(steps.len(), MAX_STEPS, "steps")?;
         let mut at = from;
         for step in steps {
             let known = self.schema.steps(at);
             let is_either = step.direction == Direction::Any
                 && known.iter().any(|own| (own.relation, own.to) == (step.relation, at));
-            let is_known = known.contains(step) || is_either && step.to == at;
-            if !is_known {
+            require(known.contains(step) || is_either && step.to == at, || {
                 let kb = &self.base.kb;
-                return Err(format!(
-                    "no edge of {:?} leads from {} to {}",
-                    kb.relation_name(step.relation),
-                    kb.type_name(at),
-                    kb.type_name(step.to)
-                ));
-            }
+                let relation = kb.relation_name(step.relation);
+                let (from, to) = (kb.type_name(at), kb.type_name(step.to));
+                format!("no edge of {relation:?} leads from {from} to {to}")
+            })?;
             at = step.to;
         }
         Ok(at)
@@ -252,10 +239,9 @@ impl Checked<'_> {
             _ if column.steps().is_empty() => Err("a column of links needs steps".to_owned()),
             ColumnSpec::CountAmong { steps, among } => {
                 let end = self.path(self.plan.rows, steps)?;
-                match among.is_empty() {
-                    true => Err("a number among nodes needs a condition".to_owned()),
-                    false => self.conditions(among, end),
-                }
+                let why = || "a number among nodes needs a condition".to_owned();
+                require(!among.is_empty(), why)?;
+                self.conditions(among, end)
             }
             ColumnSpec::FieldOf { steps, field } => {
                 self.field(self.path(self.plan.rows, steps)?, *field)
@@ -269,8 +255,7 @@ impl Checked<'_> {
     fn field(&self, of: TypeId, field: FieldId) -> Result<(), String> {
         let kb = &self.base.kb;
         let has = self.schema.sample(self.base, of, field).is_some();
-        let none = || format!("no {} has a field {:?}", kb.type_name(of), kb.field_name(field));
-        has.then_some(()).ok_or_else(none)
+        require(has, || format!("no {} has a field {:?}", kb.type_name(of), kb.field_name(field)))
     }
 
     /// Returns the field whose values a column holds, and the type of the nodes that have the
@@ -284,9 +269,8 @@ impl Checked<'_> {
     }
 
     fn nodes(&self, nodes: &[u32]) -> Result<(), String> {
-        if nodes.is_empty() || nodes.len() > MAX_NODES {
-            return Err(format!("a condition must have 1 to {MAX_NODES} nodes"));
-        }
+        let fits = (1..=MAX_NODES).contains(&nodes.len());
+        require(fits, || format!("a condition must have 1 to {MAX_NODES} nodes"))?;
         match nodes.iter().find(|node| !self.base.kb.contains(**node)) {
             Some(node) => Err(format!("the base has no node {node}")),
             None => Ok(()),
@@ -314,9 +298,15 @@ impl Checked<'_> {
     /// Checks that a column holds numbers; a text column that has not been read passes.
     fn number(&self, at: usize) -> Result<(), String> {
         let unread = at >= self.plan.columns.len() && self.texts.is_empty();
-        match self.kind(at)?.map_or(unread, ColumnKind::is_number) {
-            true => Ok(()),
-            false => Err(format!("column {at} holds no numbers")),
+        let fits = self.kind(at)?.map_or(unread, ColumnKind::is_number);
+        require(fits, || format!("column {at} holds no numbers"))
+    }
+
+    /// Checks that a column holds dates, or passes [`number`](Self::number).
+    fn number_or_date(&self, at: usize) -> Result<(), String> {
+        match self.kind(at)? {
+            Some(ColumnKind::Date) => Ok(()),
+            _ => self.number(at),
         }
     }
 
@@ -328,31 +318,22 @@ impl Checked<'_> {
         let kb = &self.base.kb;
         match (self.field_of(spec), kind) {
             (Some((of, field)), Some(kind)) if kind.groups() && !kind.is_number() => {
-                match has_value(kb, of, field, kind, key) {
-                    true => Ok(()),
-                    false => {
-                        let (of, field) = (kb.type_name(of), kb.field_name(field));
-                        Err(format!("no {of} has the {field} {key:?}"))
-                    }
-                }
+                require(has_value(kb, of, field, kind, key), || {
+                    format!("no {} has the {} {key:?}", kb.type_name(of), kb.field_name(field))
+                })
             }
             _ => Err(format!("column {at} holds no categories")),
         }
     }
 
     fn test(&self, test: &Test, depth: usize) -> Result<(), String> {
-        if depth > MAX_DEPTH {
-            return Err(format!("the depth of tests exceeds the limit of {MAX_DEPTH}"));
-        }
+        let too_deep = || format!("the depth of tests exceeds the limit of {MAX_DEPTH}");
+        require(depth <= MAX_DEPTH, too_deep)?;
         match test {
             Test::Number { column, number, to, .. } => {
-                if !number.is_finite() || to.is_some_and(|to| !to.is_finite()) {
-                    return Err("a number of a test must be finite".to_owned());
-                }
-                match self.kind(*column)? {
-                    Some(ColumnKind::Date) => Ok(()),
-                    _ => self.number(*column),
-                }
+                let is_finite = number.is_finite() && to.is_none_or(f64::is_finite);
+                require(is_finite, || "a number of a test must be finite".to_owned())?;
+                self.number_or_date(*column)
             }
             Test::Date { column, date, .. } => {
                 let fits = match self.kind(*column)? {
@@ -360,27 +341,28 @@ impl Checked<'_> {
                     Some(kind) => kind.is_number() && date.parse::<u16>().is_ok(),
                     None => false,
                 };
-                let none = || format!("column {column} holds no dates, or {date:?} is not a date");
-                fits.then_some(()).ok_or_else(none)
+                require(fits, || {
+                    format!("column {column} holds no dates, or {date:?} is not a date")
+                })
             }
-            Test::Value { column, key } => match key.len() <= MAX_TEXT {
-                true => self.value(*column, key),
-                false => Err(format!("a value has more than {MAX_TEXT} bytes")),
-            },
+            Test::Value { column, key } => {
+                let too_long = || format!("a value has more than {MAX_TEXT} bytes");
+                require(key.len() <= MAX_TEXT, too_long)?;
+                self.value(*column, key)
+            }
             Test::Linked { column, nodes } => {
                 self.nodes(nodes)?;
-                match self.plan.columns.get(*column) {
-                    Some(ColumnSpec::Names(_)) => Ok(()),
-                    _ => Err(format!("column {column} holds no names of nodes")),
-                }
+                let fits = matches!(self.plan.columns.get(*column), Some(ColumnSpec::Names(_)));
+                require(fits, || format!("column {column} holds no names of nodes"))
             }
             Test::Is(nodes) => self.nodes(nodes),
             Test::Filled { column } => self.kind(*column).map(|_| ()),
             Test::Not(test) => self.test(test, depth + 1),
-            Test::Any(tests) if tests.is_empty() || tests.len() > MAX_PARTS => {
-                Err(format!("\"any\" must have 1 to {MAX_PARTS} tests"))
+            Test::Any(tests) => {
+                let fits = (1..=MAX_PARTS).contains(&tests.len());
+                require(fits, || format!("\"any\" must have 1 to {MAX_PARTS} tests"))?;
+                tests.iter().try_for_each(|test| self.test(test, depth + 1))
             }
-            Test::Any(tests) => tests.iter().try_for_each(|test| self.test(test, depth + 1)),
         }
     }
 
@@ -393,34 +375,31 @@ impl Checked<'_> {
     }
 
     fn operation(&self) -> Result<(), String> {
-        let first = |top: usize| match (1..=MAX_TOP).contains(&top) {
-            true => Ok(()),
-            false => Err(format!("top {top} is not in 1 to {MAX_TOP}")),
+        let first = |top: usize| {
+            let fits = (1..=MAX_TOP).contains(&top);
+            require(fits, || format!("top {top} is not in 1 to {MAX_TOP}"))
         };
         match &self.plan.operation {
             Operation::Number(measure) => self.measure(*measure),
             Operation::List | Operation::Exists => Ok(()),
-            Operation::Share(tests) if tests.is_empty() => Err("a share needs a test".to_owned()),
-            Operation::Share(_) => Ok(()),
+            Operation::Share(tests) => {
+                require(!tests.is_empty(), || "a share needs a test".to_owned())
+            }
             Operation::Groups { group, part, measure, first: of } => {
-                let is_date = self.kind(*group)? == Some(ColumnKind::Date);
-                if part.is_some() && !is_date {
-                    return Err(format!("column {group} holds no dates"));
-                }
+                let fits = self.kind(*group)? == Some(ColumnKind::Date) || part.is_none();
+                require(fits, || format!("column {group} holds no dates"))?;
                 of.map_or(Ok(()), |(_, top)| first(top))?;
                 self.measure(*measure)
             }
             Operation::First { column, top, .. } => {
                 first(*top)?;
-                match self.kind(*column)? {
-                    Some(ColumnKind::Date) => Ok(()),
-                    _ => self.number(*column),
-                }
+                self.number_or_date(*column)
             }
-            Operation::Compare { subjects, measure, .. } => match subjects.len() {
-                0 | 1 => Err("a comparison needs two or more subjects".to_owned()),
-                _ => self.measure(*measure),
-            },
+            Operation::Compare { subjects, measure, .. } => {
+                let why = || "a comparison needs two or more subjects".to_owned();
+                require(subjects.len() > 1, why)?;
+                self.measure(*measure)
+            }
             Operation::Normal(column) => self.number(*column),
             Operation::Correlate { one, other, .. } | Operation::Spread(one, other) => {
                 self.number(*one)?;
@@ -430,10 +409,9 @@ impl Checked<'_> {
                 self.number(*measure)?;
                 match group {
                     Some(group) => self.kind(*group).map(|_| ()),
-                    None if subjects.len() < 2 => {
-                        Err("comparing spread needs two or more subjects".to_owned())
-                    }
-                    None => Ok(()),
+                    None => require(subjects.len() > 1, || {
+                        "comparing spread needs two or more subjects".to_owned()
+                    }),
                 }
             }
             Operation::Relate(one, other) => {
@@ -441,16 +419,12 @@ impl Checked<'_> {
                 self.kind(*other).map(|_| ())
             }
             Operation::Sql { statement, .. } => {
-                match self.plan.filters.is_empty() && self.plan.supposed.is_none() {
-                    false => {
-                        Err("a statement must not be combined with filters or a supposed change"
-                            .to_owned())
-                    }
-                    true if statement.len() > MAX_STATEMENT => {
-                        Err(format!("a statement has more than {MAX_STATEMENT} bytes"))
-                    }
-                    true => Ok(()),
-                }
+                let alone = self.plan.filters.is_empty() && self.plan.supposed.is_none();
+                require(alone, || {
+                    "a statement must not be combined with filters or a supposed change".to_owned()
+                })?;
+                let too_long = || format!("a statement has more than {MAX_STATEMENT} bytes");
+                require(statement.len() <= MAX_STATEMENT, too_long)
             }
         }
     }

@@ -1,13 +1,19 @@
 //! What generated questions are drawn from: the rows of each type, with their numbers and groups.
 //! Does not word questions.
 
-use std::collections::{BTreeMap, HashMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+};
 
+use crate::{plan::distinct, schema::links};
 use agent_ground::words::name_words;
 use agent_index::IndexedBase;
 use agent_kb::{
-    Direction, Kb, MetapathStep, TypeId,
-    table::{Cell, Column, ColumnKind, ColumnSpec, Key, MAX_VALUES, read, sample},
+    Kb, TypeId,
+    table::{
+        Cell, Column, ColumnKind, ColumnSpec, Key, MAX_VALUES, read, sample, statistics::Moments,
+    },
 };
 
 /// Minimum number of nodes that a type must have to be a type of rows.
@@ -40,6 +46,23 @@ pub(super) struct Numbers {
     pub(super) values: Vec<Option<f64>>,
 }
 
+impl Numbers {
+    /// Returns the number in a row; `None` if the row has none.
+    pub(super) fn at(&self, row: usize) -> Option<f64> {
+        *self.values.get(row)?
+    }
+
+    /// Returns the numbers in the given rows; rows without a number are skipped.
+    pub(super) fn of(&self, rows: &[usize]) -> Vec<f64> {
+        rows.iter().filter_map(|row| self.at(*row)).collect()
+    }
+
+    /// Returns the mean of the numbers in the given rows; `None` if there are none.
+    pub(super) fn mean(&self, rows: &[usize]) -> Option<f64> {
+        Moments::of(&self.of(rows)).mean()
+    }
+}
+
 /// A column whose values group the rows of a type.
 pub(super) struct Group {
     /// Name of the group in words.
@@ -54,6 +77,14 @@ pub(super) struct Group {
     pub(super) named: Vec<usize>,
     /// Whether `values` holds all values of the column and no two of them have the same name.
     pub(super) is_whole: bool,
+}
+
+impl Group {
+    /// Returns the numbers of a column for each value; `None` if values are missing.
+    pub(super) fn samples(&self, column: &Numbers) -> Option<Vec<Vec<f64>>> {
+        let samples = || self.values.iter().map(|(_, rows)| column.of(rows)).collect();
+        self.is_whole.then(samples)
+    }
 }
 
 /// The nodes of one type as rows, with their columns.
@@ -91,7 +122,7 @@ impl Facts {
         let few = kb.candidate_types().len() < kinds.len();
         kinds.sort_by_key(|kind| {
             let candidate = few && kb.candidate_types().contains(kind);
-            (!candidate, std::cmp::Reverse(kb.nodes_of_type(*kind).len()))
+            (!candidate, Reverse(kb.nodes_of_type(*kind).len()))
         });
         let rows = kinds.into_iter().filter(|kind| kb.nodes_of_type(*kind).len() >= MIN_NODES);
         let useful = |rows: &Rows| !rows.numbers.is_empty();
@@ -101,6 +132,13 @@ impl Facts {
 
 fn in_words(name: &str) -> String {
     name_words(name).map(|(_, word)| word).collect::<Vec<_>>().join(" ")
+}
+
+/// Counts names by their words.
+fn counts_of<'a>(names: impl Iterator<Item = &'a str>) -> HashMap<String, usize> {
+    let mut counts = HashMap::new();
+    names.for_each(|name| *counts.entry(in_words(name)).or_default() += 1);
+    counts
 }
 
 fn is_sayable(name: &str) -> bool {
@@ -117,10 +155,7 @@ fn rows_of(kb: &Kb, kind: TypeId) -> Rows {
     let nodes = kb.nodes_of_type(kind);
     let word = kb.type_name(kind).replace('_', " ");
     let names: Vec<String> = nodes.iter().map(|&node| kb.name(node).to_owned()).collect();
-    let mut same: HashMap<String, usize> = HashMap::new();
-    for name in &names {
-        *same.entry(in_words(name)).or_default() += 1;
-    }
+    let same = counts_of(names.iter().map(String::as_str));
     let (mut numbers, mut groups) = (Vec::new(), Vec::new());
     // A column that is too large to read is skipped.
     let column = |spec: &ColumnSpec| read(kb, kind, nodes, spec).ok();
@@ -133,9 +168,12 @@ fn rows_of(kb: &Kb, kind: TypeId) -> Rows {
             groups.extend(column(&spec).and_then(|column| of_groups(kb, word, &column)));
         }
     }
-    for (step, alone) in links(kb, kind).into_iter().take(MAX_COUNTS) {
+    let mut steps = links(kb, kind);
+    steps.retain(|(step, _)| step.to != kind);
+    steps.sort_by_key(|(step, edges)| (Reverse(*edges), *step));
+    for (step, _) in steps.iter().take(MAX_COUNTS).copied() {
         // The name of the type does not tell several relations apart.
-        if !alone {
+        if steps.iter().filter(|(other, _)| other.to == step.to).count() > 1 {
             continue;
         }
         let word = kb.type_name(step.to).replace('_', " ");
@@ -151,30 +189,11 @@ fn rows_of(kb: &Kb, kind: TypeId) -> Rows {
     Rows { words, n: nodes.len(), names, numbers, groups, same }
 }
 
-/// Returns the steps from a type to other types, the step with the most edges first, each with
-/// whether it is the only step that leads to its type.
-fn links(kb: &Kb, kind: TypeId) -> Vec<(MetapathStep, bool)> {
-    let mut steps: Vec<(u64, MetapathStep)> = Vec::new();
-    for tuple in kb.tuples().iter().filter(|tuple| tuple.source != tuple.target) {
-        let step = |direction, to| MetapathStep { relation: tuple.relation, direction, to };
-        if tuple.source == kind {
-            steps.push((tuple.edges, step(Direction::Out, tuple.target)));
-        } else if tuple.target == kind {
-            steps.push((tuple.edges, step(Direction::In, tuple.source)));
-        }
-    }
-    steps.sort_by_key(|(edges, step)| (std::cmp::Reverse(*edges), *step));
-    let alone = |to: TypeId| steps.iter().filter(|(_, other)| other.to == to).count() == 1;
-    steps.iter().map(|(_, step)| (*step, alone(step.to))).collect()
-}
-
 fn of_numbers(word: String, column: Column) -> Option<Numbers> {
     let values: Vec<Option<f64>> = column.cells.iter().map(Cell::number).collect();
-    let mut different: Vec<u64> = values.iter().flatten().map(|number| number.to_bits()).collect();
-    let filled = different.len();
-    different.sort_unstable();
-    different.dedup();
-    (filled >= MIN_FILLED && different.len() >= MIN_DIFFERENT).then_some(Numbers {
+    let filled = values.iter().flatten();
+    let different = distinct(filled.clone().map(|number| number.to_bits())).len();
+    (filled.count() >= MIN_FILLED && different >= MIN_DIFFERENT).then_some(Numbers {
         word,
         column: column.name,
         values,
@@ -184,39 +203,28 @@ fn of_numbers(word: String, column: Column) -> Option<Numbers> {
 fn of_groups(kb: &Kb, word: String, column: &Column) -> Option<Group> {
     let mut rows: BTreeMap<Key, (String, Vec<usize>)> = BTreeMap::new();
     for (row, cell) in column.cells.iter().enumerate() {
+        let mut push = |key: &Key, name: &str| {
+            let own = rows.entry(key.clone()).or_insert_with(|| (name.to_owned(), Vec::new()));
+            own.1.push(row);
+        };
         match cell {
-            Cell::Text(text) => {
-                let own = rows
-                    .entry(Key::Value(text.clone()))
-                    .or_insert_with(|| (text.to_string(), Vec::new()));
-                own.1.push(row);
-            }
+            Cell::Text(text) => push(&Key::Value(text.clone()), text),
             Cell::Many(named) if named.len() < MAX_VALUES => {
-                for one in named.iter() {
-                    let own = rows
-                        .entry(one.key.clone())
-                        .or_insert_with(|| (one.name.to_string(), Vec::new()));
-                    own.1.push(row);
-                }
+                named.iter().for_each(|one| push(&one.key, &one.name));
             }
             _ => {}
         }
     }
     let n = rows.len();
     // A name that two nodes of the type share is ambiguous, even if no row links to one of them.
-    let mut same: HashMap<String, usize> = HashMap::new();
     let kind = rows.keys().find_map(|key| match key {
         Key::Node(node) => Some(kb.node_type(*node)),
         Key::Value(_) => None,
     });
-    match kind {
-        Some(kind) => {
-            for &node in kb.nodes_of_type(kind) {
-                *same.entry(in_words(kb.name(node))).or_default() += 1;
-            }
-        }
-        None => rows.values().for_each(|(name, _)| *same.entry(in_words(name)).or_default() += 1),
-    }
+    let same = match kind {
+        Some(kind) => counts_of(kb.nodes_of_type(kind).iter().map(|&node| kb.name(node))),
+        None => counts_of(rows.values().map(|(name, _)| name.as_str())),
+    };
     let mut values: Vec<(String, Vec<usize>)> = rows.into_values().collect();
     values.sort_by(|one, other| other.1.len().cmp(&one.1.len()).then_with(|| one.0.cmp(&other.0)));
     let fits = |(name, rows): &(String, Vec<usize>)| {
@@ -229,10 +237,7 @@ fn of_groups(kb: &Kb, word: String, column: &Column) -> Option<Group> {
     }
     let named: Vec<usize> =
         (0..values.len()).filter(|at| values.get(*at).is_some_and(fits)).collect();
-    let mut different: Vec<&str> = values.iter().map(|(name, _)| name.as_str()).collect();
-    different.sort_unstable();
-    different.dedup();
-    is_whole &= different.len() == values.len();
+    is_whole &= distinct(values.iter().map(|(name, _)| name)).len() == values.len();
     let column = column.name.clone();
     (named.len() > 1).then_some(Group { word, column, values, named, is_whole })
 }
