@@ -34,32 +34,33 @@ pub(crate) enum Function {
 }
 
 impl Function {
+    /// Returns the names of the function: in SQL, in labels of columns, and for people.
+    fn names(self) -> [&'static str; 3] {
+        match self {
+            Self::Mean => ["avg", "mean", "mean"],
+            Self::Sum => ["sum", "sum", "total"],
+            Self::Median => ["median", "median", "median"],
+            Self::Min => ["min", "min", "lowest"],
+            Self::Max => ["max", "max", "highest"],
+            Self::Variance => ["variance", "variance", "variance"],
+            Self::Deviation => ["stddev", "deviation", "standard deviation"],
+            Self::Distinct => ["count", "different", "number of different"],
+        }
+    }
+
     /// Returns the name of the function in SQL.
     pub(crate) fn sql(self) -> &'static str {
-        match self {
-            Self::Mean => "avg",
-            Self::Sum => "sum",
-            Self::Median => "median",
-            Self::Min => "min",
-            Self::Max => "max",
-            Self::Variance => "variance",
-            Self::Deviation => "stddev",
-            Self::Distinct => "count",
-        }
+        self.names()[0]
+    }
+
+    /// Returns the name of the function in the label of a column.
+    pub(crate) fn label(self) -> &'static str {
+        self.names()[1]
     }
 
     /// Returns the name of the function for people.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Mean => "mean",
-            Self::Sum => "total",
-            Self::Median => "median",
-            Self::Min => "lowest",
-            Self::Max => "highest",
-            Self::Variance => "variance",
-            Self::Deviation => "standard deviation",
-            Self::Distinct => "number of different",
-        }
+        self.names()[2]
     }
 }
 

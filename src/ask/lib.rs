@@ -171,6 +171,11 @@ pub struct AskReading {
     pub path: Vec<String>,
 }
 
+/// Fails because something that the answer needs is missing: [`AskError::Missing`].
+fn missing<T>(what: impl Into<String>) -> Result<T, AskError> {
+    Err(AskError::Missing(what.into()))
+}
+
 fn ways(n: usize) -> String {
     if n == 1 { "one".to_owned() } else { format!("{n}") }
 }

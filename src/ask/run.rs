@@ -3,16 +3,18 @@
 //!
 //! Does not read the question.
 
-mod lists;
 mod statement;
 pub(crate) mod words;
 
-use self::words::{names_in_words, plural, spaced, test_in_words, yes_or_no};
+use self::words::{listed, names_in_words, plural, spaced, test_in_words, yes_or_no};
 use crate::{
     AskError,
     answer::{Answered, LEVEL, LeftOut, Outcome, shown, shown_value},
     lexicon::Function,
-    plan::{Change, Condition, DatePart, Measure, Operation, Plan, Subject, Test, reversed},
+    missing,
+    plan::{
+        Change, Condition, DatePart, Measure, Operation, Plan, Subject, Test, distinct, reversed,
+    },
     sql::Writer,
 };
 use agent_index::IndexedBase;
@@ -149,10 +151,10 @@ pub(super) fn rows(kb: &Kb, plan: &Plan) -> Result<Vec<NodeId>, AskError> {
         (None, None) => kb.nodes_of_type(plan.rows).to_vec(),
     };
     if nodes.len() > MAX_ROWS {
-        return Err(AskError::Missing(format!(
+        return missing(format!(
             "{} rows exceed the limit of {MAX_ROWS}; name a condition",
             nodes.len()
-        )));
+        ));
     }
     let counts = matches!(
         plan.operation,
@@ -186,9 +188,7 @@ fn of_subjects(kb: &Kb, plan: &Plan) -> Option<Vec<NodeId>> {
             _ => return None,
         }
     }
-    own.sort_unstable();
-    own.dedup();
-    (!subjects.is_empty()).then_some(own)
+    (!subjects.is_empty()).then(|| distinct(own))
 }
 
 /// Builds the table with the rows `nodes` and those columns of the plan that are used. Also
@@ -223,6 +223,9 @@ fn load(
     Ok((table, places))
 }
 
+/// An answer, also as a sentence.
+type Answer = Result<(Outcome, String), AskError>;
+
 /// State of running one plan.
 struct Run<'a> {
     kb: &'a Kb,
@@ -237,8 +240,9 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn ask(&mut self, sql: String, limits: &Limits) -> Result<Rows, AskError> {
-        let rows = self.database.query(&sql, limits)?;
+    /// Runs a statement that the answer shows.
+    fn ask(&mut self, sql: String) -> Result<Rows, AskError> {
+        let rows = self.database.query(&sql, &ROWS)?;
         self.sql.push(sql);
         Ok(rows)
     }
@@ -250,12 +254,16 @@ impl Run<'_> {
             return Ok(None);
         }
         let rows = self.database.query(&self.writer.satisfying(&self.plan.filters), &ROWS)?;
-        let id = |row: &Vec<SqlValue>| NodeId::try_from(row.first()?.number()? as i64).ok();
-        Ok(Some(rows.rows.iter().filter_map(id).collect()))
+        Ok(Some(rows.rows.iter().filter_map(|row| node_in(row)).collect()))
     }
 
     fn rows_name(&self) -> &str {
         self.kb.type_name(self.plan.rows)
+    }
+
+    /// Formats a number of rows, such as `5 product rows`.
+    fn rows_in_words(&self, n: f64) -> String {
+        format!("{} {} {}", shown(n), self.rows_name(), plural(n))
     }
 
     fn unit(&self, column: usize) -> Option<String> {
@@ -264,13 +272,14 @@ impl Run<'_> {
 
     fn name(&self, column: usize) -> String {
         let Some(column) = self.writer.column(column) else { return String::new() };
-        match column.source.strip_prefix("field ") {
-            Some(field) => field.replace('_', " "),
-            None => column.name.strip_prefix("n_").map_or_else(
-                || column.name.replace('_', " "),
-                |counted| format!("number of {}", counted.replace('_', " ")),
-            ),
-        }
+        let (of, name) = match column.source.strip_prefix("field ") {
+            Some(field) => ("", field),
+            None => match column.name.strip_prefix("n_") {
+                Some(counted) => ("number of ", counted),
+                None => ("", column.name.as_str()),
+            },
+        };
+        format!("{of}{}", name.replace('_', " "))
     }
 
     /// Names the number that a measure computes in words, such as `mean price`.
@@ -291,49 +300,37 @@ impl Run<'_> {
     /// Runs the plan's operation; returns the answer, also as a sentence. If the plan makes an
     /// assumption, the answer is the one under the assumption; the sentence and the result also
     /// state the answer without it.
-    fn answer(&mut self) -> Result<(Outcome, String), AskError> {
+    fn answer(&mut self) -> Answer {
         let Some(change) = &self.plan.supposed else { return self.of_operation() };
-        let (before, told_before) = self.of_operation()?;
-        let result_before = std::mem::take(&mut self.result);
+        let (_, told_before) = self.of_operation()?;
+        let mut before = std::mem::take(&mut self.result);
         self.left_out.clear();
         match change {
             Change::LeaveOut(tests) => {
-                let written: Vec<String> =
-                    tests.iter().map(|test| self.writer.test(test)).collect();
                 // A row with a missing value is kept.
-                self.writer.extra.push(format!("NOT coalesce(({}), 0)", written.join(" AND ")));
+                let left_out = self.writer.tests(tests).join(" AND ");
+                self.writer.extra.push(format!("NOT coalesce(({left_out}), 0)"));
             }
             Change::Only(tests) => {
-                let written: Vec<String> =
-                    tests.iter().map(|test| self.writer.test(test)).collect();
-                self.writer.extra.extend(written);
+                let kept = self.writer.tests(tests);
+                self.writer.extra.extend(kept);
             }
             Change::Scale { column, times, plus } => {
                 self.writer.scale = Some((*column, *times, *plus))
             }
         }
         let (after, told_after) = self.of_operation()?;
-        let told = format!("{told_after}; as it is: {told_before}");
-        if result_before.columns == self.result.columns {
-            let mark = |rows: Rows, what: &str| {
-                let with = move |mut row: Vec<SqlValue>| {
-                    row.insert(0, SqlValue::Text(what.to_owned()));
-                    row
-                };
-                rows.rows.into_iter().map(with).collect::<Vec<_>>()
-            };
-            let supposed = std::mem::take(&mut self.result);
-            let mut columns = supposed.columns.clone();
-            columns.insert(0, "case".to_owned());
-            let mut rows = mark(supposed, "supposed");
-            rows.extend(mark(result_before, "as it is"));
-            self.result = Rows { columns, rows };
+        if before.columns == self.result.columns {
+            self.result.columns.insert(0, "case".to_owned());
+            for (rows, case) in [(&mut self.result, "supposed"), (&mut before, "as it is")] {
+                rows.rows.iter_mut().for_each(|row| row.insert(0, SqlValue::Text(case.to_owned())));
+            }
+            self.result.rows.append(&mut before.rows);
         }
-        drop(before);
-        Ok((after, told))
+        Ok((after, format!("{told_after}; as it is: {told_before}")))
     }
 
-    fn of_operation(&mut self) -> Result<(Outcome, String), AskError> {
+    fn of_operation(&mut self) -> Answer {
         match &self.plan.operation {
             Operation::Number(measure) => self.number(*measure),
             Operation::Share(tests) => self.share(tests),
@@ -361,16 +358,11 @@ impl Run<'_> {
 
     /// For each of these columns, records the number of rows that satisfy the filters but have no
     /// value in the column.
-    fn note_left_out(&mut self, columns: &[usize]) -> Result<(), AskError> {
-        for &column in columns {
+    fn note_left_out(&mut self, columns: impl IntoIterator<Item = usize>) -> Result<(), AskError> {
+        for column in columns {
             let missing = self.writer.missing(&self.plan.filters, column);
             let rows = self.database.query(&missing, &ROWS)?;
-            let n = rows
-                .rows
-                .first()
-                .and_then(|row| row.first())
-                .and_then(SqlValue::number)
-                .unwrap_or(0.0);
+            let n = rows.rows.first().and_then(|row| number_in(row, 0)).unwrap_or(0.0);
             let why = format!("no {}", self.name(column));
             if n > 0.0 && !self.left_out.iter().any(|known| known.why == why) {
                 self.left_out.push(LeftOut { rows: n as usize, why });
@@ -383,57 +375,64 @@ impl Run<'_> {
         AskError::NoValues { kind: self.rows_name().to_owned(), what: self.name(column) }
     }
 
-    fn number(&mut self, measure: Measure) -> Result<(Outcome, String), AskError> {
-        let sql = self.writer.number(&self.plan.filters, measure);
-        self.result = self.ask(sql, &ROWS)?;
-        let at = |place: usize| {
-            self.result.rows.first().and_then(|row| row.get(place)).and_then(SqlValue::number)
+    fn number(&mut self, measure: Measure) -> Answer {
+        self.result = self.ask(self.writer.number(&self.plan.filters, measure))?;
+        let at = |place| self.result.rows.first().and_then(|row| number_in(row, place));
+        let (value, n) = (at(0), at(1).unwrap_or(0.0));
+        let Some(column) = measure.column() else {
+            let n = value.unwrap_or(0.0);
+            let told = format!("{} ({} {})", shown(n), self.rows_name(), plural(n));
+            return Ok((Outcome::Number { value: n, unit: None }, told));
         };
-        let (value, n) = (at(0), at(1));
-        let unit = self.measure_unit(measure);
-        let (value, told) = match measure {
-            Measure::Rows => {
-                let n = value.unwrap_or(0.0);
-                (n, format!("{} ({} {})", shown(n), self.rows_name(), plural(n)))
-            }
-            Measure::Of(_, column) => {
-                self.note_left_out(&[column])?;
-                let value = value.ok_or_else(|| self.no_values(column))?;
-                let n = n.unwrap_or(0.0);
-                let told = format!(
-                    "{}{} ({} of {} {} {})",
-                    shown(value),
-                    spaced(unit.as_deref()),
-                    self.measure_name(measure),
-                    shown(n),
-                    self.rows_name(),
-                    plural(n)
-                );
-                (value, told)
-            }
-        };
+        self.note_left_out([column])?;
+        let value = value.ok_or_else(|| self.no_values(column))?;
+        let (unit, what) = (self.measure_unit(measure), self.measure_name(measure));
+        let number = format!("{}{}", shown(value), spaced(unit.as_deref()));
+        let told = format!("{number} ({what} of {})", self.rows_in_words(n));
         Ok((Outcome::Number { value, unit }, told))
     }
 
-    fn share(&mut self, tests: &[Test]) -> Result<(Outcome, String), AskError> {
-        let sql = self.writer.share(&self.plan.filters, tests);
-        self.result = self.ask(sql, &ROWS)?;
-        let known: Vec<usize> = tests.iter().flat_map(Test::valued).collect();
-        self.note_left_out(&known)?;
-        let row = self.result.rows.first();
-        let at = |place: usize| row.and_then(|row| row.get(place)).and_then(SqlValue::number);
+    fn share(&mut self, tests: &[Test]) -> Answer {
+        self.result = self.ask(self.writer.share(&self.plan.filters, tests))?;
+        self.note_left_out(tests.iter().flat_map(Test::valued))?;
+        let at = |place| self.result.rows.first().and_then(|row| number_in(row, place));
         let (Some(value), Some(n), Some(all)) = (at(0), at(1), at(2)) else {
             return Err(AskError::NoRows { kind: self.rows_name().to_owned(), of: String::new() });
         };
-        let told = format!(
-            "{} % ({} of {} {} {})",
-            shown(value),
-            shown(n),
-            shown(all),
-            self.rows_name(),
-            plural(all)
-        );
+        let told = format!("{} % ({} of {})", shown(value), shown(n), self.rows_in_words(all));
         Ok((Outcome::Number { value, unit: Some("%".to_owned()) }, told))
+    }
+
+    /// Lists the names of the rows that satisfy the filters, in alphabetical order; rows with the
+    /// same name are ordered by id.
+    fn list(&mut self) -> Answer {
+        let rows = self.ask(self.writer.satisfying(&self.plan.filters))?;
+        let mut nodes: Vec<NodeId> = rows.rows.iter().filter_map(|row| node_in(row)).collect();
+        if nodes.len() > MAX_GROUPS {
+            return missing(format!(
+                "{} {} rows exceed the limit of {MAX_GROUPS}; ask how many there are",
+                nodes.len(),
+                self.rows_name()
+            ));
+        }
+        nodes.sort_by_key(|node| (self.kb.name(*node), *node));
+        let names: Vec<String> = nodes.iter().map(|node| self.kb.name(*node).to_owned()).collect();
+        let rows = nodes.iter().map(|node| self.key_and_name(*node).to_vec()).collect();
+        self.result = Rows { columns: ["key", "name"].map(str::to_owned).to_vec(), rows };
+        let told = if names.is_empty() { "none".to_owned() } else { listed(&names) };
+        let told = format!("{told} ({})", self.rows_in_words(names.len() as f64));
+        Ok((Outcome::Names { names, value: SqlValue::Null, unit: None }, told))
+    }
+
+    fn key_and_name(&self, node: NodeId) -> [SqlValue; 2] {
+        [self.kb.key(node).into_owned(), self.kb.name(node).to_owned()].map(SqlValue::Text)
+    }
+
+    /// Answers whether any row satisfies the filters.
+    fn exists(&mut self) -> Answer {
+        let (found, told) = self.number(Measure::Rows)?;
+        let yes = matches!(found, Outcome::Number { value, .. } if value > 0.0);
+        Ok((Outcome::Truth(yes), format!("{}: {told}", yes_or_no(yes))))
     }
 
     /// Runs the statement that `written` writes for a maximum number of rows, and whose rows are
@@ -455,10 +454,10 @@ impl Run<'_> {
                 return Ok(rows);
             }
         }
-        Err(AskError::Missing(format!(
+        missing(format!(
             "more than {MAX_TIED} have the same number as the last requested row; ask how many \
              have it"
-        )))
+        ))
     }
 
     fn groups(
@@ -466,136 +465,103 @@ impl Run<'_> {
         (group, part): (usize, Option<DatePart>),
         measure: Measure,
         first: Option<(bool, usize)>,
-    ) -> Result<(Outcome, String), AskError> {
+    ) -> Answer {
         let high = first.is_none_or(|(high, _)| high);
         let filters = &self.plan.filters;
-        let rows = match first {
-            Some((_, top)) => self.first_rows(top, |writer, limit| {
-                writer.groups(filters, (group, part), measure, high, limit)
-            })?,
-            None => {
-                let sql = self.writer.groups(filters, (group, part), measure, high, MAX_GROUPS + 1);
-                self.ask(sql, &ROWS)?
-            }
+        let written = |writer: &Writer<'_>, limit| {
+            writer.groups(filters, (group, part), measure, high, limit)
         };
-        self.note_left_out(&[group])?;
-        if let Measure::Of(_, column) = measure {
-            self.note_left_out(&[column])?;
-        }
-        let text = |row: &[SqlValue]| row.first().map(shown_value).unwrap_or_default();
-        let number = |row: &[SqlValue], at: usize| row.get(at).and_then(SqlValue::number);
+        let rows = match first {
+            Some((_, top)) => self.first_rows(top, written)?,
+            None => self.ask(written(&self.writer, MAX_GROUPS + 1))?,
+        };
+        self.note_left_out([group].into_iter().chain(measure.column()))?;
         let ranked: Vec<(String, f64, f64)> = rows
             .rows
             .iter()
             .filter_map(|row| {
-                let value = number(row, 1)?;
-                Some((text(row), value, number(row, 2).unwrap_or(value)))
+                let value = number_in(row, 1)?;
+                Some((shown_value(row.first()?), value, number_in(row, 2).unwrap_or(value)))
             })
             .collect();
         if first.is_none() && rows.rows.len() > MAX_GROUPS {
-            return Err(AskError::Missing(format!(
+            return missing(format!(
                 "there are more than {MAX_GROUPS} groups; ask which has the most or the highest"
-            )));
+            ));
         }
         self.result = rows;
-        let unit = self.measure_unit(measure);
         let Some((_, value, n)) = ranked.first().cloned() else {
-            return Err(match measure {
-                Measure::Of(_, column) => self.no_values(column),
-                Measure::Rows => self.no_values(group),
-            });
+            return Err(self.no_values(measure.column().unwrap_or(group)));
         };
-        let what = self.measure_name(measure);
-        let rows_name = self.rows_name().to_owned();
+        let (what, rows_name) = (self.measure_name(measure), self.rows_name());
         let Some((_, top)) = first else {
             let n = ranked.len();
             let groups = if n == 1 { "group" } else { "groups" };
             let of = match part {
-                None => self.name(group),
-                Some(DatePart::Year) => format!("year of {}", self.name(group)),
-                Some(DatePart::Month) => format!("month of {}", self.name(group)),
+                None => "",
+                Some(DatePart::Year) => "year of ",
+                Some(DatePart::Month) => "month of ",
             };
-            let told = format!("{n} {groups}: {what} of {rows_name} rows by {of}");
+            let told =
+                format!("{n} {groups}: {what} of {rows_name} rows by {of}{}", self.name(group));
             return Ok((Outcome::Table, told));
         };
         let last = ranked.get(top.saturating_sub(1)).or(ranked.last()).map_or(value, |one| one.1);
         let in_first = |number: f64| if high { number >= last } else { number <= last };
         let (chosen, rest): (Vec<_>, Vec<_>) =
             ranked.into_iter().partition(|(_, number, _)| in_first(*number));
-        let names: Vec<String> = chosen.iter().map(|(name, ..)| name.clone()).collect();
+        let (names, numbers): (Vec<String>, Vec<String>) =
+            chosen.into_iter().map(|(name, number, _)| (name, shown(number))).unzip();
         let next = rest.first().map(|(name, number, n)| match measure {
             Measure::Rows => format!("; next: {name} {}", shown(*number)),
             Measure::Of(..) => format!("; next: {name} {} of {}", shown(*number), shown(*n)),
         });
         let of = match measure {
             Measure::Rows => format!("number of {rows_name} rows"),
-            Measure::Of(..) => format!("{what} of {} {rows_name} {}", shown(n), plural(n)),
+            Measure::Of(..) => format!("{what} of {}", self.rows_in_words(n)),
         };
-        let numbers: Vec<String> = chosen.iter().map(|one| shown(one.1)).collect();
-        let told = format!(
-            "{} ({of}{})",
-            names_in_words(&names, &numbers, unit.as_deref()),
-            next.unwrap_or_default()
-        );
-        let value = SqlValue::Real(value);
-        Ok((Outcome::Names { names, value, unit }, told))
+        let unit = self.measure_unit(measure);
+        let first = names_in_words(&names, &numbers, unit.as_deref());
+        let told = format!("{first} ({of}{})", next.unwrap_or_default());
+        Ok((Outcome::Names { names, value: SqlValue::Real(value), unit }, told))
     }
 
-    fn first(
-        &mut self,
-        column: usize,
-        high: bool,
-        top: usize,
-    ) -> Result<(Outcome, String), AskError> {
+    fn first(&mut self, column: usize, high: bool, top: usize) -> Answer {
         let filters = &self.plan.filters;
         let rows =
             self.first_rows(top, |writer, limit| writer.first(filters, column, high, limit))?;
-        self.note_left_out(&[column])?;
+        self.note_left_out([column])?;
         // In the order of the statement: the requested rows with all ties, then a few more.
-        let ranked: Vec<(NodeId, SqlValue)> = rows
-            .rows
-            .iter()
-            .filter_map(|row| {
-                let node = NodeId::try_from(row.first()?.number()? as i64).ok()?;
-                self.kb.contains(node).then_some((node, row.get(1)?.clone()))
-            })
-            .collect();
+        let mut ranked: Vec<(NodeId, SqlValue)> =
+            rows.rows.iter().filter_map(|row| Some((node_in(row)?, row.get(1)?.clone()))).collect();
+        ranked.retain(|(node, _)| self.kb.contains(*node));
         let Some((_, value)) = ranked.first().cloned() else { return Err(self.no_values(column)) };
         let last = ranked.get(top.saturating_sub(1)).or(ranked.last()).map(|one| &one.1);
         let tied = ranked.iter().rposition(|one| Some(&one.1) == last).unwrap_or(0);
         let (chosen, rest) = ranked.split_at((tied + 1).min(ranked.len()));
-        let names: Vec<String> =
-            chosen.iter().map(|(node, _)| self.kb.name(*node).to_owned()).collect();
-        let columns = vec![
-            "key".to_owned(),
-            "name".to_owned(),
-            rows.columns.get(1).cloned().unwrap_or_default(),
-        ];
-        let named = ranked.iter().map(|(node, value)| {
-            let name = SqlValue::Text(self.kb.name(*node).to_owned());
-            let value = value.number().map_or_else(|| value.clone(), SqlValue::Real);
-            vec![SqlValue::Text(self.kb.key(*node).into_owned()), name, value]
-        });
-        self.result = Rows { columns, rows: named.collect() };
-        let unit = self.unit(column);
+        let own_name = rows.columns.get(1).cloned().unwrap_or_default();
+        let columns = vec!["key".to_owned(), "name".to_owned(), own_name];
+        let real = |value: &SqlValue| value.number().map_or_else(|| value.clone(), SqlValue::Real);
+        let row = |(node, value): &(NodeId, SqlValue)| {
+            self.key_and_name(*node).into_iter().chain([real(value)]).collect()
+        };
+        self.result = Rows { columns, rows: ranked.iter().map(row).collect() };
         let way = match (&value, high) {
             (SqlValue::Text(_), true) => "latest",
             (SqlValue::Text(_), false) => "earliest",
             (_, true) => "highest",
             (_, false) => "lowest",
         };
-        let next = rest
-            .first()
-            .map(|(node, value)| format!("; next: {} {}", self.kb.name(*node), shown_value(value)));
-        let values: Vec<String> = chosen.iter().map(|one| shown_value(&one.1)).collect();
-        let told = format!(
-            "{} ({way} {}{})",
-            names_in_words(&names, &values, unit.as_deref()),
-            self.name(column),
-            next.unwrap_or_default()
-        );
-        let value = value.number().map_or(value, SqlValue::Real);
-        Ok((Outcome::Names { names, value, unit }, told))
+        let in_words = |(node, value): &(NodeId, SqlValue)| {
+            (self.kb.name(*node).to_owned(), shown_value(value))
+        };
+        let next =
+            rest.first().map(in_words).map(|(name, value)| format!("; next: {name} {value}"));
+        let (names, values): (Vec<String>, Vec<String>) = chosen.iter().map(in_words).unzip();
+        let unit = self.unit(column);
+        let first = names_in_words(&names, &values, unit.as_deref());
+        let told = format!("{first} ({way} {}{})", self.name(column), next.unwrap_or_default());
+        Ok((Outcome::Names { names, value: real(&value), unit }, told))
     }
 
     fn compare(
@@ -604,20 +570,19 @@ impl Run<'_> {
         measure: Measure,
         high: bool,
         yes_no: bool,
-    ) -> Result<(Outcome, String), AskError> {
-        let sql = self.writer.compare(&self.plan.filters, subjects, measure);
-        let rows = self.ask(sql, &ROWS)?;
-        if let Measure::Of(_, column) = measure {
-            self.note_left_out(&[column])?;
-        }
+    ) -> Answer {
+        let rows = self.ask(self.writer.compare(&self.plan.filters, subjects, measure))?;
+        self.note_left_out(measure.column())?;
         let mut values = Vec::new();
         for (subject, row) in subjects.iter().zip(&rows.rows) {
-            let Some(value) = row.get(1).and_then(SqlValue::number) else {
-                let Measure::Of(_, column) = measure else { continue };
-                let what = format!("{} of {}", self.name(column), subject.name);
-                return Err(AskError::NoValues { kind: self.rows_name().to_owned(), what });
-            };
-            values.push((subject.name.clone(), value));
+            match (number_in(row, 1), measure.column()) {
+                (Some(value), _) => values.push((subject.name.clone(), value)),
+                (None, Some(column)) => {
+                    let what = format!("{} of {}", self.name(column), subject.name);
+                    return Err(AskError::NoValues { kind: self.rows_name().to_owned(), what });
+                }
+                (None, None) => {}
+            }
         }
         self.result = rows;
         let better = |one: f64, other: f64| if high { one > other } else { one < other };
@@ -628,105 +593,74 @@ impl Run<'_> {
         let unit = self.measure_unit(measure);
         let of: Vec<String> =
             values.iter().map(|(name, value)| format!("{name} {}", shown(*value))).collect();
-        let what = format!(
-            "{}{}",
-            self.measure_name(measure),
-            unit.as_deref().map_or(String::new(), |unit| format!(" in {unit}"))
-        );
-        let listed = of.join(", ");
+        let in_unit = unit.as_ref().map_or(String::new(), |unit| format!(" in {unit}"));
+        let told = format!("({}{in_unit}: {})", self.measure_name(measure), of.join(", "));
         if yes_no {
             let yes = rest.iter().all(|(_, value)| better(first.1, *value));
-            let told = format!("{} ({what}: {listed})", if yes { "yes" } else { "no" });
-            return Ok((Outcome::Truth(yes), told));
+            return Ok((Outcome::Truth(yes), format!("{} {told}", yes_or_no(yes))));
         }
-        let names: Vec<String> = values
-            .iter()
-            .filter(|(_, value)| *value == best)
-            .map(|(name, _)| name.clone())
-            .collect();
-        let told = format!("{} ({what}: {listed})", names.join(", "));
+        values.retain(|(_, value)| *value == best);
+        let names: Vec<String> = values.into_iter().map(|(name, _)| name).collect();
+        let told = format!("{} {told}", names.join(", "));
         Ok((Outcome::Names { names, value: SqlValue::Real(best), unit }, told))
     }
 
     /// Returns the numbers in `columns`, one list for each column, from the rows that satisfy the
     /// filters and have a number in all these columns.
-    fn numbers(&mut self, columns: &[usize]) -> Result<Vec<Vec<f64>>, AskError> {
-        let sql = self.writer.values(&self.plan.filters, columns);
-        let rows = self.ask(sql, &ROWS)?;
+    fn numbers<const N: usize>(&mut self, columns: [usize; N]) -> Result<[Vec<f64>; N], AskError> {
+        let rows = self.ask(self.writer.values(&self.plan.filters, &columns))?;
         self.note_left_out(columns)?;
-        let mut numbers = vec![Vec::with_capacity(rows.rows.len()); columns.len()];
+        let mut numbers = [const { Vec::new() }; N];
         for row in &rows.rows {
             let own: Vec<f64> = row.iter().filter_map(SqlValue::number).collect();
-            if own.len() == columns.len() {
+            if own.len() == N {
                 numbers.iter_mut().zip(own).for_each(|(column, number)| column.push(number));
             }
         }
         Ok(numbers)
     }
 
-    /// Stores the result of a statistical test, and describes it in words.
-    fn tested(&mut self, tested: TestResult) -> String {
-        self.statistic = Some(tested);
+    /// Stores the result of a statistical test; returns the answer `yes` with what was tested and
+    /// the finding.
+    fn tested(&mut self, tested: TestResult, yes: bool, what: &str, finding: &str) -> Answer {
         let (result, told) = test_in_words(tested);
-        self.result = result;
-        told
+        (self.statistic, self.result) = (Some(tested), result);
+        let told = format!("{}: {what}, {finding} ({told})", yes_or_no(yes));
+        Ok((Outcome::Truth(yes), told))
     }
 
-    fn normal(&mut self, column: usize) -> Result<(Outcome, String), AskError> {
-        let numbers = self.numbers(&[column])?;
-        let numbers = numbers.first().map_or(&[][..], Vec::as_slice);
-        let tested = statistics::normality(numbers)?;
+    fn normal(&mut self, column: usize) -> Answer {
+        let [numbers] = self.numbers([column])?;
+        let tested = statistics::normality(&numbers)?;
         let yes = tested.p >= LEVEL;
-        let what = self.name(column);
-        let told = self.tested(tested);
         let finding = if yes { "nothing speaks against a normal" } else { "not normal" };
-        Ok((Outcome::Truth(yes), format!("{}: {what}, {finding} ({told})", yes_or_no(yes))))
+        self.tested(tested, yes, &self.name(column), finding)
     }
 
-    fn correlate(
-        &mut self,
-        one: usize,
-        other: usize,
-        ranks: bool,
-        rises: Option<bool>,
-    ) -> Result<(Outcome, String), AskError> {
-        let numbers = self.numbers(&[one, other])?;
-        let [ones, others] = numbers.as_slice() else { return Err(AskError::NoTable) };
-        let tested = if ranks {
-            statistics::spearman(ones, others)?
-        } else {
-            statistics::pearson(ones, others)?
-        };
+    fn correlate(&mut self, one: usize, other: usize, ranks: bool, rises: Option<bool>) -> Answer {
+        let [ones, others] = self.numbers([one, other])?;
+        let test = if ranks { statistics::spearman } else { statistics::pearson };
+        let tested = test(&ones, &others)?;
         let found = tested.p < LEVEL;
-        let yes = found && rises.is_none_or(|rises| rises == (tested.statistic > 0.0));
-        let way = if tested.statistic > 0.0 { "positively" } else { "negatively" };
-        let finding =
-            if found { format!("correlate {way}") } else { "no correlation is shown".to_owned() };
-        let (one, other) = (self.name(one), self.name(other));
-        let told = self.tested(tested);
-        Ok((
-            Outcome::Truth(yes),
-            format!("{}: {one} and {other}, {finding} ({told})", yes_or_no(yes)),
-        ))
-    }
-
-    fn spread(&mut self, one: usize, other: usize) -> Result<(Outcome, String), AskError> {
-        let mut samples = Vec::new();
-        for column in [one, other] {
-            samples.extend(self.numbers(&[column])?);
-        }
-        let [ones, others] = samples.as_slice() else { return Err(AskError::NoTable) };
-        let tested = statistics::f_test(ones, others)?;
+        let is_up = tested.statistic > 0.0;
+        let finding = match (found, is_up) {
+            (true, true) => "correlate positively",
+            (true, false) => "correlate negatively",
+            (false, _) => "no correlation is shown",
+        };
         let what = format!("{} and {}", self.name(one), self.name(other));
-        Ok(self.spreads(tested, &what, &samples))
+        let yes = found && rises.is_none_or(|rises| rises == is_up);
+        self.tested(tested, yes, &what, finding)
     }
 
-    fn spreads(
-        &mut self,
-        tested: TestResult,
-        what: &str,
-        samples: &[Vec<f64>],
-    ) -> (Outcome, String) {
+    fn spread(&mut self, one: usize, other: usize) -> Answer {
+        let ([ones], [others]) = (self.numbers([one])?, self.numbers([other])?);
+        let tested = statistics::f_test(&ones, &others)?;
+        let what = format!("{} and {}", self.name(one), self.name(other));
+        self.spreads(tested, &what, &[ones, others])
+    }
+
+    fn spreads(&mut self, tested: TestResult, what: &str, samples: &[Vec<f64>]) -> Answer {
         let differ = tested.p < LEVEL;
         let (yes, finding) = match (samples, self.plan.asks_more) {
             _ if !differ => (self.plan.asks_same, "no difference of variances is shown"),
@@ -738,8 +672,7 @@ impl Run<'_> {
             }
             _ => (!self.plan.asks_same, "the variances differ"),
         };
-        let told = self.tested(tested);
-        (Outcome::Truth(yes), format!("{}: {what}, {finding} ({told})", yes_or_no(yes)))
+        self.tested(tested, yes, what, finding)
     }
 
     fn spread_among(
@@ -747,133 +680,101 @@ impl Run<'_> {
         measure: usize,
         group: Option<usize>,
         subjects: &[Subject],
-    ) -> Result<(Outcome, String), AskError> {
-        let (samples, what) = match group {
+    ) -> Answer {
+        let mut samples = Vec::new();
+        let of = match group {
             Some(group) => {
-                let mut samples = self.samples(measure, group)?;
+                samples = self.samples(measure, group)?;
                 let all = samples.len();
-                samples.retain(|(_, sample)| sample.len() >= MIN_OF_GROUP);
+                samples.retain(|sample| sample.len() >= MIN_OF_GROUP);
                 if samples.len() < all {
                     let why =
                         format!("fewer than {MIN_OF_GROUP} numbers in their {}", self.name(group));
                     self.left_out.push(LeftOut { rows: all - samples.len(), why });
                 }
-                let samples = samples.into_iter().map(|(_, sample)| sample).collect();
-                (samples, format!("{} by {}", self.name(measure), self.name(group)))
+                format!("by {}", self.name(group))
             }
             None => {
-                let mut samples = Vec::new();
                 for subject in subjects {
-                    let test = self.writer.test(&subject.test);
-                    self.writer.extra.push(test);
-                    let own = self.numbers(&[measure]);
+                    self.writer.extra.push(self.writer.test(&subject.test));
+                    let own = self.numbers([measure]);
                     self.writer.extra.pop();
                     samples.extend(own?);
                 }
                 let names: Vec<&str> =
                     subjects.iter().map(|subject| subject.name.as_str()).collect();
-                (samples, format!("{} of {}", self.name(measure), names.join(" and ")))
+                format!("of {}", names.join(" and "))
             }
         };
         let tested = statistics::brown_forsythe(&samples)?;
-        Ok(self.spreads(tested, &what, &samples))
+        self.spreads(tested, &format!("{} {of}", self.name(measure)), &samples)
     }
 
     /// Returns the numbers in column `measure`, grouped by the values in column `group`; the groups
     /// ascend by value.
-    fn samples(
-        &mut self,
-        measure: usize,
-        group: usize,
-    ) -> Result<Vec<(String, Vec<f64>)>, AskError> {
-        let sql = self.writer.grouped_values(&self.plan.filters, measure, group);
-        let rows = self.ask(sql, &ROWS)?;
-        self.note_left_out(&[measure, group])?;
-        Ok(by_key(&rows))
+    fn samples(&mut self, measure: usize, group: usize) -> Result<Vec<Vec<f64>>, AskError> {
+        let rows = self.ask(self.writer.grouped_values(&self.plan.filters, measure, group))?;
+        self.note_left_out([measure, group])?;
+        let key = |row: &[SqlValue]| row.first().map(shown_value);
+        let groups = rows.rows.chunk_by(|one, other| key(one) == key(other));
+        let sample = |rows: &[Vec<SqlValue>]| {
+            rows.iter().filter_map(|row| number_in(row, 1)).collect::<Vec<f64>>()
+        };
+        Ok(groups.map(sample).collect())
     }
 
-    fn relate(&mut self, one: usize, other: usize) -> Result<(Outcome, String), AskError> {
-        let is_number =
-            |at: usize| self.writer.column(at).is_some_and(|column| column.kind.is_number());
-        let names = (self.name(one), self.name(other));
-        let tested = match (is_number(one), is_number(other)) {
+    fn relate(&mut self, one: usize, other: usize) -> Answer {
+        let tested = match (self.writer.is_number(one), self.writer.is_number(other)) {
             (true, true) => {
-                let numbers = self.numbers(&[one, other])?;
-                let [ones, others] = numbers.as_slice() else { return Err(AskError::NoTable) };
-                statistics::spearman(ones, others)?
+                let [ones, others] = self.numbers([one, other])?;
+                statistics::spearman(&ones, &others)?
             }
-            (true, false) => self.by_group(one, other)?,
-            (false, true) => self.by_group(other, one)?,
-            (false, false) => self.by_counts(one, other)?,
+            (true, false) => statistics::kruskal_wallis(&self.samples(one, other)?)?,
+            (false, true) => statistics::kruskal_wallis(&self.samples(other, one)?)?,
+            (false, false) => {
+                let rows = self.ask(self.writer.pairs(&self.plan.filters, one, other))?;
+                self.note_left_out([one, other])?;
+                statistics::chi_square(&contingency(&rows)?)?
+            }
         };
         let related = tested.p < LEVEL;
-        let yes = related != self.plan.asks_same;
         let finding = if related { "they are related" } else { "no relation is shown" };
-        let told = self.tested(tested);
-        Ok((
-            Outcome::Truth(yes),
-            format!("{}: {} and {}, {finding} ({told})", yes_or_no(yes), names.0, names.1),
-        ))
-    }
-
-    fn by_group(&mut self, measure: usize, group: usize) -> Result<TestResult, AskError> {
-        let samples: Vec<Vec<f64>> =
-            self.samples(measure, group)?.into_iter().map(|(_, own)| own).collect();
-        Ok(statistics::kruskal_wallis(&samples)?)
-    }
-
-    fn by_counts(&mut self, one: usize, other: usize) -> Result<TestResult, AskError> {
-        let sql = self.writer.pairs(&self.plan.filters, one, other);
-        let rows = self.ask(sql, &ROWS)?;
-        self.note_left_out(&[one, other])?;
-        Ok(statistics::chi_square(&contingency(&rows)?)?)
+        let what = format!("{} and {}", self.name(one), self.name(other));
+        self.tested(tested, related != self.plan.asks_same, &what, finding)
     }
 }
 
-/// Groups the numbers in the second column by the values in the first, which must be sorted.
-pub(super) fn by_key(rows: &Rows) -> Vec<(String, Vec<f64>)> {
-    let mut samples: Vec<(String, Vec<f64>)> = Vec::new();
-    for row in &rows.rows {
-        let (Some(key), Some(number)) = (row.first(), row.get(1).and_then(SqlValue::number)) else {
-            continue;
-        };
-        let key = shown_value(key);
-        match samples.last_mut() {
-            Some((last, sample)) if *last == key => sample.push(number),
-            _ => samples.push((key, vec![number])),
-        }
-    }
-    samples
+/// Returns the number in one column of a row.
+fn number_in(row: &[SqlValue], column: usize) -> Option<f64> {
+    row.get(column)?.number()
+}
+
+/// Returns the node whose id is in the first column of a row.
+fn node_in(row: &[SqlValue]) -> Option<NodeId> {
+    NodeId::try_from(number_in(row, 0)? as i64).ok()
 }
 
 /// Builds a contingency table: how often each value of the first column occurs with each value of
-/// the second. The third column, if there is one, says how often a row's pair occurs; otherwise,
-/// each row counts once.
+/// the second. The third column says how often a row's pair occurs.
 ///
 /// # Errors
 /// If the contingency table would have more than [`MAX_PAIRS`] cells.
-pub(super) fn contingency(rows: &Rows) -> Result<Vec<Vec<u64>>, AskError> {
-    let text = |value: Option<&SqlValue>| value.map(shown_value).unwrap_or_default();
-    let keys = |at: usize| {
-        let mut keys: Vec<String> = rows.rows.iter().map(|row| text(row.get(at))).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        keys
-    };
+fn contingency(rows: &Rows) -> Result<Vec<Vec<u64>>, AskError> {
+    let text = |row: &[SqlValue], at: usize| row.get(at).map(shown_value).unwrap_or_default();
+    let keys = |at: usize| distinct(rows.rows.iter().map(|row| text(row, at)));
     let (ones, others) = (keys(0), keys(1));
     if ones.len().saturating_mul(others.len()) > MAX_PAIRS {
-        return Err(AskError::Missing(format!(
+        return missing(format!(
             "{} values by {} exceed the limit of {MAX_PAIRS} pairs; ask about fewer rows",
             ones.len(),
             others.len()
-        )));
+        ));
     }
     let mut counts = vec![vec![0; others.len()]; ones.len()];
     for row in &rows.rows {
-        let places =
-            (ones.binary_search(&text(row.first())), others.binary_search(&text(row.get(1))));
+        let places = (ones.binary_search(&text(row, 0)), others.binary_search(&text(row, 1)));
         if let (Ok(line), Ok(place)) = places {
-            counts[line][place] += row.get(2).and_then(SqlValue::number).map_or(1, |n| n as u64);
+            counts[line][place] += number_in(row, 2).map_or(0, |n| n as u64);
         }
     }
     Ok(counts)

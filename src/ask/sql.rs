@@ -9,7 +9,7 @@
 
 use crate::{
     lexicon::{Bound, Function},
-    plan::{DatePart, Measure, Subject, Test},
+    plan::{DatePart, Measure, Subject, Test, distinct},
 };
 use agent_kb::table::{Cell, Column, ColumnKind, Table, quoted, value::category};
 
@@ -90,7 +90,8 @@ impl Writer<'_> {
         }
     }
 
-    fn is_number(&self, at: usize) -> bool {
+    /// Whether a column holds numbers.
+    pub(crate) fn is_number(&self, at: usize) -> bool {
         self.column(at).is_some_and(|column| column.kind.is_number())
     }
 
@@ -145,11 +146,13 @@ impl Writer<'_> {
             Test::Is(nodes) => format!("id IN ({})", ids(nodes)),
             Test::Filled { column } => format!("{} IS NOT NULL", self.written(*column)),
             Test::Not(test) => format!("NOT coalesce(({}), 0)", self.test(test)),
-            Test::Any(tests) => {
-                let tests: Vec<String> = tests.iter().map(|test| self.test(test)).collect();
-                format!("({})", tests.join(" OR "))
-            }
+            Test::Any(tests) => format!("({})", self.tests(tests).join(" OR ")),
         }
+    }
+
+    /// Writes tests as conditions in SQL.
+    pub(crate) fn tests(&self, tests: &[Test]) -> Vec<String> {
+        tests.iter().map(|test| self.test(test)).collect()
     }
 
     /// Returns the first spelling in a column whose normalised form is `key`; `key` itself if there
@@ -173,9 +176,7 @@ impl Writer<'_> {
     /// Writes the `WHERE` clause for filters, for [`extra`](Self::extra) and for the conditions
     /// `others`; empty if there are none.
     fn where_all(&self, filters: &[Test], others: &[String]) -> String {
-        let own = filters.iter().map(|test| self.test(test));
-        let all: Vec<String> =
-            own.chain(self.extra.iter().cloned()).chain(others.iter().cloned()).collect();
+        let all = [self.tests(filters).as_slice(), &self.extra, others].concat();
         if all.is_empty() { String::new() } else { format!(" WHERE {}", all.join(" AND ")) }
     }
 
@@ -192,17 +193,10 @@ impl Writer<'_> {
             Measure::Of(function, at) => {
                 let value = self.value(at);
                 let plain = self.column(at).map_or("", |column| column.name.as_str());
-                let label = match function {
-                    Function::Mean => "mean",
-                    Function::Deviation => "deviation",
-                    other => other.sql(),
-                };
-                let label = if function == Function::Distinct { "different" } else { label };
                 let distinct = if function == Function::Distinct { "DISTINCT " } else { "" };
-                let of = format!(
-                    "{}({distinct}{value}) AS {label}_{plain}, count({value}) AS n",
-                    function.sql()
-                );
+                let (name, label) = (function.sql(), function.label());
+                let of =
+                    format!("{name}({distinct}{value}) AS {label}_{plain}, count({value}) AS n");
                 (of, Some(format!("{value} IS NOT NULL")))
             }
         }
@@ -217,13 +211,11 @@ impl Writer<'_> {
     /// Writes the statement that computes how many percent of rows satisfy all `tests`, among the
     /// rows that satisfy the filters and have the values that the tests read.
     pub(crate) fn share(&self, filters: &[Test], tests: &[Test]) -> String {
-        let written: Vec<String> = tests.iter().map(|test| self.test(test)).collect();
-        let n = format!("sum(CASE WHEN {} THEN 1 ELSE 0 END)", written.join(" AND "));
-        let mut valued: Vec<usize> = tests.iter().flat_map(Test::valued).collect();
-        valued.sort_unstable();
-        valued.dedup();
+        let part = self.tests(tests).join(" AND ");
+        let n = format!("sum(CASE WHEN {part} THEN 1 ELSE 0 END)");
+        let valued = distinct(tests.iter().flat_map(Test::valued)).into_iter();
         let known: Vec<String> =
-            valued.iter().map(|&at| format!("{} IS NOT NULL", self.value(at))).collect();
+            valued.map(|at| format!("{} IS NOT NULL", self.value(at))).collect();
         let all = self.where_all(filters, &known);
         format!(
             "SELECT 100.0 * {n} / nullif(count(*), 0) AS percent, {n} AS n, count(*) AS of_rows FROM t{all}"

@@ -2,7 +2,7 @@
 //! the plan states.
 
 use super::{
-    Run,
+    Answer, Run,
     words::{listed, names_in_words, yes_or_no},
 };
 use crate::{
@@ -21,11 +21,7 @@ impl Run<'_> {
     /// # Errors
     /// [`AskError::Plan`] if the statement fails, with the tables and columns that exist, or if the
     /// result does not have the form.
-    pub(super) fn by_sql(
-        &mut self,
-        statement: &str,
-        form: Form,
-    ) -> Result<(Outcome, String), AskError> {
+    pub(super) fn by_sql(&mut self, statement: &str, form: Form) -> Answer {
         let table = self.writer.table;
         let names: Vec<&str> = ["t", "id", "key", "value"]
             .into_iter()
@@ -43,7 +39,7 @@ impl Run<'_> {
     }
 
     /// Reads the stored result in the given form; returns the answer, also in words.
-    fn read_as(&self, form: Form) -> Result<(Outcome, String), AskError> {
+    fn read_as(&self, form: Form) -> Answer {
         let (rows, table) = (&self.result, self.writer.table);
         let missing = |what: &str| AskError::Plan(format!("the statement returns no {what}"));
         let first = || rows.rows.first().ok_or_else(|| missing("row"));
