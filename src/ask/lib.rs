@@ -43,7 +43,7 @@ pub mod synthesize;
 #[cfg(test)]
 mod tests;
 
-use std::{cell::RefCell, sync::Arc};
+use std::sync::Arc;
 
 pub use model::{ASK_ASKS, ASK_ROLE};
 pub use record::{AskRecord, ReadingsRecord, RefusalRecord};
@@ -53,10 +53,10 @@ use crate::{
     answer::Answered,
     kind::{Kind, KindModel},
     lexicon::Cue,
-    mentions::{MAX_WORDS, Mentions, Values, What, mentions},
+    mentions::{MAX_WORDS, Mention, Mentions, Values, mentions},
     model::{Failed, Model},
     plan::Plan,
-    reading::{Question, choices::every},
+    reading::choices::every,
     schema::Schema,
     settled::settled,
 };
@@ -108,7 +108,7 @@ pub enum AskError {
     #[error("{}", ways_in_words(.0))]
     Ambiguous(Vec<AskReading>),
     /// The question has fewer readings than the number of the requested one.
-    #[error("the question has no reading {reading}; it has {}", ways(*.known))]
+    #[error("the question has no reading {reading}; it has {}", if *.known == 1 { "one".to_owned() } else { .known.to_string() })]
     NoReading {
         /// Number of the requested reading, from 1.
         reading: usize,
@@ -176,15 +176,11 @@ fn missing<T>(what: impl Into<String>) -> Result<T, AskError> {
     Err(AskError::Missing(what.into()))
 }
 
-fn ways(n: usize) -> String {
-    if n == 1 { "one".to_owned() } else { format!("{n}") }
-}
-
 /// Formats the readings of an ambiguous question and their answers as one line of an error message.
 fn ways_in_words(readings: &[AskReading]) -> String {
-    let all =
-        (1..).zip(readings).map(|(n, one)| format!("{n}. {}: {}", one.path.join(", "), one.told));
-    let all: Vec<String> = all.collect();
+    let in_words =
+        |(n, one): (usize, &AskReading)| format!("{n}. {}: {}", one.path.join(", "), one.told);
+    let all: Vec<String> = (1..).zip(readings).map(in_words).collect();
     format!("the question can be read in {} ways: {}", readings.len(), all.join("; "))
 }
 
@@ -364,17 +360,10 @@ impl Analyst {
     ) -> Result<Answered, AskError> {
         let kinds = self.kinds(question, mentions);
         let (base, schema) = (&*self.base, &self.schema);
-        let asked = Question { base, schema, mentions, text: question, kinds: &kinds };
-        let (plans, is_every) = every(|choices| {
-            let open = RefCell::new(std::mem::take(choices));
-            let plan = reading::read(asked, &open);
-            *choices = open.into_inner();
-            plan
-        });
+        let (plans, is_every) =
+            every(|choices| reading::read(base, schema, mentions, question, &kinds, choices));
         if !is_every {
-            return Err(AskError::Missing(
-                "it has too many readings; name relations and fields as the base does".to_owned(),
-            ));
+            return missing("it has too many readings; name relations and fields as the base does");
         }
         settled(&base.kb, plans, wanted, |plan| run::run(base, plan, &[]))
     }
@@ -386,10 +375,8 @@ impl Analyst {
                 return error;
             }
             let own = words.iter().filter(|word| !names.contains(word));
-            let with = |word: &String| {
-                Some((word.clone(), self.values.nearest(&self.base, &self.schema, word)?))
-            };
-            *near = own.filter_map(with).collect();
+            let nearest = |word: &String| self.values.nearest(&self.base, &self.schema, word);
+            *near = own.filter_map(|word| Some((word.clone(), nearest(word)?))).collect();
         }
         error
     }
@@ -398,11 +385,8 @@ impl Analyst {
     fn kinds(&self, question: &str, mentions: &Mentions) -> Vec<Kind> {
         let mut ranked = self.kinds.ranked(question);
         for (kind, log) in &mut ranked {
-            let says = |mention: &mentions::Mention| match mention.what {
-                What::Cue(cue) => names_kind(cue) == Some(*kind),
-                _ => false,
-            };
-            if mentions.all.iter().any(says) {
+            let mut cues = mentions.all.iter().filter_map(Mention::cue);
+            if cues.any(|cue| names_kind(cue) == Some(*kind)) {
                 *log += KIND_BONUS;
             }
         }

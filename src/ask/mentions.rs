@@ -150,6 +150,45 @@ pub(crate) struct Mentions {
     pub all: Vec<Mention>,
 }
 
+impl Mention {
+    /// Returns the meaning of a phrase of the lexicon; `None` for other mentions.
+    pub(crate) fn cue(&self) -> Option<Cue> {
+        match self.what {
+            What::Cue(cue) => Some(cue),
+            _ => None,
+        }
+    }
+}
+
+impl Mentions {
+    /// Returns the folded word of a token; empty beyond the last token.
+    pub(crate) fn word(&self, token: usize) -> &str {
+        word(&self.tokens, token)
+    }
+
+    /// Returns the range of the tokens of a mention; empty beyond the last mention.
+    pub(crate) fn range(&self, at: usize) -> Range<usize> {
+        self.all.get(at).map(|mention| mention.at.clone()).unwrap_or_default()
+    }
+
+    /// Returns the tokens of a mention; none beyond the last mention.
+    pub(crate) fn said(&self, at: usize) -> &[Token] {
+        self.tokens.get(self.range(at)).unwrap_or_default()
+    }
+
+    /// Returns the tokens that do not belong to names of nodes or values.
+    pub(crate) fn outside_names(&self) -> impl Iterator<Item = &Token> {
+        let is_name = |own: &Mention| matches!(own.what, What::Thing(_) | What::NoThing(_));
+        let own = (0..self.all.len()).filter(move |at| !self.all.get(*at).is_some_and(is_name));
+        own.flat_map(|at| self.said(at))
+    }
+}
+
+/// Returns the folded word of a token; empty beyond the last token.
+fn word(tokens: &[Token], at: usize) -> &str {
+    tokens.get(at).map_or("", |token| token.word.as_str())
+}
+
 /// Field values by their first folded word; for each value, all its folded words and the value.
 type ByFirstWord = HashMap<String, Vec<(Vec<String>, FieldValue)>>;
 
@@ -159,13 +198,9 @@ type ByFirstWord = HashMap<String, Vec<(Vec<String>, FieldValue)>>;
 pub(crate) struct Values(OnceLock<ByFirstWord>);
 
 impl Values {
-    fn get(
-        &self,
-        base: &IndexedBase,
-        schema: &Schema,
-    ) -> &HashMap<String, Vec<(Vec<String>, FieldValue)>> {
+    fn get(&self, base: &IndexedBase, schema: &Schema) -> &ByFirstWord {
         self.0.get_or_init(|| {
-            let mut values: HashMap<String, Vec<(Vec<String>, FieldValue)>> = HashMap::new();
+            let mut values = ByFirstWord::new();
             for kind in (0..schema.types.len()).map(|kind| TypeId(kind as u16)) {
                 for sample in schema.samples(base, kind) {
                     if sample.kind.is_number() || sample.values.len() > MAX_VALUES {
@@ -242,25 +277,15 @@ pub(crate) fn mentions(
     for (at, what) in reader.things() {
         take(at, what, &mut taken);
     }
-    let mut at = 0;
-    while at < tokens.len() {
-        at = match reader.phrase(at, &taken) {
-            Some((end, what)) => {
+    for read in [Reader::phrase, Reader::part] {
+        let mut at = 0;
+        while at < tokens.len() {
+            let end = read(&reader, at, &taken).map(|(end, what)| {
                 take(at..end, what, &mut taken);
-                end.max(at + 1)
-            }
-            None => at + 1,
-        };
-    }
-    let mut at = 0;
-    while at < tokens.len() {
-        at = match reader.part(at, &taken) {
-            Some((end, what)) => {
-                take(at..end, what, &mut taken);
-                end.max(at + 1)
-            }
-            None => at + 1,
-        };
+                end
+            });
+            at = end.map_or(at + 1, |end| end.max(at + 1));
+        }
     }
     let mut all = Vec::new();
     let mut at = 0;
@@ -270,14 +295,14 @@ pub(crate) fn mentions(
         all.push(Mention { at: at..end, what });
         at = end;
     }
-    find_rare_values(base, schema, &tokens, &mut all);
+    find_rare_values(base, schema, &mut all);
     settle(base, schema, &tokens, &mut all);
     Mentions { tokens, all }
 }
 
 /// Adds field values that were missing from the samples: for a name or quotation after the mention
 /// of a field, searches all nodes for that value of the field.
-fn find_rare_values(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: &mut [Mention]) {
+fn find_rare_values(base: &IndexedBase, schema: &Schema, all: &mut [Mention]) {
     for at in 1..all.len() {
         let (before, own) = all.split_at_mut(at);
         let nothing = |mention: &&Mention| {
@@ -316,7 +341,6 @@ fn find_rare_values(base: &IndexedBase, schema: &Schema, tokens: &[Token], all: 
             mention.what = What::Thing(thing);
         }
     }
-    debug_assert!(all.iter().all(|mention| mention.at.end <= tokens.len()));
 }
 
 /// Splits a text into words and numbers, at most one more than [`MAX_WORDS`]; a number includes its
@@ -423,7 +447,7 @@ fn noun(name: &[String], tokens: &[Token]) -> Option<usize> {
 struct Reader<'a> {
     base: &'a IndexedBase,
     schema: &'a Schema,
-    values: &'a HashMap<String, Vec<(Vec<String>, FieldValue)>>,
+    values: &'a ByFirstWord,
     text: &'a str,
     tokens: &'a [Token],
 }
@@ -492,13 +516,18 @@ impl Reader<'_> {
             n > at.len()
                 && starts.into_iter().any(|start| {
                     let said = self.tokens.get(start..start + n).unwrap_or_default();
-                    let same = |(token, word): (&Token, &String)| {
-                        token.word == *word || token.stem == *self.base.stems.stem(word)
-                    };
-                    said.len() == n && said.iter().zip(&own.words).all(same)
+                    said.len() == n && self.begins_with(said, &own.words)
                 })
         };
         names.into_iter().any(is_around)
+    }
+
+    /// Whether tokens begin with the given words or other forms of them.
+    fn begins_with(&self, tokens: &[Token], words: &[String]) -> bool {
+        let is_form = |(token, word): (&Token, &String)| {
+            token.word == *word || token.stem == *self.base.stems.stem(word)
+        };
+        words.len() <= tokens.len() && tokens.iter().zip(words).all(is_form)
     }
 
     /// Finds names of nodes that are one word and that the question writes in small letters: `lego`
@@ -663,12 +692,10 @@ impl Reader<'_> {
         }
         let free = taken.iter().skip(at).take_while(|own| own.is_none()).count();
         let own = self.tokens.get(at..at + free.min(MAX_PHRASE))?;
-        let names = |words: &[String]| {
-            let same = |(token, word): (&Token, &String)| {
-                token.word == *word || token.stem == *self.base.stems.stem(word)
-            };
-            (words.len() <= own.len() && !words.is_empty() && own.iter().zip(words).all(same))
-                .then_some(words.len())
+        let names = |name: &Words| {
+            let words = Some(name.words.len()).filter(|n| *n > 0);
+            let words = words.filter(|_| self.begins_with(own, &name.words));
+            words.or_else(|| (token.word == name.joined).then_some(1))
         };
         let mut best: Option<(usize, What)> = None;
         let mut better = |n: usize, what: What| {
@@ -676,14 +703,13 @@ impl Reader<'_> {
                 best = Some((n, what));
             }
         };
-        let joined = |name: &Words| (token.word == name.joined).then_some(1);
         for (id, kind) in self.schema.types.iter().enumerate() {
-            if let Some(n) = names(&kind.words).or_else(|| joined(kind)) {
+            if let Some(n) = names(kind) {
                 better(n, What::Type(TypeId(id as u16)));
             }
         }
         for (id, field) in self.schema.fields.iter().enumerate() {
-            if let Some(n) = names(&field.words).or_else(|| joined(field)) {
+            if let Some(n) = names(field) {
                 better(n, What::Field(vec![(FieldId(id as u16), 1.0)]));
             }
         }
@@ -736,10 +762,11 @@ impl Reader<'_> {
         }
         let free = taken.iter().skip(at).take_while(|own| own.is_none()).count();
         let own = self.tokens.get(at..at + free.min(MAX_PARTIAL))?;
-        if own.first().is_none_or(|token| is_filler(&token.word)) {
-            return None;
-        }
-        let token = own.first()?;
+        let token = own.first().filter(|token| !is_filler(&token.word))?;
+        let is_exact = |name: &Words| name.stems.contains(&token.stem);
+        let is_exact_field = |(field, _): &(FieldId, f32)| {
+            self.schema.fields.get(usize::from(field.0)).is_some_and(is_exact)
+        };
         let of_type = self.schema.types.iter().enumerate().filter_map(|(id, kind)| {
             let said = kind.stems.iter().any(|own| is_form(own, &token.stem));
             said.then_some((kind.stems.len(), id))
@@ -754,20 +781,16 @@ impl Reader<'_> {
             let mut fields: Vec<(FieldId, f32)> = Vec::new();
             for (id, field) in self.schema.fields.iter().enumerate() {
                 let has = |stem: &&str| field.stems.iter().any(|own| is_form(own, stem));
-                if !said.is_empty() && said.iter().all(has) {
+                if said.iter().all(has) {
                     let share = said.len() as f32 / field.stems.len() as f32;
                     fields.push((FieldId(id as u16), share.min(1.0)));
                 }
             }
             // An exact stem excludes other forms: `genes` is a gene, not `generif`.
-            if let [one] = said.as_slice() {
-                let is_said = |words: &Words| words.stems.iter().any(|own| own == one);
-                let is_exact = |(field, _): &(FieldId, f32)| {
-                    self.schema.fields.get(field.0 as usize).is_some_and(is_said)
-                };
-                if self.schema.types.iter().any(is_said) || fields.iter().any(is_exact) {
-                    fields.retain(is_exact);
-                }
+            if said.len() == 1
+                && (self.schema.types.iter().any(is_exact) || fields.iter().any(is_exact_field))
+            {
+                fields.retain(is_exact_field);
             }
             fields.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
             if !fields.is_empty() && own[n - 1].word.len() > 2 && !is_filler(&own[n - 1].word) {
@@ -777,15 +800,10 @@ impl Reader<'_> {
                     own.map_or(0.0, |own| said.len() as f32 / own.words.len() as f32)
                 };
                 let share = fields.iter().map(part).fold(0.0, f32::max);
-                let stem = own.first().map_or("", |token| token.stem.as_str());
-                let is_said = |words: &Words| words.stems.iter().any(|own| own == stem);
-                let exact = |(field, _): &(FieldId, f32)| {
-                    self.schema.fields.get(field.0 as usize).is_some_and(is_said)
-                };
                 if let Some((words, id)) = of_type.filter(|_| n == 1)
                     && (1.0 / words as f32 >= share
-                        || self.schema.types.get(id).is_some_and(is_said)
-                            && !fields.iter().any(exact))
+                        || self.schema.types.get(id).is_some_and(is_exact)
+                            && !fields.iter().any(is_exact_field))
                 {
                     return Some((at + 1, What::Type(TypeId(id as u16))));
                 }
@@ -797,10 +815,9 @@ impl Reader<'_> {
             return Some((at + 1, What::Field(meant)));
         }
         // `causes` is the relation of that name, not a form of `causal agent`.
-        let is_said = |own: &Words| own.stems.contains(&token.stem);
-        let links = self.schema.relations.iter().any(is_said);
+        let links = self.schema.relations.iter().any(is_exact);
         let of_type =
-            of_type.filter(|(_, id)| !links || self.schema.types.get(*id).is_some_and(is_said));
+            of_type.filter(|(_, id)| !links || self.schema.types.get(*id).is_some_and(is_exact));
         if let Some((_, id)) = of_type {
             return Some((at + 1, What::Type(TypeId(id as u16))));
         }

@@ -12,10 +12,8 @@ pub(crate) mod choices;
 mod correlation;
 mod dates;
 mod joining;
-mod lists;
 mod numbers;
 mod operation;
-mod roles;
 mod rows;
 mod share;
 mod superlative;
@@ -24,17 +22,15 @@ mod supposition;
 mod tests;
 mod things;
 
-use std::{
-    cell::RefCell,
-    collections::{BTreeMap, BTreeSet},
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     AskError,
     kind::Kind,
     lexicon::{Bound, Cue, Function, is_frequency},
-    mentions::{COUNTS, Mention, Mentions, Thing, What},
-    plan::{Operation, Plan, Test},
+    mentions::{COUNTS, Mentions, Thing, What},
+    missing,
+    plan::{Operation, Plan, Test, distinct},
     reading::{
         asks::{asks_for_many, asks_surely, compares_names, counts},
         choices::Choices,
@@ -83,27 +79,22 @@ struct Reading<'a> {
     rows: TypeId,
     columns: Vec<ColumnSpec>,
     assumed: Vec<String>,
-    choices: &'a RefCell<Choices>,
+    choices: &'a Choices,
 }
 
-/// A question to read, with its mentions and its likely kinds.
-#[derive(Clone, Copy)]
-pub(crate) struct Question<'a> {
-    pub(crate) base: &'a IndexedBase,
-    pub(crate) schema: &'a Schema,
-    pub(crate) mentions: &'a Mentions,
-    pub(crate) text: &'a str,
-    /// The kinds that the question may be of, likeliest first.
-    pub(crate) kinds: &'a [Kind],
-}
-
-/// Reads a question as a plan. Where the question is ambiguous, takes the options given by
-/// `choices`.
+/// Reads the question `text` as a plan. `kinds` are the kinds that it may be of, likeliest first.
+/// Where the question is ambiguous, takes the options given by `choices`.
 ///
 /// # Errors
 /// [`AskError`], which says what is missing or not understood.
-pub(crate) fn read(asked: Question<'_>, choices: &RefCell<Choices>) -> Result<Plan, AskError> {
-    let Question { base, schema, mentions, text, kinds } = asked;
+pub(crate) fn read(
+    base: &IndexedBase,
+    schema: &Schema,
+    mentions: &Mentions,
+    text: &str,
+    kinds: &[Kind],
+    choices: &Choices,
+) -> Result<Plan, AskError> {
     let unknown: Vec<String> = mentions
         .all
         .iter()
@@ -113,7 +104,7 @@ pub(crate) fn read(asked: Question<'_>, choices: &RefCell<Choices>) -> Result<Pl
         })
         .collect();
     let counts_each = asks::counted_by_each(mentions).is_some();
-    let listed = lists::listed(mentions);
+    let listed = asks::listed(mentions);
     if !asks_for_many(mentions) && !compares_names(mentions) && !counts_each && listed.is_none() {
         return Err(AskError::NoTable);
     }
@@ -138,7 +129,7 @@ pub(crate) fn read(asked: Question<'_>, choices: &RefCell<Choices>) -> Result<Pl
         denied: BTreeSet::new(),
         top: None,
         lists: false,
-        said: stems_outside_names(mentions),
+        said: mentions.outside_names().map(|token| token.stem.clone()).collect(),
         rows: TypeId::NONE,
         columns: Vec::new(),
         assumed: Vec::new(),
@@ -156,7 +147,7 @@ pub(crate) fn read(asked: Question<'_>, choices: &RefCell<Choices>) -> Result<Pl
     // `written together by A and B` and `associated with C` may also ask for nodes.
     let read = reading.plan_of_any(kinds);
     let read = match (read, listed) {
-        (Err(error), Some(listed)) => reading.list(listed).map_err(|_| error),
+        (Err(error), Some((kind, listed))) => reading.list(kind, listed).map_err(|_| error),
         (read, _) => read,
     };
     match read {
@@ -169,19 +160,12 @@ pub(crate) fn read(asked: Question<'_>, choices: &RefCell<Choices>) -> Result<Pl
     }
 }
 
-/// Returns the stems of a question's words that do not belong to names of nodes or values.
-fn stems_outside_names(mentions: &Mentions) -> BTreeSet<String> {
-    let is_name = |mention: &&Mention| !matches!(mention.what, What::Thing(_) | What::NoThing(_));
-    let own = mentions.all.iter().filter(is_name);
-    let tokens = own.flat_map(|own| mentions.tokens.get(own.at.clone()).unwrap_or_default());
-    tokens.map(|token| token.stem.clone()).collect()
-}
-
 impl Reading<'_> {
-    /// Chooses one of several options that fit the question equally; other readings of the question
-    /// take the other options. Returns the index of the chosen option.
-    fn choose(&self, options: &[String]) -> usize {
-        self.choices.borrow_mut().take(options)
+    /// Chooses one of several options that fit the question equally, which `told` describes; other
+    /// readings of the question take the other options. Returns `None` if there are no options.
+    fn choose<T>(&self, mut options: Vec<T>, told: impl Fn(&T) -> String) -> Option<T> {
+        let at = self.choices.take(&options.iter().map(told).collect::<Vec<_>>());
+        (at < options.len()).then(|| options.swap_remove(at))
     }
 
     fn what(&self, at: usize) -> Option<&What> {
@@ -189,10 +173,7 @@ impl Reading<'_> {
     }
 
     fn cue(&self, at: usize) -> Option<Cue> {
-        match self.what(at)? {
-            What::Cue(cue) => Some(*cue),
-            _ => None,
-        }
+        self.mentions.all.get(at)?.cue()
     }
 
     /// Returns the phrases of the lexicon with the indexes of their mentions: those in the
@@ -200,6 +181,12 @@ impl Reading<'_> {
     fn cues(&self, changed: bool) -> impl Iterator<Item = (usize, Cue)> + '_ {
         let own = move |at: &usize| self.changed.get(*at) == Some(&changed);
         (0..self.mentions.all.len()).filter(own).filter_map(|at| Some((at, self.cue(at)?)))
+    }
+
+    /// Returns the token with which the question begins, after an assumption at its begin.
+    fn begin(&self) -> usize {
+        let first = self.cues(false).next().filter(|_| self.changed.first() == Some(&true));
+        first.map_or(0, |(at, _)| self.mentions.range(at).start)
     }
 
     fn has(&self, cue: Cue) -> bool {
@@ -218,6 +205,16 @@ impl Reading<'_> {
                 _ => return Some(at),
             }
         }
+    }
+
+    /// Returns the meaning of the mention [`beside`](Self::beside) a mention.
+    fn what_beside(&self, at: usize, step: isize) -> Option<&What> {
+        self.what(self.beside(at, step)?)
+    }
+
+    /// Returns the meaning of the phrase [`beside`](Self::beside) a mention.
+    fn cue_beside(&self, at: usize, step: isize) -> Option<Cue> {
+        self.cue(self.beside(at, step)?)
     }
 
     fn things(&self) -> impl Iterator<Item = (usize, &Thing)> {
@@ -282,8 +279,7 @@ impl Reading<'_> {
                 }
                 // `top 3 X` and `which 3 X have the most` ask for the first X.
                 Some(What::Number(..)) => {
-                    self.beside(at, -1).and_then(|before| self.cue(before)) != Some(Cue::Top)
-                        && !self.leads(at)
+                    self.cue_beside(at, -1) != Some(Cue::Top) && !self.leads(at)
                 }
                 _ => false,
             };
@@ -292,13 +288,12 @@ impl Reading<'_> {
                 || self.cue(at) == Some(Cue::Correlate) && self.said_at(at).ends_with(" more");
             let Some(mut next) = self.beside(at, 1).filter(|_| counts) else { continue };
             // `how many X papers`, `how many X or Y papers`
-            let ends = |at: usize| self.mentions.all.get(at).map(|one| one.at.end);
-            let starts = |at: usize| self.mentions.all.get(at).map(|one| one.at.start);
             while matches!(
                 self.what(next),
                 Some(What::Thing(_) | What::Field(_) | What::Cue(Cue::Versus))
             ) && let Some(behind) = self.beside(next, 1)
-                && (ends(next) == starts(behind) || self.is_said_between(next, behind, &["and"]))
+                && (self.mentions.range(next).end == self.mentions.range(behind).start
+                    || self.is_said_between(next, behind, &["and"]))
             {
                 next = behind;
             }
@@ -310,10 +305,8 @@ impl Reading<'_> {
         }
         // `author list`, `paper counts`
         for (at, mention) in self.mentions.all.iter().enumerate() {
-            let behind = self.mentions.tokens.get(mention.at.end).map(|token| token.word.as_str());
-            let listed = behind.is_some_and(|word| COUNTS.contains(&word));
             if let What::Type(kind) = mention.what
-                && listed
+                && COUNTS.contains(&self.mentions.word(mention.at.end))
                 && !self.bound.contains_key(&at)
             {
                 counted.insert(at, kind);
@@ -341,26 +334,18 @@ impl Reading<'_> {
         may_be: impl Fn(ColumnKind) -> bool,
     ) -> Option<FieldId> {
         let samples = self.schema.samples(self.base, kind);
-        let fits = |field: FieldId, name: &&str| {
-            let stem = self.base.stems.stem(name);
-            self.schema
-                .fields
-                .get(field.0 as usize)
-                .is_some_and(|own| own.stems.contains(&stem.into_owned()))
+        let stems: Vec<_> = names.iter().map(|name| self.base.stems.stem(name)).collect();
+        let fits = |sample: &&Sample| {
+            let own = self.schema.fields.get(usize::from(sample.field.0));
+            own.is_some_and(|own| own.stems.iter().any(|stem| stems.contains(&stem.into())))
         };
-        let fitting = samples
-            .iter()
-            .filter(|sample| may_be(sample.kind))
-            .filter(|sample| names.iter().any(|name| fits(sample.field, name)));
-        fitting
-            .max_by_key(|sample| {
-                (self.is_exact(sample.field, names), sample.kind.is_number(), sample.filled)
-            })
-            .map(|sample| sample.field)
-    }
-
-    fn is_exact(&self, field: FieldId, names: &[&str]) -> bool {
-        names.contains(&self.base.kb.field_name(field).to_lowercase().as_str())
+        let is_exact = |field: FieldId| {
+            names.contains(&self.base.kb.field_name(field).to_lowercase().as_str())
+        };
+        let fitting = samples.iter().filter(|sample| may_be(sample.kind)).filter(fits);
+        let best = fitting
+            .max_by_key(|sample| (is_exact(sample.field), sample.kind.is_number(), sample.filled));
+        best.map(|sample| sample.field)
     }
 
     /// Returns the field of the rows that matches a mention best: the largest share of the name.
@@ -378,9 +363,12 @@ impl Reading<'_> {
         });
         let most = own.first()?.0;
         own.retain(|one| one.0 == most);
-        let told: Vec<String> =
-            own.iter().map(|one| format!("field {}", self.base.kb.field_name(one.2))).collect();
-        Some(own.get(self.choose(&told))?.2)
+        let told = |one: &(f32, usize, FieldId)| self.field_in_words(&one.2);
+        Some(self.choose(own, told)?.2)
+    }
+
+    fn field_in_words(&self, field: &FieldId) -> String {
+        format!("field {}", self.base.kb.field_name(*field))
     }
 
     fn kind_of(&self, field: FieldId) -> Option<ColumnKind> {
@@ -404,8 +392,8 @@ impl Reading<'_> {
                 Some(field) => ColumnSpec::Field(field),
                 // `the number of reviews`, which are texts
                 None => {
-                    let before = self.beside(at, -1).and_then(|before| self.cue(before));
-                    let counts = matches!(before, Some(Cue::NumberOf | Cue::HowMany));
+                    let counts =
+                        matches!(self.cue_beside(at, -1), Some(Cue::NumberOf | Cue::HowMany));
                     return Ok(counts.then(|| self.number_called(at)).flatten());
                 }
             },
@@ -423,11 +411,7 @@ impl Reading<'_> {
 
     /// Builds the test that compares a column with a number of the question.
     fn number_test(&mut self, number: &NumberUse) -> Result<Test, AskError> {
-        let rows = self.base.kb.type_name(self.rows).to_owned();
-        let field = |field: Option<FieldId>, what: &str| {
-            let none = || AskError::Missing(format!("no {what} is known for {rows}"));
-            field.map(ColumnSpec::Field).ok_or_else(none)
-        };
+        let rows = self.base.kb.type_name(self.rows);
         let column = match number.what {
             Bounded::Mention(at) if self.is_time(at) && is_year(number.number) => {
                 let Some(What::Field(fields)) = self.what(at) else {
@@ -444,9 +428,7 @@ impl Reading<'_> {
                     Some(column) => column,
                     None => {
                         let said = self.said_at(at);
-                        return Err(AskError::Missing(format!(
-                            "no number called {said:?} is known for {rows}"
-                        )));
+                        return missing(format!("no number called {said:?} is known for {rows}"));
                     }
                 }
             }
@@ -455,13 +437,14 @@ impl Reading<'_> {
                 self.column(spec)
             }
             Bounded::Implied(names) => {
-                let own = self.implied_or_dated(self.rows, names);
-                let is_date = own.and_then(|own| self.kind_of(own)) == Some(ColumnKind::Date);
-                if is_date && !is_year(number.number) {
-                    return Err(AskError::Missing("dates can only be bounded by years".to_owned()));
+                let Some(field) = self.implied_or_dated(self.rows, names) else {
+                    let what = names.first().unwrap_or(&"value");
+                    return missing(format!("no {what} is known for {rows}"));
+                };
+                if self.kind_of(field) == Some(ColumnKind::Date) && !is_year(number.number) {
+                    return missing("dates can only be bounded by years");
                 }
-                let spec = field(own, names.first().unwrap_or(&"value"))?;
-                self.column(spec)
+                self.column(ColumnSpec::Field(field))
             }
         };
         let column = self.in_unit(column, number.unit.as_deref());
@@ -473,12 +456,10 @@ impl Reading<'_> {
     /// mention: `number_of_reviews` for `reviews`, if the field `reviews` holds texts. `None` if
     /// there is no such field.
     fn number_called(&mut self, at: usize) -> Option<usize> {
-        let own = self.mentions.all.get(at)?.at.clone();
-        let stems: Vec<&String> =
-            self.mentions.tokens.get(own)?.iter().map(|token| &token.stem).collect();
-        let names = |field: FieldId| self.schema.fields.get(usize::from(field.0));
+        let said = self.mentions.said(at);
         let says = |field: &FieldId| {
-            names(*field).is_some_and(|own| stems.iter().all(|stem| own.stems.contains(stem)))
+            let name = self.schema.fields.get(usize::from(field.0));
+            name.is_some_and(|own| said.iter().all(|token| own.stems.contains(&token.stem)))
         };
         let samples = self.schema.samples(self.base, self.rows).iter();
         // All such fields fit equally, however long their names are.
@@ -491,14 +472,7 @@ impl Reading<'_> {
     /// Returns the question's folded words that do not belong to names of nodes or values, in
     /// order.
     fn own_words(&self) -> Vec<&str> {
-        let own = self
-            .mentions
-            .all
-            .iter()
-            .filter(|own| !matches!(own.what, What::Thing(_) | What::NoThing(_)));
-        let tokens =
-            own.flat_map(|own| self.mentions.tokens.get(own.at.clone()).unwrap_or_default());
-        tokens.map(|token| token.word.as_str()).collect()
+        self.mentions.outside_names().map(|token| token.word.as_str()).collect()
     }
 
     /// Returns the index of a column whose field name contains the unit `said` and all words of
@@ -533,7 +507,7 @@ impl Reading<'_> {
         match sample.and_then(|sample| sample.unit.as_deref()) {
             Some(unit) if unit == said => {}
             Some(unit) => {
-                return Err(AskError::Missing(format!("{name:?} is in {unit}, not in {said}")));
+                return missing(format!("{name:?} is in {unit}, not in {said}"));
             }
             None => self.assumed.push(format!("{name:?} has no unit; taken as {said}")),
         }
@@ -542,64 +516,54 @@ impl Reading<'_> {
 
     /// Returns the folded words of a mention, separated by spaces.
     fn said_at(&self, at: usize) -> String {
-        let own = self.mentions.all.get(at).map(|mention| mention.at.clone()).unwrap_or_default();
-        let words = self.mentions.tokens.get(own).unwrap_or_default();
-        words.iter().map(|token| token.word.as_str()).collect::<Vec<_>>().join(" ")
+        let words = self.mentions.said(at).iter().map(|token| token.word.as_str());
+        words.collect::<Vec<_>>().join(" ")
     }
 
     /// Refuses a question that asks for two numbers at once.
     fn is_one_question(&self) -> Result<(), AskError> {
-        let several = |one: &str, other: &str| {
-            Err(AskError::Missing(format!(
-                "{one} and {other} are requested at once; ask one question at a time"
-            )))
+        let several = |one: usize, other: usize| {
+            let (one, other) = (self.said_at(one), self.said_at(other));
+            missing(format!("{one} and {other} are requested at once; ask one question at a time"))
         };
-        let counts = self.cues(false).filter(|(_, cue)| *cue == Cue::HowMany);
-        if let [one, other, ..] = counts.map(|(at, _)| at).collect::<Vec<_>>().as_slice() {
-            return several(&self.said_at(*one), &self.said_at(*other));
+        let all = |is: fn(Cue) -> bool| -> Vec<(usize, Cue)> {
+            self.cues(false).filter(|(_, cue)| is(*cue)).collect()
+        };
+        let differ = |pair: &[(usize, Cue)]| match *pair {
+            [(one, first), (other, second)] => first != second && self.is_apart(one, other),
+            _ => false,
+        };
+        let counts = all(|cue| cue == Cue::HowMany);
+        if let [(one, _), (other, _), ..] = *counts {
+            return several(one, other);
         }
         // `how many papers and authors are there`
-        for (at, kind) in &self.counted {
-            let next = self.beside(*at, 1);
-            if let Some(What::Type(other)) = next.and_then(|next| self.what(next))
-                && other != kind
-                && self.is_how_many(*at)
-                && next.is_some_and(|next| self.is_listed(*at, next))
+        for (&at, kind) in &self.counted {
+            let Some(next) = self.beside(at, 1) else { continue };
+            if matches!(self.what(next), Some(What::Type(other)) if other != kind)
+                && self.is_how_many(at)
+                && self.is_listed(at, next)
             {
-                return several(&self.said_at(*at), &self.said_at(next.unwrap_or(*at)));
+                return several(at, next);
             }
         }
-        let best = self.cues(false).filter(|(_, cue)| matches!(cue, Cue::Best(..)));
-        if let [(one, first), (other, second), ..] = best.collect::<Vec<_>>().as_slice()
-            && first != second
-            && self.is_apart(*one, *other)
-        {
-            return several(&self.said_at(*one), &self.said_at(*other));
+        let (best, functions) =
+            (all(|cue| matches!(cue, Cue::Best(..))), all(|cue| matches!(cue, Cue::Of(_))));
+        let best = best.windows(2).take(1).find(|pair| differ(pair));
+        if let Some(&[(one, _), (other, _)]) = best {
+            return several(one, other);
         }
-        let which = self.cues(false).filter(|(_, cue)| *cue == Cue::Which).last();
-        if let (Some((one, _)), Some((other, _))) =
-            (self.cues(false).find(|(_, cue)| *cue == Cue::HowMany), which)
+        let which = all(|cue| cue == Cue::Which);
+        if let (Some(&(one, _)), Some(&(other, _))) = (counts.first(), which.last())
             && one < other
             && self.is_said_between(other.saturating_sub(2), other, &["and"])
         {
-            return several(&self.said_at(one), &self.said_at(other));
+            return several(one, other);
         }
-        let functions: Vec<(usize, Function)> = self
-            .cues(false)
-            .filter_map(|(at, cue)| match cue {
-                Cue::Of(function) => Some((at, function)),
-                _ => None,
-            })
-            .collect();
-        for pair in functions.windows(2) {
-            if let &[(one, first), (other, second)] = pair
-                && first != second
-                && self.is_apart(one, other)
-            {
-                return several(&self.said_at(one), &self.said_at(other));
-            }
+        match functions.windows(2).find(|pair| differ(pair)) {
+            Some(&[(one, _), (other, _)]) => several(one, other),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Plans the question over the chosen row type. If that fails and the question asks for most or
@@ -611,17 +575,14 @@ impl Reading<'_> {
             Err(error) => error,
         };
         let chosen = self.rows;
+        let mut others = Vec::new();
         if self.has(Cue::Most) || self.has(Cue::Fewest) {
-            let counted: BTreeSet<TypeId> = self.counted.values().copied().collect();
-            for kind in counted.into_iter().filter(|kind| *kind != chosen) {
-                self.rows = kind;
-                if let Ok(plan) = self.plan(kinds).and_then(|plan| self.is_narrowed(plan)) {
-                    return Ok(plan);
-                }
-            }
+            others = distinct(self.counted.values().copied());
+            others.retain(|kind| *kind != chosen);
         }
         // `which venue has the highest mean citations`: papers have the citations.
-        for kind in self.types_with_numbers() {
+        others.extend(self.types_with_numbers());
+        for kind in others {
             self.rows = kind;
             if let Ok(plan) = self.plan(kinds).and_then(|plan| self.is_narrowed(plan)) {
                 return Ok(plan);
@@ -643,10 +604,10 @@ impl Reading<'_> {
                 let Some(end) = steps.last() else { continue };
                 if between.iter().any(|step| step.to == end.to) {
                     let (counted, rows) = (kb.type_name(end.to), kb.type_name(plan.rows));
-                    return Err(AskError::Missing(format!(
+                    return missing(format!(
                         "{:?} applies to the {counted} of a {rows}, but all of them would be counted",
                         condition.name
-                    )));
+                    ));
                 }
             }
         }
@@ -671,21 +632,16 @@ impl Reading<'_> {
     /// of names is tried as an intercomparison first.
     fn plan(&mut self, kinds: &[Kind]) -> Result<Plan, AskError> {
         let mut first: Option<AskError> = None;
-        let compares = compares_names(self.mentions);
-        let kinds: Vec<Kind> = match compares {
-            true => std::iter::once(Kind::Intercomparison).chain(kinds.iter().copied()).collect(),
-            false => kinds.to_vec(),
-        };
-        for kind in kinds {
+        let compared = compares_names(self.mentions).then_some(Kind::Intercomparison);
+        for kind in compared.into_iter().chain(kinds.iter().copied()) {
             (self.columns, self.assumed) = (Vec::new(), Vec::new());
             match self.of_kind(kind) {
                 Ok(plan) => return Ok(plan),
                 // Keeps the first error that names the missing part.
-                Err(error) => {
-                    if first.as_ref().is_none_or(|first| *first == AskError::NoTable) {
-                        first = Some(error);
-                    }
+                Err(error) if first.is_none() || first == Some(AskError::NoTable) => {
+                    first = Some(error);
                 }
+                Err(_) => {}
             }
         }
         Err(first.unwrap_or(AskError::NoTable))

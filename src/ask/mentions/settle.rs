@@ -2,7 +2,7 @@
 
 use crate::{
     lexicon::{Cue, is_anything, is_person},
-    mentions::{ARTICLES, COUNTS, Mention, Token, What},
+    mentions::{ARTICLES, COUNTS, Mention, Token, What, word},
     schema::Schema,
 };
 use agent_index::IndexedBase;
@@ -13,19 +13,19 @@ pub(super) fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all:
     let word = |at: usize| word(tokens, at);
     // In `the most genes are associated with`, the word is a relation, not a test.
     let counts =
-        |mention: &Mention| matches!(cue(mention), Some(Cue::HowMany | Cue::Most | Cue::Fewest));
+        |mention: &Mention| matches!(mention.cue(), Some(Cue::HowMany | Cue::Most | Cue::Fewest));
     let first = all.iter().position(counts).unwrap_or(all.len());
     for mention in all.iter_mut().skip(first) {
         let links =
             tokens.get(mention.at.start).is_some_and(|own| schema.is_of_relation(&own.stem));
-        if links && cue(mention) == Some(Cue::Relate) {
+        if links && mention.cue() == Some(Cue::Relate) {
             mention.what = What::Relation;
         }
     }
     // In a test, `how many` is a number: `related to how many genes there are`.
     let test = all.iter().position(is_test).unwrap_or(all.len());
     for mention in all.iter_mut().skip(test) {
-        if cue(mention) == Some(Cue::HowMany) {
+        if mention.cue() == Some(Cue::HowMany) {
             mention.what = What::Cue(Cue::NumberOf);
         }
     }
@@ -40,14 +40,6 @@ pub(super) fn settle(base: &IndexedBase, schema: &Schema, tokens: &[Token], all:
         if let (Some(what), Some(mention)) = (around.settled(all, at), all.get_mut(at)) {
             mention.what = what;
         }
-    }
-}
-
-/// Returns the meaning of a mention that is a phrase of the lexicon; `None` for other mentions.
-fn cue(mention: &Mention) -> Option<Cue> {
-    match mention.what {
-        What::Cue(cue) => Some(cue),
-        _ => None,
     }
 }
 
@@ -70,10 +62,10 @@ struct Around<'a> {
 impl<'a> Around<'a> {
     fn new(base: &'a IndexedBase, schema: &Schema, tokens: &'a [Token], all: &[Mention]) -> Self {
         let says = |words: &[&str]| says(tokens, words);
-        let supposes = all.iter().any(|own| cue(own) == Some(Cue::Suppose))
+        let supposes = all.iter().any(|own| own.cue() == Some(Cue::Suppose))
             || says(&["would", "be", "left", "remain", "remained", "remaining", "still"]);
         let differs = |own: &Mention| {
-            matches!(cue(own), Some(Cue::Differ | Cue::More(_) | Cue::Comparative(..)))
+            matches!(own.cue(), Some(Cue::Differ | Cue::More(_) | Cue::Comparative(..)))
         };
         let (differs, tests) = (all.iter().any(differs), all.iter().any(is_test));
         let (would, people) = (says(&["would"]), people(schema, all));
@@ -124,7 +116,7 @@ impl<'a> Around<'a> {
             What::Cue(Cue::LeaveOut)
                 if self.word(start).starts_with("stop")
                     && !self.would
-                    && !all.iter().any(|own| cue(own) == Some(Cue::Suppose)) =>
+                    && !all.iter().any(|own| own.cue() == Some(Cue::Suppose)) =>
             {
                 Some(What::Unknown(self.word(start).to_owned()))
             }
@@ -175,14 +167,7 @@ fn counts(what: &What) -> bool {
 
 /// Whether a mention is a phrase that asks for a statistical test.
 fn is_test(mention: &Mention) -> bool {
-    matches!(
-        cue(mention),
-        Some(Cue::Relate | Cue::Correlate | Cue::Ranks | Cue::Spread | Cue::Normal)
-    )
-}
-
-fn word(tokens: &[Token], at: usize) -> &str {
-    tokens.get(at).map_or("", |token| token.word.as_str())
+    mention.cue().is_some_and(Cue::is_test)
 }
 
 fn says(tokens: &[Token], words: &[&str]) -> bool {

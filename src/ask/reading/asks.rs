@@ -1,33 +1,75 @@
 //! Decides from the phrases of a question whether the answer must be computed over many nodes, or
-//! whether a list of nodes may be the answer.
-//!
-//! Reads nothing from the base.
+//! whether a list of nodes may be the answer, and reads questions for the nodes that satisfy
+//! conditions (`which products cost over 50 dollars`) and whether there are any such nodes.
 
 use crate::{
+    AskError,
+    kind::Kind,
     lexicon::{Bound, Cue},
     mentions::{Mention, Mentions, What},
-    reading::operation::YES_NO,
+    plan::{Condition, Operation, Plan},
+    reading::{Reading, operation::YES_NO},
 };
-use agent_kb::TypeId;
+use agent_kb::{MetapathStep, TypeId};
+
+/// First words of questions for a list of nodes: `list`.
+const LISTS: [&str; 5] = ["list", "name", "show", "give", "find"];
+/// Words before a type in a question that asks whether any node exists: `are there products`.
+const ANY: [&str; 2] = ["there", "any"];
+
+/// Returns the type that the first words of a question ask for, and whether they request a list of
+/// its nodes or whether there are any; `None` if they request neither.
+pub(super) fn listed(mentions: &Mentions) -> Option<(TypeId, Operation)> {
+    let word = |at: usize| mentions.word(at);
+    let is_said =
+        |mention: &&Mention| !matches!(mention.what, What::Filler | What::Cue(Cue::Filler));
+    let mut said = mentions.all.iter().filter(is_said);
+    if YES_NO.contains(&word(0)) {
+        let begins = |mention: &&Mention| matches!(mention.what, What::Type(_));
+        let first = said.find(begins)?;
+        let any = (1..first.at.start).rev().find(|at| ANY.contains(&word(*at)))?;
+        // Only names and values may stand before the type: `any Swedish maker`.
+        let between =
+            mentions.all.iter().filter(|own| own.at.start > any && own.at.end <= first.at.start);
+        let describes = |own: &Mention| {
+            matches!(own.what, What::Thing(_) | What::Filler | What::Cue(Cue::Filler))
+        };
+        return match first.what {
+            What::Type(kind) if between.into_iter().all(describes) => {
+                Some((kind, Operation::Exists))
+            }
+            _ => None,
+        };
+    }
+    let first = said.next()?;
+    let kind = match first.what {
+        What::Cue(Cue::Which) => &said.next()?.what,
+        _ if LISTS.contains(&word(0)) => &first.what,
+        _ => return None,
+    };
+    match kind {
+        What::Type(kind) => Some((*kind, Operation::List)),
+        _ => None,
+    }
+}
 
 /// Whether the question has a phrase that only a result computed over many nodes can answer, never
 /// a list of nodes.
 pub(super) fn asks_surely(mentions: &Mentions) -> bool {
-    mentions.all.iter().any(|mention| match mention.what {
-        What::Cue(cue) => asks(cue) && cue != Cue::Relate && !is_together(mentions, mention),
-        _ => false,
+    mentions.all.iter().any(|mention| {
+        let is_sure = |cue| asks(cue) && cue != Cue::Relate && !is_together(mentions, mention);
+        mention.cue().is_some_and(is_sure)
     })
 }
 
 /// Whether the question is a yes-or-no question that compares names: `does A cost more than B`.
 pub(super) fn compares_names(mentions: &Mentions) -> bool {
-    let begins = mentions.tokens.first().is_some_and(|token| YES_NO.contains(&token.word.as_str()));
     let than = |mention: &Mention| {
-        matches!(mention.what, What::Cue(Cue::Bound(Bound::Above | Bound::Below, false)))
+        matches!(mention.cue(), Some(Cue::Bound(Bound::Above | Bound::Below, false)))
     };
     let is_thing = |mention: &Mention| matches!(mention.what, What::Thing(_));
     let place = mentions.all.iter().position(than);
-    begins
+    YES_NO.contains(&mentions.word(0))
         && place.is_some_and(|place| {
             let (before, behind) = mentions.all.split_at(place);
             before.iter().any(is_thing) && behind.iter().any(is_thing)
@@ -48,13 +90,12 @@ pub(super) fn counted_by_each(mentions: &Mentions) -> Option<TypeId> {
 /// Whether a mention ends in `together` or `combined`, which may ask for a total or say how
 /// something was done (`written together`).
 fn is_together(mentions: &Mentions, mention: &Mention) -> bool {
-    let said = mentions.tokens.get(mention.at.clone()).unwrap_or_default();
-    said.last().is_some_and(|token| ["together", "combined"].contains(&token.word.as_str()))
+    ["together", "combined"].contains(&mentions.word(mention.at.end.saturating_sub(1)))
 }
 
 /// Whether any phrase of the question asks for a result that is computed over many nodes.
 pub(super) fn asks_for_many(mentions: &Mentions) -> bool {
-    mentions.all.iter().any(|mention| matches!(mention.what, What::Cue(cue) if asks(cue)))
+    mentions.all.iter().filter_map(Mention::cue).any(asks)
 }
 
 /// Whether a phrase asks for a result that is computed over many nodes.
@@ -88,4 +129,46 @@ pub(super) fn counts(mentions: &Mentions) -> bool {
         ),
         _ => false,
     })
+}
+
+impl Reading<'_> {
+    /// Plans a question for a list of nodes, or for whether there are any.
+    ///
+    /// # Errors
+    /// [`AskError::NoTable`] if the question asks for anything else, or sets no condition; other
+    /// errors if a condition is unclear.
+    pub(super) fn list(&mut self, kind: TypeId, operation: Operation) -> Result<Plan, AskError> {
+        self.rows = kind;
+        (self.columns, self.assumed, self.lists) = (Vec::new(), Vec::new(), true);
+        let more = |cue: Cue| {
+            !matches!(cue, Cue::Filler | Cue::Which | Cue::Bound(..) | Cue::OrMore(_) | Cue::Not)
+        };
+        let mut parts = self.parts(Kind::Aggregation)?;
+        self.put_filled(&mut parts, false)?;
+        let conditions = parts.conditions.len() + parts.filters.len();
+        if self.top.is_some()
+            || conditions == 0
+            || !parts.measures.is_empty()
+            || self.changed.contains(&true)
+            || self.cues(false).any(|(_, cue)| more(cue))
+            || parts.conditions.iter().any(|(at, one)| self.is_of_texts(*at, one))
+        {
+            return Err(AskError::NoTable);
+        }
+        self.all_is_used(&parts, &operation, None)?;
+        Ok(self.planned(Kind::Aggregation, parts, operation, None))
+    }
+
+    /// Whether a condition may be about the text of documents, as in `papers about "learning"`: its
+    /// mention follows `about`, and no relation on its metapath has `about` in its name.
+    fn is_of_texts(&self, at: usize, condition: &Condition) -> bool {
+        const ABOUT: &str = "about";
+        let before = self.mentions.range(at).start.checked_sub(1);
+        let is_called = |step: &MetapathStep| {
+            let relation = self.schema.relations.get(usize::from(step.relation.0));
+            relation.is_some_and(|own| own.words.iter().any(|word| word == ABOUT))
+        };
+        before.is_some_and(|before| self.mentions.word(before) == ABOUT)
+            && !condition.steps.iter().any(is_called)
+    }
 }

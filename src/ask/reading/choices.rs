@@ -3,7 +3,7 @@
 //!
 //! Does not interpret the options.
 
-use std::collections::BTreeMap;
+use std::{cell::RefCell, collections::BTreeMap};
 
 /// Maximum number of combinations of options that are read for one question.
 const MAX_COMBINATIONS: usize = 24;
@@ -15,19 +15,20 @@ pub(crate) struct Choices {
     /// the map, the first option is taken.
     given: BTreeMap<String, usize>,
     /// The ambiguities that this reading came upon, in order, each with its number of options.
-    met: Vec<(String, usize)>,
+    met: RefCell<Vec<(String, usize)>>,
 }
 
 impl Choices {
     /// Returns the index of the option to take. The same options are the same ambiguity, so the
     /// same option is taken.
-    pub(crate) fn take(&mut self, options: &[String]) -> usize {
+    pub(crate) fn take(&self, options: &[String]) -> usize {
         if options.len() < 2 {
             return 0;
         }
         let open = options.join("\n");
-        if !self.met.iter().any(|(known, _)| *known == open) {
-            self.met.push((open.clone(), options.len()));
+        let mut met = self.met.borrow_mut();
+        if !met.iter().any(|(known, _)| *known == open) {
+            met.push((open.clone(), options.len()));
         }
         self.given.get(&open).copied().unwrap_or(0)
     }
@@ -36,18 +37,18 @@ impl Choices {
 /// Calls `read` once for every combination of options, starting with all first options, and returns
 /// the results. Stops after [`MAX_COMBINATIONS`]; the second value tells whether all combinations
 /// were read.
-pub(crate) fn every<T>(mut read: impl FnMut(&mut Choices) -> T) -> (Vec<T>, bool) {
+pub(crate) fn every<T>(mut read: impl FnMut(&Choices) -> T) -> (Vec<T>, bool) {
     let (mut open, mut found) = (vec![BTreeMap::new()], Vec::new());
     while let Some(given) = open.pop() {
         if found.len() == MAX_COMBINATIONS {
             return (found, false);
         }
-        let mut choices = Choices { given: given.clone(), met: Vec::new() };
-        found.push(read(&mut choices));
+        let choices = Choices { given: given.clone(), met: RefCell::default() };
+        found.push(read(&choices));
         // Forks at each new ambiguity; the ones before it stay as this reading took them.
         let mut taken = given;
         let mut forks = Vec::new();
-        for (what, n) in choices.met {
+        for (what, n) in choices.met.into_inner() {
             if taken.contains_key(&what) {
                 continue;
             }

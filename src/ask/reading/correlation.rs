@@ -3,6 +3,7 @@
 use crate::{
     AskError,
     lexicon::Cue,
+    missing,
     plan::Operation,
     reading::{
         Reading,
@@ -21,7 +22,8 @@ impl Reading<'_> {
         let ranks = self.has(Cue::Ranks);
         let says = self.has(Cue::Correlate) || ranks;
         let ways = self.ways();
-        if !says && (ways.len() < 2 || !parts.subjects.is_empty() || !self.begins_yes_no()) {
+        let is_yes_no = YES_NO.contains(&self.mentions.word(0));
+        if !says && (ways.len() < 2 || !parts.subjects.is_empty() || !is_yes_no) {
             return Err(AskError::NoTable);
         }
         // `pricier products`: the word implies the field.
@@ -53,9 +55,9 @@ impl Reading<'_> {
         };
         match *own.as_slice() {
             [one, other] => Ok(Operation::Correlate { one, other, ranks, rises }),
-            [_, _, _, ..] => Err(AskError::Missing(
-                "more than two numbers are named; ask whether two go together".to_owned(),
-            )),
+            [_, _, _, ..] => {
+                missing("more than two numbers are named; ask whether two go together")
+            }
             _ => Err(self.no_number()),
         }
     }
@@ -84,11 +86,5 @@ impl Reading<'_> {
             _ => None,
         };
         self.cues(false).filter_map(way).collect()
-    }
-
-    /// Whether the question begins like a yes-or-no question, such as with `does`.
-    fn begins_yes_no(&self) -> bool {
-        let first = self.mentions.tokens.first().map_or("", |token| token.word.as_str());
-        YES_NO.contains(&first)
     }
 }

@@ -4,6 +4,7 @@ use crate::{
     AskError,
     lexicon::{Bound, Cue},
     mentions::What,
+    missing,
     plan::{DatePart, Test},
     reading::Reading,
 };
@@ -50,27 +51,19 @@ impl Reading<'_> {
             let ranged = second.filter(|(place, _)| {
                 cue == Some(Cue::Bound(Bound::Between, false)) || self.is_range(at, *place)
             });
-            let (mut bounds, mut end) = (Vec::new(), at);
-            match (ranged, self.bound_before(before)) {
-                (Some((place, to)), _) => {
-                    bounds.push((Bound::AtLeast, span.from));
-                    bounds.push((Bound::AtMost, to.to));
-                    end = place;
+            let bound_behind = || match next.and_then(|next| self.cue(next)) {
+                Some(Cue::OrMore(true)) => Bound::AtLeast,
+                Some(Cue::OrMore(false)) => Bound::AtMost,
+                _ => Bound::Equal,
+            };
+            let (end, bounds) = match ranged {
+                Some((place, to)) => {
+                    (place, vec![(Bound::AtLeast, span.from), (Bound::AtMost, to.to)])
                 }
-                (None, Some(bound)) => bounds.extend(bounded(bound, span)),
-                (None, None) => {
-                    let more = next.and_then(|next| self.cue(next));
-                    match more {
-                        Some(Cue::OrMore(true)) => bounds.push((Bound::AtLeast, span.from)),
-                        Some(Cue::OrMore(false)) => bounds.push((Bound::AtMost, span.to)),
-                        _ => bounds.extend(bounded(Bound::Equal, span)),
-                    }
-                }
-            }
+                None => (at, bounded(self.bound_before(before).unwrap_or_else(bound_behind), span)),
+            };
             if bounds.is_empty() {
-                return Err(AskError::Missing(
-                    "cannot tell what is bounded by the date".to_owned(),
-                ));
+                return missing("cannot tell what is bounded by the date");
             }
             let is_near =
                 |place: &usize| self.is_time(*place) && self.changed.get(*place) == Some(&changed);
@@ -88,7 +81,7 @@ impl Reading<'_> {
         match self.cue(before?)? {
             Cue::Bound(bound, _) => Some(bound),
             // `newer than` a date is above it.
-            Cue::Versus => match self.cue(self.beside(before?, -1)?)? {
+            Cue::Versus => match self.cue_beside(before?, -1)? {
                 Cue::Comparative(true, _) => Some(Bound::Above),
                 Cue::Comparative(false, _) => Some(Bound::Below),
                 _ => None,
@@ -110,7 +103,7 @@ impl Reading<'_> {
         };
         if self.kind_of(field) != Some(ColumnKind::Date) {
             let name = self.base.kb.field_name(field);
-            return Err(AskError::Missing(format!("{name:?} holds no dates; name a year")));
+            return missing(format!("{name:?} holds no dates; name a year"));
         }
         let column = self.column(ColumnSpec::Field(field));
         let test = |(bound, date): &(Bound, String)| Test::Date {
@@ -150,15 +143,11 @@ impl Reading<'_> {
         if fields.iter().any(is_said) {
             fields.retain(is_said);
         }
-        let told: Vec<String> = fields
-            .iter()
-            .map(|field| format!("field {}", self.base.kb.field_name(*field)))
-            .collect();
         let none = || {
             let rows = self.base.kb.type_name(self.rows);
             AskError::Missing(format!("no field of {rows} holds a year or a date"))
         };
-        fields.get(self.choose(&told)).copied().ok_or_else(none)
+        self.choose(fields, |field| self.field_in_words(field)).ok_or_else(none)
     }
 
     /// Returns the index of the mention that groups the rows by a part of dates: `per month`,

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use crate::{
     AskError,
     lexicon::{Bound, Cue},
-    mentions::{Thing, What},
+    mentions::{Thing, Token, What},
+    missing,
     reading::Reading,
 };
 use agent_kb::NodeId;
@@ -30,9 +31,8 @@ impl Reading<'_> {
 
     /// Whether one of `words` stands between two mentions.
     pub(super) fn is_said_between(&self, one: usize, other: usize, words: &[&str]) -> bool {
-        let end = |at: usize| self.mentions.all.get(at).map(|mention| mention.at.clone());
-        let (Some(one), Some(other)) = (end(one), end(other)) else { return false };
-        let between = self.mentions.tokens.get(one.end..other.start).unwrap_or_default();
+        let (start, end) = (self.mentions.range(one).end, self.mentions.range(other).start);
+        let between = self.mentions.tokens.get(start..end).unwrap_or_default();
         between.iter().any(|token| words.contains(&token.word.as_str()))
     }
 
@@ -80,11 +80,8 @@ impl Reading<'_> {
 
     /// Returns the text of the question between two mentions.
     fn between(&self, one: usize, other: usize) -> Option<&str> {
-        let mention = |at: usize| self.mentions.all.get(at).map(|mention| mention.at.clone());
-        let token = |at: usize| self.mentions.tokens.get(at).map(|token| token.range.clone());
-        let (end, start) =
-            (token(mention(one)?.end.saturating_sub(1))?, token(mention(other)?.start)?);
-        self.text.get(end.end..start.start)
+        let end = self.mentions.said(one).last()?.range.end;
+        self.text.get(end..self.mentions.said(other).first()?.range.start)
     }
 
     /// Returns the indexes of the mentions that are negated: names, fields, types and relations.
@@ -117,9 +114,9 @@ impl Reading<'_> {
                 _ if other => continue,
                 _ => {
                     let said = self.said_at(at);
-                    return Err(AskError::Missing(format!(
+                    return missing(format!(
                         "cannot tell what {said:?} negates; put it before a name or a field"
-                    )));
+                    ));
                 }
             };
         }
@@ -144,10 +141,10 @@ impl Reading<'_> {
                 (_, false, false) => break,
                 _ => {
                     let said = &thing.text;
-                    return Err(AskError::Missing(format!(
+                    return missing(format!(
                         "cannot tell whether {said:?} is negated too; put \"not\" before it, or \
                          ask for it separately"
-                    )));
+                    ));
                 }
             };
             last = at;
@@ -157,12 +154,9 @@ impl Reading<'_> {
 
     /// Whether only `and`, `or`, `the` and descriptions of names stand between two mentions.
     pub(super) fn is_listed(&self, one: usize, other: usize) -> bool {
-        let tokens = |at: usize| self.mentions.all.get(at).map(|mention| mention.at.clone());
-        (one + 1..other).all(|at| {
-            let own = tokens(at).and_then(|at| self.mentions.tokens.get(at)).unwrap_or_default();
-            self.bound.contains_key(&at)
-                || own.iter().all(|token| ["and", "or", "the"].contains(&token.word.as_str()))
-        })
+        let joins = |token: &Token| ["and", "or", "the"].contains(&token.word.as_str());
+        (one + 1..other)
+            .all(|at| self.bound.contains_key(&at) || self.mentions.said(at).iter().all(joins))
     }
 
     /// Whether two names may be nodes of the same type, or values of the same field.
@@ -201,14 +195,11 @@ impl Reading<'_> {
     /// with `or more` without a number before it.
     pub(super) fn check_alternatives(&self) -> Result<(), AskError> {
         for (at, cue) in self.cues(false) {
-            if let Cue::OrMore(_) = cue
-                && !matches!(
-                    self.beside(at, -1).and_then(|at| self.what(at)),
-                    Some(What::Number(..))
-                )
+            if matches!(cue, Cue::OrMore(_))
+                && !matches!(self.what_beside(at, -1), Some(What::Number(..)))
             {
                 let said = self.said_at(at);
-                return Err(AskError::Missing(format!("{said:?} must follow a number")));
+                return missing(format!("{said:?} must follow a number"));
             }
             if cue != Cue::Versus || self.said_at(at) != "or" {
                 continue;
@@ -216,13 +207,12 @@ impl Reading<'_> {
             let (one, other) = (self.beside_or(at, -1), self.beside_or(at, 1));
             let is_value = |what: Option<&What>| matches!(what, Some(What::Number(..)));
             let is_thing = |what: Option<&What>| matches!(what, Some(What::Thing(_)));
-            let both_denied = self.beside(at, 1).and_then(|next| self.cue(next)) == Some(Cue::Not);
+            let both_denied = self.cue_beside(at, 1) == Some(Cue::Not);
             if is_value(one) && is_thing(other) || is_thing(one) && is_value(other) || both_denied {
-                return Err(AskError::Missing(
+                return missing(
                     "\"or\" between conditions of two kinds is not supported; ask for each \
-                     separately"
-                        .to_owned(),
-                ));
+                     separately",
+                );
             }
         }
         Ok(())
@@ -237,27 +227,24 @@ impl Reading<'_> {
                 Cue::Versus => self.said_at(at) == "than",
                 _ => false,
             };
-            let beside = self.beside(at, 1);
-            let next = beside.and_then(|next| self.cue(next));
-            let behind = beside.and_then(|next| self.what(next));
+            let behind = self.what_beside(at, 1);
             if cue == Cue::Bound(Bound::Equal, false) && !matches!(behind, Some(What::Number(..))) {
                 let said = self.said_at(at);
-                return Err(AskError::Missing(format!("{said:?} must be followed by a number")));
+                return missing(format!("{said:?} must be followed by a number"));
             }
             // In `only wrote one paper`, `only` belongs to the verb.
-            let all = &self.mentions.all;
-            let is_next = beside.and_then(|next| all.get(next)).map(|next| next.at.start)
-                == all.get(at).map(|own| own.at.end);
+            let beside = self.beside(at, 1).map(|next| self.mentions.range(next).start);
+            let is_next = beside == Some(self.mentions.range(at).end);
             let keeps = matches!(behind, Some(What::Number(..) | What::Thing(_) | What::Type(_)))
                 && (is_next || self.has(Cue::Suppose));
             if cue == Cue::Only && !keeps {
-                return Err(AskError::Missing("cannot tell what \"only\" refers to".to_owned()));
+                return missing("cannot tell what \"only\" refers to");
             }
-            if let (true, Some(Cue::Of(function))) = (bounds, next) {
-                return Err(AskError::Missing(format!(
+            if let (true, Some(What::Cue(Cue::Of(function)))) = (bounds, behind) {
+                return missing(format!(
                     "a bound by the {} is not supported; name the number",
                     function.name()
-                )));
+                ));
             }
         }
         Ok(())

@@ -5,6 +5,7 @@ use crate::{
     AskError,
     lexicon::{Bound, Cue},
     mentions::What,
+    missing,
     plan::Test,
     reading::Reading,
 };
@@ -104,15 +105,13 @@ impl Reading<'_> {
             };
             let changed = self.changed.get(at).copied().unwrap_or(false);
             if let Some(about) = self.is_rough(at) {
-                return Err(AskError::Missing(format!(
+                return missing(format!(
                     "{about:?} does not give an exact range; name its lower and upper number"
-                )));
+                ));
             }
             if self.is_top(at) {
                 if number > MAX_TOP as f64 {
-                    return Err(AskError::Missing(format!(
-                        "top {number} exceeds the limit of {MAX_TOP}"
-                    )));
+                    return missing(format!("top {number} exceeds the limit of {MAX_TOP}"));
                 }
                 self.top = Some(number.max(1.0) as usize);
                 at += 1;
@@ -125,9 +124,9 @@ impl Reading<'_> {
             }
             let limit = self.limit(at, unit)?;
             let Some(what) = self.bounded(at, number, &limit, changed) else {
-                return Err(AskError::Missing(format!(
+                return missing(format!(
                     "cannot tell which field {number} refers to; name the field"
-                )));
+                ));
             };
             if let Bounded::Mention(place) = what
                 && self.changed.get(place) == Some(&changed)
@@ -157,12 +156,11 @@ impl Reading<'_> {
     /// Whether the number in a mention is the number of requested results: `top 5`, `the 5
     /// cheapest`.
     fn is_top(&self, at: usize) -> bool {
-        let cue_beside = |step| self.beside(at, step).and_then(|place| self.cue(place));
         let first = matches!(
-            cue_beside(1),
+            self.cue_beside(at, 1),
             Some(Cue::High | Cue::Low | Cue::Best(..) | Cue::Most | Cue::Fewest)
         );
-        cue_beside(-1) == Some(Cue::Top) || first || self.leads(at)
+        self.cue_beside(at, -1) == Some(Cue::Top) || first || self.leads(at)
     }
 
     /// Reads from the words around the number in mention `at` how the number bounds a value.
@@ -189,15 +187,14 @@ impl Reading<'_> {
             && !self.is_apart(before, at)
         {
             let (one, other) = (self.said_at(before), self.said_at(at));
-            return Err(AskError::Missing(format!(
+            return missing(format!(
                 "{one:?} and {other:?} are two numbers side by side; write one in digits, without \
                  blanks"
-            )));
+            ));
         }
         // `from 2010 on`
-        let behind = self.mentions.all.get(at).and_then(|own| self.mentions.tokens.get(own.at.end));
         if before.is_some_and(|before| self.said_at(before) == "from")
-            && behind.is_some_and(|token| token.word == "on")
+            && self.mentions.word(self.mentions.range(at).end) == "on"
         {
             bound = Some(Bound::AtLeast);
         }
@@ -220,8 +217,7 @@ impl Reading<'_> {
         match before.and_then(|before| self.cue(before)) {
             Some(Cue::Bound(bound, _)) => (Some(bound), None),
             Some(Cue::Versus) => {
-                let place = before.and_then(|before| self.beside(before, -1));
-                match place.and_then(|place| self.cue(place)) {
+                match before.and_then(|before| self.cue_beside(before, -1)) {
                     // `newer than 2010` bounds the year from below.
                     Some(Cue::Comparative(high, names)) => {
                         (than(high), Some(Bounded::Implied(names)))
@@ -270,19 +266,16 @@ impl Reading<'_> {
     fn is_rough(&self, at: usize) -> Option<&str> {
         const ROUGH: [&str; 7] =
             ["about", "around", "roughly", "approximately", "nearly", "almost", "circa"];
-        let start = self.mentions.all.get(at)?.at.start;
-        let before = self.mentions.tokens.get(start.checked_sub(1)?)?;
-        ROUGH.contains(&before.word.as_str()).then_some(before.word.as_str())
+        let before = self.mentions.word(self.mentions.range(at).start.checked_sub(1)?);
+        ROUGH.contains(&before).then_some(before)
     }
 
     /// Whether a number at the beginning of a question for a maximum or minimum is the number of
     /// requested results: `which three products are the cheapest`.
     pub(super) fn leads(&self, at: usize) -> bool {
-        let cue = self.beside(at, -1).and_then(|before| self.cue(before));
-        let next = self.beside(at, 1).and_then(|next| self.what(next));
         matches!(self.what(at), Some(What::Number(number, None)) if number.fract() == 0.0)
-            && matches!(cue, None | Some(Cue::Which))
-            && matches!(next, Some(What::Type(_) | What::Field(_)))
+            && matches!(self.cue_beside(at, -1), None | Some(Cue::Which))
+            && matches!(self.what_beside(at, 1), Some(What::Type(_) | What::Field(_)))
             && self.begins(at)
             && self.cues(false).any(|(_, cue)| {
                 matches!(cue, Cue::High | Cue::Low | Cue::Best(..) | Cue::Most | Cue::Fewest)
@@ -299,12 +292,11 @@ impl Reading<'_> {
     /// Whether a number in the assumption is the amount by which values change, instead of
     /// selecting rows.
     fn scales(&self, at: usize) -> bool {
-        let near = |step: isize| self.beside(at, step).and_then(|at| self.cue(at));
+        let near = |step: isize| self.cue_beside(at, step);
         let changes = |cue: Option<Cue>| {
             matches!(cue, Some(Cue::Raise | Cue::Lower | Cue::More(_) | Cue::Comparative(..)))
         };
-        let behind =
-            self.beside(at, 1).and_then(|next| self.beside(next, 1)).and_then(|at| self.cue(at));
+        let behind = self.beside(at, 1).and_then(|next| self.cue_beside(next, 1));
         changes(near(-1))
             || changes(near(1))
             || changes(behind) && !matches!(near(-1), Some(Cue::Bound(..)))

@@ -5,6 +5,7 @@ use crate::{
     kind::Kind,
     lexicon::{Bound, Cue, Function},
     mentions::What,
+    missing,
     plan::{Change, Condition, Measure, Operation, Plan, Subject, Test},
     reading::{
         Reading,
@@ -48,23 +49,17 @@ impl Reading<'_> {
     pub(super) fn of_kind(&mut self, kind: Kind) -> Result<Plan, AskError> {
         let supposed = self.change()?;
         if supposed.is_some() != (kind == Kind::Hypothetical) {
-            return Err(match supposed {
-                Some(_) => AskError::NoTable,
-                None => AskError::NoTable,
-            });
+            return Err(AskError::NoTable);
         }
         if kind != Kind::Hypothetical {
             return self.whole(kind, kind, None);
         }
-        let kinds = [Kind::Superlative, Kind::Intercomparison, Kind::Aggregation];
-        let mut first = None;
-        for inner in kinds {
-            match self.whole(kind, inner, supposed.clone()) {
-                Ok(plan) => return Ok(plan),
-                Err(error) => first = Some(error),
+        for inner in [Kind::Superlative, Kind::Intercomparison] {
+            if let Ok(plan) = self.whole(kind, inner, supposed.clone()) {
+                return Ok(plan);
             }
         }
-        Err(first.unwrap_or(AskError::NoTable))
+        self.whole(kind, Kind::Aggregation, supposed)
     }
 
     fn whole(
@@ -140,8 +135,7 @@ impl Reading<'_> {
                 let test = self.without(at)?;
                 parts.filters.extend(test.map(|test| (at, test)));
             } else if self.is_group(at) {
-                let column = self.group_column(at)?;
-                parts.groups.extend(column.map(|column| (at, column)));
+                parts.groups.extend(self.group_column(at).map(|column| (at, column)));
             } else if !self.bounded.contains(&at)
                 && let Some(column) = self.number_column(at)?
             {
@@ -202,9 +196,9 @@ impl Reading<'_> {
                 _ => {
                     let said = self.said_at(at);
                     let rows = self.base.kb.type_name(self.rows);
-                    return Err(AskError::Missing(format!(
+                    return missing(format!(
                         "cannot tell what {said:?} means for a {rows}; name what it is linked to"
-                    )));
+                    ));
                 }
             }
         }
@@ -219,9 +213,7 @@ impl Reading<'_> {
 
     /// Whether a word of the mention with index `at` refers to the relation.
     fn says(&self, at: usize, relation: RelationId) -> bool {
-        let own = self.mentions.all.get(at).map(|mention| mention.at.clone()).unwrap_or_default();
-        let tokens = self.mentions.tokens.get(own).unwrap_or_default();
-        tokens.iter().any(|token| self.schema.is_said_by(relation, &token.stem))
+        self.mentions.said(at).iter().any(|token| self.schema.is_said_by(relation, &token.stem))
     }
 
     /// Whether the relation in a mention is a step of a condition's or a column's metapath.
@@ -250,11 +242,11 @@ impl Reading<'_> {
     /// Adds the filter that rows have a value of a field of texts or dates, if the question counts
     /// rows or asks for a share. Refuses a question that searches texts.
     fn put_text(&mut self, at: usize, field: FieldId, parts: &mut Parts) -> Result<(), AskError> {
-        let next = self.beside(at, 1).and_then(|next| self.what(next));
+        let next = self.what_beside(at, 1);
         let is_text = self.kind_of(field) == Some(ColumnKind::Text);
         if is_text && matches!(next, Some(What::Thing(_) | What::NoThing(_))) {
             let name = self.base.kb.field_name(field);
-            return Err(AskError::Missing(format!("{name:?} holds texts, which are not searched")));
+            return missing(format!("{name:?} holds texts, which are not searched"));
         }
         if parts.counts_rows && self.has(Cue::HowMany) || self.has(Cue::Share) {
             let column = self.column(ColumnSpec::Field(field));
@@ -266,37 +258,28 @@ impl Reading<'_> {
     /// Builds the test for a negated mention: rows without a value of the field, or without a link
     /// to the type or by the relation. `None` if the mention tests nothing.
     fn without(&mut self, at: usize) -> Result<Option<Test>, AskError> {
-        Ok(match self.what(at).cloned() {
-            Some(What::Field(fields)) => match self.field(&fields, false) {
-                Some(field) => {
-                    self.check_zero(field)?;
-                    let column = self.column(ColumnSpec::Field(field));
-                    Some(Test::Not(Box::new(Test::Filled { column })))
-                }
-                None => None,
-            },
-            Some(What::Links(_)) => {
-                let said = self.said_at(at);
-                let Some(column) = self.number_column(at)? else {
-                    let rows = self.base.kb.type_name(self.rows);
-                    return Err(AskError::Missing(format!("no {rows} has a {said:?}")));
-                };
-                let bound = Bound::Equal;
-                Some(Test::Number { column, bound, number: 0.0, to: None })
+        let rows = self.base.kb.type_name(self.rows);
+        let column = match self.what(at).cloned() {
+            Some(What::Field(fields)) => {
+                let Some(field) = self.field(&fields, false) else { return Ok(None) };
+                self.check_zero(field)?;
+                let column = self.column(ColumnSpec::Field(field));
+                return Ok(Some(Test::Not(Box::new(Test::Filled { column }))));
             }
+            Some(What::Links(_)) => match self.number_column(at)? {
+                Some(column) => column,
+                None => return missing(format!("no {rows} has a {:?}", self.said_at(at))),
+            },
             Some(What::Type(kind)) if kind != self.rows => {
-                let column = ColumnSpec::Count(self.path_to(kind)?);
-                let (column, bound) = (self.column(column), Bound::Equal);
-                Some(Test::Number { column, bound, number: 0.0, to: None })
+                let steps = self.path_to(kind)?;
+                self.column(ColumnSpec::Count(steps))
             }
             Some(What::Type(_)) => {
-                let rows = self.base.kb.type_name(self.rows);
-                return Err(AskError::Missing(format!(
-                    "links from one {rows} to another are not supported here"
-                )));
+                return missing(format!("links from one {rows} to another are not supported here"));
             }
-            _ => None,
-        })
+            _ => return Ok(None),
+        };
+        Ok(Some(Test::Number { column, bound: Bound::Equal, number: 0.0, to: None }))
     }
 
     /// Refuses to tell rows with a value from rows without if zero may stand for a missing value.
@@ -307,12 +290,12 @@ impl Reading<'_> {
         let is_zero = |node: &NodeId| {
             kb.field(*node, field).and_then(quantity).is_some_and(|one| one.number == 0.0)
         };
-        if nodes.iter().step_by(every).any(is_zero) {
-            let name = kb.field_name(field);
-            let why = format!("cannot tell whether {name:?} is 0 or unknown");
-            return Err(AskError::Missing(why));
+        match nodes.iter().step_by(every).any(is_zero) {
+            true => {
+                missing(format!("cannot tell whether {:?} is 0 or unknown", kb.field_name(field)))
+            }
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Adds numbers and dates to `parts` as filters, or two numbers as compared subjects.
@@ -368,33 +351,21 @@ impl Reading<'_> {
 
     /// Whether a mention follows `by` or a phrase such as `which` or `each`.
     pub(super) fn is_parting(&self, at: usize) -> bool {
-        let before = self.beside(at, -1).and_then(|before| self.cue(before));
-        let by = self.mentions.all.get(at).and_then(|mention| {
-            self.mentions
-                .tokens
-                .get(mention.at.start.checked_sub(1)?)
-                .map(|token| token.word == "by")
-        });
-        matches!(before, Some(Cue::Which | Cue::Each)) || by == Some(true)
+        let before = self.mentions.range(at).start.checked_sub(1);
+        matches!(self.cue_beside(at, -1), Some(Cue::Which | Cue::Each))
+            || before.is_some_and(|before| self.mentions.word(before) == "by")
     }
 
-    fn group_column(&mut self, at: usize) -> Result<Option<usize>, AskError> {
-        let spec = match self.what(at).cloned() {
-            Some(What::Type(kind)) if self.group_of(at, kind).is_some() => {
-                ColumnSpec::Names(self.group_of(at, kind).unwrap_or_default())
-            }
+    fn group_column(&mut self, at: usize) -> Option<usize> {
+        let spec = match self.what(at)? {
             // A type that is not linked to the rows does not group them.
-            Some(What::Type(kind)) => match self.path_to(kind) {
-                Ok(steps) => ColumnSpec::Names(steps),
-                Err(_) => return Ok(None),
-            },
-            Some(What::Field(fields)) => match self.field(&fields, false) {
-                Some(field) => ColumnSpec::Field(field),
-                None => return Ok(None),
-            },
-            _ => return Ok(None),
+            What::Type(kind) => {
+                ColumnSpec::Names(self.group_of(at, *kind).or_else(|| self.path_to(*kind).ok())?)
+            }
+            What::Field(fields) => ColumnSpec::Field(self.field(fields, false)?),
+            _ => return None,
         };
-        Ok(Some(self.column(spec)))
+        Some(self.column(spec))
     }
 
     /// Returns the metapath from the rows to type `kind` through the type after `of`, as in `per
@@ -403,10 +374,8 @@ impl Reading<'_> {
         let next = (at + 1..self.mentions.all.len())
             .find(|next| matches!(self.what(*next), Some(What::Type(_))))?;
         let Some(What::Type(by)) = self.what(next) else { return None };
-        let starts = self.mentions.all.get(next)?.at.start;
-        let end = self.mentions.all.get(at)?.at.end;
-        let between = self.mentions.tokens.get(end..starts)?;
-        let says_of = between.first().is_some_and(|token| token.word == "of") && between.len() <= 2;
+        let (end, start) = (self.mentions.range(at).end, self.mentions.range(next).start);
+        let says_of = self.mentions.word(end) == "of" && (1..=2).contains(&(start - end));
         let mut steps = self.path_to(*by).ok().filter(|_| says_of && *by != self.rows)?;
         let last = self.schema.best_paths(*by, kind, &self.said).into_iter().next()?;
         steps.extend(last);
@@ -438,36 +407,22 @@ impl Reading<'_> {
 
     /// Whether any phrase of the question asks for a statistical test.
     pub(super) fn asks_for_test(&self) -> bool {
-        [Cue::Normal, Cue::Correlate, Cue::Ranks, Cue::Spread, Cue::Relate]
-            .into_iter()
-            .any(|cue| self.has(cue))
+        self.cues(false).any(|(_, cue)| cue.is_test())
     }
 
     /// Whether the question asks if values are equal, not if they differ.
     fn asks_same(&self) -> bool {
-        const SAME: [&str; 12] = [
-            "equal",
-            "equally",
-            "equals",
-            "same",
-            "similar",
-            "similarly",
-            "alike",
-            "identical",
-            "comparable",
-            "homogeneous",
-            "homogeneity",
-            "independent",
-        ];
+        const SAME: &str = "equal equally equals same similar similarly alike identical \
+                            comparable homogeneous homogeneity independent";
         let words = self.own_words();
-        words.iter().any(|word| SAME.contains(word))
+        words.iter().any(|word| SAME.split(' ').any(|same| same == *word))
             || words.windows(2).any(|two| two == ["as", "much"])
     }
 
     /// Whether the question says `how many` without a noun: `how many would cost more`.
     fn counts_them(&self) -> bool {
         self.cues(false).any(|(at, cue)| {
-            let next = self.beside(at, 1).and_then(|next| self.what(next));
+            let next = self.what_beside(at, 1);
             cue == Cue::HowMany && matches!(next, None | Some(What::Cue(_) | What::Number(..)))
         })
     }
@@ -487,31 +442,27 @@ impl Reading<'_> {
     /// Refuses a question that asks for the difference between numbers.
     pub(super) fn is_no_difference(&self) -> Result<(), AskError> {
         match self.cues(false).any(|(at, _)| self.said_at(at) == "difference") {
-            true => Err(AskError::Missing(
-                "differences are not computed; ask which is higher".to_owned(),
-            )),
+            true => missing("differences are not computed; ask which is higher"),
             false => Ok(()),
         }
     }
 
     /// Refuses a comparison with a property of the same row: `at another site than their manager`.
     fn is_no_comparison(&self) -> Result<(), AskError> {
-        let open = self.cues(false).find(|(at, cue)| {
-            let next = self.beside(*at, 1).and_then(|next| self.what(next));
-            *cue == Cue::Versus
-                && self.said_at(*at) == "than"
+        for (at, cue) in self.cues(false) {
+            let next = self.what_beside(at, 1);
+            if cue == Cue::Versus
+                && self.said_at(at) == "than"
                 && !matches!(next, Some(What::Number(..) | What::Date(_)))
-        });
-        match open {
-            Some((at, _)) => {
+            {
                 let behind = self.beside(at, 1).map_or(String::new(), |next| self.said_at(next));
-                Err(AskError::Missing(format!(
+                return missing(format!(
                     "a comparison with {behind:?} of each row is not supported; name what to \
                      compare with"
-                )))
+                ));
             }
-            None => Ok(()),
         }
+        Ok(())
     }
 
     /// Whether the question has a comparative but no number that bounds a value.
@@ -543,25 +494,17 @@ impl Reading<'_> {
         if !parts.counts_rows || computes || self.has(Cue::Share) || !self.has(Cue::HowMany) {
             return Ok(());
         }
-        let is_type = |at: &usize| matches!(self.what(*at), Some(What::Type(_)));
-        let is_links = |at: &usize| matches!(self.what(*at), Some(What::Links(_)));
-        let (links, others): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut parts.measures).into_iter().partition(|(at, _)| is_links(at));
-        parts.measures = others;
-        for (at, column) in links {
+        let is_type = |at: usize| matches!(self.what(at), Some(What::Type(_)));
+        let is_links = |at: usize| matches!(self.what(at), Some(What::Links(_)));
+        for (at, column) in parts.measures.extract_if(.., |(at, _)| is_links(*at)) {
             parts.filters.push((at, some_of(column)));
         }
-        let (counted, fields): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut parts.measures).into_iter().partition(|(at, _)| is_type(at));
-        parts.measures = counted;
-        let mut columns: Vec<(usize, usize)> = fields;
+        let mut columns: Vec<(usize, usize)> =
+            parts.measures.extract_if(.., |(at, _)| !is_type(*at)).collect();
         if !each {
             // A type on the metapath to a named thing is not a condition of its own.
-            let (ways, others): (Vec<_>, Vec<_>) = std::mem::take(&mut parts.groups)
-                .into_iter()
-                .partition(|(at, _)| is_type(at) && !parts.conditions.is_empty());
-            parts.groups = ways;
-            columns.extend(others);
+            let is_way = |at: usize| is_type(at) && !parts.conditions.is_empty();
+            columns.extend(parts.groups.extract_if(.., |(at, _)| !is_way(*at)));
         }
         for (at, column) in columns {
             if let Some(ColumnSpec::Field(field)) = self.columns.get(column) {
@@ -592,8 +535,7 @@ impl Reading<'_> {
 
     fn aggregation(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
         // `who has the most` asks for a name.
-        let begins = self.mentions.tokens.first().map_or("", |token| token.word.as_str());
-        let asks_who = begins == "who" && self.extreme().is_some();
+        let asks_who = self.mentions.word(0) == "who" && self.extreme().is_some();
         if self.asks_for_test() || self.compares() || asks_who {
             return Err(AskError::NoTable);
         }
@@ -602,10 +544,10 @@ impl Reading<'_> {
         let first =
             self.top.is_some() || self.cues(false).any(|(_, cue)| matches!(cue, Cue::Best(..)));
         if let (true, Some(function)) = (first, self.function()) {
-            return Err(AskError::Missing(format!(
+            return missing(format!(
                 "the {} of the top results is not computed; ask for them, or name a bound",
                 function.name()
-            )));
+            ));
         }
         if self.top.is_some() {
             return Err(AskError::NoTable);
@@ -626,11 +568,11 @@ impl Reading<'_> {
             None if parts.counts_rows && self.extreme().is_none() => match self.function() {
                 None | Some(Function::Sum) => Measure::Rows,
                 Some(function) => {
-                    return Err(AskError::Missing(format!(
+                    return missing(format!(
                         "the {} of the group sizes is not computed; ask how many there are in each \
                          group",
                         function.name()
-                    )));
+                    ));
                 }
             },
             None => return Err(self.no_number()),
@@ -648,7 +590,7 @@ impl Reading<'_> {
                 Ok(Operation::Groups { group, part, measure, first: None })
             }
             _ if measure == Measure::Rows && self.has(Cue::Each) => {
-                Err(AskError::Missing("name the groups for \"each\"".to_owned()))
+                missing("name the groups for \"each\"")
             }
             _ => Ok(Operation::Number(measure)),
         }
@@ -667,20 +609,15 @@ impl Reading<'_> {
             return Ok(function);
         }
         if let Some((high, _)) = self.extreme() {
-            let which = parts.groups.iter().any(|(at, _)| {
-                let before = self.beside(*at, -1).and_then(|before| self.cue(before));
-                before == Some(Cue::Which)
-            });
-            if which {
-                return Err(AskError::Missing(
-                    "name the number of each to compare: the total, the mean or the highest"
-                        .to_owned(),
-                ));
+            let is_asked = |at: usize| self.cue_beside(at, -1) == Some(Cue::Which);
+            if parts.groups.iter().any(|(at, _)| is_asked(*at)) {
+                return missing(
+                    "name the number of each to compare: the total, the mean or the highest",
+                );
             }
             return Ok(if high { Function::Max } else { Function::Min });
         }
-        let counted = self.is_how_many(at)
-            || self.beside(at, -1).and_then(|before| self.cue(before)) == Some(Cue::NumberOf);
+        let counted = self.is_how_many(at) || self.cue_beside(at, -1) == Some(Cue::NumberOf);
         let is_one = |one: &Condition| one.steps.is_empty() && one.nodes.len() == 1;
         let of_one = parts.conditions.iter().any(|(_, condition)| is_one(condition));
         let says = self.said_at(at);
@@ -691,18 +628,16 @@ impl Reading<'_> {
             self.assumed.push(format!("taken as the total of {says:?}"));
             return Ok(Function::Sum);
         }
-        Err(AskError::Missing(format!(
+        missing(format!(
             "name the number of {says:?} to compute: the mean, the median, the total, the highest \
              or the lowest"
-        )))
+        ))
     }
 
     /// Returns the column whose number of distinct values the question asks for, if any.
     fn different(&self, parts: &Parts) -> Option<usize> {
-        let counts = |at: usize| {
-            let before = self.beside(at, -1).and_then(|before| self.cue(before));
-            matches!(before, Some(Cue::HowMany | Cue::NumberOf))
-        };
+        let counts =
+            |at: usize| matches!(self.cue_beside(at, -1), Some(Cue::HowMany | Cue::NumberOf));
         let is_category = |at: usize| match self.what(at) {
             Some(What::Field(fields)) => {
                 let field = self.field(fields, false);
@@ -717,9 +652,7 @@ impl Reading<'_> {
 
     fn comparison(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
         if let [_, "there", "a" | "an" | "any", ..] = self.own_words().as_slice() {
-            return Err(AskError::Missing(
-                "a test of whether any row satisfies a comparison is not supported".to_owned(),
-            ));
+            return missing("a test of whether any row satisfies a comparison is not supported");
         }
         let more = self.comparative().is_some() || self.extreme().is_some();
         if self.asks_for_test() || self.has(Cue::HowMany) && !more {
@@ -729,7 +662,7 @@ impl Reading<'_> {
             self.is_no_difference()?;
         }
         if parts.subjects.len() < 2 {
-            return Err(AskError::Missing("a comparison needs two or more subjects".to_owned()));
+            return missing("a comparison needs two or more subjects");
         }
         let (at, high, names) = match (self.comparative(), self.extreme()) {
             (Some(found), _) => found,
@@ -742,43 +675,29 @@ impl Reading<'_> {
         };
         let implied = self.implied(self.rows, names).map(ColumnSpec::Field);
         let own = parts.subjects.iter().all(|subject| matches!(subject.test, Test::Is(_)));
-        let measure = match (implied, parts.measures.first().copied()) {
-            (None, None) if parts.counts_rows => Measure::Rows,
+        let number = match implied {
+            Some(spec) => Some((usize::MAX, self.column(spec))),
+            None => parts.measures.first().copied(),
+        };
+        let measure = match number {
             // `published more` compares the rows of venues by number.
-            (None, None) if !own && self.publishes() => Measure::Rows,
-            (None, None) => return Err(self.no_number()),
-            (implied, said) => {
-                let (place, column) = match (implied, said) {
-                    (Some(spec), _) => (usize::MAX, self.column(spec)),
-                    (None, Some(said)) => said,
-                    (None, None) => return Err(self.no_number()),
-                };
+            None if parts.counts_rows || !own && self.publishes() => Measure::Rows,
+            None => return Err(self.no_number()),
+            Some((place, column)) => {
                 // `more citations` compares totals of groups.
                 let more = self.beside(place, -1) == Some(at)
-                    && matches!(self.cue(at), Some(Cue::More(_)));
-                let number = ["more", "fewer", "less"].contains(&self.said_at(at).as_str());
-                let function = match self.function() {
-                    Some(function) => function,
-                    None if own => Function::Mean,
-                    None if more && number => Function::Sum,
-                    None => Function::Mean,
-                };
+                    && matches!(self.cue(at), Some(Cue::More(_)))
+                    && ["more", "fewer", "less"].contains(&self.said_at(at).as_str());
+                let default = if more && !own { Function::Sum } else { Function::Mean };
+                let function = self.function().unwrap_or(default);
                 if self.function().is_none() && !own {
                     self.assumed.push(format!("taken as the {} of each", function.name()));
                 }
                 Measure::Of(function, column)
             }
         };
-        let first = self.mentions.tokens.first().map_or("", |token| token.word.as_str());
-        let main = self.cues(false).next().map_or(0, |(at, _)| at);
-        let begins = self
-            .mentions
-            .all
-            .get(main)
-            .and_then(|mention| self.mentions.tokens.get(mention.at.start));
-        let yes_no = YES_NO.contains(&first)
-            || self.changed.first() == Some(&true)
-                && begins.is_some_and(|token| YES_NO.contains(&token.word.as_str()));
+        let yes_no = YES_NO.contains(&self.mentions.word(0))
+            || YES_NO.contains(&self.mentions.word(self.begin()));
         let subjects = std::mem::take(&mut parts.subjects);
         // `Is it higher for A or for B` asks which.
         let or = self.cues(false).any(|(at, cue)| cue == Cue::Versus && self.said_at(at) == "or");
@@ -815,9 +734,7 @@ impl Reading<'_> {
             (&[(_, measure)], Some(&(_, group))) => {
                 Ok(Operation::SpreadAmong { measure, group: Some(group), subjects: Vec::new() })
             }
-            (&[_], None) => {
-                Err(AskError::Missing("name the groups whose spread is compared".to_owned()))
-            }
+            (&[_], None) => missing("name the groups whose spread is compared"),
             (&[], _) => Err(self.no_number()),
         }
     }
@@ -842,35 +759,21 @@ impl Reading<'_> {
     ) -> Result<(), AskError> {
         let mut used: Vec<usize> = operation.columns();
         used.extend(parts.filters.iter().flat_map(|(_, test)| test.columns()));
-        match supposed {
-            Some(Change::LeaveOut(tests) | Change::Only(tests)) => {
-                used.extend(tests.iter().flat_map(Test::columns));
-            }
-            Some(Change::Scale { column, .. }) => used.push(*column),
-            None => {}
-        }
-        let on_the_way = |kind: TypeId| {
-            let of_columns = used.iter().filter_map(|at| self.columns.get(*at));
-            let mut steps = of_columns.flat_map(|spec| spec.steps());
-            let mut to_rows = parts.conditions.iter().flat_map(|(_, condition)| &condition.steps);
-            steps.any(|step| step.to == kind) || to_rows.any(|step| step.to == kind)
+        used.extend(supposed.into_iter().flat_map(Change::columns));
+        let passes = |at: usize| {
+            let Some(What::Type(kind)) = self.what(at) else { return false };
+            let columns = used.iter().filter_map(|at| self.columns.get(*at));
+            columns.flat_map(ColumnSpec::steps).any(|step| step.to == *kind)
+                || self.is_on_the_way(at, parts)
         };
         for (at, column) in parts.groups.iter().chain(&parts.measures) {
-            let passed = match self.what(*at) {
-                Some(What::Type(kind)) => on_the_way(*kind),
-                _ => false,
-            };
-            if !used.contains(column) && !passed {
+            if !used.contains(column) && !passes(*at) {
                 let said = self.said_at(*at);
-                return Err(AskError::Missing(format!(
-                    "cannot tell how {said:?} relates to the question"
-                )));
+                return missing(format!("cannot tell how {said:?} relates to the question"));
             }
         }
         if !parts.subjects.is_empty() {
-            return Err(AskError::Missing(
-                "several subjects are named, but not compared".to_owned(),
-            ));
+            return missing("several subjects are named, but not compared");
         }
         self.fields_are_of_rows()
     }
@@ -884,10 +787,7 @@ impl Reading<'_> {
             let is_base = BASE.contains(&self.said_at(at).to_lowercase().as_str());
             if !is_said && !is_base && !fields.iter().any(is_of_rows) {
                 let rows = self.base.kb.type_name(self.rows);
-                return Err(AskError::Missing(format!(
-                    "{:?} is not a field of {rows}",
-                    self.said_at(at)
-                )));
+                return missing(format!("{:?} is not a field of {rows}", self.said_at(at)));
             }
         }
         Ok(())

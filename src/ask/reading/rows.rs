@@ -115,16 +115,18 @@ impl Reading<'_> {
         let most = found.first().map_or(0.0, |best| best.0);
         let nearly = if says_type { 0.0 } else { FILLED_SHARE * HAS_FIELD };
         found.retain(|(points, _)| *points >= most - nearly);
-        let told: Vec<String> =
-            found.iter().map(|(_, kind)| format!("every {}", kb.type_name(*kind))).collect();
-        let best = if says_type { found.first() } else { found.get(self.choose(&told)) };
+        let told = |(_, kind): &(f32, TypeId)| format!("every {}", kb.type_name(*kind));
+        let best = match says_type {
+            true => found.first().copied(),
+            false => self.choose(found, told),
+        };
         let unsaid = || {
             AskError::Missing(format!(
                 "cannot tell which type is meant; this base has nodes of the types {}",
                 kb.types().join(", ")
             ))
         };
-        best.map(|(_, kind)| *kind).ok_or_else(unsaid)
+        best.map(|(_, kind)| kind).ok_or_else(unsaid)
     }
 
     /// Returns how many points a type has as the type of the rows.
@@ -251,8 +253,8 @@ impl Reading<'_> {
 
     /// Whether a mention stands after `among`.
     fn is_among(&self, mention: &Mention) -> bool {
-        let before = mention.at.start.checked_sub(1).and_then(|at| self.mentions.tokens.get(at));
-        before.is_some_and(|token| token.word == "among")
+        let before = mention.at.start.checked_sub(1);
+        before.is_some_and(|before| self.mentions.word(before) == "among")
     }
 
     /// Whether the mention of a type is taken as a plural: its words differ from the type's name.

@@ -1,8 +1,10 @@
 //! Reads questions for a share: how many of the rows in the whole are also in the part, as in `what
 //! share of the papers of 2020 are reviews`.
 
+use std::ops::Range;
+
 use crate::{
-    AskError,
+    AskError, missing,
     plan::{Condition, Operation, Test, reversed},
     reading::{Reading, operation::Parts},
 };
@@ -19,12 +21,6 @@ const RELATIVES: [&str; 4] = ["that", "which", "who", "whose"];
 /// Words that may stand before those for the whole: `among`.
 const WHOLES: [&str; 3] = ["among", "amongst", "amid"];
 
-/// A condition or a test that selects rows, of the whole (denominator) or of the part (numerator).
-enum Said {
-    Condition(Condition),
-    Test(Test),
-}
-
 impl Reading<'_> {
     /// Builds the operation that computes which share of the rows in the whole is also in the part.
     /// The requirements of the whole stay in `parts`. `cue` is the index of the mention that asks
@@ -34,57 +30,43 @@ impl Reading<'_> {
     /// If the question does not mention the part, or if it is unclear which words belong to the
     /// whole.
     pub(super) fn share(&mut self, cue: usize, parts: &mut Parts) -> Result<Operation, AskError> {
-        let mut said: Vec<(usize, Said)> = Vec::new();
-        said.extend(parts.conditions.drain(..).map(|(at, one)| (at, Said::Condition(one))));
-        said.extend(parts.filters.drain(..).map(|(at, one)| (at, Said::Test(one))));
         for (at, column) in parts.measures.drain(..).chain(parts.groups.drain(..)) {
-            let test = self.has_some(column);
-            said.push((at, Said::Test(test)));
+            parts.filters.push((at, self.has_some(column)));
         }
-        let (whole, part): (Vec<_>, Vec<_>) = match self.parting_place(cue, &said)? {
-            Some((place, part_is_behind)) => {
-                said.into_iter().partition(|(at, _)| (self.begin_of(*at) < place) == part_is_behind)
-            }
-            None => (Vec::new(), said),
+        let mentions = self.mentions;
+        let begin = |at: usize| mentions.range(at).start;
+        let places = parts.conditions.iter().map(|(at, _)| *at);
+        let places = places.chain(parts.filters.iter().map(|(at, _)| *at));
+        let parting = self.parting_place(cue, &places.map(begin).collect::<Vec<_>>())?;
+        let is_part = |at: usize| {
+            parting.is_none_or(|(place, part_is_behind)| (begin(at) < place) != part_is_behind)
         };
+        let conditions = parts.conditions.extract_if(.., |(at, _)| is_part(*at));
+        let mut part: Vec<Test> = conditions.map(|(_, one)| self.test_of(one)).collect();
+        let filters = parts.filters.extract_if(.., |(at, _)| is_part(*at));
+        part.extend(filters.map(|(_, test)| test));
         if part.is_empty() {
-            return Err(AskError::Missing("the condition of the share is missing".to_owned()));
+            return missing("the condition of the share is missing");
         }
-        for (at, one) in whole {
-            match one {
-                Said::Condition(one) => parts.conditions.push((at, one)),
-                Said::Test(one) => parts.filters.push((at, one)),
-            }
-        }
-        let tests = part.into_iter().map(|(_, one)| match one {
-            Said::Condition(one) => self.test_of(one),
-            Said::Test(one) => one,
-        });
-        Ok(Operation::Share(tests.collect()))
-    }
-
-    /// Returns the position of the first token of the mention with index `at`.
-    fn begin_of(&self, at: usize) -> usize {
-        self.mentions.all.get(at).map_or(0, |mention| mention.at.start)
+        Ok(Operation::Share(part))
     }
 
     /// Returns the position of the token that separates the words for the whole from those for the
     /// part, and whether the part comes after it; `None` if all mentions belong to the part.
+    /// `begins` are the positions of the first tokens of the mentions.
     fn parting_place(
         &self,
         cue: usize,
-        said: &[(usize, Said)],
+        begins: &[usize],
     ) -> Result<Option<(usize, bool)>, AskError> {
         let tokens = &self.mentions.tokens;
-        let word = |at: usize| tokens.get(at).map_or("", |token| token.word.as_str());
-        let (begin, end) =
-            self.mentions.all.get(cue).map_or((0, 0), |mention| (mention.at.start, mention.at.end));
+        let word = |at: usize| self.mentions.word(at);
+        let Range { start: begin, end } = self.mentions.range(cue);
         let find = |from: usize, words: &[&str]| {
             (from..tokens.len()).find(|at| words.contains(&word(*at)))
         };
-        let between = |from: usize, to: usize| {
-            said.iter().any(|(at, _)| (from..to).contains(&self.begin_of(*at)))
-        };
+        let between =
+            |from: usize, to: usize| begins.iter().any(|begin| (from..to).contains(begin));
         if let Some(place) = find(end, &WHOLES) {
             return Ok(Some((place, false)));
         }
@@ -105,12 +87,11 @@ impl Reading<'_> {
         if let Some(verb) = find(end, &VERBS) {
             return Ok(Some((verb, true)));
         }
-        match said {
+        match begins {
             [] | [_] => Ok(None),
-            _ => Err(AskError::Missing(
-                "the whole of the share is unclear; ask what share of the whole is the part"
-                    .to_owned(),
-            )),
+            _ => missing(
+                "the whole of the share is unclear; ask what share of the whole is the part",
+            ),
         }
     }
 

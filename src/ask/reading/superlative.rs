@@ -4,11 +4,12 @@ use crate::{
     AskError,
     lexicon::{Cue, Function, TIME, is_frequency},
     mentions::What,
+    missing,
     plan::{Measure, Operation},
     reading::{Reading, operation::Parts},
     schema::is_form,
 };
-use agent_kb::{Direction, metapath_in_words, table::ColumnSpec};
+use agent_kb::{Direction, MetapathStep, metapath_in_words, table::ColumnSpec};
 
 /// What a question for a maximum or minimum wants to know.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,7 +31,7 @@ impl Reading<'_> {
     /// If the question does not ask for a maximum or minimum, or mentions no known number.
     pub(super) fn superlative(&mut self, parts: &mut Parts) -> Result<Operation, AskError> {
         let Some((high, names)) = self.extreme().filter(|_| !self.asks_for_test()) else {
-            return Err(AskError::Missing("no maximum or minimum is named".to_owned()));
+            return missing("no maximum or minimum is named");
         };
         self.is_no_difference()?;
         let top = self.top.unwrap_or(1);
@@ -92,11 +93,7 @@ impl Reading<'_> {
     /// Whether the question asks for the extreme value, not for the row that has it: `how much is
     /// the cheapest`, `in which year was the first`.
     fn asks_for_value(&self, parts: &Parts, implied: Option<&ColumnSpec>) -> bool {
-        let word = |at: usize| self.mentions.tokens.get(at).map_or("", |own| own.word.as_str());
-        let first = self.cues(false).next().map_or(0, |(at, _)| at);
-        let begin = self.mentions.all.get(first).map_or(0, |own| own.at.start);
-        let begin = if self.changed.first() == Some(&true) { begin } else { 0 };
-        if word(begin) == "how" && !self.has(Cue::HowMany) {
+        if self.mentions.word(self.begin()) == "how" && !self.has(Cue::HowMany) {
             return true;
         }
         let which = self.cues(false).find(|(_, cue)| *cue == Cue::Which).map(|(at, _)| at);
@@ -184,9 +181,8 @@ impl Reading<'_> {
             return None;
         }
         let steps = self.schema.frequent_steps(self.rows);
-        let told: Vec<String> =
-            steps.iter().map(|step| metapath_in_words(&self.base.kb, self.rows, [*step])).collect();
-        Some(ColumnSpec::Count(vec![*steps.get(self.choose(&told))?]))
+        let told = |step: &MetapathStep| metapath_in_words(&self.base.kb, self.rows, [*step]);
+        Some(ColumnSpec::Count(vec![self.choose(steps, told)?]))
     }
 
     /// Returns the column that counts each row's incoming links from other rows, by the relation
@@ -194,8 +190,7 @@ impl Reading<'_> {
     /// relation.
     fn linked_to(&self) -> Option<ColumnSpec> {
         let best = self.cues(false).find(|(_, cue)| matches!(cue, Cue::Best(..)))?.0;
-        let own = self.mentions.all.get(best)?.at.clone();
-        let said = self.mentions.tokens.get(own)?;
+        let said = self.mentions.said(best);
         let step = self.schema.steps(self.rows).into_iter().find(|step| {
             let relation = self.schema.relations.get(step.relation.0 as usize);
             let says = |stem: &String| said.iter().any(|token| is_form(stem, &token.stem));

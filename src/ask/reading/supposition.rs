@@ -4,6 +4,7 @@ use crate::{
     AskError,
     lexicon::{Bound, Cue},
     mentions::{Mention, Mentions, Thing, What},
+    missing,
     plan::{Change, Test},
     reading::{
         Reading,
@@ -19,11 +20,10 @@ const BESIDE_NAMES: [char; 6] = [' ', '"', '\u{201c}', '\u{201d}', '\u{ab}', '\u
 /// word to the end of its clause.
 pub(super) fn supposed(mentions: &Mentions, text: &str) -> Vec<bool> {
     let all = &mentions.all;
-    let is = |at: usize, wanted: Cue| all.get(at).is_some_and(|one| one.what == What::Cue(wanted));
-    let begin = (0..all.len())
-        .find(|&at| is(at, Cue::Suppose))
+    let first = |wanted: Cue| all.iter().position(|one| one.what == What::Cue(wanted));
+    let begin = first(Cue::Suppose)
         .or_else(|| (0..all.len()).find(|&at| is_change_in_percent(all, at)))
-        .or_else(|| (0..all.len()).find(|&at| is(at, Cue::LeaveOut)));
+        .or_else(|| first(Cue::LeaveOut));
     let Some(begin) = begin else { return vec![false; all.len()] };
     let says = |at: usize| {
         let change = |one: &Mention| {
@@ -43,13 +43,8 @@ pub(super) fn supposed(mentions: &Mentions, text: &str) -> Vec<bool> {
         all.get(begin..=at).is_some_and(|own| own.iter().any(change))
     };
     let ends = |at: usize| {
-        let place = |at: usize| all.get(at).and_then(|one| mentions.tokens.get(one.at.start));
-        let (Some(own), Some(next)) = (
-            all.get(at).and_then(|one| mentions.tokens.get(one.at.end.saturating_sub(1))),
-            place(at + 1),
-        ) else {
-            return true;
-        };
+        let (own, next) = (mentions.said(at).last(), mentions.said(at + 1).first());
+        let (Some(own), Some(next)) = (own, next) else { return true };
         let between = text.get(own.range.end..next.range.start).unwrap_or_default();
         // A list of names continues after a comma.
         let is_thing =
@@ -151,9 +146,7 @@ impl Reading<'_> {
         }
         let cues: Vec<Cue> = self.cues(true).map(|(_, cue)| cue).collect();
         if self.denied.iter().any(|at| self.changed.get(*at) == Some(&true)) {
-            return Err(AskError::Missing(
-                "a negated assumption is not supported; say which rows to leave out".to_owned(),
-            ));
+            return missing("a negated assumption is not supported; say which rows to leave out");
         }
         let mut tests = self.changed_things()?;
         let numbers: Vec<_> = self.numbers.iter().filter(|one| one.changed).cloned().collect();
@@ -189,15 +182,14 @@ impl Reading<'_> {
         if leaves && cues.iter().any(changes) {
             return Err(two_at_once());
         }
+        if leaves && tests.is_empty() {
+            return Err(nothing());
+        }
         if cues.contains(&Cue::LeaveOut) {
-            return if tests.is_empty() {
-                Err(nothing())
-            } else {
-                Ok(Some(Change::LeaveOut(tests)))
-            };
+            return Ok(Some(Change::LeaveOut(tests)));
         }
         if cues.contains(&Cue::Only) {
-            return if tests.is_empty() { Err(nothing()) } else { Ok(Some(Change::Only(tests))) };
+            return Ok(Some(Change::Only(tests)));
         }
         let number =
             self.mentions.all.iter().enumerate().find_map(|(at, mention)| match &mention.what {
@@ -226,11 +218,10 @@ impl Reading<'_> {
             _ => return Err(nothing()),
         };
         if !tests.is_empty() {
-            return Err(AskError::Missing(
+            return missing(
                 "a change of only some rows is not supported; apply it to all rows, or leave \
-                 rows out"
-                    .to_owned(),
-            ));
+                 rows out",
+            );
         }
         let implied = cues.iter().find_map(|cue| match cue {
             Cue::Comparative(_, names) => self.implied(self.rows, names),

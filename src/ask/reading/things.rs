@@ -1,16 +1,46 @@
-//! Adds the names in a question to its parts: as conditions, filters, or compared subjects.
+//! Determines the role of each name in a question (nodes linked to the rows, a field value of the
+//! rows, or rows themselves), and adds the names to the question's parts: as conditions, filters, or
+//! compared subjects. Where several roles fit the question equally, each reading takes one.
 
 use std::collections::BTreeSet;
 
 use crate::{
     AskError,
     kind::Kind,
-    mentions::Thing,
-    plan::{Condition, Subject, Test, reversed},
-    reading::{Reading, operation::Parts, roles::Role},
+    lexicon::Cue,
+    mentions::{Thing, What},
+    missing,
+    plan::{Condition, Subject, Test, distinct, reversed},
+    reading::{Reading, operation::Parts},
+    schema::with_both_ways,
 };
 use agent_index::IndexedBase;
-use agent_kb::{FieldId, NodeId, TypeId, table::ColumnKind};
+use agent_kb::{
+    FieldId, MetapathStep, NodeId, TypeId, metapath_in_words,
+    table::{ColumnKind, ColumnSpec},
+};
+
+/// How something that the question names relates to the rows.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Role {
+    /// Nodes of another or the same type that are linked to the rows; `steps` lead from the rows to
+    /// the nodes.
+    Linked { kind: TypeId, nodes: Vec<NodeId>, steps: Vec<MetapathStep> },
+    /// A value of a field of the rows.
+    Value { field: FieldId, key: String },
+    /// The rows with these node ids.
+    Is(Vec<NodeId>),
+}
+
+impl Role {
+    /// Returns the metapath from the rows to the linked nodes; empty for other roles.
+    pub(super) fn steps(&self) -> &[MetapathStep] {
+        match self {
+            Self::Linked { steps, .. } => steps,
+            Self::Value { .. } | Self::Is(_) => &[],
+        }
+    }
+}
 
 /// Names joined by `or`, each with the index of its mention, its text and its role. A row must
 /// satisfy at least one of the roles or, if `denied`, none.
@@ -66,9 +96,7 @@ impl Reading<'_> {
         for ((at, name, role), is_subject) in roles.into_iter().zip(is_subject) {
             if is_subject {
                 if self.denied.contains(&at) {
-                    return Err(AskError::Missing(format!(
-                        "{name:?} is both compared and negated"
-                    )));
+                    return missing(format!("{name:?} is both compared and negated"));
                 }
                 let test = self.test(role);
                 parts.subjects.push(Subject { name, test });
@@ -112,7 +140,7 @@ impl Reading<'_> {
     /// Whether `both` stands before the name in a mention; in `both A and B`, the names are not
     /// alternatives.
     fn says_both(&self, at: usize) -> bool {
-        let start = self.mentions.all.get(at).map_or(0, |mention| mention.at.start);
+        let start = self.mentions.range(at).start;
         let before = self.mentions.tokens.get(start.saturating_sub(2)..start).unwrap_or_default();
         before.iter().any(|token| token.word == "both")
     }
@@ -162,9 +190,7 @@ impl Reading<'_> {
                     Role::Value { .. } => {}
                 }
             }
-            own.sort_unstable();
-            own.dedup();
-            parts.conditions.push((at, Condition { nodes: own, steps: way, name }));
+            parts.conditions.push((at, Condition { nodes: distinct(own), steps: way, name }));
             return;
         }
         let mut tests: Vec<Test> = all.into_iter().map(|(_, _, role)| self.test(role)).collect();
@@ -173,6 +199,145 @@ impl Reading<'_> {
             _ => Test::Any(tests),
         };
         parts.filters.push((at, if denied { Test::Not(Box::new(test)) } else { test }));
+    }
+
+    /// Returns the metapath from the rows to a type whose relations the question mentions most
+    /// strongly. Of several, takes the one that [`choose`](Self::choose) selects. Fails if no
+    /// metapath leads to the type.
+    pub(super) fn path_to(&self, kind: TypeId) -> Result<Vec<MetapathStep>, AskError> {
+        let paths = self.schema.best_paths(self.rows, kind, &self.said);
+        let kb = &self.base.kb;
+        let told =
+            |steps: &Vec<MetapathStep>| metapath_in_words(kb, self.rows, steps.iter().copied());
+        self.choose(paths, told).ok_or_else(|| {
+            let (rows, kind) = (kb.type_name(self.rows), kb.type_name(kind));
+            AskError::Missing(format!("nothing links {rows} to {kind}"))
+        })
+    }
+
+    /// Returns the role of the name `thing` in mention `at`. Of roles that fit equally, takes the
+    /// one that [`choose`](Self::choose) selects. Fails if nothing links the rows to the name.
+    pub(super) fn role(&mut self, at: usize, thing: &Thing) -> Result<Role, AskError> {
+        let kb = &self.base.kb;
+        let binder = self.bound.iter().find(|(_, own)| **own == at).map(|(place, _)| *place);
+        let mut types = distinct(thing.nodes.iter().map(|&node| kb.node_type(node)));
+        match binder.and_then(|place| self.what(place)).cloned() {
+            Some(What::Type(kind)) => types.retain(|own| *own == kind),
+            Some(What::Field(fields)) => {
+                let own = thing.values.iter().find(|value| {
+                    value.kind == self.rows && fields.iter().any(|(field, _)| *field == value.field)
+                });
+                if let Some(value) = own {
+                    return Ok(Role::Value { field: value.field, key: value.key.clone() });
+                }
+            }
+            _ => {}
+        }
+        let nodes_of = |kind: TypeId| -> Vec<NodeId> {
+            thing.nodes.iter().copied().filter(|&node| kb.node_type(node) == kind).collect()
+        };
+        let is_row = types.contains(&self.rows);
+        let within = self.schema.linked_within(self.rows, &self.said);
+        let mut linked: Vec<(TypeId, Vec<MetapathStep>)> = Vec::new();
+        for kind in types.iter().copied().filter(|kind| *kind != self.rows) {
+            let paths = self.schema.paths(self.rows, kind, &self.said);
+            linked.extend(paths.into_iter().map(|steps| (kind, steps)));
+        }
+        if is_row {
+            linked.extend(within.iter().map(|step| (self.rows, vec![*step])));
+        }
+        // Keeps the shortest links, then those that the question mentions most.
+        let shortest = linked.iter().map(|(_, steps)| steps.len()).min();
+        linked.retain(|(_, steps)| Some(steps.len()) == shortest);
+        let (before, behind) = self.said_beside(at);
+        let is_said_before = linked.iter().any(|(_, steps)| self.schema.said(steps, &before) > 0);
+        let beside = if is_said_before { before } else { behind };
+        let said = |steps: &[MetapathStep]| {
+            (self.schema.said(steps, &beside), self.schema.said(steps, &self.said))
+        };
+        let most = linked.iter().map(|(_, steps)| said(steps)).max();
+        linked.retain(|(_, steps)| Some(said(steps)) == most);
+        let mut roles: Vec<(String, Role)> = Vec::new();
+        let is_near = shortest == Some(1);
+        for value in thing.values.iter().filter(|value| value.kind == self.rows) {
+            let name = kb.field_name(value.field);
+            // A field with the name of the node's type repeats the link.
+            let again = |(kind, _): &(TypeId, Vec<MetapathStep>)| kb.type_name(*kind) == name;
+            let role = Role::Value { field: value.field, key: value.key.clone() };
+            let told = format!("{name} of {}", kb.type_name(self.rows));
+            let is_known =
+                is_near && linked.iter().any(again) || roles.iter().any(|own| own.1 == role);
+            if !is_known {
+                roles.push((told, role));
+            }
+        }
+        if is_near || roles.is_empty() && !is_row {
+            for (kind, steps) in linked {
+                let way = metapath_in_words(kb, self.rows, steps.iter().copied());
+                let role = Role::Linked { kind, nodes: nodes_of(kind), steps };
+                roles.push((way, role));
+            }
+        }
+        if roles.is_empty() && is_row {
+            let nodes = nodes_of(self.rows);
+            match self.is_counted_by(at, &nodes) {
+                // The counted rows link to the named row.
+                true => {
+                    let mut steps = self.schema.steps(self.rows);
+                    steps.retain(|step| step.to == self.rows);
+                    for step in with_both_ways(steps) {
+                        let way = metapath_in_words(kb, self.rows, [step]);
+                        let (kind, nodes, steps) = (self.rows, nodes.clone(), vec![step]);
+                        roles.push((way, Role::Linked { kind, nodes, steps }));
+                    }
+                }
+                false => roles.push((String::new(), Role::Is(nodes))),
+            }
+        }
+        let nothing = || {
+            let rows = kb.type_name(self.rows);
+            AskError::Missing(format!("nothing links {rows} to {:?}", thing.text))
+        };
+        self.choose(roles, |own| own.0.clone()).map(|own| own.1).ok_or_else(nothing)
+    }
+
+    /// Returns the stems of the words before a mention and of those after it, up to the nearest
+    /// name or date on each side.
+    fn said_beside(&self, at: usize) -> (BTreeSet<String>, BTreeSet<String>) {
+        let is_name = |at: &usize| {
+            matches!(self.what(*at), Some(What::Thing(_) | What::NoThing(_) | What::Date(_)))
+        };
+        let stems = |places: &mut dyn Iterator<Item = usize>| {
+            let own = places.take_while(|at| !is_name(at));
+            let tokens = own.flat_map(|at| self.mentions.said(at));
+            tokens.map(|token| token.stem.clone()).collect::<BTreeSet<String>>()
+        };
+        let end = self.mentions.all.len();
+        (stems(&mut (0..at).rev()), stems(&mut (at + 1..end)))
+    }
+
+    /// Whether the question counts or lists rows by their link to the named row in mention `at`:
+    /// `how many papers cite X`, but not `how many papers are called X`.
+    fn is_counted_by(&self, at: usize, nodes: &[NodeId]) -> bool {
+        const NAMES: [&str; 5] = ["called", "named", "name", "title", "titled"];
+        let counts = self.lists
+            || self.has(Cue::HowMany) && self.counted.values().any(|kind| *kind == self.rows);
+        let own = self.changed.get(at) == Some(&false) && !self.denied.contains(&at);
+        counts && own && nodes.len() == 1 && !self.own_words().iter().any(|own| NAMES.contains(own))
+    }
+
+    /// Converts a role to the test that a row has the role.
+    pub(super) fn test(&mut self, role: Role) -> Test {
+        match role {
+            Role::Linked { nodes, steps, .. } => {
+                let column = self.column(ColumnSpec::Names(steps));
+                Test::Linked { column, nodes }
+            }
+            Role::Value { field, key } => {
+                Test::Value { column: self.column(ColumnSpec::Field(field)), key }
+            }
+            Role::Is(nodes) => Test::Is(nodes),
+        }
     }
 }
 
