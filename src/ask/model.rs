@@ -1,4 +1,5 @@
-//! Lets a language model read a question and write a plan for each reading.
+//! Lets a language model read a question and write a plan for each reading, and fill the text
+//! columns of a plan from the documents of the plan's rows.
 //!
 //! A plan is checked against the base and run before it is accepted: the types, relations, fields,
 //! nodes and values in the plan must exist, and there must be rows. If the reply is wrong, the
@@ -6,10 +7,11 @@
 //! computes numbers; the SQL statement of a plan can only read the plan's table, as SQLite's
 //! authorizer enforces. The steps of SRAG (rows, columns, cells, SQL) are parts of the plan.
 //!
+//! A cell is empty if the row's document does not state its value or if the model's reply is
+//! unusable; the number of such rows is reported.
+//!
 //! Does not depend on how models are reached, on the cost of replies or on the rules that read
 //! questions without a model.
-
-mod cells;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -18,17 +20,19 @@ use serde_json::{Value as Json, json};
 
 use crate::{
     AskError,
-    answer::Answered,
+    answer::{Answered, LeftOut},
     mentions::{FieldValue, Mentions, What},
-    model::cells::MAX_READ_REQUESTS,
-    plan::Plan,
+    plan::{Measure, Operation, Plan, TextColumn},
     run,
     schema::Schema,
     settled::settled,
 };
-use agent_index::IndexedBase;
+use agent_index::{IndexedBase, excerpt::text_about};
 use agent_infer::RequestBounds;
-use agent_kb::{NodeId, TypeId, table::ColumnKind};
+use agent_kb::{
+    NodeId, TypeId,
+    table::{Column, ColumnKind, of_texts},
+};
 use agent_llm::{LlmError, RoleSpec};
 use agent_tools::{Assistant, AssistantError, schema_text};
 
@@ -52,6 +56,16 @@ pub const ASK_ASKS: RequestBounds = RequestBounds {
     min: 1,
     max: 2 * 2 + 2 * MAX_PLANS * MAX_READ_REQUESTS,
 };
+/// Name of the prompt that asks for cells.
+const CELLS: &str = "ask/cells";
+/// Maximum number of rows of a plan whose cells are read from documents; later rows stay empty.
+const MAX_READ: usize = 500;
+/// Number of rows whose documents are in one request to the model; the last request may have fewer.
+const ROWS_A_REQUEST: usize = 10;
+/// Maximum number of requests to the model for the cells of one plan.
+const MAX_READ_REQUESTS: usize = MAX_READ / ROWS_A_REQUEST;
+/// Maximum length of the excerpt of each document in a request, characters.
+const DOCUMENT_CHARS: usize = 1_500;
 /// Maximum number of plans that are used of one reply.
 const MAX_PLANS: usize = 3;
 /// Maximum number of lines in the prompt that list names of nodes and values.
@@ -100,6 +114,17 @@ impl From<AssistantError> for Failed {
 struct PlanReply {
     plans: Vec<Json>,
     why: String,
+}
+
+#[derive(Deserialize)]
+struct CellsReply {
+    rows: Vec<CellsOfRow>,
+}
+
+#[derive(Deserialize)]
+struct CellsOfRow {
+    n: usize,
+    values: Vec<Option<String>>,
 }
 
 /// A language model that writes the plans of questions about one base.
@@ -163,10 +188,10 @@ impl Model<'_> {
         if plan.texts.is_empty() {
             return run::run(self.base, plan, &[]);
         }
-        let read = self.read_texts(plan)?;
-        plan.check_texts(self.base, self.schema, &read.columns).map_err(AskError::Plan)?;
-        let mut answered = run::run(self.base, plan, &read.columns)?;
-        answered.left_out.extend(read.left_out);
+        let (columns, left_out) = self.read_texts(plan)?;
+        plan.check_texts(self.base, self.schema, &columns).map_err(AskError::Plan)?;
+        let mut answered = run::run(self.base, plan, &columns)?;
+        answered.left_out.extend(left_out);
         Ok(answered)
     }
 
@@ -259,6 +284,98 @@ impl Model<'_> {
             });
         of_nodes.chain(of_values).take(MAX_NAMES).collect()
     }
+
+    /// Reads the text columns of a plan, but only for the first [`MAX_READ`] rows that satisfy the
+    /// filters on the plan's other columns. Returns the columns, with a cell for each row of the
+    /// plan, and how many rows have no value, for each reason.
+    fn read_texts(self, plan: &Plan) -> Result<(Vec<Column>, Vec<LeftOut>), AskError> {
+        let rows = run::rows(&self.base.kb, plan)?;
+        let left = self.without_texts(plan, &rows)?;
+        let read = left.get(..left.len().min(MAX_READ)).unwrap_or_default();
+        let (texts, unread) = self.read_cells(&plan.texts, read)?;
+        let mut left_out = Vec::new();
+        let why = "the reply of the language model that should read them is unusable";
+        note(&mut left_out, unread, why.to_owned());
+        let why = format!("beyond the first {MAX_READ} rows; only those are read");
+        note(&mut left_out, left.len() - read.len(), why);
+        let column = |(TextColumn { name, .. }, own): (&TextColumn, Vec<String>)| {
+            let empty = own.iter().filter(|text| text.is_empty()).count().saturating_sub(unread);
+            note(&mut left_out, empty, format!("no {name} in the document"));
+            let mut cells = vec![""; rows.len()];
+            for (node, text) in read.iter().zip(&own) {
+                if let Some(cell) = rows.binary_search(node).ok().and_then(|at| cells.get_mut(at)) {
+                    *cell = text;
+                }
+            }
+            let source = format!("{name}, read from the document by the language model");
+            of_texts(name, &cells, &cells, source)
+        };
+        let columns = plan.texts.iter().zip(texts).map(column).collect();
+        Ok((columns, left_out))
+    }
+
+    /// Returns those of `rows` that satisfy all filters that read no text column, by ascending node
+    /// id.
+    fn without_texts(self, plan: &Plan, rows: &[NodeId]) -> Result<Vec<NodeId>, AskError> {
+        let is_known = |at: usize| at < plan.columns.len();
+        let mut known = plan.clone();
+        known.filters.retain(|test| test.columns().into_iter().all(is_known));
+        known.texts = Vec::new();
+        known.supposed = None;
+        known.operation = Operation::Number(Measure::Rows);
+        let counted = run::run(self.base, &known, &[])?.counted;
+        let own = |node: &NodeId| rows.binary_search(node).is_ok();
+        Ok(counted.map_or_else(|| rows.to_vec(), |all| all.into_iter().filter(own).collect()))
+    }
+
+    /// Asks the model for the cells of `rows`. Returns, for each column, one cell for each row,
+    /// empty where unknown, and the number of rows for which no reply was usable.
+    fn read_cells(
+        self,
+        columns: &[TextColumn],
+        rows: &[NodeId],
+    ) -> Result<(Vec<Vec<String>>, usize), AskError> {
+        let wanted: Vec<&str> = columns.iter().map(|one| one.description.as_str()).collect();
+        let wanted = wanted.join(" ");
+        let shown: Vec<Json> = (1..)
+            .zip(columns)
+            .map(|(n, one)| json!({"n": n, "text": format!("{}: {}", one.name, one.description)}))
+            .collect();
+        let inputs = rows.chunks(ROWS_A_REQUEST).map(|nodes| {
+            let text = |(n, &node): (usize, &NodeId)| {
+                let name = self.base.kb.name(node);
+                let text = text_about(self.base, node, &wanted, DOCUMENT_CHARS);
+                json!({"n": n, "text": format!("{name}\n{text}")})
+            };
+            let texts: Vec<Json> = (1..).zip(nodes).map(text).collect();
+            json!({"columns": shown, "texts": texts})
+        });
+        let replies = self.assistant.json_all(ASK_ROLE.role(), CELLS, inputs.collect());
+        let mut cells: Vec<Vec<String>> = vec![vec![String::new(); rows.len()]; columns.len()];
+        let mut unread = 0;
+        for ((at, reply), nodes) in (0..).zip(replies).zip(rows.chunks(ROWS_A_REQUEST)) {
+            let reply = match reply.map_err(Failed::from) {
+                Ok(reply) => serde_json::from_value::<CellsReply>(reply).ok(),
+                Err(Failed::Ends(error)) => return Err(error),
+                Err(_) => None,
+            };
+            let Some(reply) = reply else {
+                unread += nodes.len();
+                continue;
+            };
+            for CellsOfRow { n, values } in reply.rows {
+                if !(1..=nodes.len()).contains(&n) {
+                    continue;
+                }
+                for (column, value) in cells.iter_mut().zip(values) {
+                    if let Some(cell) = column.get_mut(at * ROWS_A_REQUEST + n - 1) {
+                        *cell = cut(value.unwrap_or_default().trim(), NAME_CHARS);
+                    }
+                }
+            }
+        }
+        Ok((cells, unread))
+    }
 }
 
 fn kind_name(kind: ColumnKind) -> &'static str {
@@ -270,4 +387,8 @@ fn kind_name(kind: ColumnKind) -> &'static str {
         ColumnKind::Categories => "several categories",
         ColumnKind::Text => "text",
     }
+}
+
+fn note(left_out: &mut Vec<LeftOut>, rows: usize, why: String) {
+    left_out.extend((rows > 0).then_some(LeftOut { rows, why }));
 }
