@@ -93,10 +93,9 @@ impl Answered {
             (Some(counted), Some(node)) => counted.binary_search(node).is_ok(),
             _ => true,
         };
-        let (mut first, rest): (Vec<usize>, Vec<usize>) =
-            (0..self.table.rows.len()).partition(is_counted);
-        first.extend(rest);
-        first
+        let mut order: Vec<usize> = (0..self.table.rows.len()).collect();
+        order.sort_by_cached_key(|at| !is_counted(at));
+        order
     }
 
     /// Converts the answer to a value: a number with its unit, a truth value, a text (one name) or

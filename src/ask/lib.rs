@@ -239,7 +239,6 @@ pub struct Analyst {
     base: Arc<IndexedBase>,
     schema: Schema,
     values: Values,
-    kinds: KindModel,
     model: Option<(Arc<Assistant>, Helps)>,
 }
 
@@ -247,13 +246,7 @@ impl Analyst {
     /// Creates an analyst that answers by rules, without a language model.
     pub fn new(base: Arc<IndexedBase>) -> Self {
         let schema = Schema::new(&base);
-        Self {
-            schema,
-            values: Values::default(),
-            kinds: KindModel::built_in().clone(),
-            base,
-            model: None,
-        }
+        Self { schema, values: Values::default(), base, model: None }
     }
 
     /// Adds a language model, which writes the plans of the questions that `helps` selects.
@@ -301,8 +294,8 @@ impl Analyst {
         if mentions.tokens.len() > MAX_WORDS {
             return Err(AskError::TooLong);
         }
-        let read = || self.by_rules(question, &mentions, reading);
-        let by_rules = || read().map_err(|error| self.with_near(error));
+        let by_rules =
+            || self.by_rules(question, &mentions, reading).map_err(|error| self.with_near(error));
         let Some((assistant, helps)) = model else { return by_rules() };
         let unread = match helps {
             Helps::All => None,
@@ -358,7 +351,7 @@ impl Analyst {
         mentions: &Mentions,
         wanted: Option<usize>,
     ) -> Result<Answered, AskError> {
-        let kinds = self.kinds(question, mentions);
+        let kinds = kinds(question, mentions);
         let (base, schema) = (&*self.base, &self.schema);
         let (plans, is_every) =
             every(|choices| reading::read(base, schema, mentions, question, &kinds, choices));
@@ -370,29 +363,28 @@ impl Analyst {
 
     /// Adds suggested corrections to an [`AskError::Unknown`]; returns other errors unchanged.
     fn with_near(&self, mut error: AskError) -> AskError {
-        if let AskError::Unknown { words, names, near, .. } = &mut error {
-            if words.len() > MAX_MISSPELLED {
-                return error;
-            }
+        if let AskError::Unknown { words, names, near, .. } = &mut error
+            && words.len() <= MAX_MISSPELLED
+        {
             let own = words.iter().filter(|word| !names.contains(word));
             let nearest = |word: &String| self.values.nearest(&self.base, &self.schema, word);
             *near = own.filter_map(|word| Some((word.clone(), nearest(word)?))).collect();
         }
         error
     }
+}
 
-    /// Returns all kinds, ordered by how likely the question is of that kind, likeliest first.
-    fn kinds(&self, question: &str, mentions: &Mentions) -> Vec<Kind> {
-        let mut ranked = self.kinds.ranked(question);
-        for (kind, log) in &mut ranked {
-            let mut cues = mentions.all.iter().filter_map(Mention::cue);
-            if cues.any(|cue| names_kind(cue) == Some(*kind)) {
-                *log += KIND_BONUS;
-            }
+/// Returns all kinds, ordered by how likely the question is of that kind, likeliest first.
+fn kinds(question: &str, mentions: &Mentions) -> Vec<Kind> {
+    let mut ranked = KindModel::built_in().ranked(question);
+    for (kind, log) in &mut ranked {
+        let mut cues = mentions.all.iter().filter_map(Mention::cue);
+        if cues.any(|cue| names_kind(cue) == Some(*kind)) {
+            *log += KIND_BONUS;
         }
-        ranked.sort_by(|one, other| other.1.total_cmp(&one.1));
-        ranked.into_iter().map(|(kind, _)| kind).collect()
     }
+    ranked.sort_by(|one, other| other.1.total_cmp(&one.1));
+    ranked.into_iter().map(|(kind, _)| kind).collect()
 }
 
 /// Returns the kind of question that a phrase implies by itself; `None` if it implies none.

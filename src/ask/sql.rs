@@ -144,7 +144,7 @@ impl Writer<'_> {
                 None => "0".to_owned(),
             },
             Test::Is(nodes) => format!("id IN ({})", ids(nodes)),
-            Test::Filled { column } => format!("{} IS NOT NULL", self.written(*column)),
+            Test::Filled { column } => known(&self.written(*column)),
             Test::Not(test) => format!("NOT coalesce(({}), 0)", self.test(test)),
             Test::Any(tests) => format!("({})", self.tests(tests).join(" OR ")),
         }
@@ -197,7 +197,7 @@ impl Writer<'_> {
                 let (name, label) = (function.sql(), function.label());
                 let of =
                     format!("{name}({distinct}{value}) AS {label}_{plain}, count({value}) AS n");
-                (of, Some(format!("{value} IS NOT NULL")))
+                (of, Some(known(&value)))
             }
         }
     }
@@ -214,8 +214,7 @@ impl Writer<'_> {
         let part = self.tests(tests).join(" AND ");
         let n = format!("sum(CASE WHEN {part} THEN 1 ELSE 0 END)");
         let valued = distinct(tests.iter().flat_map(Test::valued)).into_iter();
-        let known: Vec<String> =
-            valued.map(|at| format!("{} IS NOT NULL", self.value(at))).collect();
+        let known: Vec<String> = valued.map(|at| known(&self.value(at))).collect();
         let all = self.where_all(filters, &known);
         format!(
             "SELECT 100.0 * {n} / nullif(count(*), 0) AS percent, {n} AS n, count(*) AS of_rows FROM t{all}"
@@ -233,12 +232,12 @@ impl Writer<'_> {
         high: bool,
         limit: usize,
     ) -> String {
-        let (of, known) = self.measure(measure);
+        let (of, others) = self.measure(measure);
         let order = if high { "DESC" } else { "ASC" };
         let written = self.written(group);
-        let mut others: Vec<String> = known.into_iter().collect();
+        let mut others: Vec<String> = others.into_iter().collect();
         let Some(long) = self.long(group) else {
-            others.push(format!("{written} IS NOT NULL"));
+            others.push(known(&written));
             let all = self.where_all(filters, &others);
             let value = match part {
                 None => written,
@@ -266,7 +265,7 @@ impl Writer<'_> {
         let value = self.value(at);
         let plain = self.written(at);
         let label = if value == plain { value.clone() } else { format!("{value} AS {plain}") };
-        let all = self.where_all(filters, &[format!("{value} IS NOT NULL")]);
+        let all = self.where_all(filters, &[known(&value)]);
         let order = if high { "DESC" } else { "ASC" };
         format!("SELECT id, {label} FROM t{all} ORDER BY 2 {order}, 1 LIMIT {limit}")
     }
@@ -290,9 +289,9 @@ impl Writer<'_> {
     /// filters and have a value in all these columns.
     pub(crate) fn values(&self, filters: &[Test], columns: &[usize]) -> String {
         let values: Vec<String> = columns.iter().map(|&at| self.value(at)).collect();
-        let known: Vec<String> =
-            values.iter().map(|value| format!("{value} IS NOT NULL")).collect();
-        format!("SELECT {} FROM t{}", values.join(", "), self.where_all(filters, &known))
+        let all =
+            self.where_all(filters, &values.iter().map(|value| known(value)).collect::<Vec<_>>());
+        format!("SELECT {} FROM t{all}", values.join(", "))
     }
 
     /// Returns the expression for the values of a column that groups rows, and the `JOIN` clause
@@ -314,16 +313,14 @@ impl Writer<'_> {
     pub(crate) fn grouped_values(&self, filters: &[Test], measure: usize, group: usize) -> String {
         let value = self.value(measure);
         let (key, join) = self.parting(group, "v");
-        let known = [format!("{value} IS NOT NULL"), format!("{key} IS NOT NULL")];
-        let all = self.where_all(filters, &known);
+        let all = self.where_all(filters, &[known(&value), known(&key)]);
         format!("SELECT {key}, {value} FROM t{join}{all} ORDER BY 1")
     }
 
     /// Writes the statement that counts the rows for each pair of values in two columns.
     pub(crate) fn pairs(&self, filters: &[Test], one: usize, other: usize) -> String {
         let ((one, first), (other, second)) = (self.parting(one, "v"), self.parting(other, "w"));
-        let known = [format!("{one} IS NOT NULL"), format!("{other} IS NOT NULL")];
-        let all = self.where_all(filters, &known);
+        let all = self.where_all(filters, &[known(&one), known(&other)]);
         format!("SELECT {one}, {other}, count(*) FROM t{first}{second}{all} GROUP BY 1, 2")
     }
 
@@ -333,6 +330,11 @@ impl Writer<'_> {
         let all = self.where_all(filters, &[format!("{} IS NULL", self.written(at))]);
         format!("SELECT count(*) FROM t{all}")
     }
+}
+
+/// Writes the condition that an expression has a value.
+fn known(value: &str) -> String {
+    format!("{value} IS NOT NULL")
 }
 
 fn ids(nodes: &[u32]) -> String {

@@ -152,12 +152,8 @@ fn made(template: &'static str, text: String, answer: AnswerValue) -> Made {
     Some(Draft { template, text, answer })
 }
 
-fn number(value: f64) -> AnswerValue {
-    Cell::from(value).into()
-}
-
-fn truth(value: bool) -> AnswerValue {
-    Cell::from(value).into()
+fn single(value: impl Into<Cell>) -> AnswerValue {
+    value.into().into()
 }
 
 /// Draws random questions from the facts of a base.
@@ -231,7 +227,7 @@ impl Maker<'_> {
         match self.rng.random_range(0..4) {
             0 => {
                 let question = format!("How many {types}{words} are there?");
-                made("count", question, number(rows.len() as f64))
+                made("count", question, single(rows.len() as f64))
             }
             1 => {
                 let column = self.pick(&of.numbers)?;
@@ -240,7 +236,7 @@ impl Maker<'_> {
                 let n = numbers.iter().filter(|number| **number > at).count();
                 let question =
                     format!("How many {types}{words} have a {} above {at}?", column.word);
-                made("count above", question, number(n as f64)).filter(|_| n > 0)
+                made("count above", question, single(n as f64)).filter(|_| n > 0)
             }
             2 if !of.groups.is_empty() => {
                 let (column, group) = (self.pick(&of.numbers)?, self.pick(&of.groups)?);
@@ -266,7 +262,7 @@ impl Maker<'_> {
                     _ => ("standard deviation of the", moments.variance()?.sqrt()),
                 };
                 let question = format!("What is the {word} {} of {types}{words}?", column.word);
-                made("one number", question, number(value)).filter(|_| numbers.len() >= MIN_ROWS)
+                made("one number", question, single(value)).filter(|_| numbers.len() >= MIN_ROWS)
             }
         }
     }
@@ -364,7 +360,7 @@ impl Maker<'_> {
                     "Are there more {types} with the {word} \"{}\" than with the {word} \"{}\"?",
                     one.0, other.0
                 );
-                made("numbers of rows", question, truth(one.1.len() > other.1.len()))
+                made("numbers of rows", question, single(one.1.len() > other.1.len()))
             }
             _ => {
                 let column = self.pick(&of.numbers)?;
@@ -393,7 +389,7 @@ impl Maker<'_> {
             true => format!("Does the {number} of {types}{words} follow a normal distribution?"),
             false => format!("Is the {number} of {types}{words} normally distributed?"),
         };
-        made("normal", question, truth(tested.p >= LEVEL))
+        made("normal", question, single(tested.p >= LEVEL))
     }
 
     /// Draws two columns of numbers; returns their names in words, and the numbers of each from
@@ -431,7 +427,7 @@ impl Maker<'_> {
             ),
         };
         let test = if template == "ranks" { statistics::spearman } else { statistics::pearson };
-        made(template, question, truth(test(&ones, &others).ok()?.p < LEVEL))
+        made(template, question, single(test(&ones, &others).ok()?.p < LEVEL))
     }
 
     fn variance(&mut self, of: &facts::Rows) -> Made {
@@ -445,7 +441,7 @@ impl Maker<'_> {
                 "Are the variances of the {} and the {} of {types}{words} significantly different?",
                 one.word, other.word
             );
-            return made("two columns", question, truth(tested.p < LEVEL));
+            return made("two columns", question, single(tested.p < LEVEL));
         }
         let (group, column) = (self.pick(&of.groups)?, self.pick(&of.numbers)?);
         let word = &group.word;
@@ -460,7 +456,7 @@ impl Maker<'_> {
                 "Do the variances of the {} of {types} differ between the {word} \"{}\" and the {word} \"{}\"?",
                 column.word, one.0, other.0
             );
-            return made("two groups", question, truth(tested.p < LEVEL));
+            return made("two groups", question, single(tested.p < LEVEL));
         }
         let mut samples = group.samples(column)?;
         samples.retain(|sample| sample.len() > 1);
@@ -469,7 +465,7 @@ impl Maker<'_> {
             "Does the spread of the {} of {types} differ from {word} to {word}?",
             column.word
         );
-        made("all groups", question, truth(tested.p < LEVEL))
+        made("all groups", question, single(tested.p < LEVEL))
     }
 
     fn relation(&mut self, of: &facts::Rows) -> Made {
@@ -479,13 +475,13 @@ impl Maker<'_> {
             let ([one, other], ones, others) = self.both(of, &rows)?;
             let tested = statistics::spearman(&ones, &others).ok()?;
             let question = format!("How is the {one} of {types}{words} related to their {other}?");
-            return made("two numbers", question, truth(tested.p < LEVEL));
+            return made("two numbers", question, single(tested.p < LEVEL));
         }
         let (group, column) = (self.pick(&of.groups)?, self.pick(&of.numbers)?);
         let tested = statistics::kruskal_wallis(&group.samples(column)?).ok()?;
         let question =
             format!("How is the {} of {types} related to their {}?", group.word, column.word);
-        made("number and group", question, truth(tested.p < LEVEL))
+        made("number and group", question, single(tested.p < LEVEL))
     }
 
     fn supposition(&mut self, of: &facts::Rows) -> Made {
@@ -500,14 +496,14 @@ impl Maker<'_> {
                 let question = format!(
                     "If those with the {word} \"{name}\" were left out, how many {types} would there be?"
                 );
-                return made("count without", question, number(left.len() as f64));
+                return made("count without", question, single(left.len() as f64));
             }
             let column = self.pick(&of.numbers)?;
             let question = format!(
                 "What would the mean {} of {types} be if those with the {word} \"{name}\" were left out?",
                 column.word
             );
-            return made("mean without", question, number(column.mean(&left)?));
+            return made("mean without", question, single(column.mean(&left)?));
         }
         let Condition { words, rows } = self.condition(of, false)?;
         let column = self.pick(&of.numbers)?;
@@ -522,12 +518,12 @@ impl Maker<'_> {
             let question = format!(
                 "If every {word} were {percent} % higher, how many {types}{words} would have a {word} above {at}?"
             );
-            return made("count changed", question, number(n as f64)).filter(|_| n > 0);
+            return made("count changed", question, single(n as f64)).filter(|_| n > 0);
         }
         let mean = Moments::of(&scaled).mean()?;
         let question = format!(
             "What would the mean {word} of {types}{words} be if every {word} were {percent} % higher?"
         );
-        made("mean changed", question, number(mean))
+        made("mean changed", question, single(mean))
     }
 }
