@@ -258,20 +258,13 @@ pub(crate) fn mentions(
     text: &str,
 ) -> Mentions {
     let tokens = tokens(base, text);
-    let mut taken: Vec<Option<What>> = vec![None; tokens.len()];
-    let mut ends: Vec<usize> = (1..=tokens.len()).collect();
-    let mut take = |at: Range<usize>, what: What, taken: &mut Vec<Option<What>>| {
-        let free = taken.get(at.clone()).is_some_and(|own| own.iter().all(Option::is_none));
-        if at.is_empty() || !free {
-            return false;
+    let (mut all, mut taken) = (Vec::new(), vec![false; tokens.len()]);
+    let mut take = |at: Range<usize>, what: What, taken: &mut [bool]| {
+        let own = taken.get_mut(at.clone()).filter(|own| !own.is_empty() && !own.contains(&true));
+        if let Some(own) = own {
+            own.fill(true);
+            all.push(Mention { at, what });
         }
-        let place = at.start;
-        for own in at.clone() {
-            taken[own] = Some(What::Filler);
-            ends[own] = at.end;
-        }
-        taken[place] = Some(what);
-        true
     };
     let reader = Reader { base, schema, values: values.get(base, schema), text, tokens: &tokens };
     for (at, what) in reader.things() {
@@ -280,21 +273,18 @@ pub(crate) fn mentions(
     for read in [Reader::phrase, Reader::part] {
         let mut at = 0;
         while at < tokens.len() {
-            let end = read(&reader, at, &taken).map(|(end, what)| {
-                take(at..end, what, &mut taken);
-                end
-            });
-            at = end.map_or(at + 1, |end| end.max(at + 1));
+            at = match read(&reader, at, &taken) {
+                Some((end, what)) => {
+                    take(at..end, what, &mut taken);
+                    end.max(at + 1)
+                }
+                None => at + 1,
+            };
         }
     }
-    let mut all = Vec::new();
-    let mut at = 0;
-    while let Some(what) = taken.get(at) {
-        let end = ends.get(at).copied().unwrap_or(at + 1).max(at + 1);
-        let what = what.clone().unwrap_or_else(|| reader.left(at));
-        all.push(Mention { at: at..end, what });
-        at = end;
-    }
+    let left = (0..tokens.len()).filter(|at| taken.get(*at) == Some(&false));
+    all.extend(left.map(|at| Mention { at: at..at + 1, what: reader.left(at) }));
+    all.sort_by_key(|mention| mention.at.start);
     find_rare_values(base, schema, &mut all);
     settle(base, schema, &tokens, &mut all);
     Mentions { tokens, all }
@@ -466,13 +456,15 @@ impl Reader<'_> {
                 continue;
             };
             let at = self.between(first.start, last.end);
-            let kinds = || name.nodes.iter().map(|&node| self.base.kb.node_type(node));
             if !name.quoted && self.is_in_schema_name(&at) {
                 continue;
             }
             let names = name.quoted
                 || self.is_apart(&at) && (name.marked || !self.is_common(&at))
-                || kinds().any(|kind| self.is_beside(&at, self.schema.types.get(kind.0 as usize)));
+                || name.nodes.iter().any(|&node| {
+                    let kind = usize::from(self.base.kb.node_type(node).0);
+                    self.is_beside(&at, self.schema.types.get(kind))
+                });
             if !at.is_empty() && names {
                 let text = self.with_signs(first.start, last.end).to_owned();
                 let nodes = self.called(&text, name.nodes);
@@ -679,8 +671,8 @@ impl Reader<'_> {
     /// after them: a date, else a number, else the longest match among whole names of types, fields
     /// and relations and phrases of the lexicon; of equally long matches, the first in this order.
     /// `None` if nothing begins there.
-    fn phrase(&self, at: usize, taken: &[Option<What>]) -> Option<(usize, What)> {
-        if taken.get(at)?.is_some() {
+    fn phrase(&self, at: usize, taken: &[bool]) -> Option<(usize, What)> {
+        if *taken.get(at)? {
             return None;
         }
         let token = self.tokens.get(at)?;
@@ -690,7 +682,7 @@ impl Reader<'_> {
         if let Some((number, unit)) = &token.number {
             return Some((at + 1, What::Number(*number, unit.clone())));
         }
-        let free = taken.iter().skip(at).take_while(|own| own.is_none()).count();
+        let free = taken.iter().skip(at).take_while(|own| !**own).count();
         let own = self.tokens.get(at..at + free.min(MAX_PHRASE))?;
         let names = |name: &Words| {
             let words = Some(name.words.len()).filter(|n| *n > 0);
@@ -742,8 +734,8 @@ impl Reader<'_> {
 
     /// Returns the date that begins at token `at`, and the position of the token after the date;
     /// `None` if there is no date or only a year.
-    fn date(&self, at: usize, taken: &[Option<What>]) -> Option<(DateSpan, usize)> {
-        let is_free = |at: usize| taken.get(at).is_some_and(Option::is_none);
+    fn date(&self, at: usize, taken: &[bool]) -> Option<(DateSpan, usize)> {
+        let is_free = |at: usize| taken.get(at) == Some(&false);
         let own = self.tokens.iter().enumerate();
         let words = own.map(|(at, token)| {
             (token.range.clone(), if is_free(at) { token.word.as_str() } else { "" })
@@ -756,11 +748,11 @@ impl Reader<'_> {
     /// Returns the fields, type or relation that the words from token `at` on mention by part of a
     /// name or by a synonym, and the position of the token after these words. `None` if they
     /// mention none.
-    fn part(&self, at: usize, taken: &[Option<What>]) -> Option<(usize, What)> {
-        if taken.get(at)?.is_some() {
+    fn part(&self, at: usize, taken: &[bool]) -> Option<(usize, What)> {
+        if *taken.get(at)? {
             return None;
         }
-        let free = taken.iter().skip(at).take_while(|own| own.is_none()).count();
+        let free = taken.iter().skip(at).take_while(|own| !**own).count();
         let own = self.tokens.get(at..at + free.min(MAX_PARTIAL))?;
         let token = own.first().filter(|token| !is_filler(&token.word))?;
         let is_exact = |name: &Words| name.stems.contains(&token.stem);
@@ -822,16 +814,9 @@ impl Reader<'_> {
             return Some((at + 1, What::Type(TypeId(id as u16))));
         }
         let others: Vec<&str> = same_sort(&token.word).collect();
-        let kind = self
-            .schema
-            .types
-            .iter()
-            .position(|kind| kind.words.iter().any(|word| others.contains(&word.as_str())));
-        if let Some(id) = kind {
-            return Some((at + 1, What::Type(TypeId(id as u16))));
-        }
-        if let Some(kind) = self.schema.type_meant(&token.stem).filter(|_| !is_filler(&token.word))
-        {
+        let is_same = |kind: &Words| kind.words.iter().any(|word| others.contains(&word.as_str()));
+        let kind = self.schema.types.iter().position(is_same).map(|id| TypeId(id as u16));
+        if let Some(kind) = kind.or_else(|| self.schema.type_meant(&token.stem)) {
             return Some((at + 1, What::Type(kind)));
         }
         if self.schema.is_of_relation(&token.stem) || self.schema.means_relation(&token.stem) {

@@ -37,7 +37,7 @@ use crate::{
         dates::DateUse,
         numbers::{Bounded, NumberUse, is_year},
     },
-    schema::Schema,
+    schema::{Schema, sampled},
 };
 use agent_index::IndexedBase;
 use agent_kb::{
@@ -46,7 +46,7 @@ use agent_kb::{
 };
 
 /// Approximate number of nodes that are sampled to find whether a step leads to one node or to
-/// several.
+/// several, and whether a field has a zero.
 const LOOKED_AT: usize = 1_000;
 
 /// The state of reading one question. Sets and maps refer to mentions by their index in
@@ -447,8 +447,10 @@ impl Reading<'_> {
                 self.column(ColumnSpec::Field(field))
             }
         };
-        let column = self.in_unit(column, number.unit.as_deref());
-        self.check_unit(column, number.unit.as_deref())?;
+        let column = match &number.unit {
+            Some(unit) => self.in_unit(column, unit)?,
+            None => column,
+        };
         Ok(Test::Number { column, bound: number.bound, number: number.number, to: number.to })
     }
 
@@ -477,41 +479,28 @@ impl Reading<'_> {
 
     /// Returns the index of a column whose field name contains the unit `said` and all words of
     /// this column's name, such as `price_gbp` instead of `price` for pounds; without such a field,
-    /// returns `column`.
-    fn in_unit(&mut self, column: usize, said: Option<&str>) -> usize {
-        let (Some(said), Some(&ColumnSpec::Field(field))) = (said, self.columns.get(column)) else {
-            return column;
+    /// returns `column`. Refuses a column with another unit; if the column has no unit, notes the
+    /// assumption that it is `said`.
+    fn in_unit(&mut self, column: usize, said: &str) -> Result<usize, AskError> {
+        let Some(&ColumnSpec::Field(field)) = self.columns.get(column) else { return Ok(column) };
+        let samples = self.schema.samples(self.base, self.rows);
+        let words = |field: FieldId| {
+            self.schema.fields.get(usize::from(field.0)).map_or(&[][..], |own| &own.words)
         };
-        let names = |field: FieldId| self.schema.fields.get(usize::from(field.0));
-        let Some(own) = names(field) else { return column };
         let is_in_unit = |other: &&Sample| {
-            names(other.field).is_some_and(|name| {
-                name.words.iter().any(|word| word.eq_ignore_ascii_case(said))
-                    && own.words.iter().all(|word| name.words.contains(word))
-            })
+            other.kind.is_number()
+                && words(other.field).iter().any(|word| word.eq_ignore_ascii_case(said))
+                && words(field).iter().all(|word| words(other.field).contains(word))
         };
-        let samples = self.schema.samples(self.base, self.rows).iter();
-        let found = samples.filter(|other| other.kind.is_number()).find(is_in_unit);
-        let spec = found.map(|sample| ColumnSpec::Field(sample.field));
-        spec.map_or(column, |spec| self.column(spec))
-    }
-
-    /// Refuses a number with the unit `said` if its column has another unit; if the column has no
-    /// unit, notes the assumption that it is `said`.
-    fn check_unit(&mut self, column: usize, said: Option<&str>) -> Result<(), AskError> {
-        let (Some(said), Some(&ColumnSpec::Field(field))) = (said, self.columns.get(column)) else {
-            return Ok(());
-        };
-        let sample = self.schema.sample(self.base, self.rows, field);
+        let field = samples.iter().find(is_in_unit).map_or(field, |other| other.field);
         let name = self.base.kb.field_name(field);
+        let sample = samples.iter().find(|sample| sample.field == field);
         match sample.and_then(|sample| sample.unit.as_deref()) {
             Some(unit) if unit == said => {}
-            Some(unit) => {
-                return missing(format!("{name:?} is in {unit}, not in {said}"));
-            }
+            Some(unit) => return missing(format!("{name:?} is in {unit}, not in {said}")),
             None => self.assumed.push(format!("{name:?} has no unit; taken as {said}")),
         }
-        Ok(())
+        Ok(self.column(ColumnSpec::Field(field)))
     }
 
     /// Returns the folded words of a mention, separated by spaces.
@@ -617,10 +606,8 @@ impl Reading<'_> {
     /// Whether the metapath is a single step that leads to exactly one node from at least 99 % of
     /// the rows that have any link by that step, judged by a sample.
     fn leads_to_one(&self, steps: &[MetapathStep]) -> bool {
-        let nodes = self.base.kb.nodes_of_type(self.rows);
-        let every = nodes.len().div_ceil(LOOKED_AT).max(1);
         let (mut some, mut several) = (0, 0);
-        for &node in nodes.iter().step_by(every) {
+        for node in sampled(&self.base.kb, self.rows, LOOKED_AT) {
             let n = reached(&self.base.kb, node, steps).len();
             some += usize::from(n > 0);
             several += usize::from(n > 1);

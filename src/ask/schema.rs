@@ -10,7 +10,7 @@ use agent_ground::words::{is_stop_word, name_words};
 use agent_index::IndexedBase;
 use agent_infer::bundle::lexicon::{Synonyms, synonyms};
 use agent_kb::{
-    Direction, FieldId, Kb, MetapathStep, RelationId, Tuple, TypeId,
+    Direction, FieldId, Kb, MetapathStep, NodeId, RelationId, Tuple, TypeId,
     table::{Sample, sample},
 };
 
@@ -100,6 +100,12 @@ pub(crate) fn with_both_ways(mut steps: Vec<MetapathStep>) -> Vec<MetapathStep> 
     steps
 }
 
+/// Returns about `n` nodes of a type, evenly spaced by id.
+pub(crate) fn sampled(kb: &Kb, kind: TypeId, n: usize) -> impl Iterator<Item = NodeId> {
+    let nodes = kb.nodes_of_type(kind);
+    nodes.iter().step_by(nodes.len().div_ceil(n).max(1)).copied()
+}
+
 /// Returns the steps that begin at a type, each with the number of edges of the base that it stands
 /// for.
 pub(crate) fn links(kb: &Kb, from: TypeId) -> Vec<(MetapathStep, u64)> {
@@ -150,14 +156,10 @@ impl Schema {
     /// Whether more than half of a sample of a type's node names are symbols without small letters,
     /// such as names of genes.
     pub(crate) fn has_symbols(&self, base: &IndexedBase, kind: TypeId) -> bool {
-        let nodes = base.kb.nodes_of_type(kind);
-        let every = nodes.len().div_ceil(NAMES_LOOKED_AT).max(1);
-        let (mut all, mut symbols) = (0, 0);
-        for &node in nodes.iter().step_by(every) {
-            all += 1;
-            symbols += usize::from(!base.kb.name(node).chars().any(char::is_lowercase));
-        }
-        symbols * 2 > all
+        let is_symbol = |node: &NodeId| !base.kb.name(*node).chars().any(char::is_lowercase);
+        let (symbols, others): (Vec<NodeId>, Vec<NodeId>) =
+            sampled(&base.kb, kind, NAMES_LOOKED_AT).partition(is_symbol);
+        symbols.len() > others.len()
     }
 
     /// Returns a sample of the values of each field of a type; computed at the first call.

@@ -184,16 +184,9 @@ fn people(schema: &Schema, all: &[Mention]) -> Option<TypeId> {
             What::Cue(Cue::Most | Cue::Fewest | Cue::High | Cue::Low | Cue::Best(..))
         )
     });
-    let people = schema
-        .types
-        .iter()
-        .enumerate()
-        .filter(|(_, own)| own.words.iter().any(|word| is_person(word)));
-    let people: Vec<TypeId> = people.map(|(id, _)| TypeId(id as u16)).collect();
-    match people.as_slice() {
-        &[kind] if extreme && things < 2 => {
-            (!all.iter().any(|own| own.what == What::Type(kind))).then_some(kind)
-        }
-        _ => None,
-    }
+    let types = (0..).map(TypeId).zip(&schema.types);
+    let mut people = types.filter(|(_, own)| own.words.iter().any(|word| is_person(word)));
+    let (kind, _) = people.next().filter(|_| extreme && things < 2)?;
+    let is_said = all.iter().any(|own| own.what == What::Type(kind));
+    (people.next().is_none() && !is_said).then_some(kind)
 }

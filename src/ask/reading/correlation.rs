@@ -73,15 +73,18 @@ impl Reading<'_> {
             Cue::Correlate => {
                 let said = self.said_at(at);
                 let says = |words: &[&str]| words.iter().any(|word| said.contains(word));
-                if says(&["higher", "more", "rise", "grow", "increase", "hand in hand", "up with"])
-                {
-                    Some((at, true, None))
-                } else if says(&["lower", "fewer", "less", "decrease", "fall", "drop", "down with"])
-                {
-                    Some((at, false, None))
-                } else {
-                    None
-                }
+                let up = says(&[
+                    "higher",
+                    "more",
+                    "rise",
+                    "grow",
+                    "increase",
+                    "hand in hand",
+                    "up with",
+                ]);
+                let down =
+                    says(&["lower", "fewer", "less", "decrease", "fall", "drop", "down with"]);
+                (up || down).then_some((at, up, None))
             }
             _ => None,
         };

@@ -34,10 +34,9 @@ impl Reading<'_> {
     /// # Errors
     /// If a date is compared in a way that is not supported for dates.
     pub(super) fn use_dates(&mut self) -> Result<(), AskError> {
-        let mut at = 0;
-        while at < self.mentions.all.len() {
-            let Some(What::Date(span)) = self.what(at).cloned() else {
-                at += 1;
+        let mut begin = 0;
+        for at in 0..self.mentions.all.len() {
+            let Some(What::Date(span)) = self.what(at).filter(|_| at >= begin).cloned() else {
                 continue;
             };
             let changed = self.changed.get(at).copied().unwrap_or(false);
@@ -70,7 +69,7 @@ impl Reading<'_> {
             let field = (0..at).rev().find(is_near).or_else(|| next.filter(is_near));
             self.bounded.extend(field);
             self.dates.push(DateUse { at, field, bounds, changed });
-            at = end + 1;
+            begin = end + 1;
         }
         Ok(())
     }

@@ -97,10 +97,10 @@ impl Reading<'_> {
     /// the range is unclear.
     pub(super) fn use_numbers(&mut self) -> Result<(), AskError> {
         let mut uses: Vec<NumberUse> = Vec::new();
-        let mut at = 0;
-        while at < self.mentions.all.len() {
-            let Some(What::Number(number, unit)) = self.what(at).cloned() else {
-                at += 1;
+        let mut next = 0;
+        for at in 0..self.mentions.all.len() {
+            let Some(What::Number(number, unit)) = self.what(at).filter(|_| at >= next).cloned()
+            else {
                 continue;
             };
             let changed = self.changed.get(at).copied().unwrap_or(false);
@@ -114,12 +114,10 @@ impl Reading<'_> {
                     return missing(format!("top {number} exceeds the limit of {MAX_TOP}"));
                 }
                 self.top = Some(number.max(1.0) as usize);
-                at += 1;
                 continue;
             }
             // The amount of a change is read with the assumption.
             if changed && (unit.as_deref() == Some("%") || self.scales(at)) {
-                at += 1;
                 continue;
             }
             let limit = self.limit(at, unit)?;
@@ -139,15 +137,13 @@ impl Reading<'_> {
                 && place < at
                 && self.denied.remove(&place)
             {
-                let open = || {
-                    AskError::Missing("a negated range is not supported; name one bound".to_owned())
-                };
-                bound = bound.denied().ok_or_else(open)?;
+                let open = || missing("a negated range is not supported; name one bound");
+                bound = bound.denied().map_or_else(open, Ok)?;
             }
             let or = uses.last().is_some() && self.is_alternative(at);
             let Limit { to, unit, end, .. } = limit;
             uses.push(NumberUse { at, what, bound, number, to, unit, changed, or });
-            at = end + 1;
+            next = end + 1;
         }
         self.numbers = uses;
         Ok(())

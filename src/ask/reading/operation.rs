@@ -8,9 +8,10 @@ use crate::{
     missing,
     plan::{Change, Condition, Measure, Operation, Plan, Subject, Test},
     reading::{
-        Reading,
+        LOOKED_AT, Reading,
         numbers::{NumberUse, push_number},
     },
+    schema::sampled,
 };
 use agent_kb::{
     FieldId, MetapathStep, NodeId, RelationId, TypeId,
@@ -25,8 +26,6 @@ pub(super) const YES_NO: [&str; 14] = [
 
 /// Words that may refer to the whole base although they are names of fields.
 const BASE: [&str; 6] = ["catalogue", "catalog", "collection", "database", "dataset", "data"];
-/// Approximate number of nodes whose values are sampled in search of a zero.
-const LOOKED_AT: usize = 1_000;
 
 /// The parts of a question outside of its assumption. The first number of each pair is the index of
 /// a mention.
@@ -285,12 +284,10 @@ impl Reading<'_> {
     /// Refuses to tell rows with a value from rows without if zero may stand for a missing value.
     fn check_zero(&self, field: FieldId) -> Result<(), AskError> {
         let kb = &self.base.kb;
-        let nodes = kb.nodes_of_type(self.rows);
-        let every = nodes.len().div_ceil(LOOKED_AT).max(1);
-        let is_zero = |node: &NodeId| {
-            kb.field(*node, field).and_then(quantity).is_some_and(|one| one.number == 0.0)
+        let is_zero = |node: NodeId| {
+            kb.field(node, field).and_then(quantity).is_some_and(|one| one.number == 0.0)
         };
-        match nodes.iter().step_by(every).any(is_zero) {
+        match sampled(kb, self.rows, LOOKED_AT).any(is_zero) {
             true => {
                 missing(format!("cannot tell whether {:?} is 0 or unknown", kb.field_name(field)))
             }
@@ -313,15 +310,14 @@ impl Reading<'_> {
                 continue;
             }
             // A value cannot equal two numbers, so either is meant.
-            let again = |known: &&NumberUse| {
-                known.what == number.what
+            let again = |known: &NumberUse| {
+                known.at < number.at
+                    && known.what == number.what
                     && known.bound == Bound::Equal
                     && number.bound == Bound::Equal
                     && known.number != number.number
             };
-            let before =
-                numbers.iter().take_while(|known| !std::ptr::eq(*known, number)).find(again);
-            let joins = number.or || before.is_some();
+            let joins = number.or || numbers.iter().any(again);
             push_number(&mut parts.filters, number.at, test, joins);
         }
         let dates: Vec<_> = self.dates.iter().filter(|one| !one.changed).cloned().collect();

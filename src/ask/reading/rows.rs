@@ -133,21 +133,20 @@ impl Reading<'_> {
     fn points(&self, kind: TypeId) -> f32 {
         let mut points = 0.0;
         let mut said_before = false;
+        let is_said = || self.says_type(|said| said == kind);
         for (at, mention) in self.mentions.all.iter().enumerate() {
             match &mention.what {
                 What::Field(fields) => {
-                    let own =
-                        |field: &FieldId| self.schema.sample(self.base, kind, *field).is_some();
-                    let share =
-                        fields.iter().filter(|(field, _)| own(field)).map(|(_, share)| *share);
                     // The type with more nodes that have the field is preferred.
-                    let filled = fields.iter().filter_map(|(field, _)| {
-                        let sample = self.schema.sample(self.base, kind, *field)?;
-                        Some(sample.filled as f32 / sample.seen.max(1) as f32)
-                    });
-                    points += HAS_FIELD
-                        * share.fold(0.0, f32::max)
-                        * (1.0 - FILLED_SHARE + FILLED_SHARE * filled.fold(0.0, f32::max));
+                    let (mut share, mut filled) = (0.0, 0.0);
+                    for (field, own) in fields {
+                        if let Some(sample) = self.schema.sample(self.base, kind, *field) {
+                            share = f32::max(share, *own);
+                            filled =
+                                f32::max(filled, sample.filled as f32 / sample.seen.max(1) as f32);
+                        }
+                    }
+                    points += HAS_FIELD * share * (1.0 - FILLED_SHARE + FILLED_SHARE * filled);
                 }
                 What::Type(own) if self.counted.contains_key(&at) => {
                     let how_many = at.checked_sub(1).is_some() && self.is_how_many(at);
@@ -155,10 +154,10 @@ impl Reading<'_> {
                         points += match how_many {
                             true => IS_COUNTED,
                             // Counted nodes are the rows if no other type is mentioned.
-                            false if !self.says_other(kind) => IS_SAID,
+                            false if !self.says_type(|other| other != kind) => IS_SAID,
                             false => 0.1,
                         };
-                    } else if !how_many && self.links(kind, *own) && self.is_said(kind) {
+                    } else if !how_many && self.links(kind, *own) && is_said() {
                         points += HAS_COUNTED;
                     }
                 }
@@ -176,7 +175,7 @@ impl Reading<'_> {
                         Some(_) => 0.5,
                         None => 0.0,
                     };
-                    points += if out.is_some() && self.is_said(kind) { HAS_COUNTED } else { 0.0 };
+                    points += if out.is_some() && is_said() { HAS_COUNTED } else { 0.0 };
                 }
                 What::Cue(Cue::Best(_, names) | Cue::Comparative(_, names)) => {
                     points += if self.implied(kind, names).is_some() { HAS_FIELD } else { 0.0 };
@@ -235,20 +234,13 @@ impl Reading<'_> {
             .is_some_and(|(_, cue)| matches!(cue, Cue::NumberOf | Cue::Which | Cue::Filler))
     }
 
-    /// Whether a type is mentioned, other than to be counted or to describe a name.
-    fn is_said(&self, kind: TypeId) -> bool {
+    /// Whether a type that `fits` is mentioned, other than to be counted or to describe a name.
+    fn says_type(&self, fits: impl Fn(TypeId) -> bool) -> bool {
         self.mentions.all.iter().enumerate().any(|(at, mention)| {
-            mention.what == What::Type(kind)
+            matches!(mention.what, What::Type(kind) if fits(kind))
                 && !self.counted.contains_key(&at)
                 && !self.bound.contains_key(&at)
         })
-    }
-
-    /// Whether a type other than `kind` is mentioned, other than to be counted or to describe a
-    /// name.
-    fn says_other(&self, kind: TypeId) -> bool {
-        let types = (0..self.schema.types.len()).map(|other| TypeId(other as u16));
-        types.filter(|other| *other != kind).any(|other| self.is_said(other))
     }
 
     /// Whether a mention stands after `among`.

@@ -96,20 +96,24 @@ impl Reading<'_> {
         if self.mentions.word(self.begin()) == "how" && !self.has(Cue::HowMany) {
             return true;
         }
-        let which = self.cues(false).find(|(_, cue)| *cue == Cue::Which).map(|(at, _)| at);
-        let Some(next) = which.and_then(|at| self.beside(at, 1)) else { return false };
+        let Some(next) = self.behind_which() else { return false };
         let said = parts.measures.iter().chain(&parts.groups).find(|(at, _)| *at == next);
         let said = said.and_then(|(_, column)| self.columns.get(*column));
         implied.is_some() && said == implied
     }
 
+    /// Returns the index of the mention after `which`.
+    fn behind_which(&self) -> Option<usize> {
+        let (which, _) = self.cues(false).find(|(_, cue)| *cue == Cue::Which)?;
+        self.beside(which, 1)
+    }
+
     /// Returns what a question asks for that does not ask for the extreme value by
     /// [`asks_for_value`](Self::asks_for_value), judged mainly by the words after `which`.
     fn asked(&self, parts: &Parts) -> Asked {
-        let which = self.cues(false).find(|(_, cue)| *cue == Cue::Which).map(|(at, _)| at);
         let group_of =
             |at: usize| parts.groups.iter().find(|(own, _)| *own == at).map(|(_, column)| *column);
-        let mut next = which.and_then(|at| self.beside(at, 1));
+        let mut next = self.behind_which();
         let is_passed = |at: usize| match self.cue(at) {
             Some(Cue::Bound(..) | Cue::Only | Cue::Top) => true,
             // `what is the most common X`

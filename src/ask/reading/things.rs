@@ -33,6 +33,14 @@ pub(super) enum Role {
 }
 
 impl Role {
+    /// Returns the nodes; `None` for a value.
+    fn nodes(&self) -> Option<&[NodeId]> {
+        match self {
+            Self::Linked { nodes, .. } | Self::Is(nodes) => Some(nodes),
+            Self::Value { .. } => None,
+        }
+    }
+
     /// Returns the metapath from the rows to the linked nodes; empty for other roles.
     pub(super) fn steps(&self) -> &[MetapathStep] {
         match self {
@@ -62,7 +70,7 @@ impl Reading<'_> {
         if compares {
             self.take_as_values(&mut things);
         }
-        let own = |thing: &Thing| own_nodes(self.base, self.rows, thing);
+        let own = |thing: &Thing| nodes_of(self.base, self.rows, thing);
         let is_bound = |at: usize| self.bound.values().any(|thing| *thing == at);
         // If all compared things may be rows, they are.
         let of_rows = compares
@@ -75,7 +83,7 @@ impl Reading<'_> {
                 thing.text = self.base.kb.name(*node).to_owned();
             }
             let role = match of_rows {
-                true => Role::Is(own_nodes(self.base, self.rows, &thing)),
+                true => Role::Is(nodes_of(self.base, self.rows, &thing)),
                 false => self.role(at, &thing)?,
             };
             roles.push((at, thing.text, role));
@@ -173,24 +181,12 @@ impl Reading<'_> {
             let kind = self.base.kb.type_name(self.rows);
             self.assumed.push(format!("taken as each {kind} with any of {name}"));
         }
-        let same_steps = |role: &Role| match (role, all.first().map(|one| &one.2)) {
-            (Role::Linked { steps, .. }, Some(Role::Linked { steps: first, .. })) => steps == first,
-            (Role::Is(_), Some(Role::Is(_))) => true,
-            _ => false,
-        };
-        if !denied && all.iter().all(|(_, _, role)| same_steps(role)) {
-            let (mut own, mut way) = (Vec::new(), Vec::new());
-            for (_, _, role) in all {
-                match role {
-                    Role::Linked { nodes, steps, .. } => {
-                        own.extend(nodes);
-                        way = reversed(self.rows, &steps);
-                    }
-                    Role::Is(nodes) => own.extend(nodes),
-                    Role::Value { .. } => {}
-                }
-            }
-            parts.conditions.push((at, Condition { nodes: distinct(own), steps: way, name }));
+        let steps = all.first().map_or(&[][..], |(_, _, role)| role.steps());
+        let is_alike = |role: &Role| role.nodes().is_some() && role.steps() == steps;
+        if !denied && all.iter().all(|(_, _, role)| is_alike(role)) {
+            let steps = reversed(self.rows, steps);
+            let nodes = distinct(all.iter().filter_map(|one| one.2.nodes()).flatten().copied());
+            parts.conditions.push((at, Condition { nodes, steps, name }));
             return;
         }
         let mut tests: Vec<Test> = all.into_iter().map(|(_, _, role)| self.test(role)).collect();
@@ -233,9 +229,7 @@ impl Reading<'_> {
             }
             _ => {}
         }
-        let nodes_of = |kind: TypeId| -> Vec<NodeId> {
-            thing.nodes.iter().copied().filter(|&node| kb.node_type(node) == kind).collect()
-        };
+        let nodes_of = |kind: TypeId| nodes_of(self.base, kind, thing);
         let is_row = types.contains(&self.rows);
         let within = self.schema.linked_within(self.rows, &self.said);
         let mut linked: Vec<(TypeId, Vec<MetapathStep>)> = Vec::new();
@@ -271,12 +265,12 @@ impl Reading<'_> {
                 roles.push((told, role));
             }
         }
+        let link = |(kind, steps): (TypeId, Vec<MetapathStep>)| {
+            let way = metapath_in_words(kb, self.rows, steps.iter().copied());
+            (way, Role::Linked { kind, nodes: nodes_of(kind), steps })
+        };
         if is_near || roles.is_empty() && !is_row {
-            for (kind, steps) in linked {
-                let way = metapath_in_words(kb, self.rows, steps.iter().copied());
-                let role = Role::Linked { kind, nodes: nodes_of(kind), steps };
-                roles.push((way, role));
-            }
+            roles.extend(linked.into_iter().map(link));
         }
         if roles.is_empty() && is_row {
             let nodes = nodes_of(self.rows);
@@ -285,11 +279,8 @@ impl Reading<'_> {
                 true => {
                     let mut steps = self.schema.steps(self.rows);
                     steps.retain(|step| step.to == self.rows);
-                    for step in with_both_ways(steps) {
-                        let way = metapath_in_words(kb, self.rows, [step]);
-                        let (kind, nodes, steps) = (self.rows, nodes.clone(), vec![step]);
-                        roles.push((way, Role::Linked { kind, nodes, steps }));
-                    }
+                    let steps = with_both_ways(steps).into_iter();
+                    roles.extend(steps.map(|step| link((self.rows, vec![step]))));
                 }
                 false => roles.push((String::new(), Role::Is(nodes))),
             }
@@ -341,7 +332,7 @@ impl Reading<'_> {
     }
 }
 
-/// Returns those nodes with the name `thing` whose type is that of the rows.
-fn own_nodes(base: &IndexedBase, rows: TypeId, thing: &Thing) -> Vec<NodeId> {
-    thing.nodes.iter().copied().filter(|&node| base.kb.node_type(node) == rows).collect()
+/// Returns those nodes with the name `thing` that are of one type.
+fn nodes_of(base: &IndexedBase, kind: TypeId, thing: &Thing) -> Vec<NodeId> {
+    thing.nodes.iter().copied().filter(|&node| base.kb.node_type(node) == kind).collect()
 }
