@@ -349,8 +349,7 @@ pub(crate) fn is_cue(word: &str) -> bool {
     PHRASES.iter().any(|(phrase, _)| phrase.split(' ').any(|own| own == word))
 }
 
-/// Words without meaning of their own, in addition to those of
-/// [`is_question_word`].
+/// Words without meaning of their own, in addition to those of [`is_question_word`].
 const FILLERS: &str = "\
     appear apiece cause causes deal deals keep keeps kept attract attracts came employ employs \
     issue issued publish published publishes release released sell selling sells use used uses \

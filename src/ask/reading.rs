@@ -183,7 +183,8 @@ impl Reading<'_> {
         (0..self.mentions.all.len()).filter(own).filter_map(|at| Some((at, self.cue(at)?)))
     }
 
-    /// Returns the token with which the question begins, after an assumption at its begin.
+    /// Returns the index of the first token of the first phrase outside the assumption, if the
+    /// question starts with an assumption; otherwise 0.
     fn begin(&self) -> usize {
         let first = self.cues(false).next().filter(|_| self.changed.first() == Some(&true));
         first.map_or(0, |(at, _)| self.mentions.range(at).start)
