@@ -22,7 +22,10 @@ mod supposition;
 mod tests;
 mod things;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    iter::successors,
+};
 
 use crate::{
     AskError,
@@ -197,15 +200,24 @@ impl Reading<'_> {
     /// Returns the index of the nearest mention after (`step` 1) or before (`step` -1) mention
     /// `at`, skipping fillers and relations.
     fn beside(&self, at: usize, step: isize) -> Option<usize> {
-        let mut at = at.checked_add_signed(step)?;
-        loop {
-            match self.what(at)? {
-                What::Filler | What::Relation | What::Cue(Cue::Filler) => {
-                    at = at.checked_add_signed(step)?;
-                }
-                _ => return Some(at),
-            }
-        }
+        let next = |at: usize| at.checked_add_signed(step);
+        let mut places =
+            successors(next(at), |at| next(*at)).take_while(|at| self.what(*at).is_some());
+        places.find(|at| {
+            let what = self.what(*at);
+            !matches!(what, Some(What::Filler | What::Relation | What::Cue(Cue::Filler)))
+        })
+    }
+
+    /// Returns the index of the first mention [`beside`](Self::beside) a mention that does not
+    /// `pass`.
+    fn beside_past(&self, at: usize, step: isize, pass: impl Fn(usize) -> bool) -> Option<usize> {
+        successors(self.beside(at, step), |at| self.beside(*at, step)).find(|at| !pass(*at))
+    }
+
+    /// Whether a mention is a phrase such as `is` or `in`, which says that a value is equal.
+    fn is_equal(&self, at: usize) -> bool {
+        matches!(self.cue(at), Some(Cue::Bound(Bound::Equal, _)))
     }
 
     /// Returns the meaning of the mention [`beside`](Self::beside) a mention.
@@ -238,13 +250,8 @@ impl Reading<'_> {
     fn bind(&mut self) {
         let mut bound = BTreeMap::new();
         for (at, thing) in self.things() {
-            let mut before = self.beside(at, -1);
             // `the brand is X`, `published in X`
-            while let Some(place) = before
-                && matches!(self.cue(place), Some(Cue::Bound(Bound::Equal, _)))
-            {
-                before = self.beside(place, -1);
-            }
+            let before = self.beside_past(at, -1, |place| self.is_equal(place));
             for place in [before, self.beside(at, 1)].into_iter().flatten() {
                 let binds = match self.what(place) {
                     Some(What::Type(kind)) => self.has_node_of(thing, *kind),

@@ -36,42 +36,42 @@ impl Reading<'_> {
         between.iter().any(|token| words.contains(&token.word.as_str()))
     }
 
+    /// Whether a mention is the word `or`.
+    pub(super) fn is_or(&self, at: usize) -> bool {
+        self.cue(at) == Some(Cue::Versus) && self.said_at(at) == "or"
+    }
+
     /// Whether the number in a mention follows `or`; a bound, a field or a type may stand between.
     pub(super) fn is_alternative(&self, at: usize) -> bool {
-        let mut before = self.beside(at, -1);
-        while let Some(place) = before {
-            match self.what(place) {
-                Some(What::Cue(Cue::Versus)) => return self.said_at(place) == "or",
-                Some(What::Cue(Cue::Bound(..)) | What::Field(_) | What::Type(_)) => {
-                    before = self.beside(place, -1);
-                }
-                _ => return false,
-            }
-        }
-        false
+        let passes = |place: usize| {
+            let what = self.what(place);
+            matches!(what, Some(What::Cue(Cue::Bound(..)) | What::Field(_) | What::Type(_)))
+        };
+        self.beside_past(at, -1, passes).is_some_and(|place| self.is_or(place))
     }
 
     /// Returns the mention of the preceding name to which the name in mention `at` is joined by
     /// `and`, a comma or `or`, and whether it is `or`. `None` if the name is not joined to another.
     pub(super) fn joined(&self, at: usize) -> Option<(usize, bool)> {
-        let is_own = |place: usize| {
-            self.bound.contains_key(&place)
-                || matches!(self.cue(place), Some(Cue::Bound(Bound::Equal, _)))
-        };
         let (mut place, mut or) = (self.beside(at, -1)?, false);
         loop {
             match self.what(place)? {
                 What::Thing(_) => break,
-                What::Cue(Cue::Versus) if !or && self.said_at(place) == "or" => or = true,
+                What::Cue(Cue::Versus) if !or && self.is_or(place) => or = true,
                 // `A products and B products`
                 What::Type(kind) if *kind == self.rows => {}
-                _ if is_own(place) => {}
+                _ if self.is_own(place) => {}
                 _ => return None,
             }
             place = self.beside(place, -1)?;
         }
         let and = self.is_said_between(place, at, &["and"]) || self.is_comma_between(place, at);
         (or || and).then_some((place, or))
+    }
+
+    /// Whether a mention belongs to the name after it: it describes the name or says `is` or `in`.
+    fn is_own(&self, at: usize) -> bool {
+        self.bound.contains_key(&at) || self.is_equal(at)
     }
 
     fn is_comma_between(&self, one: usize, other: usize) -> bool {
@@ -95,13 +95,7 @@ impl Reading<'_> {
             if !other && self.cue(at) != Some(Cue::Not) {
                 continue;
             }
-            let mut next = self.beside(at, 1);
-            while let Some(place) = next
-                && (self.bound.contains_key(&place)
-                    || matches!(self.cue(place), Some(Cue::Bound(Bound::Equal, _))))
-            {
-                next = self.beside(place, 1);
-            }
+            let next = self.beside_past(at, 1, |place| self.is_own(place));
             match next.and_then(|place| Some((place, self.what(place)?))) {
                 Some((place, What::Thing(_))) => {
                     denied.insert(place);
@@ -201,7 +195,7 @@ impl Reading<'_> {
                 let said = self.said_at(at);
                 return missing(format!("{said:?} must follow a number"));
             }
-            if cue != Cue::Versus || self.said_at(at) != "or" {
+            if !self.is_or(at) {
                 continue;
             }
             let (one, other) = (self.beside_or(at, -1), self.beside_or(at, 1));

@@ -696,7 +696,7 @@ impl Reading<'_> {
             || YES_NO.contains(&self.mentions.word(self.begin()));
         let subjects = std::mem::take(&mut parts.subjects);
         // `Is it higher for A or for B` asks which.
-        let or = self.cues(false).any(|(at, cue)| cue == Cue::Versus && self.said_at(at) == "or");
+        let or = self.cues(false).any(|(at, _)| self.is_or(at));
         Ok(Operation::Compare { subjects, measure, high, yes_no: yes_no && !or })
     }
 

@@ -208,12 +208,9 @@ impl Reading<'_> {
     /// computes no function other than a sum.
     pub(super) fn is_how_many(&self, at: usize) -> bool {
         let of_each = self.function().is_some_and(|function| function != Function::Sum);
-        let mut before = self.beside(at, -1);
         let names =
             |at: usize| matches!(self.what(at), Some(What::Thing(_) | What::Cue(Cue::Versus)));
-        while before.is_some_and(names) {
-            before = before.and_then(|before| self.beside(before, -1));
-        }
+        let before = self.beside_past(at, -1, names);
         let counts = |cue: Option<Cue>| {
             cue == Some(Cue::HowMany) || cue == Some(Cue::NumberOf) && self.computes_nothing()
         };

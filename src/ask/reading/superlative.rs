@@ -96,16 +96,16 @@ impl Reading<'_> {
         if self.mentions.word(self.begin()) == "how" && !self.has(Cue::HowMany) {
             return true;
         }
-        let Some(next) = self.behind_which() else { return false };
+        let next = self.which().and_then(|which| self.beside(which, 1));
+        let Some(next) = next else { return false };
         let said = parts.measures.iter().chain(&parts.groups).find(|(at, _)| *at == next);
         let said = said.and_then(|(_, column)| self.columns.get(*column));
         implied.is_some() && said == implied
     }
 
-    /// Returns the index of the mention after `which`.
-    fn behind_which(&self) -> Option<usize> {
-        let (which, _) = self.cues(false).find(|(_, cue)| *cue == Cue::Which)?;
-        self.beside(which, 1)
+    /// Returns the index of the first `which`.
+    fn which(&self) -> Option<usize> {
+        self.cues(false).find(|(_, cue)| *cue == Cue::Which).map(|(at, _)| at)
     }
 
     /// Returns what a question asks for that does not ask for the extreme value by
@@ -113,18 +113,14 @@ impl Reading<'_> {
     fn asked(&self, parts: &Parts) -> Asked {
         let group_of =
             |at: usize| parts.groups.iter().find(|(own, _)| *own == at).map(|(_, column)| *column);
-        let mut next = self.behind_which();
         let is_passed = |at: usize| match self.cue(at) {
             Some(Cue::Bound(..) | Cue::Only | Cue::Top) => true,
             // `what is the most common X`
             Some(Cue::Most | Cue::Fewest) => is_frequency(&self.said_at(at)),
             _ => false,
         };
-        while let Some(at) = next
-            && is_passed(at)
-        {
-            next = self.beside(at, 1);
-        }
+        let which = self.which();
+        let mut next = which.and_then(|which| self.beside_past(which, 1, is_passed));
         while let Some(at) = next
             && matches!(self.what(at), Some(What::Number(..)))
         {
