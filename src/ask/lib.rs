@@ -108,7 +108,7 @@ pub enum AskError {
     #[error("{}", ways_in_words(.0))]
     Ambiguous(Vec<AskReading>),
     /// The question has fewer readings than the number of the requested one.
-    #[error("the question has no reading {reading}; it has {}", if *.known == 1 { "one".to_owned() } else { .known.to_string() })]
+    #[error("the question has no reading {reading}; it has {}", ways(*.known))]
     NoReading {
         /// Number of the requested reading, from 1.
         reading: usize,
@@ -174,6 +174,10 @@ pub struct AskReading {
 /// Fails because something that the answer needs is missing: [`AskError::Missing`].
 fn missing<T>(what: impl Into<String>) -> Result<T, AskError> {
     Err(AskError::Missing(what.into()))
+}
+
+fn ways(n: usize) -> String {
+    if n == 1 { "one".to_owned() } else { format!("{n}") }
 }
 
 /// Formats the readings of an ambiguous question and their answers as one line of an error message.
