@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use serde::Serialize;
 
+use crate::ids::digest;
 use agent_kb::{Direction, Kb, NodeId, RelationId};
 
 /// What differs between an old and a new version of a base.
@@ -84,13 +85,6 @@ impl Changes {
             return (0..old.n_nodes()).map(new_node).collect();
         }
         // A hash map, because looking up one key costs a search.
-        let digest = |node_type: &str, key: &str| {
-            let mut hasher = blake3::Hasher::new();
-            hasher.update(&(node_type.len() as u64).to_le_bytes());
-            hasher.update(node_type.as_bytes());
-            hasher.update(key.as_bytes());
-            *hasher.finalize().as_bytes().first_chunk::<16>().unwrap_or(&[0; 16])
-        };
         let of = |kb: &Kb, node| digest(kb.type_name(kb.node_type(node)), &kb.key(node));
         let known: HashMap<[u8; 16], NodeId> =
             (0..new.n_nodes()).map(|node| (of(new, node), node)).collect();

@@ -72,7 +72,8 @@ fn is_less(left: &str, right: &str) -> bool {
     }
 }
 
-fn digest(space: &str, key: &str) -> [u8; 16] {
+/// Returns a digest of a key and its space, which replaces the two in hash maps.
+pub(super) fn digest(space: &str, key: &str) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&(space.len() as u64).to_le_bytes());
     hasher.update(space.as_bytes());

@@ -192,7 +192,8 @@ impl Lines {
             }
             if self.buffer.last() != Some(&b'\n') && n as u64 == limit {
                 too_long = true;
-                self.unpacked += skip_line(&mut self.reader).map_err(unreadable)?;
+                let mut rest = (&mut self.reader).take(MAX_FILE_BYTES);
+                self.unpacked += rest.skip_until(b'\n').map_err(unreadable)? as u64;
             }
         }
         self.unpacked += n as u64;
@@ -214,24 +215,4 @@ impl Lines {
         }
         Ok(Some((number, Line::Bytes(line))))
     }
-}
-
-/// Skips the rest of the current line; returns the number of skipped bytes. Gives up after about
-/// [`MAX_FILE_BYTES`].
-fn skip_line(reader: &mut dyn BufRead) -> io::Result<u64> {
-    let mut skipped = 0u64;
-    while skipped <= MAX_FILE_BYTES {
-        let chunk = reader.fill_buf()?;
-        if chunk.is_empty() {
-            break;
-        }
-        let end = chunk.iter().position(|byte| *byte == b'\n');
-        let n = end.map_or(chunk.len(), |at| at + 1);
-        reader.consume(n);
-        skipped += n as u64;
-        if end.is_some() {
-            break;
-        }
-    }
-    Ok(skipped)
 }

@@ -101,34 +101,31 @@ fn push_inline(text: &mut String, value: &Value) {
         Value::String(string) => text.push_str(string),
         Value::Array(items) => push_joined(text, items, SEPARATOR),
         Value::Object(map) => {
-            let start = text.len();
-            for (key, value) in map {
-                let before = text.len();
-                if before > start {
-                    text.push_str(SEPARATOR);
-                }
-                text.push_str(key);
-                text.push_str(": ");
-                let filled = text.len();
-                push_inline(text, value);
-                if text.len() == filled {
-                    text.truncate(before);
-                }
-            }
+            push_labelled(text, map.iter().map(|(key, value)| ([key, ": "], value)), SEPARATOR);
         }
     }
 }
 
 /// Appends the nonempty items, joined by `separator`.
 fn push_joined(text: &mut String, items: &[Value], separator: &str) {
+    push_labelled(text, items.iter().map(|item| ([""; 2], item)), separator);
+}
+
+/// Appends the nonempty values, each after its label, joined by `separator`.
+fn push_labelled<'a>(
+    text: &mut String,
+    items: impl Iterator<Item = ([&'a str; 2], &'a Value)>,
+    separator: &str,
+) {
     let start = text.len();
-    for item in items {
+    for (label, value) in items {
         let before = text.len();
         if before > start {
             text.push_str(separator);
         }
+        text.extend(label);
         let filled = text.len();
-        push_inline(text, item);
+        push_inline(text, value);
         if text.len() == filled {
             text.truncate(before);
         }

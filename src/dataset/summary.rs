@@ -149,14 +149,6 @@ impl Summary {
         let kb = Kb::open(&base.kb_dir())?;
         Ok(Summary::compute(&kb, &all_queries(base)?))
     }
-
-    /// Whether the base has nodes without edges, questions with answers that are not candidates, or
-    /// likely typos.
-    pub fn has_issues(&self) -> bool {
-        let isolated = self.types.iter().any(|of| of.isolated.count > 0);
-        let questions = self.unanswerable.count + self.partly_unanswerable.count;
-        isolated || questions > 0 || !self.typos.is_empty()
-    }
 }
 
 fn by_size(tuples: &[Tuple]) -> Vec<Tuple> {
