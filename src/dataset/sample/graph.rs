@@ -73,6 +73,12 @@ impl World {
         schema::types(self.kind).iter().position(|node| node.name == name).unwrap_or(0)
     }
 
+    /// Returns the type whose nodes draw the edges of a plan, and the type of the drawn nodes.
+    fn ends(&self, plan: &EdgePlan) -> (usize, usize) {
+        let (source, target) = (self.type_of(plan.source), self.type_of(plan.target));
+        if plan.degree == Degree::Target { (target, source) } else { (source, target) }
+    }
+
     /// Returns the id in the base of the node with an index in its type.
     pub(super) fn id(&self, node_type: usize, index: u32) -> u32 {
         self.offsets[node_type] + index
@@ -163,11 +169,10 @@ impl Graph {
         let mut turned: Vec<(u32, u32)> = pairs.iter().map(|&(a, b)| (b, a)).collect();
         if source == target {
             turned.extend_from_slice(&pairs);
-            drop(pairs);
         } else {
             self.adjacency.insert(step, Adjacency::new(world.counts[source], &pairs));
-            drop(pairs);
         }
+        drop(pairs);
         turned.sort_unstable();
         turned.dedup();
         let back = Adjacency::new(world.counts[target], &turned);
@@ -196,10 +201,7 @@ impl Links for Graph {
 /// Draws the edges of one tuple as pairs of source and target, sorted by source, then by target,
 /// distinct, and without edges from a node to itself.
 pub(super) fn draw_edges(world: &World, plan: &EdgePlan) -> Vec<(u32, u32)> {
-    let source = world.type_of(plan.source);
-    let target = world.type_of(plan.target);
-    let turned = plan.degree == Degree::Target;
-    let (drawing, drawn) = if turned { (target, source) } else { (source, target) };
+    let (drawing, drawn) = world.ends(plan);
     let n_drawing = world.counts[drawing];
     let n_drawn = world.counts[drawn] as f64;
     let full = f64::from(plan.full);
@@ -232,11 +234,7 @@ pub(super) fn draw_edges(world: &World, plan: &EdgePlan) -> Vec<(u32, u32)> {
                 others.insert(place, other);
             }
         }
-        pairs.extend(others.into_iter().map(|other| match plan.degree {
-            Degree::Symmetric => (node.min(other), node.max(other)),
-            Degree::Target => (other, node),
-            Degree::One | Degree::Source => (node, other),
-        }));
+        pairs.extend(others.into_iter().map(|other| stored(plan, node, other)));
     }
     pairs.sort_unstable();
     pairs.dedup();
@@ -246,13 +244,20 @@ pub(super) fn draw_edges(world: &World, plan: &EdgePlan) -> Vec<(u32, u32)> {
     pairs
 }
 
+/// Returns source and target of the edge between a drawing and a drawn node.
+fn stored(plan: &EdgePlan, node: u32, other: u32) -> (u32, u32) {
+    match plan.degree {
+        Degree::Symmetric => (node.min(other), node.max(other)),
+        Degree::Target => (other, node),
+        Degree::One | Degree::Source => (node, other),
+    }
+}
+
 /// Adds edges to nodes that already have edges, until there are `wanted` edges or the maximum
 /// number of rounds is reached. Dense relations have too few edges before, because popular nodes,
 /// and symmetric pairs, are drawn twice.
 fn top_up(world: &World, plan: &EdgePlan, wanted: usize, pairs: &mut Vec<(u32, u32)>) {
-    let turned = plan.degree == Degree::Target;
-    let (source, target) = (world.type_of(plan.source), world.type_of(plan.target));
-    let (drawing, drawn) = if turned { (target, source) } else { (source, target) };
+    let (drawing, drawn) = world.ends(plan);
     let purpose = format!("more edges {}|{}|{}", plan.source, plan.relation, plan.target);
     for round in 0..TOP_UPS {
         let n_known = pairs.len();
@@ -263,14 +268,10 @@ fn top_up(world: &World, plan: &EdgePlan, wanted: usize, pairs: &mut Vec<(u32, u
         let mut stream = Stream::new(world.seed, &purpose, round);
         for _ in 0..missing {
             let (from, to) = pairs[stream.below(n_known)];
-            let node = if turned { to } else { from };
+            let node = if plan.degree == Degree::Target { to } else { from };
             let other = world.draw(drawn, world.theme(drawing, node), &mut stream);
-            let symmetric = plan.degree == Degree::Symmetric;
-            match (turned, symmetric) {
-                _ if drawing == drawn && other == node => {}
-                (true, _) => pairs.push((other, node)),
-                (false, true) => pairs.push((node.min(other), node.max(other))),
-                (false, false) => pairs.push((node, other)),
+            if drawing != drawn || other != node {
+                pairs.push(stored(plan, node, other));
             }
         }
         pairs.sort_unstable();

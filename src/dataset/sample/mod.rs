@@ -10,8 +10,8 @@
 //! have certain facts. Neither part suffices alone: many nodes share the facts, and no document
 //! names the relation.
 //!
-//! Uses the other crates only for following metapaths ([`agent_kb::metapath`]); the rest of this
-//! crate uses only [`generate`].
+//! Of other modules, uses [`agent_kb::metapath`] to follow metapaths, and the names of the
+//! benchmark's bases; the rest of this crate uses only [`generate`].
 //!
 //! | limit | value |
 //! | --- | --- |
@@ -38,42 +38,19 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
 use thiserror::Error;
 
 use crate::sample::facts::Facts;
 use crate::sample::graph::World;
 use crate::sample::queries::Source;
 
-/// Kind of a sample: the benchmark whose schema it has.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum SampleKind {
-    /// Products, brands, categories and colours; the answers are products.
-    Amazon,
-    /// Authors, institutions, fields of study and papers; the answers are papers.
-    Mag,
-    /// Ten biomedical node types and 18 relations; a node of any type may be an answer.
-    Prime,
-}
+/// Kind of a sample: the base of the benchmark whose schema it has.
+pub use crate::stark::Kind as SampleKind;
 
 impl SampleKind {
-    /// All kinds of samples.
-    pub const ALL: [SampleKind; 3] = [SampleKind::Amazon, SampleKind::Mag, SampleKind::Prime];
-
-    /// Returns the name on the command line: `amazon`, `mag` or `prime`.
-    pub fn name(self) -> &'static str {
-        match self {
-            SampleKind::Amazon => "amazon",
-            SampleKind::Mag => "mag",
-            SampleKind::Prime => "prime",
-        }
-    }
-
     /// Returns the kind with a name such as `amazon`; `None` if there is none.
     pub fn from_name(name: &str) -> Option<SampleKind> {
         SampleKind::ALL.into_iter().find(|kind| kind.name() == name)
@@ -86,12 +63,6 @@ impl SampleKind {
             SampleKind::Mag => 0.003,
             SampleKind::Prime => 0.04,
         }
-    }
-}
-
-impl fmt::Display for SampleKind {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name())
     }
 }
 

@@ -11,6 +11,7 @@ use crate::sample::wording::{AMAZON, WORDS};
 use crate::sample::{SampleKind, amazon_text, mag_text};
 
 /// Name of a node, with its other names.
+#[derive(Default)]
 pub(super) struct Name {
     /// Name of the node in the base.
     pub(super) name: String,
@@ -72,7 +73,7 @@ pub(super) fn product_code(stream: &mut Stream) -> String {
 pub(super) fn name(world: &World, node_type: &str, index: u32, facts: &[u8]) -> Name {
     let mut stream = Stream::new(world.seed, &["name ", node_type].concat(), u64::from(index));
     let stream = &mut stream;
-    let plain = |name: String| Name { name, aliases: Vec::new(), short: None };
+    let plain = |name: String| Name { name, ..Name::default() };
     let parts = Parts { seed: world.seed, node_type, index };
     match (world.kind, node_type) {
         (SampleKind::Amazon, "product") => product(facts, stream),
@@ -141,7 +142,7 @@ fn product(facts: &[u8], stream: &mut Stream) -> Name {
         _ => format!("{} Series", 1 + stream.below(9_000)),
     };
     let short = stream.percent(50).then(|| core.clone());
-    Name { name: format!("{core}, {variant}"), aliases: Vec::new(), short }
+    Name { name: format!("{core}, {variant}"), short, ..Name::default() }
 }
 
 /// Brands below this index may consist of two common words; there are 1,536 such pairs.
@@ -150,11 +151,8 @@ const COMMON_WORD_BRANDS: u32 = 7_680;
 fn brand(parts: &Parts<'_>, stream: &mut Stream) -> Name {
     if parts.index < COMMON_WORD_BRANDS && parts.index.is_multiple_of(5) {
         let pair = Parts { index: parts.index / 5, ..*parts };
-        return Name {
-            name: pair.join(&[&WORDS.brand_first, &WORDS.brand_second]),
-            aliases: Vec::new(),
-            short: None,
-        };
+        let name = pair.join(&[&WORDS.brand_first, &WORDS.brand_second]);
+        return Name { name, ..Name::default() };
     }
     let first = stream.pick_text(&WORDS.brand_first);
     let second = stream.pick_text(&WORDS.brand_second);
@@ -166,7 +164,7 @@ fn brand(parts: &Parts<'_>, stream: &mut Stream) -> Name {
         7 => (format!("The {first} {invented} {second}"), Some(format!("{first} {invented}"))),
         _ => (capitalised(&word(stream, 3)), None),
     };
-    Name { name, aliases: Vec::new(), short }
+    Name { name, short, ..Name::default() }
 }
 
 fn surname(stream: &mut Stream) -> String {
@@ -183,19 +181,15 @@ fn author(stream: &mut Stream) -> Name {
     let initial = char::from(b'A' + stream.below(26) as u8);
     let surname = surname(stream);
     let letter = given.chars().next().unwrap_or('A');
-    match stream.below(10) {
-        0 => Name { name: format!("{letter}. {surname}"), aliases: Vec::new(), short: None },
-        1..=6 => Name {
-            name: format!("{given} {initial}. {surname}"),
-            aliases: Vec::new(),
-            short: Some(format!("{letter}. {initial}. {surname}")),
-        },
-        _ => Name {
-            name: format!("{given} {surname}"),
-            aliases: Vec::new(),
-            short: Some(format!("{letter}. {surname}")),
-        },
-    }
+    let (name, short) = match stream.below(10) {
+        0 => (format!("{letter}. {surname}"), None),
+        1..=6 => {
+            let short = format!("{letter}. {initial}. {surname}");
+            (format!("{given} {initial}. {surname}"), Some(short))
+        }
+        _ => (format!("{given} {surname}"), Some(format!("{letter}. {surname}"))),
+    };
+    Name { name, short, ..Name::default() }
 }
 
 fn institution(stream: &mut Stream) -> Name {
@@ -208,7 +202,7 @@ fn institution(stream: &mut Stream) -> Name {
         6 => (format!("{place} Polytechnic"), None),
         _ => (format!("{place} University Hospital"), Some(format!("{place} Univ. Hospital"))),
     };
-    Name { name, aliases: Vec::new(), short }
+    Name { name, short, ..Name::default() }
 }
 
 fn gene_symbol(stream: &mut Stream) -> String {

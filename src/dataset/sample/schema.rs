@@ -5,6 +5,7 @@
 //! al. 2023), divided among the relations by rounded shares. Edge counts here are numbers of stored
 //! edges: half of the published numbers, which include both directions.
 
+use self::Degree::{One, Source, Symmetric, Target};
 use crate::sample::SampleKind;
 
 /// Name and sizes of one node type.
@@ -99,11 +100,11 @@ static AMAZON_TYPES: [NodeType; 4] = [
 ];
 
 static AMAZON_PLANS: [EdgePlan; 5] = [
-    plan("product", "also_buy", "product", 1_220_000, 45, Degree::Source),
-    plan("product", "also_view", "product", 1_050_000, 40, Degree::Source),
-    plan("product", "has_brand", "brand", 910_000, 95, Degree::One),
-    plan("product", "has_category", "category", 930_000, 97, Degree::Source),
-    plan("product", "has_color", "color", 610_000, 40, Degree::Source),
+    plan("product", "also_buy", "product", 1_220_000, 45, Source),
+    plan("product", "also_view", "product", 1_050_000, 40, Source),
+    plan("product", "has_brand", "brand", 910_000, 95, One),
+    plan("product", "has_category", "category", 930_000, 97, Source),
+    plan("product", "has_color", "color", 610_000, 40, Source),
 ];
 
 static MAG_TYPES: [NodeType; 4] = [
@@ -114,24 +115,10 @@ static MAG_TYPES: [NodeType; 4] = [
 ];
 
 static MAG_PLANS: [EdgePlan; 4] = [
-    plan(
-        "author",
-        "author___affiliated_with___institution",
-        "institution",
-        1_000_000,
-        90,
-        Degree::Source,
-    ),
-    plan("paper", "paper___cites___paper", "paper", 4_900_000, 80, Degree::Source),
-    plan(
-        "paper",
-        "paper___has_topic___field_of_study",
-        "field_of_study",
-        7_000_000,
-        99,
-        Degree::Source,
-    ),
-    plan("author", "author___writes___paper", "paper", 7_000_000, 99, Degree::Target),
+    plan("author", "author___affiliated_with___institution", "institution", 1_000_000, 90, Source),
+    plan("paper", "paper___cites___paper", "paper", 4_900_000, 80, Source),
+    plan("paper", "paper___has_topic___field_of_study", "field_of_study", 7_000_000, 99, Source),
+    plan("author", "author___writes___paper", "paper", 7_000_000, 99, Target),
 ];
 
 static PRIME_TYPES: [NodeType; 10] = [
@@ -148,37 +135,37 @@ static PRIME_TYPES: [NodeType; 10] = [
 ];
 
 static PRIME_PLANS: [EdgePlan; 33] = [
-    plan("anatomy", "expression absent", "gene/protein", 19_900, 40, Degree::Source),
-    plan("anatomy", "expression present", "gene/protein", 1_518_000, 60, Degree::Source),
-    plan("anatomy", "parent-child", "anatomy", 14_000, 90, Degree::Symmetric),
-    plan("biological_process", "interacts with", "gene/protein", 144_800, 95, Degree::Target),
-    plan("biological_process", "parent-child", "biological_process", 52_900, 95, Degree::Symmetric),
-    plan("cellular_component", "interacts with", "gene/protein", 83_400, 90, Degree::Target),
-    plan("cellular_component", "parent-child", "cellular_component", 4_850, 90, Degree::Symmetric),
-    plan("disease", "associated with", "gene/protein", 80_400, 60, Degree::Source),
-    plan("disease", "contraindication", "drug", 30_700, 30, Degree::Source),
-    plan("disease", "indication", "drug", 9_390, 30, Degree::Source),
-    plan("disease", "off-label use", "drug", 2_570, 10, Degree::Source),
-    plan("disease", "parent-child", "disease", 32_200, 95, Degree::Symmetric),
-    plan("disease", "phenotype absent", "effect/phenotype", 1_190, 12, Degree::Source),
-    plan("disease", "phenotype present", "effect/phenotype", 150_300, 55, Degree::Source),
-    plan("drug", "carrier", "gene/protein", 860, 20, Degree::Source),
-    plan("drug", "enzyme", "gene/protein", 5_320, 45, Degree::Source),
-    plan("drug", "side effect", "effect/phenotype", 64_800, 35, Degree::Source),
-    plan("drug", "synergistic interaction", "drug", 1_336_300, 75, Degree::Symmetric),
-    plan("drug", "target", "gene/protein", 16_380, 85, Degree::Source),
-    plan("drug", "transporter", "gene/protein", 3_090, 35, Degree::Source),
-    plan("effect/phenotype", "associated with", "gene/protein", 3_330, 40, Degree::Source),
-    plan("effect/phenotype", "parent-child", "effect/phenotype", 18_700, 90, Degree::Symmetric),
-    plan("exposure", "interacts with", "biological_process", 1_630, 60, Degree::Source),
-    plan("exposure", "interacts with", "cellular_component", 10, 30, Degree::Source),
-    plan("exposure", "interacts with", "gene/protein", 1_210, 90, Degree::Source),
-    plan("exposure", "interacts with", "molecular_function", 45, 40, Degree::Source),
-    plan("exposure", "linked to", "disease", 2_300, 80, Degree::Source),
-    plan("exposure", "parent-child", "exposure", 2_070, 90, Degree::Symmetric),
-    plan("gene/protein", "interacts with", "molecular_function", 69_500, 85, Degree::Source),
-    plan("gene/protein", "interacts with", "pathway", 42_600, 50, Degree::Source),
-    plan("gene/protein", "ppi", "gene/protein", 321_000, 80, Degree::Symmetric),
-    plan("molecular_function", "parent-child", "molecular_function", 13_600, 95, Degree::Symmetric),
-    plan("pathway", "parent-child", "pathway", 2_530, 95, Degree::Symmetric),
+    plan("anatomy", "expression absent", "gene/protein", 19_900, 40, Source),
+    plan("anatomy", "expression present", "gene/protein", 1_518_000, 60, Source),
+    plan("anatomy", "parent-child", "anatomy", 14_000, 90, Symmetric),
+    plan("biological_process", "interacts with", "gene/protein", 144_800, 95, Target),
+    plan("biological_process", "parent-child", "biological_process", 52_900, 95, Symmetric),
+    plan("cellular_component", "interacts with", "gene/protein", 83_400, 90, Target),
+    plan("cellular_component", "parent-child", "cellular_component", 4_850, 90, Symmetric),
+    plan("disease", "associated with", "gene/protein", 80_400, 60, Source),
+    plan("disease", "contraindication", "drug", 30_700, 30, Source),
+    plan("disease", "indication", "drug", 9_390, 30, Source),
+    plan("disease", "off-label use", "drug", 2_570, 10, Source),
+    plan("disease", "parent-child", "disease", 32_200, 95, Symmetric),
+    plan("disease", "phenotype absent", "effect/phenotype", 1_190, 12, Source),
+    plan("disease", "phenotype present", "effect/phenotype", 150_300, 55, Source),
+    plan("drug", "carrier", "gene/protein", 860, 20, Source),
+    plan("drug", "enzyme", "gene/protein", 5_320, 45, Source),
+    plan("drug", "side effect", "effect/phenotype", 64_800, 35, Source),
+    plan("drug", "synergistic interaction", "drug", 1_336_300, 75, Symmetric),
+    plan("drug", "target", "gene/protein", 16_380, 85, Source),
+    plan("drug", "transporter", "gene/protein", 3_090, 35, Source),
+    plan("effect/phenotype", "associated with", "gene/protein", 3_330, 40, Source),
+    plan("effect/phenotype", "parent-child", "effect/phenotype", 18_700, 90, Symmetric),
+    plan("exposure", "interacts with", "biological_process", 1_630, 60, Source),
+    plan("exposure", "interacts with", "cellular_component", 10, 30, Source),
+    plan("exposure", "interacts with", "gene/protein", 1_210, 90, Source),
+    plan("exposure", "interacts with", "molecular_function", 45, 40, Source),
+    plan("exposure", "linked to", "disease", 2_300, 80, Source),
+    plan("exposure", "parent-child", "exposure", 2_070, 90, Symmetric),
+    plan("gene/protein", "interacts with", "molecular_function", 69_500, 85, Source),
+    plan("gene/protein", "interacts with", "pathway", 42_600, 50, Source),
+    plan("gene/protein", "ppi", "gene/protein", 321_000, 80, Symmetric),
+    plan("molecular_function", "parent-child", "molecular_function", 13_600, 95, Symmetric),
+    plan("pathway", "parent-child", "pathway", 2_530, 95, Symmetric),
 ];
