@@ -156,7 +156,7 @@ impl Archive {
     ///
     /// # Errors
     /// [`ArchiveError::Missing`], [`ArchiveError::Io`] or [`ArchiveError::Damaged`].
-    pub fn read(&self, name: &str) -> Result<Box<dyn Read + Send>, ArchiveError> {
+    pub fn read(&self, name: &str) -> Result<Box<dyn Read>, ArchiveError> {
         match &self.zip {
             None => Ok(Box::new(self.open_file(name)?)),
             Some(members) => {
@@ -364,32 +364,26 @@ impl Member {
 
     /// Returns a reader of the member's unpacked data. The reader checks size and checksum while
     /// reading.
-    pub(super) fn open<R: Read + Seek>(
+    pub(super) fn open<'a, R: Read + Seek + 'a>(
         &self,
         mut reader: R,
-    ) -> Result<MemberReader<R>, ArchiveError> {
+    ) -> Result<MemberReader<'a>, ArchiveError> {
         let start = self.start(&mut reader)?;
         let cut = |_| self.damaged("it is cut off");
         reader.seek(SeekFrom::Start(start)).map_err(cut)?;
         let stored = reader.take(self.stored);
-        let bytes = if self.deflated {
-            Bytes::Deflated(DeflateDecoder::new(stored))
-        } else {
-            Bytes::Stored(stored)
+        let bytes: Box<dyn Read + 'a> = match self.deflated {
+            true => Box::new(DeflateDecoder::new(stored)),
+            false => Box::new(stored),
         };
         let (name, crc) = (self.name.clone(), self.crc);
         Ok(MemberReader { bytes, left: self.size, crc, seen: Crc::new(), name })
     }
 }
 
-enum Bytes<R> {
-    Stored(io::Take<R>),
-    Deflated(DeflateDecoder<io::Take<R>>),
-}
-
 /// Reader of a member's unpacked bytes.
-pub(super) struct MemberReader<R> {
-    bytes: Bytes<R>,
+pub(super) struct MemberReader<'a> {
+    bytes: Box<dyn Read + 'a>,
     /// Number of unpacked bytes that have not been read yet.
     left: u64,
     crc: u32,
@@ -397,15 +391,12 @@ pub(super) struct MemberReader<R> {
     name: Box<str>,
 }
 
-impl<R: Read> Read for MemberReader<R> {
+impl Read for MemberReader<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if buffer.is_empty() {
             return Ok(0);
         }
-        let n = match &mut self.bytes {
-            Bytes::Stored(bytes) => bytes.read(buffer),
-            Bytes::Deflated(bytes) => bytes.read(buffer),
-        };
+        let n = self.bytes.read(buffer);
         let damaged = |reason: &str| {
             let name = shortened(&self.name);
             io::Error::new(io::ErrorKind::InvalidData, format!("{name:?} is damaged: {reason}"))

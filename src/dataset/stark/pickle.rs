@@ -19,6 +19,8 @@ pub use printed::Printed;
 
 use std::{io, io::Read, ops::ControlFlow, sync::Arc};
 
+use machine::Machine;
+
 /// A value of a pickle. Clones share their contents. A value never contains itself, and values are
 /// nested at most [`Limits::depth`] deep.
 #[derive(Clone, Debug, PartialEq)]
@@ -222,17 +224,18 @@ pub enum PickleError {
 /// # Errors
 /// Any [`PickleError`] except [`PickleError::NoDict`].
 pub fn read(bytes: &[u8], limits: &Limits) -> Result<Value, PickleError> {
-    read_with(bytes, limits, &[])
+    read_with(bytes, limits, |_| false)
 }
 
-/// Like [`read`], but also supports the classes and functions `names`, and returns them as
-/// [`Value::Call`].
+/// Like [`read`], but also supports the classes and functions for which `is_allowed` holds, and
+/// returns them as [`Value::Call`].
 pub(super) fn read_with(
     bytes: &[u8],
     limits: &Limits,
-    names: &[&str],
+    is_allowed: fn(&str) -> bool,
 ) -> Result<Value, PickleError> {
-    machine::read(|| Ok(bytes), limits, names)
+    let read = Machine::run(|| Ok(bytes), limits, is_allowed, None)?;
+    read.ok_or(PickleError::Malformed { offset: 0, reason: "nothing was read" })
 }
 
 /// Passes the items of a pickled dict to `on_item` in file order. `open` is called twice and must
@@ -247,18 +250,23 @@ pub fn read_dict<R: Read>(
     limits: &Limits,
     on_item: &mut dyn FnMut(Value, Value) -> ControlFlow<()>,
 ) -> Result<(), PickleError> {
-    read_dict_with(open, limits, &[], on_item)
+    read_dict_with(open, limits, |_| false, on_item)
 }
 
-/// Like [`read_dict`], but also supports the classes and functions `names`, and returns them as
-/// [`Value::Call`].
+/// Like [`read_dict`], but also supports the classes and functions for which `is_allowed` holds,
+/// and returns them as [`Value::Call`].
 pub(super) fn read_dict_with<R: Read>(
     open: impl FnMut() -> io::Result<R>,
     limits: &Limits,
-    names: &[&str],
+    is_allowed: fn(&str) -> bool,
     on_item: &mut dyn FnMut(Value, Value) -> ControlFlow<()>,
 ) -> Result<(), PickleError> {
-    machine::read_dict(open, limits, names, on_item)
+    match Machine::run(open, limits, is_allowed, Some(on_item))? {
+        // The items were passed on, so the dict itself is empty.
+        None => Ok(()),
+        Some(Value::Dict(items)) if items.is_empty() => Ok(()),
+        Some(_) => Err(PickleError::NoDict),
+    }
 }
 
 #[cfg(test)]

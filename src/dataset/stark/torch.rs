@@ -20,21 +20,7 @@ use super::{
 
 /// Name of the torch function that rebuilds a tensor from a storage.
 const REBUILD: &str = "torch._utils._rebuild_tensor_v2";
-/// Classes and functions that the pickle of such a file may name.
-const NAMES: [&str; 12] = [
-    REBUILD,
-    "persistent",
-    "torch.BFloat16Storage",
-    "torch.BoolStorage",
-    "torch.ByteStorage",
-    "torch.CharStorage",
-    "torch.DoubleStorage",
-    "torch.FloatStorage",
-    "torch.HalfStorage",
-    "torch.IntStorage",
-    "torch.LongStorage",
-    "torch.ShortStorage",
-];
+
 /// Maximum number of dimensions of a tensor.
 const MAX_DIMENSIONS: usize = 16;
 /// Number of bytes read at a time from a tensor that is not held in memory.
@@ -134,11 +120,10 @@ impl Dtype {
     fn integer(self, bits: u64) -> Option<i64> {
         match self {
             Dtype::Bool => Some(i64::from(bits != 0)),
-            Dtype::U8 => Some(bits as i64),
+            Dtype::U8 | Dtype::I64 => Some(bits as i64),
             Dtype::I8 => Some((bits as i8).into()),
             Dtype::I16 => Some((bits as i16).into()),
             Dtype::I32 => Some((bits as i32).into()),
-            Dtype::I64 => Some(bits as i64),
             _ => None,
         }
     }
@@ -189,14 +174,9 @@ fn bits(bytes: &[u8]) -> u64 {
     bytes.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte))
 }
 
-/// Reads a file that holds one tensor.
-///
-/// # Errors
-/// Any [`TorchError`].
-pub fn read_tensor<R: Read + Seek>(reader: R, limits: &TorchLimits) -> Result<Tensor, TorchError> {
-    let mut file = TorchFile::open(reader, limits)?;
-    let view = file.view(&pickle::read_with(&file.pickle, &limits.pickle, &NAMES)?, 0)?;
-    file.tensor(&view)
+/// Whether the pickle of such a file may name a class or function.
+fn is_allowed(name: &str) -> bool {
+    [REBUILD, "persistent"].contains(&name) || Dtype::of(name).is_some()
 }
 
 /// Reads a file that holds one tensor of integers or booleans: passes the elements to `on_element`
@@ -211,7 +191,7 @@ pub fn read_integers<R: Read + Seek>(
     on_element: &mut dyn FnMut(i64),
 ) -> Result<Vec<usize>, TorchError> {
     let mut file = TorchFile::open(reader, limits)?;
-    let view = file.view(&pickle::read_with(&file.pickle, &limits.pickle, &NAMES)?, 0)?;
+    let view = file.view(&pickle::read_with(&file.pickle, &limits.pickle, is_allowed)?, 0)?;
     let no_integers = TorchError::Tensor { tensor: 0, reason: "does not hold integers" };
     if view.dtype.integer(0).is_none() {
         return Err(no_integers);
@@ -251,7 +231,7 @@ pub fn read_tensors<R: Read + Seek>(
     let described = Arc::clone(&file.pickle);
     let (mut tensor, mut failed) = (0, None);
     let open = || Ok(&described[..]);
-    pickle::read_dict_with(open, &limits.pickle, &NAMES, &mut |key, value| {
+    pickle::read_dict_with(open, &limits.pickle, is_allowed, &mut |key, value| {
         let read = file.view(&value, tensor).and_then(|view| file.tensor(&view));
         tensor += 1;
         match read {
@@ -327,14 +307,12 @@ impl<R: Read + Seek> TorchFile<R> {
         }
         let mut bytes = Vec::new();
         pickle.open(&mut reader)?.read_to_end(&mut bytes)?;
-        let order = match members.get(&format!("{root}/byteorder")) {
-            Ok(member) => {
-                let mut order = Vec::new();
-                member.open(&mut reader)?.take(16).read_to_end(&mut order)?;
-                order
-            }
-            Err(_) => b"little".to_vec(),
-        };
+        let mut order = Vec::new();
+        if let Ok(member) = members.get(&format!("{root}/byteorder")) {
+            member.open(&mut reader)?.take(16).read_to_end(&mut order)?;
+        } else {
+            order.extend(b"little");
+        }
         let big_endian = match order.as_slice() {
             b"little" => false,
             b"big" => true,

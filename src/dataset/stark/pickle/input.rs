@@ -24,6 +24,14 @@ pub(super) enum Payload {
     Escaped,
 }
 
+/// Kind of a container that an opcode opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    List,
+    Dict,
+    Set,
+}
+
 /// An opcode with its argument. The payload of `Sized` and `Line` follows in the input, and the
 /// caller must then read or skip it.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,19 +49,17 @@ pub(super) enum Op {
     Float(f64),
     Sized(Payload, u64),
     Line(Payload),
-    EmptyList,
-    EmptyDict,
-    EmptySet,
-    List,
-    Tuple,
-    TupleOf(usize),
-    Dict,
-    FrozenSet,
-    Append,
-    Appends,
-    SetItem,
-    SetItems,
-    AddItems,
+    /// Pushes an empty container.
+    Empty(Shape),
+    /// Puts the values above the last mark into a new container.
+    Collect(Shape),
+    /// Makes a tuple of the top values: of this number or, without a number, of those above the
+    /// last mark.
+    Tuple(Option<usize>),
+    /// Adds the top values, as for a tuple, to the container below.
+    Add(Option<usize>),
+    /// Adds the top values, as for a tuple, to the dict below: alternating keys and values.
+    AddPairs(Option<usize>),
     Put(u32),
     Get(u32),
     Memoize,
@@ -264,20 +270,19 @@ impl<R: Read> Input<R> {
             b'B' => sized(Payload::Bytes, u32::from_le_bytes(self.array()?).into()),
             b'C' => sized(Payload::Bytes, self.byte()?.into()),
             0x8e | 0x96 => sized(Payload::Bytes, u64::from_le_bytes(self.array()?)),
-            b']' => Ok(Op::EmptyList),
-            b'}' => Ok(Op::EmptyDict),
-            b')' => Ok(Op::TupleOf(0)),
-            0x8f => Ok(Op::EmptySet),
-            b'l' => Ok(Op::List),
-            b't' => Ok(Op::Tuple),
-            b'd' => Ok(Op::Dict),
-            0x85..=0x87 => Ok(Op::TupleOf(usize::from(opcode - 0x84))),
-            0x91 => Ok(Op::FrozenSet),
-            b'a' => Ok(Op::Append),
-            b'e' => Ok(Op::Appends),
-            b's' => Ok(Op::SetItem),
-            b'u' => Ok(Op::SetItems),
-            0x90 => Ok(Op::AddItems),
+            b']' => Ok(Op::Empty(Shape::List)),
+            b'}' => Ok(Op::Empty(Shape::Dict)),
+            0x8f => Ok(Op::Empty(Shape::Set)),
+            b'l' => Ok(Op::Collect(Shape::List)),
+            b'd' => Ok(Op::Collect(Shape::Dict)),
+            0x91 => Ok(Op::Collect(Shape::Set)),
+            b't' => Ok(Op::Tuple(None)),
+            b')' => Ok(Op::Tuple(Some(0))),
+            0x85..=0x87 => Ok(Op::Tuple(Some(usize::from(opcode - 0x84)))),
+            b'a' => Ok(Op::Add(Some(1))),
+            b'e' | 0x90 => Ok(Op::Add(None)),
+            b's' => Ok(Op::AddPairs(Some(2))),
+            b'u' => Ok(Op::AddPairs(None)),
             b'p' => Ok(Op::Put(self.slot()?)),
             b'q' => Ok(Op::Put(self.byte()?.into())),
             b'r' => Ok(Op::Put(u32::from_le_bytes(self.array()?))),

@@ -13,7 +13,7 @@ use std::{
 
 use super::{
     Call, Limits, PickleError, Value,
-    input::{Input, Op, Payload, SLOT_BYTES, count_fetches},
+    input::{Input, Op, Payload, SLOT_BYTES, Shape, count_fetches},
     numpy, printed,
 };
 
@@ -23,46 +23,18 @@ pub(super) const VALUE_BYTES: u64 = 56;
 const PUT_BYTES: u64 = 8;
 /// Memory charged for an entry of the stack, bytes.
 const STACK_BYTES: u64 = 160;
-/// Classes and functions that are always supported.
-const NAMES: [&str; 37] = [
-    "__builtin__.bytearray",
-    "__builtin__.bytes",
-    "__builtin__.complex",
-    "__builtin__.dict",
-    "__builtin__.float",
-    "__builtin__.frozenset",
-    "__builtin__.int",
-    "__builtin__.list",
-    "__builtin__.xrange",
-    "__builtin__.set",
-    "__builtin__.str",
-    "__builtin__.tuple",
-    "_codecs.encode",
-    "builtins.bytearray",
-    "builtins.bytes",
-    "builtins.complex",
-    "builtins.dict",
-    "builtins.float",
-    "builtins.frozenset",
-    "builtins.int",
-    "builtins.list",
-    "builtins.range",
-    "builtins.set",
-    "builtins.str",
-    "builtins.tuple",
-    "collections.OrderedDict",
-    "collections.defaultdict",
-    "numpy._core.multiarray._reconstruct",
-    "numpy._core.multiarray.scalar",
-    "numpy._core.numeric._frombuffer",
-    "numpy.core.multiarray._reconstruct",
-    "numpy.core.multiarray.scalar",
-    "numpy.core.numeric._frombuffer",
-    "numpy.dtype",
-    "numpy.ndarray",
-    "pandas._libs.tslibs.timestamps.Timestamp",
-    "pandas._libs.tslibs.timestamps._unpickle_timestamp",
-];
+/// Classes and functions that are always supported, separated by spaces.
+const NAMES: &str = "
+    __builtin__.bytearray __builtin__.bytes __builtin__.complex __builtin__.dict __builtin__.float
+    __builtin__.frozenset __builtin__.int __builtin__.list __builtin__.set __builtin__.str
+    __builtin__.tuple __builtin__.xrange _codecs.encode
+    builtins.bytearray builtins.bytes builtins.complex builtins.dict builtins.float
+    builtins.frozenset builtins.int builtins.list builtins.range builtins.set builtins.str
+    builtins.tuple collections.OrderedDict collections.defaultdict
+    numpy._core.multiarray._reconstruct numpy._core.multiarray.scalar
+    numpy._core.numeric._frombuffer numpy.core.multiarray._reconstruct
+    numpy.core.multiarray.scalar numpy.core.numeric._frombuffer numpy.dtype numpy.ndarray
+    pandas._libs.tslibs.timestamps.Timestamp pandas._libs.tslibs.timestamps._unpickle_timestamp";
 
 /// Letters of the time units; the position is numpy's number of the unit.
 const UNITS: [&str; 11] = ["Y", "M", "W", "", "D", "h", "m", "s", "ms", "us", "ns"];
@@ -115,7 +87,8 @@ enum SlotContent {
 
 type ItemHandler<'a> = &'a mut dyn FnMut(Value, Value) -> ControlFlow<()>;
 
-struct Machine<'a> {
+/// Reads one pickle.
+pub(super) struct Machine<'a> {
     stack: Vec<Item>,
     memo: HashMap<u32, Slot>,
     /// Number of values put into memo slots so far; the slot number of the next `Memoize`.
@@ -124,44 +97,19 @@ struct Machine<'a> {
     weight_held: u64,
     offset: u64,
     limits: &'a Limits,
-    /// Names of additional supported classes and functions; their calls are described instead of
+    /// Whether an additional class or function is supported; its calls are described instead of
     /// run.
-    allowed: &'a [&'a str],
+    is_allowed: fn(&str) -> bool,
     /// Receives the items of the outermost dict; `None` to keep them in the dict.
     on_item: Option<ItemHandler<'a>>,
 }
 
-/// Reads a whole pickle; returns its value.
-pub(super) fn read<R: Read>(
-    open: impl FnMut() -> io::Result<R>,
-    limits: &Limits,
-    allowed: &[&str],
-) -> Result<Value, PickleError> {
-    let read = Machine::run(open, limits, allowed, None)?;
-    read.ok_or(PickleError::Malformed { offset: 0, reason: "nothing was read" })
-}
-
-/// Passes the items of a pickled dict to `on_item`, in file order.
-pub(super) fn read_dict<R: Read>(
-    open: impl FnMut() -> io::Result<R>,
-    limits: &Limits,
-    allowed: &[&str],
-    on_item: ItemHandler<'_>,
-) -> Result<(), PickleError> {
-    match Machine::run(open, limits, allowed, Some(on_item))? {
-        // The items were passed on, so the dict itself is empty.
-        None => Ok(()),
-        Some(Value::Dict(items)) if items.is_empty() => Ok(()),
-        Some(_) => Err(PickleError::NoDict),
-    }
-}
-
 impl<'a> Machine<'a> {
     /// Reads a pickle and returns its value; `None` if `on_item` ended the reading.
-    fn run<R: Read>(
+    pub(super) fn run<R: Read>(
         mut open: impl FnMut() -> io::Result<R>,
         limits: &'a Limits,
-        allowed: &'a [&'a str],
+        is_allowed: fn(&str) -> bool,
         on_item: Option<ItemHandler<'a>>,
     ) -> Result<Option<Value>, PickleError> {
         let fetches = count_fetches(Input::new(open()?, limits))?;
@@ -175,7 +123,7 @@ impl<'a> Machine<'a> {
             weight_held,
             offset: 0,
             limits,
-            allowed,
+            is_allowed,
             on_item,
         };
         let mut input = Input::new(open()?, limits);
@@ -200,7 +148,7 @@ impl<'a> Machine<'a> {
             Op::Stop | Op::Nothing => {}
             Op::Mark => self.push(Item::Mark)?,
             Op::Pop => drop(self.pop()?),
-            Op::PopMark => drop(self.pop_to_mark()?),
+            Op::PopMark => drop(self.pop_parts(None)?),
             Op::Dup => match self.stack.last() {
                 Some(Item::Done(part)) => self.push(Item::Done(part.clone()))?,
                 _ => return Err(self.malformed("cannot duplicate an incomplete value")),
@@ -221,48 +169,25 @@ impl<'a> Machine<'a> {
                 let value = decode(payload, input.line()?);
                 self.push_plain(value.ok_or_else(|| self.malformed("a bad escape in a text"))?)?;
             }
-            Op::EmptyList => self.push_open(Kind::List(Vec::new()))?,
-            Op::EmptyDict => self.push_open(Kind::Dict(Vec::new()))?,
-            Op::EmptySet => self.push_open(Kind::Set(Vec::new()))?,
-            Op::List | Op::Dict => {
-                let parts = self.pop_to_mark()?;
-                let dict = op == Op::Dict;
-                let kind = if dict { Kind::Dict(Vec::new()) } else { Kind::List(Vec::new()) };
-                self.push_open(kind)?;
-                return self.put_in(parts, dict);
+            Op::Empty(shape) => self.push_open(shape)?,
+            Op::Collect(shape) => {
+                let parts = self.pop_parts(None)?;
+                self.push_open(shape)?;
+                return self.put_in(parts, shape == Shape::Dict);
             }
-            Op::Tuple => {
-                let parts = self.pop_to_mark()?;
-                self.push_tuple(parts)?;
+            Op::Tuple(n) => {
+                let parts = self.pop_parts(n)?;
+                let (depth, weight) = sum(&parts);
+                let value = Value::Tuple(parts.into_iter().map(|part| part.value).collect());
+                let part = self.nested(value, depth, weight + VALUE_BYTES)?;
+                self.push(Item::Done(part))?;
             }
-            Op::TupleOf(n) => {
-                let mut parts = Vec::with_capacity(n);
-                for _ in 0..n {
-                    parts.push(self.pop_done()?);
-                }
-                parts.reverse();
-                self.push_tuple(parts)?;
-            }
-            Op::FrozenSet => {
-                let parts = self.pop_to_mark()?;
-                self.push_open(Kind::Set(Vec::new()))?;
+            Op::Add(n) => {
+                let parts = self.pop_parts(n)?;
                 return self.put_in(parts, false);
             }
-            Op::Append => {
-                let part = self.pop_done()?;
-                return self.put_in(vec![part], false);
-            }
-            Op::SetItem => {
-                let value = self.pop_done()?;
-                let key = self.pop_done()?;
-                return self.put_in(vec![key, value], true);
-            }
-            Op::Appends | Op::AddItems => {
-                let parts = self.pop_to_mark()?;
-                return self.put_in(parts, false);
-            }
-            Op::SetItems => {
-                let parts = self.pop_to_mark()?;
+            Op::AddPairs(n) => {
+                let parts = self.pop_parts(n)?;
                 return self.put_in(parts, true);
             }
             Op::Put(slot) => self.put(slot)?,
@@ -283,9 +208,8 @@ impl<'a> Machine<'a> {
             }
             Op::Persistent => {
                 let id = self.pop_done()?;
-                let call = call_of("persistent", id.value);
                 self.check_name("persistent")?;
-                self.push_call(call, id.depth, id.weight)?;
+                self.push_call("persistent", id)?;
             }
             Op::Build => {
                 let state = self.pop_done()?;
@@ -324,23 +248,24 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    fn push_open(&mut self, kind: Kind) -> Result<(), PickleError> {
-        self.push(Item::OpenContainer(OpenContainer {
-            kind,
-            depth: 0,
-            weight: VALUE_BYTES,
-            slots: Vec::new(),
-        }))
+    fn push_open(&mut self, shape: Shape) -> Result<(), PickleError> {
+        let kind = match shape {
+            Shape::List => Kind::List(Vec::new()),
+            Shape::Dict => Kind::Dict(Vec::new()),
+            Shape::Set => Kind::Set(Vec::new()),
+        };
+        self.push_container(kind, 0, 0)
     }
 
-    fn push_call(&mut self, call: Call, depth: u32, weight: u64) -> Result<(), PickleError> {
-        let kind = Kind::Call(Box::new(call));
-        self.push(Item::OpenContainer(OpenContainer {
-            kind,
-            depth,
-            weight: weight + VALUE_BYTES,
-            slots: Vec::new(),
-        }))
+    /// Opens a call of `name`, which stays open for its state.
+    fn push_call(&mut self, name: &str, arguments: Part) -> Result<(), PickleError> {
+        let kind = Kind::Call(Box::new(call_of(name, arguments.value)));
+        self.push_container(kind, arguments.depth, arguments.weight)
+    }
+
+    fn push_container(&mut self, kind: Kind, depth: u32, weight: u64) -> Result<(), PickleError> {
+        let (weight, slots) = (weight + VALUE_BYTES, Vec::new());
+        self.push(Item::OpenContainer(OpenContainer { kind, depth, weight, slots }))
     }
 
     /// Pushes a value that is not a container onto the stack.
@@ -352,13 +277,6 @@ impl<'a> Machine<'a> {
             _ => 0,
         };
         self.push(Item::Done(Part { value, depth: 0, weight: VALUE_BYTES + text as u64 }))
-    }
-
-    fn push_tuple(&mut self, parts: Vec<Part>) -> Result<(), PickleError> {
-        let (depth, weight) = sum(&parts);
-        let value = Value::Tuple(parts.into_iter().map(|part| part.value).collect());
-        let part = self.nested(value, depth, weight + VALUE_BYTES)?;
-        self.push(Item::Done(part))
     }
 
     /// Returns a container as a complete value; `depth` is the maximum nesting depth of its items.
@@ -385,17 +303,18 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Pops the values above the last mark, and the mark, from the stack; returns the values in the
-    /// order in which they were pushed.
-    fn pop_to_mark(&mut self) -> Result<Vec<Part>, PickleError> {
-        let is_mark = |item: &Item| matches!(item, Item::Mark);
-        let mark = self.stack.iter().rposition(is_mark);
-        let mark = mark.ok_or_else(|| self.malformed("the mark is missing"))?;
-        let mut parts = Vec::with_capacity(self.stack.len() - mark - 1);
-        while self.stack.len() > mark + 1 {
+    /// Pops the top `n` values or, without a number, the values above the last mark, and the mark,
+    /// from the stack; returns the values in the order in which they were pushed.
+    fn pop_parts(&mut self, n: Option<usize>) -> Result<Vec<Part>, PickleError> {
+        let above = self.stack.iter().rev().position(|item| matches!(item, Item::Mark));
+        let n_parts = n.or(above).ok_or_else(|| self.malformed("the mark is missing"))?;
+        let mut parts = Vec::with_capacity(n_parts);
+        for _ in 0..n_parts {
             parts.push(self.pop_done()?);
         }
-        self.pop()?;
+        if n.is_none() {
+            self.pop()?;
+        }
         parts.reverse();
         Ok(parts)
     }
@@ -403,23 +322,17 @@ impl<'a> Machine<'a> {
     /// Converts an open container to a complete value, and stores the value in the memo slots of
     /// the container.
     fn complete(&mut self, open: OpenContainer) -> Result<Part, PickleError> {
-        let value = match open.kind {
-            Kind::List(items) => Value::List(items.into()),
-            Kind::Dict(items) => Value::Dict(items.into()),
-            Kind::Set(items) => Value::Set(items.into()),
+        let (value, depth, weight) = match open.kind {
+            Kind::List(items) => (Value::List(items.into()), open.depth, open.weight),
+            Kind::Dict(items) => (Value::Dict(items.into()), open.depth, open.weight),
+            Kind::Set(items) => (Value::Set(items.into()), open.depth, open.weight),
             Kind::Call(call) => {
-                let (finished, weight) = self.finish(*call, open.weight)?;
-                let depth = finished.depth.max(open.depth);
-                let part = self.nested(finished.value, depth, weight)?;
-                return self.fill_slots(part, &open.slots);
+                let (value, depth, weight) = self.finish(*call, open.weight)?;
+                (value, depth.max(open.depth), weight)
             }
         };
-        let part = self.nested(value, open.depth, open.weight)?;
-        self.fill_slots(part, &open.slots)
-    }
-
-    fn fill_slots(&mut self, part: Part, slots: &[u32]) -> Result<Part, PickleError> {
-        for slot in slots {
+        let part = self.nested(value, depth, weight)?;
+        for slot in &open.slots {
             if let Some(Slot { content: content @ SlotContent::OpenContainer, .. }) =
                 self.memo.get_mut(slot)
             {
@@ -515,7 +428,7 @@ impl<'a> Machine<'a> {
     }
 
     fn check_name(&self, name: &str) -> Result<(), PickleError> {
-        if NAMES.contains(&name) || self.allowed.contains(&name) {
+        if NAMES.split_whitespace().any(|known| known == name) || (self.is_allowed)(name) {
             return Ok(());
         }
         let name = name.chars().take(200).collect();
@@ -541,17 +454,16 @@ impl<'a> Machine<'a> {
             return Err(bad);
         }
         let name = &*function.name;
-        if self.allowed.contains(&name) {
-            let call = call_of(name, arguments.value);
-            return self.push_call(call, arguments.depth, arguments.weight);
+        if (self.is_allowed)(name) {
+            return self.push_call(name, arguments);
         }
         let short = name.rsplit('.').next().unwrap_or_default();
         match (short, &**values) {
             ("OrderedDict" | "dict", []) | ("defaultdict", [] | [Value::Call(_) | Value::None]) => {
-                self.push_open(Kind::Dict(Vec::new()))
+                self.push_open(Shape::Dict)
             }
-            ("list", []) => self.push_open(Kind::List(Vec::new())),
-            ("set" | "frozenset", []) => self.push_open(Kind::Set(Vec::new())),
+            ("list", []) => self.push_open(Shape::List),
+            ("set" | "frozenset", []) => self.push_open(Shape::Set),
             ("set" | "frozenset", [Value::List(items) | Value::Tuple(items)]) => {
                 let part = Part { value: Value::Set(items.clone()), ..arguments };
                 self.push(Item::Done(part))
@@ -590,10 +502,7 @@ impl<'a> Machine<'a> {
                 let code = "Timestamp with a time zone".to_owned();
                 Err(PickleError::Element { offset: self.offset, code })
             }
-            ("dtype" | "_reconstruct" | "_frombuffer", _) => {
-                let call = call_of(name, arguments.value);
-                self.push_call(call, arguments.depth, arguments.weight)
-            }
+            ("dtype" | "_reconstruct" | "_frombuffer", _) => self.push_call(name, arguments),
             _ => Err(bad),
         }
     }
@@ -615,13 +524,11 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Returns the value of a call whose state has been set, and the memory charged for the value
-    /// in bytes. A numpy array becomes lists.
-    fn finish(&self, call: Call, weight: u64) -> Result<(Part, u64), PickleError> {
-        let plain = |value| Part { value, depth: 0, weight };
-        let array = match numpy::Array::of(&call) {
-            None => return Ok((plain(Value::Call(Arc::new(call))), weight)),
-            Some(array) => array,
+    /// Returns the value of a call whose state has been set, with the nesting depth of its items
+    /// and the memory charged for the value in bytes. A numpy array becomes lists.
+    fn finish(&self, call: Call, weight: u64) -> Result<(Value, u32, u64), PickleError> {
+        let Some(array) = numpy::Array::of(&call) else {
+            return Ok((Value::Call(Arc::new(call)), 0, weight));
         };
         let unread = || numpy::dtype_of(&call).and_then(|dtype| self.unread(dtype));
         let bad = || unread().unwrap_or_else(|| self.malformed("an array has unexpected parts"));
@@ -632,8 +539,7 @@ impl<'a> Machine<'a> {
         if self.weight_held.saturating_add(values) > limit {
             return Err(PickleError::TooMuch { offset: self.offset, limit, unit: "bytes held" });
         }
-        let value = array.to_lists().ok_or_else(bad)?;
-        Ok((Part { value, depth, weight: values }, values))
+        Ok((array.to_lists().ok_or_else(bad)?, depth, values))
     }
 }
 

@@ -9,8 +9,10 @@ use std::{
 
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
-use super::{Dtype, Tensor, TorchError, TorchLimits, read_integers, read_tensor, read_tensors};
-use crate::stark::pickle::Value;
+use super::{
+    Dtype, Tensor, TorchError, TorchFile, TorchLimits, is_allowed, read_integers, read_tensors,
+};
+use crate::stark::pickle::{self, Value};
 
 fn file(name: &str) -> Vec<u8> {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -19,7 +21,10 @@ fn file(name: &str) -> Vec<u8> {
 }
 
 fn tensor(bytes: &[u8]) -> Result<Tensor, TorchError> {
-    read_tensor(Cursor::new(bytes), &TorchLimits::default())
+    let limits = TorchLimits::default();
+    let mut file = TorchFile::open(Cursor::new(bytes), &limits)?;
+    let view = file.view(&pickle::read_with(&file.pickle, &limits.pickle, is_allowed)?, 0)?;
+    file.tensor(&view)
 }
 
 fn integers(bytes: &[u8]) -> Result<(Vec<usize>, Vec<i64>), TorchError> {
