@@ -25,7 +25,7 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use tokio::{runtime::Runtime, time};
 
-use agent_remote::{GiveUp, Retry, is_transient, retry_after};
+use agent_remote::{Retry, is_transient, retry_after};
 
 /// Maximum size of a downloaded file, bytes.
 const MAX_FILE_BYTES: u64 = 64 << 30;
@@ -178,7 +178,16 @@ fn transient(error: impl std::error::Error) -> Failure {
     while let Some(source) = cause.source() {
         cause = source;
     }
-    Failure::Transient { message: cause.to_string(), status: None, retry_after: None }
+    interrupted(cause.to_string())
+}
+
+/// Returns the failure of a request to which the hub did not answer completely.
+fn interrupted(message: String) -> Failure {
+    Failure::Transient { message, status: None, retry_after: None }
+}
+
+fn protocol(url: &Url, reason: String) -> HubError {
+    HubError::Protocol { url: url.to_string(), reason }
 }
 
 impl Hub {
@@ -240,7 +249,7 @@ impl Hub {
                     bytes.extend_from_slice(&chunk);
                     if bytes.len() > MAX_LIST_BYTES {
                         let reason = format!("the list has more than {MAX_LIST_BYTES} bytes");
-                        return Err(HubError::Protocol { url: url.to_string(), reason }.into());
+                        return Err(protocol(&url, reason).into());
                     }
                 }
                 Ok(bytes)
@@ -250,14 +259,11 @@ impl Hub {
                 Err(failure) => wait(failure, &mut retry, &url, stop)?,
             }
         };
-        let entries: Vec<Entry> =
-            serde_json::from_slice(&bytes).map_err(|error| HubError::Protocol {
-                url: url.to_string(),
-                reason: format!("cannot parse the list: {error}"),
-            })?;
+        let entries: Vec<Entry> = serde_json::from_slice(&bytes)
+            .map_err(|error| protocol(&url, format!("cannot parse the list: {error}")))?;
         let files = entries.into_iter().filter(|entry| entry.kind == "file");
         let files: Result<Vec<RemoteFile>, String> = files.map(Entry::into_file).collect();
-        files.map_err(|reason| HubError::Protocol { url: url.to_string(), reason })
+        files.map_err(|reason| protocol(&url, reason))
     }
 
     /// Returns the total size of files, bytes.
@@ -276,7 +282,7 @@ impl Hub {
         }
         let reason =
             format!("{} has {} bytes, above the limit of {MAX_FILE_BYTES}", file.path, file.size);
-        Err(HubError::Protocol { url: self.endpoint.to_string(), reason })
+        Err(protocol(&self.endpoint, reason))
     }
 
     /// Downloads a file to `target`, and creates the folder of `target`; does nothing if `target`
@@ -305,13 +311,13 @@ impl Hub {
         let options = File::options().read(true).write(true).create(true).truncate(false).clone();
         let mut part = options.open(&path).map_err(io_error(&path))?;
         // Without a digest, the partial file may belong to another version.
-        if file.sha256.is_none() || part_len(&mut part, &path)? > file.size {
+        if file.sha256.is_none() || part_len(&part, &path)? > file.size {
             part.set_len(0).map_err(io_error(&path))?;
         }
         let url = self.url(&format!("datasets/{}/resolve/main/{}", self.repository, file.path))?;
         let (mut retry, mut etag) = (retry(), None);
         loop {
-            let before = part_len(&mut part, &path)?;
+            let before = part_len(&part, &path)?;
             if before == file.size {
                 break;
             }
@@ -319,16 +325,13 @@ impl Hub {
             let mut sink = Sink { part: &mut part, path: &path, size: file.size, on_progress };
             retry.begin();
             let asked = self.fetch(&url, before, &mut etag, &mut sink, stop);
-            match self.runtime.block_on(asked) {
-                Ok(()) => {}
-                Err(failure) => {
-                    if part_len(&mut part, &path)? > before {
-                        retry.restart();
-                    }
-                    wait(failure, &mut retry, &url, stop)?;
-                    if etag.is_none() && file.sha256.is_none() {
-                        part.set_len(0).map_err(io_error(&path))?;
-                    }
+            if let Err(failure) = self.runtime.block_on(asked) {
+                if part_len(&part, &path)? > before {
+                    retry.restart();
+                }
+                wait(failure, &mut retry, &url, stop)?;
+                if etag.is_none() && file.sha256.is_none() {
+                    part.set_len(0).map_err(io_error(&path))?;
                 }
             }
         }
@@ -397,7 +400,7 @@ impl Hub {
         let range = text_of(&response, header::CONTENT_RANGE).unwrap_or_default();
         if partial && !range.starts_with(&format!("bytes {from}-")) {
             let reason = format!("the answer is {range:?}, not the part from byte {from}");
-            return Err(HubError::Protocol { url: url.to_string(), reason }.into());
+            return Err(protocol(url, reason).into());
         }
         let from = if partial { from } else { 0 };
         // Equal weak tags do not imply equal bytes.
@@ -412,7 +415,7 @@ impl Hub {
         {
             if done + chunk.len() as u64 > size {
                 let reason = format!("the answer exceeds the listed size of {size} bytes");
-                return Err(HubError::Protocol { url: url.to_string(), reason }.into());
+                return Err(protocol(url, reason).into());
             }
             sink.part.write_all(&chunk).map_err(|source| match source.kind() {
                 io::ErrorKind::StorageFull => {
@@ -424,8 +427,7 @@ impl Hub {
             (sink.on_progress)(done, size);
         }
         if done < size {
-            let message = format!("the connection ended after {done} of {size} bytes");
-            return Err(Failure::Transient { message, status: None, retry_after: None });
+            return Err(interrupted(format!("the connection ended after {done} of {size} bytes")));
         }
         Ok(())
     }
@@ -458,8 +460,7 @@ impl Hub {
             let no_place = || HubError::Address { address: at.to_string() };
             at = place.filter(safe).ok_or_else(no_place)?;
         }
-        let reason = format!("more than {MAX_REDIRECTS} redirects");
-        Err(HubError::Protocol { url: url.to_string(), reason }.into())
+        Err(protocol(url, format!("more than {MAX_REDIRECTS} redirects")).into())
     }
 
     /// Awaits a future; fails after the idle timeout or once the stop flag is set.
@@ -478,8 +479,7 @@ impl Hub {
             }
             if began.elapsed() >= self.idle_timeout {
                 let seconds = self.idle_timeout.as_secs_f64();
-                let message = format!("no data for {seconds} s");
-                return Err(Failure::Transient { message, status: None, retry_after: None });
+                return Err(interrupted(format!("no data for {seconds} s")));
             }
         }
     }
@@ -495,15 +495,12 @@ fn wait(failure: Failure, retry: &mut Retry, url: &Url, stop: &AtomicBool) -> Re
         Failure::Final(error) => return Err(error),
         Failure::Transient { message, status, retry_after } => (message, status, retry_after),
     };
-    let wait = match retry.wait(retry_after) {
-        Ok(wait) => wait,
-        Err(GiveUp::AttemptsExhausted | GiveUp::RetryAfterTooLong(_)) => {
-            let (url, attempts) = (url.to_string(), retry.attempts());
-            return Err(match status {
-                Some(status) => HubError::Status { url, status: status.as_u16() },
-                None => HubError::Network { url, message, attempts },
-            });
-        }
+    let Ok(wait) = retry.wait(retry_after) else {
+        let (url, attempts) = (url.to_string(), retry.attempts());
+        return Err(match status {
+            Some(status) => HubError::Status { url, status: status.as_u16() },
+            None => HubError::Network { url, message, attempts },
+        });
     };
     let began = Instant::now();
     while let Some(left) = wait.checked_sub(began.elapsed()).filter(|left| !left.is_zero()) {
@@ -529,7 +526,7 @@ fn io_error(path: &Path) -> impl FnOnce(io::Error) -> HubError {
 }
 
 /// Returns the length of a partially downloaded file, bytes.
-fn part_len(part: &mut File, path: &Path) -> Result<u64, HubError> {
+fn part_len(part: &File, path: &Path) -> Result<u64, HubError> {
     part.metadata().map(|metadata| metadata.len()).map_err(io_error(path))
 }
 
