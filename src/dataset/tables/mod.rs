@@ -54,8 +54,6 @@ mod rows;
 mod sqlite;
 
 #[cfg(test)]
-mod export_tests;
-#[cfg(test)]
 mod tests;
 
 pub use cleaning::{Reading, Repair};

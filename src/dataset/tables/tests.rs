@@ -1,5 +1,7 @@
 //! Tests with tables that they write themselves, the same base in several formats.
 
+mod export;
+
 use std::{fs, path::Path, sync::atomic::AtomicBool};
 
 use crate::{
