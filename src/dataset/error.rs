@@ -110,10 +110,10 @@ pub enum DatasetError {
         /// Name of the second of the two conflicting files.
         second: String,
     },
-    /// The input is not in a known format.
+    /// The input is not in a known format, or a file of it is invalid.
     #[error("{path}: {message}")]
     BadInput {
-        /// The file or directory that was to be imported.
+        /// The invalid file or directory.
         path: PathBuf,
         /// What is wrong, and the remedy.
         message: String,
@@ -128,14 +128,7 @@ pub enum DatasetError {
         /// What is wrong, and the remedy.
         message: String,
     },
-    /// A file of the STaRK benchmark, or its directory, is invalid.
-    #[error("{path}: {message}")]
-    BadStark {
-        /// The invalid file or directory.
-        path: PathBuf,
-        /// What is wrong, and the remedy.
-        message: String,
-    },
+
     /// The nodes file has no nodes.
     #[error("{path} holds no nodes; write at least one")]
     NoNodes {
@@ -209,6 +202,11 @@ pub enum DatasetError {
     Stopped,
 }
 
+/// Returns the number of the line (from 1) that holds the byte with an offset.
+pub(super) fn line_at(text: &str, offset: usize) -> u64 {
+    1 + text.bytes().take(offset).filter(|byte| *byte == b'\n').count() as u64
+}
+
 fn location_text(file: &Path, line: u64) -> String {
     match line {
         0 => file.display().to_string(),
@@ -238,6 +236,29 @@ impl DatasetError {
     ) -> impl FnOnce(io::Error) -> DatasetError {
         let path = path.into();
         move |source| DatasetError::Io { action, path, source }
+    }
+
+    /// Returns the error for an invalid file or directory; the message must include the remedy.
+    pub(super) fn bad_input(path: impl Into<PathBuf>, message: impl Into<String>) -> DatasetError {
+        DatasetError::BadInput { path: path.into(), message: message.into() }
+    }
+
+    /// Returns the error for a stored file that differs from the file that was imported.
+    pub(super) fn damaged(path: impl Into<PathBuf>, reason: impl Into<String>) -> DatasetError {
+        DatasetError::Damaged { path: path.into(), reason: reason.into() }
+    }
+
+    /// Returns the error for an invalid TOML file. Returns its line with the message of the parser and the remedy.
+    pub(super) fn bad_toml(
+        path: &Path,
+        text: &str,
+        error: &toml::de::Error,
+        remedy: &str,
+    ) -> DatasetError {
+        let start = error.span().map_or(0, |span| span.start);
+        let message = error.message().lines().next().unwrap_or_default();
+        let message = format!("{message}; {remedy}");
+        DatasetError::BadToml { path: path.to_path_buf(), line: line_at(text, start), message }
     }
 }
 
@@ -463,18 +484,9 @@ impl Problems {
         self.counts.values().map(|(count, _)| count).sum()
     }
 
-    /// Adds a problem that is probably a consequence of another one, such as an edge to a node
-    /// whose line is invalid. A lenient import reports it like any other problem; a strict import
-    /// summarises consequences in one line per file and kind.
-    pub(super) fn add_consequence(&mut self, file: &Path, line: u64, fault: Fault) {
-        match self.lenient {
-            true => self.add(file, line, fault),
-            false => *self.consequences.entry((file.to_path_buf(), fault.kind)).or_default() += 1,
-        }
-    }
-
-    /// Adds a problem, by [`Problems::add_consequence`] if `is_consequence` and by
-    /// [`Problems::add`] otherwise.
+    /// Adds a problem; `is_consequence` says whether it probably follows from another one, such as
+    /// an edge to a node whose line is invalid. A lenient import reports consequences like any
+    /// other problem; a strict import summarises them in one line per file and kind.
     pub(super) fn add_maybe_consequence(
         &mut self,
         is_consequence: bool,
@@ -482,8 +494,8 @@ impl Problems {
         line: u64,
         fault: Fault,
     ) {
-        match is_consequence {
-            true => self.add_consequence(file, line, fault),
+        match is_consequence && !self.lenient {
+            true => *self.consequences.entry((file.to_path_buf(), fault.kind)).or_default() += 1,
             false => self.add(file, line, fault),
         }
     }

@@ -32,18 +32,14 @@ impl InputFormat {
     /// # Errors
     /// [`DatasetError::BadInput`] if the path does not exist or the directory has no known files.
     pub fn detect(source: &Path) -> Result<InputFormat, DatasetError> {
-        let bad = |message: &str| {
-            let (path, message) = (source.to_path_buf(), message.to_owned());
-            DatasetError::BadInput { path, message }
-        };
         if source.is_dir() {
-            return of_directory(source).ok_or_else(|| {
-                bad("nothing to import; add tables (.csv, .tsv, .jsonl, .sqlite), or \
-                    nodes.jsonl and edges.tsv")
-            });
+            let message = "nothing to import; add tables (.csv, .tsv, .jsonl, .sqlite), or \
+                           nodes.jsonl and edges.tsv";
+            return of_directory(source).ok_or_else(|| DatasetError::bad_input(source, message));
         }
         if !source.exists() {
-            return Err(bad("no such file or directory; give the path of your data"));
+            let message = "no such file or directory; give the path of your data";
+            return Err(DatasetError::bad_input(source, message));
         }
         match is_triples(source) {
             true => Ok(InputFormat::Triples),

@@ -26,7 +26,11 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use crate::{DatasetError, queries::StoredQueries, stark::Origin};
+use crate::{
+    DatasetError,
+    queries::{DIGEST_DIFFERS, StoredQueries},
+    stark::Origin,
+};
 use agent_ground::files;
 use agent_kb::{FileRecord, Manifest, is_set_aside, publish, recover, remove_set_aside, sync_dir};
 
@@ -110,7 +114,48 @@ impl BaseRecord {
     /// # Errors
     /// [`DatasetError::Damaged`] if the record is missing, invalid or of an unknown format.
     pub fn read(dir: &Path) -> Result<BaseRecord, DatasetError> {
-        read_record(&dir.join(RECORD_FILE))
+        let path = dir.join(RECORD_FILE);
+        let damaged = |reason: String| DatasetError::damaged(&path, reason);
+        let bytes =
+            files::read(&path, MAX_RECORD_BYTES).map_err(|error| damaged(error.to_string()))?;
+        let record: BaseRecord =
+            serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
+        if record.format_version != FORMAT_VERSION {
+            return Err(damaged(format!(
+                "it has format {}, this program reads format {FORMAT_VERSION}",
+                record.format_version
+            )));
+        }
+        let digest = record.own_digest().map_err(|error| damaged(error.to_string()))?;
+        if !record.checksum.is_empty() && record.checksum != digest {
+            return Err(damaged("its checksum does not match its content".to_string()));
+        }
+        Ok(record)
+    }
+
+    /// Describes a base with a new graph and new queries; the record has no checksum yet.
+    pub(super) fn new(
+        manifest: &Manifest,
+        queries: StoredQueries,
+        source: &Path,
+        stark: Option<Origin>,
+    ) -> BaseRecord {
+        BaseRecord {
+            format_version: FORMAT_VERSION,
+            title: manifest.title.clone(),
+            licence: manifest.licence.clone(),
+            source: source.display().to_string(),
+            fingerprint: manifest.fingerprint.clone(),
+            n_nodes: manifest.n_nodes,
+            n_edges: manifest.n_edges,
+            n_types: manifest.types.len() as u64,
+            n_relations: manifest.relations.len() as u64,
+            n_queries: queries.n_queries,
+            splits: queries.splits,
+            query_files: queries.files,
+            stark,
+            checksum: String::new(),
+        }
     }
 
     /// Computes the value that `checksum` must have.
@@ -119,25 +164,28 @@ impl BaseRecord {
         Ok(blake3::hash(&serde_json::to_vec(&unsigned)?).to_hex().to_string())
     }
 
-    /// Writes this record, with its checksum, over the record of the installed base in `dir`,
-    /// atomically; returns the record as written. The caller must hold the lock of the home.
-    pub(super) fn replace(mut self, dir: &Path) -> Result<BaseRecord, DatasetError> {
-        let path = dir.join(RECORD_FILE);
-        let written = self
-            .own_digest()
-            .map(|checksum| self.checksum = checksum)
-            .and_then(|()| serde_json::to_vec_pretty(&self))
-            .map_err(std::io::Error::from)
-            .and_then(|json| {
-                let mut new = files::temporary_file(dir, ".base-")?;
-                new.write_all(&json)?;
-                new.as_file().sync_all()?;
-                new.persist(&path).map_err(|error| error.error)
-            });
-        written.map_err(DatasetError::io("write", &path))?;
-        sync_dir(dir)?;
+    /// Writes this record, with its checksum, to the directory `dir` of a base, over an existing
+    /// record; returns the record as written. The caller must hold the lock of the home if the base
+    /// is installed.
+    pub(super) fn write(mut self, dir: &Path) -> Result<BaseRecord, DatasetError> {
+        let failed = |error| DatasetError::io("write", dir.join(RECORD_FILE))(error);
+        self.checksum = self.own_digest().map_err(|error| failed(error.into()))?;
+        let json = serde_json::to_vec_pretty(&self).map_err(|error| failed(error.into()))?;
+        write_file(dir, RECORD_FILE, &json)?;
         Ok(self)
     }
+}
+
+/// Writes a file of a directory atomically, over an existing file.
+fn write_file(dir: &Path, name: &str, bytes: &[u8]) -> Result<(), DatasetError> {
+    let path = dir.join(name);
+    let written = files::temporary_file(dir, ".written-").and_then(|mut new| {
+        new.write_all(bytes)?;
+        new.as_file().sync_all()?;
+        new.persist(&path).map_err(|error| error.error)
+    });
+    written.map_err(DatasetError::io("write", &path))?;
+    Ok(sync_dir(dir)?)
 }
 
 /// An installed base, opened at one version.
@@ -206,8 +254,7 @@ impl Base {
         for (name, record) in &self.record.query_files {
             let path = self.queries_dir().join(name);
             if !record.matches(&path, on_bytes).map_err(DatasetError::io("read", &path))? {
-                let reason = "its digest does not match base.json".to_string();
-                return Err(DatasetError::Damaged { path, reason });
+                return Err(DatasetError::damaged(path, DIGEST_DIFFERS));
             }
         }
         Ok(())
@@ -263,10 +310,9 @@ impl Home {
     /// # Errors
     /// [`DatasetError::BadName`] if the name is not valid.
     pub fn path_of(&self, name: &str) -> Result<PathBuf, DatasetError> {
-        let first =
-            name.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
-        let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'_';
-        if !first || !name.bytes().all(plain) || name.len() > MAX_NAME_CHARS {
+        let is_plain = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-' | '_');
+        let is_valid = !name.is_empty() && !name.starts_with(['-', '_']);
+        if !is_valid || !name.chars().all(is_plain) || name.len() > MAX_NAME_CHARS {
             let name = name.chars().take(2 * MAX_NAME_CHARS).collect();
             return Err(DatasetError::BadName { name, limit: MAX_NAME_CHARS });
         }
@@ -337,14 +383,7 @@ impl Home {
             return Ok(());
         }
         read_version(&base.name, &path, base.version)?;
-        let file = path.join(CURRENT_FILE);
-        let written = files::temporary_file(&path, ".current-").and_then(|mut new| {
-            write!(new, "{}", base.version)?;
-            new.as_file().sync_all()?;
-            new.persist(&file).map_err(|error| error.error)
-        });
-        written.map_err(DatasetError::io("write", &file))?;
-        sync_dir(&path)?;
+        write_file(&path, CURRENT_FILE, base.version.to_string().as_bytes())?;
         remove_versions(&path, 0..before)
     }
 
@@ -460,24 +499,6 @@ impl Home {
     }
 }
 
-fn read_record(path: &Path) -> Result<BaseRecord, DatasetError> {
-    let damaged = |reason: String| DatasetError::Damaged { path: path.to_path_buf(), reason };
-    let bytes = files::read(path, MAX_RECORD_BYTES).map_err(|error| damaged(error.to_string()))?;
-    let record: BaseRecord =
-        serde_json::from_slice(&bytes).map_err(|error| damaged(error.to_string()))?;
-    if record.format_version != FORMAT_VERSION {
-        return Err(damaged(format!(
-            "it has format {}, this program reads format {FORMAT_VERSION}",
-            record.format_version
-        )));
-    }
-    let digest = record.own_digest().map_err(|error| damaged(error.to_string()))?;
-    if !record.checksum.is_empty() && record.checksum != digest {
-        return Err(damaged("its checksum does not match its content".to_string()));
-    }
-    Ok(record)
-}
-
 /// Returns the directory of a version of the base whose directory is `path`.
 fn version_path(path: &Path, version: u32) -> PathBuf {
     match version {
@@ -490,11 +511,9 @@ fn read_version(name: &str, path: &Path, version: u32) -> Result<Base, DatasetEr
     let path = version_path(path, version);
     // Locked first, so that the files are not removed while they are read.
     let lock = VersionLock::acquire(&path);
-    let record = read_record(&path.join(RECORD_FILE))?;
-    let lock = lock.ok_or_else(|| {
-        let reason = "its kb/ is missing or being removed".to_string();
-        DatasetError::Damaged { path: path.clone(), reason }
-    })?;
+    let record = BaseRecord::read(&path)?;
+    let lock =
+        lock.ok_or_else(|| DatasetError::damaged(&path, "its kb/ is missing or being removed"))?;
     Ok(Base { name: name.to_string(), path, version, record, lock })
 }
 
@@ -505,10 +524,7 @@ fn current(path: &Path) -> Result<u32, DatasetError> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(FIRST_VERSION),
         read => read.map_err(DatasetError::io("read", &path))?,
     };
-    text.parse().map_err(|_| {
-        let reason = "it does not hold a version number".to_string();
-        DatasetError::Damaged { path, reason }
-    })
+    text.parse().map_err(|_| DatasetError::damaged(path, "it does not hold a version number"))
 }
 
 /// Lists the version numbers of the base whose directory is `path`, unordered; the first version is
@@ -678,65 +694,16 @@ impl Staging {
         }
     }
 
-    fn record(
-        manifest: &Manifest,
-        queries: StoredQueries,
-        source: &Path,
-        stark: Option<Origin>,
-    ) -> BaseRecord {
-        BaseRecord {
-            format_version: FORMAT_VERSION,
-            title: manifest.title.clone(),
-            licence: manifest.licence.clone(),
-            source: source.display().to_string(),
-            fingerprint: manifest.fingerprint.clone(),
-            n_nodes: manifest.n_nodes,
-            n_edges: manifest.n_edges,
-            n_types: manifest.types.len() as u64,
-            n_relations: manifest.relations.len() as u64,
-            n_queries: queries.n_queries,
-            splits: queries.splits,
-            query_files: queries.files,
-            stark,
-            checksum: String::new(),
-        }
-    }
-
     /// Returns the base that [`Staging::publish`] would return, but publishes nothing.
-    pub(super) fn rehearse(
-        self,
-        manifest: &Manifest,
-        queries: StoredQueries,
-        source: &Path,
-        stark: Option<Origin>,
-    ) -> Base {
-        let record = Staging::record(manifest, queries, source, stark);
-        let (name, path) = (self.name.clone(), self.target.clone());
+    pub(super) fn rehearse(self, record: BaseRecord) -> Base {
+        let (name, path) = (self.name, self.target);
         Base { name, path, version: FIRST_VERSION, record, lock: VersionLock::default() }
     }
 
     /// Writes `base.json` and moves the base to its final directory; removes earlier imported
     /// versions that never became current.
-    pub(super) fn publish(
-        self,
-        manifest: &Manifest,
-        queries: StoredQueries,
-        source: &Path,
-        stark: Option<Origin>,
-    ) -> Result<Base, DatasetError> {
-        let mut record = Staging::record(manifest, queries, source, stark);
-        let path = self.dir.path().join(RECORD_FILE);
-        let written = record
-            .own_digest()
-            .map(|checksum| record.checksum = checksum)
-            .and_then(|()| serde_json::to_vec_pretty(&record))
-            .map_err(std::io::Error::from)
-            .and_then(|json| {
-                let mut file = File::create_new(&path)?;
-                file.write_all(&json)?;
-                file.sync_all()
-            });
-        written.map_err(DatasetError::io("write", &path))?;
+    pub(super) fn publish(self, record: BaseRecord) -> Result<Base, DatasetError> {
+        let record = record.write(self.dir.path())?;
         let _lock = self.home.lock()?;
         let version = self.version()?;
         let path = version_path(&self.target, version);

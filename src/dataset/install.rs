@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    Base, Changes, DatasetError, Home, ProblemCount, Summary,
+    Base, BaseRecord, Changes, DatasetError, Home, ProblemCount, Summary,
     error::Problems,
     home::Staging,
     ids::AnswerIds,
@@ -177,13 +177,7 @@ impl Install {
         questions_in: &Path,
         watch: &mut Watch<'_>,
     ) -> Result<ImportReport, DatasetError> {
-        let sources = QuerySources {
-            queries: questions_in.join("qa.csv"),
-            human: questions_in.join("human.csv"),
-            splits: questions_in.join("split"),
-            derive_tenth: false,
-        };
-        self.finish_with(meta, sources, &|_| None, watch)
+        self.finish_with(meta, QuerySources::in_dir(questions_in), &|_| None, watch)
     }
 
     /// Like [`Install::finish`], with given query files and with the origin of a STaRK base.
@@ -227,18 +221,22 @@ impl Install {
         if !self.lost_nodes {
             check_templates(&templates, &kb, &source)?;
         }
-        let changes = served.as_ref().map(|served| changes(served, &kb)).transpose()?;
-        let loss = served.zip(changes.as_ref());
-        let loss = loss.and_then(|(served, changes)| loss_of(&served, changes, queries.n_queries));
+        let (mut changes, mut loss) = (None, None);
+        if let Some(served) = &served {
+            let found = Changes::between(&Kb::open(&served.kb_dir())?, &kb);
+            loss = loss_of(served, &found, queries.n_queries);
+            changes = Some(found);
+        }
         let is_refused = !options.dry_run && options.update.is_some_and(|of| !of.allow_loss);
         if let Some(loss) = loss.as_ref().filter(|_| is_refused) {
             return Err(DatasetError::WouldLoseData { name, loss: loss.clone() });
         }
         let summary = Summary::compute(&kb, &queries.labelled);
         let origin = origin(&queries);
+        let record = BaseRecord::new(&manifest, queries, &source, origin);
         let base = match options.dry_run {
-            true => staging.rehearse(&manifest, queries, &source, origin),
-            false => staging.publish(&manifest, queries, &source, origin)?,
+            true => staging.rehearse(record),
+            false => staging.publish(record)?,
         };
         Ok(ImportReport {
             base,
@@ -266,23 +264,15 @@ fn check_templates(templates: &Templates, kb: &Kb, source: &Path) -> Result<(), 
             None => None,
         };
         if let Some((what, name, known)) = unknown {
-            let known = known.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>();
-            let known = known.join(", ");
+            let known = known.get(..MAX_NAMED).unwrap_or(known).join(", ");
             let message = format!(
                 "the template of \"{node_type}\": no node has the {what} \"{name}\"; known: {known}"
             );
-            return Err(DatasetError::BadToml {
-                path: source.join("dataset.toml"),
-                line: 0,
-                message,
-            });
+            let path = source.join("dataset.toml");
+            return Err(DatasetError::BadToml { path, line: 0, message });
         }
     }
     Ok(())
-}
-
-fn changes(served: &Base, kb: &Kb) -> Result<Changes, DatasetError> {
-    Ok(Changes::between(&Kb::open(&served.kb_dir())?, kb))
 }
 
 /// Describes what an update loses; `None` unless it loses more than half of the nodes or all
@@ -307,12 +297,7 @@ fn kept(
     served.verify_queries(&mut |_| {})?;
     let node_map = Changes::node_map(&Kb::open(&served.kb_dir())?, kb);
     let dir = served.queries_dir();
-    let sources = QuerySources {
-        queries: dir.join("qa.csv"),
-        human: dir.join("human.csv"),
-        splits: dir,
-        derive_tenth: false,
-    };
+    let sources = QuerySources { splits: dir.clone(), ..QuerySources::in_dir(&dir) };
     // Lenient: lost questions are counted, and are not errors.
     let mut lost = Problems::new(true);
     let ids = (AnswerIds::Moved(&node_map), false);

@@ -12,7 +12,7 @@ use crate::{
     error::Problems,
     ids::AnswerIds,
     install::Watch,
-    queries::{QUERIES_FILE, QuerySources, all_queries, import_queries},
+    queries::{QuerySources, all_queries, import_queries},
 };
 use agent_ground::files;
 
@@ -56,22 +56,17 @@ pub fn attach_questions(home: &Home, base: &Base, source: &Path) -> Result<Base,
     let staged = files::temporary_dir(&base.path, STAGING_PREFIX)
         .map_err(DatasetError::io("create", &base.path))?;
     let new = staged.path().join("queries");
-    let sources = QuerySources {
-        queries: source.join(QUERIES_FILE),
-        human: source.join("human.csv"),
-        splits: source.join("split"),
-        derive_tenth: false,
-    };
     let mut problems = Problems::new(false);
     let mut watch = Watch { on_progress: &mut |_| {}, stop: &AtomicBool::new(false) };
     let ids = AnswerIds::Numbers(base.record.n_nodes);
+    let sources = QuerySources::in_dir(source);
     let stored = import_queries(&sources, &new, (ids, false), &mut problems, &mut watch)?;
     problems.finish()?;
     let mut record = base.record.clone();
     if record.n_queries > 0 {
         (record.n_queries, record.splits) = (0, BTreeMap::new());
         record.query_files = BTreeMap::new();
-        record = record.replace(&base.path)?;
+        record = record.write(&base.path)?;
     }
     let place = base.queries_dir();
     match fs::remove_dir_all(&place) {
@@ -83,6 +78,6 @@ pub fn attach_questions(home: &Home, base: &Base, source: &Path) -> Result<Base,
     fs::rename(&new, &place).map_err(DatasetError::io("create", &place))?;
     (record.n_queries, record.splits) = (stored.n_queries, stored.splits);
     record.query_files = stored.files;
-    let record = record.replace(&base.path)?;
+    let record = record.write(&base.path)?;
     Ok(Base { record, ..base.clone() })
 }

@@ -36,7 +36,7 @@ fn check(dir: &Path, root: &Path, depth: usize) -> Result<(), DatasetError> {
         if target.is_some_and(|to| is_outside(&to)) {
             let message = "it links outside of the directory; copy its target, or import the \
                            directory that holds it";
-            return Err(DatasetError::BadInput { path, message: message.to_owned() });
+            return Err(DatasetError::bad_input(path, message));
         }
     }
     Ok(())

@@ -9,16 +9,17 @@
 //! behind. A lenient import skips invalid lines, counts them by kind, and fills missing ids with
 //! empty nodes of type `unknown`. Both drop and count duplicate edges.
 
-mod node;
-
 use std::{
     collections::BTreeMap,
-    fs, io,
+    fmt, fs, io,
     path::{Path, PathBuf},
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use serde::{Deserialize, de::IgnoredAny};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, IgnoredAny, MapAccess, Visitor},
+};
 use serde_json::{Map, Value};
 
 use crate::{
@@ -28,7 +29,6 @@ use crate::{
     install::{Install, Watch},
     lines::{Line, Lines, MAX_LINE_BYTES},
     links,
-    neutral::node::{NodeKey, NodeLine, json_message},
     render::{MAX_DOCUMENT_BYTES, Template, render_field, render_text},
 };
 use agent_ground::{files, words::Languages};
@@ -119,16 +119,12 @@ pub(super) fn read_toml(source: &Path) -> Result<(KbMeta, Templates), DatasetErr
         }
         read => read.map_err(DatasetError::io("read", &path))?,
     };
-    let bad_at = |line, message| DatasetError::BadToml { path: path.clone(), line, message };
-    let bad = |message: String| bad_at(0, message);
+    let bad = |message| DatasetError::BadToml { path: path.clone(), line: 0, message };
     let text =
         String::from_utf8(bytes).map_err(|_| bad("it is not UTF-8; convert it to UTF-8".into()))?;
     let parsed: DatasetToml = toml::from_str(&text).map_err(|error| {
-        let start = error.span().map_or(0, |span| span.start);
-        let line = 1 + text.bytes().take(start).filter(|byte| *byte == b'\n').count();
-        let message = error.message().lines().next().unwrap_or_default();
         let keys = "the keys are title, licence, candidate_types, language, templates";
-        bad_at(line as u64, format!("{message}; {keys}"))
+        DatasetError::bad_toml(&path, &text, &error, keys)
     })?;
     let mut templates = Templates::new();
     for (node_type, text) in parsed.templates {
@@ -234,15 +230,20 @@ fn read_nodes(
             NodeKey::Number(0) => Naming::Numbers,
             _ => Naming::Keys(Ids::default()),
         });
-        let place = (path.as_path(), number, text);
-        match naming {
+        let fault = match naming {
             Naming::Numbers => {
-                let filled = (filler_nodes, *lost);
-                filler_nodes += push_numbered(node, filled, templates, writer, problems, place)?;
+                let (filled, place) = ((&mut filler_nodes, *lost), (path.as_path(), number));
+                push_numbered(&node, filled, templates, writer, problems, place)?
             }
             Naming::Keys(ids) => {
-                *lost |= !push_keyed(node, ids, templates, writer, problems, place)?;
+                let fault = push_keyed(&node, ids, templates, writer)?;
+                // A node with a repeated id exists.
+                *lost |= fault.as_ref().is_some_and(|of| of.kind != ProblemKind::DuplicateId);
+                fault
             }
+        };
+        if let Some(fault) = fault {
+            problems.add(&path, number, fault.with_excerpt(text));
         }
     }
     if writer.n_nodes() == 0 {
@@ -254,94 +255,78 @@ fn read_nodes(
     Ok((naming.unwrap_or(Naming::Numbers), filler_nodes))
 }
 
-/// Writes a node that is identified by number. Inserts empty nodes for the numbers skipped before
-/// it, and returns how many. `filled` is the number of nodes inserted earlier; `lost` says whether
-/// earlier lines yielded no node.
+/// Writes a node that is identified by number, or returns its fault. Inserts empty nodes for the
+/// numbers skipped before it, and adds their number to `filled`; `lost` says whether earlier lines
+/// yielded no node.
 fn push_numbered(
-    node: NodeLine,
-    (filled, lost): (u32, bool),
+    node: &NodeLine,
+    (filled, lost): (&mut u32, bool),
     templates: &Templates,
     writer: &mut KbWriter,
     problems: &mut Problems,
-    (path, number, text): (&Path, u64, &str),
-) -> Result<u32, DatasetError> {
+    (path, number): (&Path, u64),
+) -> Result<Option<Fault>, DatasetError> {
     let hint = "number the nodes 0, 1, 2, ... in file order, or write all ids as texts";
     let id = match &node.id {
         NodeKey::Number(id) => *id,
         NodeKey::Text(id) => {
             let message = format!("id \"{id}\" is a text, but the first id is the number 0");
-            problems.add(
-                path,
-                number,
-                Fault::new(ProblemKind::BadId, message, hint).with_excerpt(text),
-            );
-            return Ok(0);
+            return Ok(Some(Fault::new(ProblemKind::BadId, message, hint)));
         }
     };
     let expected = writer.n_nodes();
     if id < u64::from(expected) {
         let message = format!("id {id} occurs twice or out of order");
-        problems.add(
-            path,
-            number,
-            Fault::new(ProblemKind::DuplicateId, message, hint).with_excerpt(text),
-        );
-        return Ok(0);
+        return Ok(Some(Fault::new(ProblemKind::DuplicateId, message, hint)));
     }
-    if id - u64::from(expected) > u64::from(MAX_FILLER_NODES - filled) {
+    if id - u64::from(expected) > u64::from(MAX_FILLER_NODES - *filled) {
         let path = path.to_path_buf();
         return Err(DatasetError::TooManyMissingIds { path, limit: MAX_FILLER_NODES });
     }
-    let mut filled = 0;
     for missing in u64::from(expected)..id {
         let message = format!("id {missing} is missing, this line has id {id}");
         let fault = Fault::new(ProblemKind::MissingId, message, hint);
         problems.add_maybe_consequence(lost, path, number, fault);
         push_filler(writer)?;
-        filled += 1;
+        *filled += 1;
     }
-    if let Some(fault) = push_node(&node, None, templates, writer)? {
-        problems.add(path, number, fault.with_excerpt(text));
+    let fault = node.content().push(None, templates, writer)?;
+    if fault.is_some() {
         // An empty node takes the id, so that references to it stay valid.
         push_filler(writer)?;
-        filled += 1;
+        *filled += 1;
     }
-    Ok(filled)
+    Ok(fault)
 }
 
-/// Writes a node that is identified by key; returns whether a node with that key exists afterwards.
+/// Writes a node that is identified by key, or returns its fault.
 fn push_keyed(
-    node: NodeLine,
+    node: &NodeLine,
     ids: &mut Ids,
     templates: &Templates,
     writer: &mut KbWriter,
-    problems: &mut Problems,
-    (path, number, text): (&Path, u64, &str),
-) -> Result<bool, DatasetError> {
-    let key = node.id.clone().into_text();
+) -> Result<Option<Fault>, DatasetError> {
+    let key = match &node.id {
+        NodeKey::Number(number) => number.to_string(),
+        NodeKey::Text(text) => text.clone(),
+    };
     if ids.get(KEY_SPACE, &key).is_some() {
         let message = format!("id \"{key}\" occurs twice");
-        let fault = Fault::new(ProblemKind::DuplicateId, message, "keep one of the two nodes");
-        problems.add(path, number, fault.with_excerpt(text));
-        return Ok(true);
+        let hint = "keep one of the two nodes";
+        return Ok(Some(Fault::new(ProblemKind::DuplicateId, message, hint)));
     }
     let id = writer.n_nodes();
-    if let Some(fault) = push_node(&node, Some(&key), templates, writer)? {
-        problems.add(path, number, fault.with_excerpt(text));
-        return Ok(false);
+    let fault = node.content().push(Some(&key), templates, writer)?;
+    if fault.is_none() {
+        ids.insert(KEY_SPACE, &key, id);
     }
-    Ok(ids.insert(KEY_SPACE, &key, id))
+    Ok(fault)
 }
 
-/// Writes a node, or returns the fault of its content.
-fn push_node(
-    node: &NodeLine,
-    key: Option<&str>,
-    templates: &Templates,
-    writer: &mut KbWriter,
-) -> Result<Option<Fault>, DatasetError> {
-    let content = Content { node_type: &node.node_type, name: &node.name, details: &node.details };
-    content.push(key, templates, writer)
+impl NodeLine {
+    fn content(&self) -> Content<'_> {
+        Content { node_type: &self.node_type, name: &self.name, details: &self.details }
+    }
 }
 
 /// Type, name and details of a node, whatever the format of its file.
@@ -506,4 +491,90 @@ fn split_columns(text: &str) -> Option<(&str, &str, &str)> {
     let relation = text.get(first + 1..last)?;
     let row = (text.get(..first)?, relation, text.get(last + 1..)?);
     (!relation.as_bytes().contains(&b'\t')).then_some(row)
+}
+
+/// Id of a node in `nodes.jsonl`: a number or a text. A negative integer is stored as a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum NodeKey {
+    Number(u64),
+    Text(String),
+}
+
+impl<'de> Deserialize<'de> for NodeKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<NodeKey, D::Error> {
+        match Value::deserialize(deserializer)? {
+            Value::String(text) => Ok(NodeKey::Text(text)),
+            Value::Number(number) => match number.as_u64() {
+                Some(number) => Ok(NodeKey::Number(number)),
+                None if number.is_i64() => Ok(NodeKey::Text(number.to_string())),
+                None => Err(D::Error::custom(format_args!("id {number} is not an integer"))),
+            },
+            _ => Err(D::Error::custom("the id is neither a text nor a number")),
+        }
+    }
+}
+
+/// One line of `nodes.jsonl`.
+struct NodeLine {
+    id: NodeKey,
+    node_type: String,
+    name: String,
+    details: Map<String, Value>,
+    unknown_key: Option<String>,
+}
+
+impl<'de> Deserialize<'de> for NodeLine {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<NodeLine, D::Error> {
+        deserializer.deserialize_map(NodeLineVisitor)
+    }
+}
+
+struct NodeLineVisitor;
+
+impl<'de> Visitor<'de> for NodeLineVisitor {
+    type Value = NodeLine;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with id, type, name and details")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<NodeLine, A::Error> {
+        let (mut id, mut node_type, mut name) = (None, None, None);
+        let (mut details, mut unknown_key) = (None, None);
+        while let Some(key) = map.next_key::<String>()? {
+            let twice = match key.as_str() {
+                "id" => id.replace(map.next_value()?).is_some(),
+                "type" => node_type.replace(map.next_value()?).is_some(),
+                "name" => name.replace(map.next_value()?).is_some(),
+                "details" => {
+                    let value: Option<Map<String, Value>> = map.next_value()?;
+                    details.replace(value.unwrap_or_default()).is_some()
+                }
+                _ => {
+                    map.next_value::<IgnoredAny>()?;
+                    unknown_key.get_or_insert_with(|| key.clone());
+                    false
+                }
+            };
+            if twice {
+                return Err(A::Error::custom(format_args!("key \"{key}\" occurs twice")));
+            }
+        }
+        Ok(NodeLine {
+            id: id.ok_or_else(|| A::Error::missing_field("id"))?,
+            node_type: node_type.ok_or_else(|| A::Error::missing_field("type"))?,
+            name: name.ok_or_else(|| A::Error::missing_field("name"))?,
+            details: details.unwrap_or_default(),
+            unknown_key,
+        })
+    }
+}
+
+/// Returns the message of the JSON parser with the column, but without the line number, which is
+/// always 1.
+pub(super) fn json_message(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let message = text.split(" at line ").next().unwrap_or_default();
+    let column = error.column();
+    format!("{message} (column {column})")
 }

@@ -38,6 +38,8 @@ const SPLIT_NAMES: [&str; 4] = ["train", "val", "test", "human"];
 /// Names of the files that define the test split: the questions with answers, and the query ids of
 /// the split.
 pub(super) const TEST_FILES: [&str; 2] = [QUERIES_FILE, "test.index"];
+/// Reason for [`DatasetError::Damaged`] if a query file was changed.
+pub(super) const DIGEST_DIFFERS: &str = "its digest does not match base.json";
 /// Name of the split that holds a tenth of the test split.
 const TENTH_NAME: &str = "test-0.1";
 
@@ -221,8 +223,7 @@ fn load_named(base: &Base, split: &str) -> Result<Vec<LabelledQuery>, DatasetErr
         return Err(no_split(base, split));
     }
     let path = base.queries_dir().join(&file);
-    let damaged =
-        |reason: &str| DatasetError::Damaged { path: path.clone(), reason: reason.to_string() };
+    let damaged = |reason| DatasetError::damaged(&path, reason);
     let index = String::from_utf8(read_stored(base, &file)?).map_err(|_| damaged("not UTF-8"))?;
     let queries = stored_queries(base, QUERIES_FILE)?;
     let mut by_id: HashMap<i64, LabelledQuery> =
@@ -271,8 +272,7 @@ fn read_stored(base: &Base, file: &str) -> Result<Vec<u8>, DatasetError> {
     let bytes = read_bounded(&path)?;
     let digest = blake3::hash(&bytes).to_hex();
     if base.record.query_files.get(file).is_none_or(|record| record.blake3 != digest.as_str()) {
-        let reason = "its digest does not match base.json".to_string();
-        return Err(DatasetError::Damaged { path, reason });
+        return Err(DatasetError::damaged(path, DIGEST_DIFFERS));
     }
     Ok(bytes)
 }
@@ -282,6 +282,7 @@ fn read_bounded(path: &Path) -> Result<Vec<u8>, DatasetError> {
 }
 
 /// The valid queries of a query file.
+#[derive(Default)]
 struct QueryFile {
     queries: Vec<LabelledQuery>,
     /// Names of the columns other than `id`, `query` and `answer_ids`, in file order.
@@ -321,16 +322,15 @@ fn parse_queries(
         let message = format!("the header is {found:?}");
         let hint = "it needs the columns id,query,answer_ids";
         problems.add(path, 1, Fault::new(ProblemKind::WrongHeader, message, hint));
-        let (queries, extra, seen_ids) = (Vec::new(), Vec::new(), HashSet::new());
-        return Ok(QueryFile { queries, extra, seen_ids, lost: true });
+        return Ok(QueryFile { lost: true, ..QueryFile::default() });
     };
     let value_at = place(VALUE_COLUMN);
     let is_extra = |name: &&String| !COLUMNS.contains(&name.as_str());
     let extra = header.iter().filter(is_extra).cloned().collect();
 
-    let mut file = QueryFile { queries: Vec::new(), extra, seen_ids: HashSet::new(), lost: false };
+    let mut file = QueryFile { extra, ..QueryFile::default() };
     let mut seen = HashSet::new();
-    let mut lines = LineNumbers::new(bytes);
+    let mut lines = LineNumbers { bytes, position: 0, line: 1 };
     while read(&mut record)? {
         let line = lines.line_at(record.position().map_or(0, csv::Position::byte));
         let id = record.get(id_at).and_then(|id| std::str::from_utf8(id).ok()?.trim().parse().ok());
@@ -338,57 +338,52 @@ fn parse_queries(
             Some(id) => drop(file.seen_ids.insert(id)),
             None => file.lost = true,
         }
+        let fault = |kind, message: String, hint: &str| {
+            let cells: Vec<_> = record.iter().map(String::from_utf8_lossy).collect();
+            Fault::new(kind, message, hint).with_excerpt(&cells.join(","))
+        };
+        let mut add = |fault: Fault| {
+            let follows = lost && fault.kind == ProblemKind::UnknownAnswer;
+            problems.add_maybe_consequence(follows, path, line, fault);
+        };
         if record.len() != header.len() {
             let message = format!("{} columns, not {}", record.len(), header.len());
-            let hint = "quote texts that hold commas";
-            let fault = Fault::new(ProblemKind::RaggedRow, message, hint);
-            problems.add(path, line, fault.with_excerpt(&row_text(&record)));
+            add(fault(ProblemKind::RaggedRow, message, "quote texts that hold commas"));
             continue;
         }
         let columns: Result<Vec<&str>, _> = record.iter().map(std::str::from_utf8).collect();
         let Ok(columns) = columns else {
-            let hint = "convert the file to UTF-8";
-            let fault = Fault::new(ProblemKind::NotUtf8, "the row is not UTF-8", hint);
-            problems.add(path, line, fault.with_excerpt(&row_text(&record)));
+            let message = "the row is not UTF-8".to_owned();
+            add(fault(ProblemKind::NotUtf8, message, "convert the file to UTF-8"));
             continue;
         };
         let column = |at: usize| columns.get(at).copied().unwrap_or_default();
+        let text = column(text_at);
         let Some(id) = id else {
             let message = format!("id {:?} is not an integer", column(id_at));
-            let fault = Fault::new(ProblemKind::BadId, message, "number the queries");
-            problems.add(path, line, fault.with_excerpt(&row_text(&record)));
+            add(fault(ProblemKind::BadId, message, "number the queries"));
             continue;
         };
-        let (answers, fault) = parse_answers(column(answers_at), value_at.map_or("", column), ids);
-        if let Some(fault) = fault {
-            let follows = lost && fault.kind == ProblemKind::UnknownAnswer;
-            problems.add_maybe_consequence(follows, path, line, fault);
-        }
+        let (answers, wrong) = parse_answers(column(answers_at), value_at.map_or("", column), ids);
+        wrong.map(&mut add);
         let Some(answers) = answers else { continue };
-        if column(text_at).trim().is_empty() {
-            let hint = "write the question, or leave the row out";
-            let fault = Fault::new(ProblemKind::EmptyQuery, "the question is empty", hint);
-            problems.add(path, line, fault.with_excerpt(&row_text(&record)));
+        if text.trim().is_empty() {
+            let message = "the question is empty".to_owned();
+            add(fault(
+                ProblemKind::EmptyQuery,
+                message,
+                "write the question, or leave the row out",
+            ));
             continue;
         }
         if !seen.insert(id) {
             let message = format!("query id {id} occurs twice");
-            let hint = "use distinct ids";
-            let fault = Fault::new(ProblemKind::DuplicateQuery, message, hint);
-            problems.add(path, line, fault.with_excerpt(&row_text(&record)));
+            add(fault(ProblemKind::DuplicateQuery, message, "use distinct ids"));
             continue;
         }
-        let cells = header.iter().zip(&columns);
-        let metadata = cells
-            .filter(|(name, _)| is_extra(name))
-            .map(|(name, value)| (name.clone(), value.to_string()))
-            .collect();
-        file.queries.push(LabelledQuery {
-            id,
-            text: column(text_at).to_string(),
-            answers,
-            metadata,
-        });
+        let cells = header.iter().zip(&columns).filter(|(name, _)| is_extra(name));
+        let metadata = cells.map(|(name, value)| (name.clone(), value.to_string())).collect();
+        file.queries.push(LabelledQuery { id, text: text.to_string(), answers, metadata });
     }
     Ok(file)
 }
@@ -411,12 +406,6 @@ fn parse_answers(
     }
 }
 
-/// Formats a row for messages: its cells, joined by commas.
-fn row_text(record: &csv::ByteRecord) -> String {
-    let cells: Vec<_> = record.iter().map(String::from_utf8_lossy).collect();
-    cells.join(",")
-}
-
 /// Computes the line numbers of CSV records. The CSV reader counts the line feed of `\r
 ///
 /// `, and empty lines, as part of the following record, so its own line numbers are too low.
@@ -427,11 +416,7 @@ struct LineNumbers<'a> {
     line: u64,
 }
 
-impl<'a> LineNumbers<'a> {
-    fn new(bytes: &'a [u8]) -> LineNumbers<'a> {
-        LineNumbers { bytes, position: 0, line: 1 }
-    }
-
+impl LineNumbers<'_> {
     /// Returns the line number (from 1) of the record that the reader starts at the offset `byte`.
     /// Calls must be in ascending order of offsets.
     fn line_at(&mut self, byte: u64) -> u64 {
@@ -499,6 +484,18 @@ pub(super) struct QuerySources {
     pub(super) derive_tenth: bool,
 }
 
+impl QuerySources {
+    /// Returns the paths of the query files in a directory in neutral format.
+    pub(super) fn in_dir(dir: &Path) -> QuerySources {
+        QuerySources {
+            queries: dir.join(QUERIES_FILE),
+            human: dir.join(HUMAN_FILE),
+            splits: dir.join("split"),
+            derive_tenth: false,
+        }
+    }
+}
+
 /// Checks the query files that exist and writes normalised copies to the directory `target`. `lost`
 /// says whether some lines of the imported data yielded no node.
 pub(super) fn import_queries(
@@ -519,7 +516,7 @@ pub(super) fn import_queries(
             if let Some(packed) = packed.into_iter().find(|packed| packed.exists()) {
                 let message = "compressed question files are not supported; unpack it with \
                                `gunzip` or `unzstd`";
-                return Err(DatasetError::BadInput { path: packed, message: message.to_owned() });
+                return Err(DatasetError::bad_input(packed, message));
             }
             continue;
         }

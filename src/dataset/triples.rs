@@ -232,7 +232,7 @@ fn read(
                 "its addresses and texts take more than {MAX_HELD_BYTES} bytes; convert it to \
                  tables, which are not held in memory"
             );
-            return Err(DatasetError::BadInput { path: path.to_path_buf(), message });
+            return Err(DatasetError::bad_input(path, message));
         }
     }
     watch.report(Phase::Nodes, total, total)?;

@@ -30,11 +30,6 @@ pub(super) const NODES_FILE: &str = "node_info.pkl";
 /// Folder of the Amazon base within the archive, named after its node types other than products.
 const AMAZON_FOLDER: &str = "cache/brand-category-color/";
 
-/// Returns the error for an invalid file or directory; the message must include the remedy.
-pub(super) fn wrong(path: impl Into<PathBuf>, message: impl Into<String>) -> DatasetError {
-    DatasetError::BadStark { path: path.into(), message: message.into() }
-}
-
 /// Directories of a base and of its queries.
 #[derive(Debug, PartialEq)]
 pub(super) struct Places {
@@ -72,12 +67,12 @@ pub(super) fn find(dir: &Path, name: &str) -> Result<Places, DatasetError> {
     }
     match found.pop() {
         Some((_, places)) => Ok(places),
-        None if kinds.is_empty() => Err(wrong(
+        None if kinds.is_empty() => Err(DatasetError::bad_input(
             dir,
             "no processed.zip or folder processed was found here or below skb/amazon, skb/mag or \
              skb/prime; give the folder that holds one",
         )),
-        None => Err(wrong(
+        None => Err(DatasetError::bad_input(
             dir,
             format!(
                 "it holds several bases: {kinds}; use one of these as the name, or give its folder"
@@ -114,7 +109,7 @@ impl Places {
 }
 
 fn incomplete(path: &Path) -> DatasetError {
-    wrong(
+    DatasetError::bad_input(
         path,
         format!(
             "it does not hold a base: Amazon has {AMAZON_FOLDER}{NODES_FILE}, Prime {NODES_FILE} \
@@ -138,8 +133,8 @@ impl Files {
     /// Opens the zip file or folder `path`; `None` if it holds no base.
     fn open(path: PathBuf, scratch: &Path) -> Result<Option<Files>, DatasetError> {
         let limits = ArchiveLimits { ratio: MAX_RATIO, ..ArchiveLimits::default() };
-        let archive =
-            Archive::open(&path, &limits).map_err(|error| wrong(&path, error.to_string()))?;
+        let archive = Archive::open(&path, &limits)
+            .map_err(|error| DatasetError::bad_input(&path, error.to_string()))?;
         let has = |folder: &str, file: &str| archive.size(&format!("{folder}{file}")).is_some();
         let mut found = None;
         // An archive holds the files in the folder `processed`; an unpacked one is that folder.
@@ -185,7 +180,7 @@ impl Files {
         let read =
             self.read(file).and_then(|r| r.take(MAX_NAMES_BYTES + 1).read_to_end(&mut bytes));
         read.map_err(DatasetError::io("read", self.path(file)))?;
-        let bad = |message: String| wrong(self.path(file), message);
+        let bad = |message: String| DatasetError::bad_input(self.path(file), message);
         let limits = Limits { file_bytes: MAX_NAMES_BYTES, ..Limits::default() };
         let Value::Dict(items) = pickle::read(&bytes, &limits).map_err(|e| bad(e.to_string()))?
         else {
@@ -217,7 +212,7 @@ impl Files {
         limit: u64,
         (expected, convert): (&str, impl Fn(i64) -> Option<T>),
     ) -> Result<Vec<T>, DatasetError> {
-        let bad = |message: String| wrong(self.path(file), message);
+        let bad = |message: String| DatasetError::bad_input(self.path(file), message);
         let reader = self.archive.seekable(&self.name(file), &self.scratch);
         let reader = reader.map_err(|error| bad(error.to_string()))?;
         let (mut numbers, mut left, mut refused) = (Vec::new(), limit, None);

@@ -20,7 +20,6 @@
 mod amazon;
 pub mod archive;
 mod documents;
-mod edges;
 mod files;
 mod import;
 mod kind;
@@ -29,7 +28,6 @@ mod node;
 pub mod pickle;
 mod prime;
 mod python;
-mod spool;
 pub mod torch;
 
 #[cfg(test)]

@@ -25,10 +25,10 @@ use crate::{
 use agent_ground::files;
 
 fn damaged(path: &Path) -> impl Fn(&str) -> DatasetError + '_ {
-    |why: &str| {
+    move |why: &str| {
         let message =
             format!("cannot read the Parquet file: {why}; write it again, or convert it to CSV");
-        DatasetError::BadInput { path: path.to_path_buf(), message }
+        DatasetError::bad_input(path, message)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     encoding::Encoding,
     error::{Fault, Problems},
     lines::{Line, Lines, MAX_LINE_BYTES},
-    neutral::text_of,
+    neutral::{json_message, text_of},
     tables::rows::{Row, RowHandler, is_empty},
 };
 
@@ -78,10 +78,7 @@ fn cells(
     let mut cells: Map<String, Value> = match serde_json::from_str(text) {
         Ok(cells) => cells,
         Err(error) => {
-            let error_text = error.to_string();
-            let message = error_text.split(" at line ").next().unwrap_or_default();
-            let message = format!("{message} (column {})", error.column());
-            let fault = Fault::new(ProblemKind::BadJson, message, hint);
+            let fault = Fault::new(ProblemKind::BadJson, json_message(&error), hint);
             problems.add(path, line, fault.with_excerpt(text));
             return None;
         }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt::Write as _, path::Path};
 use serde::Deserialize;
 use toml::Spanned;
 
-use crate::{DatasetError, encoding::Encoding, tables::Reading};
+use crate::{DatasetError, encoding::Encoding, error::line_at, tables::Reading};
 use agent_ground::{files, words::snake};
 
 /// Name of the mapping file in a directory of tables.
@@ -141,25 +141,21 @@ impl Mapping {
     pub fn read(path: &Path) -> Result<Mapping, DatasetError> {
         let text = files::read_text(path, MAX_MAPPING_BYTES);
         let text = text.map_err(DatasetError::io("read", path))?;
-        let bad = |line, message| DatasetError::BadToml { path: path.to_path_buf(), line, message };
-        let line = |at: usize| 1 + text.bytes().take(at).filter(|byte| *byte == b'\n').count();
         let parsed: MappingFile = toml::from_str(&text).map_err(|error| {
-            let at = line(error.span().map_or(0, |span| span.start));
-            let message = error.message().lines().next().unwrap_or_default();
             let hint = "`agent data guess` writes a mapping that can be edited";
-            bad(at as u64, format!("{message}; {hint}"))
+            DatasetError::bad_toml(path, &text, &error, hint)
         })?;
         if parsed.nodes.is_empty() {
-            let message = "it has no [[nodes]]; name at least one table of nodes";
-            return Err(bad(0, message.to_owned()));
+            let message = "it has no [[nodes]]; name at least one table of nodes".to_owned();
+            return Err(DatasetError::BadToml { path: path.to_path_buf(), line: 0, message });
         }
         let nodes = parsed.nodes.into_iter().map(|table| {
-            let at = line(table.span().start) as u64;
-            NodesTable { line: at, ..table.into_inner() }
+            let line = line_at(&text, table.span().start);
+            NodesTable { line, ..table.into_inner() }
         });
         let edges = parsed.edges.into_iter().map(|table| {
-            let at = line(table.span().start) as u64;
-            EdgesTable { line: at, ..table.into_inner() }
+            let line = line_at(&text, table.span().start);
+            EdgesTable { line, ..table.into_inner() }
         });
         Ok(Mapping {
             title: parsed.title,

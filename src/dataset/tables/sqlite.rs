@@ -69,9 +69,9 @@ pub(super) fn is_database(path: &Path) -> bool {
 }
 
 fn damaged(path: &Path) -> impl Fn(rusqlite::Error) -> DatasetError + '_ {
-    |error| {
+    move |error| {
         let message = format!("cannot read the database: {error}; check it with `sqlite3`");
-        DatasetError::BadInput { path: path.to_path_buf(), message }
+        DatasetError::bad_input(path, message)
     }
 }
 
