@@ -17,6 +17,7 @@ use std::{
     hash::{Hash, Hasher},
     iter,
     path::{Path, PathBuf},
+    ptr,
 };
 
 use serde_json::Value;
@@ -28,7 +29,7 @@ use crate::{
     tables::{
         EdgesTable, End, Link, Mapping, NodesTable, Reading, TableHint,
         mapping::{JSON_LIST, relation_of, singular, without_id},
-        rows::{Row, Table, is_table, items, unsupported_hint},
+        rows::{Row, Table, file_name, is_table, items, unsupported_hint},
         sqlite::Reference,
     },
 };
@@ -42,23 +43,8 @@ const MAX_TABLES: usize = 1_000;
 const MAX_FILES: usize = 10_000;
 /// Names of query files, which are not tables.
 const QUERY_FILES: [&str; 2] = ["qa.csv", "human.csv"];
-/// Names of columns that hold ids, in lower case with underscores.
-const ID_NAMES: [&str; 14] = [
-    "key",
-    "sku",
-    "code",
-    "uuid",
-    "guid",
-    "isbn",
-    "asin",
-    "doi",
-    "iri",
-    "uri",
-    "url",
-    "slug",
-    "ean",
-    "identifier",
-];
+/// Names of columns that hold ids, in lower case with underscores, separated by spaces.
+const ID_NAMES: &str = "key sku code uuid guid isbn asin doi iri uri url slug ean identifier";
 /// Names of id columns that say nothing about the type of the nodes.
 const PLAIN_ID_NAMES: [&str; 7] = ["id", "key", "code", "uuid", "guid", "slug", "identifier"];
 /// Score of an id column named after its own table, such as `author_id` in `authors.csv`.
@@ -73,28 +59,10 @@ const MAX_INVALID_SHARE: f64 = 0.05;
 const ROWS_PER_INVALID: u64 = 5;
 /// In an id column with a sure name: maximum number of invalid rows that are tolerated.
 const MAX_INVALID_ROWS: u64 = 3;
-/// Names of columns that hold the names of nodes, best first: English, then German, Spanish,
-/// French, Italian and Portuguese.
-const NAME_NAMES: [&str; 18] = [
-    "name",
-    "title",
-    "label",
-    "display_name",
-    "full_name",
-    "caption",
-    "subject",
-    "headline",
-    "heading",
-    "titel",
-    "betreff",
-    "bezeichnung",
-    "nombre",
-    "asunto",
-    "nom",
-    "titre",
-    "nome",
-    "titulo",
-];
+/// Names of columns that hold the names of nodes, best first, separated by spaces: English, then
+/// German, Spanish, French, Italian and Portuguese.
+const NAME_NAMES: &str = "name title label display_name full_name caption subject headline heading \
+                          titel betreff bezeichnung nombre asunto nom titre nome titulo";
 /// Names of columns that hold the relation of each edge.
 const RELATION_NAMES: [&str; 5] = ["relation", "predicate", "edge_type", "rel", "relationship"];
 /// Possible separators of list items within a cell.
@@ -145,17 +113,25 @@ struct Column {
     has_texts: bool,
     has_spaces: bool,
     bytes: u64,
-    /// For each of [`SEPARATORS`], the number of cells that it splits, and of all items.
-    split_counts: [(u64, u64); SEPARATORS.len()],
-    /// For each of [`SEPARATORS`], the length of the longest item, bytes.
-    longest: [usize; SEPARATORS.len()],
+    /// For each of [`SEPARATORS`], the items of the cells that it splits.
+    splits: [Split; SEPARATORS.len()],
     /// Whether all values are in [`TRUTHS`].
     is_truth: bool,
     is_date: bool,
     json_lists: u64,
     json_items: HashSet<u64>,
-    /// For each of [`SEPARATORS`], the digests of the distinct items.
-    items: [HashSet<u64>; SEPARATORS.len()],
+}
+
+/// Statistics of the items of a column's cells, split by one separator.
+#[derive(Default)]
+struct Split {
+    /// Number of cells with several items.
+    cells: u64,
+    n_items: u64,
+    /// Length of the longest item, bytes.
+    longest: usize,
+    /// Digests of the distinct items.
+    items: HashSet<u64>,
 }
 
 /// Columns of a table, with what was found out about them.
@@ -203,12 +179,12 @@ pub fn guess(source: &Path, options: &GuessOptions<'_>) -> Result<Guess, Dataset
     for (at, file) in files.iter().enumerate() {
         let tables = Table::all(&root.join(file), reading)?;
         if let (Some(hint), true) = (hints.get(at), tables.len() > 1) {
-            let (path, n, node_type) = (root.join(file), tables.len(), &hint.node_type);
+            let (n, node_type) = (tables.len(), &hint.node_type);
             let message = format!(
                 "it has {n} tables, which cannot all be of type \"{node_type}\"; write a \
                  mapping with `agent data guess {file} > mapping.toml`, and give --mapping"
             );
-            return Err(DatasetError::BadInput { path, message });
+            return Err(DatasetError::bad_input(root.join(file), message));
         }
         for table in tables {
             if facts.len() < MAX_TABLES {
@@ -219,29 +195,28 @@ pub fn guess(source: &Path, options: &GuessOptions<'_>) -> Result<Guess, Dataset
     if facts.iter().all(|entry| entry.rows == 0) {
         // Problems may explain why there are no rows.
         problems.finish()?;
-        let message = "no table has a row; write a header and a row per node".to_owned();
-        return Err(DatasetError::BadInput { path: source.to_path_buf(), message });
+        let message = "no table has a row; write a header and a row per node";
+        return Err(DatasetError::bad_input(source, message));
     }
     let referenced_column: Vec<Option<String>> =
-        (0..facts.len()).map(|at| referenced_column(&facts, at)).collect();
+        facts.iter().map(|entry| referenced_column(&facts, entry)).collect();
     for (entry, referenced_column) in facts.iter_mut().zip(referenced_column) {
-        entry.key =
-            referenced_column.map_or_else(|| std::mem::take(&mut entry.key), |column| vec![column]);
-        entry.choose_id();
+        if let Some(column) = referenced_column {
+            entry.key = vec![column];
+        }
+        entry.id = entry.guessed_id();
         entry.collect_all_ids()?;
     }
-    let borrowed: Vec<bool> = (0..facts.len()).map(|at| has_borrowed_ids(&facts, at)).collect();
-    facts
-        .iter_mut()
-        .zip(borrowed)
-        .filter(|(_, borrowed)| *borrowed)
-        .for_each(|(entry, _)| entry.id = None);
-    let borrowing: Vec<bool> = (0..facts.len()).map(|at| borrows(&facts, at)).collect();
+    let borrowed: Vec<bool> = facts.iter().map(|entry| has_borrowed_ids(&facts, entry)).collect();
+    for (entry, _) in facts.iter_mut().zip(borrowed).filter(|(_, is_borrowed)| *is_borrowed) {
+        entry.id = None;
+    }
+    let borrowing: Vec<bool> = facts.iter().map(|entry| borrows(&facts, entry)).collect();
     facts.iter_mut().zip(borrowing).for_each(|(entry, borrows)| entry.borrows = borrows);
     let mapping = Mapping { reading: reading.clone(), ..Mapping::default() };
     let mut guess = Guess { mapping, ..Guess::default() };
-    for at in 0..facts.len() {
-        add_table(&facts, at, &mut guess);
+    for entry in &facts {
+        add_table(&facts, entry, &mut guess);
     }
     if !no_values {
         values::add_values(&facts, &mut guess);
@@ -250,10 +225,6 @@ pub fn guess(source: &Path, options: &GuessOptions<'_>) -> Result<Guess, Dataset
         guess.notes.extend(skipped_file_notes(source)?);
     }
     Ok(guess)
-}
-
-fn file_name(path: &Path) -> String {
-    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Lists the files of a directory, sorted by path.
@@ -288,10 +259,9 @@ fn tables_in(dir: &Path) -> Result<Vec<String>, DatasetError> {
     if files.is_empty() {
         let remedy = "no tables found; add .csv, .tsv, .jsonl or .sqlite files, or \
             nodes.jsonl and edges.tsv";
-        let told: Vec<String> =
-            iter::once(remedy.to_owned()).chain(skipped_file_notes(dir)?).collect();
-        let (path, message) = (dir.to_path_buf(), told.join("; "));
-        return Err(DatasetError::BadInput { path, message });
+        let notes = skipped_file_notes(dir)?.into_iter();
+        let message = iter::once(remedy.to_owned()).chain(notes).collect::<Vec<_>>().join("; ");
+        return Err(DatasetError::bad_input(dir, message));
     }
     Ok(files)
 }
@@ -328,14 +298,14 @@ impl Column {
             self.observe_list(value, Some(JSON_LIST));
         }
         self.is_truth &= TRUTHS.contains(&text.to_lowercase().as_str());
-        let counts = SEPARATORS.iter().zip(&mut self.split_counts).zip(&mut self.items);
-        for (((separator, (cells, n)), seen), longest) in counts.zip(&mut self.longest) {
+        for (separator, split) in SEPARATORS.iter().zip(&mut self.splits) {
             let items = items(value, Some(separator));
-            *longest =
-                items.iter().filter_map(Value::as_str).map(str::len).fold(*longest, usize::max);
-            *cells += u64::from(items.len() > 1);
-            *n += items.len() as u64;
-            seen.extend(items.iter().filter_map(Value::as_str).map(digest));
+            split.cells += u64::from(items.len() > 1);
+            split.n_items += items.len() as u64;
+            for text in items.iter().filter_map(Value::as_str) {
+                split.longest = split.longest.max(text.len());
+                split.items.insert(digest(text));
+            }
         }
     }
 
@@ -355,22 +325,26 @@ impl Column {
         }
     }
 
+    /// Returns the separators that split a cell, each with the items.
+    fn splits(&self) -> impl Iterator<Item = (&'static str, &Split)> {
+        SEPARATORS.into_iter().zip(&self.splits).filter(|(_, split)| split.cells > 0)
+    }
+
+    /// Whether a separator splits enough cells for the column to hold lists.
+    fn is_split(&self, split: &Split) -> bool {
+        split.cells as f64 >= self.filled as f64 * MIN_SPLIT_SHARE
+    }
+
     /// Returns the separator of list items in the column; `None` if cells are single values.
     fn separator(&self) -> Option<&'static str> {
         if self.filled > 0 && self.json_lists == self.filled {
             return Some(JSON_LIST);
         }
-        let is_list = |(cells, items): &(u64, u64)| {
-            *cells as f64 >= self.filled as f64 * MIN_SPLIT_SHARE
-                && *cells > 0
-                && self.bytes as f64 / *items as f64 <= MAX_ITEM_BYTES
+        let is_list = |split: &Split| {
+            self.is_split(split) && self.bytes as f64 / split.n_items as f64 <= MAX_ITEM_BYTES
         };
-        SEPARATORS
-            .iter()
-            .zip(&self.split_counts)
-            .take(SURE_SEPARATORS)
-            .find(|(_, counts)| is_list(counts))
-            .map(|(by, _)| *by)
+        let mut lists = self.splits().filter(|(_, split)| is_list(split)).map(|(by, _)| by);
+        lists.find(|by| SEPARATORS[..SURE_SEPARATORS].contains(by))
     }
 
     /// Returns the separator, if cells are lists, and the digests of the values; `None` if a column
@@ -387,19 +361,15 @@ impl Column {
         {
             return None;
         }
-        let lists =
-            SEPARATORS.iter().zip(&self.split_counts).zip(self.items.iter().zip(&self.longest));
-        let mut lists = lists.filter(|((separator, (cells, _)), (items, longest))| {
-            let is_list = self.separator() == Some(separator)
-                || *cells as f64 >= self.filled as f64 * MIN_SPLIT_SHARE;
-            is_list && *cells > 0 && **longest <= MAX_VALUE_BYTES && is_few(items)
+        let mut lists = self.splits().filter(|(_, split)| {
+            self.is_split(split) && split.longest <= MAX_VALUE_BYTES && is_few(&split.items)
         });
-        if let Some(((separator, _), (items, _))) = lists.next() {
-            return Some((Some(separator), items));
+        if let Some((separator, split)) = lists.next() {
+            return Some((Some(separator), &split.items));
         }
         // Cells that are not split are their own single item.
-        let longest = self.longest.iter().max().copied().unwrap_or_default();
-        let is_whole = self.separator().is_none() && longest <= MAX_VALUE_BYTES;
+        let is_short = self.splits.iter().all(|split| split.longest <= MAX_VALUE_BYTES);
+        let is_whole = self.separator().is_none() && is_short;
         (is_whole && is_few(&self.values)).then_some((None, &self.values))
     }
 
@@ -411,7 +381,7 @@ impl Column {
     /// Whether the column's cells are texts: mostly distinct, and either long or, by the column's
     /// `name`, names.
     fn is_text(&self, name: &str) -> bool {
-        let is_name = NAME_NAMES.contains(&snake(name).as_str());
+        let is_name = has_word(NAME_NAMES, &snake(name));
         let is_long = self.bytes as f64 > self.filled as f64 * MAX_ITEM_BYTES;
         let is_single = self.has_texts && self.separator().is_none();
         is_single && (is_name || is_long) && self.repeats * 2 < self.filled
@@ -423,9 +393,7 @@ impl Column {
         if self.separator() == Some(JSON_LIST) {
             return vec![(Some(JSON_LIST), &self.json_items)];
         }
-        let lists = SEPARATORS.iter().zip(&self.split_counts).zip(&self.items);
-        let lists = lists.filter(|((_, (cells, _)), _)| *cells > 0);
-        let lists = lists.map(|((separator, _), items)| (Some(*separator), items));
+        let lists = self.splits().map(|(separator, split)| (Some(separator), &split.items));
         iter::once((None, &self.values)).chain(lists).collect()
     }
 }
@@ -459,19 +427,16 @@ impl TableFacts {
             Some(hint) => hint.node_type.clone(),
             None => singular(&snake(&table.stem())),
         };
-        let file = file.to_owned();
-        let (key, links) = (declared.key, declared.links);
-        let hint = hint.cloned();
         Ok(TableFacts {
             table,
-            file,
+            file: file.to_owned(),
             node_type,
             rows,
             columns,
             id: None,
-            key,
-            declared: links,
-            hint,
+            key: declared.key,
+            declared: declared.links,
+            hint: hint.cloned(),
             borrows: false,
         })
     }
@@ -503,23 +468,20 @@ impl TableFacts {
             || without_id(name).is_some_and(|stem| own_names.contains(&&stem))
     }
 
-    fn choose_id(&mut self) {
-        if let Some(id) = self.hint.as_ref().and_then(|hint| hint.id.clone()) {
-            self.id = Some(id);
-            return;
-        }
-        if let [key] = self.key.as_slice() {
-            self.id = Some(key.clone());
-            return;
-        }
-        if self.key.len() > 1 {
-            return;
+    /// Returns the name of the column with the ids: the given or declared one, otherwise a guess;
+    /// `None` if there is no such column.
+    fn guessed_id(&self) -> Option<String> {
+        let given = self.hint.as_ref().and_then(|hint| hint.id.as_ref());
+        match (given, self.key.as_slice()) {
+            (Some(id), _) | (None, [id]) => return Some(id.clone()),
+            (None, []) => {}
+            (None, _) => return None,
         }
         let score = |(at, (name, column)): (usize, &(String, Column))| {
             let snake = snake(name);
             let score: u32 = match snake.as_str() {
                 "id" => 100,
-                known if ID_NAMES.contains(&known) => SURE_NAME_SCORE,
+                known if has_word(ID_NAMES, known) => SURE_NAME_SCORE,
                 _ if self.is_own_id_name(name) => OWN_NAME_SCORE,
                 other if has_id_suffix(other) => 70,
                 _ if name_suggests_ids(name) => 60,
@@ -534,17 +496,14 @@ impl TableFacts {
             let is_sure = score >= SURE_NAME_SCORE;
             let looks_so = || at == 0 && (name_suggests_ids(name) || column.looks_like_ids());
             let is_id = self.is_nearly_unique(column, is_sure) && (is_sure || looks_so());
-            is_id.then_some((
-                score.saturating_sub(INVALID_ROWS_PENALTY),
-                false,
-                std::cmp::Reverse(at),
-            ))
+            let score = score.saturating_sub(INVALID_ROWS_PENALTY);
+            is_id.then_some((score, false, std::cmp::Reverse(at)))
         };
         let best = self.columns.iter().enumerate().filter_map(|column| {
             let name = &column.1.0;
             Some((score(column)?, name))
         });
-        self.id = best.max_by_key(|(score, _)| *score).map(|(_, name)| name.clone());
+        best.max_by_key(|(score, _)| *score).map(|(_, name)| name.clone())
     }
 
     /// Collects the ids of all rows, not only of the sample, because links may refer to any row.
@@ -579,56 +538,58 @@ impl TableFacts {
         }
         let free =
             || self.columns.iter().map(|(name, _)| name).filter(|n| !taken.contains(&n.as_str()));
-        let exact = NAME_NAMES.iter().find_map(|known| free().find(|name| snake(name) == *known));
-        let ends = || {
-            NAME_NAMES
-                .iter()
-                .find_map(|known| free().find(|name| snake(name).ends_with(&format!("_{known}"))))
-        };
+        let mut names = NAME_NAMES.split(' ');
+        let exact = names.find_map(|known| free().find(|name| snake(name) == known));
+        let mut endings = NAME_NAMES.split(' ').map(|known| format!("_{known}"));
+        let ends = || endings.find_map(|end| free().find(|name| snake(name).ends_with(&end)));
         exact.or_else(ends).cloned()
     }
+}
+
+/// Whether a list of words, separated by spaces, has a word.
+fn has_word(words: &str, word: &str) -> bool {
+    words.split(' ').any(|known| known == word)
 }
 
 /// Whether the name of a column suggests that the column holds ids.
 pub(super) fn name_suggests_ids(name: &str) -> bool {
     let snake = snake(name);
     snake == "id"
-        || ID_NAMES.contains(&snake.as_str())
+        || has_word(ID_NAMES, &snake)
         || has_id_suffix(&snake)
         || without_id(name).is_some()
 }
 
 fn has_id_suffix(snake: &str) -> bool {
-    ID_NAMES.iter().any(|id| snake.ends_with(&format!("_{id}")))
+    ID_NAMES.split(' ').any(|id| snake.ends_with(&format!("_{id}")))
 }
 
 /// Whether the guessed ids of a table are not unique and are ids of another table, so that the
 /// table has no ids of its own.
-fn has_borrowed_ids(facts: &[TableFacts], at: usize) -> bool {
-    let Some(current) = facts.get(at) else { return false };
+fn has_borrowed_ids(facts: &[TableFacts], current: &TableFacts) -> bool {
     let Some((id, column)) = current.id.as_ref().and_then(|id| Some((id, current.column(id)?)))
     else {
         return false;
     };
     let is_said =
         current.hint.as_ref().is_some_and(|hint| hint.id.is_some()) || !current.key.is_empty();
-    !is_said && !current.is_unique(column) && links(facts, at).iter().any(|link| link.column == *id)
+    let links = || links(facts, current);
+    !is_said && !current.is_unique(column) && links().iter().any(|link| link.column == *id)
 }
 
 /// Whether the ids of a table are only a part of another table's ids, and the id column is named
 /// after that table or like that table's id column.
-fn borrows(facts: &[TableFacts], at: usize) -> bool {
-    let Some(current) = facts.get(at) else { return false };
+fn borrows(facts: &[TableFacts], current: &TableFacts) -> bool {
     let (Some(id), Some(values), None) = (&current.id, current.id_values(), &current.hint) else {
         return false;
     };
     let name = snake(id);
     let stem = without_id(id).map(|stem| singular(&stem));
-    facts.iter().enumerate().any(|(other, entry)| {
+    facts.iter().any(|entry| {
         let (Some(other_id), Some(known)) = (&entry.id, entry.id_values()) else { return false };
         let is_named = (snake(other_id) == name && !PLAIN_ID_NAMES.contains(&name.as_str()))
             || stem.as_ref().is_some_and(|stem| *stem == entry.node_type);
-        other != at
+        !ptr::eq(entry, current)
             && is_named
             && current.node_type != stem.clone().unwrap_or_default()
             && values.len() < known.len()
@@ -638,8 +599,7 @@ fn borrows(facts: &[TableFacts], at: usize) -> bool {
 
 /// Returns the column of a table to which all foreign keys refer by name, if its values are unique;
 /// the column then holds the ids of the nodes.
-fn referenced_column(facts: &[TableFacts], at: usize) -> Option<String> {
-    let current = facts.get(at)?;
+fn referenced_column(facts: &[TableFacts], current: &TableFacts) -> Option<String> {
     let references = facts.iter().filter(|entry| entry.table.path() == current.table.path());
     let references =
         references.flat_map(|entry| &entry.declared).filter(|entry| entry.targets(&current.table));
@@ -651,17 +611,16 @@ fn referenced_column(facts: &[TableFacts], at: usize) -> Option<String> {
 }
 
 /// A column that holds ids of nodes of a table.
-struct LinkColumn {
+struct LinkColumn<'a> {
     column: String,
-    /// Index of the linked table.
-    other: usize,
+    /// The linked table.
+    other: &'a TableFacts,
     /// Separator of the ids, if a cell may hold several ids.
     separator: Option<&'static str>,
 }
 
 /// Finds the columns of a table that hold ids of another table, or of the same table.
-fn links(facts: &[TableFacts], at: usize) -> Vec<LinkColumn> {
-    let Some(current) = facts.get(at) else { return Vec::new() };
+fn links<'a>(facts: &'a [TableFacts], current: &TableFacts) -> Vec<LinkColumn<'a>> {
     let mut links = Vec::new();
     for (name, column) in &current.columns {
         let mut declared =
@@ -672,25 +631,22 @@ fn links(facts: &[TableFacts], at: usize) -> Vec<LinkColumn> {
         if is_declared && declared.is_none() {
             continue;
         }
-        let declared = declared.and_then(|reference| {
-            let is_other = |entry: &TableFacts| {
-                entry.table.path() == current.table.path() && reference.targets(&entry.table)
-            };
-            facts.iter().position(is_other).map(|other| (other, reference))
-        });
-        if let Some((other, reference)) = declared {
-            if facts.get(other).is_some_and(|entry| entry.has_ids_referenced_by(reference)) {
-                links.push(LinkColumn { column: name.clone(), other, separator: None });
+        let column_name = name.clone();
+        let other = declared.and_then(|reference| reference.target_in(facts, current));
+        if let Some((other, reference)) = other.zip(declared) {
+            if other.has_ids_referenced_by(reference) {
+                links.push(LinkColumn { column: column_name, other, separator: None });
             }
             continue;
         }
-        let others = facts.iter().enumerate().filter_map(|(other, entry)| {
-            let (score, separator) = likelihood((current, at), (name, column), (entry, other))?;
+        let others = facts.iter().filter_map(|other| {
+            let (score, separator) = likelihood(current, (name, column), other)?;
             Some((score, other, separator))
         });
-        let best = others.max_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.cmp(&a.1)));
+        // The first of several best tables.
+        let best = others.reduce(|best, next| if next.0 > best.0 { next } else { best });
         links.extend(best.map(|(_, other, separator)| LinkColumn {
-            column: name.clone(),
+            column: column_name,
             other,
             separator,
         }));
@@ -698,15 +654,28 @@ fn links(facts: &[TableFacts], at: usize) -> Vec<LinkColumn> {
     links
 }
 
+impl Reference {
+    /// Returns the table to which the foreign key of a column of `current` refers.
+    fn target_in<'a>(
+        &self,
+        facts: &'a [TableFacts],
+        current: &TableFacts,
+    ) -> Option<&'a TableFacts> {
+        let mut others = facts.iter().filter(|entry| entry.table.path() == current.table.path());
+        others.find(|entry| self.targets(&entry.table))
+    }
+}
+
 /// Returns the score of a link from a column to a table, and the separator of the ids; `None` if
 /// the column does not link to the table.
 fn likelihood(
-    (current, at): (&TableFacts, usize),
+    current: &TableFacts,
     (name, column): (&str, &Column),
-    (entry, other): (&TableFacts, usize),
+    entry: &TableFacts,
 ) -> Option<(f64, Option<&'static str>)> {
     let is_id = current.id.as_deref() == Some(name);
-    if entry.borrows || (is_id && (other == at || current.is_own_id_name(name))) {
+    let is_own = ptr::eq(current, entry);
+    if entry.borrows || (is_id && (is_own || current.is_own_id_name(name))) {
         return None;
     }
     let ids = entry.id_values()?;
@@ -740,26 +709,19 @@ fn likelihood(
         () if (is_text || refers) && share >= bare => 1.0,
         () => return None,
     };
-    Some((bonus + share + if other == at { 0.5 } else { 0.0 }, separator))
-}
-
-/// Returns the name of a table's file; in a database, followed by the table's name.
-fn table_label(table: &Table) -> String {
-    file_name(&table.place())
+    Some((bonus + share + if is_own { 0.5 } else { 0.0 }, separator))
 }
 
 /// Returns a note on a column that would be the id column of the table if fewer of its rows were
 /// empty or repeated.
 fn missing_id_note(current: &TableFacts, found: &[LinkColumn]) -> Option<String> {
-    let is_known =
-        |name: &str| current.is_own_id_name(name) || ID_NAMES.contains(&snake(name).as_str());
+    let is_known = |name: &str| current.is_own_id_name(name) || has_word(ID_NAMES, &snake(name));
     let is_free = |name: &str| found.iter().all(|link| link.column != name);
     let mut columns = current.columns.iter().filter(|(name, _)| is_known(name) && is_free(name));
     let (name, column) =
         columns.next().filter(|_| current.id.is_none() && current.key.is_empty())?;
-    let (place, wrong) =
-        (table_label(&current.table), column.repeats + (current.rows - column.filled));
-    let rows = current.rows;
+    let (place, rows) = (current.table.label(), current.rows);
+    let wrong = column.repeats + (rows - column.filled);
     Some(format!(
         "{place}: {name} is empty or repeated in {wrong} of {rows} rows, so rows are numbered; \
          if it has the ids, correct these rows"
@@ -769,8 +731,8 @@ fn missing_id_note(current: &TableFacts, found: &[LinkColumn]) -> Option<String>
 /// Returns a note on each foreign key of a table that does not become a relation.
 fn unusable_key_notes(facts: &[TableFacts], current: &TableFacts) -> Vec<String> {
     let mut notes = Vec::new();
+    let place = current.table.label();
     for reference in current.declared.iter().filter(|reference| reference.columns.len() > 1) {
-        let place = table_label(&current.table);
         let (columns, table) = (reference.columns.join(", "), &reference.table);
         notes.push(format!(
             "{place}: the key ({columns}) of {table} has several columns, so it cannot become \
@@ -778,16 +740,10 @@ fn unusable_key_notes(facts: &[TableFacts], current: &TableFacts) -> Vec<String>
         ));
     }
     for reference in current.declared.iter().filter(|reference| reference.columns.len() == 1) {
-        let mut others = facts.iter().filter(|entry| entry.table.path() == current.table.path());
-        let other = others.find(|entry| reference.targets(&entry.table));
-        let (Some(other), Some(to)) = (
-            other.filter(|entry| !entry.has_ids_referenced_by(reference)),
-            &reference.target_column,
-        ) else {
-            continue;
-        };
-        let (place, column) = (table_label(&current.table), reference.columns.join(", "));
-        let table = &reference.table;
+        let other = reference.target_in(facts, current);
+        let other = other.filter(|entry| !entry.has_ids_referenced_by(reference));
+        let (Some(other), Some(to)) = (other, &reference.target_column) else { continue };
+        let (column, table) = (reference.columns.join(", "), &reference.table);
         let id = other.id.as_deref().unwrap_or("the row number");
         notes.push(format!(
             "{place}: {column} holds {to} of {table}, whose id is {id}, so it cannot become a \
@@ -798,21 +754,17 @@ fn unusable_key_notes(facts: &[TableFacts], current: &TableFacts) -> Vec<String>
 }
 
 /// Adds a table to the guessed mapping, as a table of nodes or of edges.
-fn add_table(facts: &[TableFacts], at: usize, guess: &mut Guess) {
-    let Some(current) = facts.get(at) else { return };
+fn add_table(facts: &[TableFacts], current: &TableFacts, guess: &mut Guess) {
     guess.notes.extend(unusable_key_notes(facts, current));
-    let mut found = links(facts, at);
+    let mut found = links(facts, current);
     let given = current.hint.iter().flat_map(|hint| &hint.relations);
     found.retain(|link| !given.clone().any(|given| given.column == link.column));
-    let id_links =
-        current.id.as_ref().is_some_and(|id| found.iter().any(|entry| entry.column == *id));
-    let single: Vec<&LinkColumn> = found.iter().filter(|link| link.separator.is_none()).collect();
     let links_by = |name: &String| found.iter().any(|link| link.column == *name);
+    let id_links = current.id.as_ref().is_some_and(links_by);
+    let single: Vec<&LinkColumn> = found.iter().filter(|link| link.separator.is_none()).collect();
     // Edges have no fields, so a row with texts is a node, unless its key has several columns.
     let has_texts = current.key.len() < 2
         && current.columns.iter().any(|(name, column)| !links_by(name) && column.is_text(name));
-    let type_of =
-        |other: usize| facts.get(other).map_or_else(String::new, |entry| entry.node_type.clone());
     if let ([source, target, more @ ..], true, None) =
         (single.as_slice(), (current.id.is_none() || id_links) && !has_texts, &current.hint)
     {
@@ -820,7 +772,7 @@ fn add_table(facts: &[TableFacts], at: usize, guess: &mut Guess) {
             RELATION_NAMES.contains(&snake(name).as_str())
                 || (current.columns.len() == 3 && ["type", "kind"].contains(&snake(name).as_str()))
         });
-        let (from, to) = (type_of(source.other), type_of(target.other));
+        let (from, to) = (source.other.node_type.clone(), target.other.node_type.clone());
         let table = EdgesTable {
             file: current.file.clone(),
             table: current.table.name().map(str::to_owned),
@@ -837,17 +789,13 @@ fn add_table(facts: &[TableFacts], at: usize, guess: &mut Guess) {
         let left = current.columns.iter().map(|(name, _)| name);
         let left: Vec<&str> =
             left.filter(|name| !used.contains(&Some(*name))).map(String::as_str).collect();
-        let place = table_label(&current.table);
+        let (place, notes) = (current.table.label(), &mut guess.notes);
         if !left.is_empty() {
-            guess
-                .notes
-                .push(format!("{place}: edges have no fields: {} left out", left.join(", ")));
+            notes.push(format!("{place}: edges have no fields: {} left out", left.join(", ")));
         }
         if !more.is_empty() {
             let more: Vec<&str> = more.iter().map(|link| link.column.as_str()).collect();
-            guess
-                .notes
-                .push(format!("{place}: {} link too, but an edge has two ends", more.join(", ")));
+            notes.push(format!("{place}: {} link too, but an edge has two ends", more.join(", ")));
         }
         guess.mapping.edges.push(table);
         return;
@@ -856,7 +804,7 @@ fn add_table(facts: &[TableFacts], at: usize, guess: &mut Guess) {
     let relations = found.iter().map(|link| Link {
         column: link.column.clone(),
         relation: relation_of(&link.column),
-        to: type_of(link.other),
+        to: link.other.node_type.clone(),
     });
     let mut relations: Vec<Link> = relations.collect();
     relations.extend(given.cloned());

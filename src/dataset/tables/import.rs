@@ -144,7 +144,7 @@ fn open_tables<'a>(source: &Path, mapping: &'a Mapping) -> Result<CheckedTables<
             let hint = format!(
                 "name another type, or write the ids of {to} and list the column in relations"
             );
-            check.add(&table, spec.line, message, hint);
+            check.add(&table.place(), spec.line, message, hint);
         }
         for link in &spec.relations {
             check.node_type(&table, spec.line, &link.to);
@@ -163,13 +163,9 @@ fn open_tables<'a>(source: &Path, mapping: &'a Mapping) -> Result<CheckedTables<
             check.node_type(&table, spec.line, &end.node_type);
         }
         if spec.relation.is_some() == spec.relation_column.is_some() {
-            let message = "the edges need exactly one of relation and relation_column";
-            check.add(
-                &table,
-                spec.line,
-                message.to_owned(),
-                "give relation or relation_column".into(),
-            );
+            let message = "the edges need exactly one of relation and relation_column".to_owned();
+            let hint = "give relation or relation_column".to_owned();
+            check.add(&table.place(), spec.line, message, hint);
         }
         edges.push((spec, table));
     }
@@ -188,18 +184,14 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Returns the path and line for a problem of the mapping: the line in the mapping file or, if
-    /// `line` is 0 because there is no such file, the table and line 1.
-    fn place(&self, table: &Path, line: u64) -> (PathBuf, u64) {
+    /// Adds a problem of the mapping, at the line in the mapping file or, if `line` is 0 because
+    /// there is no such file, at the table and line 1.
+    fn add(&mut self, table: &Path, line: u64, message: String, hint: String) {
+        let fault = Fault::new(ProblemKind::BadColumn, message, hint);
         match line {
-            0 => (table.to_path_buf(), 1),
-            line => (self.root.join(MAPPING_FILE), line),
+            0 => self.problems.add(table, 1, fault),
+            line => self.problems.add(&self.root.join(MAPPING_FILE), line, fault),
         }
-    }
-
-    fn add(&mut self, table: &Table, line: u64, message: String, hint: String) {
-        let (path, line) = self.place(&table.place(), line);
-        self.problems.add(&path, line, Fault::new(ProblemKind::BadColumn, message, hint));
     }
 
     /// Returns all tables of a file, which is opened at the first call only.
@@ -224,18 +216,12 @@ impl Check<'_> {
             true => self.tables_of(&path).and_then(|all| Table::find(&all, name)),
             false => Err("it is not below the directory of the mapping".to_owned()),
         };
-        match found {
-            Ok(table) => Some(table),
-            Err(why) => {
-                let (place, line) = self.place(&path, line);
-                let why = why.replace(&format!("{}: ", path.display()), "");
-                let message = format!("cannot read {file:?}: {why}");
-                let hint = "correct the file or leave the table out";
-                let fault = Fault::new(ProblemKind::BadColumn, message, hint);
-                self.problems.add(&place, line, fault);
-                None
-            }
-        }
+        let report = |why: String| {
+            let why = why.replace(&format!("{}: ", path.display()), "");
+            let message = format!("cannot read {file:?}: {why}");
+            self.add(&path, line, message, "correct the file or leave the table out".to_owned());
+        };
+        found.map_err(report).ok()
     }
 
     fn columns<'b>(
@@ -248,8 +234,9 @@ impl Check<'_> {
         let missing: BTreeSet<&str> =
             wanted.filter(|name| !columns.iter().any(|column| column == name)).collect();
         for name in missing {
-            let message = format!("{} has no column \"{name}\"", table_label(table));
-            self.add(table, line, message, format!("its columns are: {}", columns.join(", ")));
+            let message = format!("{} has no column \"{name}\"", table.label());
+            let hint = format!("its columns are: {}", columns.join(", "));
+            self.add(&table.place(), line, message, hint);
         }
         Ok(())
     }
@@ -258,15 +245,10 @@ impl Check<'_> {
         if !self.types.contains(name) {
             let message = format!("no table makes nodes of type \"{name}\"");
             let types: Vec<&str> = self.types.iter().copied().collect();
-            self.add(table, line, message, format!("the types are: {}", types.join(", ")));
+            let hint = format!("the types are: {}", types.join(", "));
+            self.add(&table.place(), line, message, hint);
         }
     }
-}
-
-/// Returns the name of a table's file without directories; in a database, followed by the name of
-/// the table.
-fn table_label(table: &Table) -> String {
-    table.place().file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// An import of tables in progress.
@@ -324,7 +306,7 @@ impl Import<'_> {
     ) -> Result<(), DatasetError> {
         report()?;
         let place = table.place();
-        self.files.entry(spec.node_type.clone()).or_insert_with(|| table_label(table));
+        self.files.entry(spec.node_type.clone()).or_insert_with(|| table.label());
         let linking: HashSet<&str> =
             spec.relations.iter().map(|link| link.column.as_str()).collect();
         let mut n = 0;

@@ -115,7 +115,7 @@ fn text_of_cell(value: &Value) -> Option<String> {
 
 /// Returns the lower-case extension of a file, ignoring `.gz` and `.zst`.
 pub(super) fn extension(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let name = file_name(path).to_lowercase();
     let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
     name.rsplit_once('.').map_or_else(String::new, |(_, extension)| extension.to_owned())
 }
@@ -134,7 +134,12 @@ pub(super) fn is_table(path: &Path) -> bool {
 }
 
 fn is_hidden(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
+    file_name(path).starts_with('.')
+}
+
+/// Returns the name of a file without directories.
+pub(super) fn file_name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Whether a file is a table, a database or another known data file, supported or not, judged by
@@ -162,7 +167,7 @@ pub(super) fn unsupported_hint(path: &Path) -> Option<&'static str> {
 fn not_a_table(path: &Path) -> DatasetError {
     let message = unsupported_hint(path)
         .unwrap_or("not a table; tables are .csv, .tsv, .jsonl, .parquet and .sqlite files");
-    DatasetError::BadInput { path: path.to_path_buf(), message: message.to_owned() }
+    DatasetError::bad_input(path, message)
 }
 
 impl Table {
@@ -241,13 +246,19 @@ impl Table {
         }
     }
 
+    /// Returns the name of the table's file without directories; in a database, followed by the
+    /// name of the table. For messages.
+    pub(super) fn label(&self) -> String {
+        file_name(&self.place())
+    }
+
     /// Returns the name of the table in its database; for other files, the file name without
     /// directory and extensions.
     pub(super) fn stem(&self) -> String {
         if let Some(name) = self.name() {
             return name.to_owned();
         }
-        let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = file_name(&self.path);
         name.trim_start_matches('.').split('.').next().unwrap_or_default().to_owned()
     }
 
@@ -277,7 +288,7 @@ impl Table {
                         "its rows have more than {MAX_COLUMNS} different keys; write what differs \
                          from row to row as values, {{\"key\": ..., \"value\": ...}}"
                     );
-                    return Err(DatasetError::BadInput { path: self.place(), message });
+                    return Err(DatasetError::bad_input(self.place(), message));
                 }
                 Ok(columns)
             }
@@ -335,7 +346,7 @@ impl Table {
     /// Returns the changes made to cells in the last reading; includes the encoding if it is not
     /// UTF-8.
     pub(super) fn repairs(&self) -> Vec<Repair> {
-        let file = self.place().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let file = self.label();
         let encoding = match self.kind {
             Kind::Delimited(encoding) | Kind::Json(encoding) => encoding,
             _ => Encoding::Utf8,

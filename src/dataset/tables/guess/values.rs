@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::{Guess, TableFacts, table_label};
+use super::{Guess, TableFacts};
 use crate::tables::mapping::singular;
 use agent_ground::words::snake;
 
@@ -45,7 +45,7 @@ pub(super) fn add_values(facts: &[TableFacts], guess: &mut Guess) {
             spec.values.insert(column.clone(), node_type);
         }
         if !told.is_empty() {
-            let (place, rows) = (table_label(&entry.table), entry.rows);
+            let (place, rows) = (entry.table.label(), entry.rows);
             guess.notes.push(format!(
                 "{place}: few values in {rows} rows, so they are nodes too: {}; --no-values keeps them as texts",
                 told.join(", ")
