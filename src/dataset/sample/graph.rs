@@ -55,13 +55,13 @@ impl World {
         let mut offsets = Vec::new();
         let mut spreads = Vec::new();
         let mut next = 0u32;
-        for node in schema::types(kind) {
-            let scaled = (f64::from(node.full) * scale).round() as u32;
-            let count = scaled.max(node.floor.min(node.full));
+        for (name, &(full, floor)) in kind.types().iter().zip(schema::sizes(kind)) {
+            let scaled = (f64::from(full) * scale).round() as u32;
+            let count = scaled.max(floor.min(full));
             counts.push(count);
             offsets.push(next);
             next += count;
-            let purpose = format!("spread {}", node.name);
+            let purpose = format!("spread {name}");
             spreads.push(Spread::new(count, &mut Stream::new(seed, &purpose, 0)));
         }
         let themes = (f64::from(next).sqrt() / 5.0).round().clamp(6.0, 200.0) as u32;
@@ -70,7 +70,7 @@ impl World {
 
     /// Returns the position of a type in the schema.
     pub(super) fn type_of(&self, name: &str) -> usize {
-        schema::types(self.kind).iter().position(|node| node.name == name).unwrap_or(0)
+        self.kind.types().iter().position(|known| *known == name).unwrap_or(0)
     }
 
     /// Returns the type whose nodes draw the edges of a plan, and the type of the drawn nodes.

@@ -182,8 +182,8 @@ fn world(kind: SampleKind, options: SampleOptions) -> Result<World, SampleError>
 }
 
 fn all_facts(world: &World) -> Vec<Facts> {
-    let types = schema::types(world.kind).iter().enumerate();
-    types.map(|(position, node)| Facts::new(world, position, node.name)).collect()
+    let types = world.kind.types().iter().enumerate();
+    types.map(|(position, name)| Facts::new(world, position, name)).collect()
 }
 
 fn default_nodes(kind: SampleKind) -> u64 {

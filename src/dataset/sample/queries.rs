@@ -11,7 +11,7 @@ use crate::sample::facts::{Aspect, Facts, NO_FACT};
 use crate::sample::graph::{Graph, Step, World};
 use crate::sample::names::{self, Name};
 use crate::sample::random::{Stream, hash64};
-use crate::sample::schema;
+
 use crate::sample::templates::{self, Template};
 use crate::sample::wording::TEMPLATES;
 use agent_kb::metapath::{self, Branch};
@@ -63,7 +63,7 @@ pub(super) struct Source<'a> {
 impl Source<'_> {
     /// Returns the name of a node.
     pub(super) fn name(&self, node_type: usize, index: u32) -> Name {
-        let type_name = schema::types(self.world.kind)[node_type].name;
+        let type_name = self.world.kind.types()[node_type];
         names::name(self.world, type_name, index, self.facts[node_type].of(index))
     }
 

@@ -8,17 +8,6 @@
 use self::Degree::{One, Source, Symmetric, Target};
 use crate::sample::SampleKind;
 
-/// Name and sizes of one node type.
-pub(super) struct NodeType {
-    /// Name of the type in the base.
-    pub(super) name: &'static str,
-    /// Number of nodes at scale 1.
-    pub(super) full: u32,
-    /// Minimum number of nodes at any scale, so that a small base still has colours, fields of
-    /// study and institutions.
-    pub(super) floor: u32,
-}
-
 /// How the edges of one tuple (source type, relation, target type) are drawn.
 pub(super) struct EdgePlan {
     /// Name of the source type, as stored.
@@ -50,10 +39,6 @@ pub(super) enum Degree {
     Symmetric,
 }
 
-const fn node(name: &'static str, full: u32, floor: u32) -> NodeType {
-    NodeType { name, full, floor }
-}
-
 const fn plan(
     source: &'static str,
     relation: &'static str,
@@ -65,12 +50,25 @@ const fn plan(
     EdgePlan { source, relation, target, full, share, degree }
 }
 
-/// Returns the node types in the order of their ids: the ids of each type are consecutive.
-pub(super) fn types(kind: SampleKind) -> &'static [NodeType] {
+/// Returns the number of nodes of each type at scale 1, and the minimum number at any scale, so that
+/// a small base still has colours, fields of study and institutions. The ids of each type are
+/// consecutive, in the order of [`SampleKind::types`].
+pub(super) fn sizes(kind: SampleKind) -> &'static [(u32, u32)] {
     match kind {
-        SampleKind::Amazon => &AMAZON_TYPES,
-        SampleKind::Mag => &MAG_TYPES,
-        SampleKind::Prime => &PRIME_TYPES,
+        SampleKind::Amazon => &[(957_192, 400), (75_250, 40), (1_400, 60), (1_700, 40)],
+        SampleKind::Mag => &[(1_104_554, 500), (8_701, 60), (59_469, 60), (700_244, 400)],
+        SampleKind::Prime => &[
+            (17_080, 80),
+            (27_671, 150),
+            (11_169, 50),
+            (7_957, 80),
+            (2_516, 40),
+            (14_035, 60),
+            (15_311, 80),
+            (28_642, 120),
+            (4_176, 40),
+            (818, 30),
+        ],
     }
 }
 
@@ -84,20 +82,12 @@ pub(super) fn plans(kind: SampleKind) -> &'static [EdgePlan] {
 }
 
 /// Returns the names of the types whose nodes may be answers.
-pub(super) fn candidate_types(kind: SampleKind) -> Vec<&'static str> {
-    match kind {
-        SampleKind::Amazon => vec!["product"],
-        SampleKind::Mag => vec!["paper"],
-        SampleKind::Prime => PRIME_TYPES.iter().map(|node| node.name).collect(),
+pub(super) fn candidate_types(kind: SampleKind) -> &'static [&'static str] {
+    match kind.candidate_types() {
+        [] => kind.types(),
+        some => some,
     }
 }
-
-static AMAZON_TYPES: [NodeType; 4] = [
-    node("product", 957_192, 400),
-    node("brand", 75_250, 40),
-    node("category", 1_400, 60),
-    node("color", 1_700, 40),
-];
 
 static AMAZON_PLANS: [EdgePlan; 5] = [
     plan("product", "also_buy", "product", 1_220_000, 45, Source),
@@ -107,31 +97,11 @@ static AMAZON_PLANS: [EdgePlan; 5] = [
     plan("product", "has_color", "color", 610_000, 40, Source),
 ];
 
-static MAG_TYPES: [NodeType; 4] = [
-    node("author", 1_104_554, 500),
-    node("institution", 8_701, 60),
-    node("field_of_study", 59_469, 60),
-    node("paper", 700_244, 400),
-];
-
 static MAG_PLANS: [EdgePlan; 4] = [
     plan("author", "author___affiliated_with___institution", "institution", 1_000_000, 90, Source),
     plan("paper", "paper___cites___paper", "paper", 4_900_000, 80, Source),
     plan("paper", "paper___has_topic___field_of_study", "field_of_study", 7_000_000, 99, Source),
     plan("author", "author___writes___paper", "paper", 7_000_000, 99, Target),
-];
-
-static PRIME_TYPES: [NodeType; 10] = [
-    node("disease", 17_080, 80),
-    node("gene/protein", 27_671, 150),
-    node("molecular_function", 11_169, 50),
-    node("drug", 7_957, 80),
-    node("pathway", 2_516, 40),
-    node("anatomy", 14_035, 60),
-    node("effect/phenotype", 15_311, 80),
-    node("biological_process", 28_642, 120),
-    node("cellular_component", 4_176, 40),
-    node("exposure", 818, 30),
 ];
 
 static PRIME_PLANS: [EdgePlan; 33] = [

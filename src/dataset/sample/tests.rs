@@ -160,7 +160,7 @@ fn base_has_dense_ids_in_type_blocks_and_every_tuple_of_the_schema_and_no_other(
                 order.push(node_type);
             }
         }
-        let wanted: Vec<&str> = schema::types(kind).iter().map(|node| node.name).collect();
+        let wanted = kind.types();
         assert_eq!(order, wanted);
 
         let edges = edges(folder.path());

@@ -89,8 +89,8 @@ pub(super) fn nodes(
     let mut file = create(&path)?;
     let world = source.world;
     let n_nodes = world.n_nodes();
-    for (node_type, schema_type) in schema::types(world.kind).iter().enumerate() {
-        let purpose = ["text ", schema_type.name].concat();
+    for (node_type, type_name) in world.kind.types().iter().enumerate() {
+        let purpose = ["text ", type_name].concat();
         for index in 0..world.counts[node_type] {
             let id = world.id(node_type, index);
             if u64::from(id).is_multiple_of(REPORT_EVERY) {
@@ -101,24 +101,26 @@ pub(super) fn nodes(
             let mut stream = Stream::new(world.seed, &purpose, u64::from(index));
             let n_links =
                 |relation: &'static str, to: &str| source.degree(node_type, index, relation, to);
-            let details = match schema_type.name {
+            let counted = |key: &str, relation: &'static str, to: &str| {
+                Map::from_iter([(key.to_owned(), Value::from(n_links(relation, to)))])
+            };
+            let details = match *type_name {
                 "product" => amazon_text::details(facts, &mut stream),
                 "paper" => {
                     let n_cited = n_links("paper___cites___paper", "paper");
                     mag_text::details(facts, n_cited, &mut stream)
                 }
-                "author" => counted("PaperCount", n_links("author___writes___paper", "paper")),
-                "institution" => counted(
-                    "AuthorCount",
-                    n_links("author___affiliated_with___institution", "author"),
-                ),
+                "author" => counted("PaperCount", "author___writes___paper", "paper"),
+                "institution" => {
+                    counted("AuthorCount", "author___affiliated_with___institution", "author")
+                }
                 "field_of_study" => {
-                    counted("PaperCount", n_links("paper___has_topic___field_of_study", "paper"))
+                    counted("PaperCount", "paper___has_topic___field_of_study", "paper")
                 }
                 "brand" | "category" | "color" => Map::new(),
                 other => prime_text::details(other, &name.name, &name.aliases, facts, &mut stream),
             };
-            let line = NodeLine { id, node_type: schema_type.name, name: &name.name, details };
+            let line = NodeLine { id, node_type: type_name, name: &name.name, details };
             serde_json::to_writer(&mut file, &line)
                 .map_err(|error| failed(&path)(io::Error::from(error)))?;
             file.write_all(b"\n").map_err(failed(&path))?;
@@ -126,10 +128,6 @@ pub(super) fn nodes(
     }
     progress(n_nodes, n_nodes);
     file.flush().map_err(failed(&path))
-}
-
-fn counted(key: &str, count: usize) -> Map<String, Value> {
-    Map::from_iter([(key.to_owned(), Value::from(count))])
 }
 
 /// Writes the questions and splits; returns the numbers of questions in train, val and test.
@@ -172,7 +170,7 @@ pub(super) fn questions(
 struct Description<'a> {
     title: String,
     licence: &'a str,
-    candidate_types: Vec<&'static str>,
+    candidate_types: &'static [&'static str],
     sample: Provenance<'a>,
 }
 

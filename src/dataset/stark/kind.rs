@@ -39,7 +39,7 @@ impl Kind {
     }
 
     /// Returns the names of the node types; the position in the list is the type number.
-    pub(super) fn types(self) -> &'static [&'static str] {
+    pub(crate) fn types(self) -> &'static [&'static str] {
         match self {
             Kind::Amazon => &["product", "brand", "category", "color"],
             Kind::Mag => &["author", "institution", "field_of_study", "paper"],
@@ -92,7 +92,7 @@ impl Kind {
     }
 
     /// Returns the names of the types whose nodes may be answers; empty means all types.
-    pub(super) fn candidate_types(self) -> &'static [&'static str] {
+    pub(crate) fn candidate_types(self) -> &'static [&'static str] {
         match self {
             Kind::Amazon => &["product"],
             Kind::Mag => &["paper"],
