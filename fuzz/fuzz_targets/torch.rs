@@ -4,13 +4,12 @@
 
 use std::{io::Cursor, ops::ControlFlow};
 
-use agent::dataset::stark::torch::{TorchLimits, read_integers, read_tensors};
+use agent::dataset::stark::torch::{read_integers, read_tensors};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let limits = TorchLimits::default();
-    let _ = read_integers(Cursor::new(bytes), &limits, &mut |_| {});
-    let _ = read_tensors(Cursor::new(bytes), &limits, &mut |_, tensor| {
+    let _ = read_integers(Cursor::new(bytes), &mut |_| {});
+    let _ = read_tensors(Cursor::new(bytes), &mut |_, tensor| {
         let _ = (tensor.to_i64(), tensor.to_f32());
         ControlFlow::Continue(())
     });

@@ -26,7 +26,7 @@ use agent_dataset::{
     Base, DatasetError, LabelledQuery, Split, load_split, load_test,
     stark::{
         pickle::Value,
-        torch::{self, Tensor, TorchLimits},
+        torch::{self, Tensor},
     },
 };
 use agent_ground::files;
@@ -167,7 +167,7 @@ fn each_row(
         let vector = tensor.to_f32().filter(|_| is_row);
         on_row(id, vector.with_context(|| format!("{}: id {id} has no vector", wrong()))?)
     };
-    torch::read_tensors(file, &TorchLimits::default(), &mut |key, tensor| match row(key, tensor) {
+    torch::read_tensors(file, &mut |key, tensor| match row(key, tensor) {
         Ok(()) => ControlFlow::Continue(()),
         Err(error) => {
             failed = Some(error);

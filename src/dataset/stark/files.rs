@@ -13,7 +13,7 @@ use crate::{
         Kind,
         archive::{Archive, ArchiveLimits},
         pickle::{self, Limits, Value},
-        torch::{self, TorchLimits},
+        torch,
     },
 };
 use agent_ground::words::is_control;
@@ -227,7 +227,7 @@ impl Files {
             }
         };
         let reader = BufReader::new(reader);
-        let shape = torch::read_integers(reader, &TorchLimits::default(), &mut on_element);
+        let shape = torch::read_integers(reader, &mut on_element);
         let shape = shape.map_err(|error| bad(error.to_string()))?;
         if left == 0 {
             return Err(bad(format!("it holds {limit} numbers or more; take a smaller base")));

@@ -2,6 +2,7 @@
 //! a pickle and one member per storage. The pickle may name only storages and the function that
 //! rebuilds a tensor from a storage; their calls are read as descriptions, never run.
 //!
+//! The default [`Limits`] apply to the pickle, and the default [`ArchiveLimits`] to the zip file.
 //! Memory: for the current tensor, which is never larger than the file, and for the pickle, which
 //! describes all tensors.
 
@@ -25,15 +26,6 @@ const REBUILD: &str = "torch._utils._rebuild_tensor_v2";
 const MAX_DIMENSIONS: usize = 16;
 /// Number of bytes read at a time from a tensor that is not held in memory.
 const CHUNK_BYTES: usize = 64 << 10;
-
-/// Limits for reading a file that `torch.save` wrote.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TorchLimits {
-    /// Limits of the pickle that describes the tensors.
-    pub pickle: Limits,
-    /// Limits of the zip file; a tensor is at most as large as the member that stores it.
-    pub archive: ArchiveLimits,
-}
 
 /// Why a file of tensors cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -187,11 +179,10 @@ fn is_allowed(name: &str) -> bool {
 /// Any [`TorchError`].
 pub fn read_integers<R: Read + Seek>(
     reader: R,
-    limits: &TorchLimits,
     on_element: &mut dyn FnMut(i64),
 ) -> Result<Vec<usize>, TorchError> {
-    let mut file = TorchFile::open(reader, limits)?;
-    let view = file.view(&pickle::read_with(&file.pickle, &limits.pickle, is_allowed)?, 0)?;
+    let mut file = TorchFile::open(reader)?;
+    let view = file.view(&pickle::read_with(&file.pickle, &Limits::default(), is_allowed)?, 0)?;
     let no_integers = TorchError::Tensor { tensor: 0, reason: "does not hold integers" };
     if view.dtype.integer(0).is_none() {
         return Err(no_integers);
@@ -224,14 +215,13 @@ pub fn read_integers<R: Read + Seek>(
 /// Any [`TorchError`].
 pub fn read_tensors<R: Read + Seek>(
     reader: R,
-    limits: &TorchLimits,
     on_item: &mut dyn FnMut(Value, Tensor) -> ControlFlow<()>,
 ) -> Result<(), TorchError> {
-    let mut file = TorchFile::open(reader, limits)?;
+    let mut file = TorchFile::open(reader)?;
     let described = Arc::clone(&file.pickle);
     let (mut tensor, mut failed) = (0, None);
     let open = || Ok(&described[..]);
-    pickle::read_dict_with(open, &limits.pickle, is_allowed, &mut |key, value| {
+    pickle::read_dict_with(open, &Limits::default(), is_allowed, &mut |key, value| {
         let read = file.view(&value, tensor).and_then(|view| file.tensor(&view));
         tensor += 1;
         match read {
@@ -288,14 +278,14 @@ struct TorchFile<R> {
 }
 
 impl<R: Read + Seek> TorchFile<R> {
-    fn open(reader: R, limits: &TorchLimits) -> Result<TorchFile<R>, TorchError> {
+    fn open(reader: R) -> Result<TorchFile<R>, TorchError> {
         let mut reader = BufReader::new(reader);
         let mut magic = [0; 2];
         reader.read_exact(&mut magic)?;
         if magic != *b"PK" {
             return Err(TorchError::NotTorch { reason: "it is not a zip file" });
         }
-        let members = Members::read(&mut reader, &limits.archive)?;
+        let members = Members::read(&mut reader, &ArchiveLimits::default())?;
         let root = members.iter().find_map(|member| {
             let root = member.name.strip_suffix("/data.pkl")?;
             (!root.contains('/')).then(|| root.to_owned())

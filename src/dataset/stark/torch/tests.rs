@@ -9,10 +9,8 @@ use std::{
 
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
-use super::{
-    Dtype, Tensor, TorchError, TorchFile, TorchLimits, is_allowed, read_integers, read_tensors,
-};
-use crate::stark::pickle::{self, Value};
+use super::{Dtype, Tensor, TorchError, TorchFile, is_allowed, read_integers, read_tensors};
+use crate::stark::pickle::{self, Limits, Value};
 
 fn file(name: &str) -> Vec<u8> {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -21,22 +19,20 @@ fn file(name: &str) -> Vec<u8> {
 }
 
 fn tensor(bytes: &[u8]) -> Result<Tensor, TorchError> {
-    let limits = TorchLimits::default();
-    let mut file = TorchFile::open(Cursor::new(bytes), &limits)?;
-    let view = file.view(&pickle::read_with(&file.pickle, &limits.pickle, is_allowed)?, 0)?;
+    let mut file = TorchFile::open(Cursor::new(bytes))?;
+    let view = file.view(&pickle::read_with(&file.pickle, &Limits::default(), is_allowed)?, 0)?;
     file.tensor(&view)
 }
 
 fn integers(bytes: &[u8]) -> Result<(Vec<usize>, Vec<i64>), TorchError> {
     let mut elements = Vec::new();
-    let limits = TorchLimits::default();
-    let shape = read_integers(Cursor::new(bytes), &limits, &mut |i| elements.push(i))?;
+    let shape = read_integers(Cursor::new(bytes), &mut |i| elements.push(i))?;
     Ok((shape, elements))
 }
 
 fn items(bytes: &[u8]) -> Result<Vec<(Value, Tensor)>, TorchError> {
     let mut items = Vec::new();
-    read_tensors(Cursor::new(bytes), &TorchLimits::default(), &mut |key, tensor| {
+    read_tensors(Cursor::new(bytes), &mut |key, tensor| {
         items.push((key, tensor));
         ControlFlow::Continue(())
     })?;
