@@ -17,16 +17,13 @@
 //!
 //! The base of Amazon is in the folder `cache/brand-category-color` of the archive.
 
-mod amazon;
 pub mod archive;
 mod documents;
 mod files;
 mod import;
 mod kind;
-mod mag;
 mod node;
 pub mod pickle;
-mod prime;
 mod python;
 pub mod torch;
 

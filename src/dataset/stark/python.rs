@@ -40,7 +40,7 @@ pub(super) fn push_repr(out: &mut String, value: &Value) {
         Value::Float(number) => *out += &float(*number),
         Value::Single(number) => *out += &single(*number),
         Value::Printed(printed) => out.push_str(&printed.repr),
-        Value::Str(text) => push_string(out, text),
+        Value::Str(text) => push_quoted(out, text.chars().map(|c| (c, is_printable(c)))),
         Value::Bytes(bytes) => {
             out.push('b');
             push_quoted(out, bytes.iter().map(|byte| (char::from(*byte), byte.is_ascii())));
@@ -71,10 +71,6 @@ fn push_items(out: &mut String, open: &str, items: &[Value], close: &str) {
         push_repr(out, item);
     }
     out.push_str(close);
-}
-
-fn push_string(out: &mut String, text: &str) {
-    push_quoted(out, text.chars().map(|c| (c, is_printable(c))));
 }
 
 /// Appends characters in quotes; the flag of each character says whether it is printable. Double

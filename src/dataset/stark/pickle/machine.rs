@@ -306,8 +306,8 @@ impl<'a> Machine<'a> {
     /// Pops the top `n` values or, without a number, the values above the last mark, and the mark,
     /// from the stack; returns the values in the order in which they were pushed.
     fn pop_parts(&mut self, n: Option<usize>) -> Result<Vec<Part>, PickleError> {
-        let above = self.stack.iter().rev().position(|item| matches!(item, Item::Mark));
-        let n_parts = n.or(above).ok_or_else(|| self.malformed("the mark is missing"))?;
+        let to_mark = || self.stack.iter().rev().position(|item| matches!(item, Item::Mark));
+        let n_parts = n.or_else(to_mark).ok_or_else(|| self.malformed("the mark is missing"))?;
         let mut parts = Vec::with_capacity(n_parts);
         for _ in 0..n_parts {
             parts.push(self.pop_done()?);

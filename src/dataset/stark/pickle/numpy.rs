@@ -186,29 +186,20 @@ impl Array {
     /// Reads the array that a call makes: `None` if the call makes no array, `Some(None)` if the
     /// array is invalid.
     pub(super) fn of(call: &Call) -> Option<Option<Array>> {
-        let short = call.name.rsplit('.').next()?;
-        match (call.name.starts_with("numpy."), short) {
-            (true, "_reconstruct") => Some(Array::rebuilt(call)),
-            (true, "_frombuffer") => Some(Array::from_buffer(call)),
-            _ => None,
-        }
-    }
-
-    fn rebuilt(call: &Call) -> Option<Array> {
-        let [Value::Int(_), shape, Value::Call(dtype), Value::Bool(column_order), data] =
-            call.state.as_slice()?
-        else {
-            return None;
-        };
-        Array::new(shape, dtype, *column_order, data)
-    }
-
-    fn from_buffer(call: &Call) -> Option<Array> {
-        let [data, Value::Call(dtype), shape, Value::Str(order)] = call.arguments.as_slice()?
-        else {
-            return None;
-        };
-        Array::new(shape, dtype, &**order == "F", data)
+        let short = call.name.strip_prefix("numpy.")?.rsplit('.').next()?;
+        let (state, arguments) = (call.state.as_slice(), call.arguments.as_slice());
+        Some(match (short, state.unwrap_or_default(), arguments.unwrap_or_default()) {
+            (
+                "_reconstruct",
+                [Value::Int(_), shape, Value::Call(dtype), Value::Bool(in_columns), data],
+                _,
+            ) => Array::new(shape, dtype, *in_columns, data),
+            ("_frombuffer", _, [data, Value::Call(dtype), shape, Value::Str(order)]) => {
+                Array::new(shape, dtype, &**order == "F", data)
+            }
+            ("_reconstruct" | "_frombuffer", _, _) => None,
+            _ => return None,
+        })
     }
 
     fn new(shape: &Value, dtype: &Call, column_order: bool, data: &Value) -> Option<Array> {
