@@ -471,20 +471,8 @@ impl Home {
     }
 
     fn names(&self) -> Result<Vec<String>, DatasetError> {
-        let dir = self.bases_dir();
-        let entries = match fs::read_dir(&dir) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(DatasetError::io("list", dir)(error)),
-        };
-        let mut names = Vec::new();
-        for entry in entries {
-            let entry = entry.map_err(DatasetError::io("list", &dir))?;
-            let name = entry.file_name().to_string_lossy().into_owned();
-            if self.path_of(&name).is_ok() && entry.path().is_dir() {
-                names.push(name);
-            }
-        }
+        let mut names = names_in(&self.bases_dir())?;
+        names.retain(|name| self.path_of(name).is_ok_and(|path| path.is_dir()));
         names.sort_unstable();
         Ok(names)
     }
@@ -497,6 +485,17 @@ impl Home {
         file.lock().map_err(DatasetError::io("lock", &path))?;
         Ok(file)
     }
+}
+
+/// Lists the names of the entries of a directory, unordered; none if the directory does not exist.
+fn names_in(dir: &Path) -> Result<Vec<String>, DatasetError> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(DatasetError::io("list", dir))?,
+    };
+    let name = |entry: fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+    let names: Result<_, _> = entries.map(|entry| entry.map(name)).collect();
+    names.map_err(DatasetError::io("list", dir))
 }
 
 /// Returns the directory of a version of the base whose directory is `path`.
@@ -530,17 +529,9 @@ fn current(path: &Path) -> Result<u32, DatasetError> {
 /// Lists the version numbers of the base whose directory is `path`, unordered; the first version is
 /// always included.
 fn versions(path: &Path) -> Result<Vec<u32>, DatasetError> {
-    let mut found = vec![FIRST_VERSION];
-    let entries = match fs::read_dir(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(found),
-        entries => entries.map_err(DatasetError::io("list", path))?,
-    };
-    for entry in entries {
-        let entry = entry.map_err(DatasetError::io("list", path))?;
-        let number: Option<u32> = entry.file_name().to_str().and_then(|name| name.parse().ok());
-        found.extend(number.filter(|number| *number > FIRST_VERSION));
-    }
-    Ok(found)
+    let names = names_in(path)?;
+    let later = names.iter().filter_map(|name| name.parse().ok());
+    Ok([FIRST_VERSION].into_iter().chain(later.filter(|number| *number > FIRST_VERSION)).collect())
 }
 
 /// Returns the highest version number of the base whose directory is `path`.
@@ -633,16 +624,13 @@ pub(super) struct Staging {
 /// Removes the staging directories that killed imports left in `bases`. The caller must hold the
 /// lock of the home.
 fn remove_leftovers(bases: &Path) -> Result<(), DatasetError> {
-    for entry in fs::read_dir(bases).map_err(DatasetError::io("list", bases))? {
-        let entry = entry.map_err(DatasetError::io("list", bases))?;
-        if !entry.file_name().to_string_lossy().starts_with(STAGING_PREFIX) {
-            continue;
-        }
-        let in_use = File::open(entry.path().join(ALIVE_FILE))
+    for name in names_in(bases)?.iter().filter(|name| name.starts_with(STAGING_PREFIX)) {
+        let dir = bases.join(name);
+        let in_use = File::open(dir.join(ALIVE_FILE))
             .is_ok_and(|file| matches!(file.try_lock(), Err(TryLockError::WouldBlock)));
         if !in_use {
             // The next import tries again.
-            let _ = fs::remove_dir_all(entry.path());
+            let _ = fs::remove_dir_all(dir);
         }
     }
     Ok(())
