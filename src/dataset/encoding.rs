@@ -12,7 +12,7 @@ use std::{
     str::FromStr,
 };
 
-use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use serde::{Deserialize, Deserializer, de::Error as _};
 
 /// Number of bytes at the start of a file in which zero bytes are counted to detect UTF-16.
 const INSPECTED_BYTES: usize = 1024;
@@ -135,12 +135,6 @@ impl FromStr for Encoding {
 impl<'de> Deserialize<'de> for Encoding {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Encoding, D::Error> {
         String::deserialize(from)?.parse().map_err(D::Error::custom)
-    }
-}
-
-impl Serialize for Encoding {
-    fn serialize<S: serde::Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
-        out.serialize_str(self.name())
     }
 }
 

@@ -41,17 +41,13 @@ impl InputFormat {
             let message = "no such file or directory; give the path of your data";
             return Err(DatasetError::bad_input(source, message));
         }
-        match is_triples(source) {
+        let name = source.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        match PACKED.iter().any(|packed| name.ends_with(&format!(".nt{packed}"))) {
             true => Ok(InputFormat::Triples),
             // The import reports a file that is not a table.
             false => Ok(InputFormat::Tables),
         }
     }
-}
-
-fn is_triples(path: &Path) -> bool {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-    PACKED.iter().any(|packed| name.ends_with(&format!(".nt{packed}")))
 }
 
 fn of_directory(dir: &Path) -> Option<InputFormat> {

@@ -338,7 +338,7 @@ fn parse_queries(
             Some(id) => drop(file.seen_ids.insert(id)),
             None => file.lost = true,
         }
-        let fault = |kind, message: String, hint: &str| {
+        let fault = |kind, message: &str, hint: &str| {
             let cells: Vec<_> = record.iter().map(String::from_utf8_lossy).collect();
             Fault::new(kind, message, hint).with_excerpt(&cells.join(","))
         };
@@ -348,37 +348,33 @@ fn parse_queries(
         };
         if record.len() != header.len() {
             let message = format!("{} columns, not {}", record.len(), header.len());
-            add(fault(ProblemKind::RaggedRow, message, "quote texts that hold commas"));
+            add(fault(ProblemKind::RaggedRow, &message, "quote texts that hold commas"));
             continue;
         }
         let columns: Result<Vec<&str>, _> = record.iter().map(std::str::from_utf8).collect();
         let Ok(columns) = columns else {
-            let message = "the row is not UTF-8".to_owned();
-            add(fault(ProblemKind::NotUtf8, message, "convert the file to UTF-8"));
+            let hint = "convert the file to UTF-8";
+            add(fault(ProblemKind::NotUtf8, "the row is not UTF-8", hint));
             continue;
         };
         let column = |at: usize| columns.get(at).copied().unwrap_or_default();
         let text = column(text_at);
         let Some(id) = id else {
             let message = format!("id {:?} is not an integer", column(id_at));
-            add(fault(ProblemKind::BadId, message, "number the queries"));
+            add(fault(ProblemKind::BadId, &message, "number the queries"));
             continue;
         };
         let (answers, wrong) = parse_answers(column(answers_at), value_at.map_or("", column), ids);
-        wrong.map(&mut add);
+        wrong.into_iter().for_each(&mut add);
         let Some(answers) = answers else { continue };
         if text.trim().is_empty() {
-            let message = "the question is empty".to_owned();
-            add(fault(
-                ProblemKind::EmptyQuery,
-                message,
-                "write the question, or leave the row out",
-            ));
+            let hint = "write the question, or leave the row out";
+            add(fault(ProblemKind::EmptyQuery, "the question is empty", hint));
             continue;
         }
         if !seen.insert(id) {
             let message = format!("query id {id} occurs twice");
-            add(fault(ProblemKind::DuplicateQuery, message, "use distinct ids"));
+            add(fault(ProblemKind::DuplicateQuery, &message, "use distinct ids"));
             continue;
         }
         let cells = header.iter().zip(&columns).filter(|(name, _)| is_extra(name));

@@ -1,6 +1,6 @@
 //! Summarises a base: its types, fields, relations, questions and likely mistakes.
 
-use std::collections::HashMap;
+use std::{cmp::Reverse, collections::HashMap};
 
 use serde::Serialize;
 
@@ -112,7 +112,8 @@ impl Examples {
 impl Summary {
     /// Summarises a base with its labelled questions. Time: O(nodes * edge kinds + edges).
     pub fn compute(kb: &Kb, questions: &[LabelledQuery]) -> Summary {
-        let tuples = by_size(kb.tuples());
+        let mut tuples = kb.tuples().to_vec();
+        tuples.sort_by_key(|tuple| (Reverse(tuple.edges), *tuple));
         let is_linked = linked(kb, &tuples);
         let ids = (0..kb.types().len()).filter_map(|id| u16::try_from(id).ok()).map(TypeId);
         let mut types: Vec<TypeSummary> = ids.map(|id| type_summary(kb, id, &is_linked)).collect();
@@ -149,12 +150,6 @@ impl Summary {
         let kb = Kb::open(&base.kb_dir())?;
         Ok(Summary::compute(&kb, &all_queries(base)?))
     }
-}
-
-fn by_size(tuples: &[Tuple]) -> Vec<Tuple> {
-    let mut sorted = tuples.to_vec();
-    sorted.sort_by_key(|tuple| (std::cmp::Reverse(tuple.edges), *tuple));
-    sorted
 }
 
 /// Returns, for each node, whether it has an edge.

@@ -73,8 +73,7 @@ pub fn import_triples(
     for &(subject, predicate, object, line) in &triples.edges {
         let end = |node: u32| numbers.get(node as usize).copied().flatten();
         let (Some(subject), Some(object)) = (end(subject), end(object)) else { continue };
-        let relation = triples.predicates.get(predicate as usize).map_or("", |name| name.as_str());
-        match writer.push_edge(subject, relation, object) {
+        match writer.push_edge(subject, triples.name(predicate), object) {
             Ok(()) => n_pushed += 1,
             Err(error) => problems.add(source, line, label_fault(error)?),
         }
@@ -146,6 +145,11 @@ impl Triples {
         self.predicates.push(name.to_owned());
         self.predicate_places.insert(name.to_owned(), place);
         place
+    }
+
+    /// Returns the name of a predicate or type.
+    fn name(&self, predicate: u32) -> &str {
+        self.predicates.get(predicate as usize).map_or("", String::as_str)
     }
 
     fn add(&mut self, subject: &str, predicate: &str, object: Object, line: u64) {
@@ -256,8 +260,7 @@ fn write_nodes(
     for (place, node) in (0u32..).zip(&triples.nodes) {
         let mut details = Map::new();
         while let Some((_, predicate, text)) = texts.next_if(|text| text.0 == place) {
-            let field =
-                triples.predicates.get(*predicate as usize).map_or("", |name| name.as_str());
+            let field = triples.name(*predicate);
             let text = Value::String(text.clone());
             match details.get_mut(field) {
                 None => drop(details.insert(field.to_owned(), text)),
@@ -265,10 +268,9 @@ fn write_nodes(
                 Some(one) => *one = Value::Array(vec![one.take(), text]),
             }
         }
-        let node_type = node.node_type.and_then(|of| triples.predicates.get(of as usize));
         let from_key = || last_part(&node.key).replace('_', " ");
         let name = node.name.as_ref().map_or_else(from_key, |name| name.text.clone());
-        let node_type = node_type.map_or(NO_TYPE, |name| name.as_str());
+        let node_type = node.node_type.map_or(NO_TYPE, |of| triples.name(of));
         let content = Content { node_type, name: &name, details: &details };
         let number = writer.n_nodes();
         match content.push(Some(&node.key), templates, writer)? {

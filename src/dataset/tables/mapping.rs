@@ -178,21 +178,17 @@ impl Mapping {
                 let _ = writeln!(text, "{key} = {}", quoted(value));
             }
         }
-        match self.candidate_types.as_slice() {
-            [] => {
-                let types = self.nodes.iter().take(1).map(|table| table.node_type.as_str());
-                let _ = writeln!(text, "# candidate_types = {}", list(types));
-            }
-            types => {
-                let types = types.iter().map(String::as_str);
-                let _ = writeln!(text, "candidate_types = {}", list(types));
-            }
+        if self.candidate_types.is_empty() {
+            let types = self.nodes.iter().take(1).map(|table| &table.node_type);
+            let _ = writeln!(text, "# candidate_types = {}", list(types));
+        } else {
+            let _ = writeln!(text, "candidate_types = {}", list(&self.candidate_types));
         }
         if let Some(encoding) = self.reading.encoding {
             let _ = writeln!(text, "encoding = {}", quoted(encoding.name()));
         }
         if let Some(missing) = &self.reading.missing {
-            let _ = writeln!(text, "missing = {}", list(missing.iter().map(String::as_str)));
+            let _ = writeln!(text, "missing = {}", list(missing));
         }
         self.nodes.iter().for_each(|table| table.write(&mut text));
         self.edges.iter().for_each(|table| table.write(&mut text));
@@ -211,8 +207,16 @@ fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
-fn list<'a>(texts: impl Iterator<Item = &'a str>) -> String {
-    format!("[{}]", texts.map(quoted).collect::<Vec<_>>().join(", "))
+fn list<'a>(texts: impl IntoIterator<Item = &'a String>) -> String {
+    let texts: Vec<String> = texts.into_iter().map(|text| quoted(text)).collect();
+    format!("[{}]", texts.join(", "))
+}
+
+/// Formats columns with their values as an inline table.
+fn inline_table(columns: &BTreeMap<String, String>) -> String {
+    let pair =
+        |(column, value): (&String, &String)| format!("{} = {}", quoted(column), quoted(value));
+    format!("{{ {} }}", columns.iter().map(pair).collect::<Vec<_>>().join(", "))
 }
 
 /// Writes the first lines of a table's entry in a mapping file.
@@ -238,12 +242,10 @@ impl NodesTable {
             }
         }
         if let Some(fields) = &self.fields {
-            let _ = writeln!(text, "fields = {}", list(fields.iter().map(String::as_str)));
+            let _ = writeln!(text, "fields = {}", list(fields));
         }
         if !self.lists.is_empty() {
-            let lists = self.lists.iter();
-            let lists = lists.map(|(column, by)| format!("{} = {}", quoted(column), quoted(by)));
-            let _ = writeln!(text, "lists = {{ {} }}", lists.collect::<Vec<_>>().join(", "));
+            let _ = writeln!(text, "lists = {}", inline_table(&self.lists));
         }
         if !self.relations.is_empty() {
             text.push_str("relations = [\n");
@@ -255,9 +257,7 @@ impl NodesTable {
             text.push_str("]\n");
         }
         if !self.values.is_empty() {
-            let values = self.values.iter();
-            let values = values.map(|(column, to)| format!("{} = {}", quoted(column), quoted(to)));
-            let _ = writeln!(text, "values = {{ {} }}", values.collect::<Vec<_>>().join(", "));
+            let _ = writeln!(text, "values = {}", inline_table(&self.values));
         }
     }
 

@@ -163,13 +163,6 @@ pub(super) fn unsupported_hint(path: &Path) -> Option<&'static str> {
     }
 }
 
-/// Returns the error, with a remedy, for a file that is not a table.
-fn not_a_table(path: &Path) -> DatasetError {
-    let message = unsupported_hint(path)
-        .unwrap_or("not a table; tables are .csv, .tsv, .jsonl, .parquet and .sqlite files");
-    DatasetError::bad_input(path, message)
-}
-
 impl Table {
     /// Returns all tables of a file: several for a database, otherwise one.
     ///
@@ -199,7 +192,8 @@ impl Table {
         if extension == PARQUET {
             return Ok(vec![of(Kind::Parquet)]);
         }
-        Err(not_a_table(path))
+        let other = "not a table; tables are .csv, .tsv, .jsonl, .parquet and .sqlite files";
+        Err(DatasetError::bad_input(path, unsupported_hint(path).unwrap_or(other)))
     }
 
     /// Returns the table called `name` among `all` tables of a file or, if `name` is `None`, the

@@ -167,24 +167,18 @@ impl Database {
             let mut cells = Map::new();
             let mut is_text = true;
             for (at, (name, _)) in columns.iter().enumerate() {
-                match row.get_ref(at).map_err(&failed)? {
-                    ValueRef::Integer(number) => {
-                        cells.insert(name.clone(), number.into());
+                let value = match row.get_ref(at).map_err(&failed)? {
+                    ValueRef::Integer(number) => Some(number.into()),
+                    ValueRef::Real(number) => Number::from_f64(number).map(Value::Number),
+                    ValueRef::Text(text) => {
+                        let text = std::str::from_utf8(text);
+                        is_text &= text.is_ok();
+                        text.ok().filter(|text| !text.is_empty()).map(Value::from)
                     }
-                    ValueRef::Real(number) => {
-                        let number = Number::from_f64(number);
-                        cells.extend(number.map(|number| (name.clone(), Value::Number(number))));
-                    }
-                    ValueRef::Text(text) => match std::str::from_utf8(text) {
-                        Ok("") => {}
-                        Ok(text) => {
-                            drop(cells.insert(name.clone(), Value::String(text.to_owned())))
-                        }
-                        Err(_) => is_text = false,
-                    },
                     // Binary values are not imported.
-                    ValueRef::Null | ValueRef::Blob(_) => {}
-                }
+                    ValueRef::Null | ValueRef::Blob(_) => None,
+                };
+                cells.extend(value.map(|value| (name.clone(), value)));
             }
             let row = Row { line, cells };
             if !is_text {
