@@ -6,7 +6,7 @@
 //! LLM Retrieval on Textual and Relational Knowledge Bases").
 //!
 //! A node has hidden facts (module `facts`), which its document states in varying words. A question
-//! (module `queries`) asks for the nodes that lie at the end of a metapath (module `templates`) and
+//! (module `queries`) asks for the nodes that lie at the end of a metapath (module `wording`) and
 //! have certain facts. Neither part suffices alone: many nodes share the facts, and no document
 //! names the relation.
 //!
@@ -22,16 +22,13 @@
 //!
 //! The same kind, seed and scale give the same bytes on every machine.
 
-mod amazon_text;
 mod facts;
 mod graph;
-mod mag_text;
 mod names;
-mod prime_text;
 mod queries;
 pub mod random;
 mod schema;
-mod templates;
+mod texts;
 mod wording;
 mod write;
 

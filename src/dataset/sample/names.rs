@@ -8,7 +8,7 @@ use crate::sample::facts::NO_FACT;
 use crate::sample::graph::World;
 use crate::sample::random::{Spread, Stream};
 use crate::sample::wording::{AMAZON, WORDS};
-use crate::sample::{SampleKind, amazon_text, mag_text};
+use crate::sample::{SampleKind, texts};
 
 /// Name of a node, with its other names.
 #[derive(Default)]
@@ -85,7 +85,7 @@ pub(super) fn name(world: &World, node_type: &str, index: u32, facts: &[u8]) -> 
         (SampleKind::Mag, "field_of_study") => {
             plain(parts.join(&[&WORDS.field_first, &WORDS.field_second, &WORDS.field_third]))
         }
-        (SampleKind::Mag, _) => plain(mag_text::title(facts, stream)),
+        (SampleKind::Mag, _) => plain(texts::title(facts, stream)),
         (SampleKind::Prime, _) => biomedical(node_type, &parts, stream),
     }
 }
@@ -124,8 +124,8 @@ fn join(words: &[&str]) -> String {
 }
 
 fn product(facts: &[u8], stream: &mut Stream) -> Name {
-    let kind = facts.get(amazon_text::KIND).copied().unwrap_or(NO_FACT);
-    let thing = AMAZON.product[amazon_text::KIND].say(&["{}"], kind, stream);
+    let kind = facts.get(texts::KIND).copied().unwrap_or(NO_FACT);
+    let thing = AMAZON.product[texts::KIND].say(&["{}"], kind, stream);
     let thing: Vec<String> = thing.split(' ').map(capitalised).collect();
     let core = format!("{} {}", stream.pick_text(&WORDS.series), thing.join(" "));
     let edition = capitalised(&word(stream, 2));

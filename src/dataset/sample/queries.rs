@@ -12,8 +12,7 @@ use crate::sample::graph::{Graph, Step, World};
 use crate::sample::names::{self, Name};
 use crate::sample::random::{Stream, hash64};
 
-use crate::sample::templates::{self, Template};
-use crate::sample::wording::TEMPLATES;
+use crate::sample::wording::{self, TEMPLATES, Template};
 use agent_kb::metapath::{self, Branch};
 
 /// Maximum number of answers per question, as in STaRK's validation and test splits.
@@ -96,7 +95,7 @@ impl Source<'_> {
 
     /// Returns the branches of a template as metapaths that the graph can follow.
     fn branches(&self, template: &'static Template) -> Vec<Branch<Step>> {
-        let of = |(position, branch): (usize, &templates::Branch)| Branch {
+        let of = |(position, branch): (usize, &wording::Branch)| Branch {
             slot: (!branch.negated).then_some(branch.slot),
             steps: self.steps(template, position),
         };

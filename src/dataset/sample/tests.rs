@@ -11,8 +11,7 @@ use super::*;
 use crate::sample::facts::Facts;
 use crate::sample::graph::World;
 use crate::sample::queries::{MAX_ANSWERS, MIN_SHARING, Source, construct};
-use crate::sample::templates::Template;
-use crate::sample::wording::TEMPLATES;
+use crate::sample::wording::{TEMPLATES, Template};
 
 /// Returns a scale at which a sample has a few hundred nodes.
 fn tiny(kind: SampleKind) -> f64 {

@@ -15,15 +15,14 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::sample::SampleError;
 use crate::sample::graph::{Graph, World, draw_edges};
 use crate::sample::queries::{Question, Source, splits};
 use crate::sample::random::Stream;
-use crate::sample::schema;
 use crate::sample::wording::TEMPLATES;
-use crate::sample::{amazon_text, mag_text, prime_text};
+use crate::sample::{schema, texts};
 
 /// Size of the write buffer, bytes.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -70,15 +69,6 @@ pub(super) fn edges(
     Ok((graph, n_edges))
 }
 
-#[derive(Serialize)]
-struct NodeLine<'a> {
-    id: u32,
-    #[serde(rename = "type")]
-    node_type: &'a str,
-    name: &'a str,
-    details: Map<String, Value>,
-}
-
 /// Composes all nodes and writes them to `nodes.jsonl`, in the order of their ids.
 pub(super) fn nodes(
     source: &Source<'_>,
@@ -105,10 +95,10 @@ pub(super) fn nodes(
                 Map::from_iter([(key.to_owned(), Value::from(n_links(relation, to)))])
             };
             let details = match *type_name {
-                "product" => amazon_text::details(facts, &mut stream),
+                "product" => texts::product(facts, &mut stream),
                 "paper" => {
                     let n_cited = n_links("paper___cites___paper", "paper");
-                    mag_text::details(facts, n_cited, &mut stream)
+                    texts::paper(facts, n_cited, &mut stream)
                 }
                 "author" => counted("PaperCount", "author___writes___paper", "paper"),
                 "institution" => {
@@ -118,9 +108,10 @@ pub(super) fn nodes(
                     counted("PaperCount", "paper___has_topic___field_of_study", "paper")
                 }
                 "brand" | "category" | "color" => Map::new(),
-                other => prime_text::details(other, &name.name, &name.aliases, facts, &mut stream),
+                other => texts::biomedical(other, &name.name, &name.aliases, facts, &mut stream),
             };
-            let line = NodeLine { id, node_type: type_name, name: &name.name, details };
+            let line =
+                json!({ "id": id, "type": type_name, "name": name.name, "details": details });
             serde_json::to_writer(&mut file, &line)
                 .map_err(|error| failed(&path)(io::Error::from(error)))?;
             file.write_all(b"\n").map_err(failed(&path))?;
