@@ -177,7 +177,7 @@ impl Install {
         questions_in: &Path,
         watch: &mut Watch<'_>,
     ) -> Result<ImportReport, DatasetError> {
-        self.finish_with(meta, QuerySources::in_dir(questions_in), &|_| None, watch)
+        self.finish_with(meta, QuerySources::in_dir(questions_in), None, watch)
     }
 
     /// Like [`Install::finish`], with given query files and with the origin of a STaRK base.
@@ -185,7 +185,7 @@ impl Install {
         self,
         mut meta: KbMeta,
         mut sources: QuerySources,
-        origin: &dyn Fn(&StoredQueries) -> Option<Origin>,
+        origin: Option<Origin>,
         watch: &mut Watch<'_>,
     ) -> Result<ImportReport, DatasetError> {
         let Install {
@@ -232,7 +232,8 @@ impl Install {
             return Err(DatasetError::WouldLoseData { name, loss: loss.clone() });
         }
         let summary = Summary::compute(&kb, &queries.labelled);
-        let origin = origin(&queries);
+        let derived_tenth = queries.derived_tenth;
+        let origin = origin.map(|origin| Origin { derived_tenth, ..origin });
         let record = BaseRecord::new(&manifest, queries, &source, origin);
         let base = match options.dry_run {
             true => staging.rehearse(record),

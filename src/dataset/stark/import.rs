@@ -16,7 +16,6 @@ use crate::{
     DatasetError, Home, ImportOptions, ImportReport, Phase, Progress,
     install::{Install, Watch},
     links,
-    queries::StoredQueries,
     stark::{
         Kind,
         files::{Files, NODES_FILE, find, query_sources},
@@ -117,10 +116,8 @@ pub fn import_stark(
         candidate_types: kind.candidate_types().iter().map(|name| name.to_string()).collect(),
         languages: None,
     };
-    let origin = |queries: &StoredQueries| {
-        Some(Origin { kind, mode, derived_tenth: queries.derived_tenth, one_way })
-    };
-    install.finish_with(meta, query_sources(&places.queries), &origin, &mut watch)
+    let origin = Some(Origin { kind, mode, derived_tenth: false, one_way });
+    install.finish_with(meta, query_sources(&places.queries), origin, &mut watch)
 }
 
 /// Returns the names of types or relations by number: from the file or, for MAG, from `constants`.

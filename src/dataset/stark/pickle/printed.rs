@@ -1,6 +1,9 @@
 //! Formats numbers, dates and ranges as Python 3.11 and numpy before version 2 do.
 
-use std::sync::Arc;
+use std::{
+    fmt::{Debug, LowerExp},
+    sync::Arc,
+};
 
 use super::Value;
 
@@ -39,34 +42,29 @@ fn called(name: &str, text: String) -> Value {
 
 /// Formats a number like `repr(float)`: the shortest digits that read back as the same number.
 pub(in crate::stark) fn float(number: f64) -> String {
-    finite(number).unwrap_or_else(|| laid_out(&format!("{number:e}"), format!("{number:?}")))
+    shortest(number, &number)
 }
 
 /// Formats a number like `repr(numpy.float32)`: the shortest digits that read back as the same
 /// number.
 pub(in crate::stark) fn single(number: f32) -> String {
-    let spelled = || laid_out(&format!("{number:e}"), format!("{number:?}"));
-    finite(number.into()).unwrap_or_else(spelled)
+    shortest(number.into(), &number)
 }
 
-/// Returns the text of infinity or NaN; `None` for a finite number.
-fn finite(number: f64) -> Option<String> {
-    let name = match number {
-        n if n.is_nan() => "nan",
-        f64::INFINITY => "inf",
-        f64::NEG_INFINITY => "-inf",
-        _ => return None,
-    };
-    Some(name.to_owned())
-}
-
-/// Chooses between two texts of a number: `scientific` below 1e-4 and from 1e16 on, otherwise
-/// `plain`.
-fn laid_out(scientific: &str, plain: String) -> String {
-    let (digits, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
+/// Formats the number `narrow`, which equals `number`: in scientific notation below 1e-4 and from
+/// 1e16 on.
+fn shortest(number: f64, narrow: &(impl Debug + LowerExp)) -> String {
+    match number {
+        n if n.is_nan() => return "nan".to_owned(),
+        f64::INFINITY => return "inf".to_owned(),
+        f64::NEG_INFINITY => return "-inf".to_owned(),
+        _ => {}
+    }
+    let scientific = format!("{narrow:e}");
+    let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or_default();
     match exponent {
-        -4..16 => plain,
+        -4..16 => format!("{narrow:?}"),
         16.. => format!("{digits}e+{exponent:02}"),
         _ => format!("{digits}e-{:02}", -exponent),
     }
