@@ -169,6 +169,11 @@ impl IndexedBase {
         &self.embedder.record().embedder
     }
 
+    /// Whether a sentence encoder, not the built-in embedder, made the vectors of the nodes.
+    pub fn has_encoder(&self) -> bool {
+        *self.embedder_choice() != EmbedderChoice::Builtin
+    }
+
     /// Returns the directory of an optional part of the index.
     ///
     /// # Errors

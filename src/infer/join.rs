@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! member     rankings of its categories -> fused -> ordered by its re-ranker
-//!            -> mixed with word search
+//!            -> mixed with word search and vector search
 //! ensemble   rankings of its members -> joined by reciprocal rank fusion (Cormack et al. 2009)
 //! answer     tail by expected reciprocal rank -> the answers of a plain question first
 //!            -> the nodes that fulfil the conditions of the question first
@@ -34,8 +34,9 @@ use agent_retrieve::{Ranking, RetrieveError};
 const MIN_PROBABILITY: f32 = 0.03;
 /// The constant added to ranks in reciprocal rank fusion.
 const RANK_OFFSET: f32 = 60.0;
-/// The constant added to ranks when word search is mixed into the ranking of a member.
-const WORDS_RANK_OFFSET: f32 = 10.0;
+/// The constant added to ranks when word search and vector search are mixed into the ranking of a
+/// member.
+const MIXED_RANK_OFFSET: f32 = 10.0;
 /// Share of word search in the ranking of a member. Chosen on freely worded validation queries and
 /// on topics as people type them: docs/lab/2026-11-28-topics.md.
 const WORDS_SHARE: f32 = 0.2;
@@ -43,6 +44,11 @@ const WORDS_SHARE: f32 = 0.2;
 const WORDS_SHARE_SHORT: f32 = 0.5;
 /// Maximum number of words of a short query.
 const SHORT: usize = 9;
+/// Share of vector search in the ranking of a member, where the base has a sentence encoder. The
+/// other shares are those of what remains.
+const MEANING_SHARE: f32 = 0.2;
+/// Share of vector search for a short query.
+const MEANING_SHARE_SHORT: f32 = 0.3;
 
 /// Selects the categories that answer a query: returns pairs of category index and probability,
 /// most probable first, ties by ascending index. At least one if there are any.
@@ -183,15 +189,39 @@ pub fn parts<'a>(
     members.iter().zip(routes).map(part).collect()
 }
 
-/// Fuses the rankings of one member, applies its re-ranker, if any, and mixes in word search if the
-/// fusion does; also returns the node features that the re-ranker used.
+/// Nodes that word search and vector search find for a query, best first.
+struct Found {
+    /// Nodes from word search; empty if no member uses it.
+    words: Ranking,
+    /// Nodes from vector search.
+    meaning: Ranking,
+    /// Whether the query has at most [`SHORT`] words.
+    is_short: bool,
+}
+
+impl Found {
+    /// Returns the shares of word search and of vector search in the ranking of a member.
+    fn shares(&self, fusion: Fusion) -> [f32; 2] {
+        let (words, meaning) = match self.is_short {
+            true => (WORDS_SHARE_SHORT, MEANING_SHARE_SHORT),
+            false => (WORDS_SHARE, MEANING_SHARE),
+        };
+        let meaning = if fusion.meaning { meaning } else { 0.0 };
+        let words = if fusion.words { words * (1.0 - meaning) } else { 0.0 };
+        [words, meaning]
+    }
+}
+
+/// Fuses the rankings of one member, applies its re-ranker, if any, and mixes in word search and
+/// vector search if the fusion does; also returns the node features that the re-ranker used.
 fn ranked(
     base: &IndexedBase,
-    context: &QueryContext,
+    found: &Found,
     query: Option<&QueryFeatures>,
     part: &MemberRankings<'_>,
 ) -> Result<(Ranking, Option<NodeFeatures>), IndexError> {
-    let fused = fuse(&part.rankings, part.settings.fusion);
+    let fusion = part.settings.fusion;
+    let fused = fuse(&part.rankings, fusion);
     let (ordered, features) = match part.settings.order().zip(query) {
         Some((order, query)) => {
             let features = node_features(base, query, &part.rankings)?;
@@ -199,28 +229,31 @@ fn ranked(
         }
         None => (fused, None),
     };
-    let ranking = match part.settings.fusion.words {
-        true => mixed_with_words(ordered, &context.found, context.words_share),
+    let [words, meaning] = found.shares(fusion);
+    let ranking = match words + meaning > 0.0 {
+        true => mixed(ordered, [(words, &found.words), (meaning, &found.meaning)]),
         false => ordered,
     };
     Ok((ranking, features))
 }
 
-/// Mixes word search into the ranking of a member. Programs, router and re-ranker have learned from
-/// the wording of the training queries; word search is as good for any other. A node's place is by
-/// the sum of `1 / (10 + rank)` in both rankings, weighted by `share` for word search and `1 -
-/// share` for the member, ties by ascending id. The score at each rank stays, and no node is added
-/// or removed.
-fn mixed_with_words(ranking: Ranking, found: &Ranking, share: f32) -> Ranking {
-    let weighted = |ranking: &Ranking, weight: f32| {
-        let ranks = (1u32..).map(|rank| rank as f32);
-        let of = |(rank, &(node, _))| (node, weight / (WORDS_RANK_OFFSET + rank));
-        Scores::new(ranks.zip(ranking).map(of).collect())
-    };
+/// Mixes other rankings into the ranking of a member. Programs, router and re-ranker have learned
+/// from the wording of the training queries; word search and vector search are as good for any
+/// other. A node's place is by the sum of `1 / (10 + rank)` in all rankings, each weighted by its
+/// share, with the rest for the member; ties by ascending id. The score at each rank stays, and no
+/// node is added or removed.
+fn mixed(ranking: Ranking, others: [(f32, &Ranking); 2]) -> Ranking {
     let nodes: BTreeSet<NodeId> = ranking.iter().map(|pair| pair.0).collect();
-    let mut found = found.clone();
-    found.retain(|pair| nodes.contains(&pair.0));
-    let mixed = weighted(&ranking, 1.0 - share).combine(&weighted(&found, share), Combine::Sum);
+    let weighted = |share: f32, ranking: &Ranking| {
+        let known = ranking.iter().map(|pair| pair.0).filter(|node| nodes.contains(node));
+        let of = |(rank, node)| (node, share / (MIXED_RANK_OFFSET + rank));
+        Scores::new((1u32..).map(|rank| rank as f32).zip(known).map(of).collect())
+    };
+    let rest = 1.0 - others.iter().map(|pair| pair.0).sum::<f32>();
+    let others = others.into_iter().filter(|pair| pair.0 > 0.0);
+    let mixed = others.fold(weighted(rest, &ranking), |sum, (share, other)| {
+        sum.combine(&weighted(share, other), Combine::Sum)
+    });
     let scores = ranking.iter().map(|pair| pair.1);
     mixed.ranking().into_iter().map(|pair| pair.0).zip(scores).collect()
 }
@@ -257,20 +290,16 @@ pub fn join(
     phrasings: Option<&Phrasings>,
 ) -> Result<Ranking, RetrieveError> {
     let settings: Vec<JoinSettings<'_>> = parts.iter().map(|part| part.settings).collect();
-    Ok(join_with_features(base, parts, QueryContext::collect(base, query, &settings, phrasings))?
-        .ranking)
+    let context = QueryContext::collect(base, query, &settings, phrasings)?;
+    Ok(join_with_features(base, parts, context)?.ranking)
 }
 
 /// Parts of an answer that depend only on the query, not on the programs.
 pub(super) struct QueryContext {
-    /// Nodes found by vector search, best first.
-    meaning: Result<Ranking, IndexError>,
-    /// Nodes found by word search, best first; empty if no member uses it.
-    found: Ranking,
-    /// Share of word search in the ranking of a member that mixes it in.
-    words_share: f32,
+    /// Nodes found by word search and by vector search.
+    found: Found,
     /// Features of the query, if a member uses a re-ranker.
-    features: Option<Result<QueryFeatures, IndexError>>,
+    features: Option<QueryFeatures>,
     /// The conditions that the query states.
     conditions: Conditions,
     /// The reading of the query, without its conditions, as a plain question; `None` if it is not
@@ -284,24 +313,23 @@ impl QueryContext {
         query: &str,
         settings: &[JoinSettings<'_>],
         phrasings: Option<&Phrasings>,
-    ) -> Self {
+    ) -> Result<Self, IndexError> {
         let conditions = Conditions::read(base, query);
+        let fusions = || settings.iter().map(|settings| settings.fusion);
         let is_ordered = settings.iter().any(|settings| settings.order().is_some());
-        let has_words = is_ordered || settings.iter().any(|settings| settings.fusion.words);
+        let has_words = is_ordered || fusions().any(|fusion| fusion.words);
         let wanted = &conditions.wanted;
-        let found = if has_words { search_words(base, wanted) } else { Ranking::new() };
-        let is_short = name_words(query).nth(SHORT).is_none();
+        let words = if has_words { search_words(base, wanted) } else { Ranking::new() };
+        let meaning = tail::search_by_meaning(base, wanted)?;
         let (reading, likely) = phrasings
             .map(|phrasings| read_or_guess(base, &conditions, phrasings))
             .unwrap_or_default();
-        Self {
-            meaning: tail::search_by_meaning(base, wanted),
-            features: is_ordered.then(|| QueryFeatures::new(base, wanted, found.clone(), likely)),
-            found,
-            words_share: if is_short { WORDS_SHARE_SHORT } else { WORDS_SHARE },
-            conditions,
-            reading,
-        }
+        let near = if fusions().any(|fusion| fusion.meaning) { &*meaning } else { &[] };
+        let features = || QueryFeatures::new(base, wanted, [&words, near], likely);
+        let features = is_ordered.then(features).transpose()?;
+        let is_short = name_words(query).nth(SHORT).is_none();
+        let found = Found { words, meaning, is_short };
+        Ok(Self { found, features, conditions, reading })
     }
 }
 
@@ -318,7 +346,11 @@ pub fn query_features(
     let conditions = Conditions::read(base, query);
     let (_, likely) = read_or_guess(base, &conditions, phrasings);
     let wanted = &conditions.wanted;
-    QueryFeatures::new(base, wanted, search_words(base, wanted), likely)
+    let near = match base.has_encoder() {
+        true => tail::search_by_meaning(base, wanted)?,
+        false => Ranking::new(),
+    };
+    QueryFeatures::new(base, wanted, [&search_words(base, wanted), &near], likely)
 }
 
 /// A joined ranking, the node features behind it, and the reading and conditions of the query.
@@ -336,23 +368,22 @@ pub(super) struct JoinedAnswer {
 pub(super) fn join_with_features(
     base: &IndexedBase,
     parts: &[MemberRankings<'_>],
-    mut context: QueryContext,
+    context: QueryContext,
 ) -> Result<JoinedAnswer, RetrieveError> {
-    let of_query = context.features.take().transpose()?;
-    let of_parts = parts.iter().map(|part| ranked(base, &context, of_query.as_ref(), part));
+    let QueryContext { found, features, conditions, reading } = context;
+    let of_parts = parts.iter().map(|part| ranked(base, &found, features.as_ref(), part));
     let (rankings, features) =
         of_parts.collect::<Result<Vec<_>, IndexError>>()?.into_iter().unzip();
     let n = parts.len() as f32;
     let all = parts.iter().flat_map(|part| &part.rankings);
     let all: Vec<(f32, &Ranking)> = all.map(|&(p, ranking)| (p / n, ranking)).collect();
-    let ordered = tail::reorder(&all, &context.meaning?, ensemble(rankings));
-    let reading = context.reading;
+    let ordered = tail::reorder(&all, &found.meaning, ensemble(rankings));
     let ranking = match &reading {
         Some(reading) => reading.apply(&ordered),
         None => ordered,
     };
-    let ranking = context.conditions.apply(base, ranking);
-    Ok(JoinedAnswer { ranking, features, reading, conditions: context.conditions })
+    let ranking = conditions.apply(base, ranking);
+    Ok(JoinedAnswer { ranking, features, reading, conditions })
 }
 
 #[cfg(test)]
@@ -375,9 +406,32 @@ mod tests {
                 normalized: true,
                 ordered: false,
                 words: false,
+                meaning: false,
             },
             reranker: None,
         }
+    }
+
+    #[test]
+    fn word_search_and_vector_search_move_nodes_but_add_none() {
+        let ranking = down(&[1, 2, 3, 4]);
+        let found = |is_short| Found { words: down(&[7, 4]), meaning: down(&[3, 8]), is_short };
+        let order = |is_short, words, meaning| {
+            let fusion =
+                Fusion { max_categories: 1, normalized: true, ordered: false, words, meaning };
+            let found = found(is_short);
+            let [words, meaning] = found.shares(fusion);
+            let mixed =
+                mixed(ranking.clone(), [(words, &found.words), (meaning, &found.meaning)]);
+            assert!(mixed.iter().zip(&ranking).all(|(a, b)| a.1 == b.1), "the scores stay");
+            mixed.iter().map(|pair| pair.0).collect::<Vec<_>>()
+        };
+        assert_eq!(order(true, false, false), [1, 2, 3, 4]);
+        // Of the nodes of the ranking, word search finds 4 alone and vector search 3 alone.
+        assert_eq!(order(true, true, false), [4, 1, 2, 3]);
+        assert_eq!(order(true, true, true), [4, 3, 1, 2]);
+        assert_eq!(order(false, false, true), [3, 1, 2, 4]);
+        assert_eq!(order(false, true, true), [3, 4, 1, 2]);
     }
 
     #[test]

@@ -529,10 +529,11 @@ fn failed(failure: &Failure, message: String) -> RetrieveError {
 impl BundleRetriever {
     /// Collects the parts of an answer that depend only on the query: vector search, features,
     /// conditions and reading.
-    fn context(&self, query: &str) -> QueryContext {
+    fn context(&self, query: &str) -> Result<QueryContext, RetrieveError> {
         let settings: Vec<JoinSettings<'_>> =
             self.members.iter().map(JoinSettings::for_member).collect();
-        QueryContext::collect(self.runtime.base(), query, &settings, self.phrasings.as_ref())
+        let base = self.runtime.base();
+        Ok(QueryContext::collect(base, query, &settings, self.phrasings.as_ref())?)
     }
 
     /// Runs the program of every routed category. Meanwhile another thread collects the context,
@@ -579,7 +580,7 @@ impl BundleRetriever {
         let runs: Result<Vec<CategoryRun<'_>>, RetrieveError> =
             runs.into_iter().map(|(_, run)| run).collect();
         let routes = routed.into_inner().map_or_else(Routes::new, |routed| routed.1);
-        Ok(RankedCategories { runs: runs?, routes, context })
+        Ok(RankedCategories { runs: runs?, routes, context: context? })
     }
 
     fn run_category(

@@ -92,7 +92,13 @@ impl Routing {
         let (router, train) = train_router(&features.train, category_programs);
         let mut validation = vec![Vec::new(); category_programs.len()];
         for (query, features) in features.validation.iter().enumerate() {
-            let top = Fusion { max_categories: 1, normalized: true, ordered: false, words: false };
+            let top = Fusion {
+                max_categories: 1,
+                normalized: true,
+                ordered: false,
+                words: false,
+                meaning: false,
+            };
             if let Some(&(at, _)) = select_categories(&router.probabilities(features), top).first()
             {
                 validation[at].push(query);
@@ -166,25 +172,26 @@ fn assigned(worth: &[Vec<f32>], category_programs: &[CategoryProgram]) -> Vec<Ve
 }
 
 /// Returns the fusions that are compared, for `n_categories` categories; the fusion with the
-/// re-ranker comes last. All mix in word search.
-fn fusions(n_categories: usize) -> Vec<Fusion> {
+/// re-ranker comes last. All mix in word search, and vector search with a sentence encoder.
+fn fusions(n_categories: usize, meaning: bool) -> Vec<Fusion> {
     let mut fusions = Vec::new();
     for max_categories in [1, 3, n_categories] {
         for normalized in [true, false] {
             let max_categories = max_categories.min(n_categories);
-            let fusion = Fusion { max_categories, normalized, ordered: false, words: true };
+            let fusion =
+                Fusion { max_categories, normalized, ordered: false, words: true, meaning };
             if !fusions.contains(&fusion) {
                 fusions.push(fusion);
             }
         }
     }
-    fusions.push(reranked(n_categories));
+    fusions.push(reranked(n_categories, meaning));
     fusions
 }
 
 /// Returns the fusion of all categories in which the learned re-ranker orders the nodes.
-fn reranked(n_categories: usize) -> Fusion {
-    Fusion { max_categories: n_categories, normalized: true, ordered: true, words: true }
+fn reranked(n_categories: usize, meaning: bool) -> Fusion {
+    Fusion { max_categories: n_categories, normalized: true, ordered: true, words: true, meaning }
 }
 
 /// Runs the programs of all categories on all queries of the training or the validation pool.
@@ -231,7 +238,7 @@ impl TrainingRankings {
     ) -> Result<Self, OptimizeError> {
         let rankings = without_failures(all_rankings(run, category_programs, false)?);
         run.trials.check_stop()?;
-        let (base, fusion) = (&run.base, reranked(category_programs.len()));
+        let (base, fusion) = (&run.base, reranked(category_programs.len(), run.base.has_encoder()));
         let of_query = |(query, labelled): (usize, &LabelledQuery)| {
             let settings = JoinSettings { fusion, reranker: None };
             let part = member_rankings(&rankings, query, &routing.train[query], settings);
@@ -328,7 +335,7 @@ impl MemberEvaluation {
         let training =
             TrainingRankings::new(run, &category_programs, &routing, &features.phrasings)?;
         let reranker = training.reranker(&run.train.queries, |_| true);
-        let fusions = fusions(category_programs.len());
+        let fusions = fusions(category_programs.len(), run.base.has_encoder());
         let fused = Vec::new();
         let mut answered = Self { category_programs, routing, training, reranker, rankings, fused };
         for fusion in fusions {

@@ -2,7 +2,6 @@
 //! lexical and dense search.
 
 use crate::{Need, Opener, SystemError, SystemSpec, file_of, lexical::baseline};
-use agent_index::EmbedderChoice;
 use agent_retrieve::{Retriever, System, Trained};
 
 /// Default weight of `dense` in [`BY_SCORE`] with the built-in embedder, hundredths. Chosen on
@@ -55,10 +54,8 @@ fn trained(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, S
 
 fn weighted(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, SystemError> {
     let weight = match arguments.strip_prefix('=') {
-        None => match opener.base.embedder_choice() {
-            EmbedderChoice::Builtin => BUILTIN_WEIGHT,
-            _ => ENCODER_WEIGHT,
-        },
+        None if opener.base.has_encoder() => ENCODER_WEIGHT,
+        None => BUILTIN_WEIGHT,
         Some(weight) => hundredths(weight)
             .ok_or_else(|| BY_SCORE.wrong(arguments, "needs a weight from 0 to 1"))?,
     };

@@ -183,6 +183,9 @@ pub struct Fusion {
     /// Whether the ranking is mixed with that of word search.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub words: bool,
+    /// Whether the ranking is mixed with that of vector search.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub meaning: bool,
 }
 
 /// A member of an ensemble: a router over some of the bundle's categories, and how their rankings
@@ -413,8 +416,9 @@ impl Bundle {
     /// Returns the oldest version of the layout that has these parts of a bundle.
     pub fn format_of(phrasings: Option<&Phrasings>, fusion: Fusion, ensemble: &[Member]) -> u32 {
         let mut phrasings = phrasings.into_iter().flat_map(|phrasings| &phrasings.0);
-        let has_words = fusion.words || ensemble.iter().any(|member| member.fusion.words);
-        let is_new = has_words || phrasings.any(|phrasing| phrasing.written);
+        let is_mixed = |fusion: Fusion| fusion.words || fusion.meaning;
+        let is_mixed = is_mixed(fusion) || ensemble.iter().any(|member| is_mixed(member.fusion));
+        let is_new = is_mixed || phrasings.any(|phrasing| phrasing.written);
         match (is_new, ensemble.is_empty()) {
             (true, _) => FORMAT,
             (false, false) => FORMAT_WITHOUT_LEXICON,

@@ -21,7 +21,7 @@ use agent_retrieve::Feature;
 
 /// Number of candidates from each program; further nodes follow in their order.
 const PER_PROGRAM: usize = 40;
-/// Number of candidates from text search, and number of candidates from likely metapaths.
+/// Number of candidates each from text search, from vector search, and from likely metapaths.
 const FOUND: usize = 40;
 /// Number of nodes from text search whose scores become features.
 const COMPARED: usize = 400;
@@ -127,6 +127,8 @@ pub(crate) fn search_words(base: &IndexedBase, query: &str) -> Vec<(NodeId, f32)
 pub struct QueryFeatures {
     /// Nodes from text search with their scores, best first.
     found: Vec<(NodeId, f32)>,
+    /// Candidates from vector search.
+    near: Vec<NodeId>,
     /// Nodes that the query names, with the strength of the link.
     linked: Scores,
     words: Words,
@@ -139,20 +141,22 @@ pub struct QueryFeatures {
 }
 
 impl QueryFeatures {
-    /// Computes the inputs for a query. `found` holds the nodes from text search, and `likely`
-    /// the nodes that the query's likely metapaths reach, with probabilities.
+    /// Computes the inputs for a query. `found` and `near` hold the nodes from text search and from
+    /// vector search, best first; `near` is empty if these are no candidates. `likely` has the
+    /// nodes that the query's likely metapaths reach, with probabilities.
     ///
     /// # Errors
     /// Errors of the embedder.
     pub fn new(
         base: &IndexedBase,
         query: &str,
-        found: Vec<(NodeId, f32)>,
+        [found, near]: [&[(NodeId, f32)]; 2],
         likely: Scores,
     ) -> Result<Self, IndexError> {
         let corrected = base.corrected(query);
         Ok(Self {
-            found,
+            found: found.to_vec(),
+            near: near.iter().take(FOUND).map(|pair| pair.0).collect(),
             linked: base.entities.link(&base.kb, query, &[], LINKED),
             words: Words::new(base, &corrected),
             fields: base.fields_query(query),
@@ -178,7 +182,7 @@ impl QueryFeatures {
 }
 
 /// Computes the features of all candidates: the first nodes of the programs' rankings (each given
-/// with its probability), of text search, and of likely metapaths.
+/// with its probability), of text search, of likely metapaths, and of vector search.
 ///
 /// # Errors
 /// Errors of the vectors.
@@ -194,6 +198,7 @@ pub fn node_features(
         .chain(query.found.iter().take(FOUND))
         .chain(likely.iter().take(FOUND))
         .map(|pair| pair.0)
+        .chain(query.near.iter().copied())
         .filter(|&node| base.kb.is_candidate(node));
     let nodes: Vec<NodeId> = put_forward.collect::<BTreeSet<_>>().into_iter().collect();
     let programs = Programs::new(base, &nodes, rankings);
@@ -360,7 +365,7 @@ mod tests {
     ) -> NodeFeatures {
         {
             let found = search_words(base, query);
-            let query = QueryFeatures::new(base, query, found, Scores::default()).unwrap();
+            let query = QueryFeatures::new(base, query, [&found, &[]], Scores::default()).unwrap();
             node_features(base, &query, rankings)
         }
         .unwrap()
