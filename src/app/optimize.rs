@@ -25,7 +25,6 @@ mod test;
 mod timing;
 
 use std::{
-    num::NonZeroUsize,
     path::{Path, PathBuf},
     sync::{Arc, atomic::Ordering},
     time::Instant,
@@ -59,6 +58,12 @@ pub use self::{
 /// Maximum number of relations in a mined metapath.
 pub type Hops = Bounded<2, { MAX_HOPS as u64 }>;
 
+/// A number of threads.
+pub type Threads = Bounded<1, 256>;
+
+/// A number of improvement steps.
+pub type Steps = Bounded<0, 100_000>;
+
 /// Options of an optimization: the dataset, the actors that propose programs, and limits.
 #[derive(Clone, Debug, Default, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
@@ -88,7 +93,7 @@ pub struct Request {
     pub avatar_tools: bool,
     /// Let the model improve programs for K steps per category [default: 3, or --steps if less]
     #[arg(long, value_name = "K")]
-    pub llm_steps: Option<usize>,
+    pub llm_steps: Option<Steps>,
     /// Language model to use, with its budget, reply files and prompts.
     #[command(flatten)]
     #[serde(default)]
@@ -109,7 +114,7 @@ pub struct Request {
     pub seed: Option<u64>,
     /// Let the search actor improve programs for K steps after it finds categories [default: 24]
     #[arg(long, value_name = "K")]
-    pub steps: Option<usize>,
+    pub steps: Option<Steps>,
     /// Mine metapaths of at most this many relations from linked entities to answers [default: 2]
     #[arg(long, value_name = "H")]
     #[schema(value_type = Option<u64>, minimum = 2, maximum = 3)]
@@ -141,8 +146,7 @@ pub struct Request {
     /// Run programs on this many threads [default: all cores]; the result does not depend on their
     /// number
     #[arg(long, value_name = "N")]
-    #[schema(value_type = Option<u64>, minimum = 1)]
-    pub threads: Option<NonZeroUsize>,
+    pub threads: Option<Threads>,
     /// Let `agent unit work DIR` processes run programs too; the result does not depend on them
     #[arg(long, value_name = "DIR", conflicts_with = "dry_run")]
     #[schema(value_type = Option<String>)]
@@ -309,7 +313,9 @@ impl Request {
             llm::open_if_configured(&self.llm, false, app)?;
         }
         if self.budget_minutes.is_some_and(|minutes| !(minutes > 0.0 && minutes < 1e6)) {
-            return Err(AppError::usage(anyhow!("--budget-minutes must be above 0")));
+            return Err(AppError::usage(anyhow!(
+                "--budget-minutes must be above 0 and below 1,000,000"
+            )));
         }
         if self.llm_tools && self.no_llm_tools {
             return Err(AppError::usage(anyhow!("--llm-tools contradicts --no-llm-tools")));

@@ -421,8 +421,7 @@ mod tests {
                 Fusion { max_categories: 1, normalized: true, ordered: false, words, meaning };
             let found = found(is_short);
             let [words, meaning] = found.shares(fusion);
-            let mixed =
-                mixed(ranking.clone(), [(words, &found.words), (meaning, &found.meaning)]);
+            let mixed = mixed(ranking.clone(), [(words, &found.words), (meaning, &found.meaning)]);
             assert!(mixed.iter().zip(&ranking).all(|(a, b)| a.1 == b.1), "the scores stay");
             mixed.iter().map(|pair| pair.0).collect::<Vec<_>>()
         };

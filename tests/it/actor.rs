@@ -307,12 +307,15 @@ fn a_service_that_fails_later_pauses_the_run_too() {
 #[test]
 fn a_model_that_never_writes_a_program_costs_its_steps_and_no_more() {
     let world = World::shop();
-    let server = ModelServer::start(Mood::Babbles);
-    let run = world.path("run");
-    let ran = optimize(&world, &server.url(), &run, &["--actor", "search,llm", "--json"]);
-    assert_eq!(ran.status, 0, "{}", ran.stderr);
-    let frozen = bundle(&run);
-    assert!(frozen["categories"].as_array().unwrap().iter().all(|one| one["proposed_by"] != "llm"));
+    for (mood, run) in [(Mood::Babbles, "run"), (Mood::Floods, "run of floods")] {
+        let server = ModelServer::start(mood);
+        let run = world.path(run);
+        let ran = optimize(&world, &server.url(), &run, &["--actor", "search,llm", "--json"]);
+        assert_eq!(ran.status, 0, "{}", ran.stderr);
+        let frozen = bundle(&run);
+        let categories = frozen["categories"].as_array().unwrap();
+        assert!(categories.iter().all(|one| one["proposed_by"] != "llm"));
+    }
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub(crate) enum Mood {
     Works,
     /// It replies with text that is neither JSON nor a program.
     Babbles,
+    /// Replies with two megabytes that are no program.
+    Floods,
     /// It replies with a page instead of the agreed form.
     Garbage,
     /// It does not accept the key.
@@ -140,6 +142,7 @@ fn serve(
         Mood::Dies(after) if n < after => (200, completion(&answer(&request, false))),
         Mood::Dies(_) => return,
         Mood::Babbles => (200, completion("I would rather talk about the weather.")),
+        Mood::Floods => (200, completion(&"```".repeat(700_000))),
         Mood::Garbage => (200, "<html><body>It works!</body></html>".to_owned()),
         Mood::Refuses => {
             (401, r#"{"error":{"message":"wrong key","code":"invalid_api_key"}}"#.to_owned())

@@ -141,6 +141,8 @@ fn a_server_optimizes_an_installed_base_and_writes_where_it_chooses() {
         json!({"dataset": "tiny", "pool": here}),
         json!({"dataset": "tiny", "program": [here]}),
         json!({"dataset": "tiny", "hops": 9}),
+        json!({"dataset": "tiny", "steps": 99_999_999_999_999_u64}),
+        json!({"dataset": "tiny", "llm_steps": 1_000_000}),
         json!({"dataset": "tiny", "actor": ["nobody"]}),
         json!({"dataset": "tiny", "llm": {"model": "m"}}),
     ] {

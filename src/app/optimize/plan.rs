@@ -80,7 +80,7 @@ pub(super) fn forecast(request: &Request, app: &App) -> Result<Forecast> {
         false => Estimate::nothing(),
     };
     let (n_train, n_validation) = (train.len(), validation.len());
-    let steps = request.steps.unwrap_or(STEPS);
+    let steps = request.steps.map_or(STEPS, |steps| steps.get());
     Ok(Forecast::Run { dataset, n_train, n_validation, steps, llm })
 }
 

@@ -82,7 +82,7 @@ impl Run {
         let sandbox = request.sandbox.places(app)?.of(Origin::Run(&dir.join(DATABASE_FILE)));
         let programs = user::load(&journal)?;
         let options = options(request, &base.name, journal.config(), programs, sandbox);
-        let threads = request.threads.map_or_else(all_threads, Into::into);
+        let threads = request.threads.map_or_else(all_threads, |threads| threads.get());
         Ok(Run { dir, journal, options, threads, dataset: request.dataset.clone() })
     }
 
@@ -175,7 +175,8 @@ pub(super) fn config(
     base: &str,
     programs: &[UserProgram],
 ) -> Value {
-    let steps = request.steps.unwrap_or(STEPS);
+    let steps = request.steps.map_or(STEPS, |steps| steps.get());
+    let llm_steps = request.llm_steps.map(|steps| steps.get());
     let mut config = json!({
         "dataset": base,
         "seed": request.seed.unwrap_or(SEED),
@@ -186,7 +187,7 @@ pub(super) fn config(
     if let Some(Described { name, prices }) = &start.model {
         config["actor"] = start.actors.names().into();
         config["llm_tools"] = (!request.no_llm_tools).into();
-        config["llm_steps"] = request.llm_steps.unwrap_or(LLM_STEPS.min(steps)).into();
+        config["llm_steps"] = llm_steps.unwrap_or(LLM_STEPS.min(steps)).into();
         config["avatar_tools"] = request.avatar_tools.into();
         config["model"] = name.as_deref().into();
         config["prices"] = json!(prices);
@@ -209,11 +210,11 @@ pub(super) fn options(
     let number = |key: &str| config.get(key).and_then(Value::as_u64);
     let size = |key: &str| number(key).and_then(|n| usize::try_from(n).ok());
     let is_set = |key: &str| config.get(key).and_then(Value::as_bool) == Some(true);
-    let steps = request.steps.or(size("steps")).unwrap_or(STEPS);
+    let steps = request.steps.map(|steps| steps.get()).or(size("steps")).unwrap_or(STEPS);
     let actors = model::named_actors(request)
         .or_else(|| Actors::named(config.get("actor")?.as_str()?))
         .unwrap_or(SEARCH_ONLY);
-    let llm_steps = request.llm_steps.or(size("llm_steps"));
+    let llm_steps = request.llm_steps.map(|steps| steps.get()).or(size("llm_steps"));
     let hops = request.hops.map(|hops| hops.get()).or(size("hops"));
     let without = match request.without.is_empty() {
         false => request.ablations(),

@@ -36,6 +36,8 @@ use agent_sandbox::program::Program;
 
 /// Maximum number of requests to repair a program.
 pub(super) const MAX_REPAIRS: u32 = 2;
+/// Maximum size of a reply with a program, so that a request to repair it can show it.
+const MAX_REPLY_BYTES: usize = 32 << 10;
 /// Maximum number of failures that a request to repair a program shows.
 const SHOWN_FAILURES: usize = 3;
 /// Maximum number of execution traces in a request to revise a program.
@@ -311,6 +313,11 @@ impl Run<'_> {
             Ok(reply) => reply,
             Err(why) => return Ok(ReplyContent::Missing(why)),
         };
+        if reply.text.len() > MAX_REPLY_BYTES {
+            let n = reply.text.len();
+            let why = format!("the reply has {n} bytes; at most {MAX_REPLY_BYTES} are read");
+            return Ok(ReplyContent::Missing(why));
+        }
         let source = match extract_program(&reply.text, reply.finish) {
             Ok(source) => source,
             Err(why) => {
