@@ -63,6 +63,14 @@ pub enum FilterError {
         /// Names that the base has, comma-separated.
         known: String,
     },
+    /// A condition on the type of a node names no type of the base.
+    #[error("no type {name:?}; the types are {known}")]
+    UnknownType {
+        /// The unknown name.
+        name: String,
+        /// The types of the base, comma-separated.
+        known: String,
+    },
     /// A condition asks for an order (`<`, `<=`, `>`, `>=`), but its value is neither a number nor
     /// a date.
     #[error(
@@ -278,6 +286,15 @@ impl<'a> Check<'a> {
         if let Some(wrong) = operands.iter().find(|operand| is_order && !operand.is_ordered()) {
             let (condition, value) = (condition.text.clone(), wrong.text.to_owned());
             return Err(FilterError::NotOrdered { condition, value });
+        }
+        let is_known =
+            |operand: &Operand<'_>| kb.types().iter().any(|name| operand.holds(Operator::Is, name));
+        if source.own == [Own::Type]
+            && source.steps.is_empty()
+            && let Some(unknown) = operands.iter().find(|operand| !is_order && !is_known(operand))
+        {
+            let (name, known) = (unknown.text.to_owned(), kb.types().join(", "));
+            return Err(FilterError::UnknownType { name, known });
         }
         let types = match operator {
             Operator::IsNot => source.types(kb),
@@ -561,6 +578,8 @@ mod tests {
             error,
             "no field or relation \"sight\"; use one of: type, id, name, created, has_site, hours, priority"
         );
+        let error = found(&kb, &["type=ticket,nope"]).unwrap_err().to_string();
+        assert_eq!(error, "no type \"nope\"; the types are site, ticket");
         let error = found(&kb, &["priority>low"]).unwrap_err().to_string();
         assert!(error.contains("neither a number nor a date"), "{error}");
         assert!(found(&kb, &["hours=1"; 21]).is_err());
