@@ -2,7 +2,7 @@
 //! on the content.
 
 use std::{
-    io::{self, BufWriter, Write},
+    io::{BufWriter, Write},
     path::{Path, PathBuf},
 };
 
@@ -22,17 +22,10 @@ impl Output {
     /// Creates a temporary file beside `path`, so that an unwritable path fails before any work.
     ///
     /// # Errors
-    /// If `path` is a directory, or its directory is not writable.
+    /// If `path` is no regular file, or its directory is not writable.
     pub fn begin(path: &Path) -> Result<Output> {
-        let begin = || {
-            if path.is_dir() {
-                return Err(io::Error::from(io::ErrorKind::IsADirectory));
-            }
-            let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-            files::temporary_file(dir.unwrap_or(Path::new(".")), ".run-")
-        };
-        let file = begin().with_context(|| cannot_write(path))?;
-        Ok(Output { path: path.to_owned(), file })
+        let (file, path) = files::begin(path, ".run-").with_context(|| cannot_write(path))?;
+        Ok(Output { path, file })
     }
 
     /// Lets `content` write the file, then gives the file its path.

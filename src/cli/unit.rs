@@ -11,6 +11,7 @@ mod work;
 mod worker;
 
 use std::{
+    fs,
     ops::Range,
     path::{Path, PathBuf},
 };
@@ -334,9 +335,15 @@ fn collect(args: &CollectArgs, ctx: &Context) -> Result<Exit> {
     };
     check_form(&units, &task)?;
     let shown = file.display();
-    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let out = files::temporary_file(parent.unwrap_or(Path::new(".")), ".collected-");
-    let mut out = out.with_context(|| format!("cannot write {shown}"))?;
+    let begun = files::begin(file, ".collected-");
+    let (mut out, file) = begun.with_context(|| format!("cannot write {shown}"))?;
+    if file.exists() && is_in(&file, &args.dir) {
+        let error = anyhow!(
+            "{shown} is a file of the units; write to a file outside of {}",
+            args.dir.display()
+        );
+        return Err(AppError::usage(error));
+    }
     let collected = to_be_run(units.collect(&mut out), &args.dir)?;
     out.persist(file).with_context(|| format!("cannot write {shown}"))?;
     let (n, bytes) = (count(units.len()), count(collected.bytes));
@@ -349,6 +356,12 @@ fn collect(args: &CollectArgs, ctx: &Context) -> Result<Exit> {
     }
     ctx.printer.error(&format!("{} items failed; see the output file", count(collected.failed)));
     Ok(Exit::Failed)
+}
+
+/// Whether a file lies in a directory or below it.
+fn is_in(file: &Path, dir: &Path) -> bool {
+    let pair = (fs::canonicalize(file), fs::canonicalize(dir));
+    matches!(pair, (Ok(file), Ok(dir)) if file.starts_with(&dir))
 }
 
 /// Checks the format of all results that exist; missing results are not an error.

@@ -8,7 +8,7 @@
 use std::{
     fs::{self, File},
     io::{self, Read},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use tempfile::{Builder, NamedTempFile, TempDir};
@@ -96,6 +96,24 @@ pub fn temporary_file(folder: &Path, prefix: &str) -> io::Result<NamedTempFile> 
     with_mode(&mut Builder::new(), 0o666).prefix(prefix).tempfile_in(folder)
 }
 
+/// Begins a file that appears at `path` when it is complete: returns a temporary file, as
+/// [`temporary_file`] does, and the path to persist it at. That is the target if `path` is a
+/// symbolic link, so that the link stays.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] if something other than a regular file is there, such as a
+/// device, which would be replaced; otherwise the error of the system.
+pub fn begin(path: &Path, prefix: &str) -> io::Result<(NamedTempFile, PathBuf)> {
+    let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
+    let path = if is_link { fs::canonicalize(path)? } else { path.to_owned() };
+    match fs::metadata(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        metadata => regular(&metadata?)?,
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    Ok((temporary_file(folder.unwrap_or(Path::new(".")), prefix)?, path))
+}
+
 /// Creates a directory in `folder` that is removed when it is dropped, unless it is kept. Other
 /// users may access it as the umask allows.
 ///
@@ -143,6 +161,25 @@ mod tests {
         assert_eq!(read(&link, 10).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert_eq!(open_to_append(&link).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         assert!(open_to_append(&dir.path().join("new")).is_ok());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn an_output_replaces_regular_files_alone_and_keeps_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let [file, link, pipe] = ["file", "link", "pipe"].map(|name| dir.path().join(name));
+        fs::write(&file, "before").unwrap();
+        std::os::unix::fs::symlink("file", &link).unwrap();
+        let (staged, to) = begin(&link, ".new-").unwrap();
+        fs::write(staged.path(), "after").unwrap();
+        staged.persist(to).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"after");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        std::os::unix::net::UnixListener::bind(&pipe).unwrap();
+        for other in [&pipe, dir.path()] {
+            assert_eq!(begin(other, ".new-").unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        }
+        assert_eq!(begin(&dir.path().join("new"), ".new-").unwrap().1, dir.path().join("new"));
     }
 
     #[cfg(unix)]

@@ -155,7 +155,6 @@ impl Watch<'_> {
 /// [`TarballError::BadPath`], also if two files have the same path; [`TarballError::TooMany`],
 /// [`TarballError::Changed`], [`TarballError::Stopped`], [`TarballError::Io`]. No tarball is then
 /// written.
-/// left.
 pub fn pack(
     to: &Path,
     replace: bool,
@@ -185,9 +184,8 @@ pub fn pack(
     let head = head.ok_or(TarballError::TooMany { n })?;
 
     let failed = || TarballError::io("write", to);
-    let folder = to.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let staging = files::temporary_file(folder.unwrap_or(Path::new(".")), STAGING_PREFIX);
-    let staging = staging.map_err(failed())?;
+    let (staging, to) = files::begin(to, STAGING_PREFIX).map_err(failed())?;
+    let to = &*to;
     let out = BufWriter::with_capacity(BUFFER_BYTES, staging.as_file());
     let mut out = Encoder::new(out, LEVEL).map_err(failed())?;
     out.include_checksum(true).map_err(failed())?;

@@ -401,13 +401,7 @@ mod tests {
         Member {
             categories: categories.to_vec(),
             router: Router { n_categories: categories.len(), weights },
-            fusion: Fusion {
-                max_categories: categories.len(),
-                normalized: true,
-                ordered: false,
-                words: false,
-                meaning: false,
-            },
+            fusion: Fusion::of_scores(categories.len(), true),
             reranker: None,
         }
     }

@@ -192,13 +192,7 @@ fn bundle(base: &IndexedBase, most: usize, types: [&str; 2]) -> Bundle {
         },
         categories: vec![category("right", types[0]), category("wrong", types[1])],
         router: Router { n_categories: 2, weights: [("always".to_owned(), vec![1.0, 0.0])].into() },
-        fusion: Fusion {
-            max_categories: most,
-            normalized: true,
-            ordered: false,
-            words: false,
-            meaning: false,
-        },
+        fusion: Fusion::of_scores(most, true),
         reranker: None,
         ensemble: Vec::new(),
         cutoff: None,
@@ -264,13 +258,7 @@ fn members_of_an_ensemble_answer_together() {
     let second = Member {
         categories: vec![1],
         router: Router { n_categories: 1, weights: BTreeMap::new() },
-        fusion: Fusion {
-            max_categories: 1,
-            normalized: true,
-            ordered: false,
-            words: false,
-            meaning: false,
-        },
+        fusion: Fusion::of_scores(1, true),
         reranker: None,
     };
     let both = Bundle { ensemble: vec![second], ..one.clone() };
@@ -853,8 +841,7 @@ fn a_bundle_fits_later_versions_of_its_base_that_have_what_it_names() {
 fn the_format_is_the_oldest_that_has_the_parts() {
     let learnt = Phrasings(vec![Phrasing::default()]);
     let written = Phrasings(vec![Phrasing { written: true, ..Phrasing::default() }]);
-    let mut fusion =
-        Fusion { max_categories: 1, normalized: true, ordered: true, words: false, meaning: false };
+    let mut fusion = Fusion { ordered: true, ..Fusion::of_scores(1, true) };
     let format = |phrasings| Bundle::format_of(phrasings, fusion, &[]);
     assert_eq!((format(None), format(Some(&learnt)), format(Some(&written))), (4, 4, FORMAT));
     fusion.words = true;

@@ -41,6 +41,8 @@ pub const EXCERPT_CHARS: usize = 200;
 /// Maximum number of recorded requests that are compared to find the one most similar to an
 /// unrecorded request.
 const COMPARED: usize = 2_000;
+/// How every line of a cassette begins.
+const START: &[u8] = br#"{"key":""#;
 /// Number of hexadecimal digits of a key.
 const KEY_DIGITS: usize = 64;
 /// Number of digits of a key that messages show.
@@ -359,8 +361,8 @@ fn encoded(line: &RecordedExchange, path: &Path) -> Result<String, CassetteError
 }
 
 /// Reads all lines of a cassette. Returns the recorded exchanges by key, and the total number of
-/// bytes of the lines. A last line without a line end is ignored if `leave_unfinished` is set,
-/// otherwise an error.
+/// bytes of the lines. A last line without a line end is ignored if `leave_unfinished` is set and
+/// the line begins as a recorded exchange does, otherwise an error.
 fn read_lines(
     file: &mut File,
     path: &Path,
@@ -384,7 +386,7 @@ fn read_lines(
             return Err(wrong(number, format!("the line is longer than {LINE_BYTES} bytes")));
         }
         if text.last() != Some(&b'\n') {
-            if leave_unfinished {
+            if leave_unfinished && START.iter().zip(&text).all(|(start, byte)| start == byte) {
                 break;
             }
             return Err(wrong(number, "the last line is not finished".to_owned()));

@@ -24,8 +24,7 @@ const CATEGORY: &str = "any query";
 const DEPTH: usize = 1_000;
 
 /// Fusion of the bundle: every query goes to the single program, whose scores are not changed.
-pub const FUSION: Fusion =
-    Fusion { max_categories: 1, normalized: false, ordered: false, words: false, meaning: false };
+pub const FUSION: Fusion = Fusion::of_scores(1, false);
 
 /// Returns a program that ranks like the baseline with this name, such as `bm25`; `None` if the
 /// name is unknown or the baseline is a weighted one.

@@ -92,13 +92,7 @@ impl Routing {
         let (router, train) = train_router(&features.train, category_programs);
         let mut validation = vec![Vec::new(); category_programs.len()];
         for (query, features) in features.validation.iter().enumerate() {
-            let top = Fusion {
-                max_categories: 1,
-                normalized: true,
-                ordered: false,
-                words: false,
-                meaning: false,
-            };
+            let top = Fusion::of_scores(1, true);
             if let Some(&(at, _)) = select_categories(&router.probabilities(features), top).first()
             {
                 validation[at].push(query);
@@ -179,7 +173,7 @@ fn fusions(n_categories: usize, meaning: bool) -> Vec<Fusion> {
         for normalized in [true, false] {
             let max_categories = max_categories.min(n_categories);
             let fusion =
-                Fusion { max_categories, normalized, ordered: false, words: true, meaning };
+                Fusion { words: true, meaning, ..Fusion::of_scores(max_categories, normalized) };
             if !fusions.contains(&fusion) {
                 fusions.push(fusion);
             }
@@ -191,7 +185,7 @@ fn fusions(n_categories: usize, meaning: bool) -> Vec<Fusion> {
 
 /// Returns the fusion of all categories in which the learned re-ranker orders the nodes.
 fn reranked(n_categories: usize, meaning: bool) -> Fusion {
-    Fusion { max_categories: n_categories, normalized: true, ordered: true, words: true, meaning }
+    Fusion { ordered: true, words: true, meaning, ..Fusion::of_scores(n_categories, true) }
 }
 
 /// Runs the programs of all categories on all queries of the training or the validation pool.

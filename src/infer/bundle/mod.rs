@@ -188,6 +188,14 @@ pub struct Fusion {
     pub meaning: bool,
 }
 
+impl Fusion {
+    /// Fusion of the scores of at most `max_categories` categories, without a re-ranker and without
+    /// other searches.
+    pub const fn of_scores(max_categories: usize, normalized: bool) -> Self {
+        Self { max_categories, normalized, ordered: false, words: false, meaning: false }
+    }
+}
+
 /// A member of an ensemble: a router over some of the bundle's categories, and how their rankings
 /// are joined.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -83,6 +83,16 @@ fn a_request_that_is_not_recorded_is_told_with_the_nearest() {
 }
 
 #[test]
+fn a_file_of_another_kind_without_a_line_end_stays_as_it_is() {
+    let home = TempDir::new().expect("directory");
+    let path = home.path().join("notes.json");
+    fs::write(&path, r#"{"kept": 1}"#).expect("write");
+    let refused = Recorder::open(&path);
+    assert!(matches!(refused, Err(CassetteError::Line { line: 1, .. })), "{refused:?}");
+    assert_eq!(fs::read_to_string(&path).expect("read"), r#"{"kept": 1}"#);
+}
+
+#[test]
 fn recording_goes_on_after_a_kill_and_the_later_reply_counts() {
     let home = TempDir::new().expect("directory");
     let path = home.path().join("c.jsonl");
