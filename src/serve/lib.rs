@@ -87,8 +87,8 @@ const MAX_PROGRAMS: usize = 2;
 /// Maximum number of requests at the same time that compare systems.
 const MAX_COMPARISONS: usize = 2;
 /// Maximum number of questions over many nodes that are answered at the same time; fewer if there
-/// are fewer threads.
-const MAX_TABLES: usize = 4;
+/// are fewer threads. Together, their statements take less than 200 MB beside the tables.
+const MAX_TABLES: usize = 2;
 
 /// What a server serves, and how.
 pub struct Options {

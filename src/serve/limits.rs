@@ -231,6 +231,16 @@ fn program_rows() -> Vec<Row> {
             time(sql.time),
             "the statement is stopped",
         ),
+        (
+            "memory of the statement beside its tables",
+            bytes(usize::try_from(table::MAX_HEAP).unwrap_or(usize::MAX)),
+            "an error",
+        ),
+        (
+            "numbers that its functions keep at the same time",
+            table::MAX_NUMBERS.to_string(),
+            "an error",
+        ),
         ("rows of its result", sql.rows.to_string(), "an error"),
         ("rows of its table", table::MAX_ROWS.to_string(), "an error"),
         ("columns of its table", table::MAX_COLUMNS.to_string(), "an error"),

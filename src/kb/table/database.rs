@@ -30,7 +30,7 @@ use rusqlite::{
 
 use crate::{
     sqlite,
-    table::{Cell, Key, NamedValue, Table, functions, texts, watch::Watch},
+    table::{Cell, Key, MAX_NUMBERS, NamedValue, Table, functions, texts, watch::Watch},
 };
 
 /// Number of instructions of SQLite's virtual machine between two checks of the deadline and the
@@ -135,6 +135,9 @@ pub enum SqlError {
     /// The intermediate results of the statement take too much memory; holds the limit, bytes.
     #[error("the statement needs more than {} MiB of memory; group or limit its rows", .0 >> 20)]
     TooMuchMemory(u64),
+    /// A function keeps too many numbers; holds its name.
+    #[error("{0} keeps more than {MAX_NUMBERS} numbers; group or limit the rows")]
+    TooManyNumbers(&'static str),
     /// The tables do not fit into memory, or SQLite failed to load them; holds SQLite's message.
     #[error("the tables cannot be held in memory: {0}")]
     Load(String),
@@ -256,9 +259,11 @@ impl Database {
         while let Some(row) = rows.next()? {
             let values = (0..found.columns.len()).map(|at| Ok(value(row.get_ref(at)?)));
             let values: Vec<SqlValue> = values.collect::<rusqlite::Result<_>>()?;
-            let text =
-                |value: &SqlValue| if let SqlValue::Text(text) = value { text.len() } else { 8 };
-            bytes += values.iter().map(text).sum::<usize>();
+            let size = |value: &SqlValue| {
+                let text = if let SqlValue::Text(text) = value { text.len() } else { 0 };
+                text.max(size_of::<SqlValue>())
+            };
+            bytes += values.iter().map(size).sum::<usize>();
             found.rows.push(values);
             if found.rows.len() > limits.rows || bytes > MAX_RESULT {
                 return Err(SqlError::TooMuch { rows: limits.rows }.into());
@@ -304,7 +309,7 @@ pub fn quoted(name: &str) -> String {
 
 /// Sets the limits of a connection, and registers its functions, authorizer and progress handler.
 fn harden(connection: &mut Connection, watch: &Arc<Watch>) -> rusqlite::Result<()> {
-    functions::register(connection)?;
+    functions::register(connection, watch)?;
     texts::register(connection, watch)?;
     connection.pragma_update(None, "max_page_count", MAX_PAGES)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;

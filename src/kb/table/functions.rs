@@ -5,8 +5,10 @@
 //! Aggregates skip rows in which an argument is not a number, and return null if too few rows
 //! remain. The other functions return null where they are undefined.
 
+use std::sync::Arc;
+
 use rusqlite::{
-    Connection, Result,
+    Connection, Error, Result,
     functions::{Aggregate, Context, FunctionFlags},
     types::ValueRef,
 };
@@ -14,6 +16,7 @@ use rusqlite::{
 use crate::table::{
     statistics::{Moments, pearson_r, quantile},
     value::year,
+    watch::Watch,
 };
 
 /// A statistic of aggregated numbers; `None` where it is undefined.
@@ -49,8 +52,8 @@ pub(super) const NAMES: [&str; 23] = [
     "power",
 ];
 
-/// Registers the functions of this module with a connection.
-pub(super) fn register(connection: &Connection) -> Result<()> {
+/// Registers the functions of this module with a connection, whose limits `watch` enforces.
+pub(super) fn register(connection: &Connection, watch: &Arc<Watch>) -> Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8
         | FunctionFlags::SQLITE_DETERMINISTIC
         | FunctionFlags::SQLITE_INNOCUOUS;
@@ -66,10 +69,13 @@ pub(super) fn register(connection: &Connection) -> Result<()> {
     for (name, of) in spreads {
         connection.create_aggregate_function(name, 1, flags, Spread(of))?;
     }
-    connection.create_aggregate_function("corr", 2, flags, Correlation)?;
-    connection.create_aggregate_function("median", 1, flags, Quantile { scale: 1.0 })?;
-    connection.create_aggregate_function("quantile", 2, flags, Quantile { scale: 1.0 })?;
-    connection.create_aggregate_function("percentile", 2, flags, Quantile { scale: 100.0 })?;
+    connection.create_aggregate_function("corr", 2, flags, Correlation(watch.clone()))?;
+    for (name, n_args, scale) in
+        [("median", 1, 1.0), ("quantile", 2, 1.0), ("percentile", 2, 100.0)]
+    {
+        let function = Quantile { name, scale, watch: watch.clone() };
+        connection.create_aggregate_function(name, n_args, flags, function)?;
+    }
     connection.create_scalar_function("year", 1, flags, |context| {
         Ok(match context.get_raw(0) {
             ValueRef::Integer(number) => Some(number),
@@ -141,53 +147,86 @@ impl Aggregate<Moments, Option<f64>> for Spread {
     }
 }
 
-struct Correlation;
+/// Lists of numbers of the same length, which count against the limit of the statement until they
+/// are dropped.
+struct Numbers<const N: usize> {
+    lists: [Vec<f64>; N],
+    watch: Arc<Watch>,
+}
 
-impl Aggregate<(Vec<f64>, Vec<f64>), Option<f64>> for Correlation {
-    fn init(&self, _: &mut Context<'_>) -> Result<(Vec<f64>, Vec<f64>)> {
-        Ok(Default::default())
+impl<const N: usize> Numbers<N> {
+    fn new(watch: &Arc<Watch>) -> Self {
+        Self { lists: std::array::from_fn(|_| Vec::new()), watch: watch.clone() }
     }
 
-    fn step(&self, context: &mut Context<'_>, pairs: &mut (Vec<f64>, Vec<f64>)) -> Result<()> {
-        if let (Some(one), Some(other)) = (number(context, 0), number(context, 1)) {
-            pairs.0.push(one);
-            pairs.1.push(other);
+    /// Adds one number to each list, for `function`.
+    ///
+    /// # Errors
+    /// If the statement keeps too many numbers.
+    fn add(&mut self, numbers: [f64; N], function: &'static str) -> Result<()> {
+        if !self.watch.keeps(N, function) {
+            return Err(Error::UserFunctionError("it keeps too many numbers".into()));
+        }
+        for (list, number) in self.lists.iter_mut().zip(numbers) {
+            list.push(number);
         }
         Ok(())
     }
+}
 
-    fn finalize(
-        &self,
-        _: &mut Context<'_>,
-        pairs: Option<(Vec<f64>, Vec<f64>)>,
-    ) -> Result<Option<f64>> {
-        Ok(pairs.and_then(|(ones, others)| pearson_r(&ones, &others)))
+impl<const N: usize> Drop for Numbers<N> {
+    fn drop(&mut self) {
+        self.watch.drops(self.lists.iter().map(Vec::len).sum());
+    }
+}
+
+struct Correlation(Arc<Watch>);
+
+impl Aggregate<Numbers<2>, Option<f64>> for Correlation {
+    fn init(&self, _: &mut Context<'_>) -> Result<Numbers<2>> {
+        Ok(Numbers::new(&self.0))
+    }
+
+    fn step(&self, context: &mut Context<'_>, pairs: &mut Numbers<2>) -> Result<()> {
+        match (number(context, 0), number(context, 1)) {
+            (Some(one), Some(other)) => pairs.add([one, other], "corr"),
+            _ => Ok(()),
+        }
+    }
+
+    fn finalize(&self, _: &mut Context<'_>, pairs: Option<Numbers<2>>) -> Result<Option<f64>> {
+        Ok(pairs.and_then(|pairs| pearson_r(&pairs.lists[0], &pairs.lists[1])))
     }
 }
 
 /// The aggregate functions for quantiles, which interpolate between the two nearest numbers.
 /// Without a second argument the share is one half, the median.
 struct Quantile {
+    name: &'static str,
     /// Scale of the second argument: 1 for shares in `0..=1`, 100 for percent.
     scale: f64,
+    watch: Arc<Watch>,
 }
 
-impl Aggregate<(Vec<f64>, f64), Option<f64>> for Quantile {
-    fn init(&self, context: &mut Context<'_>) -> Result<(Vec<f64>, f64)> {
+impl Aggregate<(Numbers<1>, f64), Option<f64>> for Quantile {
+    fn init(&self, context: &mut Context<'_>) -> Result<(Numbers<1>, f64)> {
         let share = if context.len() > 1 {
             number(context, 1).unwrap_or(f64::NAN)
         } else {
             0.5 * self.scale
         };
-        Ok((Vec::new(), share / self.scale))
+        Ok((Numbers::new(&self.watch), share / self.scale))
     }
 
-    fn step(&self, context: &mut Context<'_>, seen: &mut (Vec<f64>, f64)) -> Result<()> {
-        seen.0.extend(number(context, 0));
-        Ok(())
+    fn step(&self, context: &mut Context<'_>, seen: &mut (Numbers<1>, f64)) -> Result<()> {
+        number(context, 0).map_or(Ok(()), |number| seen.0.add([number], self.name))
     }
 
-    fn finalize(&self, _: &mut Context<'_>, seen: Option<(Vec<f64>, f64)>) -> Result<Option<f64>> {
-        Ok(seen.and_then(|(mut numbers, share)| quantile(&mut numbers, share)))
+    fn finalize(
+        &self,
+        _: &mut Context<'_>,
+        seen: Option<(Numbers<1>, f64)>,
+    ) -> Result<Option<f64>> {
+        Ok(seen.and_then(|(mut numbers, share)| quantile(&mut numbers.lists[0], share)))
     }
 }

@@ -13,6 +13,8 @@
 //! | [`MAX_ROWS`] | rows of a table | 1,000,000 | a cell is 24 bytes, plus its copy in SQLite |
 //! | [`MAX_COLUMNS`] | columns of a table | 16 | a question names a few |
 //! | [`MAX_VALUES`] | values of one cell | 100,000 | names that a metapath leads to |
+//! | [`MAX_HEAP`] | heap of a statement | 64 MiB | sorting that much takes half a second |
+//! | [`MAX_NUMBERS`] | numbers that functions of a statement keep | 2,000,000 | two a row of the largest table |
 //! | [`MAX_NAMED`] | names of one column | 10,000,000 | a name is 40 bytes, beside its text |
 
 mod columns;
@@ -37,6 +39,7 @@ pub use columns::{
 };
 pub use database::{Database, Limits, Rows, SqlError, SqlValue, quoted};
 pub use literals::with_literals;
+pub use watch::{MAX_HEAP, MAX_NUMBERS};
 
 use crate::{FieldId, Kb, MetapathStep, NodeId, TypeId, metapath_in_words};
 

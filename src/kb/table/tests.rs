@@ -257,7 +257,6 @@ fn endless_sql_is_stopped() {
         "SELECT count(*) FROM (SELECT DISTINCT a.id * 1000 + b.id AS n FROM t a, t b) x, t c, t d \
          WHERE x.n + c.id + d.id < 0",
         "SELECT a.id FROM t a, t b, t c ORDER BY a.age + b.age + c.age LIMIT 1",
-        "SELECT median(a.age + b.age + c.age) FROM t a, t b, t c",
     ] {
         assert_eq!(asked(sql), Err(SqlError::Deadline(Duration::from_secs(2))), "{sql}");
     }
@@ -332,6 +331,41 @@ fn intermediate_results_are_bounded() {
     }
     // Other statements are not held for it.
     assert!(database.query("SELECT text FROM u ORDER BY id DESC", &Limits::default()).is_ok());
+}
+
+#[test]
+fn numbers_that_functions_keep_are_bounded_per_statement() {
+    let database = Database::load(&[("t", &people())]).unwrap();
+    let limits = Limits { time: Duration::from_secs(60), ..Limits::default() };
+    for (call, name) in [
+        ("median(a.age)", "median"),
+        ("quantile(a.age, 0.5)", "quantile"),
+        ("percentile(a.age, 50)", "percentile"),
+        ("corr(a.age, b.age)", "corr"),
+        ("median(a.age), median(b.age), median(a.age + b.age)", "median"),
+    ] {
+        let found = database.query(&format!("SELECT {call} FROM t a, t b, t c"), &limits);
+        assert_eq!(found, Err(SqlError::TooManyNumbers(name)), "{call}");
+    }
+    assert_eq!(
+        SqlError::TooManyNumbers("corr").to_string(),
+        "corr keeps more than 2000000 numbers; group or limit the rows"
+    );
+    // Numbers of one statement do not count for the next, nor those of a group for the next group.
+    for _ in 0..3 {
+        let found = database.query("SELECT corr(a.id, a.id) FROM t a, t b", &limits).unwrap();
+        assert_eq!(found.rows, [[SqlValue::Real(1.0)]]);
+    }
+    let groups = "SELECT count(*), min(m) FROM (SELECT median(b.id) AS m FROM t a, t b, \
+                  (SELECT 1 FROM t WHERE id < 3) GROUP BY a.id)";
+    let found = database.query(groups, &limits).unwrap();
+    assert_eq!(found.rows, [[SqlValue::Int(1_000), SqlValue::Real(499.5)]]);
+}
+
+#[test]
+fn results_of_many_empty_texts_are_bounded() {
+    let sql = format!("SELECT {} FROM t", vec!["''"; 1_000].join(", "));
+    assert_eq!(asked(&sql), Err(SqlError::TooMuch { rows: 10_000 }));
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! Enforces the limits of a running statement: its deadline, its heap beyond that of the loaded
-//! tables, and the tables and functions that it may use.
+//! tables, the numbers that its functions keep, and the tables and functions that it may use.
 
 use std::{
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -14,8 +17,11 @@ use crate::{
 };
 
 /// Maximum heap of one statement, bytes: for sorting, groups and temporary tables. Sorting that
-/// much takes about a second, during which SQLite does not check for interrupts.
-pub(super) const MAX_HEAP: i64 = 128 << 20;
+/// much takes about half a second, during which SQLite does not check for interrupts.
+pub const MAX_HEAP: i64 = 64 << 20;
+/// Maximum number of numbers that the functions of one statement keep at the same time, for medians
+/// and correlations: 16 MB outside the heap of SQLite, and two for each row of the largest table.
+pub const MAX_NUMBERS: usize = 2_000_000;
 /// Beginnings of the names of SQLite's built-in tables, in small letters.
 const BUILT_IN: [&str; 7] = ["sqlite", "json", "pragma_", "dbstat", "fts", "rtree", "geopoly"];
 
@@ -47,6 +53,8 @@ pub(super) struct Watch {
     /// everything is allowed.
     tables: Mutex<Option<Vec<String>>>,
     running: Mutex<Option<Running>>,
+    /// Number of numbers that functions keep.
+    numbers: AtomicUsize,
     /// Why the last statement was refused or stopped; `None` if it was not.
     reason: Mutex<Option<SqlError>>,
 }
@@ -87,6 +95,23 @@ impl Watch {
             lock(&self.reason).get_or_insert(excess);
         }
         stops
+    }
+
+    /// Counts `n` more numbers that `function` keeps. Returns `false` if they exceed
+    /// [`MAX_NUMBERS`], counts none of them, and records that as the reason to stop.
+    pub(super) fn keeps(&self, n: usize, function: &'static str) -> bool {
+        let fits = self.numbers.load(Ordering::Relaxed) + n <= MAX_NUMBERS;
+        if fits {
+            self.numbers.fetch_add(n, Ordering::Relaxed);
+        } else {
+            lock(&self.reason).get_or_insert(SqlError::TooManyNumbers(function));
+        }
+        fits
+    }
+
+    /// Counts `n` numbers as no longer kept.
+    pub(super) fn drops(&self, n: usize) {
+        self.numbers.fetch_sub(n, Ordering::Relaxed);
     }
 
     /// Returns the reason why the last statement was refused or stopped, and forgets it; `None` if
