@@ -93,8 +93,10 @@ pub(super) fn run(session: &Session, questions: &Path, from: u64, ctx: &Context)
         }
     };
     let (mut line, mut exit, mut unassisted) = (0, Exit::Done, 0);
+    // Reads files of the system, so it is asked for once.
+    let per_block = PER_THREAD * all_threads();
     loop {
-        let lines = next_lines(&mut *input, &mut line, from)?;
+        let lines = next_lines(&mut *input, &mut line, from, per_block)?;
         if lines.is_empty() {
             if unassisted > 0 {
                 ctx.printer.warning(&format!(
@@ -125,16 +127,17 @@ pub(super) fn run(session: &Session, questions: &Path, from: u64, ctx: &Context)
     }
 }
 
-/// Reads the next block of lines, each with its number (from 1), and leaves the number of the last
-/// line read in `line`. Skips lines before `from` and empty lines. A line over [`MAX_LINE_BYTES`]
-/// is returned without its text.
+/// Reads the next block of at most `per_block` lines, each with its number (from 1), and leaves the
+/// number of the last line read in `line`. Skips lines before `from` and empty lines. A line over
+/// [`MAX_LINE_BYTES`] is returned without its text.
 fn next_lines(
     input: &mut dyn BufRead,
     line: &mut u64,
     from: u64,
+    per_block: usize,
 ) -> Result<Vec<(u64, Option<String>)>> {
     let mut lines = Vec::new();
-    while lines.len() < PER_THREAD * all_threads() {
+    while lines.len() < per_block {
         let mut bytes = Vec::new();
         let read = input.take(MAX_LINE_BYTES + 1).read_until(b'\n', &mut bytes);
         read.context("cannot read the questions")?;
@@ -221,7 +224,7 @@ mod tests {
         let input = format!("first\n{}\n{}\n{}\n\nlast", texts[0], texts[1], texts[2]);
         let (mut input, mut line, mut found) = (input.as_bytes(), 0, Vec::new());
         loop {
-            let lines = next_lines(&mut input, &mut line, 1).unwrap();
+            let lines = next_lines(&mut input, &mut line, 1, 2).unwrap();
             if lines.is_empty() {
                 break;
             }
@@ -231,5 +234,16 @@ mod tests {
         let expected = [some("first"), None, None, some(&texts[2]), some("last")];
         let expected: Vec<_> = [1, 2, 3, 4, 6].into_iter().zip(expected).collect();
         assert!(found == expected);
+    }
+
+    #[test]
+    fn blank_lines_take_no_place_in_a_block() {
+        let input = format!("{}a\n\nb\nc\n", "\n".repeat(200_000));
+        let (mut input, mut line) = (input.as_bytes(), 0);
+        let mut next = || next_lines(&mut input, &mut line, 1, 2).unwrap();
+        let some = |number, text: &str| (number, Some(text.to_owned()));
+        assert_eq!(next(), [some(200_001, "a"), some(200_003, "b")]);
+        assert_eq!(next(), [some(200_004, "c")]);
+        assert!(next().is_empty());
     }
 }
