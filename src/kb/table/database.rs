@@ -30,7 +30,7 @@ use rusqlite::{
 
 use crate::{
     sqlite,
-    table::{Cell, Key, MAX_NUMBERS, NamedValue, Table, functions, texts, watch::Watch},
+    table::{Cell, Key, MAX_NUMBERS, NamedValue, Table, calendar, functions, texts, watch::Watch},
 };
 
 /// Number of instructions of SQLite's virtual machine between two checks of the deadline and the
@@ -59,17 +59,14 @@ const MAX_INSTRUCTIONS: i32 = 3_000;
 const MAX_RESULT: usize = 16 << 20;
 /// Maximum number of pages of 4 KiB for all tables of a database together: 1 GiB.
 const MAX_PAGES: u32 = 262_144;
-/// SQLite's own functions that statements may call, in addition to those of `functions` and
-/// `texts`. Each takes time linear in the length of its texts.
-pub(super) const FUNCTIONS: [&str; 31] = [
+/// SQLite's own functions that statements may call, in addition to those of `calendar`, `functions`
+/// and `texts`. Each takes time linear in the length of its texts, and none depends on the time.
+pub(super) const FUNCTIONS: [&str; 27] = [
     "abs",
     "avg",
     "coalesce",
     "concat",
     "count",
-    "current_date",
-    "current_timestamp",
-    "date",
     "dense_rank",
     "format",
     "group_concat",
@@ -86,7 +83,6 @@ pub(super) const FUNCTIONS: [&str; 31] = [
     "round",
     "row_number",
     "sign",
-    "strftime",
     "substr",
     "substring",
     "sum",
@@ -311,6 +307,7 @@ pub fn quoted(name: &str) -> String {
 fn harden(connection: &mut Connection, watch: &Arc<Watch>) -> rusqlite::Result<()> {
     functions::register(connection, watch)?;
     texts::register(connection, watch)?;
+    calendar::register(connection, watch)?;
     connection.pragma_update(None, "max_page_count", MAX_PAGES)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.pragma_update(None, "trusted_schema", false)?;

@@ -17,6 +17,7 @@
 //! | [`MAX_NUMBERS`] | numbers that functions of a statement keep | 2,000,000 | two a row of the largest table |
 //! | [`MAX_NAMED`] | names of one column | 10,000,000 | a name is 40 bytes, beside its text |
 
+mod calendar;
 mod columns;
 mod database;
 pub mod dates;

@@ -151,7 +151,8 @@ fn sql_reads_tables_and_has_statistics() {
     assert_eq!(one("SELECT pow(2, 10) + mod(7, 4) + ceil(0.5)"), SqlValue::Real(1028.0));
     assert_eq!(one("SELECT ln(0)"), SqlValue::Null);
     // Each function that statements may call is there.
-    for name in database::FUNCTIONS.iter().chain(&functions::NAMES).chain(&texts::NAMES) {
+    let known = database::FUNCTIONS.iter().chain(&calendar::NAMES);
+    for name in known.chain(&functions::NAMES).chain(&texts::NAMES) {
         let known = [0, 1, 2, 3].into_iter().any(|n| {
             let arguments = vec!["1"; n].join(", ");
             let calls = [name.to_string(), format!("{name}({arguments})")];
@@ -240,6 +241,44 @@ fn hostile_sql_is_refused() {
         assert!(matches!(found, Err(SqlError::Wrong(_))), "{}: {found:?}", &sql[..20]);
     }
     assert!(!std::path::Path::new("x.db").exists());
+}
+
+#[test]
+fn answers_do_not_depend_on_the_time() {
+    for call in [
+        "strftime('%s', 'now')",
+        "strftime('%s', 'no' || 'w')",
+        "strftime('%s', x'6e6f77')",
+        "strftime('%s')",
+        "strftime('%s', 'subsec')",
+        "date('NOW')",
+        "date()",
+        "current_date",
+        "current_timestamp",
+        "datetime('2020-01-01')",
+    ] {
+        let refused = asked(&format!("SELECT {call}")).unwrap_err();
+        assert!(matches!(refused, SqlError::Refused(_)), "{call}: {refused:?}");
+    }
+    // Other times are those of SQLite.
+    let sqlite = crate::sqlite::in_memory().unwrap();
+    for call in [
+        "date('2020-01-31', '+1 month', 'start of month')",
+        "date(2451545)",
+        "date(NULL)",
+        "date('no date')",
+        "date('2020-13-01')",
+        "strftime('%Y-%m', '2020-05-17')",
+        "strftime('%s', 1.5, 'unixepoch')",
+        "strftime('%j', '12:00')",
+        "strftime(NULL, '2020-05-17')",
+        "strftime()",
+    ] {
+        let sql = format!("SELECT {call}");
+        let known: Option<String> = sqlite.query_row(&sql, [], |row| row.get(0)).unwrap();
+        let known = known.map_or(SqlValue::Null, SqlValue::Text);
+        assert_eq!(asked(&sql).unwrap().rows[0][0], known, "{call}");
+    }
 }
 
 #[test]

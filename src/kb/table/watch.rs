@@ -13,7 +13,7 @@ use rusqlite::hooks::AuthAction;
 
 use crate::{
     sqlite,
-    table::{SqlError, database::FUNCTIONS, functions, texts},
+    table::{SqlError, calendar, database::FUNCTIONS, functions, texts},
 };
 
 /// Maximum heap of one statement, bytes: for sorting, groups and temporary tables. Sorting that
@@ -109,6 +109,11 @@ impl Watch {
         fits
     }
 
+    /// Records that the running statement is refused at run time, and why.
+    pub(super) fn refuse(&self, what: String) {
+        lock(&self.reason).get_or_insert(SqlError::Refused(what));
+    }
+
     /// Counts `n` numbers as no longer kept.
     pub(super) fn drops(&self, n: usize) {
         self.numbers.fetch_sub(n, Ordering::Relaxed);
@@ -144,7 +149,8 @@ fn forbidden(action: &AuthAction<'_>, tables: &[String]) -> Option<String> {
         }
         AuthAction::Function { function_name } => {
             let name = function_name.to_lowercase();
-            let known = FUNCTIONS.iter().chain(&functions::NAMES).chain(&texts::NAMES);
+            let added = calendar::NAMES.iter().chain(&functions::NAMES).chain(&texts::NAMES);
+            let known = FUNCTIONS.iter().chain(added);
             let allowed = known.into_iter().any(|known| *known == name);
             (!allowed).then(|| format!("it calls {function_name}"))
         }
