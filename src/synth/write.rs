@@ -120,8 +120,8 @@ pub(super) fn write(
     write_files(dir, &COLUMNS, rows(questions, seed, ids), &assigned)
 }
 
-/// Writes `qa.csv` and the files of `split/` into the directory `dir`; none of these files may
-/// exist. `rows` has the cells of each question for the columns. The id of a question is the index
+/// Writes `qa.csv` and the files of `split/` into the directory `dir`. If one of these files exists,
+/// writes none. `rows` has the cells of each question for the columns. The id of a question is the index
 /// of its row, and `assigned` has its split: 0 (train), 1 (val) or 2 (test).
 ///
 /// # Errors
@@ -145,15 +145,20 @@ pub fn write_files(
     };
     let bytes = csv().map_err(failed(&path))?;
     let folder = dir.join("split");
-    fs::create_dir_all(&folder).map_err(failed(&folder))?;
-    let make = |path: &Path, bytes: &[u8]| {
-        File::create_new(path).and_then(|mut file| file.write_all(bytes)).map_err(failed(path))
-    };
-    make(&path, &bytes)?;
+    let mut files = vec![(path, bytes)];
     for (split, name) in SPLITS.iter().enumerate() {
         let members = assigned.iter().enumerate().filter(|(_, assigned)| **assigned == split);
         let ids: String = members.map(|(id, _)| format!("{id}\n")).collect();
-        make(&folder.join(format!("{name}.index")), ids.as_bytes())?;
+        files.push((folder.join(format!("{name}.index")), ids.into_bytes()));
+    }
+    if let Some((path, _)) = files.iter().find(|(path, _)| path.symlink_metadata().is_ok()) {
+        let why = "it exists already; remove it, or name another directory";
+        return Err(failed(path)(io::Error::new(io::ErrorKind::AlreadyExists, why)));
+    }
+    fs::create_dir_all(&folder).map_err(failed(&folder))?;
+    for (path, bytes) in files {
+        let made = File::create_new(&path).and_then(|mut file| file.write_all(&bytes));
+        made.map_err(failed(&path))?;
     }
     Ok(())
 }
