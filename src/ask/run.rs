@@ -241,8 +241,11 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Runs a statement that the answer shows.
+    ///
+    /// # Errors
+    /// If the statement fails, or returns a number beyond the range of numbers.
     fn ask(&mut self, sql: String) -> Result<Rows, AskError> {
-        let rows = self.database.query(&sql, &ROWS)?;
+        let rows = finite(self.database.query(&sql, &ROWS)?)?;
         self.sql.push(sql);
         Ok(rows)
     }
@@ -741,6 +744,17 @@ impl Run<'_> {
         let finding = if related { "they are related" } else { "no relation is shown" };
         let what = format!("{} and {}", self.name(one), self.name(other));
         self.tested(tested, related != self.plan.asks_same, &what, finding)
+    }
+}
+
+/// Returns the rows of a result, all of whose numbers must be finite.
+fn finite(rows: Rows) -> Result<Rows, AskError> {
+    let mut numbers = rows.rows.iter().flatten().filter_map(SqlValue::number);
+    match numbers.all(f64::is_finite) {
+        true => Ok(rows),
+        false => Err(AskError::Plan(
+            "a result exceeds the range of numbers; compute with smaller numbers".to_owned(),
+        )),
     }
 }
 

@@ -10,7 +10,7 @@ use serde::Deserialize as _;
 use serde_json::{Value as Json, json};
 
 use crate::{
-    lexicon::Function,
+    lexicon::{Bound, Function},
     plan::{Change, Condition, Measure, Operation, Plan, Test, TextColumn},
     schema::Schema,
 };
@@ -37,6 +37,8 @@ const MAX_TEXTS: usize = 3;
 const MAX_TEXT: usize = 1_000;
 /// Maximum length of an SQL statement, bytes.
 const MAX_STATEMENT: usize = 10_000;
+/// Maximum length of a message about a document, characters; longer ones repeat a long text of it.
+const MAX_MESSAGE: usize = 500;
 
 impl Plan {
     /// Converts the plan to a JSON document.
@@ -50,17 +52,23 @@ impl Plan {
     ///
     /// # Errors
     /// What is wrong, in words, if the document is not a plan, exceeds a limit, or names something
-    /// that the base does not have.
+    /// that the base does not have; cut after [`MAX_MESSAGE`] characters.
     pub(crate) fn from_document(
         base: &IndexedBase,
         schema: &Schema,
         document: &Json,
     ) -> Result<Plan, String> {
-        let mut document = document.clone();
-        put_ids(base, &mut document)?;
-        let plan = Plan::deserialize(document).map_err(|error| error.to_string())?;
-        Checked { base, schema, plan: &plan, texts: &[] }.check()?;
-        Ok(plan)
+        let parsed = || -> Result<Plan, String> {
+            let mut document = document.clone();
+            put_ids(base, &mut document)?;
+            let plan = Plan::deserialize(document).map_err(|error| error.to_string())?;
+            Checked { base, schema, plan: &plan, texts: &[] }.check()?;
+            Ok(plan)
+        };
+        parsed().map_err(|why| match why.char_indices().nth(MAX_MESSAGE) {
+            Some((end, _)) => format!("{}...", why.get(..end).unwrap_or_default()),
+            None => why,
+        })
     }
 
     /// Checks the plan again with its text columns `texts`, whose kinds are known once their cells
@@ -187,10 +195,16 @@ impl Checked<'_> {
         let tests: Vec<&Test> = plan.tests().collect();
         bound(tests.len(), MAX_PARTS, "tests")?;
         tests.into_iter().try_for_each(|test| self.test(test, 0))?;
-        if let Some(Change::Scale { column, times, plus }) = &plan.supposed {
-            self.number(*column)?;
-            let is_finite = times.is_finite() && plus.is_finite();
-            require(is_finite, || "a supposed change must be finite".to_owned())?;
+        match &plan.supposed {
+            Some(Change::Scale { column, times, plus }) => {
+                self.number(*column)?;
+                let is_finite = times.is_finite() && plus.is_finite();
+                require(is_finite, || "a supposed change must be finite".to_owned())?;
+            }
+            Some(Change::LeaveOut(tests)) => {
+                require(!tests.is_empty(), || "\"leave_out\" needs a test".to_owned())?;
+            }
+            Some(Change::Only(_)) | None => {}
         }
         self.operation()
     }
@@ -330,10 +344,15 @@ impl Checked<'_> {
         let too_deep = || format!("the depth of tests exceeds the limit of {MAX_DEPTH}");
         require(depth <= MAX_DEPTH, too_deep)?;
         match test {
-            Test::Number { column, number, to, .. } => {
+            Test::Number { column, bound, number, to } => {
+                let has_end = *bound != Bound::Between || to.is_some();
+                require(has_end, || "\"between\" needs \"to\", its other end".to_owned())?;
                 let is_finite = number.is_finite() && to.is_none_or(f64::is_finite);
                 require(is_finite, || "a number of a test must be finite".to_owned())?;
                 self.number_or_date(*column)
+            }
+            Test::Date { bound: Bound::Between, .. } => {
+                Err("a date cannot be \"between\"; write a test for each end".to_owned())
             }
             Test::Date { column, date, .. } => {
                 let fits = match self.kind(*column)? {

@@ -113,9 +113,42 @@ fn wrong_plans_are_refused_with_what_is_wrong() {
             "two or more subjects",
         ),
         (edited(|plan| plan["answer"] = json!(42)), "unknown field"),
+        (edited(|plan| plan["rows"] = json!("x".repeat(100_000))), "the base has no type \"xx"),
+        (edited(|plan| plan[&"x".repeat(100_000)] = json!(1)), "unknown field `xx"),
+        (
+            edited(|plan| {
+                let test = json!({"column": 0, "bound": "between", "number": 1});
+                plan["filters"] = json!([{ "number": test }]);
+            }),
+            "\"between\" needs \"to\"",
+        ),
+        (
+            edited(|plan| {
+                let test = json!({"column": 1, "bound": "between", "date": "2020"});
+                plan["filters"] = json!([{ "date": test }]);
+            }),
+            "a test for each end",
+        ),
+        (edited(|plan| plan["supposed"] = json!({"leave_out": []})), "needs a test"),
+        (
+            edited(|plan| {
+                let scale = json!({"column": 0, "times": 1e308, "plus": 0});
+                plan["supposed"] = json!({ "scale": scale });
+            }),
+            "exceeds the range of numbers",
+        ),
+        (
+            edited(|plan| {
+                let statement = "SELECT price * 1e308 FROM t";
+                plan["operation"] = json!({"sql": {"statement": statement, "answer": "number"}});
+            }),
+            "exceeds the range of numbers",
+        ),
     ] {
         match Analyst::new(shop()).run_plan(&plan) {
-            Err(AskError::Plan(error)) => assert!(error.contains(told), "{told}: {error}"),
+            Err(AskError::Plan(error)) => {
+                assert!(error.contains(told) && error.len() < 600, "{told}: {error}");
+            }
             other => panic!("{plan}: {:?}", other.map(|one| one.told)),
         }
     }

@@ -2,7 +2,7 @@
 //! the plan states.
 
 use super::{
-    Answer, Run,
+    Answer, Run, finite,
     words::{listed, names_in_words, yes_or_no},
 };
 use crate::{
@@ -31,7 +31,7 @@ impl Run<'_> {
         let failed =
             |why: String| AskError::Plan(format!("{why}; the tables are {}", tables(table)));
         let rows = self.database.query(&sql, &Limits::default());
-        self.result = rows.map_err(|error| failed(error.to_string()))?;
+        self.result = finite(rows.map_err(|error| failed(error.to_string()))?)?;
         self.sql.push(sql);
         let told = |text| format!("\"{text}\" in the statement taken as a text");
         self.assumed.extend(texts.into_iter().map(told));
