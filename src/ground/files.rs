@@ -77,6 +77,17 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     String::from_utf8(read(path, limit)?).map_err(not_text)
 }
 
+/// Refuses a path that is a symbolic link, so that nothing is written where it leads.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidInput`] for a link.
+pub fn refuse_link(path: &Path) -> io::Result<()> {
+    let message = "it is a link; replace it with a directory of its own";
+    let refused = || io::Error::new(io::ErrorKind::InvalidInput, message);
+    let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    if is_link { Err(refused()) } else { Ok(()) }
+}
+
 /// Returns advice to append to the message of a system error, such as to free space; empty if there
 /// is none.
 pub fn remedy(error: &io::Error) -> &'static str {
@@ -104,12 +115,12 @@ pub fn temporary_file(folder: &Path, prefix: &str) -> io::Result<NamedTempFile> 
 /// [`io::ErrorKind::InvalidInput`] if something other than a regular file is there, such as a
 /// device, which would be replaced; otherwise the error of the system.
 pub fn begin(path: &Path, prefix: &str) -> io::Result<(NamedTempFile, PathBuf)> {
-    let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
-    let path = if is_link { fs::canonicalize(path)? } else { path.to_owned() };
-    match fs::metadata(&path) {
+    match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         metadata => regular(&metadata?)?,
     }
+    let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
+    let path = if is_link { fs::canonicalize(path)? } else { path.to_owned() };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     Ok((temporary_file(folder.unwrap_or(Path::new(".")), prefix)?, path))
 }

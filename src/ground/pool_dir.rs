@@ -15,6 +15,7 @@ use std::{
 };
 
 use crate::{
+    files,
     owned_dir::{self, OwnedDirError},
     units,
 };
@@ -40,10 +41,12 @@ impl PoolDir {
     /// Opens a pool; a missing or empty directory becomes a new pool.
     ///
     /// # Errors
-    /// [`OwnedDirError`] if the directory is not a pool or cannot be used; no file in it is then
-    /// changed.
+    /// [`OwnedDirError`] if the directory is not a pool or cannot be used, also if its directory of
+    /// jobs is a symbolic link; no file in it is then changed.
     pub fn take(dir: &Path) -> Result<Self, OwnedDirError> {
         owned_dir::take(dir, KIND)?;
+        let jobs = dir.join(JOBS);
+        files::refuse_link(&jobs).map_err(|source| OwnedDirError::Io { path: jobs, source })?;
         Ok(Self { dir: dir.to_owned() })
     }
 
@@ -74,9 +77,7 @@ impl PoolDir {
     pub fn clear(&self) -> io::Result<u64> {
         let dir = self.jobs_dir();
         fs::create_dir_all(&dir)?;
-        if fs::symlink_metadata(&dir)?.is_symlink() {
-            return Err(io::Error::other("it is a link"));
-        }
+        files::refuse_link(&dir)?;
         remove_if_present(&dir.join(GONE))?;
         for job in self.jobs() {
             self.remove(&job)?;
@@ -162,6 +163,8 @@ mod tests {
         let pool = PoolDir::take(&path).unwrap();
         std::os::unix::fs::symlink(&other, path.join(JOBS)).unwrap();
         assert!(pool.clear().is_err());
+        let refused = PoolDir::take(&path).unwrap_err().to_string();
+        assert!(refused.contains("pool/jobs: it is a link"), "{refused}");
         assert!(other.join("000000000/plan.json").exists());
     }
 }

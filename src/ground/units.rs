@@ -216,7 +216,8 @@ impl Units {
     /// Opens a directory of units.
     ///
     /// # Errors
-    /// [`UnitsError::NoPlan`] if the directory has no plan, or one of another version.
+    /// [`UnitsError::NoPlan`] if the directory has no plan, or one of another version;
+    /// [`UnitsError::Io`] if one of its own directories is a symbolic link.
     pub fn open(dir: &Path) -> Result<Self, UnitsError> {
         let no_plan = |reason: String| UnitsError::NoPlan { path: dir.to_owned(), reason };
         let bytes = files::read(&dir.join(PLAN), MAX_PLAN_BYTES)
@@ -231,6 +232,9 @@ impl Units {
                  version on all machines",
                 current.1, current.0
             )));
+        }
+        for folder in [INPUTS, RESULTS, CLAIMS].map(|name| dir.join(name)) {
+            files::refuse_link(&folder).map_err(io_error(&folder))?;
         }
         Ok(Self { dir: dir.to_owned(), digest: blake3::hash(&bytes), plan })
     }
@@ -313,11 +317,16 @@ impl Units {
         Content::open(&self.result(unit), unit).is_ok_and(|content| read(content).is_ok())
     }
 
-    /// Locks a unit until the returned claim is dropped. None if another process holds the lock or
-    /// the lock file cannot be opened. On file systems without locks, two processes may claim the
-    /// same unit and both compute it.
+    /// Locks a unit until the returned claim is dropped. None if another process holds the lock, or
+    /// if the lock file cannot be opened or is not a regular file in the units' own directory. On
+    /// file systems without locks, two processes may claim the same unit and both compute it.
     pub fn claim(&self, unit: u64) -> Option<Claim> {
-        let path = self.dir.join(CLAIMS).join(unit.to_string());
+        let dir = self.dir.join(CLAIMS);
+        files::refuse_link(&dir).ok()?;
+        let path = dir.join(unit.to_string());
+        if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
+            return None;
+        }
         let file = File::options().create(true).truncate(false).write(true).open(path).ok()?;
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => None,
@@ -354,9 +363,10 @@ impl Units {
     /// Starts the result of a unit, whose output can then be written in parts.
     ///
     /// # Errors
-    /// [`UnitsError::Io`].
+    /// [`UnitsError::Io`], also if the directory of results is a symbolic link.
     pub fn write(&self, unit: u64) -> Result<ResultWriter<'_>, UnitsError> {
         let dir = self.dir.join(RESULTS);
+        files::refuse_link(&dir).map_err(io_error(&dir))?;
         let file = files::temporary_file(&dir, ".unit-").map_err(io_error(&dir))?;
         let file = BufWriter::with_capacity(BLOCK_BYTES, file);
         Ok(ResultWriter { units: self, unit, file, hasher: blake3::Hasher::new(), bytes: 0 })
@@ -696,6 +706,35 @@ mod tests {
         assert!(units.claim(1).is_some());
         drop(claim);
         assert!(units.claim(0).is_some());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_are_not_followed_to_other_directories() {
+        use std::os::unix::fs::symlink;
+
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("a"), dir.path().join("other"));
+        let units = Units::plan(&path, &"x", &items(1), 1, None).unwrap();
+        fs::create_dir(&other).unwrap();
+        for folder in [INPUTS, RESULTS, CLAIMS].map(|name| path.join(name)) {
+            let aside = dir.path().join("aside");
+            fs::rename(&folder, &aside).unwrap();
+            symlink(&other, &folder).unwrap();
+            let refused = Units::open(&path).unwrap_err().to_string();
+            assert!(refused.contains(&format!("{}: it is a link", folder.display())), "{refused}");
+            if folder.ends_with(RESULTS) {
+                assert!(units.publish(0, b"a\n", Vec::new()).is_err());
+            }
+            if folder.ends_with(CLAIMS) {
+                assert!(units.claim(0).is_none());
+            }
+            fs::remove_file(&folder).unwrap();
+            fs::rename(&aside, &folder).unwrap();
+        }
+        symlink(other.join("file"), path.join(CLAIMS).join("0")).unwrap();
+        assert!(units.claim(0).is_none());
+        assert_eq!(fs::read_dir(&other).unwrap().count(), 0, "nothing lies elsewhere");
     }
 
     #[test]

@@ -91,10 +91,11 @@ impl Drop for Registered {
 /// Registers this process as a worker of a pool.
 ///
 /// # Errors
-/// If the directory of the pool is not writable.
+/// If the directory of the pool is not writable, or its directory of workers is a symbolic link.
 pub fn registered(dir: &Path) -> Result<Registered> {
     let workers = dir.join(WORKERS);
     let register = || -> io::Result<Registered> {
+        files::refuse_link(&workers)?;
         fs::create_dir_all(&workers)?;
         let file = files::temporary_file(&workers, ".worker-")?;
         // On file systems without locks, no worker is seen.
