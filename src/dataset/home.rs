@@ -271,6 +271,14 @@ impl Base {
     }
 }
 
+/// Whether a base may have this name: 1 to [`MAX_NAME_CHARS`] of `a-z`, `0-9`, `-` and `_`, a
+/// letter or digit first.
+pub fn is_name(name: &str) -> bool {
+    let is_plain = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-' | '_');
+    let begins_plain = name.starts_with(|c| is_plain(c) && !matches!(c, '-' | '_'));
+    begins_plain && name.chars().all(is_plain) && name.len() <= MAX_NAME_CHARS
+}
+
 /// What a dataset argument refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResolvedDataset {
@@ -310,9 +318,7 @@ impl Home {
     /// # Errors
     /// [`DatasetError::BadName`] if the name is not valid.
     pub fn path_of(&self, name: &str) -> Result<PathBuf, DatasetError> {
-        let is_plain = |c: char| matches!(c, 'a'..='z' | '0'..='9' | '-' | '_');
-        let is_valid = !name.is_empty() && !name.starts_with(['-', '_']);
-        if !is_valid || !name.chars().all(is_plain) || name.len() > MAX_NAME_CHARS {
+        if !is_name(name) {
             let name = name.chars().take(2 * MAX_NAME_CHARS).collect();
             return Err(DatasetError::BadName { name, limit: MAX_NAME_CHARS });
         }

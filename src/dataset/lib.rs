@@ -89,7 +89,7 @@ pub use error::{
     DatasetError, MAX_LISTED_PROBLEMS, Problem, ProblemCount, ProblemKind, ProblemReport,
 };
 pub use form::InputFormat;
-pub use home::{Base, BaseRecord, Home, MAX_NAME_CHARS, ResolvedDataset};
+pub use home::{Base, BaseRecord, Home, MAX_NAME_CHARS, ResolvedDataset, is_name};
 pub use ids::{IdError, id_list, id_of, node_of_id, nodes_of_id, nodes_of_ids};
 pub use install::{ImportOptions, ImportReport, Phase, Progress, Update};
 pub use label::{SYNTHETIC, attach_questions, has_own_labels, is_synthetic};

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq as _;
 
 use crate::client::Client;
+use agent_dataset::{MAX_NAME_CHARS, is_name};
 use agent_ground::files;
 
 /// Number of random bytes in a key.
@@ -74,6 +75,11 @@ pub enum KeyError {
         /// Why the content is invalid.
         source: serde_json::Error,
     },
+    /// The name has invalid characters or is too long; holds its beginning.
+    #[error(
+        "{0:?} is not a valid key name; use 1 to {MAX_NAME_CHARS} of a-z, 0-9, - and _, a letter or digit first"
+    )]
+    BadName(String),
     /// A key with this name already exists.
     #[error("key {0:?} already exists; remove it first, or choose another name")]
     Exists(String),
@@ -148,8 +154,12 @@ impl Keys {
     /// its digest is stored.
     ///
     /// # Errors
-    /// [`KeyError::Exists`] if a key has this name; [`KeyError::Random`].
+    /// [`KeyError::BadName`] if the name is none that a dataset may have; [`KeyError::Exists`] if a
+    /// key has this name; [`KeyError::Random`].
     pub fn add(&mut self, name: &str, scope: Scope) -> Result<String, KeyError> {
+        if !is_name(name) {
+            return Err(KeyError::BadName(name.chars().take(2 * MAX_NAME_CHARS).collect()));
+        }
         if self.keys.contains_key(name) {
             return Err(KeyError::Exists(name.to_owned()));
         }
@@ -244,6 +254,18 @@ mod tests {
     use axum::body::Body;
 
     use super::*;
+
+    #[test]
+    fn names_of_keys_are_those_that_datasets_may_have() {
+        let mut keys = Keys::default();
+        for name in ["", "a/b", "a\u{202e}b", "a\nb", "-a", "A", &"a".repeat(10_000)] {
+            let refused = keys.add(name, Scope::Read).unwrap_err().to_string();
+            assert!(refused.contains("is not a valid key name; use 1 to 64 of"), "{refused}");
+            assert!(refused.len() < 300 && !refused.contains('\n'), "{refused}");
+        }
+        assert_eq!(keys, Keys::default());
+        keys.add("site-2_a", Scope::Read).unwrap();
+    }
 
     #[test]
     fn keys_are_kept_as_digests_and_known_again() {
