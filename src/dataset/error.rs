@@ -301,6 +301,8 @@ pub enum ProblemKind {
     UnknownAnswer,
     /// A question has no words.
     EmptyQuery,
+    /// A question is longer than [`crate::MAX_QUERY_BYTES`].
+    LongQuery,
     /// A query id is repeated.
     DuplicateQuery,
     /// A split names a query that does not exist.
@@ -330,6 +332,7 @@ impl ProblemKind {
             ProblemKind::BadAnswers => "bad answer list",
             ProblemKind::UnknownAnswer => "unknown answer",
             ProblemKind::EmptyQuery => "empty question",
+            ProblemKind::LongQuery => "question too long",
             ProblemKind::DuplicateQuery => "duplicate query id",
             ProblemKind::UnknownQuery => "unknown query in a split",
             ProblemKind::SplitOverlap => "query in two splits",

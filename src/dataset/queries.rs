@@ -25,6 +25,8 @@ use agent_kb::{FileRecord, Kb, NodeId, answer::AnswerValue, sync_dir};
 
 /// Maximum size of a query file, bytes; queries are held in memory.
 pub const MAX_QUERY_FILE_BYTES: u64 = 1 << 30;
+/// Maximum length of a question without the white space around it, bytes.
+pub const MAX_QUERY_BYTES: usize = 16 << 10;
 /// Name of the file of all queries, except human queries, which have ids of their own.
 pub(super) const QUERIES_FILE: &str = "qa.csv";
 /// Name of the file of human queries; their ids are independent of those in `qa.csv`.
@@ -170,7 +172,7 @@ fn load_all(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetErr
         Split::File(path) => {
             let bytes = read_bounded(path)?;
             let kb = Kb::open(&base.kb_dir())?;
-            parse_strictly(path, &bytes, AnswerIds::for_base(&kb))
+            parse_strictly(path, &bytes, AnswerIds::for_base(&kb), MAX_QUERY_BYTES)
         }
         Split::Human if base.record.query_files.contains_key(HUMAN_FILE) => {
             stored_queries(base, HUMAN_FILE)
@@ -240,16 +242,18 @@ fn load_named(base: &Base, split: &str) -> Result<Vec<LabelledQuery>, DatasetErr
 pub(super) fn stored_queries(base: &Base, file: &str) -> Result<Vec<LabelledQuery>, DatasetError> {
     let bytes = read_stored(base, file)?;
     let path = base.queries_dir().join(file);
-    parse_strictly(&path, &bytes, AnswerIds::Numbers(base.record.n_nodes))
+    // An earlier version may have imported a longer question.
+    parse_strictly(&path, &bytes, AnswerIds::Numbers(base.record.n_nodes), usize::MAX)
 }
 
 fn parse_strictly(
     path: &Path,
     bytes: &[u8],
     ids: AnswerIds<'_>,
+    max_bytes: usize,
 ) -> Result<Vec<LabelledQuery>, DatasetError> {
     let mut problems = Problems::new(false);
-    let parsed = parse_queries(path, bytes, (ids, false), &mut problems)?;
+    let parsed = parse_queries(path, bytes, (ids, false), max_bytes, &mut problems)?;
     problems.finish()?;
     Ok(parsed.queries)
 }
@@ -293,12 +297,13 @@ struct QueryFile {
     lost: bool,
 }
 
-/// Parses a query file and adds a problem for each invalid row. `lost` says whether some lines of
-/// the imported data yielded no node.
+/// Parses a query file and adds a problem for each invalid row, such as one with a question of more
+/// than `max_bytes` bytes. `lost` says whether some lines of the imported data yielded no node.
 fn parse_queries(
     path: &Path,
     bytes: &[u8],
     (ids, lost): (AnswerIds<'_>, bool),
+    max_bytes: usize,
     problems: &mut Problems,
 ) -> Result<QueryFile, DatasetError> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
@@ -370,6 +375,12 @@ fn parse_queries(
         if text.trim().is_empty() {
             let hint = "write the question, or leave the row out";
             add(fault(ProblemKind::EmptyQuery, "the question is empty", hint));
+            continue;
+        }
+        let n_bytes = text.trim().len();
+        if n_bytes > max_bytes {
+            let message = format!("the question has {n_bytes} bytes, more than {max_bytes}");
+            add(fault(ProblemKind::LongQuery, &message, "shorten it, or leave the row out"));
             continue;
         }
         if !seen.insert(id) {
@@ -517,7 +528,7 @@ pub(super) fn import_queries(
             continue;
         }
         let ids = (answer_ids, lost);
-        let parsed = parse_queries(path, &read_bounded(path)?, ids, problems)?;
+        let parsed = parse_queries(path, &read_bounded(path)?, ids, MAX_QUERY_BYTES, problems)?;
         let csv = to_csv(&parsed).map_err(DatasetError::io("write", target.join(file)))?;
         stored.files.insert(file.to_string(), write_file(&target.join(file), &csv)?);
         stored.n_queries += parsed.queries.len() as u64;

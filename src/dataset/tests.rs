@@ -309,6 +309,13 @@ fn strict_errors_name_file_line_and_remedy() {
         let source = dataset(&files);
         check_error(source.path(), &[&format!("{file}{expected}")]);
     }
+    let queries = |n: usize| format!("id,query,answer_ids\n7,a,[3]\n8,{},[3]\n", "x".repeat(n));
+    let source = dataset(&[("qa.csv", &queries(crate::MAX_QUERY_BYTES + 1))]);
+    let expected = "qa.csv:3: the question has 16385 bytes, more than 16384; shorten it, or leave";
+    check_error(source.path(), &[expected]);
+    let home = tempfile::tempdir().unwrap();
+    let source = dataset(&[("qa.csv", &queries(crate::MAX_QUERY_BYTES))]);
+    import(source.path(), &Home::new(home.path()), false).unwrap();
     let source = dataset(&[("dataset.toml", "candidate_types = [\"papers\"]")]);
     check_error(source.path(), &["dataset.toml: candidate type \"papers\" is not a node type"]);
     let source = dataset(&[]);

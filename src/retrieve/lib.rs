@@ -22,6 +22,7 @@ mod trained;
 
 use std::sync::Arc;
 
+pub use agent_dataset::MAX_QUERY_BYTES;
 pub use ann::Ann;
 pub use answer::{
     Answer, AppliedConditions, AssistFailure, Call, Detail, End, Feature, LinkedEntity,
@@ -85,9 +86,6 @@ impl RetrieveError {
         self.is_outage() || matches!(self, Self::Late(_))
     }
 }
-
-/// Maximum length of a query, bytes.
-pub const MAX_QUERY_BYTES: usize = 16 << 10;
 
 /// A system that answers queries with rankings.
 pub trait Retriever: Send + Sync {
