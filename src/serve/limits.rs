@@ -190,6 +190,7 @@ fn assistant_rows() -> Vec<Row> {
         ),
         ("time for requests in progress when the pipe ends", time(pipe::END_TIME), "dropped"),
         ("size of a tool's reply", bytes(fit::REPLY_BYTES), "`next_cursor`, or an error"),
+        ("size of the text of an error", bytes(fit::ERROR_BYTES), "its middle is cut out"),
         ("characters of a name, path or word in a reply", fit::NAME_CHARS.to_string(), "cut"),
         ("nodes of an answer, over all pages", calls::MAX_K.to_string(), "an error"),
         ("neighbours per reply", calls::MAX_NEIGHBORS.to_string(), "`next_cursor`"),

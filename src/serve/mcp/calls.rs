@@ -14,7 +14,7 @@ use crate::{
     Server,
     asked::{self, Ask},
     engine::Opened,
-    mcp::fit::{REPLY_BYTES, items, part, short},
+    mcp::fit::{self, REPLY_BYTES, items, part, short},
     nodes,
     operations::performed,
     programs::{RunProgram, ran},
@@ -186,7 +186,7 @@ pub(super) async fn call(
             Err(ErrorData::invalid_params(format!("{UNKNOWN}: {}", short(name)), None))
         }
         Err(error) => {
-            let told = server.without_home(error.told());
+            let told = fit::cut_error(server.without_home(error.told()));
             Ok(CallToolResult::error(vec![ContentBlock::text(told)]))
         }
     }

@@ -5,6 +5,8 @@ use serde_json::Value;
 
 /// Maximum size of a reply as JSON, in bytes.
 pub(crate) const REPLY_BYTES: usize = 8 << 10;
+/// Maximum size of the text of an error as JSON, in bytes.
+pub(crate) const ERROR_BYTES: usize = 2 << 10;
 /// Maximum length of a name in a reply, in characters.
 pub(crate) const NAME_CHARS: usize = 120;
 
@@ -41,6 +43,19 @@ pub(super) fn part(text: &str, from: usize, bytes: usize) -> (&str, Option<usize
     (rest, None)
 }
 
+/// Returns the text of an error; without its middle if it takes more than [`ERROR_BYTES`] bytes. It
+/// then repeats a long argument, and its end is a remedy.
+pub(super) fn cut_error(text: String) -> String {
+    if part(&text, 0, ERROR_BYTES).1.is_none() {
+        return text;
+    }
+    // A character takes up to 6 bytes as JSON, and `...` takes 3.
+    let last = ERROR_BYTES / 8;
+    let (end, _) = part(&text, text.len().saturating_sub(last), ERROR_BYTES);
+    let (begin, _) = part(&text, 0, ERROR_BYTES - 6 * last - 3);
+    format!("{begin}...{end}")
+}
+
 /// Returns as many items from the start as together take at most `bytes` bytes as JSON; the first
 /// item in any case.
 pub(super) fn items(all: impl Iterator<Item = Value>, bytes: usize) -> Vec<Value> {
@@ -73,6 +88,18 @@ mod tests {
         assert_eq!(whole, text);
         assert_eq!(part("日本", 1, 10), ("本", None), "within a character");
         assert_eq!(part("ab", 9, 10), ("", None));
+    }
+
+    #[test]
+    fn an_error_keeps_its_beginning_and_its_remedy() {
+        let long = |c: &str| format!("unknown {}: see the schema", c.repeat(30_000));
+        for text in [long("x"), long("\u{1}"), long("\""), long("日")] {
+            let cut = cut_error(text);
+            assert!(serde_json::to_string(&cut).unwrap().len() <= ERROR_BYTES + 2, "{cut}");
+            assert!(cut.starts_with("unknown ") && cut.ends_with(": see the schema"), "{cut}");
+            assert!(cut.contains("..."), "{cut}");
+        }
+        assert_eq!(cut_error("unknown".to_owned()), "unknown");
     }
 
     #[test]

@@ -59,8 +59,9 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
 /// # Errors
 /// If there is no resource with this URI.
 pub(super) fn read(server: &Server, uri: &str) -> Result<ReadResourceResult, ErrorData> {
-    let (text, kind) = found(server, uri)
-        .map_err(|error| ErrorData::resource_not_found(server.without_home(error.told()), None))?;
+    let (text, kind) = found(server, uri).map_err(|error| {
+        ErrorData::resource_not_found(fit::cut_error(server.without_home(error.told())), None)
+    })?;
     let text = fit::part(&text, 0, MAX_BYTES).0.to_owned();
     Ok(ReadResourceResult::new(vec![ResourceContents::text(text, uri).with_mime_type(kind)]))
 }
