@@ -131,6 +131,12 @@ fn parse(line: &[u8]) -> Line {
         Err(error) => return Line::Wrong(UNPARSABLE, error.to_string(), Value::Null),
     };
     let id = value.get("id").filter(|id| id.is_string() || id.is_number()).cloned();
+    let is_request_id = |id: &Value| serde_json::from_value::<RequestId>(id.clone()).is_ok();
+    // Without a valid id it would be read as a notification, which gets no reply.
+    if value.get("method").is_some() && value.get("id").is_some_and(|id| !is_request_id(id)) {
+        let why = "the id of a request must be a string or a whole number";
+        return Line::Wrong(INVALID, why.to_owned(), id.unwrap_or(Value::Null));
+    }
     let is_notification = id.is_none() && value.get("method").is_some_and(Value::is_string);
     match serde_json::from_value(value) {
         Ok(message) => Line::Message(Box::new(message)),
@@ -275,6 +281,23 @@ mod tests {
             (None, Some(1)),
         ];
         assert_eq!(errors, expected);
+    }
+
+    #[tokio::test]
+    async fn requests_with_an_invalid_id_are_answered_with_errors() {
+        let lines: String = ["null", "{}", "[1]", "true", "1.5"]
+            .map(|id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"ping\"}}\n"))
+            .concat();
+        let (messages, replies) = refused(lines.into_bytes()).await;
+        let replies = String::from_utf8(replies).unwrap();
+        assert_eq!((messages, replies.lines().count()), (0, 5), "{replies}");
+        for reply in replies.lines() {
+            let reply: Value = serde_json::from_str(reply).unwrap();
+            assert_eq!(reply["error"]["code"], -32_600, "{reply}");
+        }
+        // Notifications have no id, and get no reply.
+        let told = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n";
+        assert_eq!(refused(told.as_bytes().to_vec()).await, (1, Vec::new()));
     }
 
     #[tokio::test]
