@@ -42,7 +42,14 @@ impl Watch for Log {
 
 impl From<AppError> for ApiError {
     fn from(error: AppError) -> ApiError {
-        let remedy = error.hints().join("; ");
+        let hints = error.hints();
+        let remedy = match (hints.is_empty(), error.is_usage()) {
+            (false, _) => hints.join("; "),
+            (true, true) => "correct the request; GET /v1/operations has its schema".to_owned(),
+            (true, false) => {
+                "correct what the message names, then send the request again".to_owned()
+            }
+        };
         match error.is_usage() {
             true => ApiError::bad(error.message(), remedy),
             false => {
@@ -117,6 +124,29 @@ pub(super) async fn performed(
         n => {
             let message = format!("the reply has {n} bytes, more than {max}");
             Err(ApiError::bad(message, "request less, such as a smaller k"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_app::Explain as _;
+
+    use super::*;
+
+    #[test]
+    fn every_error_of_an_operation_has_a_remedy() {
+        let failed = || std::io::Error::other("the bundle is damaged");
+        for (error, remedy) in [
+            (
+                AppError::usage(failed().into()),
+                "correct the request; GET /v1/operations has its schema",
+            ),
+            (failed().into(), "correct what the message names, then send the request again"),
+            (Err::<(), _>(failed()).hint("make it again").unwrap_err(), "make it again"),
+        ] {
+            let told = ApiError::from(error).told();
+            assert_eq!(told, format!("the bundle is damaged: {remedy}"));
         }
     }
 }
