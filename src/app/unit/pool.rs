@@ -12,6 +12,7 @@
 //! with the process that holds them.
 
 use std::{
+    collections::BTreeSet,
     fs::{self, File},
     io,
     path::{Path, PathBuf},
@@ -51,7 +52,8 @@ const WORKERS: &str = "workers";
 const PROGRAM: &str = "program.txt";
 /// Maximum number of queries in a unit.
 const UNIT_QUERIES: usize = 8;
-/// If no unit is finished for this long, the run also computes units that workers have claimed.
+/// If no unit is finished for this long, the holders of the remaining units are late: for the rest
+/// of the trial, the run also computes units that they have claimed.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Time between two looks of a run for results of workers.
 const LOOK: Duration = Duration::from_millis(5);
@@ -242,6 +244,8 @@ impl Pool {
         };
         let mut left: Vec<u64> = (0..units.len()).collect();
         let mut moved = Instant::now();
+        // Holders of claims that finished nothing in time; this trial waits for them no more.
+        let mut late = BTreeSet::new();
         while !left.is_empty() {
             let before = left.len();
             left.retain(|&unit| {
@@ -256,12 +260,10 @@ impl Pool {
                 foreign.push(ForeignUnit { worker, places, rankings });
                 false
             });
-            let late = moved.elapsed() > PATIENCE;
-            let free = left.iter().rev().find_map(|&unit| match units.claim(unit) {
-                None if !late => None,
-                claim => Some((unit, claim)),
-            });
-            match free {
+            if moved.elapsed() > PATIENCE {
+                late.extend(left.iter().map(|&unit| units.signed_by(unit)));
+            }
+            match next_here(units, &left, &late) {
                 // A worker finished it in the meantime.
                 Some((unit, Some(_))) if units.is_done(unit) => {}
                 Some((unit, claim)) => {
@@ -302,6 +304,15 @@ impl Pool {
     }
 }
 
+/// Returns the last of the units `left` that this process can compute now, with its claim: one that
+/// no other process has claimed, or without a claim one whose holder is among `late`.
+fn next_here(units: &Units, left: &[u64], late: &BTreeSet<String>) -> Option<(u64, Option<Claim>)> {
+    left.iter().rev().find_map(|&unit| match units.claim(unit) {
+        None if !late.contains(&units.signed_by(unit)) => None,
+        claim => Some((unit, claim)),
+    })
+}
+
 impl Evaluators for Pool {
     fn rankings(
         &self,
@@ -330,5 +341,29 @@ impl Evaluators for Pool {
                 alone()
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_that_was_late_is_waited_for_no_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let items = ["a", "b", "c"].map(str::to_owned);
+        let units = Units::plan(&dir.path().join("job"), &"x", &items, 3, None).unwrap();
+        let sign = |unit, name| {
+            let claim = units.claim(unit).unwrap();
+            claim.sign(name).unwrap();
+            claim
+        };
+        let _held = [sign(0, "slow"), sign(1, "slow"), sign(2, "quick")];
+        let next = |left: &[u64], late: &BTreeSet<String>| next_here(&units, left, late);
+        assert!(next(&[0, 1, 2], &BTreeSet::new()).is_none());
+        let late = BTreeSet::from(["slow".to_owned()]);
+        assert!(matches!(next(&[0, 1, 2], &late), Some((1, None))));
+        assert!(matches!(next(&[0, 2], &late), Some((0, None))), "at once");
+        assert!(next(&[2], &late).is_none(), "others are waited for");
     }
 }
