@@ -36,7 +36,7 @@ use agent_ground::{
     files,
     units::{MAX_UNITS, Units, UnitsError},
 };
-use agent_index::EmbedderChoice;
+use agent_index::{EmbedderChoice, IndexedBase};
 use agent_infer::bundle::Bundle;
 use agent_kb::{Kb, NodeId};
 use agent_systems::{self as systems, Need};
@@ -333,7 +333,7 @@ fn collect(args: &CollectArgs, ctx: &Context) -> Result<Exit> {
         (_, None) => return Err(AppError::usage(anyhow!("name the output file with --out"))),
         (_, Some(file)) => file,
     };
-    check_form(&units, &task)?;
+    check_form(&units, &task, ctx)?;
     let shown = file.display();
     let begun = files::begin(file, ".collected-");
     let (mut out, file) = begun.with_context(|| format!("cannot write {shown}"))?;
@@ -365,17 +365,34 @@ fn is_in(file: &Path, dir: &Path) -> bool {
 }
 
 /// Checks the format of all results that exist; missing results are not an error.
-fn check_form(units: &Units, task: &Task) -> Result<()> {
+fn check_form(units: &Units, task: &Task, ctx: &Context) -> Result<()> {
+    let bundle = match &task.kind {
+        Kind::Answer { .. } => units.file()?.as_deref().map(carried).transpose()?,
+        _ => None,
+    };
+    let base = base_here(task, ctx);
+    let known = form::Known {
+        kind: &task.kind,
+        bundle: bundle.as_ref().map_or("", |bundle| bundle.digest.as_str()),
+        kb: base.as_ref().map(|base| &base.kb),
+    };
     for unit in 0..units.len() {
         let (first, items) = units.items(unit)?;
         // The collection reports missing results.
         let Some(bytes) = units.read(unit, MAX_INPUT_BYTES) else { continue };
         let file = units.result(unit);
-        form::check(&task.kind, first, &items, &bytes)
+        known
+            .check(first, &items, &bytes)
             .map_err(|why| anyhow!("{} is not a result of unit {unit}: {why}", file.display()))
             .hint("remove the file, and run the unit again")?;
     }
     Ok(())
+}
+
+/// Opens the base with the index that a task names, if it is installed here.
+fn base_here(task: &Task, ctx: &Context) -> Option<IndexedBase> {
+    let base = dataset::open_index(&ctx.home.get(&task.dataset).ok()?, ctx).ok()?;
+    (base.fingerprint() == task.fingerprint).then_some(base)
 }
 
 /// Reads the bundle that is stored in a plan.

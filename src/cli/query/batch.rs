@@ -58,10 +58,10 @@ pub(crate) struct Failure {
 
 /// A question, parsed from one input line; its other JSON keys are ignored.
 #[derive(Deserialize)]
-struct Asked {
-    query: String,
+pub(crate) struct Asked {
+    pub(crate) query: String,
     #[serde(default)]
-    id: Option<Value>,
+    pub(crate) id: Option<Value>,
 }
 
 /// The JSON of one output line: the answer to a question, or the error.

@@ -3,65 +3,130 @@
 
 use std::collections::HashSet;
 
+use serde::Deserialize;
 use serde_json::Value;
 
-use crate::unit::{Kind, Query};
+use crate::{
+    query::batch::Asked,
+    unit::{Kind, Query},
+};
+use agent_kb::{Kb, NodeId};
+use agent_retrieve::{check_query, eval::trec::DocIds};
 
-/// Checks the result `bytes` of a unit against the unit's items; `first` is the number of its first
-/// item, from 0.
-///
-/// # Errors
-/// Returns a description of the first mismatch.
-pub(super) fn check(kind: &Kind, first: u64, items: &[String], bytes: &[u8]) -> Result<(), String> {
-    let text = std::str::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?;
-    if !text.is_empty() && !text.ends_with('\n') {
-        return Err("no final line break".to_owned());
-    }
-    match kind {
-        Kind::Answer { .. } => answers(first, items, text),
-        Kind::Rank { tag, depth, .. } => rankings(tag, *depth, items, text),
-        Kind::Embed { .. } | Kind::Words { .. } | Kind::Evaluate { .. } => Ok(()),
-    }
+/// What results must agree with, besides the items of their units.
+pub(super) struct Known<'a> {
+    pub(super) kind: &'a Kind,
+    /// Digest of the bundle that the plan holds; empty without a bundle.
+    pub(super) bundle: &'a str,
+    /// The planned base, if it is installed here.
+    pub(super) kb: Option<&'a Kb>,
 }
 
-/// Checks that `text` has one JSON object per question that is not empty, in order, each with the
-/// number of its line.
-fn answers(first: u64, items: &[String], text: &str) -> Result<(), String> {
-    let asked = (first + 1..).zip(items).filter(|(_, item)| !item.trim().is_empty());
-    let mut lines = text.lines();
-    for (number, _) in asked {
-        let line = lines.next().ok_or_else(|| format!("the answer to line {number} is missing"))?;
-        let answer: Option<Value> = serde_json::from_str(line).ok();
-        if answer.and_then(|answer| answer.get("line")?.as_u64()) != Some(number) {
-            return Err(format!("expected the answer to line {number}"));
+/// The checked part of an output line of a unit of answers.
+#[derive(Deserialize)]
+struct AnswerLine {
+    line: u64,
+    id: Option<Value>,
+    query: Option<String>,
+    bundle: Option<String>,
+    #[serde(default)]
+    hits: Vec<Hit>,
+    error: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Hit {
+    id: NodeId,
+    score: f32,
+}
+
+impl Known<'_> {
+    /// Checks the result `bytes` of a unit against the unit's items; `first` is the number of its
+    /// first item, from 0.
+    ///
+    /// # Errors
+    /// Returns a description of the first mismatch.
+    pub(super) fn check(&self, first: u64, items: &[String], bytes: &[u8]) -> Result<(), String> {
+        let text = std::str::from_utf8(bytes).map_err(|_| "it is not text".to_owned())?;
+        if !text.is_empty() && !text.ends_with('\n') {
+            return Err("no final line break".to_owned());
+        }
+        match self.kind {
+            Kind::Answer { .. } => self.answers(first, items, text),
+            Kind::Rank { tag, depth, .. } => self.rankings((tag, *depth), items, text),
+            Kind::Embed { .. } | Kind::Words { .. } | Kind::Evaluate { .. } => Ok(()),
         }
     }
-    lines.next().map_or(Ok(()), |_| Err("it has more lines than questions".to_owned()))
-}
 
-/// Checks that `text` is a run file with the lines of each query together, in the order of `items`:
-/// ranks from 1 to at most `depth`, scores that do not rise, no document twice.
-fn rankings(tag: &str, depth: usize, items: &[String], text: &str) -> Result<(), String> {
-    let mut lines = text.lines().peekable();
-    for item in items {
-        let query: Query = serde_json::from_str(item).map_err(|error| error.to_string())?;
-        let (id, mut rank, mut last) = (query.id.to_string(), 0, f64::INFINITY);
-        let mut seen = HashSet::new();
-        while let Some(line) = lines.next_if(|line| line.split(' ').next() == Some(id.as_str())) {
-            rank += 1;
-            let columns: Vec<&str> = line.split(' ').collect();
-            let [_, "Q0", document, at, score, of] = columns[..] else {
-                return Err(format!("{line:?} is not a line of a run file"));
-            };
-            let score: f64 = score.parse().unwrap_or(f64::NAN);
-            let fits = at.parse() == Ok(rank) && score.is_finite() && score <= last && of == tag;
-            if !fits || rank > depth || !seen.insert(document) {
-                return Err(format!("{line:?} is not rank {rank} of query {id}"));
+    /// Checks that `text` has one JSON object per question that is not empty, in order, each with
+    /// the number of its line, its question and id, and the bundle of the plan.
+    fn answers(&self, first: u64, items: &[String], text: &str) -> Result<(), String> {
+        let asked = (first + 1..).zip(items).filter(|(_, item)| !item.trim().is_empty());
+        let mut lines = text.lines();
+        for (number, item) in asked {
+            let line =
+                lines.next().ok_or_else(|| format!("the answer to line {number} is missing"))?;
+            let answer: Option<AnswerLine> = serde_json::from_str(line).ok();
+            if !answer.is_some_and(|answer| self.is_answer(&answer, number, item.trim())) {
+                return Err(format!("expected the answer to line {number}"));
             }
-            last = score;
         }
+        lines.next().map_or(Ok(()), |_| Err("it has more lines than questions".to_owned()))
     }
-    lines.next().map_or(Ok(()), |line| Err(format!("{line:?} belongs to no query of the unit")))
+
+    /// Whether this can be the answer to the question `item` in the line with this number.
+    fn is_answer(&self, answer: &AnswerLine, number: u64, item: &str) -> bool {
+        let (query, id) = match serde_json::from_str(item) {
+            Ok(Asked { query, id }) => (check_query(&query).ok().map(str::to_owned), id),
+            Err(_) => (None, None),
+        };
+        let is_from = match &answer.error {
+            Some(_) => answer.query.is_none() && answer.hits.is_empty(),
+            None => {
+                query.is_some()
+                    && answer.query == query
+                    && answer.bundle.as_deref() == Some(self.bundle)
+            }
+        };
+        let n_nodes = self.kb.map_or(NodeId::MAX, Kb::n_nodes);
+        let fits = |hit: &Hit| hit.id < n_nodes && hit.score.is_finite();
+        answer.line == number && answer.id == id && is_from && answer.hits.iter().all(fits)
+    }
+
+    /// Checks that `text` is a run file with the lines of each query together, in the order of
+    /// `items`: ranks from 1 to at most `depth`, scores that do not rise, no document twice, and
+    /// only nodes of the base.
+    fn rankings(
+        &self,
+        (tag, depth): (&str, usize),
+        items: &[String],
+        text: &str,
+    ) -> Result<(), String> {
+        let ids = self.kb.map(DocIds::of_base);
+        let mut lines = text.lines().peekable();
+        for item in items {
+            let query: Query = serde_json::from_str(item).map_err(|error| error.to_string())?;
+            let (id, mut rank, mut last) = (query.id.to_string(), 0, f32::INFINITY);
+            let mut seen = HashSet::new();
+            while let Some(line) = lines.next_if(|line| line.split(' ').next() == Some(id.as_str()))
+            {
+                rank += 1;
+                let columns: Vec<&str> = line.split(' ').collect();
+                let [_, "Q0", document, at, score, of] = columns[..] else {
+                    return Err(format!("{line:?} is not a line of a run file"));
+                };
+                let score: f32 = score.parse().unwrap_or(f32::NAN);
+                let fits =
+                    at.parse() == Ok(rank) && score.is_finite() && score <= last && of == tag;
+                let is_node = ids.is_none_or(|ids| ids.node(document).is_ok());
+                if !fits || !is_node || rank > depth || !seen.insert(document) {
+                    return Err(format!("{line:?} is not rank {rank} of query {id}"));
+                }
+                last = score;
+            }
+        }
+        lines.next().map_or(Ok(()), |line| Err(format!("{line:?} belongs to no query of the unit")))
+    }
 }
 
 #[cfg(test)]
@@ -71,7 +136,7 @@ mod tests {
     fn rank(text: &str) -> Result<(), String> {
         let kind = Kind::Rank { system: "bm25".into(), tag: "tag".into(), depth: 2 };
         let items = [7, 9].map(|id| format!("{{\"id\": {id}, \"query\": \"x\"}}"));
-        check(&kind, 0, &items, text.as_bytes())
+        Known { kind: &kind, bundle: "", kb: None }.check(0, &items, text.as_bytes())
     }
 
     #[test]
@@ -84,6 +149,7 @@ mod tests {
             "8 Q0 3 1 0.5 tag\n",
             "7 Q0 3 1 NaN tag\n",
             "7 Q0 3 1 inf tag\n",
+            "7 Q0 3 1 1e39 tag\n",
             "7 Q0 3 2 0.5 tag\n",
             "7 Q0 3 1 0.5 other\n",
             "7 Q0 3 1 0.5 tag more\n",
@@ -98,12 +164,32 @@ mod tests {
 
     #[test]
     fn answers_are_one_object_a_question() {
-        let items = ["{\"query\": \"a\"}", "", "{\"query\": \"b\"}"].map(str::to_owned);
-        let answer = |text: &str| check(&Kind::Answer { k: 1 }, 4, &items, text.as_bytes());
-        assert_eq!(answer("{\"line\":5}\n{\"line\":7,\"error\":\"x\"}\n"), Ok(()));
-        for wrong in ["", "{\"line\":5}\n", "{\"line\":7}\n{\"line\":5}\n", "5\n7\n", "x\ny\n"] {
+        let items = [r#"{"query": " a ", "id": [7]}"#, "", "no json"].map(str::to_owned);
+        let known = Known { kind: &Kind::Answer { k: 1 }, bundle: "digest", kb: None };
+        let answer = |text: &str| known.check(4, &items, text.as_bytes());
+        let first =
+            r#"{"line":5,"id":[7],"query":"a","bundle":"digest","hits":[{"id":3,"score":0.5}]}"#;
+        let whole = format!("{first}\n{{\"line\":7,\"error\":\"x\"}}\n");
+        assert_eq!(answer(&whole), Ok(()));
+        let failed = "{\"line\":5,\"id\":[7],\"error\":\"x\"}\n{\"line\":7,\"error\":\"x\"}\n";
+        assert_eq!(answer(failed), Ok(()));
+        for wrong in ["", "{\"line\":5}\n", "5\n7\n", "x\ny\n"] {
             assert!(answer(wrong).is_err(), "{wrong}");
         }
-        assert!(answer("{\"line\":5}\n{\"line\":7}\n{\"line\":8}\n").is_err());
+        for (right, wrong) in [
+            ("\"line\":5", "\"line\":6"),
+            ("[7]", "[8]"),
+            ("\"id\":[7],", ""),
+            ("\"a\"", "\"b\""),
+            ("digest", "other"),
+            ("\"id\":3", "\"id\":-1"),
+            ("0.5", "1e39"),
+            ("0.5", "null"),
+            ("\"error\":\"x\"", "\"query\":\"no json\",\"bundle\":\"digest\""),
+        ] {
+            assert!(whole.contains(right), "{right}");
+            assert!(answer(&whole.replace(right, wrong)).is_err(), "{wrong}");
+        }
+        assert!(answer(&format!("{whole}{{\"line\":8}}\n")).is_err());
     }
 }

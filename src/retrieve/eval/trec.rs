@@ -139,7 +139,10 @@ impl<'a> DocIds<'a> {
     }
 
     /// Returns the node whose column has this text.
-    fn node(self, column: &str) -> Result<NodeId, String> {
+    ///
+    /// # Errors
+    /// Why the text is not a node of the base.
+    pub fn node(self, column: &str) -> Result<NodeId, String> {
         match self {
             DocIds::Numbers(n_nodes) => {
                 let known = column.parse().ok().filter(|&id: &NodeId| id < n_nodes);
