@@ -368,6 +368,12 @@ fn intermediate_results_are_bounded() {
         let found = database.query(sql, &Limits::default());
         assert!(matches!(found, Err(SqlError::TooMuchMemory(_))), "{sql}: {found:?}");
     }
+    // Two million short rows, each a block of its own.
+    let short = "SELECT max(n) FROM (SELECT row_number() OVER (ORDER BY a.age + b.age) AS n \
+                 FROM t a, t b, (SELECT 1 FROM t WHERE id < 2))";
+    let limits = Limits { time: Duration::from_secs(60), ..Limits::default() };
+    let found = Database::load(&[("t", &people())]).unwrap().query(short, &limits);
+    assert!(matches!(found, Err(SqlError::TooMuchMemory(_))), "{found:?}");
     // Other statements are not held for it.
     assert!(database.query("SELECT text FROM u ORDER BY id DESC", &Limits::default()).is_ok());
 }
