@@ -48,6 +48,8 @@ use self::worker::WorkArgs;
 const MAX_INPUT_BYTES: u64 = 1 << 30;
 /// Maximum size of a bundle or program file, in bytes.
 const MAX_FILE_BYTES: u64 = 256 << 20;
+/// Maximum number of nodes in a ranking of a unit.
+const MAX_DEPTH: u64 = 100_000;
 /// Maximum number of failed items listed individually.
 const MAX_TOLD: usize = 5;
 /// Prefix of the name of a system that is a program file: `program:FILE`.
@@ -105,7 +107,7 @@ pub(super) struct PlanArgs {
     system: Option<String>,
     /// Rank this many nodes per query, 1 to 100000
     #[arg(long, value_name = "K", default_value_t = 1_000, requires = "system",
-        value_parser = clap::value_parser!(u64).range(1..=100_000))]
+        value_parser = clap::value_parser!(u64).range(1..=MAX_DEPTH))]
     depth: u64,
     /// Use this installed dataset, directory in neutral format, or built-in sample [default: the
     /// bundle's]
@@ -293,10 +295,23 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// Returns the task of a plan: the dataset and what its units compute.
+///
+/// # Errors
+/// If the task cannot be read, or asks for other numbers of nodes than the command line allows.
 fn task_of(units: &Units) -> Result<Task> {
     let task = serde_json::from_value(units.task().clone());
-    let other = || format!("cannot read the task of the plan in {}", units.dir().display());
-    Ok(task.with_context(other)?)
+    let dir = units.dir().display();
+    let task: Task = task.with_context(|| format!("cannot read the task of the plan in {dir}"))?;
+    let (name, n, max) = match &task.kind {
+        Kind::Answer { k } => ("k", *k as u64, MAX_K),
+        Kind::Rank { depth, .. } => ("depth", *depth as u64, MAX_DEPTH),
+        Kind::Embed { .. } | Kind::Words { .. } | Kind::Evaluate { .. } => return Ok(task),
+    };
+    if !(1..=max).contains(&n) {
+        return Err(anyhow!("{name} of the plan in {dir} is {n}, not 1 to {max}"))
+            .hint("plan the units again, in a new directory");
+    }
+    Ok(task)
 }
 
 /// If `result` is an error about missing results, adds a hint on how to run the units that lack
@@ -428,4 +443,34 @@ fn planned(task: &Task, ctx: &Context) -> Result<(Base, Kb)> {
     let name = &task.dataset;
     Err(anyhow!("\"{name}\" differs from the plan"))
         .hint("import the same data on every machine, or plan again")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_asks_for_as_many_nodes_as_the_command_line_allows() {
+        let dir = tempfile::tempdir().unwrap();
+        let rank = |depth| {
+            let (system, tag) = ("bm25".to_owned(), "tag".to_owned());
+            Kind::Rank { system, tag, depth }
+        };
+        let kinds = [
+            (Kind::Answer { k: 1 }, true),
+            (Kind::Answer { k: MAX_K as usize }, true),
+            (Kind::Answer { k: 0 }, false),
+            (Kind::Answer { k: usize::MAX }, false),
+            (rank(MAX_DEPTH as usize), true),
+            (rank(0), false),
+            (rank(MAX_DEPTH as usize + 1), false),
+        ];
+        for (at, (kind, is_allowed)) in kinds.into_iter().enumerate() {
+            let shown = format!("{kind:?}");
+            let task = Task { dataset: "shop".into(), fingerprint: "f".into(), kind };
+            let dir = dir.path().join(at.to_string());
+            let units = Units::plan(&dir, &task, &["item".to_owned()], 1, None).unwrap();
+            assert_eq!(task_of(&units).is_ok(), is_allowed, "{shown}");
+        }
+    }
 }
