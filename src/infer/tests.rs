@@ -815,6 +815,19 @@ fn weights_without_bounds_are_no_bundle() {
         let error = read(change).unwrap_err().to_string();
         assert!(error.contains("a weight is beyond"), "{error}");
     }
+    let mrr = |bundle: &mut Bundle| bundle.validation.mrr = 1e39;
+    let baseline = |bundle: &mut Bundle| {
+        bundle.validation.baselines.insert("bm25".to_owned(), -1e300);
+    };
+    for change in [&mrr as &dyn Fn(&mut Bundle), &baseline] {
+        let error = read(change).unwrap_err().to_string();
+        assert!(error.contains("is not a mean reciprocal rank"), "{error}");
+    }
+    let whole = |bundle: &mut Bundle| {
+        bundle.validation.mrr = 1.0;
+        bundle.validation.baselines.insert("bm25".to_owned(), 0.0);
+    };
+    assert!(read(&whole).is_ok());
 }
 
 #[test]

@@ -530,7 +530,24 @@ impl Bundle {
         if !bundle.members().iter().all(bounded) || !cutoff.copied().all(|of| is_bounded(&[of])) {
             return Err(malformed(format!("a weight is beyond {MAX_WEIGHT}")));
         }
+        if let Some(wrong) = bundle.ranks().find(|mrr| !(0.0..=1.0).contains(mrr)) {
+            return Err(malformed(format!("{wrong} is not a mean reciprocal rank, 0 to 1")));
+        }
         Ok(bundle)
+    }
+
+    /// Returns all mean reciprocal ranks that the bundle states.
+    fn ranks(&self) -> impl Iterator<Item = f64> {
+        let Validation { mrr, baselines, held_out, best_program, .. } = &self.validation;
+        let held_out = held_out.as_ref().map(|estimate| estimate.mrr);
+        let categories = self.categories.iter().flat_map(|category| &category.validation);
+        let drift = self.provenance.drift.iter();
+        [Some(*mrr), held_out, *best_program]
+            .into_iter()
+            .flatten()
+            .chain(baselines.values().copied())
+            .chain(categories.flat_map(|score| [score.mrr, score.baseline_mrr]))
+            .chain(drift.flat_map(|drift| [drift.mrr_before, drift.mrr_after]))
     }
 
     /// Reads the name of the base that a bundle was made for, without checking the bundle; `None`
