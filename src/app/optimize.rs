@@ -93,6 +93,7 @@ pub struct Request {
     pub avatar_tools: bool,
     /// Let the model improve programs for K steps per category [default: 3, or --steps if less]
     #[arg(long, value_name = "K")]
+    #[schema(value_type = Option<u64>, minimum = 0, maximum = 100_000)]
     pub llm_steps: Option<Steps>,
     /// Language model to use, with its budget, reply files and prompts.
     #[command(flatten)]
@@ -114,6 +115,7 @@ pub struct Request {
     pub seed: Option<u64>,
     /// Let the search actor improve programs for K steps after it finds categories [default: 24]
     #[arg(long, value_name = "K")]
+    #[schema(value_type = Option<u64>, minimum = 0, maximum = 100_000)]
     pub steps: Option<Steps>,
     /// Mine metapaths of at most this many relations from linked entities to answers [default: 2]
     #[arg(long, value_name = "H")]
@@ -146,6 +148,7 @@ pub struct Request {
     /// Run programs on this many threads [default: all cores]; the result does not depend on their
     /// number
     #[arg(long, value_name = "N")]
+    #[schema(value_type = Option<u64>, minimum = 1, maximum = 256)]
     pub threads: Option<Threads>,
     /// Let `agent unit work DIR` processes run programs too; the result does not depend on them
     #[arg(long, value_name = "DIR", conflicts_with = "dry_run")]
