@@ -172,7 +172,7 @@ fn load_all(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetErr
         Split::File(path) => {
             let bytes = read_bounded(path)?;
             let kb = Kb::open(&base.kb_dir())?;
-            parse_strictly(path, &bytes, AnswerIds::for_base(&kb), MAX_QUERY_BYTES)
+            parse_strictly(path, &bytes, AnswerIds::for_base(&kb))
         }
         Split::Human if base.record.query_files.contains_key(HUMAN_FILE) => {
             stored_queries(base, HUMAN_FILE)
@@ -242,18 +242,17 @@ fn load_named(base: &Base, split: &str) -> Result<Vec<LabelledQuery>, DatasetErr
 pub(super) fn stored_queries(base: &Base, file: &str) -> Result<Vec<LabelledQuery>, DatasetError> {
     let bytes = read_stored(base, file)?;
     let path = base.queries_dir().join(file);
-    // An earlier version may have imported a longer question.
-    parse_strictly(&path, &bytes, AnswerIds::Numbers(base.record.n_nodes), usize::MAX)
+    parse_strictly(&path, &bytes, AnswerIds::Numbers(base.record.n_nodes))
 }
 
 fn parse_strictly(
     path: &Path,
     bytes: &[u8],
     ids: AnswerIds<'_>,
-    max_bytes: usize,
 ) -> Result<Vec<LabelledQuery>, DatasetError> {
     let mut problems = Problems::new(false);
-    let parsed = parse_queries(path, bytes, (ids, false), max_bytes, &mut problems)?;
+    // A longer question fails alone, when it is searched.
+    let parsed = parse_queries(path, bytes, (ids, false), usize::MAX, &mut problems)?;
     problems.finish()?;
     Ok(parsed.queries)
 }
