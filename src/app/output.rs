@@ -24,7 +24,8 @@ impl Output {
     /// # Errors
     /// If `path` is no regular file, or its directory is not writable.
     pub fn begin(path: &Path) -> Result<Output> {
-        let (file, path) = files::begin(path, ".run-").with_context(|| cannot_write(path))?;
+        let (file, path) =
+            files::begin_output(path, ".run-").with_context(|| cannot_write(path))?;
         Ok(Output { path, file })
     }
 

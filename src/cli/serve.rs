@@ -41,7 +41,7 @@ pub(super) struct Args {
     listen: SocketAddr,
     /// Also accept requests to this host name, not only to the names of this machine; may be given
     /// several times
-    #[arg(long = "host", value_name = "NAME")]
+    #[arg(long = "host", value_name = "NAME", value_parser = host_name)]
     hosts: Vec<String>,
 }
 
@@ -115,6 +115,15 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             }
             Ok(Exit::Done)
         }
+    }
+}
+
+/// Parses a host name or address, with or without a port.
+fn host_name(text: &str) -> std::result::Result<String, String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+    match !text.is_empty() && text.chars().all(fits) {
+        true => Ok(text.to_owned()),
+        false => Err("not a host name, such as kb.example.org".to_owned()),
     }
 }
 

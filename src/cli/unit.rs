@@ -350,7 +350,7 @@ fn collect(args: &CollectArgs, ctx: &Context) -> Result<Exit> {
     };
     check_form(&units, &task, ctx)?;
     let shown = file.display();
-    let begun = files::begin(file, ".collected-");
+    let begun = files::begin_output(file, ".collected-");
     let (mut out, file) = begun.with_context(|| format!("cannot write {shown}"))?;
     if file.exists() && is_in(&file, &args.dir) {
         let error = anyhow!(

@@ -114,7 +114,7 @@ pub fn temporary_file(folder: &Path, prefix: &str) -> io::Result<NamedTempFile> 
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] if something other than a regular file is there, such as a
 /// device, which would be replaced; otherwise the error of the system.
-pub fn begin(path: &Path, prefix: &str) -> io::Result<(NamedTempFile, PathBuf)> {
+pub fn begin_output(path: &Path, prefix: &str) -> io::Result<(NamedTempFile, PathBuf)> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         metadata => regular(&metadata?)?,
@@ -181,16 +181,22 @@ mod tests {
         let [file, link, pipe] = ["file", "link", "pipe"].map(|name| dir.path().join(name));
         fs::write(&file, "before").unwrap();
         std::os::unix::fs::symlink("file", &link).unwrap();
-        let (staged, to) = begin(&link, ".new-").unwrap();
+        let (staged, to) = begin_output(&link, ".new-").unwrap();
         fs::write(staged.path(), "after").unwrap();
         staged.persist(to).unwrap();
         assert_eq!(fs::read(&file).unwrap(), b"after");
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         std::os::unix::net::UnixListener::bind(&pipe).unwrap();
         for other in [&pipe, dir.path()] {
-            assert_eq!(begin(other, ".new-").unwrap_err().kind(), io::ErrorKind::InvalidInput);
+            assert_eq!(
+                begin_output(other, ".new-").unwrap_err().kind(),
+                io::ErrorKind::InvalidInput
+            );
         }
-        assert_eq!(begin(&dir.path().join("new"), ".new-").unwrap().1, dir.path().join("new"));
+        assert_eq!(
+            begin_output(&dir.path().join("new"), ".new-").unwrap().1,
+            dir.path().join("new")
+        );
     }
 
     #[cfg(unix)]

@@ -184,7 +184,7 @@ pub fn pack(
     let head = head.ok_or(TarballError::TooMany { n })?;
 
     let failed = || TarballError::io("write", to);
-    let (staging, to) = files::begin(to, STAGING_PREFIX).map_err(failed())?;
+    let (staging, to) = files::begin_output(to, STAGING_PREFIX).map_err(failed())?;
     let to = &*to;
     let out = BufWriter::with_capacity(BUFFER_BYTES, staging.as_file());
     let mut out = Encoder::new(out, LEVEL).map_err(failed())?;

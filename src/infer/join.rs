@@ -190,7 +190,7 @@ pub fn parts<'a>(
 }
 
 /// Nodes that word search and vector search find for a query, best first.
-struct Found {
+struct SearchRankings {
     /// Nodes from word search; empty if no member uses it.
     words: Ranking,
     /// Nodes from vector search.
@@ -199,7 +199,7 @@ struct Found {
     is_short: bool,
 }
 
-impl Found {
+impl SearchRankings {
     /// Returns the shares of word search and of vector search in the ranking of a member.
     fn shares(&self, fusion: Fusion) -> [f32; 2] {
         let (words, meaning) = match self.is_short {
@@ -216,7 +216,7 @@ impl Found {
 /// vector search if the fusion does; also returns the node features that the re-ranker used.
 fn ranked(
     base: &IndexedBase,
-    found: &Found,
+    found: &SearchRankings,
     query: Option<&QueryFeatures>,
     part: &MemberRankings<'_>,
 ) -> Result<(Ranking, Option<NodeFeatures>), IndexError> {
@@ -297,7 +297,7 @@ pub fn join(
 /// Parts of an answer that depend only on the query, not on the programs.
 pub(super) struct QueryContext {
     /// Nodes found by word search and by vector search.
-    found: Found,
+    found: SearchRankings,
     /// Features of the query, if a member uses a re-ranker.
     features: Option<QueryFeatures>,
     /// The conditions that the query states.
@@ -328,7 +328,7 @@ impl QueryContext {
         let features = || QueryFeatures::new(base, wanted, [&words, near], likely);
         let features = is_ordered.then(features).transpose()?;
         let is_short = name_words(query).nth(SHORT).is_none();
-        let found = Found { words, meaning, is_short };
+        let found = SearchRankings { words, meaning, is_short };
         Ok(Self { found, features, conditions, reading })
     }
 }
@@ -409,7 +409,8 @@ mod tests {
     #[test]
     fn word_search_and_vector_search_move_nodes_but_add_none() {
         let ranking = down(&[1, 2, 3, 4]);
-        let found = |is_short| Found { words: down(&[7, 4]), meaning: down(&[3, 8]), is_short };
+        let found =
+            |is_short| SearchRankings { words: down(&[7, 4]), meaning: down(&[3, 8]), is_short };
         let order = |is_short, words, meaning| {
             let fusion =
                 Fusion { max_categories: 1, normalized: true, ordered: false, words, meaning };

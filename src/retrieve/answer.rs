@@ -151,7 +151,7 @@ pub struct StandIn {
 /// Why a language model did not help with a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AssistFailure {
-    /// The service of the language model gave no reply.
+    /// The service of the language model gave no reply, or refused the request.
     Outage,
     /// The reply of the language model could not be used.
     Unusable,
@@ -172,7 +172,7 @@ impl AssistFailure {
     /// Returns a message for users.
     pub fn message(self) -> &'static str {
         match self {
-            Self::Outage => "the service of the language model gave no reply",
+            Self::Outage => "the service of the language model failed",
             Self::Unusable => "the language model gave no usable reply",
             Self::Late => "the language model gave no reply in time",
             Self::Busy => "too many questions are waiting for the language model",

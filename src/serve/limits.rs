@@ -223,9 +223,14 @@ fn program_rows() -> Vec<Row> {
         ("nodes of a result", of.max_answers.to_string(), "failure `result`"),
         ("parameters", of.parameters.to_string(), "failure `parse`"),
         (
+            "memory for cached tool results of a bundle",
+            bytes(agent_systems::CACHE_BYTES),
+            "some are dropped",
+        ),
+        (
             "memory for cached tool results of all programs of a base",
             bytes(engine::LAB_CACHE_BYTES),
-            "the oldest are dropped",
+            "some are dropped",
         ),
         (
             "time for the SQL statement of a question over many nodes",

@@ -80,8 +80,9 @@ pub static SYSTEMS: &[SystemSpec] = &[
     ask::SPEC,
 ];
 
-/// Maximum size of a tool cache, bytes.
-const CACHE_BYTES: usize = 256 << 20;
+/// Maximum size of the tool cache of a system, bytes. Most repeated calls of programs are within one
+/// query, so that a larger cache is not faster.
+pub const CACHE_BYTES: usize = 32 << 20;
 /// Maximum number of systems within each other; `rerank:dense` has 2.
 const MAX_LEVELS: usize = 4;
 /// Maximum edit distance between an unknown system name and a suggested one.

@@ -73,7 +73,7 @@ pub(super) fn forecast(request: &Request, app: &App) -> Result<Forecast> {
             let model = Some(Described::default());
             let config = config(request, &Start { actors, model }, &base.name, &[]);
             let (programs, sandbox) = (Vec::new(), SandboxOptions::default());
-            let options = options(request, &base.name, &config, programs, sandbox);
+            let options = options(request, &base.name, &config, programs, sandbox)?;
             let assistant = unasked(request, app)?;
             estimate(&Kb::open(&base.kb_dir())?, &assistant, &train, &validation, &options)
         }

@@ -8,13 +8,14 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
     App, Explain, Result,
     named::runs_dir,
     optimize::{
-        Request,
+        Hops, Request, Steps,
         data::Data,
         model::{self, Described, Model, Start},
         pause,
@@ -26,7 +27,7 @@ use crate::{
 use agent_dataset::Base;
 use agent_infer::bundle::Bundle;
 use agent_optimize::{
-    Actors, Options,
+    Ablation, Actors, Options,
     asks::max_runs,
     journal::{DATABASE_FILE, Journal},
     mine::DEFAULT_HOPS,
@@ -81,7 +82,7 @@ impl Run {
         }
         let sandbox = request.sandbox.places(app)?.of(Origin::Run(&dir.join(DATABASE_FILE)));
         let programs = user::load(&journal)?;
-        let options = options(request, &base.name, journal.config(), programs, sandbox);
+        let options = options(request, &base.name, journal.config(), programs, sandbox)?;
         let threads = request.threads.map_or_else(all_threads, |threads| threads.get());
         Ok(Run { dir, journal, options, threads, dataset: request.dataset.clone() })
     }
@@ -198,47 +199,58 @@ pub(super) fn config(
     config
 }
 
+/// What the configuration of a run records of its options; see [`config`].
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Recorded {
+    seed: Option<u64>,
+    steps: Option<Steps>,
+    llm_steps: Option<Steps>,
+    hops: Option<Hops>,
+    without: Vec<Ablation>,
+    actor: Option<String>,
+    llm_tools: bool,
+    avatar_tools: bool,
+}
+
 /// Returns the options of a run: those of the request; missing ones from the run's configuration,
 /// or else the defaults.
+///
+/// # Errors
+/// If an option of the configuration is out of its bounds or of another type.
 pub(super) fn options(
     request: &Request,
     base: &str,
     config: &Value,
     programs: Vec<UserProgram>,
     sandbox: SandboxOptions,
-) -> Options {
-    let number = |key: &str| config.get(key).and_then(Value::as_u64);
-    let size = |key: &str| number(key).and_then(|n| usize::try_from(n).ok());
-    let is_set = |key: &str| config.get(key).and_then(Value::as_bool) == Some(true);
-    let steps = request.steps.map(|steps| steps.get()).or(size("steps")).unwrap_or(STEPS);
+) -> Result<Options> {
+    let recorded = Recorded::deserialize(config)
+        .context("the journal of the run has a damaged configuration")
+        .hint("start another run with --run DIR")?;
+    let steps = request.steps.or(recorded.steps).map_or(STEPS, |steps| steps.get());
+    let llm_steps = request.llm_steps.or(recorded.llm_steps);
     let actors = model::named_actors(request)
-        .or_else(|| Actors::named(config.get("actor")?.as_str()?))
+        .or_else(|| Actors::named(recorded.actor.as_deref()?))
         .unwrap_or(SEARCH_ONLY);
-    let llm_steps = request.llm_steps.map(|steps| steps.get()).or(size("llm_steps"));
-    let hops = request.hops.map(|hops| hops.get()).or(size("hops"));
-    let without = match request.without.is_empty() {
-        false => request.ablations(),
-        true => {
-            let parts = config.get("without").cloned();
-            parts.and_then(|parts| serde_json::from_value(parts).ok()).unwrap_or_default()
-        }
-    };
-    Options {
+    let llm_tools = request.llm_tools || recorded.llm_tools;
+    Ok(Options {
         dataset: base.to_owned(),
-        seed: request.seed.or(number("seed")).unwrap_or(SEED),
+        seed: request.seed.or(recorded.seed).unwrap_or(SEED),
         steps,
-        llm_steps: llm_steps.unwrap_or_else(|| LLM_STEPS.min(steps)),
-        hops: hops.unwrap_or(DEFAULT_HOPS),
+        llm_steps: llm_steps.map_or_else(|| LLM_STEPS.min(steps), |steps| steps.get()),
+        hops: request.hops.or(recorded.hops).map_or(DEFAULT_HOPS, |hops| hops.get()),
         actors,
-        llm_tools: actors.llm
-            && !request.no_llm_tools
-            && (request.llm_tools || is_set("llm_tools")),
-        avatar_tools: request.avatar_tools || is_set("avatar_tools"),
+        llm_tools: actors.llm && !request.no_llm_tools && llm_tools,
+        avatar_tools: request.avatar_tools || recorded.avatar_tools,
         programs,
         sandbox,
-        without,
+        without: match request.without.is_empty() {
+            true => recorded.without,
+            false => request.ablations(),
+        },
         budget: request.budget_minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0)),
-    }
+    })
 }
 
 /// Whether all programs of the run are written by the search actor, neither by a language model nor
@@ -251,4 +263,26 @@ fn forget_unless_alone(new: Actors, dir: &Path, journal: &Journal, app: &App) ->
         app.private.trust().forget(Origin::Run(&dir.join(DATABASE_FILE)));
     }
     Ok(alone)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_from_elsewhere_has_options_within_bounds() {
+        let read = |config| {
+            let (request, sandbox) = (Request::default(), SandboxOptions::default());
+            options(&request, "shop", &config, Vec::new(), sandbox)
+        };
+        let recorded = read(json!({"steps": 5, "llm_steps": 2, "hops": 3, "seed": 7})).unwrap();
+        assert_eq!(
+            (recorded.steps, recorded.llm_steps, recorded.hops, recorded.seed),
+            (5, 2, 3, 7)
+        );
+        for config in [json!({"steps": 100_000_000_000_000_u64}), json!({"hops": 9})] {
+            let error = read(config).unwrap_err();
+            assert_eq!(error.lines()[0], "the journal of the run has a damaged configuration");
+        }
+    }
 }

@@ -58,7 +58,7 @@ pub(crate) struct Failure {
 
 /// A question, parsed from one input line; its other JSON keys are ignored.
 #[derive(Deserialize)]
-pub(crate) struct Asked {
+pub(crate) struct Question {
     pub(crate) query: String,
     #[serde(default)]
     pub(crate) id: Option<Value>,
@@ -180,7 +180,7 @@ fn failed(line: u64, id: Option<Value>, why: String, passes: bool) -> Result<Ans
 /// # Errors
 /// If the output line cannot be written as JSON.
 pub(crate) fn answer(session: &Session, line: u64, text: &str) -> Result<Answered> {
-    let asked: Asked = match serde_json::from_str(text) {
+    let asked: Question = match serde_json::from_str(text) {
         Ok(asked) => asked,
         Err(error) => {
             let error = format!("{error}; write one {{\"query\": \"...\"}} a line");

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::{
-    query::batch::Asked,
+    query::batch::Question,
     unit::{Kind, Query},
 };
 use agent_kb::{Kb, NodeId};
@@ -77,7 +77,7 @@ impl Known<'_> {
     /// Whether this can be the answer to the question `item` in the line with this number.
     fn is_answer(&self, answer: &AnswerLine, number: u64, item: &str) -> bool {
         let (query, id) = match serde_json::from_str(item) {
-            Ok(Asked { query, id }) => (check_query(&query).ok().map(str::to_owned), id),
+            Ok(Question { query, id }) => (check_query(&query).ok().map(str::to_owned), id),
             Err(_) => (None, None),
         };
         let is_from = match &answer.error {
