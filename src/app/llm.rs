@@ -28,6 +28,7 @@ use agent_llm::{
     ledger::{Ceilings, Ledger},
     openai::OpenAi,
     prompts::Prompts,
+    services::KnownService,
     settings::{self, Settings},
     shared::SharedCache,
 };
@@ -41,13 +42,15 @@ const CONFIG_FILE: &str = "config.toml";
 const AZURE_HOSTS: &str = ".openai.azure.com";
 /// Advice for users who have not configured a language model.
 pub const REMEDY: &str = "name a model with --model M, AGENT_MODEL or `model` under [llm] in \
-    config.toml, and set OPENAI_API_KEY, or OPENAI_BASE_URL for a service without a key";
+    config.toml, and set OPENAI_API_KEY, or OPENAI_BASE_URL for a service without a key; names such \
+    as ollama/qwen3:8b need no address";
 
 /// Options of all commands that use a language model.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct LlmArgs {
-    /// Use this language model for all roles without a model of their own in the settings
+    /// Use this language model, such as gpt-4.1-mini or ollama/qwen3:8b, for all roles without a
+    /// model of their own in the settings
     #[arg(long, value_name = "M", env = "AGENT_MODEL", help_heading = "Language model")]
     #[serde(default)]
     pub model: Option<String>,
@@ -91,6 +94,8 @@ pub struct Configured {
     pub settings: Settings,
     /// Name of the environment variable that holds the key, if there is a key.
     pub key_variable: Option<String>,
+    /// The service that the names of models begin with, if any.
+    service: Option<&'static KnownService>,
 }
 
 /// An opened language model, with its prompts and the stores of its replies.
@@ -315,14 +320,17 @@ fn checked(choice: &LlmArgs, app: &App) -> Result<Configured> {
 /// Returns the configuration. The model is `model`, or else that of the environment variable
 /// AGENT_MODEL, or else that of the settings file. `None` if no role has a model.
 ///
+/// A name may begin with a known service, such as `ollama/`, unless the address of a service is
+/// set.
+///
 /// # Errors
-/// If the settings are invalid, or some roles have no model.
+/// If the settings are invalid, some roles have no model, or the names begin with several services.
 pub fn configured(app: &App, model: Option<&str>) -> Result<Option<Configured>> {
-    let settings = read_settings(app)?;
+    let mut settings = read_settings(app)?;
     // An empty variable counts as unset.
     let named = variable("AGENT_MODEL");
     let model = model.or(named.as_deref()).filter(|model| !model.trim().is_empty());
-    let roles = match settings.role_settings(model, &ROLES) {
+    let mut roles = match settings.role_settings(model, &ROLES) {
         Ok(roles) => roles,
         Err(missing) if missing.len() == ROLES.len() => return Ok(None),
         Err(missing) => {
@@ -331,8 +339,33 @@ pub fn configured(app: &App, model: Option<&str>) -> Result<Option<Configured>> 
                 .hint("name one for all with --model M, AGENT_MODEL or `model` under [llm]");
         }
     };
-    let (account, key_variable) = account(&settings);
-    Ok(Some(Configured { account, roles, settings, key_variable }))
+    let address = variable("OPENAI_BASE_URL").or_else(|| settings.base_url.clone());
+    let service = if address.is_some() { None } else { named_service(&mut roles)? };
+    settings.form.json = settings.form.json.or(service.map(|service| service.json));
+    let (account, key_variable) = account(&settings, service, address);
+    Ok(Some(Configured { account, roles, settings, key_variable, service }))
+}
+
+/// Returns the service that names of models begin with, and removes it from these names. Models
+/// whose names begin with no service are asked there too.
+///
+/// # Errors
+/// If the names begin with several services.
+fn named_service(roles: &mut HashMap<Role, RoleSettings>) -> Result<Option<&'static KnownService>> {
+    let mut named = BTreeMap::new();
+    for set in roles.values_mut() {
+        if let Some((service, model)) = KnownService::split(&set.model) {
+            named.insert(service.name, service);
+            set.model = model.to_owned();
+        }
+    }
+    let names: Vec<&str> = named.keys().copied().collect();
+    if names.len() > 1 {
+        return Err(anyhow!("the models are of several services: {}", names.join(", "))).hint(
+            "use one service; openrouter, or a proxy as OPENAI_BASE_URL, offers many models",
+        );
+    }
+    Ok(named.into_values().next())
 }
 
 impl Configured {
@@ -365,17 +398,22 @@ pub(crate) fn settings_path(app: &App) -> PathBuf {
     app.config.clone().unwrap_or_else(|| app.home.path().join(CONFIG_FILE))
 }
 
-/// Returns the account that settings and environment describe, and the name of the environment
-/// variable that holds its key; `None` without a key.
-fn account(settings: &Settings) -> (Account, Option<String>) {
-    let base_url = variable("OPENAI_BASE_URL").or_else(|| settings.base_url.clone());
-    let base_url = base_url.unwrap_or_else(|| OPENAI_URL.to_owned());
+/// Returns the account at `address`, or else of `service`, or else of OpenAI, as settings and
+/// environment describe it; and the name of the environment variable that holds its key, `None`
+/// without a key.
+fn account(
+    settings: &Settings,
+    service: Option<&KnownService>,
+    address: Option<String>,
+) -> (Account, Option<String>) {
+    let known = service.map_or(OPENAI_URL, |service| service.base_url);
+    let base_url = address.unwrap_or_else(|| known.to_owned());
     let host = base_url.split('/').nth(2).unwrap_or_default();
     let is_azure = host.split(':').next().unwrap_or_default().ends_with(AZURE_HOSTS);
     let names = match &settings.key_env {
         Some(name) => vec![name.as_str()],
         None if is_azure => vec!["AZURE_OPENAI_API_KEY", "OPENAI_API_KEY"],
-        None => vec!["OPENAI_API_KEY"],
+        None => vec![service.map_or("OPENAI_API_KEY", |service| service.key_env)],
     };
     let key = names.into_iter().find_map(|name| Some((name, variable(name)?)));
     let (key_variable, key) = key.map(|(name, key)| (name.to_owned(), key)).unzip();
@@ -400,23 +438,29 @@ pub struct NoKey {
     /// Which key is missing, in words.
     pub what: String,
     /// What the user can do.
-    pub remedy: &'static str,
+    pub remedy: String,
 }
 
 /// Returns which key is missing although it is required: because `key_env` in the settings names
-/// it, or because the service is OpenAI's own. `None` if no required key is missing.
+/// it, or because the service is OpenAI's own or a known one on another machine. `None` if no required key is missing.
 pub fn missing_key(configured: &Configured) -> Option<NoKey> {
     if configured.account.key.is_some() {
         return None;
     }
     if let Some(name) = &configured.settings.key_env {
         let what = format!("the variable {name}, which key_env names, is not set");
-        return Some(NoKey { what, remedy: "set it, or remove key_env from the settings" });
+        let remedy = "set it, or remove key_env from the settings".to_owned();
+        return Some(NoKey { what, remedy });
     }
-    (configured.account.base_url == OPENAI_URL).then(|| NoKey {
-        what: format!("there is no key for {OPENAI_URL}"),
-        remedy: "set OPENAI_API_KEY, or OPENAI_BASE_URL for another service",
-    })
+    let base_url = &configured.account.base_url;
+    let remedy = match configured.service {
+        Some(service) if !service.is_local() => format!("set {}", service.key_env),
+        None if base_url == OPENAI_URL => {
+            "set OPENAI_API_KEY, or OPENAI_BASE_URL for another service".to_owned()
+        }
+        _ => return None,
+    };
+    Some(NoKey { what: format!("there is no key for {base_url}"), remedy })
 }
 
 /// # Errors

@@ -22,6 +22,7 @@ mod scripted;
 #[cfg(test)]
 #[path = "../remote/scripted.rs"]
 mod scripted_service;
+pub mod services;
 pub mod settings;
 pub mod shared;
 

@@ -83,8 +83,9 @@ impl TokenLimit {
 /// How requests are written for a server, and how often they are repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
-    /// How the server is asked for a JSON reply.
-    pub json: JsonForm,
+    /// How the server is asked for a JSON reply; `None`: the usual way of the service, or else with
+    /// the schema.
+    pub json: Option<JsonForm>,
     /// Name of the parameter for the maximum number of tokens; `None`: the usual one of the host.
     pub token_limit: Option<TokenLimit>,
     /// Maximum number of times that a request is sent again after an unusable reply.
@@ -93,7 +94,7 @@ pub struct Form {
 
 impl Default for Form {
     fn default() -> Form {
-        Form { json: JsonForm::default(), token_limit: None, unusable_retries: 2 }
+        Form { json: None, token_limit: None, unusable_retries: 2 }
     }
 }
 
@@ -214,7 +215,8 @@ impl OpenAi {
             RemoteError::Setup(format!("the request has no JSON form ({error})"))
         };
         let schema = request.json.as_ref();
-        let shown_schema = schema.filter(|_| self.form.json != JsonForm::Schema);
+        let form = self.form.json.unwrap_or_default();
+        let shown_schema = schema.filter(|_| form != JsonForm::Schema);
         let chat = CreateChatCompletionRequest {
             messages: messages(&request.messages, shown_schema),
             model: request.model.clone(),
@@ -241,7 +243,7 @@ impl OpenAi {
     }
 
     fn response_format(&self, schema: &Schema) -> Option<ResponseFormat> {
-        match self.form.json {
+        match self.form.json.unwrap_or_default() {
             JsonForm::None => None,
             JsonForm::Object => Some(ResponseFormat::JsonObject),
             JsonForm::Schema => {

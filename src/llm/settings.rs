@@ -234,11 +234,7 @@ impl Settings {
         }
         let retries = llm.unusable_retries.unwrap_or(Form::default().unusable_retries);
         lines.require(retries <= 10, "llm.unusable_retries", "0 to 10")?;
-        let form = Form {
-            json: llm.json.unwrap_or_default(),
-            token_limit: llm.token_limit,
-            unusable_retries: retries,
-        };
+        let form = Form { json: llm.json, token_limit: llm.token_limit, unusable_retries: retries };
         Ok(Settings {
             base_url: llm.base_url,
             model: llm.model,

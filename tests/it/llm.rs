@@ -121,6 +121,38 @@ fn doctor_tells_what_is_configured_and_asks_nobody() {
 }
 
 #[test]
+fn a_model_is_named_with_its_service() {
+    let world = World::new();
+    let rows = [
+        ("anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY"),
+        ("gemini", "https://generativelanguage.googleapis.com/v1beta/openai", "GEMINI_API_KEY"),
+        ("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+        ("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+        ("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
+        ("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    ];
+    for (name, url, variable) in rows {
+        let model = format!("{name}/a/b");
+        let ran = doctor(&world, &["--model", &model], &[(variable, KEY)]);
+        tells(&ran, 0, "ok", &[&format!("a/b at {url} with the key of {variable}")]);
+        let ran = doctor(&world, &["--model", &model], &[]);
+        tells(&ran, 0, "broken", &[&format!("there is no key for {url}")]);
+        assert!(ran.stdout.contains(&format!("set {variable}")), "{}", ran.stdout);
+    }
+    for (name, port) in [("llamacpp", 8080), ("ollama", 11434), ("vllm", 8000)] {
+        let ran = doctor(&world, &["--model", &format!("{name}/m")], &[("OPENAI_API_KEY", KEY)]);
+        tells(&ran, 0, "ok", &[&format!("m at http://localhost:{port}/v1 without a key")]);
+    }
+    // At an address of one's own, names stay as they are.
+    let address = [("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")];
+    let ran = doctor(&world, &["--model", "anthropic/m"], &address);
+    tells(&ran, 0, "ok", &["anthropic/m at http://127.0.0.1:9/v1 without a key"]);
+    write_config(&world, "[llm.roles.router]\nmodel = \"groq/m\"");
+    let ran = doctor(&world, &["--model", "ollama/m"], &[]);
+    tells(&ran, 0, "broken", &["the models are of several services: groq, ollama"]);
+}
+
+#[test]
 fn what_asks_no_model_needs_no_key() {
     let world = World::indexed();
     for settings in ["", "key_env = \"MINE\"\n"] {

@@ -123,7 +123,10 @@ fn everything_can_be_set() {
     };
     assert_eq!(settings.limits, limits);
     let token_limit = Some(TokenLimit::MaxCompletionTokens);
-    assert_eq!(settings.form, Form { json: JsonForm::Object, token_limit, unusable_retries: 1 });
+    assert_eq!(
+        settings.form,
+        Form { json: Some(JsonForm::Object), token_limit, unusable_retries: 1 }
+    );
     assert_eq!(settings.prices["general"], Price { input: 0.15, output: 1.0 });
     assert_eq!(settings.query, [("api-version".to_owned(), "2024-10-21".to_owned())]);
     let roles = settings.role_settings(Some("given"), &ROLES).unwrap();

@@ -1,0 +1,73 @@
+//! Services that a model's name may begin with, such as `ollama/qwen3:8b`: their addresses, keys
+//! and request formats. All offer `POST /chat/completions` in OpenAI's format.
+
+use crate::openai::JsonForm;
+
+/// A service of language models.
+#[derive(Debug, PartialEq, Eq)]
+pub struct KnownService {
+    /// Name before the model's name and a slash.
+    pub name: &'static str,
+    /// Address before `/chat/completions`.
+    pub base_url: &'static str,
+    /// Environment variable that holds the key.
+    pub key_env: &'static str,
+    /// How JSON is requested, as the service supports it for most of its models.
+    pub json: JsonForm,
+}
+
+/// All known services, by name.
+pub const SERVICES: [KnownService; 9] = [
+    service("anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY", JsonForm::None),
+    service(
+        "gemini",
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        "GEMINI_API_KEY",
+        JsonForm::Schema,
+    ),
+    service("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY", JsonForm::Object),
+    service("llamacpp", "http://localhost:8080/v1", "LLAMA_API_KEY", JsonForm::Object),
+    service("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", JsonForm::Object),
+    service("ollama", "http://localhost:11434/v1", "OLLAMA_API_KEY", JsonForm::Schema),
+    service("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", JsonForm::Schema),
+    service("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", JsonForm::Object),
+    service("vllm", "http://localhost:8000/v1", "VLLM_API_KEY", JsonForm::Schema),
+];
+
+const fn service(
+    name: &'static str,
+    base_url: &'static str,
+    key_env: &'static str,
+    json: JsonForm,
+) -> KnownService {
+    KnownService { name, base_url, key_env, json }
+}
+
+impl KnownService {
+    /// Whether the service runs on this machine, so that it needs no key.
+    pub fn is_local(&self) -> bool {
+        self.base_url.starts_with("http://localhost")
+    }
+
+    /// Splits a model's name into the service that it begins with and the rest, which the service
+    /// knows; `None` if it begins with no known service.
+    pub fn split(model: &str) -> Option<(&'static KnownService, &str)> {
+        let (name, rest) = model.split_once('/').filter(|(_, rest)| !rest.is_empty())?;
+        Some((SERVICES.iter().find(|service| service.name == name)?, rest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_before_the_first_slash_may_be_a_service() {
+        let split = |model| KnownService::split(model).map(|(service, rest)| (service.name, rest));
+        assert_eq!(split("ollama/qwen3:8b"), Some(("ollama", "qwen3:8b")));
+        assert_eq!(split("openrouter/meta/llama"), Some(("openrouter", "meta/llama")));
+        for model in ["gpt-4.1-mini", "meta/llama", "ollama/", "/ollama/x", "Ollama/x"] {
+            assert_eq!(split(model), None, "{model}");
+        }
+    }
+}
