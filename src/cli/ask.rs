@@ -1,17 +1,12 @@
 //! `agent ask`: prints the answer to a question over many nodes, with its path, SQL and rows.
 
-use std::{
-    fs::File,
-    io::{BufWriter, Write},
-    path::{Path, PathBuf},
-};
-
-use anyhow::Context as _;
+use std::{io::Write, path::PathBuf};
 
 use agent_app::{
     Result,
     ask::{Reply, Request},
     operation::Perform as _,
+    output,
     text::counted,
 };
 use agent_ask::{
@@ -69,8 +64,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     match &reply {
         Reply::Table { answered, base, .. } => {
             if let Some(path) = &args.csv {
-                write_csv(path, answered, &base.kb)
-                    .with_context(|| format!("cannot write {}", path.display()))?;
+                output::write(path, |out| write_csv(out, answered, &base.kb))?;
                 let rows = counted(answered.table.rows.len() as u64, "row");
                 ctx.printer.notice(&format!("wrote {rows} to {}", path.display()));
             }
@@ -193,8 +187,8 @@ fn cells(asked: &Table, at: usize) -> impl Iterator<Item = String> + '_ {
     })
 }
 
-fn write_csv(path: &Path, answered: &Answered, kb: &Kb) -> anyhow::Result<()> {
-    let mut out = csv::Writer::from_writer(BufWriter::new(File::create(path)?));
+fn write_csv(out: &mut dyn Write, answered: &Answered, kb: &Kb) -> anyhow::Result<()> {
+    let mut out = csv::Writer::from_writer(out);
     let Table { rows, columns } = &answered.table;
     let mut headings = vec!["id", "name"];
     headings.extend(columns.iter().map(|column| column.name.as_str()));
@@ -204,6 +198,5 @@ fn write_csv(path: &Path, answered: &Answered, kb: &Kb) -> anyhow::Result<()> {
         row.extend(cells(&answered.table, at));
         out.write_record(row)?;
     }
-    out.into_inner().map_err(|error| anyhow::anyhow!("{}", error.error()))?.flush()?;
-    Ok(())
+    Ok(out.flush()?)
 }

@@ -483,8 +483,8 @@ fn colours_stderr() -> bool {
 /// keeps the returned guard until the process ends.
 fn start_log(verbose: u8) -> impl Sized {
     let default = match verbose {
-        // `agent_embed` warns of a failed device, which makes a command take longer.
-        0 => "error,agent_embed=warn",
+        // They warn of a failed device and of repeated requests, which make a command take longer.
+        0 => "error,agent_embed=warn,agent_remote=warn",
         1 => "agent=info",
         _ => "agent=debug",
     };

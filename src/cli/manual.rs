@@ -7,7 +7,7 @@ use clap::Command;
 use clap_complete::Shell;
 
 use crate::{Cli, Context, Exit};
-use agent_app::error::Result;
+use agent_app::{error::Result, output};
 
 /// Write a completion script for a shell
 ///
@@ -51,12 +51,8 @@ pub(super) fn man(args: &ManArgs, ctx: &Context) -> Result<Exit> {
 /// pages.
 fn write_pages(command: &Command, name: &str, dir: &PathBuf) -> Result<usize> {
     let path = dir.join(format!("{name}.1"));
-    let mut page = Vec::new();
     let shown = command.clone().display_name(name.to_owned());
-    let written = clap_mangen::Man::new(shown).render(&mut page);
-    written
-        .and_then(|()| fs::write(&path, page))
-        .with_context(|| format!("cannot write {}", path.display()))?;
+    output::write(&path, |out| Ok(clap_mangen::Man::new(shown).render(out)?))?;
     let mut n = 1;
     for below in command.get_subcommands() {
         n += write_pages(below, &format!("{name}-{}", below.get_name()), dir)?;

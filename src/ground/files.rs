@@ -41,6 +41,21 @@ pub fn open_to_append(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Opens a regular file for reading and writing, such as one to lock; creates a missing file, and
+/// keeps the content of an existing one.
+///
+/// # Errors
+/// As [`open`], also for a symbolic link.
+pub fn open_to_lock(path: &Path) -> io::Result<File> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        metadata => regular(&metadata?)?,
+    }
+    let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+    regular(&file.metadata()?)?;
+    Ok(file)
+}
+
 fn regular(metadata: &fs::Metadata) -> io::Result<()> {
     let message = "it is not a regular file; give the path of a regular file";
     let other = || io::Error::new(io::ErrorKind::InvalidInput, message);
@@ -82,7 +97,7 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] for a link.
 pub fn refuse_link(path: &Path) -> io::Result<()> {
-    let message = "it is a link; replace it with a directory of its own";
+    let message = "it is a link; replace it with what it leads to";
     let refused = || io::Error::new(io::ErrorKind::InvalidInput, message);
     let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
     if is_link { Err(refused()) } else { Ok(()) }
@@ -119,10 +134,18 @@ pub fn begin_output(path: &Path, prefix: &str) -> io::Result<(NamedTempFile, Pat
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         metadata => regular(&metadata?)?,
     }
-    let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
-    let path = if is_link { fs::canonicalize(path)? } else { path.to_owned() };
+    let path = without_link(path)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     Ok((temporary_file(folder.unwrap_or(Path::new(".")), prefix)?, path))
+}
+
+/// Returns the target of `path` if it is a symbolic link, otherwise `path`.
+///
+/// # Errors
+/// The error of the system, such as that the target is missing.
+pub fn without_link(path: &Path) -> io::Result<PathBuf> {
+    let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
+    if is_link { fs::canonicalize(path) } else { Ok(path.to_owned()) }
 }
 
 /// Creates a directory in `folder` that is removed when it is dropped, unless it is kept. Other

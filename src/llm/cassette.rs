@@ -180,7 +180,9 @@ impl Recorder {
         let (lines, bytes) = read_lines(&mut file, path, true)?;
         file.set_len(bytes).map_err(CassetteError::io("write", path))?;
         let recording = Recording { file, bytes, lines, unsorted: true };
-        Ok(Recorder { path: path.to_owned(), recording: Mutex::new(recording) })
+        // The sorted file replaces the target of a link, not the link.
+        let path = files::without_link(path).map_err(CassetteError::io("open", path))?;
+        Ok(Recorder { path, recording: Mutex::new(recording) })
     }
 
     /// Sorts the lines of the cassette by key and replaces the file atomically. Recording may

@@ -9,6 +9,8 @@ use reqwest::{
 
 use crate::RemoteError;
 
+/// Headers that belong to a request itself: another value would break it.
+const FRAMING: [&str; 4] = ["connection", "content-length", "host", "transfer-encoding"];
 /// Maximum number of headers in [`Account::headers`], and of parameters in [`Account::query`].
 const MAX_EXTRAS: usize = 64;
 
@@ -100,6 +102,10 @@ impl Account {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         for (name, value) in &self.headers {
+            if FRAMING.iter().any(|own| name.eq_ignore_ascii_case(own)) {
+                let message = format!("the header {name:?} belongs to each request itself");
+                return Err(RemoteError::Setup(message));
+            }
             let message = format!("the header {name:?} holds invalid characters");
             headers.insert(header_name(name)?, secret(value, &message)?);
         }

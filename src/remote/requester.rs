@@ -13,7 +13,7 @@ use tokio::{
     sync::Semaphore,
     time::{Instant, sleep, sleep_until, timeout_at},
 };
-use tracing::{Instrument, debug_span, field};
+use tracing::{Instrument, debug_span, field, warn};
 
 use crate::{
     Limits, RemoteError, account,
@@ -99,6 +99,10 @@ impl Requester {
                 }
                 Err(AttemptError::Transient { message, retry_after }) => {
                     self.circuit_breaker.failed(&message);
+                    if state.retry.attempts() == 2 {
+                        let (host, most) = (&self.host, self.limits.total.as_secs());
+                        warn!("{host}: {message}; trying again, for {most} s at most");
+                    }
                     state.last = message;
                     sleep(self.wait(&mut state, retry_after)?).await;
                     if Instant::now() >= state.deadline {

@@ -3,13 +3,14 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
+    fs,
     io::{self, Write},
     path::Path,
 };
 
 use crate::{Question, SynthError};
 use agent_dataset::{SYNTHETIC, id_list, id_of};
+use agent_ground::files;
 use agent_kb::{Kb, NodeId};
 
 /// Names of the columns of `qa.csv`; the first three are required in every query file.
@@ -145,20 +146,27 @@ pub fn write_files(
     };
     let bytes = csv().map_err(failed(&path))?;
     let folder = dir.join("split");
-    let mut files = vec![(path, bytes)];
+    let mut contents = vec![(path, bytes)];
     for (split, name) in SPLITS.iter().enumerate() {
         let members = assigned.iter().enumerate().filter(|(_, assigned)| **assigned == split);
         let ids: String = members.map(|(id, _)| format!("{id}\n")).collect();
-        files.push((folder.join(format!("{name}.index")), ids.into_bytes()));
+        contents.push((folder.join(format!("{name}.index")), ids.into_bytes()));
     }
-    if let Some((path, _)) = files.iter().find(|(path, _)| path.symlink_metadata().is_ok()) {
+    if let Some((path, _)) = contents.iter().find(|(path, _)| path.symlink_metadata().is_ok()) {
         let why = "it exists already; remove it, or name another directory";
         return Err(failed(path)(io::Error::new(io::ErrorKind::AlreadyExists, why)));
     }
     fs::create_dir_all(&folder).map_err(failed(&folder))?;
-    for (path, bytes) in files {
-        let made = File::create_new(&path).and_then(|mut file| file.write_all(&bytes));
-        made.map_err(failed(&path))?;
+    // Only when all are written, so that a full disk leaves none.
+    let mut written = Vec::new();
+    for (path, bytes) in contents {
+        let folder = path.parent().unwrap_or(dir);
+        let mut file = files::temporary_file(folder, ".questions-").map_err(failed(&path))?;
+        file.write_all(&bytes).map_err(failed(&path))?;
+        written.push((file, path));
+    }
+    for (file, path) in written {
+        file.persist_noclobber(&path).map_err(|error| failed(&path)(error.error))?;
     }
     Ok(())
 }

@@ -11,6 +11,7 @@ use std::{
 };
 
 use crate::output::write;
+use agent_ground::files;
 use agent_optimize::{
     Milestone,
     journal::DATABASE_FILE,
@@ -114,9 +115,11 @@ impl Stopwatch {
         self.now.seconds = self.began.elapsed().as_secs_f64();
         if self.dir.join(DATABASE_FILE).exists() {
             let timing = self.earlier.and(&self.now);
+            let path = self.dir.join(TIMES_FILE);
             // Lost times must not fail a run.
-            let _ =
-                write(&self.dir.join(TIMES_FILE), |file| Ok(serde_json::to_writer(file, &timing)?));
+            if files::refuse_link(&path).is_ok() {
+                let _ = write(&path, |file| Ok(serde_json::to_writer(file, &timing)?));
+            }
         }
     }
 }

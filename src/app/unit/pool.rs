@@ -52,8 +52,8 @@ const WORKERS: &str = "workers";
 const PROGRAM: &str = "program.txt";
 /// Maximum number of queries in a unit.
 const UNIT_QUERIES: usize = 8;
-/// If no unit is finished for this long, the holders of the remaining units are late: for the rest
-/// of the trial, the run also computes units that they have claimed.
+/// If no unit is finished for this long, the holders of the remaining units are late: the run also
+/// computes units that they have claimed.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Time between two looks of a run for results of workers.
 const LOOK: Duration = Duration::from_millis(5);
@@ -143,6 +143,9 @@ pub struct Pool {
     theirs: AtomicUsize,
     all: AtomicUsize,
     check: ForeignCheck,
+    /// Holders of claims that finished nothing in time; the run waits for them again only after
+    /// they have finished a unit.
+    late: Mutex<BTreeSet<String>>,
     _mine: File,
 }
 
@@ -157,7 +160,7 @@ impl Pool {
         let pool = PoolDir::take(dir)?;
         let open = || {
             fs::create_dir_all(dir.join(WORKERS))?;
-            File::options().create(true).truncate(false).write(true).open(dir.join(RUN))
+            files::open_to_lock(&dir.join(RUN))
         };
         let mine = open().with_context(|| format!("cannot use the pool {shown}"))?;
         if let Err(fs::TryLockError::WouldBlock) = mine.try_lock() {
@@ -176,6 +179,7 @@ impl Pool {
             theirs: AtomicUsize::new(0),
             all: AtomicUsize::new(0),
             check: ForeignCheck::new(base.kb.n_nodes() as usize),
+            late: Mutex::default(),
             _mine: mine,
         })
     }
@@ -191,7 +195,7 @@ impl Pool {
     fn workers(&self) -> usize {
         let entries = fs::read_dir(self.dir.path().join(WORKERS)).into_iter().flatten().flatten();
         let lives = |path: &Path| {
-            let tried = File::open(path).map(|file| file.try_lock_shared());
+            let tried = files::open(path).map(|file| file.try_lock_shared());
             matches!(tried, Ok(Err(fs::TryLockError::WouldBlock)))
         };
         let seen = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
@@ -244,15 +248,15 @@ impl Pool {
         };
         let mut left: Vec<u64> = (0..units.len()).collect();
         let mut moved = Instant::now();
-        // Holders of claims that finished nothing in time; this trial waits for them no more.
-        let mut late = BTreeSet::new();
         while !left.is_empty() {
             let before = left.len();
+            let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
             left.retain(|&unit| {
                 if !units.is_done(unit) {
                     return true;
                 }
                 let (places, worker) = (places(unit), units.signed_by(unit));
+                late.remove(&worker);
                 let bytes = units.read(unit, self.check.max_bytes(places.len()));
                 // An invalid result counts as one without rankings, which drops its worker.
                 let rankings = bytes.and_then(|bytes| decoded(&bytes, places.len()));
@@ -263,7 +267,9 @@ impl Pool {
             if moved.elapsed() > PATIENCE {
                 late.extend(left.iter().map(|&unit| units.signed_by(unit)));
             }
-            match next_here(units, &left, &late) {
+            let next = next_here(units, &left, &late);
+            drop(late);
+            match next {
                 // A worker finished it in the meantime.
                 Some((unit, Some(_))) if units.is_done(unit) => {}
                 Some((unit, claim)) => {

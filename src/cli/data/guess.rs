@@ -1,15 +1,14 @@
 //! `agent data guess`: writes a guessed mapping of tables to nodes and edges, to be edited.
 
-use std::{
-    fs::File,
-    io::Write as _,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, anyhow};
+use anyhow::anyhow;
 
 use crate::{Context, Exit};
-use agent_app::error::{AppError, Explain, Result};
+use agent_app::{
+    error::{AppError, Explain, Result},
+    output,
+};
 use agent_dataset::tables::{self, Guess, GuessOptions, MAPPING_FILE};
 
 #[derive(Debug, clap::Args)]
@@ -52,18 +51,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 }
 
 fn write(place: &Path, text: &str, force: bool) -> Result<()> {
-    let shown = place.display();
-    let file = match force {
-        true => File::create(place),
-        false => File::create_new(place),
-    };
-    let mut file = match file {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-            return Err(anyhow!("{shown} already exists"))
-                .hint("edit it, or give --force to replace it");
-        }
-        file => file.with_context(|| format!("cannot write {shown}"))?,
-    };
-    file.write_all(text.as_bytes()).with_context(|| format!("cannot write {shown}"))?;
-    Ok(())
+    if !force && place.symlink_metadata().is_ok() {
+        return Err(anyhow!("{} already exists", place.display()))
+            .hint("edit it, or give --force to replace it");
+    }
+    output::write(place, |out| Ok(out.write_all(text.as_bytes())?))
 }

@@ -5,7 +5,7 @@
 //! contains the process id of the holder in decimal, which is used only in messages.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, TryLockError},
     io::{Read, Write},
     path::{Path, PathBuf},
     process, thread,
@@ -13,6 +13,7 @@ use std::{
 };
 
 use crate::journal::JournalError;
+use agent_ground::files;
 
 /// Name of the lock file in a run directory.
 pub(super) const LOCK_FILE: &str = "lock";
@@ -36,13 +37,7 @@ impl Lock {
     /// Takes the lock of an existing run directory.
     pub(super) fn take(dir: &Path) -> Result<Self, JournalError> {
         let path = dir.join(LOCK_FILE);
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(JournalError::io("open", &path))?;
+        let mut file = files::open_to_lock(&path).map_err(JournalError::io("open", &path))?;
         let mut locked = file.try_lock();
         for _ in 1..MAX_TRIES {
             if !matches!(locked, Err(TryLockError::WouldBlock)) {
@@ -86,7 +81,7 @@ fn holder(path: &Path) -> Option<u32> {
         if look > 0 {
             thread::sleep(Duration::from_millis(RETRY_MS));
         }
-        if let Some(pid) = File::open(path).ok().and_then(number) {
+        if let Some(pid) = files::open(path).ok().and_then(number) {
             return Some(pid);
         }
     }
@@ -105,8 +100,8 @@ fn number(file: File) -> Option<u32> {
 pub fn writer_pid(dir: &Path) -> Option<u32> {
     let path = dir.join(LOCK_FILE);
     // A killed process leaves its id behind.
-    let pid = File::open(&path).ok().and_then(number)?;
-    let file = File::open(&path).ok()?;
+    let pid = files::open(&path).ok().and_then(number)?;
+    let file = files::open(&path).ok()?;
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then_some(pid)
 }
 

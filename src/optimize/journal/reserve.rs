@@ -4,7 +4,8 @@
 //! The reserve is the file `reserve`, which is in the run directory while there is a writer.
 
 use std::{
-    fs,
+    fs::{self, File},
+    io::Write as _,
     path::{Path, PathBuf},
 };
 
@@ -30,7 +31,10 @@ impl Reserve {
         // Compressing file systems would not reserve space for zeros.
         let mut bytes = vec![0; RESERVE_BYTES];
         blake3::Hasher::new().finalize_xof().fill(&mut bytes);
-        fs::write(&reserve.path, bytes).map_err(JournalError::io("write", &reserve.path))?;
+        // A killed process leaves its file, and a foreign one may be a link.
+        reserve.release();
+        let written = File::create_new(&reserve.path).and_then(|mut file| file.write_all(&bytes));
+        written.map_err(JournalError::io("write", &reserve.path))?;
         Ok(reserve)
     }
 

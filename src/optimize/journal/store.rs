@@ -35,6 +35,7 @@ use rusqlite::{
 
 use crate::journal::JournalError;
 pub(super) use crate::journal::store::replies::StoredReply;
+use agent_ground::files;
 use agent_kb::sqlite;
 use agent_sandbox::program::Program;
 
@@ -130,6 +131,9 @@ impl Store {
     /// Opens a database and checks its header, tables and configuration. With [`Access::Write`]
     /// also checks all rows, which takes time linear in the size of the database.
     pub(super) fn open(path: &Path, access: Access) -> Result<Self, JournalError> {
+        if access == Access::Write {
+            files::refuse_link(path).map_err(JournalError::io("open", path))?;
+        }
         let length = fs::metadata(path).map_err(JournalError::io("open", path))?.len();
         if length == 0 {
             // SQLite would treat the file as a new database and delete the write-ahead log.

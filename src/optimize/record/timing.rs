@@ -6,11 +6,12 @@
 //! For a step of a phase the maximum over processes counts, because a process that reads the step
 //! from the journal needs no time. A missing or damaged file counts as empty.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Milestone, Scope};
+use agent_ground::files;
 
 /// Name of the file with the times, in the run's directory.
 pub const TIMES_FILE: &str = "times.json";
@@ -62,9 +63,7 @@ pub struct Timing {
 impl Timing {
     /// Reads the times of a run; empty if the file is missing, damaged or too large.
     pub fn read(dir: &Path) -> Timing {
-        let path = dir.join(TIMES_FILE);
-        let small = fs::metadata(&path).is_ok_and(|file| file.len() <= MAX_BYTES);
-        let bytes = if small { fs::read(path).ok() } else { None };
+        let bytes = files::read(&dir.join(TIMES_FILE), MAX_BYTES).ok();
         bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
     }
 
@@ -142,6 +141,14 @@ impl Timing {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn a_device_in_the_place_of_the_times_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        std::os::unix::fs::symlink("/dev/zero", dir.path().join(TIMES_FILE)).unwrap();
+        assert_eq!(Timing::read(dir.path()), Timing::default());
+    }
 
     #[test]
     fn a_run_that_was_interrupted_adds_to_its_times() {

@@ -159,3 +159,31 @@ fn o1_a_run_of_200_steps_is_resumed_in_an_instant() {
         assert!(took.as_secs() < 20, "{took:?}");
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn a_link_in_a_run_directory_is_not_followed() {
+    use std::os::unix::fs::symlink;
+
+    let (dir, outside) = (directory(), directory());
+    drop(filled(dir.path(), 2));
+    let precious = outside.path().join("precious");
+    fs::write(&precious, "kept").expect("written");
+    for name in ["lock", "reserve", DATABASE_FILE] {
+        let path = dir.path().join(name);
+        let own = fs::read(&path).ok();
+        let _ = fs::remove_file(&path);
+        for target in [&precious, &outside.path().join("new")] {
+            symlink(target, &path).expect("linked");
+            let resumed = Journal::resume(dir.path());
+            // The reserve is written anew in the place of the link.
+            assert_eq!(resumed.is_ok(), name == "reserve", "{name}");
+            drop(resumed);
+            let _ = fs::remove_file(&path);
+        }
+        own.into_iter().for_each(|bytes| fs::write(&path, bytes).expect("written"));
+    }
+    assert_eq!(fs::read(&precious).expect("read"), b"kept");
+    assert!(!outside.path().join("new").exists());
+    assert_eq!(Journal::resume(dir.path()).expect("resume").steps().expect("steps").len(), 2);
+}
