@@ -14,7 +14,7 @@ use crate::{
     },
     schema::{Schema, Words, is_form},
 };
-use agent_ground::words::{fold, is_question_word, name_words, nearest};
+use agent_ground::words::{fold, is_question_word, is_stop_word, name_words, nearest};
 use agent_index::IndexedBase;
 use agent_kb::{
     FieldId, NodeId, RelationId, TypeId,
@@ -59,6 +59,8 @@ const ARTICLES: [&str; 9] = ["a", "an", "any", "some", "both", "no", "their", "i
 pub(crate) const COUNTS: [&str; 5] = ["count", "counts", "list", "lists", "links"];
 /// Words after which a number word such as `one` is a number: `exactly one`.
 const BEFORE_ONE: [&str; 6] = ["exactly", "only", "just", "than", "least", "most"];
+/// Words after which a word without meaning of its own may be a name.
+const BEFORE_NAMES: [&str; 9] = ["in", "of", "by", "from", "with", "about", "and", "or", "not"];
 /// Single letters that have no meaning in lower case or after question words: the article, `I`, a
 /// sample size, and letters after an apostrophe.
 const LETTERS: [&str; 7] = ["a", "d", "i", "m", "n", "s", "t"];
@@ -387,7 +389,9 @@ fn unit_behind(text: &str) -> Option<(usize, &'static str)> {
 fn number_at(text: &str, start: usize) -> Option<(usize, (f64, Option<String>))> {
     let rest = text.get(start..)?;
     let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
-    if !is_digit(rest.chars().next()) {
+    // `05.2025` in `19.05.2025` is a part of a date.
+    let ahead = text.get(..start)?.strip_suffix(['.', ',']).and_then(|text| text.chars().last());
+    if !is_digit(rest.chars().next()) || is_digit(ahead) {
         return None;
     }
     let mut end = 0;
@@ -523,27 +527,36 @@ impl Reader<'_> {
     }
 
     /// Finds names of nodes that are one word and that the question writes in small letters: `lego`
-    /// for LEGO. Skips nodes of types whose names are symbols, such as genes.
+    /// for LEGO, except those of types whose names are symbols, such as genes. Also finds names with
+    /// a capital that are words without meaning elsewhere, such as Go.
     fn in_small_letters(&self) -> Vec<(Range<usize>, Thing)> {
         let mut found = Vec::new();
         for (at, token) in self.tokens.iter().enumerate() {
             let span = at..at + 1;
-            let is_word = token.word.chars().count() > 2 && token.number.is_none() && !token.marked;
+            let is_word = match token.marked {
+                true => is_filler(&token.word),
+                false => token.word.chars().count() > 2,
+            } && token.number.is_none();
             if !is_word || !self.is_apart(&span) || self.is_common(&span) {
                 continue;
             }
-            let quoted = format!("\"{}\"", token.word);
-            let nodes = self.base.entities.exact_mentions(&quoted);
-            let mut nodes: Vec<NodeId> =
-                nodes.into_iter().flat_map(|mention| mention.nodes).collect();
-            nodes.retain(|&node| !self.schema.has_symbols(self.base, self.base.kb.node_type(node)));
             let text = self.written(&span);
+            let mut nodes = self.named(token);
+            nodes.retain(|&node| {
+                token.marked || !self.schema.has_symbols(self.base, self.base.kb.node_type(node))
+            });
             let nodes = self.called(&text, nodes);
             if !nodes.is_empty() {
                 found.push((span, Thing { text, nodes, values: Vec::new() }));
             }
         }
         found
+    }
+
+    /// Returns the nodes that a word names, whatever its letters and its meaning elsewhere.
+    fn named(&self, token: &Token) -> Vec<NodeId> {
+        let mentions = self.base.entities.exact_mentions(&format!("\"{}\"", token.word));
+        mentions.into_iter().flat_map(|mention| mention.nodes).collect()
     }
 
     /// Returns the text between two byte positions, extended by adjacent signs that may belong to a
@@ -838,6 +851,20 @@ impl Reader<'_> {
             .collect()
     }
 
+    /// Whether a token without meaning of its own stands where a name may stand and is one: `written
+    /// in go`, `go packages`, `in May`.
+    fn may_name(&self, at: usize) -> bool {
+        let Some([before, token]) = self.tokens.get(at.wrapping_sub(1)..=at) else { return false };
+        let between = self.text.get(before.range.end..token.range.start);
+        let follows = BEFORE_NAMES.contains(&before.word.as_str())
+            || between.is_some_and(|text| text.contains(','));
+        let is_type = |next: &Token| self.schema.types.iter().any(|own| own.stems == [&*next.stem]);
+        follows && token.word == "may"
+            || (follows || self.tokens.get(at + 1).is_some_and(is_type))
+                && !is_stop_word(&token.word)
+                && !self.named(token).is_empty()
+    }
+
     /// Returns the meaning of a token that nothing else explains: a number, a filler or an unknown
     /// word.
     fn left(&self, at: usize) -> What {
@@ -860,7 +887,7 @@ impl Reader<'_> {
             }
             false => is_filler(&token.word),
         };
-        if says_nothing {
+        if says_nothing && (is_letter || !self.may_name(at)) {
             return What::Filler;
         }
         What::Unknown(self.text.get(token.range.clone()).unwrap_or_default().to_owned())

@@ -100,12 +100,18 @@ impl<'a> Around<'a> {
                 let listed = COUNTS.contains(&self.word(end))
                     || self.word(end) == "and" && matches!(named, Some(What::Links(_)));
                 let of_thing = matches!(next, Some(What::Thing(_) | What::NoThing(_)));
-                let counted = before.is_some_and(counts) || (article || listed) && !of_thing;
+                // `not written in C` denies C, not the link.
+                let denies = before == Some(&What::Cue(Cue::Not))
+                    && matches!(named, Some(What::Thing(_) | What::NoThing(_) | What::Type(_)));
+                let counted =
+                    before.is_some_and(counts) && !denies || (article || listed) && !of_thing;
                 (!counted).then_some(What::Relation)
             }
-            // `used papers`, `are significant`: a condition that the base cannot decide.
+            // `used papers`, `this year`, `are significant`: a condition that the base cannot decide.
             What::Filler
                 if self.word(start) == "used" && matches!(next, Some(What::Type(_)))
+                    || ["month", "year"].contains(&self.word(start))
+                        && self.word(start.wrapping_sub(1)) == "this"
                     || self.word(start).starts_with("significant")
                         && !self.tests
                         && !self.differs =>

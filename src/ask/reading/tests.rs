@@ -30,6 +30,7 @@ fn desk() -> Arc<IndexedBase> {
             .collect();
         let languages: Vec<usize> =
             ["C", "C++", "C#"].into_iter().map(|name| add("language", name, json!({}))).collect();
+        add("language", "Go", json!({}));
         let mercury = add("planet", "mercury", json!({}));
         let metal = add("metal", "Mercury", json!({}));
         let packages: Vec<usize> = ["lodestar", "quill", "tern"]
@@ -251,4 +252,32 @@ fn each_is_of_something_and_from_may_have_no_end() {
     let error = ask("Legal: how many employees for each?").unwrap_err().to_string();
     assert!(error.contains("name the groups"), "{error}");
     assert_eq!(number("How many tickets were opened from 2025 on?"), 12.0);
+}
+
+/// Asks a question that must be refused; the reason must contain `told`.
+fn refused(base: Arc<IndexedBase>, question: &str, told: &str) {
+    match Analyst::new(base).ask(question) {
+        Err(error @ (AskError::Missing(_) | AskError::Unknown { .. })) => {
+            assert!(error.to_string().contains(told), "{question}: {error}");
+        }
+        other => panic!("{question}: {:?}", other.map(|one| one.told)),
+    }
+}
+
+#[test]
+fn words_without_meaning_are_names_where_names_stand() {
+    assert_eq!(number("How many tickets are about Go?"), 0.0);
+    assert_eq!(number("How many tickets are about C or Go?"), 4.0);
+    refused(desk(), "how many tickets are about go", "put names in quotation marks: \"go\"");
+    assert_eq!(number("how many tickets are about \"go\""), 0.0);
+    refused(desk(), "How many tickets were opened in May?", "May");
+    refused(desk(), "How many tickets were opened this year?", "year");
+}
+
+#[test]
+fn a_negation_before_a_name_denies_the_name() {
+    assert_eq!(number("How many tickets are not about C?"), 8.0);
+    assert_eq!(number("How many tickets are not about the language C?"), 8.0);
+    assert_eq!(number("How many tickets are neither about C nor about C#?"), 4.0);
+    assert_eq!(number("How many tickets were opened after 11.03.2025?"), 6.0);
 }
