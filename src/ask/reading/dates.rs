@@ -68,6 +68,15 @@ impl Reading<'_> {
                 |place: &usize| self.is_time(*place) && self.changed.get(*place) == Some(&changed);
             let field = (0..at).rev().find(is_near).or_else(|| next.filter(is_near));
             self.bounded.extend(field);
+            // A value is not in two months.
+            let is_span = |bounds: &[(Bound, String)]| {
+                matches!(bounds, [(Bound::Equal, _)] | [(Bound::AtLeast, _), (Bound::AtMost, _)])
+            };
+            let again =
+                self.dates.last().filter(|last| last.field == field && is_span(&last.bounds));
+            if again.is_some() && is_span(&bounds) {
+                return missing("two dates of one field are not supported; ask for each");
+            }
             self.dates.push(DateUse { at, field, bounds, changed });
             begin = end + 1;
         }

@@ -175,7 +175,9 @@ impl Reading<'_> {
                 what @ (What::Field(_) | What::Type(_) | What::Links(_)) => {
                     field = field.or(Some(what));
                 }
-                what @ (What::Thing(_) | What::NoThing(_) | What::Number(..)) => return Some(what),
+                what @ (What::Thing(_) | What::NoThing(_) | What::Number(..) | What::Date(_)) => {
+                    return Some(what);
+                }
                 _ => return field,
             }
             match self.beside(place, step) {
@@ -202,9 +204,11 @@ impl Reading<'_> {
             let is_value = |what: Option<&What>| matches!(what, Some(What::Number(..)));
             let is_thing = |what: Option<&What>| matches!(what, Some(What::Thing(_)));
             let both_denied = self.cue_beside(at, 1) == Some(Cue::Not);
-            if is_value(one) && is_thing(other) || is_thing(one) && is_value(other) || both_denied {
+            let is_date = [one, other].iter().any(|what| matches!(what, Some(What::Date(_))));
+            let differ = is_value(one) && is_thing(other) || is_thing(one) && is_value(other);
+            if differ || is_date || both_denied {
                 return missing(
-                    "\"or\" between conditions of two kinds is not supported; ask for each \
+                    "\"or\" between dates or conditions of two kinds is not supported; ask for each \
                      separately",
                 );
             }
@@ -225,6 +229,11 @@ impl Reading<'_> {
             if cue == Cue::Bound(Bound::Equal, false) && !matches!(behind, Some(What::Number(..))) {
                 let said = self.said_at(at);
                 return missing(format!("{said:?} must be followed by a number"));
+            }
+            let by_time = matches!(cue, Cue::Bound(bound, true) if bound != Bound::Equal);
+            if by_time && !matches!(behind, Some(What::Number(..) | What::Date(_))) {
+                let said = self.said_at(at);
+                return missing(format!("{said:?} must be followed by a year or a date"));
             }
             // In `only wrote one paper`, `only` belongs to the verb.
             let beside = self.beside(at, 1).map(|next| self.mentions.range(next).start);

@@ -7,7 +7,7 @@ use crate::{
     mentions::What,
     missing,
     plan::Test,
-    reading::Reading,
+    reading::{Reading, operation::YES_NO},
 };
 
 /// Range of numbers that may be years.
@@ -230,7 +230,10 @@ impl Reading<'_> {
     fn bounded(&self, at: usize, number: f64, limit: &Limit, changed: bool) -> Option<Bounded> {
         let behind = self.beside(limit.end, 1).filter(|place| {
             let value = self.is_value(*place) && limit.to.is_none();
-            (value || self.counted.contains_key(place)) && !self.is_apart(limit.end, *place)
+            // `released in 2023 have been deprecated`
+            (value || self.counted.contains_key(place))
+                && !self.is_apart(limit.end, *place)
+                && !self.is_said_between(limit.end, *place, &YES_NO)
         });
         // A number does not bound the requested count: `how many have one over 20`.
         let is_rows = |place: usize| self.counted.contains_key(&place) && self.is_how_many(place);

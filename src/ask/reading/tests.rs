@@ -279,5 +279,13 @@ fn a_negation_before_a_name_denies_the_name() {
     assert_eq!(number("How many tickets are not about C?"), 8.0);
     assert_eq!(number("How many tickets are not about the language C?"), 8.0);
     assert_eq!(number("How many tickets are neither about C nor about C#?"), 4.0);
+}
+
+#[test]
+fn dates_are_read_in_digits_and_no_bound_is_dropped() {
     assert_eq!(number("How many tickets were opened after 11.03.2025?"), 6.0);
+    refused(desk(), "How many tickets ended before they were opened?", "followed by a year");
+    refused(desk(), "How many tickets were opened in Q1 2025 or May 2025?", "or conditions");
+    refused(desk(), "How many tickets were opened in 2024 or January 2025?", "or conditions");
+    refused(desk(), "How many tickets were opened in May 2025 and in June 2025?", "ask for each");
 }
