@@ -148,17 +148,17 @@ pub(crate) fn read(
     reading.is_one_question()?;
     reading.rows = reading.choose_rows()?;
     // `written together by A and B` and `associated with C` may also ask for nodes.
-    let read = reading.plan_of_any(kinds);
+    let may_list = !asks_surely(mentions) && !compares_names(mentions);
+    let read = match reading.plan_of_any(kinds) {
+        Ok(Plan { operation: Operation::Compare { .. }, .. }) if may_list => Err(AskError::NoTable),
+        read => read,
+    };
     let read = match (read, listed) {
         (Err(error), Some((kind, listed))) => reading.list(kind, listed).map_err(|_| error),
         (read, _) => read,
     };
     match read {
-        Ok(Plan { operation: Operation::Compare { .. }, .. }) | Err(AskError::Missing(_))
-            if !asks_surely(mentions) && !compares_names(mentions) =>
-        {
-            Err(AskError::NoTable)
-        }
+        Err(AskError::Missing(_)) if may_list => Err(AskError::NoTable),
         read => read,
     }
 }
@@ -254,7 +254,14 @@ impl Reading<'_> {
             let before = self.beside_past(at, -1, |place| self.is_equal(place));
             for place in [before, self.beside(at, 1)].into_iter().flatten() {
                 let binds = match self.what(place) {
-                    Some(What::Type(kind)) => self.has_node_of(thing, *kind),
+                    Some(What::Type(kind)) => {
+                        // `institutions in France` does not call an institution France.
+                        let is_place = Some(place) == before
+                            && self.beside(at, -1) != before
+                            && self.is_plural(place, *kind)
+                            && thing.nodes.iter().any(|&one| self.base.kb.node_type(one) != *kind);
+                        self.has_node_of(thing, *kind) && !is_place
+                    }
                     Some(What::Field(fields)) => {
                         let is = |field| thing.values.iter().any(|value| value.field == field);
                         fields.iter().any(|(field, _)| is(*field))
@@ -294,7 +301,9 @@ impl Reading<'_> {
             // `tend to have more X`
             let counts = counts
                 || self.cue(at) == Some(Cue::Correlate) && self.said_at(at).ends_with(" more");
-            let Some(mut next) = self.beside(at, 1).filter(|_| counts) else { continue };
+            // `count by X` names no counted type.
+            let is_next = |next: &usize| counts && !self.is_said_between(at, *next, &["by"]);
+            let Some(mut next) = self.beside(at, 1).filter(is_next) else { continue };
             // `how many X papers`, `how many X or Y papers`
             while matches!(
                 self.what(next),
@@ -459,6 +468,14 @@ impl Reading<'_> {
             Some(unit) => self.in_unit(column, unit)?,
             None => column,
         };
+        if let (Bound::Not, Some(ColumnSpec::Field(field))) =
+            (number.bound, self.columns.get(column))
+            && let Some(sample) = self.schema.sample(self.base, self.rows, *field)
+            && (sample.kind, sample.filled < sample.seen) == (ColumnKind::Date, true)
+        {
+            let name = self.base.kb.field_name(*field);
+            return missing(format!("cannot tell whether each {rows} without {name:?} counts"));
+        }
         Ok(Test::Number { column, bound: number.bound, number: number.number, to: number.to })
     }
 
@@ -536,9 +553,10 @@ impl Reading<'_> {
         }
         // `how many papers and authors are there`
         for (&at, kind) in &self.counted {
-            let Some(next) = self.beside(at, 1) else { continue };
+            let next = self.beside_past(at, 1, |place| self.is_or(place));
+            let Some(next) = next else { continue };
             if matches!(self.what(next), Some(What::Type(other)) if other != kind)
-                && self.is_how_many(at)
+                && (self.is_how_many(at) || self.cue_beside(at, -1) == Some(Cue::NumberOf))
                 && self.is_listed(at, next)
             {
                 return several(at, next);
@@ -611,16 +629,16 @@ impl Reading<'_> {
         Ok(plan)
     }
 
-    /// Whether the metapath is a single step that leads to exactly one node from at least 99 % of
-    /// the rows that have any link by that step, judged by a sample.
-    fn leads_to_one(&self, steps: &[MetapathStep]) -> bool {
+    /// Whether the metapath leads to exactly one node from at least 99 % of the nodes of type `from`
+    /// from which it leads to any, judged by a sample.
+    fn leads_to_one(&self, from: TypeId, steps: &[MetapathStep]) -> bool {
         let (mut some, mut several) = (0, 0);
-        for node in sampled(&self.base.kb, self.rows, LOOKED_AT) {
+        for node in sampled(&self.base.kb, from, LOOKED_AT) {
             let n = reached(&self.base.kb, node, steps).len();
             some += usize::from(n > 0);
             several += usize::from(n > 1);
         }
-        steps.len() == 1 && several * 100 <= some
+        several * 100 <= some
     }
 
     /// Plans the question as the first of `kinds` that finds all the parts it needs; a comparison

@@ -187,7 +187,7 @@ impl Reading<'_> {
             // A link to another type of node is not a relation within the row type.
             steps.retain(|step| self.says(at, step.relation) && !(links && step.to == self.rows));
             match steps.as_slice() {
-                &[step] if !links && step.to != self.rows => {
+                &[step] if !links && step.to != self.rows && !self.is_one_of_two_verbs(at) => {
                     let column = self.column(ColumnSpec::Count(vec![step]));
                     parts.filters.push((at, some_of(column)));
                 }
@@ -202,6 +202,17 @@ impl Reading<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a relation is joined by `and` to another one, and both follow one name: `does X
+    /// maintain and review`.
+    fn is_one_of_two_verbs(&self, at: usize) -> bool {
+        let joins = |one: usize, other: usize| {
+            self.what(one) == self.what(other) && self.said_at(one + 1) == "and"
+        };
+        let is_name = |at: usize| matches!(self.what(at), Some(What::Thing(_)));
+        (joins(at, at + 2) || at > 1 && joins(at - 2, at))
+            && self.beside(at, -1).is_some_and(is_name)
     }
 
     /// Whether the mention after `at` names a row itself, so that relation `at` links nothing.
@@ -415,11 +426,14 @@ impl Reading<'_> {
             || words.windows(2).any(|two| two == ["as", "much"])
     }
 
-    /// Whether the question says `how many` without a noun: `how many would cost more`.
+    /// Whether the question says `how many` without a noun: `how many would cost more`, `how many
+    /// were opened`.
     fn counts_them(&self) -> bool {
         self.cues(false).any(|(at, cue)| {
             let next = self.what_beside(at, 1);
-            cue == Cue::HowMany && matches!(next, None | Some(What::Cue(_) | What::Number(..)))
+            cue == Cue::HowMany
+                && (matches!(next, None | Some(What::Cue(_) | What::Number(..)))
+                    || YES_NO.contains(&self.mentions.word(self.mentions.range(at).end)))
         })
     }
 
@@ -558,6 +572,10 @@ impl Reading<'_> {
         if let Some(column) = self.different(parts) {
             parts.groups.retain(|(_, group)| *group != column);
             return Ok(Operation::Number(Measure::Of(Function::Distinct, column)));
+        }
+        let is_row = |(_, one): &(usize, Condition)| one.steps.is_empty();
+        if parts.counts_rows && self.counts_them() && parts.conditions.iter().any(is_row) {
+            return missing("name the type of what is counted");
         }
         let measure = match parts.measures.first() {
             // `most` and `fewest` do not ask for the number of all rows.
@@ -767,6 +785,19 @@ impl Reading<'_> {
                 let said = self.said_at(*at);
                 return missing(format!("cannot tell how {said:?} relates to the question"));
             }
+        }
+        // In `depend on a library and a package`, the rows are linked to other rows.
+        let is_type =
+            |at: usize| matches!(self.what(at), Some(What::Type(kind)) if *kind != self.rows);
+        let is_other = |at: &usize| {
+            let before = self.beside(*at, -1).filter(|before| is_type(*before));
+            self.what(*at) == Some(&What::Type(self.rows))
+                && !self.counted.contains_key(at)
+                && before.is_some_and(|before| self.is_said_between(before, *at, &["and"]))
+        };
+        if let Some(at) = (0..self.mentions.all.len()).find(is_other) {
+            let said = self.said_at(at);
+            return missing(format!("cannot tell how {said:?} relates to the question"));
         }
         if !parts.subjects.is_empty() {
             return missing("several subjects are named, but not compared");

@@ -76,7 +76,7 @@ impl Reading<'_> {
         let (at, _) = self.cues(false).find(|(_, cue)| counts(*cue))?;
         let thing = self.thing(self.beside(at, 1)?)?;
         let of_value = |kind: TypeId| thing.values.iter().all(|value| value.kind == kind);
-        let says_type = self.mentions.all.iter().any(|own| matches!(own.what, What::Type(_)));
+        let says_type = self.says_type(|_| true);
         match (thing.values.first(), self.base.kb.candidate_types()) {
             _ if says_type || !self.counted.is_empty() => None,
             (Some(value), _) if of_value(value.kind) => Some(value.kind),
@@ -111,12 +111,15 @@ impl Reading<'_> {
             .collect();
         found.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(&other.1)));
         // If no type is mentioned, any type with the field may be meant.
-        let says_type = self.mentions.all.iter().any(|own| matches!(own.what, What::Type(_)));
+        let says_type = !self.counted.is_empty() || self.says_type(|_| true);
         let most = found.first().map_or(0.0, |best| best.0);
+        let is_best = |own: TypeId| found.first().is_some_and(|(_, kind)| *kind == own);
+        let says_best = says_type
+            && (self.says_type(is_best) || self.counted.values().any(|kind| is_best(*kind)));
         let nearly = if says_type { 0.0 } else { FILLED_SHARE * HAS_FIELD };
         found.retain(|(points, _)| *points >= most - nearly);
         let told = |(_, kind): &(f32, TypeId)| format!("every {}", kb.type_name(*kind));
-        let best = match says_type {
+        let best = match says_best {
             true => found.first().copied(),
             false => self.choose(found, told),
         };
@@ -247,7 +250,7 @@ impl Reading<'_> {
     }
 
     /// Whether the mention of a type is taken as a plural: its words differ from the type's name.
-    fn is_plural(&self, at: usize, kind: TypeId) -> bool {
+    pub(super) fn is_plural(&self, at: usize, kind: TypeId) -> bool {
         let own = self.schema.types.get(kind.0 as usize).map(|own| own.words.join(" "));
         own.is_some_and(|own| own != self.said_at(at))
     }

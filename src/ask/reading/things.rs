@@ -11,7 +11,10 @@ use crate::{
     mentions::{Thing, What},
     missing,
     plan::{Condition, Subject, Test, distinct, reversed},
-    reading::{Reading, operation::Parts},
+    reading::{
+        Reading,
+        operation::{Parts, YES_NO},
+    },
     schema::with_both_ways,
 };
 use agent_index::IndexedBase;
@@ -129,7 +132,7 @@ impl Reading<'_> {
                                 Role::Value { field, .. } => {
                                     self.kind_of(*field) == Some(ColumnKind::Category)
                                 }
-                                Role::Linked { steps, .. } => self.leads_to_one(steps),
+                                Role::Linked { steps, .. } => self.leads_to_one(self.rows, steps),
                                 Role::Is(_) => true,
                             }
                     })
@@ -240,14 +243,21 @@ impl Reading<'_> {
         if is_row {
             linked.extend(within.iter().map(|step| (self.rows, vec![*step])));
         }
-        // Keeps the shortest links, then those that the question mentions most.
+        // Keeps the shortest links and those to what the shortest ones are part of, such as the
+        // country of an institution; then those that the question mentions most.
         let shortest = linked.iter().map(|(_, steps)| steps.len()).min();
-        linked.retain(|(_, steps)| Some(steps.len()) == shortest);
-        let (before, behind) = self.said_beside(at);
+        let is_shortest = |steps: &[MetapathStep]| Some(steps.len()) == shortest;
+        let near: Vec<_> = linked.iter().filter(|(_, steps)| is_shortest(steps)).cloned().collect();
+        let is_part = |steps: &[MetapathStep], (kind, begin): &(TypeId, Vec<MetapathStep>)| {
+            steps.strip_prefix(begin.as_slice()).is_some_and(|rest| self.leads_to_one(*kind, rest))
+        };
+        linked
+            .retain(|(_, steps)| is_shortest(steps) || near.iter().any(|one| is_part(steps, one)));
+        let [before, behind, all] = self.said_beside(at);
         let is_said_before = linked.iter().any(|(_, steps)| self.schema.said(steps, &before) > 0);
         let beside = if is_said_before { before } else { behind };
         let said = |steps: &[MetapathStep]| {
-            (self.schema.said(steps, &beside), self.schema.said(steps, &self.said))
+            (self.schema.said(steps, &beside), self.schema.said(steps, &all))
         };
         let most = linked.iter().map(|(_, steps)| said(steps)).max();
         linked.retain(|(_, steps)| Some(said(steps)) == most);
@@ -293,8 +303,9 @@ impl Reading<'_> {
     }
 
     /// Returns the stems of the words before a mention and of those after it, up to the nearest
-    /// name or date on each side.
-    fn said_beside(&self, at: usize) -> (BTreeSet<String>, BTreeSet<String>) {
+    /// name or date on each side, and the stems of the question. In `from A were handled by B`, the
+    /// words after A belong to B, and are left out.
+    fn said_beside(&self, at: usize) -> [BTreeSet<String>; 3] {
         let is_name = |at: &usize| {
             matches!(self.what(*at), Some(What::Thing(_) | What::NoThing(_) | What::Date(_)))
         };
@@ -304,7 +315,15 @@ impl Reading<'_> {
             tokens.map(|token| token.stem.clone()).collect::<BTreeSet<String>>()
         };
         let end = self.mentions.all.len();
-        (stems(&mut (0..at).rev()), stems(&mut (at + 1..end)))
+        let before = stems(&mut (0..at).rev());
+        let behind = stems(&mut (at + 1..end));
+        let is_passive = YES_NO.contains(&self.mentions.word(self.mentions.range(at).end))
+            && (at + 1..end).any(|at| is_name(&at));
+        if is_passive {
+            let all = self.said.difference(&behind).chain(&before).cloned().collect();
+            return [before, BTreeSet::new(), all];
+        }
+        [before, behind, self.said.clone()]
     }
 
     /// Whether the question counts or lists rows by their link to the named row in mention `at`:
