@@ -860,7 +860,7 @@ impl Reader<'_> {
             || between.is_some_and(|text| text.contains(','));
         let is_type = |next: &Token| self.schema.types.iter().any(|own| own.stems == [&*next.stem]);
         follows && token.word == "may"
-            || (follows || self.tokens.get(at + 1).is_some_and(is_type))
+            || (follows || before.word == "many" && self.tokens.get(at + 1).is_some_and(is_type))
                 && !is_stop_word(&token.word)
                 && !self.named(token).is_empty()
     }

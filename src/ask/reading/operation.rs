@@ -185,13 +185,15 @@ impl Reading<'_> {
             let links = self.links_to(at);
             let mut steps = self.schema.steps(self.rows);
             // A link to another type of node is not a relation within the row type.
-            steps.retain(|step| self.says(at, step.relation) && !(links && step.to == self.rows));
+            steps.retain(|step| self.says(at, step.relation));
+            let is_within = steps.iter().any(|step| step.to == self.rows);
+            steps.retain(|step| !links || step.to != self.rows);
             match steps.as_slice() {
                 &[step] if !links && step.to != self.rows && !self.is_one_of_two_verbs(at) => {
                     let column = self.column(ColumnSpec::Count(vec![step]));
                     parts.filters.push((at, some_of(column)));
                 }
-                [] if links && !self.is_row_behind(at, parts) => {}
+                [] if links && !is_within && !self.is_row_behind(at, parts) => {}
                 _ => {
                     let said = self.said_at(at);
                     let rows = self.base.kb.type_name(self.rows);
@@ -406,6 +408,8 @@ impl Reading<'_> {
         self.cues(false).find_map(|(at, cue)| match cue {
             Cue::More(high) => Some((at, high, &[][..])),
             Cue::Comparative(high, names) => Some((at, high, names)),
+            // The bound of a number compares nothing else.
+            _ if matches!(self.what_beside(at, 1), Some(What::Number(..))) => None,
             Cue::Bound(Bound::Above, false) => Some((at, true, &[][..])),
             Cue::Bound(Bound::Below, false) => Some((at, false, &[][..])),
             _ => None,
@@ -551,6 +555,9 @@ impl Reading<'_> {
         }
         self.is_no_difference()?;
         self.is_no_comparison()?;
+        if self.has(Cue::Differ) {
+            return missing("a comparison within each row is not supported");
+        }
         let first =
             self.top.is_some() || self.cues(false).any(|(_, cue)| matches!(cue, Cue::Best(..)));
         if let (true, Some(function)) = (first, self.function()) {

@@ -292,6 +292,14 @@ fn dates_are_read_in_digits_and_no_bound_is_dropped() {
 }
 
 #[test]
+fn a_bound_of_a_number_compares_no_names() {
+    let found = told("How many packages with fewer than 5 stars are maintained by Ann or Bo?");
+    assert_eq!(found, ["2 (package rows)"]);
+    // The managers are employees too, of whom only the department is named.
+    refused(desk(), "How many employees are managed by people in Sales?", "managed");
+}
+
+#[test]
 fn a_verb_belongs_to_the_name_after_it() {
     let found = readings("How many tickets from Sales were handled by someone in Legal?");
     let told: Vec<&str> = found.iter().map(|one| one.told.as_str()).collect();
@@ -360,6 +368,7 @@ fn what_is_counted_is_said_or_asked_back() {
     assert_eq!(found, ["tool 0, tool 4, tool 6 (3 package rows)"]);
     for (question, why) in [
         ("count by person", ""),
+        ("How many packages are maintained and reviewed by the same person?", "within each row"),
         ("number of packages or plugins with over 2 stars", "at once"),
         ("How many are about tool 2?", "name the type"),
         ("How many packages were not retired in 2024?", "without \"retired\""),
