@@ -538,7 +538,8 @@ mod tests {
     fn configured(settings: &str) -> Configured {
         let settings = Settings::read(settings, "config.toml", &ROLES).unwrap();
         let roles = settings.role_settings(Some("general"), &ROLES).unwrap();
-        Configured { account: Account::default(), roles, settings, key_variable: None }
+        let account = Account::default();
+        Configured { account, roles, settings, key_variable: None, service: None }
     }
 
     #[test]

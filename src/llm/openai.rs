@@ -178,6 +178,12 @@ impl OpenAi {
             Err(error @ (RemoteError::TooLong { .. } | RemoteError::Unreadable { .. })) => {
                 Err(Failure::UnusableReply(reply::unread(request, error.to_string())))
             }
+            // A shorter request may succeed, so this is no failure of the service.
+            Err(error) if error.is_too_long() => Err(Failure::UnusableReply(UnusableReply {
+                reason: error.to_string(),
+                usage: Usage::default(),
+                may_differ: false,
+            })),
             Err(error) => Err(Failure::Error(error.into())),
         }
     }

@@ -1,6 +1,6 @@
 //! One attempt of a request: sends it and reads the reply, each step with its own time limit.
 
-use std::{error::Error, fmt::Write, future::Future, time::Duration};
+use std::{error::Error, fmt::Write, future::Future, io, iter, time::Duration};
 
 use reqwest::{
     Response, Url,
@@ -8,7 +8,7 @@ use reqwest::{
 };
 use tokio::time::{Instant, timeout_at};
 
-use crate::{RemoteError, failure, innermost, requester::Requester};
+use crate::{RemoteError, account, failure, innermost, requester::Requester};
 
 /// Number of bytes after which no more is read of an error reply.
 const MAX_ERROR_BYTES: usize = 64 << 10;
@@ -21,6 +21,8 @@ pub(super) enum AttemptError {
         message: String,
         /// Delay that the service asks for before another attempt, if any.
         retry_after: Option<Duration>,
+        /// Whether nothing listens at the address, which is on this machine.
+        is_absent: bool,
     },
     /// Another attempt would fail as well.
     Final(RemoteError),
@@ -40,7 +42,7 @@ impl AttemptError {
     }
 
     fn transient(message: impl Into<String>) -> AttemptError {
-        AttemptError::Transient { message: message.into(), retry_after: None }
+        AttemptError::Transient { message: message.into(), retry_after: None, is_absent: false }
     }
 }
 
@@ -49,6 +51,14 @@ impl AttemptError {
 struct Period {
     start: Instant,
     end: Instant,
+}
+
+/// Whether the machine of an address refused the connection, as nothing listens there.
+fn is_refused(error: &reqwest::Error) -> bool {
+    let causes = iter::successors(error.source(), |&cause| cause.source());
+    causes
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == io::ErrorKind::ConnectionRefused)
 }
 
 impl Requester {
@@ -148,7 +158,11 @@ impl Requester {
             // Writing to a text cannot fail.
             let _ = write!(message, " ({})", self.secrets.shown(&innermost(error)));
         }
-        AttemptError::transient(message)
+        let is_absent = account::is_local(&self.base) && is_refused(error);
+        if is_absent {
+            message += "; start the service, or set another address";
+        }
+        AttemptError::Transient { message, retry_after: None, is_absent }
     }
 
     /// Refuses a reply in a form that was not requested: compressed, not UTF-8, or a web page.

@@ -112,9 +112,11 @@ pub(super) fn classify(
             AttemptError::Final(RemoteError::Quota { host, message })
         }
         401 | 403 => AttemptError::Final(RemoteError::Key { host, status, message }),
-        _ if is_transient(status) => {
-            AttemptError::Transient { message: format!("status {status}: {message}"), retry_after }
-        }
+        _ if is_transient(status) => AttemptError::Transient {
+            message: format!("status {status}: {message}"),
+            retry_after,
+            is_absent: false,
+        },
         _ => AttemptError::Final(RemoteError::Refused { host, status, message }),
     }
 }

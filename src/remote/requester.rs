@@ -26,6 +26,9 @@ use crate::{
 
 /// Interval between checks of the stop flag.
 const POLL: Duration = Duration::from_millis(100);
+/// Number of attempts after which a request fails if nothing listens at an address on this machine:
+/// the user has not started the service.
+const ATTEMPTS_IF_ABSENT: u32 = 3;
 
 /// Sends requests to one service.
 pub(super) struct Requester {
@@ -97,8 +100,11 @@ impl Requester {
                     self.circuit_breaker.succeeded();
                     return Err(error);
                 }
-                Err(AttemptError::Transient { message, retry_after }) => {
+                Err(AttemptError::Transient { message, retry_after, is_absent }) => {
                     self.circuit_breaker.failed(&message);
+                    if is_absent && state.retry.attempts() >= ATTEMPTS_IF_ABSENT {
+                        return Err(self.failed(&state, message));
+                    }
                     if state.retry.attempts() == 2 {
                         let (host, most) = (&self.host, self.limits.total.as_secs());
                         warn!("{host}: {message}; trying again, for {most} s at most");

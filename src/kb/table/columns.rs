@@ -182,8 +182,8 @@ pub fn field_kind(name: &str, texts: &[&str]) -> (ColumnKind, Option<String>) {
     (ColumnKind::Text, None)
 }
 
-/// Returns the nodes at the ends of a metapath from the node `from`, ascending, each once, without
-/// `from` itself. Without steps, returns `from`.
+/// Returns the nodes at the ends of a metapath from the node `from`, ascending, each once. Without
+/// steps, returns `from`; a metapath of several steps that leads back to `from` is left out.
 pub fn reached(kb: &Kb, from: NodeId, steps: &[MetapathStep]) -> Vec<NodeId> {
     let mut nodes = vec![from];
     for step in steps {
@@ -202,7 +202,8 @@ pub fn reached(kb: &Kb, from: NodeId, steps: &[MetapathStep]) -> Vec<NodeId> {
         next.dedup();
         nodes = next;
     }
-    nodes.retain(|&node| node != from || steps.is_empty());
+    // A node may link to itself: an employee who is their own manager.
+    nodes.retain(|&node| node != from || steps.len() < 2);
     nodes
 }
 

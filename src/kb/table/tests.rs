@@ -455,6 +455,7 @@ fn what_a_metapath_reaches_is_whole_and_names_that_are_too_many_are_refused() {
         writer.push_node("paper", "A paper", "", &[]).unwrap();
         writer.push_edge(paper, "has_topic", 0).unwrap();
     }
+    writer.push_edge(0, "part_of", 0).unwrap();
     let meta = KbMeta {
         title: "t".into(),
         licence: "none".into(),
@@ -467,6 +468,11 @@ fn what_a_metapath_reaches_is_whole_and_names_that_are_too_many_are_refused() {
     let relation = kb.relation_id("has_topic").unwrap();
     let steps = vec![MetapathStep { relation, direction: Direction::In, to: paper }];
     assert_eq!(reached(&kb, 0, &steps).len(), n as usize);
+    let back = MetapathStep { direction: Direction::Out, to: topic, ..steps[0] };
+    assert_eq!(reached(&kb, 0, &[steps[0], back]), [], "it leads back");
+    let part_of = kb.relation_id("part_of").unwrap();
+    let within = MetapathStep { relation: part_of, direction: Direction::Out, to: topic };
+    assert_eq!(reached(&kb, 0, &[within]), [0], "it is a part of itself");
     let count = read(&kb, topic, &[0], &ColumnSpec::Count(steps.clone())).unwrap();
     assert_eq!(count.cells, [Cell::Number(f64::from(n))]);
     let names = read(&kb, topic, &[0], &ColumnSpec::Names(steps)).unwrap_err();
