@@ -4,6 +4,7 @@
 use std::{
     io::{BufRead as _, BufReader, Write as _},
     process::{Child, ChildStdin, ChildStdout, Stdio},
+    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
@@ -367,4 +368,34 @@ fn lines_that_cannot_be_read_are_answered_and_the_last_calls_are_finished() {
     let answers = replies.iter().filter(|reply| reply["result"]["structuredContent"].is_object());
     assert_eq!(answers.count(), 20);
     assert!(piped.child.wait().unwrap().success());
+}
+
+#[test]
+fn every_request_with_one_id_is_answered_or_refused_at_once() {
+    let world = World::indexed();
+    let mut piped = Piped::start(&world, ["--base", "tiny"]);
+    piped.initialize();
+    let mut input = piped.input.take().unwrap();
+    let arguments = json!({"query": "kite", "system": "bm25"});
+    let search = json!({"name": "search", "arguments": arguments});
+    for method in ["tools/call", "tools/call", "ping"] {
+        let params = if method == "ping" { json!({}) } else { search.clone() };
+        let call = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
+        writeln!(input, "{call}").unwrap();
+    }
+    drop(input);
+    let began = Instant::now();
+    let lines = (&mut piped.output).lines().map(Result::unwrap);
+    let (mut answered, mut refused) = (0, 0);
+    for line in lines {
+        let reply: Value = serde_json::from_str(&line).unwrap();
+        match (reply["id"].as_u64(), reply["error"]["code"].as_i64()) {
+            (Some(7), None) => answered += 1,
+            (Some(7), Some(-32_600)) => refused += 1,
+            _ => panic!("{line}"),
+        }
+    }
+    assert!(answered >= 1 && answered + refused == 3, "{answered} answered, {refused} refused");
+    assert!(piped.child.wait().unwrap().success());
+    assert!(began.elapsed() < Duration::from_secs(20), "the end waits for no reply");
 }

@@ -1,8 +1,14 @@
 //! Transports MCP messages over a pipe, each as a line of JSON. Answers lines that cannot be parsed
-//! with errors. At most [`AT_A_TIME`] requests are in progress at a time; at the end of the input,
-//! they have [`END_TIME`] to finish. Does not depend on what requests do.
+//! with errors, and so requests with the id of a request in progress. At most [`AT_A_TIME`] requests
+//! are in progress at a time; at the end of the input, they have [`END_TIME`] to finish. Does not
+//! depend on what requests do.
 
-use std::{collections::HashMap, io, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    io,
+    sync::{Arc, MutexGuard, PoisonError},
+    time::Duration,
+};
 
 use rmcp::{
     ErrorData, RoleServer,
@@ -20,6 +26,8 @@ use tokio::{
     time::timeout,
 };
 
+use crate::mcp::fit::short;
+
 /// Maximum number of requests in progress. Further requests are read as soon as some are answered.
 pub(crate) const AT_A_TIME: usize = 64;
 /// Maximum length of a line, in bytes.
@@ -27,7 +35,7 @@ pub(crate) const MAX_LINE: usize = super::MAX_BODY;
 /// Maximum time to finish requests in progress when the input ends.
 pub(crate) const END_TIME: Duration = Duration::from_secs(30);
 /// Error code of JSON-RPC for a line that is too long or not JSON; `INVALID` is the code for JSON
-/// that is not a valid message.
+/// that is not a valid message, or a request whose id is in use.
 const UNPARSABLE: i32 = -32_700;
 const INVALID: i32 = -32_600;
 
@@ -40,9 +48,9 @@ pub(super) struct Pipe<W> {
 /// The output to which replies are written, and the requests in progress.
 struct Replies<W> {
     to: Mutex<W>,
-    /// Permits that the requests in progress hold, by request id. Several requests may have the
-    /// same id.
-    under_way: std::sync::Mutex<HashMap<String, Vec<OwnedSemaphorePermit>>>,
+    /// Permits that the requests in progress hold, by request id. The library keeps one request an
+    /// id, and would never answer the others.
+    under_way: std::sync::Mutex<HashMap<RequestId, OwnedSemaphorePermit>>,
     places: Arc<Semaphore>,
 }
 
@@ -78,13 +86,18 @@ async fn read<W: AsyncWrite + Send + Unpin>(
     while let Ok(Some(line)) = next_line(&mut from).await {
         let (code, why, id) = match line.as_deref().map(parse) {
             Some(Line::Nothing) => continue,
-            Some(Line::Message(message)) => {
-                replies.begin(&message).await;
-                if messages.send(*message).await.is_err() {
-                    return;
+            Some(Line::Message(message)) => match replies.begin(&message).await {
+                Ok(()) => {
+                    if messages.send(*message).await.is_err() {
+                        return;
+                    }
+                    continue;
                 }
-                continue;
-            }
+                Err(id) => {
+                    let why = format!("the id {} is in use", short(&id.to_string()));
+                    (INVALID, format!("{why}; give each request its own"), id.into_json_value())
+                }
+            },
             Some(Line::Wrong(code, why, id)) => (code, why, id),
             None => (UNPARSABLE, format!("a line has more than {MAX_LINE} bytes"), Value::Null),
         };
@@ -148,36 +161,33 @@ fn parse(line: &[u8]) -> Line {
 impl<W: AsyncWrite + Send + Unpin> Replies<W> {
     /// Counts a request among those in progress, once there are few enough. If the message cancels
     /// a request, ends that request, which gets no reply.
-    async fn begin(&self, message: &RxJsonRpcMessage<RoleServer>) {
+    ///
+    /// # Errors
+    /// The id of the request, at once, if a request with this id is in progress.
+    async fn begin(&self, message: &RxJsonRpcMessage<RoleServer>) -> Result<(), RequestId> {
         match message {
             JsonRpcMessage::Request(request) => {
-                let Ok(place) = self.places.clone().acquire_owned().await else { return };
-                let mut under_way =
-                    self.under_way.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-                under_way.entry(request.id.to_string()).or_default().push(place);
+                if self.under_way().contains_key(&request.id) {
+                    return Err(request.id.clone());
+                }
+                let Ok(place) = self.places.clone().acquire_owned().await else { return Ok(()) };
+                self.under_way().insert(request.id.clone(), place);
             }
             JsonRpcMessage::Notification(_) => {
                 let value = serde_json::to_value(message).unwrap_or_default();
                 let is_cancel = value["method"] == "notifications/cancelled";
                 let id = serde_json::from_value::<RequestId>(value["params"]["requestId"].clone());
                 if let (true, Ok(id)) = (is_cancel, id) {
-                    self.end(&id);
+                    self.under_way().remove(&id);
                 }
             }
             _ => {}
         }
+        Ok(())
     }
 
-    /// Removes a request from those in progress.
-    fn end(&self, id: &RequestId) {
-        let mut under_way =
-            self.under_way.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        if let Some(places) = under_way.get_mut(&id.to_string()) {
-            places.pop();
-            if places.is_empty() {
-                under_way.remove(&id.to_string());
-            }
-        }
+    fn under_way(&self) -> MutexGuard<'_, HashMap<RequestId, OwnedSemaphorePermit>> {
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn write(&self, mut line: Vec<u8>) -> io::Result<()> {
@@ -202,11 +212,9 @@ impl<W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Pipe<W> {
                 JsonRpcMessage::Error(error) => error.id.clone(),
                 _ => None,
             };
-            let written = replies.write(serde_json::to_vec(&message)?).await;
-            if let Some(id) = id {
-                replies.end(&id);
-            }
-            written
+            // The id is free before the client has the reply; the place, once the reply is written.
+            let _place = id.and_then(|id| replies.under_way().remove(&id));
+            replies.write(serde_json::to_vec(&message)?).await
         }
     }
 
@@ -298,6 +306,43 @@ mod tests {
         // Notifications have no id, and get no reply.
         let told = "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n";
         assert_eq!(refused(told.as_bytes().to_vec()).await, (1, Vec::new()));
+    }
+
+    #[tokio::test]
+    async fn a_request_with_an_id_in_use_is_answered_at_once_and_not_passed_on() {
+        let (mut to, from) = duplex(1 << 10);
+        let (ours, theirs) = duplex(1 << 10);
+        let mut pipe = Pipe::new(from, theirs);
+        let mut replies = BufReader::new(ours).lines();
+        let mut id_of_next = async || {
+            let reply = replies.next_line().await.unwrap().unwrap();
+            let reply: Value = serde_json::from_str(&reply).unwrap();
+            (reply["id"].clone(), reply["error"]["message"].as_str().map(str::to_owned))
+        };
+        // A text is another id than the number.
+        let text = ping(1).replace(":1,", ":\"1\",");
+        to.write_all((ping(1) + &ping(1) + &text).as_bytes()).await.unwrap();
+        let mut passed_on = Vec::new();
+        for _ in 0..2 {
+            let Some(JsonRpcMessage::Request(request)) = pipe.receive().await else { panic!() };
+            passed_on.push(request.id.into_json_value());
+        }
+        assert_eq!(passed_on, [json!(1), json!("1")]);
+        let (id, why) = id_of_next().await;
+        assert_eq!((id, why.unwrap().starts_with("the id 1 is in use")), (json!(1), true));
+        // Once it is answered, the id may be used again.
+        pipe.send(pong(1)).await.unwrap();
+        assert_eq!(id_of_next().await, (json!(1), None));
+        to.write_all(ping(1).as_bytes()).await.unwrap();
+        assert!(matches!(pipe.receive().await, Some(JsonRpcMessage::Request(_))));
+        pipe.send(pong(1)).await.unwrap();
+        pipe.send(
+            serde_json::from_value(json!({"jsonrpc": "2.0", "id": "1", "result": {}})).unwrap(),
+        )
+        .await
+        .unwrap();
+        drop(to);
+        assert!(timeout(END_TIME / 2, pipe.receive()).await.unwrap().is_none());
     }
 
     #[tokio::test]
