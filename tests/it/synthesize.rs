@@ -28,6 +28,13 @@ fn a_dataset_without_questions_is_optimized_on_synthetic_ones_and_says_so() {
     assert!(refused.stderr.contains("agent data synthesize mine"), "{}", refused.stderr);
     let dry = ["data", "synthesize", "mine", "--dry-run"];
     assert!(world.run(dry).done().contains("0 LLM calls"));
+    // A dry run refuses what a run refuses.
+    let beyond = dry.into_iter().chain(["--queries", "10001"]);
+    world.run(beyond).fails(2, &["--queries", "10001 is not in 1..=10000"]);
+    fs::write(world.path("templates.json"), "{}").unwrap();
+    for (file, why) in [("/nowhere", "cannot read /nowhere"), ("templates.json", "templates")] {
+        world.run(dry.into_iter().chain(["--templates", file])).fails(1, &[file, why]);
+    }
     let done = world.run(optimize.into_iter().chain(["--synthesize"]));
     assert_eq!(done.status, 0, "{}", done.stderr);
     let first = done.stdout.lines().next().unwrap();

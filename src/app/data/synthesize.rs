@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use crate::{
-    App, AppError, Explain, Plan, Result, dataset,
+    App, AppError, Explain, Plan, Result,
+    bounded::Bounded,
+    dataset,
     llm::{self, LlmArgs},
     operation::Perform,
     synthesize::{QUERIES, SEED, keep, make, summary, watched},
@@ -23,8 +25,8 @@ use agent_dataset::{Base, DatasetError, ResolvedDataset, has_own_labels};
 use agent_ground::files;
 use agent_kb::Kb;
 use agent_synth::{
-    self as synth, BENCHMARK, Estimate, Ids, Interruption, Options, Quality, Requester, SynthError,
-    Template, read_templates,
+    self as synth, BENCHMARK, Estimate, Ids, Interruption, MAX_QUERIES, Options, Quality,
+    Requester, SynthError, Template, read_templates,
 };
 
 /// Value of `--templates` that selects the templates of the STaRK benchmark.
@@ -42,9 +44,10 @@ pub struct Request {
     #[arg(value_name = "N")]
     pub dataset: String,
     /// Make this many questions, at most 10,000
-    #[arg(long, value_name = "K", default_value_t = QUERIES)]
+    #[arg(long, value_name = "K", default_value_t = queries())]
     #[serde(default = "queries")]
-    pub queries: usize,
+    #[schema(inline)]
+    pub queries: Bounded<1, { MAX_QUERIES as u64 }>,
     /// Make questions with answers of this kind
     #[arg(long, value_enum, value_name = "KIND", default_value_t)]
     #[serde(default)]
@@ -80,8 +83,8 @@ pub struct Request {
     pub dry_run: bool,
 }
 
-fn queries() -> usize {
-    QUERIES
+fn queries() -> Bounded<1, { MAX_QUERIES as u64 }> {
+    Bounded::new(QUERIES as u64)
 }
 
 fn seed() -> u64 {
@@ -221,8 +224,11 @@ impl Request {
         let base = dataset::open(&dataset, app)?;
         let began = Instant::now();
         let templates = self.templates.as_deref().map(|file| templates(&base.kb, file, app));
-        let options =
-            Options { queries: self.queries, seed: self.seed, templates: templates.transpose()? };
+        let options = Options {
+            queries: self.queries.get(),
+            seed: self.seed,
+            templates: templates.transpose()?,
+        };
         let made = make(&base, &options, requester.as_ref(), app)?;
         // Users read and edit the files outside the dataset.
         let ids = if self.to.is_some() { Ids::Own(&base.kb) } else { Ids::Numbers };
@@ -261,11 +267,11 @@ impl Request {
         let base = dataset::open(&dataset, app)?;
         let began = Instant::now();
         let made = watched(TABLE_STAGES, app, |watch| {
-            synthesize_tables(&base, self.queries, self.seed, watch)
+            synthesize_tables(&base, self.queries.get(), self.seed, watch)
         })?;
         let place = self.write(&dataset.base, app, |dir| made.write(dir))?;
         let seconds = began.elapsed().as_secs_f64();
-        let (n, wanted) = (made.all.len(), self.queries);
+        let (n, wanted) = (made.all.len(), self.queries.get());
         if n < wanted {
             app.watch.warning(&format!("{n} of {wanted} questions: the dataset yields no more"));
         }
@@ -276,12 +282,26 @@ impl Request {
     }
 
     /// Returns the expected cost of the questions. Fails if the questions would replace labels that
-    /// the user gave.
+    /// the user gave, or if the templates cannot be read.
     fn forecast(&self, requester: Option<&Requester>, app: &App) -> Result<Reply> {
-        if let Ok(ResolvedDataset::Installed(base)) = app.home.resolve(&self.dataset) {
-            self.refuse_labelled(&base)?;
+        let base = match app.home.resolve(&self.dataset) {
+            Ok(ResolvedDataset::Installed(base)) => Some(base),
+            _ => None,
+        };
+        if let Some(base) = &base {
+            self.refuse_labelled(base)?;
         }
-        let (dataset, queries) = (self.dataset.clone(), self.queries);
+        match (self.templates.as_deref(), &base) {
+            (Some(file), Some(base)) => {
+                templates(&Kb::open(&base.kb_dir())?, file, app)?;
+            }
+            // The types and relations of a dataset are known once it is imported.
+            (Some(file), None) => {
+                template_text(file)?;
+            }
+            (None, _) => {}
+        }
+        let (dataset, queries) = (self.dataset.clone(), self.queries.get());
         let llm = synth::estimate(requester, queries);
         Ok(Reply::Forecast(Forecast { dataset, queries, llm }))
     }
@@ -316,15 +336,20 @@ impl Request {
     }
 }
 
+/// Returns the text of `file`, or that of the STaRK benchmark's templates if `file` is `benchmark`.
+fn template_text(file: &str) -> Result<String> {
+    match file {
+        BENCHMARK_NAME => Ok(BENCHMARK.to_owned()),
+        path => files::read_text(path.as_ref(), MAX_TEMPLATE_BYTES)
+            .with_context(|| format!("cannot read {path}"))
+            .hint("give a file of templates, or `benchmark` for those of STaRK"),
+    }
+}
+
 /// Returns the templates in `file`, or those of the STaRK benchmark if `file` is `benchmark`.
 /// Leaves out templates with types or relations that the base does not have.
 fn templates(kb: &Kb, file: &str, app: &App) -> Result<Vec<Template>> {
-    let text = match file {
-        BENCHMARK_NAME => BENCHMARK.to_owned(),
-        path => files::read_text(path.as_ref(), MAX_TEMPLATE_BYTES)
-            .with_context(|| format!("cannot read {path}"))
-            .hint("give a file of templates, or `benchmark` for those of STaRK")?,
-    };
+    let text = template_text(file)?;
     let read = read_templates(kb, &text, file).map_err(|error| anyhow!("{error}"))?;
     if read.foreign > 0 && file != BENCHMARK_NAME {
         app.watch.notice(&format!(
