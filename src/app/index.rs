@@ -73,7 +73,12 @@ impl Perform for Request {
         let target = Target::new(&self.dataset, self.embedder.as_ref(), self.candidates_only, app)?;
         let built = self.build(&target, app)?;
         make_current(&target.base, app)?;
-        let Target { base, choice: embedder, candidates_only, .. } = target;
+        let Target { base, choice, candidates_only, .. } = target;
+        let embedder = match choice {
+            EmbedderChoice::Candle(dir) => EmbedderChoice::Candle(app.shown_path(&dir).into()),
+            EmbedderChoice::Import(dir) => EmbedderChoice::Import(app.shown_path(&dir).into()),
+            choice => choice,
+        };
         Ok(Reply { dataset: base.name, embedder, candidates_only, built })
     }
 }

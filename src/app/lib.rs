@@ -43,7 +43,7 @@ pub mod verify;
 
 use std::{
     env,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicBool},
 };
 
@@ -162,6 +162,16 @@ impl App {
         let why = "a request over a network names no files or directories of the server";
         Err(AppError::usage(anyhow::anyhow!(why)))
             .hint(format!("use `agent {command}` on the machine of the server"))
+    }
+
+    /// Returns a path as replies hold it. Clients over a network must not see directories of this
+    /// machine: for them, a path begins below the home directory, or is a mere file name.
+    fn shown_path<'a>(&self, path: &'a Path) -> &'a Path {
+        if self.network.is_none() || path.is_relative() {
+            return path;
+        }
+        let name = || Path::new(path.file_name().unwrap_or_default());
+        path.strip_prefix(self.home.path()).unwrap_or_else(|_| name())
     }
 
     /// Returns what embedders need: the directory of their cache, the account of their service, and

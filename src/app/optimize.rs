@@ -274,7 +274,7 @@ impl Request {
         let outcome = match outcome {
             Err(error) if error.is_outage() => {
                 finish()?;
-                return Ok(Reply::Paused(pause::note(run, &error)?));
+                return Ok(Reply::Paused(pause::note(run, &error, app)?));
             }
             outcome => outcome?,
         };
@@ -291,7 +291,7 @@ impl Request {
             app.watch.notice(&format!("\"{}\" {why}", data.base.name));
         }
         let spent = model.as_ref().map(Model::spent).unwrap_or_default();
-        let (dataset, dir) = (self.dataset.clone(), run.dir.clone());
+        let (dataset, dir) = (self.dataset.clone(), app.shown_path(&run.dir).to_owned());
         Ok(Reply::Ended(Box::new(Ended {
             dataset,
             run: dir,

@@ -79,7 +79,7 @@ impl fmt::Display for Rate {
 pub struct Trained<M> {
     /// Name of the model in the home directory.
     pub name: String,
-    /// Directory that holds the model's files.
+    /// Directory that holds the model's files; over a network, its path below the home directory.
     pub directory: String,
     /// Time that training took, in seconds.
     pub seconds: f64,
@@ -168,8 +168,8 @@ impl Training {
         }
     }
 
-    fn trained<M>(self, record: Record<M>) -> Trained<M> {
-        let (name, directory) = (self.name, self.dir.display().to_string());
+    fn trained<M>(self, record: Record<M>, app: &App) -> Trained<M> {
+        let (name, directory) = (self.name, app.shown_path(&self.dir).display().to_string());
         Trained { name, directory, seconds: self.began.elapsed().as_secs_f64(), record }
     }
 }

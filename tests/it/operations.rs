@@ -157,8 +157,33 @@ fn a_server_optimizes_an_installed_base_and_writes_where_it_chooses() {
     assert!(!world.path("home/runs").exists(), "a refused request began a run");
     let (status, ended) = optimize(json!({"dataset": "tiny", "steps": 1, "without": ["cache"]}));
     assert_eq!((status, &ended["stopped"]), (200, &json!("done")), "{ended}");
-    let bundle = world.path("home/runs/tiny-0001/bundle.json").display().to_string();
-    assert_eq!(ended["bundle"], bundle, "{ended}");
+    assert_eq!(ended["bundle"], "runs/tiny-0001/bundle.json", "{ended}");
+    // No reply names a directory of the server.
+    let run = "bundle:tiny-0001";
+    let mut replies = vec![ended];
+    for (name, request) in [
+        ("train_dense", json!({"model": {"dataset": "tiny"}, "epochs": 1, "made": 0, "dim": 4})),
+        ("index", json!({"dataset": "tiny"})),
+        ("data_list", json!({})),
+        ("data_show", json!({"name": "tiny"})),
+        ("data_show", json!({"name": "tiny", "issues": true})),
+        ("query", json!({"bundle": "tiny-0001", "text": "kite"})),
+        ("search", json!({"dataset": "tiny", "text": "kite", "system": run})),
+        ("compare", json!({"dataset": "tiny", "text": "kite", "system": [run, "bm25"]})),
+        ("eval", json!({"dataset": "tiny", "split": ["val"], "system": [run]})),
+        ("verify", json!({"bundle": "tiny-0001"})),
+        ("report", json!({"run": "tiny-0001"})),
+        ("report", json!({"model": "dense-tiny"})),
+    ] {
+        let (status, reply) = served.send("POST", &format!("/v1/operations/{name}"), &request);
+        assert_eq!(status, 200, "{name}: {reply}");
+        replies.push(reply);
+    }
+    assert_eq!(replies[1]["directory"], "models/dense-tiny", "{}", replies[1]);
+    let here = world.path("").display().to_string();
+    for reply in replies {
+        assert!(!reply.to_string().contains(&here), "{reply}");
+    }
 }
 
 #[test]

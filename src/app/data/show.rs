@@ -1,6 +1,6 @@
 //! Shows an overview of a dataset, the probable mistakes in its data, or one of its nodes.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use anyhow::anyhow;
 use serde::{Deserialize, Serialize, Serializer};
@@ -79,7 +79,9 @@ impl Perform for Request {
             return Ok(Reply::Issues(Summary::of_base(&base)?));
         }
         let index = index_state(&base, app);
-        Ok(Reply::Dataset(Overview { base, kb, index }))
+        let shown = |path: &Path| app.shown_path(path).display().to_string();
+        let (source, path) = (shown(Path::new(&base.record.source)), shown(&base.path));
+        Ok(Reply::Dataset(Overview { base, kb, index, source, path }))
     }
 }
 
@@ -88,6 +90,8 @@ pub struct Overview {
     base: Base,
     kb: Kb,
     index: &'static str,
+    source: String,
+    path: String,
 }
 
 /// An overview of a dataset, as JSON.
@@ -101,10 +105,11 @@ pub struct OverviewRecord<'a> {
     pub licence: &'a str,
     /// Languages whose word forms the word search knows.
     pub languages: String,
-    /// Path of the file or directory from which the dataset was imported.
+    /// Path of the file or directory from which the dataset was imported; over a network, its name.
     pub source: &'a str,
-    /// Directory that holds the files of the installed dataset.
-    pub path: String,
+    /// Directory that holds the files of the installed dataset; over a network, its path below the
+    /// home directory.
+    pub path: &'a str,
     /// Digest of the nodes and edges.
     pub fingerprint: &'a str,
     /// Number of nodes.
@@ -136,7 +141,7 @@ pub struct OverviewRecord<'a> {
 impl Overview {
     /// Returns the overview as JSON.
     pub fn record(&self) -> OverviewRecord<'_> {
-        let Overview { base, kb, index } = self;
+        let Overview { base, kb, index, source, path } = self;
         let manifest = kb.manifest();
         let mut relations: BTreeMap<&str, u64> = BTreeMap::new();
         for &(_, relation, _, edges) in &manifest.tuples {
@@ -150,8 +155,8 @@ impl Overview {
             title: &base.record.title,
             licence: &base.record.licence,
             languages: languages(kb).to_string(),
-            source: &base.record.source,
-            path: base.path.display().to_string(),
+            source,
+            path,
             fingerprint: &base.record.fingerprint,
             nodes: base.record.n_nodes,
             edges: base.record.n_edges,

@@ -4,6 +4,7 @@
 use std::{fs, path::Path};
 
 use crate::{
+    App,
     error::Result,
     optimize::{Paused, run::Run},
     output::write,
@@ -18,10 +19,11 @@ use agent_optimize::{
 ///
 /// # Errors
 /// If the file cannot be written.
-pub(super) fn note(run: &Run, outage: &OptimizeError) -> Result<Paused> {
+pub(super) fn note(run: &Run, outage: &OptimizeError, app: &App) -> Result<Paused> {
     let pause = Pause { why: outage.to_string() };
     write(&run.dir.join(PAUSE_FILE), |file| Ok(serde_json::to_writer(file, &pause)?))?;
-    Ok(Paused { dataset: run.dataset.clone(), run: run.dir.clone(), why: pause.why })
+    let dir = app.shown_path(&run.dir).to_owned();
+    Ok(Paused { dataset: run.dataset.clone(), run: dir, why: pause.why })
 }
 
 /// Removes the file that says that the run in `dir` is paused, when the run is resumed.

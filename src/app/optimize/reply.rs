@@ -33,7 +33,7 @@ pub enum Reply {
 pub struct Paused {
     /// The dataset, as the request names it.
     pub dataset: String,
-    /// The directory of the run.
+    /// The directory of the run; over a network, its path below the home directory.
     pub run: PathBuf,
     /// Why the run is paused, in words.
     pub why: String,
@@ -61,7 +61,7 @@ impl Serialize for Paused {
 pub struct Ended {
     /// The dataset, as the request names it.
     pub dataset: String,
-    /// The directory of the run.
+    /// The directory of the run; over a network, its path below the home directory.
     pub run: PathBuf,
     /// The bundle, and why the run stopped.
     pub outcome: Outcome,

@@ -181,7 +181,7 @@ impl Request {
         };
         let task = training.task(&settings, self.resume);
         let record = training.in_epochs(app, |report| dense::train(&task, report, &app.stop))?;
-        Ok(training.trained(record))
+        Ok(training.trained(record, app))
     }
 
     /// Fine-tunes the sentence encoder whose files are in `dir`.
@@ -208,7 +208,7 @@ impl Request {
         let task = training.task(&settings, self.resume);
         let record =
             training.in_epochs(app, |report| dense::tune(&task, &encoder, report, &app.stop))?;
-        Ok(training.trained(record))
+        Ok(training.trained(record, app))
     }
 }
 

@@ -75,6 +75,6 @@ impl Perform for Request {
         };
         let task = training.task(&settings, self.resume);
         let record = training.in_epochs(app, |report| graph::train(&task, report, &app.stop))?;
-        Ok(training.trained(record))
+        Ok(training.trained(record, app))
     }
 }

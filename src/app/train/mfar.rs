@@ -94,7 +94,7 @@ impl Perform for Request {
         let TrainedModel { model, cross_validation, curve } = trained;
         let (dir, source) = (&training.dir, &training.source);
         let record = model.save(dir, source, &settings, cross_validation, curve)?;
-        Ok(training.trained(record))
+        Ok(training.trained(record, app))
     }
 }
 
