@@ -371,7 +371,7 @@ fn lines_that_cannot_be_read_are_answered_and_the_last_calls_are_finished() {
 }
 
 #[test]
-fn every_request_with_one_id_is_answered_or_refused_at_once() {
+fn every_request_is_answered_although_ids_and_method_names_are_wrong() {
     let world = World::indexed();
     let mut piped = Piped::start(&world, ["--base", "tiny"]);
     piped.initialize();
@@ -383,6 +383,8 @@ fn every_request_with_one_id_is_answered_or_refused_at_once() {
         let call = json!({"jsonrpc": "2.0", "id": 7, "method": method, "params": params});
         writeln!(input, "{call}").unwrap();
     }
+    let unknown = json!({"jsonrpc": "2.0", "id": 8, "method": "x".repeat(60_000)});
+    writeln!(input, "{unknown}").unwrap();
     drop(input);
     let began = Instant::now();
     let lines = (&mut piped.output).lines().map(Result::unwrap);
@@ -392,6 +394,7 @@ fn every_request_with_one_id_is_answered_or_refused_at_once() {
         match (reply["id"].as_u64(), reply["error"]["code"].as_i64()) {
             (Some(7), None) => answered += 1,
             (Some(7), Some(-32_600)) => refused += 1,
+            (Some(8), Some(-32_601)) => assert!(line.len() < 2 << 10, "{} bytes", line.len()),
             _ => panic!("{line}"),
         }
     }
