@@ -14,7 +14,7 @@ use anyhow::Context as _;
 use crate::{
     App,
     error::{Explain, Result},
-    text::{count, counted},
+    text::{MAX_SHOWN, count, counted, plain},
 };
 use agent_dataset::{
     Base, DatasetError, Encoding, ImportOptions, ImportReport, InputFormat, Phase, Progress,
@@ -37,6 +37,9 @@ const SAMPLE_PREFIX: &str = "agent-sample-";
 /// Stages of an import in the order in which they run, each with its approximate share of the total
 /// time; only the ratios count.
 const STAGES: crate::Plan = &[("nodes", 6.0), ("edges", 2.0), ("graph", 2.0), ("queries", 1.0)];
+
+/// Maximum length of a line about a guessed mapping, characters.
+const MAX_NOTICE_CHARS: usize = 1_000;
 
 /// A dataset argument resolved to an installed base.
 pub struct Dataset {
@@ -322,8 +325,13 @@ pub fn mapping(source: &Path, said: &TablesInput, app: &App) -> Result<Mapping> 
     let options = GuessOptions { hints: &said.nodes, reading, no_values: said.no_values };
     let Guess { mut mapping, notes } = tables::guess(source, &options)?;
     mapping.edges.extend(said.edges.iter().cloned());
-    for line in mapping.lines().iter().chain(&notes) {
-        app.watch.notice(line);
+    let lines = mapping.lines();
+    for line in lines.iter().chain(&notes).take(MAX_SHOWN) {
+        app.watch.notice(&plain(line, MAX_NOTICE_CHARS));
+    }
+    let n_more = (lines.len() + notes.len()).saturating_sub(MAX_SHOWN);
+    if n_more > 0 {
+        app.watch.notice(&counted(n_more as u64, "more line"));
     }
     let place = source.display();
     if !is_said && source.is_dir() {

@@ -17,6 +17,8 @@ const EXAMPLES: usize = 5;
 pub const MAX_LISTED_PROBLEMS: usize = 50;
 /// Maximum length of an excerpt of invalid input, characters.
 const MAX_EXCERPT_CHARS: usize = 100;
+/// Maximum length of what a parser says about a file, characters; it may repeat a long value.
+const MAX_REASON_CHARS: usize = 400;
 /// Maximum number of installed bases listed in the error for an unknown base name.
 pub(super) const MAX_LISTED_NAMES: usize = 20;
 
@@ -257,9 +259,21 @@ impl DatasetError {
     ) -> DatasetError {
         let start = error.span().map_or(0, |span| span.start);
         let message = error.message().lines().next().unwrap_or_default();
-        let message = format!("{message}; {remedy}");
+        let message = format!("{}; {remedy}", without_middle(message));
         DatasetError::BadToml { path: path.to_path_buf(), line: line_at(text, start), message }
     }
+}
+
+/// Returns what a parser says; without its middle if it has more than [`MAX_REASON_CHARS`]
+/// characters, since its end may list what is allowed.
+fn without_middle(reason: &str) -> String {
+    let (n, half) = (reason.chars().count(), MAX_REASON_CHARS / 2);
+    if n <= MAX_REASON_CHARS {
+        return reason.to_owned();
+    }
+    let begin: String = reason.chars().take(half).collect();
+    let end: String = reason.chars().skip(n - half).collect();
+    format!("{begin}…{end}")
 }
 
 /// Kinds of problems of input lines, in the order in which reports list them.

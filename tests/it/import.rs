@@ -318,3 +318,29 @@ fn a_batch_is_answered_in_order_line_by_line_as_single_questions_are() {
     assert!(output.status.success());
     assert_eq!(String::from_utf8(output.stdout).unwrap().lines().count(), 1);
 }
+
+#[test]
+fn long_names_and_many_tables_are_not_repeated_whole() {
+    let world = World::new();
+    let database = world.path("many.sqlite");
+    let connection = agent::kb::sqlite::connect(&database, rusqlite::OpenFlags::default()).unwrap();
+    let tables = (0..200).map(|at| format!("table {at}")).chain(["x".repeat(1_000)]);
+    for name in tables {
+        let rows = format!("CREATE TABLE \"{name}\" (id INTEGER PRIMARY KEY, name TEXT);");
+        let row = format!("INSERT INTO \"{name}\" VALUES (1, 'kite');");
+        connection.execute_batch(&(rows + row.as_str())).unwrap();
+    }
+    drop(connection);
+    let import = ["data", "import", "--name", "many", "--from", database.to_str().unwrap()];
+    let ran = world.run(import);
+    assert!(ran.stderr.contains("more lines"), "{}", ran.stderr);
+    assert!(ran.stderr.lines().count() < 100, "{}", ran.stderr);
+    assert!(ran.stderr.lines().all(|line| line.len() < 1_100), "{}", ran.stderr);
+    ran.done();
+
+    fs::write(world.path("tiny/dataset.toml"), format!("language = \"{}\"", "x".repeat(90_000)))
+        .unwrap();
+    let refused = world.run(["data", "import", "--name", "tiny", "--from", &world.source()]);
+    assert!(refused.stderr.len() < 2_000, "{} bytes", refused.stderr.len());
+    refused.fails(1, &["dataset.toml:1", "unknown language", "en, ", "the keys are title"]);
+}
