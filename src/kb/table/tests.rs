@@ -469,10 +469,10 @@ fn what_a_metapath_reaches_is_whole_and_names_that_are_too_many_are_refused() {
     let steps = vec![MetapathStep { relation, direction: Direction::In, to: paper }];
     assert_eq!(reached(&kb, 0, &steps).len(), n as usize);
     let back = MetapathStep { direction: Direction::Out, to: topic, ..steps[0] };
-    assert_eq!(reached(&kb, 0, &[steps[0], back]), [], "it leads back");
+    assert!(reached(&kb, 0, &[steps[0], back]).is_empty(), "it leads back");
     let part_of = kb.relation_id("part_of").unwrap();
     let within = MetapathStep { relation: part_of, direction: Direction::Out, to: topic };
-    assert_eq!(reached(&kb, 0, &[within]), [0], "it is a part of itself");
+    assert_eq!(reached(&kb, 0, &[within]), [0_u32], "it is a part of itself");
     let count = read(&kb, topic, &[0], &ColumnSpec::Count(steps.clone())).unwrap();
     assert_eq!(count.cells, [Cell::Number(f64::from(n))]);
     let names = read(&kb, topic, &[0], &ColumnSpec::Names(steps)).unwrap_err();
