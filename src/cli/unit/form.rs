@@ -29,14 +29,18 @@ struct AnswerLine {
     id: Option<Value>,
     query: Option<String>,
     bundle: Option<String>,
-    #[serde(default)]
-    hits: Vec<Hit>,
+    hits: Option<Vec<Hit>>,
     error: Option<String>,
 }
 
 #[derive(Deserialize)]
 struct Hit {
+    rank: usize,
     id: NodeId,
+    key: String,
+    #[serde(rename = "type")]
+    node_type: String,
+    name: String,
     score: f32,
 }
 
@@ -52,45 +56,65 @@ impl Known<'_> {
             return Err("no final line break".to_owned());
         }
         match self.kind {
-            Kind::Answer { .. } => self.answers(first, items, text),
+            Kind::Answer { k } => self.answers(*k, first, items, text),
             Kind::Rank { tag, depth, .. } => self.rankings((tag, *depth), items, text),
             Kind::Embed { .. } | Kind::Words { .. } | Kind::Evaluate { .. } => Ok(()),
         }
     }
 
     /// Checks that `text` has one JSON object per question that is not empty, in order, each with
-    /// the number of its line, its question and id, and the bundle of the plan.
-    fn answers(&self, first: u64, items: &[String], text: &str) -> Result<(), String> {
+    /// the number of its line, its question and id, the bundle of the plan, and at most `k` nodes.
+    fn answers(&self, k: usize, first: u64, items: &[String], text: &str) -> Result<(), String> {
         let asked = (first + 1..).zip(items).filter(|(_, item)| !item.trim().is_empty());
         let mut lines = text.lines();
         for (number, item) in asked {
             let line =
                 lines.next().ok_or_else(|| format!("the answer to line {number} is missing"))?;
             let answer: Option<AnswerLine> = serde_json::from_str(line).ok();
-            if !answer.is_some_and(|answer| self.is_answer(&answer, number, item.trim())) {
+            if !answer.is_some_and(|answer| self.is_answer(&answer, k, number, item.trim())) {
                 return Err(format!("expected the answer to line {number}"));
             }
         }
         lines.next().map_or(Ok(()), |_| Err("it has more lines than questions".to_owned()))
     }
 
-    /// Whether this can be the answer to the question `item` in the line with this number.
-    fn is_answer(&self, answer: &AnswerLine, number: u64, item: &str) -> bool {
+    /// Whether this can be the answer, of at most `k` nodes, to the question `item` in the line with
+    /// this number.
+    fn is_answer(&self, answer: &AnswerLine, k: usize, number: u64, item: &str) -> bool {
         let (query, id) = match serde_json::from_str(item) {
             Ok(Question { query, id }) => (check_query(&query).ok().map(str::to_owned), id),
             Err(_) => (None, None),
         };
         let is_from = match &answer.error {
-            Some(_) => answer.query.is_none() && answer.hits.is_empty(),
+            Some(_) => answer.query.is_none() && answer.hits.is_none(),
             None => {
                 query.is_some()
                     && answer.query == query
                     && answer.bundle.as_deref() == Some(self.bundle)
+                    && answer.hits.as_deref().is_some_and(|hits| self.are_hits(hits, k))
             }
         };
-        let n_nodes = self.kb.map_or(NodeId::MAX, Kb::n_nodes);
-        let fits = |hit: &Hit| hit.id < n_nodes && hit.score.is_finite();
-        answer.line == number && answer.id == id && is_from && answer.hits.iter().all(fits)
+        answer.line == number && answer.id == id && is_from
+    }
+
+    /// Whether these are at most `k` hits with ranks from 1, no node twice, and, if the base is
+    /// known, the names, types and keys of its nodes. Scores may rise: conditions of a question move
+    /// nodes to the front.
+    fn are_hits(&self, hits: &[Hit], k: usize) -> bool {
+        let mut seen = HashSet::new();
+        let is_node = |kb: &Kb, hit: &Hit| {
+            kb.contains(hit.id)
+                && hit.name == kb.name(hit.id)
+                && hit.node_type == kb.type_name(kb.node_type(hit.id))
+                && hit.key == kb.key(hit.id)
+        };
+        hits.len() <= k
+            && (1..).zip(hits).all(|(rank, hit)| {
+                hit.rank == rank
+                    && hit.score.is_finite()
+                    && seen.insert(hit.id)
+                    && self.kb.is_none_or(|kb| is_node(kb, hit))
+            })
     }
 
     /// Checks that `text` is a run file with the lines of each query together, in the order of
@@ -131,7 +155,10 @@ impl Known<'_> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use agent_testing::example_base;
 
     fn rank(text: &str) -> Result<(), String> {
         let kind = Kind::Rank { system: "bm25".into(), tag: "tag".into(), depth: 2 };
@@ -165,12 +192,29 @@ mod tests {
     #[test]
     fn answers_are_one_object_a_question() {
         let items = [r#"{"query": " a ", "id": [7]}"#, "", "no json"].map(str::to_owned);
-        let known = Known { kind: &Kind::Answer { k: 1 }, bundle: "digest", kb: None };
-        let answer = |text: &str| known.check(4, &items, text.as_bytes());
-        let first =
-            r#"{"line":5,"id":[7],"query":"a","bundle":"digest","hits":[{"id":3,"score":0.5}]}"#;
-        let whole = format!("{first}\n{{\"line\":7,\"error\":\"x\"}}\n");
+        let base = example_base();
+        let kb = &base.kb;
+        let answered = |known: Option<&Kb>, text: &str| {
+            let known = Known { kind: &Kind::Answer { k: 2 }, bundle: "digest", kb: known };
+            known.check(4, &items, text.as_bytes())
+        };
+        let answer = |text: &str| answered(Some(kb), text);
+        let hit = |rank: usize, id: NodeId| {
+            let node_type = kb.type_name(kb.node_type(id));
+            let (key, name) = (kb.key(id), kb.name(id));
+            json!({"rank": rank, "id": id, "key": key, "type": node_type, "name": name, "score": 0.5, "path": []})
+        };
+        let with = |hits: Value| {
+            let first =
+                json!({"line": 5, "id": [7], "query": "a", "bundle": "digest", "hits": hits});
+            format!("{first}\n{{\"line\":7,\"error\":\"x\"}}\n")
+        };
+        let (whole, last) = (with(json!([hit(1, 3), hit(2, 1)])), kb.n_nodes() - 1);
         assert_eq!(answer(&whole), Ok(()));
+        // Fewer nodes than requested, such as an answer that is a value.
+        for hits in [json!([]), json!([hit(1, 0)]), json!([hit(1, last), hit(2, 0)])] {
+            assert_eq!(answer(&with(hits)), Ok(()));
+        }
         let failed = "{\"line\":5,\"id\":[7],\"error\":\"x\"}\n{\"line\":7,\"error\":\"x\"}\n";
         assert_eq!(answer(failed), Ok(()));
         for wrong in ["", "{\"line\":5}\n", "5\n7\n", "x\ny\n"] {
@@ -185,10 +229,34 @@ mod tests {
             ("\"id\":3", "\"id\":-1"),
             ("0.5", "1e39"),
             ("0.5", "null"),
+            ("\"hits\"", "\"hit\""),
+            ("\"rank\":2", "\"rank\":[]"),
             ("\"error\":\"x\"", "\"query\":\"no json\",\"bundle\":\"digest\""),
+            ("\"error\":\"x\"", "\"error\":\"x\",\"hits\":[]"),
         ] {
             assert!(whole.contains(right), "{right}");
             assert!(answer(&whole.replace(right, wrong)).is_err(), "{wrong}");
+        }
+        for hits in [
+            json!([hit(1, 0), hit(2, 1), hit(3, 2)]),
+            json!([hit(1, 3), hit(2, 3)]),
+            json!([hit(2, 1), hit(1, 3)]),
+            json!([hit(1, 3), hit(99, 1)]),
+        ] {
+            assert!(answered(None, &with(hits.clone())).is_err(), "{hits}");
+        }
+        // Names, types and keys are those of the base, if it is installed.
+        for (field, wrong) in [
+            ("id", json!(last + 1)),
+            ("name", json!("other")),
+            ("name", json!("\u{1b}[2J")),
+            ("type", json!("other")),
+            ("key", json!("other")),
+        ] {
+            let mut hit = hit(1, 3);
+            hit[field] = wrong;
+            let text = with(json!([hit]));
+            assert_eq!((answer(&text).is_err(), answered(None, &text)), (true, Ok(())), "{text}");
         }
         assert!(answer(&format!("{whole}{{\"line\":8}}\n")).is_err());
     }
