@@ -321,7 +321,7 @@ mod tests {
         };
         // A text is another id than the number.
         let text = ping(1).replace(":1,", ":\"1\",");
-        to.write_all((ping(1) + &ping(1) + &text).as_bytes()).await.unwrap();
+        to.write_all([ping(1), ping(1), text].concat().as_bytes()).await.unwrap();
         let mut passed_on = Vec::new();
         for _ in 0..2 {
             let Some(JsonRpcMessage::Request(request)) = pipe.receive().await else { panic!() };
