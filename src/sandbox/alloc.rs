@@ -28,8 +28,8 @@ struct CountingAllocator;
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Bytes that this thread took minus bytes it gave back since it began, with [`BLOCK_BYTES`] for
-/// each block; negative if it gave back what other threads took.
+/// Bytes, with [`BLOCK_BYTES`] for each block, that this thread took minus bytes it gave back since it began; negative where it gave back
+/// what other threads took.
 pub(super) fn live_bytes() -> i64 {
     LIVE_BYTES.try_with(Cell::get).unwrap_or(0)
 }

@@ -71,7 +71,7 @@ fn without_help_in_time_the_bundle_answers_alone_and_says_why() {
     let cases = [
         (Mood::Hangs, [].as_slice(), "late", "in time"),
         (Mood::Babbles, &[], "unusable", "no usable reply"),
-        (Mood::Refuses, &[], "outage", "gave no reply"),
+        (Mood::Refuses, &[], "outage", "the service of the language model failed"),
         (Mood::Works, &["--budget-tokens", "100"], "ceiling", "budget"),
     ];
     for (mood, more, outcome, why) in cases {
