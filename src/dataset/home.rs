@@ -486,8 +486,7 @@ impl Home {
     /// Locks the home, so that no other process changes it until the returned file is dropped.
     pub(super) fn lock(&self) -> Result<File, DatasetError> {
         let path = self.bases_dir().join(".lock");
-        let file = File::options().create(true).truncate(false).write(true).open(&path);
-        let file = file.map_err(DatasetError::io("lock", &path))?;
+        let file = files::open_to_lock(&path).map_err(DatasetError::io("lock", &path))?;
         file.lock().map_err(DatasetError::io("lock", &path))?;
         Ok(file)
     }

@@ -12,6 +12,7 @@ use std::{
 };
 
 use crate::{Base, DatasetError, Home, queries::TEST_FILES};
+use agent_ground::files;
 
 /// Name of the directory, in the home directory, of the files with the numbers of openings.
 const DIRECTORY: &str = "openings";
@@ -26,7 +27,7 @@ impl Home {
     /// [`DatasetError::Io`], also if the file holds no number.
     pub fn openings(&self, base: &Base) -> Result<u64, DatasetError> {
         let path = self.openings_file(base);
-        match File::open(&path) {
+        match files::open(&path) {
             Ok(mut file) => read(&mut file, &path),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
             Err(error) => Err(DatasetError::io("read", &path)(error)),
@@ -48,7 +49,7 @@ impl Home {
     /// # Errors
     /// As [`Home::count_opening`].
     pub fn adopt_openings(&self, base: &Base, file: &Path) -> Result<u64, DatasetError> {
-        let mut opened = File::open(file).map_err(DatasetError::io("read", file))?;
+        let mut opened = files::open(file).map_err(DatasetError::io("read", file))?;
         let count = read(&mut opened, file)?;
         self.raise_openings(base, |n| n.max(count))
     }
@@ -63,8 +64,7 @@ impl Home {
         let path = self.openings_file(base);
         let dir = self.path().join(DIRECTORY);
         fs::create_dir_all(&dir).map_err(DatasetError::io("create", &dir))?;
-        let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
-        let mut file = file.map_err(DatasetError::io("open", &path))?;
+        let mut file = files::open_to_lock(&path).map_err(DatasetError::io("open", &path))?;
         // Released when the file is closed.
         file.lock().map_err(DatasetError::io("lock", &path))?;
         let n = raised(read(&mut file, &path)?);

@@ -3,8 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
-    io,
+    fs, io,
     net::Ipv6Addr,
     path::{Path, PathBuf},
 };
@@ -123,8 +122,7 @@ impl Keys {
         let lock = path.with_extension("lock");
         let failed = |source: io::Error| KeyError::Io { path: lock.clone(), source };
         fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).map_err(failed)?;
-        let file = File::options().create(true).truncate(false).write(true).open(&lock);
-        let file = file.map_err(failed)?;
+        let file = files::open_to_lock(&lock).map_err(failed)?;
         // Released when the file is dropped.
         file.lock().map_err(failed)?;
         let mut keys = Keys::read(path)?;

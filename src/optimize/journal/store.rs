@@ -23,6 +23,7 @@ mod replies;
 use std::{
     collections::HashMap,
     fs,
+    io::ErrorKind,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -133,6 +134,12 @@ impl Store {
     pub(super) fn open(path: &Path, access: Access) -> Result<Self, JournalError> {
         if access == Access::Write {
             files::refuse_link(path).map_err(JournalError::io("open", path))?;
+        }
+        // SQLite would wait for ever at a pipe in the place of its journal.
+        let journal = with_suffix(path, "-journal");
+        match files::open(&journal) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            opened => drop(opened.map_err(JournalError::io("open", &journal))?),
         }
         let length = fs::metadata(path).map_err(JournalError::io("open", path))?.len();
         if length == 0 {
@@ -501,9 +508,13 @@ pub(super) fn ids(programs: &[Program]) -> String {
 
 /// Returns the path of a database's write-ahead log.
 pub(super) fn log(path: &Path) -> PathBuf {
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    PathBuf::from(log)
+    with_suffix(path, "-wal")
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
 }
 
 /// Whether a database has a write-ahead log that is not empty.

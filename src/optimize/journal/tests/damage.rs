@@ -161,6 +161,23 @@ fn o1_a_run_of_200_steps_is_resumed_in_an_instant() {
 }
 
 #[cfg(unix)]
+#[allow(clippy::disallowed_methods, reason = "the test makes a pipe")]
+#[test]
+fn a_pipe_in_a_run_directory_is_not_waited_for() {
+    for name in ["lock", "run.sqlite-journal"] {
+        let dir = directory();
+        drop(filled(dir.path(), 2));
+        let path = dir.path().join(name);
+        let _ = fs::remove_file(&path);
+        let made = std::process::Command::new("mkfifo").arg(&path).status().expect("mkfifo");
+        assert!(made.success());
+        assert!(Journal::resume(dir.path()).is_err(), "{name}");
+        let read = Journal::open_read_only(dir.path());
+        assert_eq!(read.is_ok(), name == "lock", "{name}");
+    }
+}
+
+#[cfg(unix)]
 #[test]
 fn a_link_in_a_run_directory_is_not_followed() {
     use std::os::unix::fs::symlink;
