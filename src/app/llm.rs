@@ -442,7 +442,8 @@ pub struct NoKey {
 }
 
 /// Returns which key is missing although it is required: because `key_env` in the settings names
-/// it, or because the service is OpenAI's own or a known one on another machine. `None` if no required key is missing.
+/// it, or because the service is OpenAI's own or a known one on another machine. `None` if no
+/// required key is missing.
 pub fn missing_key(configured: &Configured) -> Option<NoKey> {
     if configured.account.key.is_some() {
         return None;
