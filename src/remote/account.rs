@@ -11,6 +11,8 @@ use crate::RemoteError;
 
 /// Headers that belong to a request itself: another value would break it.
 const FRAMING: [&str; 4] = ["connection", "content-length", "host", "transfer-encoding"];
+/// Maximum size of [`Account::base_url`], bytes.
+const MAX_ADDRESS: usize = 2_000;
 /// Maximum number of headers in [`Account::headers`], and of parameters in [`Account::query`].
 const MAX_EXTRAS: usize = 64;
 
@@ -66,6 +68,9 @@ impl Account {
     /// are too many query parameters.
     pub(super) fn address(&self) -> Result<(Url, String), RemoteError> {
         let setup = |reason: &str| RemoteError::Setup(reason.to_owned());
+        if self.base_url.len() > MAX_ADDRESS {
+            return Err(setup("its address has more than 2000 bytes"));
+        }
         let mut url: Url = self.base_url.parse().map_err(|error| {
             RemoteError::Setup(format!(
                 "its address is not a URL such as https://host/v1 ({error})"
@@ -128,13 +133,16 @@ pub(super) fn join(base: &Url, path: &str) -> Url {
     url
 }
 
-/// Whether an address leads to this machine.
+/// Whether an address leads to this machine: a loopback address, an unspecified one, `localhost`,
+/// or a name below it (RFC 6761).
 pub(super) fn is_local(url: &Url) -> bool {
-    match url.host_str().map(|host| host.trim_matches(['[', ']'])) {
-        Some("localhost") => true,
-        Some(host) => host.parse().is_ok_and(|address: IpAddr| address.is_loopback()),
-        None => false,
+    let Some(host) = url.host_str() else { return false };
+    if let Ok(address) = host.trim_matches(['[', ']']).parse::<IpAddr>() {
+        let address = address.to_canonical();
+        return address.is_loopback() || address.is_unspecified();
     }
+    let name = host.trim_end_matches('.');
+    name == "localhost" || name.ends_with(".localhost")
 }
 
 fn header_name(name: &str) -> Result<HeaderName, RemoteError> {

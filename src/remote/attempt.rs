@@ -21,9 +21,10 @@ pub(super) enum AttemptError {
         message: String,
         /// Delay that the service asks for before another attempt, if any.
         retry_after: Option<Duration>,
-        /// Whether nothing listens at the address, which is on this machine.
-        is_absent: bool,
     },
+    /// Nothing listens at the address, which is on this machine; says so. Another attempt succeeds
+    /// if the service is just starting.
+    Absent(String),
     /// Another attempt would fail as well.
     Final(RemoteError),
 }
@@ -33,6 +34,7 @@ impl AttemptError {
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Transient { .. } => "again",
+            Self::Absent(_) => "absent",
             Self::Final(RemoteError::Key { .. }) => "key",
             Self::Final(RemoteError::Quota { .. }) => "quota",
             Self::Final(RemoteError::TooLong { .. }) => "too_long",
@@ -42,7 +44,7 @@ impl AttemptError {
     }
 
     fn transient(message: impl Into<String>) -> AttemptError {
-        AttemptError::Transient { message: message.into(), retry_after: None, is_absent: false }
+        AttemptError::Transient { message: message.into(), retry_after: None }
     }
 }
 
@@ -53,12 +55,29 @@ struct Period {
     end: Instant,
 }
 
+/// Returns the system's errors among the causes of an error.
+fn io_causes(error: &reqwest::Error) -> impl Iterator<Item = &io::Error> {
+    let causes = iter::successors(error.source(), |&cause| cause.source());
+    causes.filter_map(|cause| cause.downcast_ref())
+}
+
 /// Whether the machine of an address refused the connection, as nothing listens there.
 fn is_refused(error: &reqwest::Error) -> bool {
-    let causes = iter::successors(error.source(), |&cause| cause.source());
-    causes
-        .filter_map(|cause| cause.downcast_ref::<io::Error>())
-        .any(|cause| cause.kind() == io::ErrorKind::ConnectionRefused)
+    io_causes(error).any(|cause| cause.kind() == io::ErrorKind::ConnectionRefused)
+}
+
+/// Returns why no attempt at an encrypted connection can succeed; `None` if one may.
+fn tls_failure(error: &reqwest::Error) -> Option<String> {
+    let mut causes = io_causes(error).filter_map(|cause| cause.get_ref()?.downcast_ref());
+    causes.find_map(|cause| match cause {
+        rustls::Error::InvalidMessage(_) => {
+            Some("it answers without encryption; begin its address with http://".to_owned())
+        }
+        rustls::Error::InvalidCertificate(why) => {
+            Some(format!("its certificate is not accepted ({why})"))
+        }
+        _ => None,
+    })
 }
 
 impl Requester {
@@ -145,6 +164,9 @@ impl Requester {
 
     /// Returns the error of an attempt whose connection failed.
     fn connection_error(&self, error: &reqwest::Error) -> AttemptError {
+        if let Some(why) = tls_failure(error) {
+            return AttemptError::Final(RemoteError::Setup(why));
+        }
         let mut message = match (error.is_connect(), error.is_timeout()) {
             (true, true) => {
                 let wait = seconds(self.limits.connect);
@@ -158,11 +180,11 @@ impl Requester {
             // Writing to a text cannot fail.
             let _ = write!(message, " ({})", self.secrets.shown(&innermost(error)));
         }
-        let is_absent = account::is_local(&self.base) && is_refused(error);
-        if is_absent {
+        if account::is_local(&self.base) && is_refused(error) {
             message += "; start the service, or set another address";
+            return AttemptError::Absent(message);
         }
-        AttemptError::Transient { message, retry_after: None, is_absent }
+        AttemptError::transient(message)
     }
 
     /// Refuses a reply in a form that was not requested: compressed, not UTF-8, or a web page.

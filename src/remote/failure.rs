@@ -112,11 +112,9 @@ pub(super) fn classify(
             AttemptError::Final(RemoteError::Quota { host, message })
         }
         401 | 403 => AttemptError::Final(RemoteError::Key { host, status, message }),
-        _ if is_transient(status) => AttemptError::Transient {
-            message: format!("status {status}: {message}"),
-            retry_after,
-            is_absent: false,
-        },
+        _ if is_transient(status) => {
+            AttemptError::Transient { message: format!("status {status}: {message}"), retry_after }
+        }
         _ => AttemptError::Final(RemoteError::Refused { host, status, message }),
     }
 }
@@ -252,7 +250,7 @@ mod tests {
     fn kind(status: u16, body: &str) -> &'static str {
         let secrets = AccountSecrets::new(&Account::default());
         match classify("h", &secrets, status, None, body.as_bytes()) {
-            AttemptError::Transient { .. } => "again",
+            AttemptError::Transient { .. } | AttemptError::Absent(_) => "again",
             AttemptError::Final(RemoteError::Quota { .. }) => "quota",
             AttemptError::Final(RemoteError::Key { .. }) => "key",
             AttemptError::Final(error) if error.is_too_long() => "long",

@@ -100,20 +100,20 @@ impl Requester {
                     self.circuit_breaker.succeeded();
                     return Err(error);
                 }
-                Err(AttemptError::Transient { message, retry_after, is_absent }) => {
+                Err(AttemptError::Absent(message)) => {
                     self.circuit_breaker.failed(&message);
-                    if is_absent && state.retry.attempts() >= ATTEMPTS_IF_ABSENT {
+                    if state.retry.attempts() >= ATTEMPTS_IF_ABSENT {
                         return Err(self.failed(&state, message));
                     }
+                    self.pause(&mut state, message, None).await?;
+                }
+                Err(AttemptError::Transient { message, retry_after }) => {
+                    self.circuit_breaker.failed(&message);
                     if state.retry.attempts() == 2 {
                         let (host, most) = (&self.host, self.limits.total.as_secs());
                         warn!("{host}: {message}; trying again, for {most} s at most");
                     }
-                    state.last = message;
-                    sleep(self.wait(&mut state, retry_after)?).await;
-                    if Instant::now() >= state.deadline {
-                        return Err(self.out_of_time(&state));
-                    }
+                    self.pause(&mut state, message, retry_after).await?;
                 }
             }
             self.retries.fetch_add(1, Ordering::Relaxed);
@@ -185,6 +185,22 @@ impl Requester {
             Err(failure) => span.record("error.type", failure.kind()),
         };
         reply
+    }
+
+    /// Waits until the next attempt after one that failed with `message`, or returns the error of
+    /// the request if there is no further attempt.
+    async fn pause(
+        &self,
+        state: &mut RequestState<'_>,
+        message: String,
+        retry_after: Option<Duration>,
+    ) -> Result<(), RemoteError> {
+        state.last = message;
+        sleep(self.wait(state, retry_after)?).await;
+        if Instant::now() >= state.deadline {
+            return Err(self.out_of_time(state));
+        }
+        Ok(())
     }
 
     /// Returns the delay before the next attempt, or the error of the request if there is no

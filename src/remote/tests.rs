@@ -202,20 +202,34 @@ fn l3_all_who_wait_go_on_when_the_trial_succeeds() {
 
 #[test]
 fn l4_connections_that_fail_are_tried_again() {
-    let server = Scripted::new(vec![fine()]);
-    let addresses = [
-        (refused_url(), "no connection"),
-        ("http://x.invalid".to_owned(), "no connection"),
-        (server.url().replace("http", "https"), "no connection"),
-    ];
     let limits = Limits { attempt: Duration::from_secs(10), ..quick() };
-    for (address, says) in addresses {
+    for address in [refused_url(), "http://x.invalid".to_owned()] {
         let service = open(address.clone(), limits);
         let error = post(&service).unwrap_err();
         assert!(matches!(error, RemoteError::Failed { attempts: 3, .. }), "{address}: {error}");
-        assert!(error.to_string().contains(says), "{address}: {error}");
+        assert!(error.to_string().contains("no connection"), "{address}: {error}");
         assert_eq!(service.retries(), 2);
     }
+}
+
+#[test]
+fn l4_a_local_service_that_is_absent_is_tried_three_times() {
+    let port = refused_url().rsplit(':').next().unwrap().to_owned();
+    let limits = Limits { attempts: 10, ..quick() };
+    for host in ["127.0.0.1", "localhost.", "0.0.0.0", "[::ffff:127.0.0.1]"] {
+        let error = post(&open(format!("http://{host}:{port}"), limits)).unwrap_err();
+        assert!(matches!(error, RemoteError::Failed { attempts: 3, .. }), "{host}: {error}");
+        assert!(error.to_string().contains("start the service"), "{host}: {error}");
+    }
+}
+
+#[test]
+fn l4_a_service_without_encryption_is_told_at_once() {
+    let server = Scripted::new(vec![fine()]);
+    let service = open(server.url().replace("http", "https"), quick());
+    let error = post(&service).unwrap_err();
+    assert!(error.to_string().contains("begin its address with http://"), "{error}");
+    assert_eq!(service.retries(), 0);
 }
 
 #[test]
@@ -508,7 +522,8 @@ fn headers_and_parameters_are_those_of_the_account() {
 
 #[test]
 fn l9_a_wrong_account_is_told_without_its_secrets() {
-    for base_url in ["", "nonsense", "file:///etc", "http://me:sk-1@127.0.0.1"] {
+    let long = format!("http://127.0.0.1/{}", "x".repeat(2_000));
+    for base_url in ["", "nonsense", "file:///etc", "http://me:sk-1@127.0.0.1", &long] {
         let account = Account { base_url: base_url.to_owned(), ..Account::default() };
         let Err(error) = Service::new(&account, quick()) else { panic!("{base_url}") };
         assert!(matches!(error, RemoteError::Setup(_)));
