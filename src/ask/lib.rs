@@ -61,7 +61,7 @@ use crate::{
     settled::settled,
 };
 use agent_index::IndexedBase;
-use agent_kb::table::{MAX_COLUMNS, SqlError, TooManyNames, statistics::StatisticsError};
+use agent_kb::table::{ColumnError, MAX_COLUMNS, SqlError, statistics::StatisticsError};
 use agent_llm::LlmError;
 use agent_retrieve::AssistFailure;
 use agent_tools::Assistant;
@@ -139,9 +139,9 @@ pub enum AskError {
         /// Name of the column that has no values.
         what: String,
     },
-    /// A column cannot be built because it would hold too many names.
+    /// The rows or a column of the table cannot be built.
     #[error(transparent)]
-    Column(#[from] TooManyNames),
+    Column(#[from] ColumnError),
     /// A statistical test cannot be computed.
     #[error(transparent)]
     Statistics(#[from] StatisticsError),

@@ -31,7 +31,7 @@ use agent_index::{IndexedBase, excerpt::text_about};
 use agent_infer::RequestBounds;
 use agent_kb::{
     NodeId, TypeId,
-    table::{Column, ColumnKind, of_texts},
+    table::{Budget, Column, ColumnKind, of_texts},
 };
 use agent_llm::{LlmError, RoleSpec};
 use agent_tools::{Assistant, AssistantError, schema_text};
@@ -289,7 +289,7 @@ impl Model<'_> {
     /// filters on the plan's other columns. Returns the columns, with a cell for each row of the
     /// plan, and how many rows have no value, for each reason.
     fn read_texts(self, plan: &Plan) -> Result<(Vec<Column>, Vec<LeftOut>), AskError> {
-        let rows = run::rows(&self.base.kb, plan)?;
+        let rows = run::rows(&self.base.kb, plan, &Budget::start())?;
         let left = self.without_texts(plan, &rows)?;
         let read = left.get(..left.len().min(MAX_READ)).unwrap_or_default();
         let (texts, unread) = self.read_cells(&plan.texts, read)?;

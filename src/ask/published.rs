@@ -7,7 +7,7 @@ use crate::{
     given::real_data,
     kind::{Kind, KindModel},
 };
-use agent_kb::table::{Column, ColumnKind, Database, Limits, Table, with_literals};
+use agent_kb::table::{Budget, Column, ColumnKind, Database, Limits, Table, with_literals};
 
 /// Returns the questions in a file of MEBench; `None` if the data are not available.
 fn questions(file: &str) -> Option<Vec<Json>> {
@@ -67,7 +67,8 @@ fn published_statements_bind() {
         let columns = text(question, "properties").split(',').map(column).collect();
         let table = Table { rows: Vec::new(), columns };
         let names: Vec<&str> = table.columns.iter().map(|column| column.name.as_str()).collect();
-        let database = Database::load(&[(&plain(text(question, "topic")), &table)]).unwrap();
+        let database =
+            Database::load(&[(&plain(text(question, "topic")), &table)], &Budget::start()).unwrap();
         let ran = database.query(&with_literals(sql, &names).0, &Limits::default());
         all += 1;
         match ran {

@@ -21,8 +21,8 @@ use agent_index::IndexedBase;
 use agent_kb::{
     Kb, NodeId, metapath_in_words,
     table::{
-        Column, ColumnKind, ColumnSpec, Database, Limits, MAX_COLUMNS, MAX_ROWS, Rows, SqlValue,
-        Table, fulfilling, reached, read, read_named,
+        Budget, Column, ColumnKind, ColumnSpec, Database, Limits, MAX_COLUMNS, MAX_ROWS, Rows,
+        SqlValue, Table, fulfilling, reached_from, read, read_named,
         statistics::{self, Moments, TestResult},
     },
 };
@@ -54,9 +54,10 @@ pub(crate) fn run(base: &IndexedBase, plan: &Plan, texts: &[Column]) -> Result<A
     if width > MAX_COLUMNS {
         return Err(AskError::TooWide(width));
     }
-    let nodes = rows(&base.kb, plan)?;
-    let (table, columns) = load(&base.kb, plan, &nodes, texts)?;
-    let database = Database::load(&[("t", &table)])?;
+    let budget = Budget::start();
+    let nodes = rows(&base.kb, plan, &budget)?;
+    let (table, columns) = load(&base.kb, plan, &nodes, (texts, &budget))?;
+    let database = Database::load(&[("t", &table)], &budget)?;
     let mut run = Run {
         kb: &base.kb,
         plan,
@@ -139,9 +140,11 @@ pub(super) fn path(kb: &Kb, plan: &Plan) -> Vec<String> {
 /// Returns the nodes that are the rows of a plan's table, by ascending id; filters are not applied.
 ///
 /// # Errors
-/// If there are too many rows, or if there are none and the operation needs at least one.
-pub(super) fn rows(kb: &Kb, plan: &Plan) -> Result<Vec<NodeId>, AskError> {
-    let nodes = match (fulfilling(kb, &plan.conditions), of_subjects(kb, plan)) {
+/// If there are too many rows, or if there are none and the operation needs at least one; if the
+/// budget is used up.
+pub(super) fn rows(kb: &Kb, plan: &Plan, budget: &Budget) -> Result<Vec<NodeId>, AskError> {
+    let known = fulfilling(kb, &plan.conditions, budget)?;
+    let nodes = match (known, of_subjects(kb, plan, budget)?) {
         (Some(mut known), Some(own)) => {
             known.retain(|node| own.binary_search(node).is_ok());
             known
@@ -175,20 +178,21 @@ pub(super) fn rows(kb: &Kb, plan: &Plan) -> Result<Vec<NodeId>, AskError> {
 
 /// Returns the nodes of the rows that belong to any of the plan's subjects, ascending. `None` if
 /// there are no subjects, or if a subject is not defined by nodes.
-fn of_subjects(kb: &Kb, plan: &Plan) -> Option<Vec<NodeId>> {
+fn of_subjects(kb: &Kb, plan: &Plan, budget: &Budget) -> Result<Option<Vec<NodeId>>, AskError> {
     let subjects = plan.operation.subjects();
     let mut own: Vec<NodeId> = Vec::new();
-    for Subject { test, .. } in subjects {
+    for Subject { test, name } in subjects {
         match test {
             Test::Is(nodes) => own.extend(nodes),
             Test::Linked { column, nodes } => {
-                let back = reversed(plan.rows, plan.columns.get(*column)?.steps());
-                own.extend(nodes.iter().flat_map(|&node| reached(kb, node, &back)));
+                let Some(column) = plan.columns.get(*column) else { return Ok(None) };
+                let back = reversed(plan.rows, column.steps());
+                own.extend(reached_from(kb, nodes, &back, (budget, name))?);
             }
-            _ => return None,
+            _ => return Ok(None),
         }
     }
-    (!subjects.is_empty()).then(|| distinct(own))
+    Ok((!subjects.is_empty()).then(|| distinct(own)))
 }
 
 /// Builds the table with the rows `nodes` and those columns of the plan that are used. Also
@@ -197,7 +201,7 @@ fn load(
     kb: &Kb,
     plan: &Plan,
     nodes: &[NodeId],
-    texts: &[Column],
+    (texts, budget): (&[Column], &Budget),
 ) -> Result<(Table, Vec<Option<usize>>), AskError> {
     let mut table = Table { rows: nodes.to_vec(), columns: Vec::new() };
     let mut places = vec![None; plan.columns.len() + plan.texts.len()];
@@ -215,9 +219,9 @@ fn load(
         table.add(match (spec, named) {
             (ColumnSpec::Names(steps), Some(named)) => {
                 let back = reversed(plan.rows, steps);
-                read_named(kb, plan.rows, nodes, (steps, &back), &named)
+                read_named(kb, plan.rows, nodes, (steps, &back, &named), budget)?
             }
-            (spec, _) => read(kb, plan.rows, nodes, spec)?,
+            (spec, _) => read(kb, plan.rows, nodes, spec, budget)?,
         });
     }
     Ok((table, places))

@@ -182,6 +182,12 @@ impl Runtime {
         self
     }
 
+    /// Limits the memory of each program call.
+    pub fn with_memory(mut self, bytes: u64) -> Self {
+        self.limits.memory_bytes = bytes;
+        self
+    }
+
     /// Returns the language model, if any.
     pub fn assistant(&self) -> Option<&Arc<Assistant>> {
         self.assistant.as_ref()

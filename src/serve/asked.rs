@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 use crate::{
     Server,
     engine::{Active, Opened},
+    heap,
     reply::{ApiError, Common, OfBody, OfWork},
     routes::{Body, deadline, in_range, opened},
     sent::{in_json, json},
@@ -199,6 +200,7 @@ fn by_table(
     model: Option<(&Arc<Assistant>, Helps)>,
     unassisted: Option<AssistFailure>,
 ) -> Result<Told, ApiError> {
+    let _last = heap::GivesBack;
     let began = Instant::now();
     let (question, answered) = match &asked.plan {
         Some(_) if !asked.question.is_empty() || asked.reading.is_some() => {

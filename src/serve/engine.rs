@@ -34,6 +34,8 @@ pub(super) const MAX_OPEN: usize = 32;
 pub(super) const MAX_OPEN_BUNDLES: usize = 3;
 /// Size, in bytes, of each base's cache for the results of tools that programs of clients call.
 pub(super) const LAB_CACHE_BYTES: usize = 16 << 20;
+/// Maximum memory of one call of a client's program, bytes.
+pub(super) const LAB_MEMORY: u64 = 32 << 20;
 
 /// Maps the origin of programs, such as a bundle, to the sandbox in which they run.
 pub type Places = Arc<dyn Fn(Origin<'_>) -> SandboxOptions + Send + Sync>;
@@ -471,7 +473,8 @@ impl Opened {
         let options = SandboxOptions { place: Place::Wasm, code_dir };
         let runtime =
             Runtime::in_sandbox(self.base.clone(), Arc::new(workers), Some(cache), &options)
-                .stoppable(self.opening.stop.clone());
+                .stoppable(self.opening.stop.clone())
+                .with_memory(LAB_MEMORY);
         Ok(lab.insert(Arc::new(runtime)).clone())
     }
 

@@ -39,6 +39,7 @@ mod events;
 mod explorer;
 mod facets;
 mod guard;
+mod heap;
 mod limits;
 mod mcp;
 mod metrics;
@@ -86,9 +87,9 @@ const MAX_READS: usize = 2;
 const MAX_PROGRAMS: usize = 2;
 /// Maximum number of requests at the same time that compare systems.
 const MAX_COMPARISONS: usize = 2;
-/// Maximum number of questions over many nodes that are answered at the same time; fewer if there
-/// are fewer threads. Together, their statements take less than 200 MB beside the tables.
-const MAX_TABLES: usize = 2;
+/// Maximum number of questions over many nodes that are answered at the same time; one may take
+/// some 300 MB.
+const MAX_TABLES: usize = 1;
 
 /// What a server serves, and how.
 pub struct Options {
@@ -198,7 +199,7 @@ impl Server {
             hosts,
             queue: Queue::start(threads).map_err(ServeError::Threads)?,
             programs_run: apart(MAX_PROGRAMS),
-            tables: apart(threads.clamp(1, MAX_TABLES)),
+            tables: apart(MAX_TABLES),
             comparisons: apart(MAX_COMPARISONS),
             operations: apart(1),
             changes: apart(1),

@@ -204,7 +204,8 @@ fn assistant_rows() -> Vec<Row> {
 fn program_rows() -> Vec<Row> {
     let of = Limits::default();
     let sql = table::Limits::default();
-    let memory = usize::try_from(of.memory_bytes).unwrap_or(usize::MAX);
+    let heap = usize::try_from(table::MAX_HEAP).unwrap_or(usize::MAX);
+    let memory = usize::try_from(engine::LAB_MEMORY).unwrap_or(usize::MAX);
     vec![
         ("size of the source", bytes(of.source_bytes), "failure `parse`"),
         ("tokens of the source", of.source_tokens.to_string(), "failure `parse`"),
@@ -237,11 +238,7 @@ fn program_rows() -> Vec<Row> {
             time(sql.time),
             "the statement is stopped",
         ),
-        (
-            "memory of the statement beside its tables",
-            bytes(usize::try_from(table::MAX_HEAP).unwrap_or(usize::MAX)),
-            "an error",
-        ),
+        ("memory of the statement beside its tables", bytes(heap), "an error"),
         (
             "numbers that its functions keep at the same time",
             table::MAX_NUMBERS.to_string(),
@@ -250,6 +247,8 @@ fn program_rows() -> Vec<Row> {
         ("rows of its result", sql.rows.to_string(), "an error"),
         ("rows of its table", table::MAX_ROWS.to_string(), "an error"),
         ("columns of its table", table::MAX_COLUMNS.to_string(), "an error"),
+        ("size of the columns of its table", bytes(table::MAX_BYTES), "an error"),
+        ("processor time for building its table", time(table::MAX_TIME), "an error"),
     ]
 }
 

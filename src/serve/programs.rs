@@ -39,7 +39,7 @@ const MARGIN: Duration = Duration::from_millis(500);
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RunProgram {
-    /// Source of the program, in Rhai.
+    /// Source of the program, in Rhai; or a WebAssembly module: `wasm:` and its bytes in base64.
     pub(super) source: String,
     /// A question to run the program on.
     #[serde(default)]

@@ -7,7 +7,7 @@ use crate::{ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, 
 use agent_kb::{
     Direction, FieldId, NodeId, NodeSet, RelationId, TypeId,
     table::{
-        Cell, Column, ColumnSpec, read,
+        Budget, Cell, Column, ColumnSpec, read,
         statistics::{Moments, quantile},
     },
 };
@@ -163,7 +163,7 @@ fn cells(
     field: FieldId,
 ) -> Result<Column, ToolError> {
     ctx.meter.touch(nodes.len() + FIELD)?;
-    read(&ctx.base.kb, kind, nodes, &ColumnSpec::Field(field))
+    read(&ctx.base.kb, kind, nodes, &ColumnSpec::Field(field), &Budget::start())
         .map_err(|error| ToolError::BadArgs(error.to_string()))
 }
 

@@ -59,6 +59,11 @@ fn programs_run_inside_webassembly_and_failures_have_a_place() {
     let (_, endless) = run(json!({"source": "fn retrieve(q, c, p) { loop { } }", "query": "a"}));
     assert_eq!(endless["status"], "error", "{endless}");
 
+    let module = include_bytes!("../../sandboxes/wasm/examples/rust.wasm");
+    let source = Program::module(module).source().to_owned();
+    let (status, ran) = run(json!({"source": source, "query": "a kite by Sky Toys"}));
+    assert_eq!((status, &ran["status"]), (200, &json!("ok")), "{ran}");
+
     let sample = json!({"source": PROGRAM, "sample": {"split": "val", "limit": 1}});
     let (status, first) = run(sample);
     assert_eq!(

@@ -12,7 +12,8 @@ use agent_index::IndexedBase;
 use agent_kb::{
     Kb, TypeId,
     table::{
-        Cell, Column, ColumnKind, ColumnSpec, Key, MAX_VALUES, read, sample, statistics::Moments,
+        Budget, Cell, Column, ColumnKind, ColumnSpec, Key, MAX_VALUES, read, sample,
+        statistics::Moments,
     },
 };
 
@@ -158,7 +159,7 @@ fn rows_of(kb: &Kb, kind: TypeId) -> Rows {
     let same = counts_of(names.iter().map(String::as_str));
     let (mut numbers, mut groups) = (Vec::new(), Vec::new());
     // A column that is too large to read is skipped.
-    let column = |spec: &ColumnSpec| read(kb, kind, nodes, spec).ok();
+    let column = |spec: &ColumnSpec| read(kb, kind, nodes, spec, &Budget::start()).ok();
     for sample in sample(kb, kind) {
         let spec = ColumnSpec::Field(sample.field);
         let word = kb.field_name(sample.field).replace('_', " ");

@@ -8,8 +8,8 @@ use std::{
 use crate::{
     FieldId, Kb, MetapathStep, NodeId, TypeId,
     table::{
-        Cell, Column, ColumnKind, ColumnSpec, Key, MAX_NAMED, MAX_VALUES, NamedValue, column_name,
-        fulfilling,
+        Budget, Cell, Column, ColumnKind, ColumnSpec, Key, MAX_BYTES, MAX_TIME, MAX_VALUES,
+        NamedValue, column_name, fulfilling,
         value::{YEARS, category, date, quantity},
     },
 };
@@ -33,18 +33,20 @@ const SEPARATOR: &str = "; ";
 /// Share of values with several items above which a field is one of lists.
 const LISTS: f64 = 0.05;
 
-/// Why a column cannot be read: a metapath leads to too many names or values for a cell, a column
-/// or the kind of the column.
+/// Why a column cannot be read. Each holds the source of the column in words, or the name of a
+/// condition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TooManyNames {
-    /// Too many names in all cells of the column together; holds the source of the column in words.
-    #[error("{0} leads to more than {MAX_NAMED} names; ask about fewer rows")]
-    Column(String),
-    /// Too many names in one cell; holds the source of the column in words.
+pub enum ColumnError {
+    /// The columns of the table are too large together.
+    #[error("with {0} the table exceeds {most} MB; ask about fewer rows", most = MAX_BYTES >> 20)]
+    Memory(String),
+    /// Building the table took too long.
+    #[error("{0} was stopped after {time:?}; ask about fewer rows", time = MAX_TIME)]
+    Time(String),
+    /// A metapath leads from one node to too many names for a cell.
     #[error("{0} leads from one row to more than {MAX_VALUES} names; ask how many there are")]
     Cell(String),
-    /// Several values in a cell, although the values are not categories and so cannot be joined;
-    /// holds the source of the column in words.
+    /// Several values in a cell, although the values are not categories and so cannot be joined.
     #[error(
         "{0} has several values per row and cannot be a column; ask about the type that has the field itself"
     )]
@@ -207,18 +209,47 @@ pub fn reached(kb: &Kb, from: NodeId, steps: &[MetapathStep]) -> Vec<NodeId> {
     nodes
 }
 
+/// Returns the nodes at the ends of a metapath from any of `starts`, ascending, each once; start
+/// nodes that do not exist are skipped. `source` describes the metapath in errors.
+///
+/// # Errors
+/// [`ColumnError::Time`].
+pub fn reached_from(
+    kb: &Kb,
+    starts: &[NodeId],
+    steps: &[MetapathStep],
+    (budget, source): (&Budget, &str),
+) -> Result<Vec<NodeId>, ColumnError> {
+    let mut nodes: Vec<NodeId> = Vec::new();
+    let mut most = GATHERED;
+    for &start in starts.iter().filter(|node| kb.contains(**node)) {
+        budget.step(source)?;
+        nodes.extend(reached(kb, start, steps));
+        if nodes.len() > most {
+            nodes.sort_unstable();
+            nodes.dedup();
+            most = GATHERED.max(2 * nodes.len());
+        }
+    }
+    nodes.sort_unstable();
+    nodes.dedup();
+    Ok(nodes)
+}
+
 /// Reads a column for some nodes of the type `kind`, one cell for each node. Linear in the number
 /// of nodes, and for a metapath in the number of edges that are followed.
 ///
 /// # Errors
-/// [`TooManyNames`].
+/// [`ColumnError`].
 pub fn read(
     kb: &Kb,
     kind: TypeId,
     nodes: &[NodeId],
     spec: &ColumnSpec,
-) -> Result<Column, TooManyNames> {
+    budget: &Budget,
+) -> Result<Column, ColumnError> {
     let source = spec.source(kb, kind);
+    budget.take(nodes.len() * size_of::<Cell>(), &source)?;
     let end = |steps: &[MetapathStep]| steps.last().map_or("", |step| kb.type_name(step.to));
     let column = |name: &str, kind, cells| Column {
         name: column_name(name),
@@ -230,27 +261,26 @@ pub fn read(
     };
     Ok(match spec {
         ColumnSpec::Name => {
+            let bytes = nodes.iter().map(|&node| kb.name(node).len()).sum();
+            budget.take(bytes, &source)?;
             let cells = nodes.iter().map(|&node| Cell::Text(kb.name(node).into())).collect();
             column("name", ColumnKind::Text, cells)
         }
-        ColumnSpec::Field(field) => of_field(kb, kind, nodes, *field, source.clone()),
+        ColumnSpec::Field(field) => of_field(kb, kind, nodes, *field, (budget, source))?,
         ColumnSpec::Names(steps) => {
             let mut names: HashMap<NodeId, Arc<str>> = HashMap::new();
             let mut cells: Vec<Cell> = Vec::with_capacity(nodes.len());
-            let mut n = 0;
             for &node in nodes {
                 let mut named: Vec<NamedValue> = Vec::new();
+                budget.step(&source)?;
                 let ends = reached(kb, node, steps);
                 if ends.len() > MAX_VALUES {
-                    return Err(TooManyNames::Cell(source));
+                    return Err(ColumnError::Cell(source));
                 }
+                budget.take(ends.len() * size_of::<NamedValue>(), &source)?;
                 for other in ends {
                     let name = names.entry(other).or_insert_with(|| kb.name(other).into());
                     named.push(NamedValue { key: Key::Node(other), name: name.clone() });
-                }
-                n += named.len();
-                if n > MAX_NAMED {
-                    return Err(TooManyNames::Column(source));
                 }
                 let cell = if named.is_empty() { Cell::Empty } else { Cell::Many(named.into()) };
                 cells.push(cell);
@@ -258,44 +288,66 @@ pub fn read(
             column(end(steps), ColumnKind::Categories, cells)
         }
         ColumnSpec::Count(steps) => {
-            let count = |node: NodeId| match steps.as_slice() {
-                &[step] if leads_to_one_type(kb, kind, step) => {
-                    kb.degree(node, step.relation, step.direction)
-                }
-                _ => reached(kb, node, steps).len(),
+            let one = match steps.as_slice() {
+                &[step] => Some(step).filter(|&step| leads_to_one_type(kb, kind, step)),
+                _ => None,
             };
-            let cells = nodes.iter().map(|&node| Cell::Number(count(node) as f64)).collect();
-            column(&format!("n_{}", end(steps)), ColumnKind::Number, cells)
+            let count = |&node: &NodeId| {
+                if let Some(step) = one {
+                    return Ok(kb.degree(node, step.relation, step.direction));
+                }
+                budget.step(&source)?;
+                Ok(reached(kb, node, steps).len())
+            };
+            column(&format!("n_{}", end(steps)), ColumnKind::Number, counts(nodes, count)?)
         }
         ColumnSpec::CountAmong { steps, among } => {
-            let counted = fulfilling(kb, among).unwrap_or_default();
+            let counted = fulfilling(kb, among, budget)?.unwrap_or_default();
             let is_counted = |end: &NodeId| counted.binary_search(end).is_ok();
-            let count = |node: NodeId| {
-                reached(kb, node, steps).iter().filter(|end| is_counted(end)).count()
+            let count = |&node: &NodeId| {
+                budget.step(&source)?;
+                Ok(reached(kb, node, steps).iter().filter(|end| is_counted(end)).count())
             };
-            let cells = nodes.iter().map(|&node| Cell::Number(count(node) as f64)).collect();
-            column(&format!("n_{}", end(steps)), ColumnKind::Number, cells)
+            column(&format!("n_{}", end(steps)), ColumnKind::Number, counts(nodes, count)?)
         }
-        ColumnSpec::FieldOf { steps, field } => of_ends(kb, kind, nodes, (steps, *field), source)?,
+        ColumnSpec::FieldOf { steps, field } => {
+            of_ends(kb, kind, nodes, (steps, *field), (budget, source))?
+        }
     })
+}
+
+/// Returns a cell with a number for each node.
+fn counts(
+    nodes: &[NodeId],
+    count: impl FnMut(&NodeId) -> Result<usize, ColumnError>,
+) -> Result<Vec<Cell>, ColumnError> {
+    nodes.iter().map(count).map(|n| Ok(Cell::Number(n? as f64))).collect()
 }
 
 /// Reads the column of names at the ends of the metapath `steps`, restricted to the end nodes
 /// `named`; `back` is the reversed metapath. `nodes`, ascending, are the nodes of the rows, and
 /// `kind` is their type. Linear in the number of edges that lead back from `named`, plus one empty
 /// cell for each row.
+///
+/// # Errors
+/// [`ColumnError`].
 pub fn read_named(
     kb: &Kb,
     kind: TypeId,
     nodes: &[NodeId],
-    (steps, back): (&[MetapathStep], &[MetapathStep]),
-    named: &[NodeId],
-) -> Column {
+    (steps, back, named): (&[MetapathStep], &[MetapathStep], &[NodeId]),
+    budget: &Budget,
+) -> Result<Column, ColumnError> {
+    let spec = ColumnSpec::Names(steps.to_vec());
+    let source = format!("{}, only the named ones", spec.source(kb, kind));
+    budget.take(nodes.len() * size_of::<Cell>(), &source)?;
     let mut of_row: BTreeMap<usize, Vec<NamedValue>> = BTreeMap::new();
     for &other in named {
         let name: Arc<str> = kb.name(other).into();
+        budget.step(&source)?;
         for node in reached(kb, other, back) {
             if let Ok(row) = nodes.binary_search(&node) {
+                budget.take(size_of::<NamedValue>(), &source)?;
                 let one = NamedValue { key: Key::Node(other), name: name.clone() };
                 of_row.entry(row).or_default().push(one);
             }
@@ -307,16 +359,15 @@ pub fn read_named(
         own.dedup();
         cells[row] = Cell::Many(own.into());
     }
-    let spec = ColumnSpec::Names(steps.to_vec());
     let end = steps.last().map_or("", |step| kb.type_name(step.to));
-    Column {
+    Ok(Column {
         name: column_name(end),
         kind: ColumnKind::Categories,
         unit: None,
-        source: format!("{}, only the named ones", spec.source(kb, kind)),
+        source,
         cells,
         unfit: 0,
-    }
+    })
 }
 
 /// Whether all edges of a step from nodes of the type `from` end at the type of the step, and this
@@ -333,16 +384,23 @@ fn leads_to_one_type(kb: &Kb, from: TypeId, step: MetapathStep) -> bool {
         })
 }
 
-fn of_field(kb: &Kb, kind: TypeId, nodes: &[NodeId], field: FieldId, source: String) -> Column {
+fn of_field(
+    kb: &Kb,
+    kind: TypeId,
+    nodes: &[NodeId],
+    field: FieldId,
+    (budget, source): (&Budget, String),
+) -> Result<Column, ColumnError> {
     let texts: Vec<&str> =
         nodes.iter().map(|&node| kb.field(node, field).unwrap_or_default()).collect();
+    budget.take(texts.iter().map(|text| text.len()).sum(), &source)?;
     // The kind is determined from all nodes of the type, so that it does not depend on the rows.
     let all = kb.nodes_of_type(kind);
     let every = all.len().div_ceil(SAMPLED).max(1);
     let looked: Vec<&str> =
         all.iter().step_by(every).filter_map(|&node| kb.field(node, field)).collect();
     let known = looked.iter().any(|text| !text.is_empty());
-    of_texts(kb.field_name(field), &texts, if known { &looked } else { &texts }, source)
+    Ok(of_texts(kb.field_name(field), &texts, if known { &looked } else { &texts }, source))
 }
 
 /// Reads a field of the nodes at the ends of a metapath, one cell for each of `nodes`. A cell holds
@@ -352,17 +410,20 @@ fn of_ends(
     kind: TypeId,
     nodes: &[NodeId],
     (steps, field): (&[MetapathStep], FieldId),
-    source: String,
-) -> Result<Column, TooManyNames> {
+    (budget, source): (&Budget, String),
+) -> Result<Column, ColumnError> {
     let end = steps.last().map_or(kind, |step| step.to);
-    let ends: Vec<Vec<NodeId>> = nodes.iter().map(|&node| reached(kb, node, steps)).collect();
-    if ends.iter().map(Vec::len).sum::<usize>() > MAX_NAMED {
-        return Err(TooManyNames::Column(source));
+    let mut ends: Vec<Vec<NodeId>> = Vec::with_capacity(nodes.len());
+    for &node in nodes {
+        budget.step(&source)?;
+        let own = reached(kb, node, steps);
+        budget.take(own.len() * size_of::<NamedValue>(), &source)?;
+        ends.push(own);
     }
     let mut all = ends.concat();
     all.sort_unstable();
     all.dedup();
-    let column = of_field(kb, end, &all, field, source);
+    let column = of_field(kb, end, &all, field, (budget, source))?;
     let cell = |node: &NodeId| column.cells.get(all.binary_search(node).ok()?);
     let several = ends.iter().any(|own| own.len() > 1);
     let mut cells = Vec::with_capacity(nodes.len());
@@ -380,7 +441,7 @@ fn of_ends(
                 Cell::Many(named.into())
             }
             (_, [only]) => (*only).clone(),
-            _ => return Err(TooManyNames::Several(column.source)),
+            _ => return Err(ColumnError::Several(column.source)),
         });
     }
     let kind = match column.kind {

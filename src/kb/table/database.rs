@@ -30,7 +30,10 @@ use rusqlite::{
 
 use crate::{
     sqlite,
-    table::{Cell, Key, MAX_NUMBERS, NamedValue, Table, calendar, functions, texts, watch::Watch},
+    table::{
+        Budget, Cell, ColumnError, Key, MAX_NUMBERS, NamedValue, Table, calendar, functions, texts,
+        watch::Watch,
+    },
 };
 
 /// Number of instructions of SQLite's virtual machine between two checks of the deadline and the
@@ -57,8 +60,8 @@ pub(super) const MAX_PATTERN: i32 = 200;
 const MAX_INSTRUCTIONS: i32 = 3_000;
 /// Maximum size of all rows of a result together, bytes.
 const MAX_RESULT: usize = 16 << 20;
-/// Maximum number of pages of 4 KiB for all tables of a database together: 1 GiB.
-const MAX_PAGES: u32 = 262_144;
+/// Maximum number of pages of 4 KiB for all tables of a database together: 128 MiB.
+const MAX_PAGES: u32 = 32_768;
 /// SQLite's own functions that statements may call, in addition to those of `calendar`, `functions`
 /// and `texts`. Each takes time linear in the length of its texts, and none depends on the time.
 pub(super) const FUNCTIONS: [&str; 27] = [
@@ -134,6 +137,9 @@ pub enum SqlError {
     /// A function keeps too many numbers; holds its name.
     #[error("{0} keeps more than {MAX_NUMBERS} numbers; group or limit the rows")]
     TooManyNumbers(&'static str),
+    /// The tables are too large, or copying them took too long.
+    #[error(transparent)]
+    Build(#[from] ColumnError),
     /// The tables do not fit into memory, or SQLite failed to load them; holds SQLite's message.
     #[error("the tables cannot be held in memory: {0}")]
     Load(String),
@@ -183,15 +189,16 @@ impl Database {
     /// Loads tables, each under its name. Takes about one microsecond per cell.
     ///
     /// # Errors
-    /// [`SqlError::Load`] if the tables exceed the memory limit or SQLite fails.
-    pub fn load(tables: &[(&str, &Table)]) -> Result<Self, SqlError> {
+    /// [`SqlError::Load`] if the tables exceed the memory limit or SQLite fails;
+    /// [`SqlError::Build`] if no time is left.
+    pub fn load(tables: &[(&str, &Table)], budget: &Budget) -> Result<Self, SqlError> {
         let watch = Arc::new(Watch::default());
-        let opened = || -> rusqlite::Result<Database> {
+        let opened = || -> Result<Database, Stopped> {
             let mut connection = sqlite::in_memory()?;
             harden(&mut connection, &watch)?;
             let mut names = Vec::new();
             for (name, table) in tables {
-                names.extend(fill(&connection, name, table)?);
+                names.extend(fill(&connection, name, table, budget)?);
             }
             connection.pragma_update(None, "query_only", true)?;
             connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_TEXT)?;
@@ -199,7 +206,10 @@ impl Database {
             watch.restrict_to(names);
             Ok(Database { connection, watch: watch.clone() })
         };
-        opened().map_err(|error| SqlError::Load(error.to_string()))
+        opened().map_err(|error| match error {
+            Stopped::Limit(error) => error,
+            Stopped::Sqlite(error) => SqlError::Load(error.to_string()),
+        })
     }
 
     /// Runs the statement `sql` and returns its rows in order.
@@ -397,7 +407,13 @@ impl ToSql for Bound<'_> {
 
 /// Writes a table into SQLite, and one more table for each column with several values in a cell;
 /// returns the names of the written tables.
-fn fill(connection: &Connection, name: &str, table: &Table) -> rusqlite::Result<Vec<String>> {
+fn fill(
+    connection: &Connection,
+    name: &str,
+    table: &Table,
+    budget: &Budget,
+) -> Result<Vec<String>, Stopped> {
+    let copied = || budget.step("copying the table").map_err(SqlError::from);
     let mut names = vec![name.to_owned()];
     let columns: Vec<String> = table.columns.iter().map(|column| quoted(&column.name)).collect();
     let declared: String = columns.iter().map(|column| format!(", {column}")).collect();
@@ -410,6 +426,7 @@ fn fill(connection: &Connection, name: &str, table: &Table) -> rusqlite::Result<
     let insert = format!("INSERT INTO {} VALUES (?{marks})", quoted(name));
     let mut insert = connection.prepare(&insert)?;
     for (row, node) in table.rows.iter().enumerate() {
+        copied()?;
         insert.raw_bind_parameter(1, i64::from(*node))?;
         for (at, column) in table.columns.iter().enumerate() {
             let cell = column.cells.get(row).unwrap_or(&Cell::Empty);
@@ -438,6 +455,7 @@ fn fill(connection: &Connection, name: &str, table: &Table) -> rusqlite::Result<
         // In primary key order, inserts need no search and grouping needs no sort.
         all.sort_unstable_by(|one, other| (&one.0.key, one.1).cmp(&(&other.0.key, other.1)));
         for (one, node) in all {
+            copied()?;
             insert.raw_bind_parameter(1, node)?;
             match &one.key {
                 Key::Node(other) => insert.raw_bind_parameter(2, i64::from(*other))?,

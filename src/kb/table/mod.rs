@@ -10,13 +10,15 @@
 //!
 //! | limit | unit | value | reason |
 //! | --- | --- | --- | --- |
-//! | [`MAX_ROWS`] | rows of a table | 1,000,000 | a cell is 24 bytes, plus its copy in SQLite |
+//! | [`MAX_ROWS`] | rows of a table | 1,000,000 | four columns of that many fit into [`MAX_BYTES`] |
 //! | [`MAX_COLUMNS`] | columns of a table | 16 | a question names a few |
 //! | [`MAX_VALUES`] | values of one cell | 100,000 | names that a metapath leads to |
 //! | [`MAX_HEAP`] | heap of a statement | 64 MiB | sorting that much takes half a second |
 //! | [`MAX_NUMBERS`] | numbers that functions of a statement keep | 2,000,000 | two a row of the largest table |
-//! | [`MAX_NAMED`] | names of one column | 10,000,000 | a name is 40 bytes, beside its text |
+//! | [`MAX_BYTES`] | columns of a table | 96 MiB | a cell is 24 bytes, a name in it 40 |
+//! | [`MAX_TIME`] | processor time for building a table | 4 s | nobody waits longer |
 
+mod budget;
 mod calendar;
 mod columns;
 mod database;
@@ -34,9 +36,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub use budget::{Budget, MAX_BYTES, MAX_TIME};
 pub use columns::{
-    MAX_STEPS, Sample, TooManyNames, field_kind, has_value, of_texts, reached, read, read_named,
-    sample,
+    ColumnError, MAX_STEPS, Sample, field_kind, has_value, of_texts, reached, reached_from, read,
+    read_named, sample,
 };
 pub use database::{Database, Limits, Rows, SqlError, SqlValue, quoted};
 pub use literals::with_literals;
@@ -48,8 +51,6 @@ use crate::{FieldId, Kb, MetapathStep, NodeId, TypeId, metapath_in_words};
 pub const MAX_ROWS: usize = 1_000_000;
 /// Maximum number of columns of a table.
 pub const MAX_COLUMNS: usize = 16;
-/// Maximum number of names in all cells of one column together.
-pub const MAX_NAMED: usize = 10_000_000;
 /// Maximum number of values in one cell; of a field with more values, the later ones are dropped.
 pub const MAX_VALUES: usize = 100_000;
 
@@ -97,22 +98,29 @@ pub struct Reachable {
 impl Reachable {
     /// Returns the nodes of the set, ascending, each once; start nodes that do not exist are
     /// skipped.
-    pub fn nodes(&self, kb: &Kb) -> Vec<NodeId> {
-        let known = self.nodes.iter().filter(|node| kb.contains(**node));
-        let mut nodes: Vec<NodeId> =
-            known.flat_map(|&node| reached(kb, node, &self.steps)).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        nodes
+    fn nodes(&self, kb: &Kb, budget: &Budget) -> Result<Vec<NodeId>, ColumnError> {
+        reached_from(kb, &self.nodes, &self.steps, (budget, &self.name))
     }
 }
 
 /// Returns the nodes that are in all of these sets, ascending; `None` if there are no sets.
-pub fn fulfilling(kb: &Kb, conditions: &[Reachable]) -> Option<Vec<NodeId>> {
-    conditions.iter().map(|condition| condition.nodes(kb)).reduce(|mut all, own| {
-        all.retain(|node| own.binary_search(node).is_ok());
-        all
-    })
+///
+/// # Errors
+/// [`ColumnError::Time`].
+pub fn fulfilling(
+    kb: &Kb,
+    conditions: &[Reachable],
+    budget: &Budget,
+) -> Result<Option<Vec<NodeId>>, ColumnError> {
+    let mut all: Option<Vec<NodeId>> = None;
+    for condition in conditions {
+        let own = condition.nodes(kb, budget)?;
+        match &mut all {
+            Some(all) => all.retain(|node| own.binary_search(node).is_ok()),
+            None => all = Some(own),
+        }
+    }
+    Ok(all)
 }
 
 impl ColumnSpec {

@@ -133,7 +133,7 @@ fn people() -> Table {
 }
 
 fn asked(sql: &str) -> Result<Rows, SqlError> {
-    Database::load(&[("t", &people())]).unwrap().query(sql, &Limits::default())
+    Database::load(&[("t", &people())], &Budget::start()).unwrap().query(sql, &Limits::default())
 }
 
 #[test]
@@ -317,7 +317,7 @@ fn long() -> Database {
             unfit: 0,
         }],
     };
-    Database::load(&[("t", &table(1)), ("u", &table(300))]).unwrap()
+    Database::load(&[("t", &table(1)), ("u", &table(300))], &Budget::start()).unwrap()
 }
 
 #[test]
@@ -372,7 +372,8 @@ fn intermediate_results_are_bounded() {
     let short = "SELECT max(n) FROM (SELECT row_number() OVER (ORDER BY a.age + b.age) AS n \
                  FROM t a, t b, (SELECT 1 FROM t WHERE id < 2))";
     let limits = Limits { time: Duration::from_secs(60), ..Limits::default() };
-    let found = Database::load(&[("t", &people())]).unwrap().query(short, &limits);
+    let found =
+        Database::load(&[("t", &people())], &Budget::start()).unwrap().query(short, &limits);
     assert!(matches!(found, Err(SqlError::TooMuchMemory(_))), "{found:?}");
     // Other statements are not held for it.
     assert!(database.query("SELECT text FROM u ORDER BY id DESC", &Limits::default()).is_ok());
@@ -380,7 +381,7 @@ fn intermediate_results_are_bounded() {
 
 #[test]
 fn numbers_that_functions_keep_are_bounded_per_statement() {
-    let database = Database::load(&[("t", &people())]).unwrap();
+    let database = Database::load(&[("t", &people())], &Budget::start()).unwrap();
     let limits = Limits { time: Duration::from_secs(60), ..Limits::default() };
     for (call, name) in [
         ("median(a.age)", "median"),
@@ -473,10 +474,31 @@ fn what_a_metapath_reaches_is_whole_and_names_that_are_too_many_are_refused() {
     let part_of = kb.relation_id("part_of").unwrap();
     let within = MetapathStep { relation: part_of, direction: Direction::Out, to: topic };
     assert_eq!(reached(&kb, 0, &[within]), [0_u32], "it is a part of itself");
-    let count = read(&kb, topic, &[0], &ColumnSpec::Count(steps.clone())).unwrap();
+    let of_topic = |spec| read(&kb, topic, &[0], &spec, &Budget::start());
+    let count = of_topic(ColumnSpec::Count(steps.clone())).unwrap();
     assert_eq!(count.cells, [Cell::Number(f64::from(n))]);
-    let names = read(&kb, topic, &[0], &ColumnSpec::Names(steps)).unwrap_err();
+    let names = of_topic(ColumnSpec::Names(steps)).unwrap_err();
     assert!(names.to_string().contains("ask how many there are"), "{names}");
+}
+
+#[test]
+fn a_table_that_takes_too_much_is_refused() {
+    let budget = Budget::start();
+    budget.take(MAX_BYTES - 1, "a").unwrap();
+    budget.take(1, "b").unwrap();
+    let error = budget.take(1, "topic -> paper").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "with topic -> paper the table exceeds 96 MB; ask about fewer rows"
+    );
+    let began = Instant::now();
+    let error = loop {
+        if let Err(error) = budget.step("topic -> paper") {
+            break error;
+        }
+    };
+    assert!(began.elapsed() >= MAX_TIME, "{error}");
+    assert_eq!(error.to_string(), "topic -> paper was stopped after 4s; ask about fewer rows");
 }
 
 #[test]
@@ -491,7 +513,7 @@ fn a_cell_of_many_values_is_held() {
         unfit: 0,
     };
     let table = Table { rows: vec![7], columns: vec![column] };
-    let database = Database::load(&[("t", &table)]).unwrap();
+    let database = Database::load(&[("t", &table)], &Budget::start()).unwrap();
     let rows = database.query("SELECT count(*) FROM t_things", &Limits::default()).unwrap();
     assert_eq!(rows.rows, [[SqlValue::Int(MAX_VALUES as i64)]]);
 }

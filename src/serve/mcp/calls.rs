@@ -111,7 +111,7 @@ pub(super) fn tools(programs: bool, changes: bool) -> Vec<Tool> {
         tools.push(tool(
             "run_program",
             "Run a retrieval program in Rhai on a question, in a sandbox; gives ranking and calls by line.",
-            json!({"source": text, "query": text, "k": k, "base": base}),
+            json!({"source": {"type": "string", "description": "in Rhai; or wasm: and a module's bytes in base64"}, "query": text, "k": k, "base": base}),
             &["source", "query"],
             json!({"base": text, "status": text, "hits": list, "trace": list, "error": {"type": "object"}, "output": text}),
         ));

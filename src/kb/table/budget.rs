@@ -1,0 +1,51 @@
+//! Limits what the table of one question takes while it is built: memory, and processor time.
+
+use std::{cell::Cell, time::Duration};
+
+use agent_ground::clock::Timer;
+
+use crate::table::ColumnError;
+
+/// Maximum size of the columns of a table, bytes; they have a copy of about this size in SQLite.
+pub const MAX_BYTES: usize = 96 << 20;
+/// Maximum processor time for building a table: following its metapaths, and copying it.
+pub const MAX_TIME: Duration = Duration::from_secs(4);
+/// Number of steps between two looks at the clock. A step takes some microseconds; to follow a
+/// metapath from one node, rarely some hundredths of a second.
+const AT_ONCE: usize = 8;
+
+/// What the table of one question may still take. Belongs to one thread.
+pub struct Budget {
+    timer: Timer,
+    /// Bytes that are still free.
+    bytes: Cell<usize>,
+    /// Number of steps so far.
+    steps: Cell<usize>,
+}
+
+impl Budget {
+    /// Starts a budget of [`MAX_BYTES`] and [`MAX_TIME`].
+    pub fn start() -> Self {
+        Self { timer: Timer::start(MAX_TIME), bytes: Cell::new(MAX_BYTES), steps: Cell::new(0) }
+    }
+
+    /// Takes memory for a part of what `source` describes.
+    ///
+    /// # Errors
+    /// [`ColumnError::Memory`] if less is free.
+    pub(super) fn take(&self, bytes: usize, source: &str) -> Result<(), ColumnError> {
+        let too_much = || ColumnError::Memory(source.to_owned());
+        self.bytes.set(self.bytes.get().checked_sub(bytes).ok_or_else(too_much)?);
+        Ok(())
+    }
+
+    /// Counts one more step of what `source` describes: a start node of a metapath, or a row.
+    ///
+    /// # Errors
+    /// [`ColumnError::Time`] if no time is left.
+    pub(super) fn step(&self, source: &str) -> Result<(), ColumnError> {
+        self.steps.set(self.steps.get() + 1);
+        let is_late = self.steps.get().is_multiple_of(AT_ONCE) && self.timer.left().is_zero();
+        if is_late { Err(ColumnError::Time(source.to_owned())) } else { Ok(()) }
+    }
+}
