@@ -41,7 +41,7 @@ mod tokens;
 
 use std::{path::PathBuf, sync::Arc};
 
-pub use bert::BertEncoder;
+pub use bert::{BertEncoder, colbert::ColbertEncoder};
 pub use cache::CachedEmbedder;
 pub use lsa::{Corpus, LsaEmbedder, LsaParams};
 pub use matrix::Matrix;

@@ -529,6 +529,14 @@ pub(super) fn unusable(path: &Path, reason: impl Into<String>) -> EmbedError {
     EmbedError::Model { path: path.to_owned(), reason: reason.into() }
 }
 
+/// Reads a JSON file; `None` if it is absent.
+///
+/// # Errors
+/// [`EmbedError::Io`]; [`EmbedError::Model`] if the file is too long or not the expected JSON.
+pub(super) fn read_optional<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, EmbedError> {
+    Reader { sources: Vec::new() }.optional(path)
+}
+
 /// A reader of JSON files that keeps the path and bytes of every file it reads.
 struct Reader {
     sources: Vec<(PathBuf, Vec<u8>)>,

@@ -102,7 +102,7 @@ fn run(
     linear((&scratch.rows, hidden), &layer.attention, false, none, to);
     let mut start = 0;
     for pieces in texts {
-        attend(isa, shape, start, pieces.ids.len(), scratch);
+        attend(isa, shape, start, pieces, scratch);
         start += pieces.ids.len();
     }
     let to = (&mut scratch.rows[..], hidden);
@@ -116,9 +116,11 @@ fn run(
     layer_norm(isa, &mut scratch.rows, &layer.norm.weight, &layer.norm.bias, shape.epsilon);
 }
 
-/// Computes attention, head by head, among the tokens of one text: the `len` rows from `start`.
-fn attend(isa: Isa, shape: &Shape, start: usize, len: usize, scratch: &mut Scratch) {
-    if len == 0 {
+/// Computes attention, head by head, among the tokens of one text, whose rows begin at `start`.
+fn attend(isa: Isa, shape: &Shape, start: usize, pieces: &WordPieces, scratch: &mut Scratch) {
+    let len = pieces.ids.len();
+    let seen = len.saturating_sub(pieces.masked);
+    if seen == 0 {
         return;
     }
     let hidden = shape.hidden;
@@ -128,8 +130,8 @@ fn attend(isa: Isa, shape: &Shape, start: usize, len: usize, scratch: &mut Scrat
     let Scratch { attended, gathered, scores, inverse, keys, values, .. } = scratch;
     for column in (0..hidden).step_by(head) {
         let part = |which: usize| &attended[start * stride + which * hidden + column..];
-        keys.transposed(part(1), stride, len, head);
-        values.straight(part(2), stride, head, len);
+        keys.transposed(part(1), stride, seen, head);
+        values.straight(part(2), stride, head, seen);
         let width = keys.full_columns();
         for first in (0..len).step_by(QUERY_ROWS) {
             let n = QUERY_ROWS.min(len - first);
@@ -138,7 +140,7 @@ fn attend(isa: Isa, shape: &Shape, start: usize, len: usize, scratch: &mut Scrat
             let queries = Rows { data: &part(0)[first * stride..], stride, n };
             let mut out = RowsMut { data: scores, stride: width };
             matmul(isa, queries, keys, Addend::Nothing, Activation::Identity, &mut out);
-            exp_rows(isa, scores, width, len, scale, inverse);
+            exp_rows(isa, scores, width, seen, scale, inverse);
             let shares = Rows { data: scores, stride: width, n };
             let rows = &mut gathered[(start + first) * hidden + column..];
             let mut out = RowsMut { data: rows, stride: hidden };

@@ -29,9 +29,11 @@
 //! | `forward` | the forward pass of BERT on the CPU: one row per word piece |
 //! | `device` | the forward pass of BERT on a CUDA device |
 //! | `architectures` | the forward pass of other architectures (feature `encoders`) |
+//! | [`colbert`] | ColBERT checkpoints: a projected vector for each token |
 //! | `parts` | the parts of a BERT encoder, for training its weights |
 //! | `kernels`, `lanes` | products, norms and softmax, on sixteen numbers at once |
 
+pub mod colbert;
 pub mod config;
 pub mod word_pieces;
 
@@ -262,54 +264,61 @@ impl BertEncoder {
         let mut results = Vec::with_capacity(texts.len());
         for group in texts.chunks(GROUP_TEXTS) {
             let pieces = ready.cutter.cut_all(prompt, group)?;
-            if let Some(device) = ready.device()? {
-                let one = |pieces: &WordPieces| of_text(pieces, &device.rows(pieces)?);
-                match pieces.iter().map(one).collect::<Result<Vec<T>, EmbedError>>() {
-                    Err(EmbedError::Gpu(error)) => gpu::give_up(error)?,
-                    embedded => {
-                        results.extend(embedded?);
-                        continue;
-                    }
-                }
-            }
-            let (weights, words) = match self.host(ready)? {
-                Host::Own(weights, words) => (weights, words),
-                #[cfg(feature = "encoders")]
-                Host::Candle(layers) => {
-                    let one = |pieces: &WordPieces| of_text(pieces, &layers.rows(pieces)?);
-                    let embedded: Result<Vec<T>, EmbedError> = pieces.par_iter().map(one).collect();
-                    results.extend(embedded?);
-                    continue;
-                }
-            };
-            // Long texts first, so that no thread gets a long text at the end.
-            let mut order: Vec<usize> = (0..pieces.len()).collect();
-            order.sort_by_key(|text| std::cmp::Reverse(pieces[*text].ids.len()));
-            let batches = batches(&order, |text| pieces[text].ids.len());
-            let embedded: Vec<Vec<T>> = batches
-                .par_iter()
-                .map_init(Scratch::default, |scratch, batch| {
-                    let batch: Vec<&WordPieces> = batch.iter().map(|text| &pieces[*text]).collect();
-                    let words = (words, &self.weights.map[..]);
-                    let shape = &self.settings.shape;
-                    let rows = forward::encode(self.isa, shape, weights, words, &batch, scratch)
-                        .ok_or_else(|| unusable(&self.weights.path, "a token has no row"))?;
-                    let mut start = 0;
-                    let of_text = |pieces: &&WordPieces| {
-                        let end = start + pieces.ids.len() * self.dim();
-                        let rows = &rows[start..end];
-                        start = end;
-                        of_text(pieces, rows)
-                    };
-                    batch.iter().map(of_text).collect::<Result<_, _>>()
-                })
-                .collect::<Result<_, _>>()?;
-            let mut in_order: Vec<(usize, T)> =
-                order.into_iter().zip(embedded.into_iter().flatten()).collect();
-            in_order.sort_by_key(|(text, _)| *text);
-            results.extend(in_order.into_iter().map(|(_, result)| result));
+            results.extend(self.embed_pieces(ready, &pieces, &of_text)?);
         }
         Ok(results)
+    }
+
+    /// As [`embed`](Self::embed), for texts that are split into word pieces.
+    fn embed_pieces<T: Send>(
+        &self,
+        ready: &LoadedModel,
+        pieces: &[WordPieces],
+        of_text: &(impl Fn(&WordPieces, &[f32]) -> Result<T, EmbedError> + Sync),
+    ) -> Result<Vec<T>, EmbedError> {
+        // On a device every token attends to every token of its text.
+        let masked = pieces.iter().any(|pieces| pieces.masked > 0);
+        if let Some(device) = ready.device()?.filter(|_| !masked) {
+            let one = |pieces: &WordPieces| of_text(pieces, &device.rows(pieces)?);
+            match pieces.iter().map(one).collect::<Result<Vec<T>, EmbedError>>() {
+                Err(EmbedError::Gpu(error)) => gpu::give_up(error)?,
+                embedded => return embedded,
+            }
+        }
+        let (weights, words) = match self.host(ready)? {
+            Host::Own(weights, words) => (weights, words),
+            #[cfg(feature = "encoders")]
+            Host::Candle(layers) => {
+                let one = |pieces: &WordPieces| of_text(pieces, &layers.rows(pieces)?);
+                return pieces.par_iter().map(one).collect();
+            }
+        };
+        // Long texts first, so that no thread gets a long text at the end.
+        let mut order: Vec<usize> = (0..pieces.len()).collect();
+        order.sort_by_key(|text| std::cmp::Reverse(pieces[*text].ids.len()));
+        let batches = batches(&order, |text| pieces[text].ids.len());
+        let embedded: Vec<Vec<T>> = batches
+            .par_iter()
+            .map_init(Scratch::default, |scratch, batch| {
+                let batch: Vec<&WordPieces> = batch.iter().map(|text| &pieces[*text]).collect();
+                let words = (words, &self.weights.map[..]);
+                let shape = &self.settings.shape;
+                let rows = forward::encode(self.isa, shape, weights, words, &batch, scratch)
+                    .ok_or_else(|| unusable(&self.weights.path, "a token has no row"))?;
+                let mut start = 0;
+                let of_text = |pieces: &&WordPieces| {
+                    let end = start + pieces.ids.len() * self.dim();
+                    let rows = &rows[start..end];
+                    start = end;
+                    of_text(pieces, rows)
+                };
+                batch.iter().map(of_text).collect::<Result<_, _>>()
+            })
+            .collect::<Result<_, _>>()?;
+        let mut in_order: Vec<(usize, T)> =
+            order.into_iter().zip(embedded.into_iter().flatten()).collect();
+        in_order.sort_by_key(|(text, _)| *text);
+        Ok(in_order.into_iter().map(|(_, result)| result).collect())
     }
 
     /// Whether pooled vectors are scaled to norm 1.

@@ -23,7 +23,7 @@ use crate::gpu::encoder;
 use crate::{
     EmbedError,
     bert::{
-        config::{Shape, unusable},
+        config::{MAX_WIDTH, Shape, unusable},
         kernels::Packed,
     },
 };
@@ -274,6 +274,31 @@ impl<'a> Tensors<'a> {
             .load(&self.full(name), &Device::Cpu)
             .and_then(|tensor| tensor.to_dtype(DType::F32)?.flatten_all()?.to_vec1())
             .map_err(|error| self.missing(name, &error))
+    }
+
+    /// Returns the weight of a linear layer without bias beside the encoder, `[outputs, hidden]`, row
+    /// by row, and the number of outputs. No prefix precedes its name.
+    ///
+    /// # Errors
+    /// [`EmbedError::Model`] if the tensor is missing or has another shape.
+    pub(super) fn projection(&self, name: &str) -> Result<(Vec<f32>, usize), EmbedError> {
+        let tensor = self.file.load(name, &Device::Cpu).map_err(|error| {
+            unusable(self.path, format!("{error}; take a ColBERT checkpoint, which has {name}"))
+        })?;
+        let hidden = self.shape.hidden;
+        match *tensor.dims() {
+            [outputs, inputs] if inputs == hidden && (1..=MAX_WIDTH).contains(&outputs) => tensor
+                .to_dtype(DType::F32)
+                .and_then(|tensor| Ok((tensor.flatten_all()?.to_vec1()?, outputs)))
+                .map_err(|error| self.missing(name, &error)),
+            ref shape => {
+                let reason = format!(
+                    "tensor {name} has shape {shape:?}, expected [dim, {hidden}] by config.json; \
+                     take both files of one model"
+                );
+                Err(unusable(self.path, reason))
+            }
+        }
     }
 
     fn check(&self, name: &str, expected: &[usize]) -> Result<(), EmbedError> {

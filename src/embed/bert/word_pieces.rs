@@ -36,6 +36,8 @@ pub struct WordPieces {
     pub types: Vec<u32>,
     /// Whether each word piece is a special token, which the tokenizer added; as long as `ids`.
     pub(crate) special: Vec<bool>,
+    /// Number of word pieces at the end to which no word piece attends; less than all.
+    pub(crate) masked: usize,
 }
 
 /// The tokenizer of a model.
@@ -141,6 +143,11 @@ impl Cutter {
         self.tokenizer.id_to_token(id).unwrap_or_default()
     }
 
+    /// Returns the id of a word piece, as the vocabulary spells it; `None` if there is none.
+    pub(super) fn id(&self, name: &str) -> Option<u32> {
+        self.tokenizer.token_to_id(name)
+    }
+
     /// Splits the whole text in one step, without adding a prompt.
     ///
     /// # Errors
@@ -171,6 +178,6 @@ impl Cutter {
             );
             return Err(unusable(&self.path, reason));
         }
-        Ok(WordPieces { ids: ids.to_vec(), types: types.to_vec(), special })
+        Ok(WordPieces { ids: ids.to_vec(), types: types.to_vec(), special, masked: 0 })
     }
 }
