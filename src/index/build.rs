@@ -24,7 +24,7 @@ use crate::{
     parts::{self, Materials},
     vectors::VectorIndex,
 };
-use agent_embed::Embedder;
+use agent_embed::{ColbertEncoder, Embedder};
 use agent_kb::Kb;
 
 /// Progress of one stage of a build. Stages run in parallel.
@@ -48,6 +48,8 @@ pub struct Plan<'a> {
     pub vectors: Option<VectorSource<'a>>,
     /// Optional parts to build after the vectors.
     pub parts: &'a [Part],
+    /// The checkpoint with which the part `colbert` is built.
+    pub colbert: Option<&'a ColbertEncoder>,
     /// Cache, account and settings for opening the embedder while optional parts are built.
     pub access: &'a Access,
     /// The previous version of the base; if its index has the part for the query language, that
@@ -67,13 +69,16 @@ pub struct IndexedVersion<'a> {
 impl Plan<'static> {
     /// Returns the plan of all required parts, words and vectors, with the built-in embedder.
     pub fn complete() -> Self {
-        Self {
-            words: Some(WordSource::Nodes),
-            vectors: Some(VectorSource::Builtin),
-            parts: &[],
-            access: Access::none(),
-            previous: None,
-        }
+        let (words, vectors) = (Some(WordSource::Nodes), Some(VectorSource::Builtin));
+        Self { words, vectors, ..Self::nothing() }
+    }
+}
+
+impl Plan<'_> {
+    /// Returns the plan of no parts.
+    pub fn nothing() -> Self {
+        let (words, vectors, colbert, previous) = (None, None, None, None);
+        Self { words, vectors, parts: &[], colbert, access: Access::none(), previous }
     }
 }
 
@@ -202,7 +207,8 @@ fn build_part(
     let embedder = IndexEmbedder::new(index, record.clone(), plan.access)?;
     let staging = Staging::new(index)?;
     let previous = plan.previous.filter(|version| has_part(version, part));
-    let materials = Materials { kb, vectors: &vectors, embedder: &embedder, previous };
+    let colbert = plan.colbert;
+    let materials = Materials { kb, vectors: &vectors, embedder: &embedder, colbert, previous };
     parts::build(part, &materials, watch, staging.path())?;
     // The record must not list a part whose files are being replaced.
     if record.parts.contains(&part) {

@@ -5,14 +5,18 @@
 //! documents have length 1; the length of a query token's vector acts as its weight. The index
 //! holds the first [`MAX_TOKENS`] tokens of each candidate's document, in the short codes of
 //! `codec`.
+//!
+//! Two parts have this form: `late`, with the token vectors of the index's embedder, and `colbert`,
+//! with those of a ColBERT checkpoint. The latter also finds documents by itself (`probe`).
 
 mod codec;
+mod probe;
 
 use std::{
     collections::HashMap,
     fs::File,
     io::{BufWriter, Write},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use memmap2::Mmap;
@@ -23,24 +27,27 @@ use crate::{
     IndexError,
     arrays::{Array, Arrays},
     build::Watch,
-    late::codec::{Codec, code_bytes, learn},
+    late::{
+        codec::{Codec, code_bytes, learn},
+        probe::{Lists, lists},
+    },
+    layout::{Part, part_path},
     parts::Materials,
 };
 use agent_embed::{
-    Matrix,
+    ColbertEncoder, EmbedError, Matrix,
+    bert::colbert::MAX_DOCUMENT_TOKENS,
     matrix::{dot, normalise},
 };
-use agent_kb::{NodeId, best};
+use agent_kb::{Kb, NodeId, best};
 
-/// Maximum number of tokens of one document that are stored; later tokens are ignored.
+/// Maximum number of tokens of one document that the part `late` stores; later tokens are ignored.
 pub const MAX_TOKENS: usize = 256;
 /// Maximum number of tokens of a query; later tokens are ignored.
 pub const MAX_QUERY_TOKENS: usize = 64;
 /// Number of bits for each number of a residual: 1, 2, 4 or 8.
 const BITS: usize = 2;
-/// Maximum number of documents on which the codec is trained; they are evenly spaced.
-const SAMPLED_NODES: usize = 512;
-/// Maximum number of tokens of each such document; they are evenly spaced.
+/// Maximum number of tokens of each document on which the codec is trained; they are evenly spaced.
 const SAMPLED_TOKENS: usize = 64;
 /// Number of documents embedded at a time.
 const BLOCK_NODES: usize = 256;
@@ -53,8 +60,6 @@ const BLOCK_SCORED: usize = 16;
 const FILE: &str = "tokens";
 /// Name of the temporary file of codes, which exists only during the build.
 const CODES: &str = "codes";
-/// Name of the stage in progress reports.
-const STAGE: &str = "late";
 
 /// The compressed tokens of the candidates' documents, memory-mapped.
 pub struct LateIndex {
@@ -67,6 +72,29 @@ pub struct LateIndex {
     centroids: Array<f32>,
     weights: Array<f32>,
     dim: usize,
+    checkpoint: Option<Checkpoint>,
+}
+
+/// What the part `colbert` holds besides compressed tokens.
+struct Checkpoint {
+    fingerprint: Array<u8>,
+    dir: Array<u8>,
+    lists: Lists,
+}
+
+/// Where the token vectors of documents come from.
+struct Source<'a> {
+    /// Name of the stage in progress reports.
+    stage: &'static str,
+    dim: usize,
+    /// Maximum number of tokens of one document that are stored.
+    max_tokens: usize,
+    /// Maximum number of documents on which the codec is trained; they are evenly spaced.
+    sampled_nodes: usize,
+    max_centroids: usize,
+    embed: &'a (dyn Fn(&[&str]) -> Result<Vec<Matrix>, EmbedError> + 'a),
+    /// The checkpoint that `embed` runs; `None` for the index's embedder.
+    checkpoint: Option<&'a ColbertEncoder>,
 }
 
 /// A token of a query with the token of a document that is most similar to it.
@@ -80,26 +108,72 @@ pub struct Pair {
     pub score: f32,
 }
 
-/// Embeds and compresses the tokens of the documents of all candidates, and writes them to the
-/// directory `dir`.
+/// Embeds and compresses the tokens of the documents of all candidates with the index's embedder,
+/// and writes them to the directory `dir`.
 pub(super) fn build(
     materials: &Materials<'_>,
     watch: &Watch<'_>,
     dir: &Path,
 ) -> Result<(), IndexError> {
-    let (nodes, dim) = (materials.kb.candidates(), materials.embedder.dim());
-    watch.progress(STAGE, 0, nodes.len() as u64)?;
-    let sampled: Vec<NodeId> =
-        nodes.iter().step_by(nodes.len().div_ceil(SAMPLED_NODES).max(1)).copied().collect();
+    let source = Source {
+        stage: "late",
+        dim: materials.embedder.dim(),
+        max_tokens: MAX_TOKENS,
+        sampled_nodes: 512,
+        max_centroids: 512,
+        embed: &|texts| materials.embedder.embed_tokens(texts),
+        checkpoint: None,
+    };
+    write(materials.kb, &source, watch, dir)
+}
+
+/// As [`build`], with the checkpoint of `materials`, and with lists by which documents are found.
+pub(super) fn build_colbert(
+    materials: &Materials<'_>,
+    watch: &Watch<'_>,
+    dir: &Path,
+) -> Result<(), IndexError> {
+    let encoder = materials.colbert.ok_or(IndexError::NoCheckpoint)?;
+    let source = Source {
+        stage: "colbert",
+        dim: encoder.dim(),
+        max_tokens: MAX_DOCUMENT_TOKENS,
+        sampled_nodes: 1024,
+        // With more centroids fewer documents are found for nothing, but finding the nearest one of
+        // each token would take longer than small models take to compute the token.
+        max_centroids: 4096,
+        embed: &|texts| encoder.embed_documents(texts),
+        checkpoint: Some(encoder),
+    };
+    write(materials.kb, &source, watch, dir)
+}
+
+/// Returns the directory and the fingerprint of the checkpoint with which the part `colbert` of an
+/// index directory was built; `None` if the part is not there or damaged.
+pub fn checkpoint_of(index: &Path) -> Option<(PathBuf, String)> {
+    let part = LateIndex::open(&part_path(index, Part::Colbert)).ok()?;
+    let text = |bytes: &Array<u8>| String::from_utf8(bytes.as_slice().to_vec()).ok();
+    let Checkpoint { dir, fingerprint, .. } = part.checkpoint.as_ref()?;
+    Some((text(dir)?.into(), text(fingerprint)?))
+}
+
+/// Embeds and compresses the tokens of the documents of all candidates, and writes them to the
+/// directory `dir`.
+fn write(kb: &Kb, source: &Source<'_>, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexError> {
+    let (nodes, dim, stage) = (kb.candidates(), source.dim, source.stage);
+    watch.progress(stage, 0, nodes.len() as u64)?;
+    let step = nodes.len().div_ceil(source.sampled_nodes).max(1);
+    let sampled: Vec<NodeId> = nodes.iter().step_by(step).copied().collect();
     let mut sample = Vec::new();
     for block in sampled.chunks(BLOCK_NODES) {
-        for document in tokens(materials, block)? {
+        watch.check_stop()?;
+        for document in tokens(kb, source, block)? {
             let rows = document.chunks_exact(dim);
             let step = rows.len().div_ceil(SAMPLED_TOKENS).max(1);
             sample.extend(rows.step_by(step).flatten());
         }
     }
-    let (centroids, weights, cutoffs) = learn(&sample, dim, BITS);
+    let (centroids, weights, cutoffs) = learn(&sample, dim, BITS, source.max_centroids);
     drop(sample);
     let codec =
         Codec { dim, bits: BITS, centroids: &centroids, weights: &weights, cutoffs: &cutoffs };
@@ -109,8 +183,8 @@ pub(super) fn build(
     let mut codes = BufWriter::new(File::create(&spool).map_err(failed)?);
     let (mut bounds, mut cache) = (vec![0u64], HashMap::new());
     for (at, block) in nodes.chunks(BLOCK_NODES).enumerate() {
-        watch.progress(STAGE, (at * BLOCK_NODES) as u64, nodes.len() as u64)?;
-        let documents = tokens(materials, block)?;
+        watch.progress(stage, (at * BLOCK_NODES) as u64, nodes.len() as u64)?;
+        let documents = tokens(kb, source, block)?;
         for document in &documents {
             bounds.push(bounds[bounds.len() - 1] + (document.len() / dim) as u64);
         }
@@ -125,7 +199,7 @@ pub(super) fn build(
     #[expect(unsafe_code, reason = "memory mapping has no safe form")]
     let codes = unsafe { Mmap::map(&file) }.map_err(failed)?;
     let stored_dim = [dim as u32];
-    let arrays: [(&str, Dtype, &[u8]); 6] = [
+    let mut arrays: Vec<(&str, Dtype, &[u8])> = vec![
         ("bounds", Dtype::U64, bytemuck::cast_slice(&bounds)),
         ("nodes", Dtype::U32, bytemuck::cast_slice(nodes)),
         ("centroids", Dtype::F32, bytemuck::cast_slice(&centroids)),
@@ -133,26 +207,38 @@ pub(super) fn build(
         ("dim", Dtype::U32, bytemuck::cast_slice(&stored_dim)),
         ("codes", Dtype::U8, &codes),
     ];
+    let (list_bounds, places, checkpoint_dir);
+    if let Some(checkpoint) = source.checkpoint {
+        (list_bounds, places) =
+            lists(&codes, &bounds, code_bytes(dim, BITS), centroids.len() / dim);
+        checkpoint_dir = checkpoint.dir().to_string_lossy();
+        arrays.extend([
+            ("list_bounds", Dtype::U64, bytemuck::cast_slice(&list_bounds)),
+            ("places", Dtype::U32, bytemuck::cast_slice(&places)),
+            ("fingerprint", Dtype::U8, checkpoint.fingerprint().as_bytes()),
+            ("dir", Dtype::U8, checkpoint_dir.as_bytes()),
+        ]);
+    }
     Arrays::write_sealed(&dir.join(FILE), &arrays)?;
     drop(codes);
     std::fs::remove_file(&spool).map_err(failed)?;
-    watch.progress(STAGE, nodes.len() as u64, nodes.len() as u64)
+    watch.progress(stage, nodes.len() as u64, nodes.len() as u64)
 }
 
-/// Embeds the tokens of the document of each node, at most [`MAX_TOKENS`]: for each node `[tokens,
-/// dim]`, whose rows have length 1 or are zeros.
-fn tokens(materials: &Materials<'_>, nodes: &[NodeId]) -> Result<Vec<Vec<f32>>, IndexError> {
-    let texts: Vec<&str> = nodes.iter().map(|&node| materials.kb.text(node)).collect();
-    let dim = materials.embedder.dim();
+/// Embeds the first tokens of the document of each node: for each node `[tokens, dim]`, whose rows
+/// have length 1 or are zeros.
+fn tokens(kb: &Kb, source: &Source<'_>, nodes: &[NodeId]) -> Result<Vec<Vec<f32>>, IndexError> {
+    let texts: Vec<&str> = nodes.iter().map(|&node| kb.text(node)).collect();
+    let dim = source.dim;
     let shortened = |rows: Matrix| {
         let mut rows = rows.into_data();
-        rows.truncate(MAX_TOKENS * dim);
+        rows.truncate(source.max_tokens * dim);
         rows.chunks_exact_mut(dim).for_each(|row| {
             normalise(row);
         });
         rows
     };
-    Ok(materials.embedder.embed_tokens(&texts)?.into_iter().map(shortened).collect())
+    Ok((source.embed)(&texts)?.into_iter().map(shortened).collect())
 }
 
 /// Encodes rows (`[n, dim]`), each to a code. Equal rows are encoded once, also in several calls
@@ -185,6 +271,14 @@ impl LateIndex {
         let path = dir.join(FILE);
         let arrays = Arrays::open(&path)?;
         let dim = arrays.get::<u32>("dim")?.as_slice().first().map_or(0, |&dim| dim as usize);
+        let checkpoint = match arrays.get("fingerprint") {
+            Err(_) => None,
+            Ok(fingerprint) => Some(Checkpoint {
+                fingerprint,
+                dir: arrays.get("dir")?,
+                lists: Lists { bounds: arrays.get("list_bounds")?, places: arrays.get("places")? },
+            }),
+        };
         let opened = Self {
             nodes: arrays.get("nodes")?,
             bounds: arrays.get("bounds")?,
@@ -192,6 +286,7 @@ impl LateIndex {
             centroids: arrays.get("centroids")?,
             weights: arrays.get("weights")?,
             dim,
+            checkpoint,
             arrays,
         };
         if dim == 0 || !opened.centroids.as_slice().len().is_multiple_of(dim) {
@@ -206,6 +301,13 @@ impl LateIndex {
     /// [`IndexError::Damaged`] if the checksum differs.
     pub fn verify(&self) -> Result<(), IndexError> {
         self.arrays.verify()
+    }
+
+    /// Whether the part was built with this checkpoint.
+    pub fn is_of(&self, encoder: &ColbertEncoder) -> bool {
+        self.checkpoint.as_ref().is_some_and(|checkpoint| {
+            checkpoint.fingerprint.as_slice() == encoder.fingerprint().as_bytes()
+        }) && self.dim == encoder.dim()
     }
 
     /// Returns a summary in one line of text for people.
@@ -286,6 +388,6 @@ impl LateIndex {
             };
             self.codes.as_slice().get(bound(place)?..bound(place + 1)?)
         });
-        codes.unwrap_or(&[]).chunks_exact(bytes).take(MAX_TOKENS)
+        codes.unwrap_or(&[]).chunks_exact(bytes).take(MAX_DOCUMENT_TOKENS)
     }
 }

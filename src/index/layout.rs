@@ -289,6 +289,8 @@ pub enum Part {
     Multi,
     /// Vectors of the tokens of each document, for late interaction.
     Late,
+    /// Vectors of the tokens of each document by a ColBERT checkpoint.
+    Colbert,
     /// Text search by field.
     Fields,
     /// A vector of each field of each node.
@@ -300,8 +302,15 @@ pub enum Part {
 
 impl Part {
     /// All optional parts, in the order of the command line's help.
-    pub const ALL: [Self; 6] =
-        [Self::Ann, Self::Multi, Self::Late, Self::Fields, Self::FieldVectors, Self::Query];
+    pub const ALL: [Self; 7] = [
+        Self::Ann,
+        Self::Multi,
+        Self::Late,
+        Self::Colbert,
+        Self::Fields,
+        Self::FieldVectors,
+        Self::Query,
+    ];
 
     /// Name of the part on the command line, in the record and as a folder in `vectors/`.
     pub fn name(self) -> &'static str {
@@ -309,10 +318,58 @@ impl Part {
             Self::Ann => "ann",
             Self::Multi => "multi",
             Self::Late => "late",
+            Self::Colbert => "colbert",
             Self::Fields => "fields",
             Self::FieldVectors => "field-vectors",
             Self::Query => "query",
         }
+    }
+
+    /// What follows the name of the part in a request to build it; empty for most parts.
+    pub(super) fn value(self) -> &'static str {
+        if self == Self::Colbert { "=DIR" } else { "" }
+    }
+}
+
+/// An optional part to build. Written as its name; `colbert=DIR` names a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct PartRequest {
+    /// The part.
+    pub part: Part,
+    /// Directory of the checkpoint with which [`Part::Colbert`] is built; `None` for that with which
+    /// the existing part was built.
+    pub checkpoint: Option<PathBuf>,
+}
+
+impl FromStr for PartRequest {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, checkpoint) = match text.split_once('=') {
+            Some((name, dir)) => (name, Some(PathBuf::from(dir))),
+            None => (text, None),
+        };
+        let part = name.parse()?;
+        let fits =
+            checkpoint.as_ref().is_none_or(|dir| part == Part::Colbert && dir != Path::new(""));
+        fits.then_some(Self { part, checkpoint })
+            .ok_or_else(|| format!("cannot build {text:?}; write a part, or colbert=DIR"))
+    }
+}
+
+impl TryFrom<String> for PartRequest {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<PartRequest> for String {
+    fn from(request: PartRequest) -> String {
+        let dir = request.checkpoint.map(|dir| format!("={}", dir.display()));
+        format!("{}{}", request.part, dir.unwrap_or_default())
     }
 }
 

@@ -16,6 +16,7 @@
 //!   model              the built-in embedder, trained on the base
 //!   queries            vectors of queries, with imported vectors of nodes
 //!   ann/ multi/ late/  optional parts                                      (parts)
+//!   colbert/           optional: tokens by a ColBERT checkpoint            (late)
 //!   fields/            optional: text search by field                      (fields)
 //!   field-vectors/     optional: a vector of each field of each node       (fields)
 //!   query/             optional: a query language over all nodes           (query)
@@ -60,7 +61,7 @@ pub use build::{
 pub use embedder::{Access, EmbedderChoice, NamedEmbedder};
 pub use import::{Import, ImportBuilder};
 pub use language::languages;
-pub use layout::{Part, VectorsSpec, WORDS_FORMAT, remove_leftovers};
+pub use layout::{Part, PartRequest, VectorsSpec, WORDS_FORMAT, remove_leftovers};
 pub use postings::Collection;
 pub use text::TextPart;
 
@@ -124,13 +125,28 @@ pub enum IndexError {
     TooLarge(&'static str, u64),
     /// An optional part of the index is not built.
     #[error(
-        "the index of {base} has no part {part}; build it with `agent index {base} --with {part}`"
+        "the index of {base} has no part {part}; build it with `agent index {base} --with {part}{}`",
+        .part.value()
     )]
     MissingPart {
         /// Name of the base.
         base: String,
         /// The part that is not built.
         part: Part,
+    },
+    /// The part `colbert` is to be built, and no checkpoint is named.
+    #[error("part colbert needs a ColBERT checkpoint; name its directory: --with colbert=DIR")]
+    NoCheckpoint,
+    /// The part `colbert` was built with another checkpoint.
+    #[error(
+        "the part colbert of {base} was built with another checkpoint than {dir}; build it again with \
+         `agent index {base} --with colbert={dir}`"
+    )]
+    OtherCheckpoint {
+        /// Name of the base.
+        base: String,
+        /// Directory of the checkpoint that was named.
+        dir: String,
     },
     /// Imported vectors do not match the base; the text says how.
     #[error("the vectors cannot be imported: {0}")]

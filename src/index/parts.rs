@@ -13,7 +13,7 @@ use crate::{
     query::{self, QueryIndex},
     vectors::VectorIndex,
 };
-use agent_embed::Embedder;
+use agent_embed::{ColbertEncoder, Embedder};
 use agent_kb::Kb;
 
 /// What optional parts are built from.
@@ -22,6 +22,8 @@ pub(super) struct Materials<'a> {
     /// The vectors of all nodes, made by `embedder`.
     pub(super) vectors: &'a VectorIndex,
     pub(super) embedder: &'a dyn Embedder,
+    /// The checkpoint for the part `colbert`, if one is named.
+    pub(super) colbert: Option<&'a ColbertEncoder>,
     /// The previous version of the base; `None` if its index lacks the part to build.
     pub(super) previous: Option<IndexedVersion<'a>>,
 }
@@ -37,6 +39,7 @@ pub(super) fn build(
         Part::Ann => ann::build(materials, watch, dir),
         Part::Multi => chunks::build(materials, watch, dir),
         Part::Late => late::build(materials, watch, dir),
+        Part::Colbert => late::build_colbert(materials, watch, dir),
         Part::Fields => fields::build(materials.kb, watch, dir),
         Part::FieldVectors => fields::build_vectors(materials, watch, dir),
         Part::Query => {
@@ -60,6 +63,7 @@ pub(super) enum OpenedPart {
     Ann(AnnIndex),
     Multi(Box<ChunkIndex>),
     Late(Box<LateIndex>),
+    Colbert(Box<LateIndex>),
     Fields(Box<FieldIndex>),
     FieldVectors(Box<FieldVectors>),
     Query(Box<QueryIndex>),
@@ -72,6 +76,7 @@ impl OpenedPart {
             Part::Ann => Self::Ann(AnnIndex::open(dir)?),
             Part::Multi => Self::Multi(Box::new(ChunkIndex::open(dir)?)),
             Part::Late => Self::Late(Box::new(LateIndex::open(dir)?)),
+            Part::Colbert => Self::Colbert(Box::new(LateIndex::open(dir)?)),
             Part::Fields => Self::Fields(Box::new(FieldIndex::open(dir)?)),
             Part::FieldVectors => Self::FieldVectors(Box::new(FieldVectors::open(dir)?)),
             Part::Query => Self::Query(Box::new(QueryIndex::open(dir)?)),
@@ -83,7 +88,7 @@ impl OpenedPart {
         match self {
             Self::Ann(index) => index.verify(),
             Self::Multi(index) => index.verify(),
-            Self::Late(index) => index.verify(),
+            Self::Late(index) | Self::Colbert(index) => index.verify(),
             Self::Fields(index) => index.verify(),
             Self::FieldVectors(index) => index.verify(),
             Self::Query(index) => index.verify(),
@@ -96,6 +101,7 @@ impl OpenedPart {
             Self::Ann(index) => (Part::Ann, index.describe()),
             Self::Multi(index) => (Part::Multi, index.describe()),
             Self::Late(index) => (Part::Late, index.describe()),
+            Self::Colbert(index) => (Part::Colbert, index.describe()),
             Self::Fields(index) => (Part::Fields, index.table().describe()),
             Self::FieldVectors(index) => {
                 (Part::FieldVectors, format!("vectors of {}", index.table().describe()))

@@ -1,4 +1,4 @@
-//! Short codes for vectors: the nearest of a few hundred centroids, and the residual with a few
+//! Short codes for vectors: the nearest of a few hundred or thousand centroids, and the residual with a few
 //! bits per number (the residual compression of ColBERTv2: Santhanam et al. 2022).
 //!
 //! Each number of a residual falls into one of `2^bits` buckets, whose bounds are quantiles of the
@@ -10,8 +10,6 @@ use rayon::prelude::*;
 
 use agent_embed::matrix::{dot, normalise};
 
-/// Maximum number of centroids; the number of a centroid takes two bytes of a code.
-const MAX_CENTROIDS: usize = 512;
 /// Minimum number of sampled vectors for each centroid.
 const PER_CENTROID: usize = 16;
 /// Number of rounds of Lloyd's algorithm (k-means) in which centroids are trained.
@@ -37,10 +35,17 @@ pub(super) fn code_bytes(dim: usize, bits: usize) -> usize {
 }
 
 /// Trains centroids, weights and cutoffs, in this order, on a sample (`[n, dim]`, rows of length
-/// 1). The same sample gives the same bytes on any number of threads. O(n * centroids * dim).
-pub(super) fn learn(sample: &[f32], dim: usize, bits: usize) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
+/// 1). There are at most `max_centroids` centroids, at most 65,536, as the number of a centroid
+/// takes two bytes of a code. The same sample gives the same bytes on any number of threads.
+/// O(n * centroids * dim).
+pub(super) fn learn(
+    sample: &[f32],
+    dim: usize,
+    bits: usize,
+    max_centroids: usize,
+) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
     let n = sample.len() / dim;
-    let n_centroids = (n / PER_CENTROID).clamp(1, MAX_CENTROIDS).min(n.max(1));
+    let n_centroids = (n / PER_CENTROID).clamp(1, max_centroids).min(n.max(1));
     let row = |at: usize| &sample[at * dim..(at + 1) * dim];
     let mut centroids: Vec<f32> = match n {
         0 => vec![0.0; dim],
@@ -163,7 +168,7 @@ mod tests {
     fn decoded_vectors_are_near_and_nearer_with_more_bits() {
         let (dim, sample) = (20, rows(256, 20));
         let mean = |bits| {
-            let (centroids, weights, cutoffs) = learn(&sample, dim, bits);
+            let (centroids, weights, cutoffs) = learn(&sample, dim, bits, 512);
             let codec =
                 Codec { dim, bits, centroids: &centroids, weights: &weights, cutoffs: &cutoffs };
             let (table, mut buffer) = (codec.table(), vec![0.0; dim]);
@@ -187,10 +192,10 @@ mod tests {
         let sample = rows(600, 8);
         let with = |threads| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
-            pool.install(|| learn(&sample, 8, 2))
+            pool.install(|| learn(&sample, 8, 2, 512))
         };
         assert_eq!(with(1), with(2));
-        assert_eq!(learn(&[], 8, 2).0.len(), 8);
+        assert_eq!(learn(&[], 8, 2, 512).0.len(), 8);
     }
 
     #[test]

@@ -25,6 +25,7 @@ struct World {
     kb: Kb,
     vectors: VectorIndex,
     embedder: LsaEmbedder,
+    colbert: ColbertEncoder,
 }
 
 impl World {
@@ -59,7 +60,9 @@ impl World {
         let texts: Vec<&str> = (0..N_NODES).map(|node| kb.text(node)).collect();
         writer.append(&embedder.embed_documents(&texts).unwrap()).unwrap();
         writer.finish().unwrap();
-        World { dir, vectors: VectorIndex::open(&path).unwrap(), kb, embedder }
+        let tests = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data"));
+        let colbert = ColbertEncoder::open(&tests.join("colbert")).unwrap();
+        World { dir, vectors: VectorIndex::open(&path).unwrap(), kb, embedder, colbert }
     }
 
     /// Builds a part on `threads` threads; returns its directory.
@@ -70,6 +73,7 @@ impl World {
             kb: &self.kb,
             vectors: &self.vectors,
             embedder: &self.embedder,
+            colbert: Some(&self.colbert),
             previous: None,
         };
         let (report, stop) = (|_| {}, AtomicBool::new(false));
@@ -201,6 +205,34 @@ fn late_interaction_is_close_to_that_over_whole_vectors() {
 }
 
 #[test]
+fn probing_all_centroids_finds_what_comparing_all_documents_finds() {
+    let world = World::new();
+    let index = LateIndex::open(&world.build(Part::Colbert, 2)).unwrap();
+    assert!(index.is_of(&world.colbert), "{}", index.describe());
+    let mut recalled = 0;
+    for text in ["w7 w13", "the node of w40 w41 w200", "steel dart w19!"] {
+        let query = world.colbert.embed_query(text).unwrap();
+        let all = index.rank(&query, world.kb.candidates(), 1_000);
+        assert_eq!(all.len(), world.kb.candidates().len() - 2, "empty documents have no score");
+        assert_eq!(index.search(&query, usize::MAX, 1_000), all);
+        assert_eq!(index.search(&query, usize::MAX, 5), all[..5]);
+        let probed = index.search(&query, 1, 10);
+        assert!(probed.iter().all(|pair| all.contains(pair)));
+        recalled += probed.iter().filter(|pair| all[..10].contains(pair)).count();
+        // The codes are close to the vectors themselves.
+        for &(node, score) in &all[..20] {
+            let rows = world.colbert.embed_documents(&[world.kb.text(node)]).unwrap().remove(0);
+            let best = |token: &[f32]| {
+                rows.data().chunks_exact(rows.dim()).map(|row| dot(token, row)).fold(-1.0, f32::max)
+            };
+            let exact: f32 = query.data().chunks_exact(query.dim()).map(best).sum();
+            assert!((exact - score).abs() < 0.1 * query.rows() as f32, "{exact} {score}");
+        }
+    }
+    assert!(recalled >= 20, "{recalled} of 30");
+}
+
+#[test]
 fn damage_is_noticed_and_leads_nowhere() {
     let world = World::new();
     let query = world.query();
@@ -222,6 +254,10 @@ fn damage_is_noticed_and_leads_nowhere() {
                     }
                     Part::Late => {
                         drop(LateIndex::open(&dir)?.rank(&tokens, world.kb.candidates(), 10));
+                    }
+                    Part::Colbert => {
+                        let query = world.colbert.embed_query("w7 w13").unwrap();
+                        drop(LateIndex::open(&dir)?.search(&query, 2, 10));
                     }
                     Part::Fields => {
                         let index = FieldIndex::open(&dir)?;
