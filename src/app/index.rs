@@ -1,7 +1,7 @@
 //! Builds the index of a dataset. If a newer import of the dataset waits to be indexed, indexes
 //! that import and makes it the current version.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use serde::{Deserialize, Serialize};
@@ -9,10 +9,10 @@ use utoipa::ToSchema;
 
 use crate::{App, AppError, Explain, Result, dataset, operation::Perform, text::count, vectors};
 use agent_dataset::Base;
-use agent_embed::{CachedEmbedder, EmbedCost, EmbedError, Embedder};
+use agent_embed::{CachedEmbedder, ColbertEncoder, EmbedCost, EmbedError, Embedder};
 use agent_index::{
-    self as index, Access, EmbedderChoice, IndexError, IndexState, IndexedVersion, Part, Plan,
-    PrecomputedVectors, VectorSource, WordSource,
+    self as index, Access, EmbedderChoice, IndexError, IndexState, IndexedVersion, Part,
+    PartRequest, Plan, PrecomputedVectors, VectorSource, WordSource, late::checkpoint_of,
 };
 use agent_kb::Kb;
 
@@ -34,11 +34,12 @@ pub struct Request {
     #[arg(long)]
     #[serde(default)]
     pub candidates_only: bool,
-    /// Also build these optional parts: ann, multi, late, fields, field-vectors, query
+    /// Also build these optional parts: ann, multi, late, colbert=DIR (DIR is a ColBERT checkpoint),
+    /// fields, field-vectors, query
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
-    pub with: Vec<Part>,
+    pub with: Vec<PartRequest>,
     /// Delete the vectors that earlier runs with this embedder cached
     #[arg(long)]
     #[serde(default)]
@@ -84,14 +85,16 @@ impl Perform for Request {
 }
 
 impl Request {
-    /// For requests that come over a network, rejects the choice of an embedder (it may read a
-    /// directory or cost money) and the dropping of cached vectors.
+    /// For requests that come over a network, rejects the choice of an embedder or checkpoint (it may
+    /// read a directory or cost money) and the dropping of cached vectors.
     fn check_network(&self, app: &App) -> Result<()> {
         let is_builtin = matches!(self.embedder, None | Some(EmbedderChoice::Builtin));
-        if app.network.is_none() || (is_builtin && !self.drop_cache) {
+        let names_checkpoint = self.with.iter().any(|request| request.checkpoint.is_some());
+        if app.network.is_none() || (is_builtin && !self.drop_cache && !names_checkpoint) {
             return Ok(());
         }
-        let why = "a request over a network cannot choose an embedder or drop its vectors";
+        let why =
+            "a request over a network cannot choose an embedder or a checkpoint, or drop vectors";
         Err(AppError::usage(anyhow!(why)))
             .hint("index on the machine of the server with `agent index`")
     }
@@ -110,8 +113,17 @@ impl Request {
         let there = vectors.as_ref().ok().filter(|_| !self.force);
         let kept = there
             .filter(|there| there.embedder == *choice && there.candidates_only == *candidates_only);
-        let has = |part: &Part| kept.is_some_and(|there| there.parts.contains(part));
-        let parts: Vec<Part> = self.with.iter().copied().filter(|part| !has(part)).collect();
+        let colbert = self.open_checkpoint(target)?;
+        let checkpoint_changed = colbert.as_ref().is_some_and(|encoder| {
+            let built = checkpoint_of(&base.index_dir());
+            built.is_none_or(|(_, fingerprint)| fingerprint != encoder.fingerprint())
+        });
+        let has = |part: &Part| {
+            let stale = *part == Part::Colbert && checkpoint_changed;
+            kept.is_some_and(|there| there.parts.contains(part)) && !stale
+        };
+        let parts = self.with.iter().map(|request| request.part);
+        let parts: Vec<Part> = parts.filter(|part| !has(part)).collect();
         let words = self.force || words.is_err();
         if !words && kept.is_some() && parts.is_empty() {
             let name = &base.name;
@@ -141,12 +153,32 @@ impl Request {
         };
         let previous = served.as_ref().map(|(kb, index)| IndexedVersion { kb, index });
         let words = words.then_some(WordSource::Nodes);
-        let plan = Plan { words, vectors, parts: &parts, access: &access, previous };
+        let colbert = colbert.as_ref();
+        let plan = Plan { words, vectors, parts: &parts, colbert, access: &access, previous };
         let built = dataset::build_index(base, kb, &plan, app);
         if let Some(embedder) = &embedder {
             report_cost(&embedder.spent(), built.is_ok(), app);
         }
         built.map(|()| true)
+    }
+
+    /// Opens the checkpoint of the part `colbert` if this part is requested: the named one, or that
+    /// with which the part was built before.
+    fn open_checkpoint(&self, target: &Target) -> Result<Option<ColbertEncoder>> {
+        let mut requests = self.with.iter();
+        let Some(request) = requests.find(|request| request.part == Part::Colbert) else {
+            return Ok(None);
+        };
+        let versions = [Some(&target.base), target.served.as_ref()].into_iter().flatten();
+        let mut built = versions.filter_map(|base| checkpoint_of(&base.index_dir()));
+        let dir = match &request.checkpoint {
+            Some(dir) => full_path(dir)?,
+            None => {
+                let missing = || AppError::usage(IndexError::NoCheckpoint.into());
+                built.next().map(|(dir, _)| dir).ok_or_else(missing)?
+            }
+        };
+        Ok(Some(ColbertEncoder::open(&dir)?))
     }
 }
 
@@ -218,7 +250,7 @@ pub fn from_vectors<'a>(
     let words = IndexState::inspect(kb, &base.index_dir(), &base.name).words.is_err();
     let words = words.then_some(WordSource::Nodes);
     let vectors = Some(VectorSource::Precomputed(vectors));
-    let plan = Plan { words, vectors, parts: &[], access: Access::none(), previous: None };
+    let plan = Plan { words, vectors, ..Plan::nothing() };
     dataset::build_index(base, kb, &plan, app)?;
     make_current(base, app)
 }
@@ -230,7 +262,7 @@ pub fn from_vectors<'a>(
 /// If indexing fails.
 pub fn from_words(base: &Base, kb: &Kb, words: WordSource<'_>, app: &App) -> Result<()> {
     let words = Some(words);
-    let plan = Plan { words, vectors: None, parts: &[], access: Access::none(), previous: None };
+    let plan = Plan { words, ..Plan::nothing() };
     dataset::build_index(base, kb, &plan, app)?;
     if IndexState::inspect(kb, &base.index_dir(), &base.name).vectors.is_ok() {
         return make_current(base, app);
@@ -248,11 +280,12 @@ pub fn from_words(base: &Base, kb: &Kb, words: WordSource<'_>, app: &App) -> Res
 pub fn index_as_before(served: &Base, app: &App) -> Result<()> {
     let kb = Kb::open(&served.kb_dir())?;
     let vectors = IndexState::inspect(&kb, &served.index_dir(), &served.name).vectors.ok();
+    let parts = vectors.iter().flat_map(|there| there.parts.iter().copied());
     let request = Request {
         dataset: served.name.clone(),
         embedder: None,
         candidates_only: vectors.as_ref().is_some_and(|there| there.candidates_only),
-        with: vectors.map_or_else(Vec::new, |there| there.parts),
+        with: parts.map(|part| PartRequest { part, checkpoint: None }).collect(),
         drop_cache: false,
         force: false,
     };
@@ -281,16 +314,9 @@ fn embedder_of(base: &Base) -> EmbedderChoice {
 /// Makes the path in an embedder choice absolute, so that the embedder can be opened from any
 /// directory. Fails if the choice is a name that the settings do not contain.
 fn absolute(choice: &EmbedderChoice, app: &App) -> Result<EmbedderChoice> {
-    let full = |dir: &PathBuf| {
-        let full = dir.canonicalize();
-        let full = full.with_context(|| format!("cannot open the directory {}", dir.display()))?;
-        // Paths are stored as text.
-        let is_text = full.to_str().is_some();
-        is_text.then_some(full).with_context(|| format!("{} is not UTF-8", dir.display()))
-    };
     Ok(match choice {
-        EmbedderChoice::Candle(dir) => EmbedderChoice::Candle(full(dir)?),
-        EmbedderChoice::Import(dir) => EmbedderChoice::Import(full(dir)?),
+        EmbedderChoice::Candle(dir) => EmbedderChoice::Candle(full_path(dir)?),
+        EmbedderChoice::Import(dir) => EmbedderChoice::Import(full_path(dir)?),
         EmbedderChoice::Named(name) => {
             match app.access().named(name) {
                 Err(error @ EmbedError::Unconfigured { .. }) => {
@@ -302,6 +328,15 @@ fn absolute(choice: &EmbedderChoice, app: &App) -> Result<EmbedderChoice> {
         }
         EmbedderChoice::Builtin | EmbedderChoice::OpenAi(_) => choice.clone(),
     })
+}
+
+/// Returns the absolute path of a directory. Fails if it does not exist or its path is not UTF-8, as
+/// paths are stored as text.
+fn full_path(dir: &Path) -> Result<PathBuf> {
+    let full = dir.canonicalize();
+    let full = full.with_context(|| format!("cannot open the directory {}", dir.display()))?;
+    let is_text = full.to_str().is_some();
+    Ok(is_text.then_some(full).with_context(|| format!("{} is not UTF-8", dir.display()))?)
 }
 
 /// Opens an embedder with its cache of vectors, emptied first if `drop_cache`. Returns `None` for

@@ -1,4 +1,4 @@
-//! `late`: late interaction (ColBERT). Reorders the best [`CANDIDATES`] nodes of `hybrid`. The
+//! `late`: late interaction (MaxSim). Reorders the best [`CANDIDATES`] nodes of `hybrid`. The
 //! score of a node is a sum over the tokens of the query: the similarity of each to the most
 //! similar token of the node's document.
 
@@ -80,18 +80,26 @@ impl Late {
         tokens: &Matrix,
         node: NodeId,
     ) -> Result<Vec<Explanation>, RetrieveError> {
-        let mut pairs = self.index.pairs(tokens, node);
-        pairs.sort_by(|a, b| b.score.total_cmp(&a.score));
         let embedder = self.base.embedder();
         let of_query = embedder.token_names(query).map_err(IndexError::from)?;
         let of_node = embedder.token_names(self.base.kb.text(node)).map_err(IndexError::from)?;
-        let name =
-            |names: &[String], position: usize| names.get(position).cloned().unwrap_or_default();
-        let pair = |Pair { query, document, score }| {
-            let (left, right) = (name(&of_query, query), name(&of_node, document));
-            Explanation::new(format!("{left} ~ {right}"), score)
-                .with([Explanation::new("token", document + 1)])
-        };
-        Ok(pairs.into_iter().take(EXPLAINED).map(pair).collect())
+        Ok(explain_pairs(self.index.pairs(tokens, node), &of_query, &of_node))
     }
+}
+
+/// Explains the best pairs of tokens, best first; `of_query` and `of_node` are the tokens of both
+/// texts.
+pub(crate) fn explain_pairs(
+    mut pairs: Vec<Pair>,
+    of_query: &[String],
+    of_node: &[String],
+) -> Vec<Explanation> {
+    pairs.sort_by(|a, b| b.score.total_cmp(&a.score));
+    let name = |names: &[String], position: usize| names.get(position).cloned().unwrap_or_default();
+    let pair = |Pair { query, document, score }| {
+        let (left, right) = (name(of_query, query), name(of_node, document));
+        Explanation::new(format!("{left} ~ {right}"), score)
+            .with([Explanation::new("token", document + 1)])
+    };
+    pairs.into_iter().take(EXPLAINED).map(pair).collect()
 }

@@ -5,6 +5,7 @@
 mod ann;
 mod answer;
 mod baseline;
+mod colbert;
 pub mod eval;
 pub mod expand;
 mod filtered;
@@ -29,6 +30,7 @@ pub use answer::{
     NodeExplanation, QueryAnalysis, RoutedCategory, SchemaWord, StandIn,
 };
 pub use baseline::{Baseline, System, rank, shortlist};
+pub use colbert::{Colbert, ColbertCandidates};
 pub use filtered::Filtered;
 pub use graph::Graph;
 pub use late::Late;

@@ -4,7 +4,7 @@ use crate::{
     SystemError, answer, ask,
     bundle::{self, Effort},
     expand::{InnerUse, inner_use},
-    find, multi, prf, react, rerank,
+    find, late, multi, prf, react, rerank,
 };
 use agent_ask::ASK_ASKS;
 use agent_infer::{
@@ -37,6 +37,10 @@ pub fn request_bounds(name: &str, effort: Effort) -> Result<Vec<RequestBounds>, 
             [request_bounds(inner, effort)?, vec![depth.requests()]].concat()
         }
         _ if multi::is_one(spec) => match multi::candidates_of(spec, arguments)? {
+            None => Vec::new(),
+            Some((inner, _)) => request_bounds(inner, effort)?,
+        },
+        name if name == late::COLBERT.name => match late::parts(arguments)?.candidates {
             None => Vec::new(),
             Some((inner, _)) => request_bounds(inner, effort)?,
         },
@@ -99,6 +103,7 @@ mod tests {
         assert_eq!(min("expand:rar:rerank:bm25"), 1 + 2 * judged);
         assert_eq!(min("prf:rerank:bm25"), judged);
         assert_eq!(min("multi:top3:candidates=rerank:bm25:20"), judged);
+        assert_eq!(min("late:candle:x:candidates=rerank:bm25:20"), judged);
         assert_eq!(min("rerank:dense:k=20"), judged);
         assert_eq!(min("rerank:k=5"), 1);
         assert_eq!(min("rerank:rerank:dense:k=100"), 10 + judged);

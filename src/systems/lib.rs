@@ -59,6 +59,7 @@ pub static SYSTEMS: &[SystemSpec] = &[
     multi::MEAN,
     multi::TOP3,
     late::SPEC,
+    late::COLBERT,
     hybrid::BY_RANK,
     hybrid::BY_SCORE,
     hybrid::TRAINED,

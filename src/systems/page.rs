@@ -20,8 +20,8 @@ a file there and a line in its table.
 
 /// Text of the page below the table of systems.
 const TAIL: &str = "
-Build an index part with `agent index N --with PART`. [llm.md](llm.md) explains how to name a language \
-model. All systems rank at most the requested number of nodes, best first; equal scores are ordered \
+Build an index part with `agent index N --with PART`, the part colbert with `--with colbert=DIR`. \
+[llm.md](llm.md) explains how to name a language model. All systems rank at most the requested number of nodes, best first; equal scores are ordered \
 by ascending node id.
 ";
 

@@ -77,6 +77,56 @@ fn chunks_rank_the_first_nodes_of_another_system() {
 }
 
 #[test]
+fn a_colbert_checkpoint_finds_documents_and_ranks_those_of_another_system() {
+    let world = World::indexed();
+    let checkpoint = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/colbert");
+    let whole = format!("late:candle:{checkpoint}");
+    let search =
+        |system: &str| world.run(["search", "tiny", "steel dart", "--system", system, "--json"]);
+    search(&whole).fails(1, &["`agent index tiny --with colbert=DIR`"]);
+    world.run(["index", "tiny", "--with", "colbert"]).fails(2, &["--with colbert=DIR"]);
+    world.run(["index", "tiny", "--with", "late=x"]).fails(2, &["colbert=DIR"]);
+    let encoder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/encoder/mean");
+    let wrong = format!("colbert={encoder}");
+    world.run(["index", "tiny", "--with", &wrong]).fails(1, &["linear.weight", "ColBERT"]);
+    let with = format!("colbert={checkpoint}");
+    assert!(world.run(["index", "tiny", "--with", &with]).stderr.contains("colbert: "));
+    // The checkpoint is known now, and the part is kept.
+    let again = world.run(["index", "tiny", "--with", "colbert"]);
+    assert!(again.stderr.contains("is indexed with"), "{}", again.stderr);
+
+    let probed = search(&whole).json_lines();
+    assert!(probed.iter().any(|hit| hit["name"] == "steel dart"));
+    assert_eq!(search(&format!("{whole}:nprobe=65536")).json_lines(), probed);
+    let explained = world.run(["search", "tiny", "steel dart", "--system", &whole, "--explain"]);
+    assert!(explained.done().contains(" ~ "));
+    let first = search(&format!("{whole}:candidates=bm25:2")).json_lines();
+    let ids = |hits: &[serde_json::Value]| -> Vec<_> {
+        hits.iter().map(|hit| (hit["id"].clone(), hit["score"].clone())).collect()
+    };
+    let lexical = search("bm25").json_lines();
+    let mut expected = ids(&probed);
+    expected.retain(|hit| lexical.iter().take(2).any(|other| other["id"] == hit.0));
+    assert_eq!(ids(&first), expected);
+    search(&format!("{whole}:nprobe=0")).fails(2, &[":nprobe=4"]);
+
+    // Other settings make another checkpoint.
+    let copy = world.path("copy");
+    std::fs::create_dir(&copy).unwrap();
+    for name in ["config.json", "tokenizer.json", "model.safetensors"] {
+        std::fs::copy(format!("{checkpoint}/{name}"), copy.join(name)).unwrap();
+    }
+    let settings = r#"{"query_maxlen": 32, "doc_maxlen": 40}"#;
+    std::fs::write(copy.join("artifact.metadata"), settings).unwrap();
+    let (copy, with) = (copy.display(), format!("colbert={}", copy.display()));
+    let other = format!("late:candle:{copy}");
+    search(&other).fails(1, &["another checkpoint", &format!("--with colbert={copy}")]);
+    world.run(["index", "tiny", "--with", &with]).done();
+    search(&other).done();
+    search(&whole).fails(1, &["another checkpoint"]);
+}
+
+#[test]
 fn a_trained_bag_of_words_opens_by_its_kind_and_by_the_older_name() {
     let world = World::indexed();
     let train = ["train", "dense", "--dataset", "tiny", "--made", "20", "--epochs", "1"];
