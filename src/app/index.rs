@@ -34,8 +34,8 @@ pub struct Request {
     #[arg(long)]
     #[serde(default)]
     pub candidates_only: bool,
-    /// Also build these optional parts: ann, multi, late, colbert=DIR (DIR is a ColBERT checkpoint),
-    /// fields, field-vectors, query
+    /// Also build these optional parts: ann, multi, late, colbert=DIR (DIR is a ColBERT
+    /// checkpoint), fields, field-vectors, query
     #[arg(long, value_name = "PARTS", value_delimiter = ',')]
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
@@ -85,8 +85,8 @@ impl Perform for Request {
 }
 
 impl Request {
-    /// For requests that come over a network, rejects the choice of an embedder or checkpoint (it may
-    /// read a directory or cost money) and the dropping of cached vectors.
+    /// For requests that come over a network, rejects the choice of an embedder or checkpoint (it
+    /// may read a directory or cost money) and the dropping of cached vectors.
     fn check_network(&self, app: &App) -> Result<()> {
         let is_builtin = matches!(self.embedder, None | Some(EmbedderChoice::Builtin));
         let names_checkpoint = self.with.iter().any(|request| request.checkpoint.is_some());
@@ -330,8 +330,8 @@ fn absolute(choice: &EmbedderChoice, app: &App) -> Result<EmbedderChoice> {
     })
 }
 
-/// Returns the absolute path of a directory. Fails if it does not exist or its path is not UTF-8, as
-/// paths are stored as text.
+/// Returns the absolute path of a directory. Fails if it does not exist or its path is not UTF-8,
+/// as paths are stored as text.
 fn full_path(dir: &Path) -> Result<PathBuf> {
     let full = dir.canonicalize();
     let full = full.with_context(|| format!("cannot open the directory {}", dir.display()))?;

@@ -337,8 +337,8 @@ impl Part {
 pub struct PartRequest {
     /// The part.
     pub part: Part,
-    /// Directory of the checkpoint with which [`Part::Colbert`] is built; `None` for that with which
-    /// the existing part was built.
+    /// Directory of the checkpoint with which [`Part::Colbert`] is built; `None` for that with
+    /// which the existing part was built.
     pub checkpoint: Option<PathBuf>,
 }
 

@@ -1,5 +1,5 @@
-//! The systems `late` and `late:candle:DIR`: late interaction, by token vectors of the index's embedder
-//! (MaxSim) or of a ColBERT checkpoint.
+//! The systems `late` and `late:candle:DIR`: late interaction, by token vectors of the index's
+//! embedder (MaxSim) or of a ColBERT checkpoint.
 
 use std::path::Path;
 

@@ -1,9 +1,9 @@
 //! ColBERT checkpoints: BERT with a linear layer that gives every token a short vector.
 //!
-//! Sources: Khattab & Zaharia, "ColBERT", SIGIR 2020, and Santhanam et al., "ColBERTv2", NAACL 2022;
-//! the reference implementation is the Python package colbert-ai. A checkpoint is the directory of a
-//! BERT encoder (see [`config`](super::config)) whose weights also hold [`PROJECTION`], `[dim,
-//! hidden]` without bias. The file [`METADATA`] may change these settings:
+//! Sources: Khattab & Zaharia, "ColBERT", SIGIR 2020, and Santhanam et al., "ColBERTv2", NAACL
+//! 2022; the reference implementation is the Python package colbert-ai. A checkpoint is the
+//! directory of a BERT encoder (see [`config`](super::config)) whose weights also hold
+//! [`PROJECTION`], `[dim, hidden]` without bias. The file [`METADATA`] may change these settings:
 //!
 //! | setting | meaning | if absent |
 //! | --- | --- | --- |
@@ -15,13 +15,13 @@
 //! | `dim`, `similarity` | checked: the length of a vector, and `cosine` | not checked |
 //!
 //! A query is `[CLS] [Q] tokens [SEP]`, filled with `[MASK]` up to `query_maxlen`; all its tokens
-//! have a vector. A document is `[CLS] [D] tokens [SEP]`; its tokens that are one punctuation mark of
-//! ASCII have none. Vectors have norm 1.
+//! have a vector. A document is `[CLS] [D] tokens [SEP]`; its tokens that are one punctuation mark
+//! of ASCII have none. Vectors have norm 1.
 //!
 //! # Differences from the reference
 //! - A document or query without word pieces has no vectors.
-//! - Vectors are computed with 32 bits on a CPU; a CUDA device computes those of documents only, with
-//!   16 bits.
+//! - Vectors are computed with 32 bits on a CPU; a CUDA device computes those of documents only,
+//!   with 16 bits.
 
 use std::path::{Path, PathBuf};
 
@@ -76,8 +76,8 @@ impl Default for Metadata {
 }
 
 impl Metadata {
-    /// Checks the settings for a model with `positions` and vectors of length `dim`; returns what is
-    /// wrong.
+    /// Checks the settings for a model with `positions` and vectors of length `dim`; returns what
+    /// is wrong.
     fn check(&self, positions: usize, dim: usize) -> Result<(), String> {
         let lengths = [
             ("query_maxlen", self.query_maxlen, MAX_QUERY_TOKENS.min(positions)),
@@ -182,8 +182,8 @@ impl ColbertEncoder {
         &self.fingerprint
     }
 
-    /// Embeds a query: `[query_maxlen, dim]`, a row of norm 1 for each token, in their order; no rows
-    /// if the query has no word pieces.
+    /// Embeds a query: `[query_maxlen, dim]`, a row of norm 1 for each token, in their order; no
+    /// rows if the query has no word pieces.
     ///
     /// # Errors
     /// [`EmbedError::Model`] if the tokenizer fails or the model gives numbers that are not finite.
@@ -246,8 +246,8 @@ impl ColbertEncoder {
         self.marked(cut, self.added.document, self.metadata.doc_maxlen)
     }
 
-    /// Returns `[CLS]`, the marker, the word pieces of a text and `[SEP]`, at most `max`; nothing for
-    /// a text without word pieces.
+    /// Returns `[CLS]`, the marker, the word pieces of a text and `[SEP]`, at most `max`; nothing
+    /// for a text without word pieces.
     fn marked(&self, cut: &WordPieces, marker: u32, max: usize) -> WordPieces {
         if cut.ids.is_empty() {
             return WordPieces::default();
@@ -260,8 +260,8 @@ impl ColbertEncoder {
         WordPieces { ids, types: vec![0; n], special: vec![false; n], masked: 0 }
     }
 
-    /// Runs the model and the linear layer; returns for each text `[tokens, dim]` without the tokens
-    /// of `skipped`, with rows of norm 1.
+    /// Runs the model and the linear layer; returns for each text `[tokens, dim]` without the
+    /// tokens of `skipped`, with rows of norm 1.
     fn project(&self, texts: &[WordPieces], skipped: &[u32]) -> Result<Vec<Matrix>, EmbedError> {
         let (hidden, dim) = (self.encoder.settings.shape.hidden, self.dim);
         let of_text = |pieces: &WordPieces, rows: &[f32]| {

@@ -276,8 +276,8 @@ impl<'a> Tensors<'a> {
             .map_err(|error| self.missing(name, &error))
     }
 
-    /// Returns the weight of a linear layer without bias beside the encoder, `[outputs, hidden]`, row
-    /// by row, and the number of outputs. No prefix precedes its name.
+    /// Returns the weight of a linear layer without bias beside the encoder, `[outputs, hidden]`,
+    /// row by row, and the number of outputs. No prefix precedes its name.
     ///
     /// # Errors
     /// [`EmbedError::Model`] if the tensor is missing or has another shape.

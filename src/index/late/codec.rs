@@ -1,5 +1,5 @@
-//! Short codes for vectors: the nearest of a few hundred or thousand centroids, and the residual with a few
-//! bits per number (the residual compression of ColBERTv2: Santhanam et al. 2022).
+//! Short codes for vectors: the nearest of a few hundred or thousand centroids, and the residual
+//! with a few bits per number (the residual compression of ColBERTv2: Santhanam et al. 2022).
 //!
 //! Each number of a residual falls into one of `2^bits` buckets, whose bounds are quantiles of the
 //! residuals of a sample, and is decoded as the median of its bucket. A code is the number of the

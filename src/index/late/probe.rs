@@ -61,10 +61,10 @@ pub(super) fn lists(
 }
 
 impl LateIndex {
-    /// Searches all documents by late interaction with `query` (`[tokens, dim]`), of which each token
-    /// probes its `nprobe` nearest centroids. Returns the best `k` with their scores, best first,
-    /// ties by ascending id. Exact over the stored codes if `nprobe` is at least the number of
-    /// centroids; O(tokens of the candidates * tokens of the query). Empty for an index without
+    /// Searches all documents by late interaction with `query` (`[tokens, dim]`), of which each
+    /// token probes its `nprobe` nearest centroids. Returns the best `k` with their scores, best
+    /// first, ties by ascending id. Exact over the stored codes if `nprobe` is at least the number
+    /// of centroids; O(tokens of the candidates * tokens of the query). Empty for an index without
     /// lists, as the part `late`.
     pub fn search(&self, query: &Matrix, nprobe: usize, k: usize) -> Vec<(NodeId, f32)> {
         let Some(checkpoint) = &self.checkpoint else { return Vec::new() };
@@ -95,8 +95,8 @@ impl LateIndex {
         self.rank(query, &nodes, k)
     }
 
-    /// Scores nodes as [`rank`](Self::rank) does, with each token taken for its centroid. `scores` is
-    /// `[centroids, width]`, the dot products with the `width` tokens of the query.
+    /// Scores nodes as [`rank`](Self::rank) does, with each token taken for its centroid. `scores`
+    /// is `[centroids, width]`, the dot products with the `width` tokens of the query.
     fn score_by_centroids(
         &self,
         nodes: &[NodeId],
