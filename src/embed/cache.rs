@@ -287,6 +287,10 @@ impl Embedder for CachedEmbedder {
         self.inner.token_names(text)
     }
 
+    fn window(&self) -> Option<usize> {
+        self.inner.window()
+    }
+
     fn prepare(&self) -> Result<(), EmbedError> {
         self.inner.prepare()
     }

@@ -109,6 +109,12 @@ pub trait Embedder: Send + Sync {
         Err(EmbedError::NoTokens)
     }
 
+    /// Maximum number of tokens, without special ones, that the model reads of a text; `None` if it
+    /// reads any text whole, or if the limit is unknown.
+    fn window(&self) -> Option<usize> {
+        None
+    }
+
     /// Loads the model, on all threads, so that embedding the first text does not have to.
     ///
     /// # Errors

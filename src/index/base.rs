@@ -24,7 +24,7 @@ use crate::{
     text::TextIndex,
     vectors::VectorIndex,
 };
-use agent_embed::{EmbedError, Embedder};
+use agent_embed::{EmbedError, Embedder, matrix::dot};
 use agent_ground::words::Stems;
 use agent_kb::{Kb, NodeId, TypeId};
 
@@ -228,6 +228,28 @@ impl IndexedBase {
         }
         kept.insert(text.to_owned(), vector.clone());
         Ok(vector)
+    }
+
+    /// Returns the similarity of each node's embedding to a text, in the order of `nodes`; 0 for a
+    /// node without an embedding. O(nodes).
+    ///
+    /// # Errors
+    /// Errors of the embedder and of the vectors.
+    pub fn similarities(&self, text: &str, nodes: &[NodeId]) -> Result<Vec<f32>, IndexError> {
+        Ok(self.vectors.score(&*self.embed_query(text)?, nodes)?)
+    }
+
+    /// Returns the similarity of each node's name, embedded as a document, to a text embedded as a
+    /// query, in the order of `nodes`. Embeds all names, so that a sentence encoder is slow unless
+    /// they are in its cache.
+    ///
+    /// # Errors
+    /// Errors of the embedder.
+    pub fn name_similarities(&self, text: &str, nodes: &[NodeId]) -> Result<Vec<f32>, IndexError> {
+        let query = self.embed_query(text)?;
+        let names: Vec<&str> = nodes.iter().map(|&node| self.kb.name(node)).collect();
+        let names = self.embedder.embed_documents(&names)?;
+        Ok(names.data().chunks_exact(names.dim()).map(|name| dot(name, &query)).collect())
     }
 
     /// Returns the `k` best nodes of the given types (of all types if `types` is empty) with their

@@ -293,6 +293,10 @@ impl Embedder for IndexEmbedder {
         self.opened()?.token_names(text)
     }
 
+    fn window(&self) -> Option<usize> {
+        self.opened().ok()?.window()
+    }
+
     fn prepare(&self) -> Result<(), EmbedError> {
         self.opened()?.prepare()
     }

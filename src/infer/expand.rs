@@ -15,12 +15,12 @@ use serde_json::Value as Json;
 use crate::RequestBounds;
 use agent_index::IndexedBase;
 use agent_kb::{Scores, TypeId, answer::Explanation};
-use agent_llm::{LlmError, RoleSpec};
+use agent_llm::{LlmError, Request, RoleSpec};
 use agent_retrieve::{
     Answer, AssistFailure, Detail, NodeExplanation, Ranking, RetrieveError, Retriever, check_query,
     expand::{
         ANALYZE, Expansion, Filter, GENERATE, KEYWORDS, Method, NO_GRAPH, ONCE, PARSE, QueryShare,
-        REFINE, Sources, WriteError, Writer, one_line,
+        REFINE, SAMPLES, Sources, TextPlan, WriteError, Writer, one_line,
     },
     rank_explanation,
 };
@@ -36,15 +36,17 @@ pub const EXPAND_ROLE: RoleSpec = RoleSpec {
 
 /// Returns the bounds of a method's requests to the language model for one query. Requests of the
 /// inner system are not included; HyDE calls that system once, the other methods twice.
-pub fn expand_requests(method: Method) -> Vec<RequestBounds> {
+pub fn expand_requests(method: Method, texts: TextPlan) -> Vec<RequestBounds> {
+    let each = if texts.sampled { texts.n } else { 1 };
     let times =
         |prompt, n| RequestBounds { role: EXPAND_ROLE, prompt, later: None, min: n, max: 2 * n };
     match method {
-        Method::Hyde | Method::Rar => vec![times(GENERATE, 1)],
+        Method::Hyde | Method::Rar => vec![times(GENERATE, each)],
         Method::Agr => {
-            vec![times(KEYWORDS, 1), times(ANALYZE, 1), times(GENERATE, 2), times(REFINE, 1)]
+            let twice = times(GENERATE, 2 * each);
+            vec![times(KEYWORDS, 1), times(ANALYZE, 1), twice, times(REFINE, 1)]
         }
-        Method::Kar { .. } => vec![times(PARSE, 1), times(GENERATE, 1)],
+        Method::Kar { .. } => vec![times(PARSE, 1), times(GENERATE, each)],
     }
 }
 
@@ -65,7 +67,7 @@ enum TextSource {
         /// The types of the base with their fields and relations.
         structures: String,
         method: Method,
-        n: usize,
+        plan: TextPlan,
     },
 }
 
@@ -81,17 +83,17 @@ impl Expander {
         Self { base, inner, texts: TextSource::Documents { n, share } }
     }
 
-    /// Expands queries by `n` texts that a language model writes; AGR refines the texts into one.
-    /// An unusable reply is requested once more.
+    /// Expands queries by texts that a language model writes; AGR refines the texts into one. An
+    /// unusable reply is requested once more.
     pub fn new(
         base: Arc<IndexedBase>,
         inner: Box<dyn Retriever>,
         assistant: Arc<Assistant>,
         method: Method,
-        n: usize,
+        plan: TextPlan,
     ) -> Self {
         let structures = schema_text(&base.kb);
-        let texts = TextSource::Model { assistant, structures, method, n };
+        let texts = TextSource::Model { assistant, structures, method, plan };
         Self { base, inner, texts }
     }
 
@@ -104,8 +106,9 @@ impl Expander {
                 let found = inner.retrieve(query, *n)?;
                 return Ok((Expansion::from_documents(base, &found, *share), None));
             }
-            TextSource::Model { assistant, structures, method, n } => {
-                let writer = Writer { base, structures, method: *method, n: *n };
+            TextSource::Model { assistant, structures, method, plan } => {
+                let (method, texts) = (*method, *plan);
+                let writer = Writer { base, structures, method, texts, encoder: inner.encoder() };
                 writer.write(query, &mut InnerSystem { base, inner, assistant })
             }
         };
@@ -138,8 +141,18 @@ impl Sources for InnerSystem<'_> {
         &mut self,
         prompt: &'static str,
         inputs: Json,
+        sample: Option<u32>,
     ) -> Result<Json, WriteError<RetrieveError>> {
-        self.assistant.json(EXPAND_ROLE.role(), prompt, inputs).map_err(|error| match error {
+        let role = EXPAND_ROLE.role();
+        let request = self.assistant.request(role, prompt, inputs, sample.unwrap_or_default());
+        let request = request.map(|request| {
+            // At temperature 0 all samples are equal: the service's default takes its place.
+            let temperature = request.temperature.filter(|t| sample.is_none() || *t > 0.0);
+            Request { temperature, ..request }
+        });
+        let reply = self.assistant.ask_json(vec![request], 1).into_iter().next();
+        let Some((reply, _)) = reply else { return Err(WriteError::Unusable(String::new())) };
+        reply.map_err(|error| match error {
             AssistantError::Llm(LlmError::Reply { reason, .. }) => WriteError::Unusable(reason),
             AssistantError::Llm(error) => other(error),
             AssistantError::Prompt(error) => {
@@ -180,12 +193,15 @@ impl Retriever for Expander {
         let how = match &self.texts {
             TextSource::Documents { n, share: QueryShare::Half } => format!("prf={n}"),
             TextSource::Documents { n, share: QueryShare::Once } => format!("prf={n},{ONCE}"),
-            TextSource::Model { method, n, .. } => match *method {
-                Method::Kar { k, filter } => {
-                    format!("kar={k},{n},{}", filter.map_or(NO_GRAPH, Filter::name))
+            TextSource::Model { method, plan: TextPlan { n, sampled }, .. } => {
+                let sampled = if *sampled { format!(",{SAMPLES}") } else { String::new() };
+                match *method {
+                    Method::Kar { k, filter } => {
+                        format!("kar={k},{n},{}{sampled}", filter.map_or(NO_GRAPH, Filter::name))
+                    }
+                    method => format!("{}={n}{sampled}", method.name()),
                 }
-                method => format!("{}={n}", method.name()),
-            },
+            }
         };
         format!("expand:{how}:{}", self.inner.name())
     }
@@ -195,7 +211,7 @@ impl Retriever for Expander {
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
         let query = check_query(query)?;
         let (expansion, miss) = self.expansion(query)?;
-        let text = expansion.apply(query);
+        let text = expansion.apply(query, self.inner.encoder());
         let Expansion { texts, explanations: told, .. } = expansion;
         let answer = self.inner.answer(&text, k, detail)?;
         let texts = texts.iter().map(|text| Explanation::new("text", one_line(text)));

@@ -6,6 +6,7 @@ use crate::{
     Answer, Detail, Ranking, RetrieveError, Retriever, baseline::candidate_types, check_query,
     rank_explanation, rank_in_list,
 };
+use agent_embed::Embedder;
 use agent_index::{IndexError, IndexedBase, Part, ann::AnnIndex};
 use agent_kb::answer::Explanation;
 
@@ -34,6 +35,10 @@ impl Ann {
 impl Retriever for Ann {
     fn name(&self) -> String {
         NAME.to_owned()
+    }
+
+    fn encoder(&self) -> Option<&dyn Embedder> {
+        Some(self.base.embedder())
     }
 
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {

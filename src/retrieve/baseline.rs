@@ -6,6 +6,7 @@ use crate::{
     Answer, Detail, Ranking, RetrieveError, Retriever, check_query, rank_explanation, rank_in_list,
     snippet::snippet,
 };
+use agent_embed::Embedder;
 use agent_index::{IndexedBase, TextPart, terms::TermIndex};
 use agent_kb::{
     Combine, NodeId, Scores, TypeId,
@@ -163,6 +164,10 @@ impl Retriever for Baseline {
             }
             system => system.name().to_owned(),
         }
+    }
+
+    fn encoder(&self) -> Option<&dyn Embedder> {
+        (self.system == System::Dense).then(|| self.base.embedder())
     }
 
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {

@@ -39,7 +39,7 @@ pub use multi::{Candidates, Multi, Pooling};
 pub use stark::Stark;
 pub use trained::Trained;
 
-use agent_embed::EmbedError;
+use agent_embed::{EmbedError, Embedder};
 use agent_index::IndexError;
 use agent_kb::{
     NodeId, NodeSet,
@@ -122,6 +122,11 @@ pub trait Retriever: Send + Sync {
     fn limited_to(&self) -> Option<&NodeSet> {
         None
     }
+
+    /// Returns the encoder that reads a query up to its window; `None` for a search by words.
+    fn encoder(&self) -> Option<&dyn Embedder> {
+        None
+    }
 }
 
 impl<T: Retriever + ?Sized> Retriever for Arc<T> {
@@ -143,6 +148,10 @@ impl<T: Retriever + ?Sized> Retriever for Arc<T> {
 
     fn limited_to(&self) -> Option<&NodeSet> {
         (**self).limited_to()
+    }
+
+    fn encoder(&self) -> Option<&dyn Embedder> {
+        (**self).encoder()
     }
 }
 

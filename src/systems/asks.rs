@@ -22,7 +22,7 @@ use agent_infer::{
 pub fn request_bounds(name: &str, effort: Effort) -> Result<Vec<RequestBounds>, SystemError> {
     let (spec, arguments) = find(name)?;
     if let Some(InnerUse { method, inner, times }) = inner_use(spec, arguments)? {
-        let own = method.map(expand_requests).unwrap_or_default();
+        let own = method.map(|(method, texts)| expand_requests(method, texts)).unwrap_or_default();
         let below = vec![request_bounds(inner, effort)?; times].concat();
         return Ok([below, own].concat());
     }
@@ -91,6 +91,7 @@ mod tests {
             ("expand:rar", 1),
             ("expand:kar=5,3,names", 2),
             ("expand:kar=5,3,no-graph:dense", 2),
+            ("expand:kar=5,3,samples", 4),
             ("expand:agr", 5),
             ("answer", 1),
             ("answer=check:expand:kar", 4),

@@ -5,7 +5,9 @@ use crate::{Need, Opener, SystemError, SystemSpec};
 use agent_infer::Expander;
 use agent_retrieve::{
     Retriever,
-    expand::{Boost, Filter, GraphBoost, Method, NO_GRAPH, ONCE, QueryShare, TEXTS},
+    expand::{
+        Boost, Filter, GraphBoost, Method, NO_GRAPH, ONCE, QueryShare, SAMPLES, TEXTS, TextPlan,
+    },
 };
 
 pub(super) const PRF: SystemSpec = SystemSpec {
@@ -27,16 +29,16 @@ pub(super) const PRF: SystemSpec = SystemSpec {
 
 pub(super) const HYDE: SystemSpec = SystemSpec {
     name: "expand:hyde",
-    arguments: "[=N][:SYSTEM]",
-    summary: "another system, with a query expanded by N texts that a language model writes to answer it \
-              [default: 3 texts and bm25+names]",
+    arguments: "[=N[,samples]][:SYSTEM]",
+    summary: "another system, with a query expanded by N texts that a language model writes to answer it, \
+              all in one reply, with samples each in its own [default: 3 texts and bm25+names]",
     needs: &[Need::Model],
     open: |arguments, opener| by_model(&HYDE, arguments, opener),
 };
 
 pub(super) const RAR: SystemSpec = SystemSpec {
     name: "expand:rar",
-    arguments: "[=N][:SYSTEM]",
+    arguments: "[=N[,samples]][:SYSTEM]",
     summary: "as expand:hyde; the model also gets the first 3 documents",
     needs: &[Need::Model],
     open: |arguments, opener| by_model(&RAR, arguments, opener),
@@ -44,7 +46,7 @@ pub(super) const RAR: SystemSpec = SystemSpec {
 
 pub(super) const AGR: SystemSpec = SystemSpec {
     name: "expand:agr",
-    arguments: "[=N][:SYSTEM]",
+    arguments: "[=N[,samples]][:SYSTEM]",
     summary: "as expand:hyde, with one text that the model refines from N texts by an analysis and by \
               documents found with them",
     needs: &[Need::Model],
@@ -53,9 +55,11 @@ pub(super) const AGR: SystemSpec = SystemSpec {
 
 pub(super) const KAR: SystemSpec = SystemSpec {
     name: "expand:kar",
-    arguments: "[=K,N,FILTER][:SYSTEM]",
+    arguments: "[=K,N,FILTER[,samples]][:SYSTEM]",
     summary: "as expand:hyde; the model also gets the linked entities and K neighbours of each, chosen \
-              by FILTER (documents, names, unfiltered, no-graph) [default: 10,3,documents]",
+              by FILTER (documents by the embedder, or words by BM25; ablations: names or no-drf, \
+              name-words, unfiltered, no-graph or no-kg) [default: 10,3 and documents; words with the \
+              built-in embedder]",
     needs: &[Need::Model],
     open: |arguments, opener| by_model(&KAR, arguments, opener),
 };
@@ -64,8 +68,8 @@ pub(super) const GRAPH: SystemSpec = SystemSpec {
     name: "kar:graph",
     arguments: "[=K,WEIGHT,FILTER]",
     summary: "bm25+names, with higher scores within two edges of linked entities: of each the K best \
-              neighbours by FILTER (documents, names), or all (unfiltered) [default: \
-              10,0.5,documents]",
+              neighbours by FILTER (words, documents, names, name-words), or all (unfiltered) \
+              [default: 10,0.5,words]",
     needs: &[],
     open: |arguments, opener| {
         let boost = boost_of(arguments).ok_or_else(|| {
@@ -75,6 +79,9 @@ pub(super) const GRAPH: SystemSpec = SystemSpec {
     },
 };
 
+/// Names of the ablations in the paper: "w/o DRF" (document-based relation filtering), "w/o KG".
+const NO_DRF: &str = "no-drf";
+const NO_KG: &str = "no-kg";
 /// The systems that expand queries with a language model.
 const BY_MODEL: [&SystemSpec; 4] = [&HYDE, &RAR, &AGR, &KAR];
 /// Name of the inner system if the arguments name none.
@@ -90,47 +97,52 @@ const MAX_NEIGHBORS: usize = 40;
 struct ParsedArguments<'a, const N: usize> {
     /// The numbers; a default for each number that is not given.
     numbers: [usize; N],
-    /// The word after the numbers, such as `names`; `None` if there is none.
-    word: Option<&'a str>,
+    /// The words after the numbers, such as `names`.
+    words: Vec<&'a str>,
     /// Name of the inner system.
     inner: &'a str,
 }
 
 impl<'a, const N: usize> ParsedArguments<'a, N> {
-    /// Parses up to `N` numbers, then, only if all `N` are given, a word; then the inner system.
+    /// Parses up to `N` numbers, then, only if all `N` are given, words; then the inner system.
     /// `bounds` holds the default and the maximum of each number; the minimum is 1. `None` if the
     /// arguments are invalid.
     fn read(arguments: &'a str, bounds: [(usize, usize); N]) -> Option<Self> {
         let (own, inner) = arguments.split_once(':').unwrap_or((arguments, INNER));
-        let mut parsed = Self { numbers: bounds.map(|bound| bound.0), word: None, inner };
+        let mut parsed = Self { numbers: bounds.map(|bound| bound.0), words: Vec::new(), inner };
         let Some(own) = own.strip_prefix('=') else { return Some(parsed) };
         for (at, part) in own.split(',').enumerate() {
             match (parsed.numbers.get_mut(at), bounds.get(at)) {
                 (Some(number), Some(&(_, max))) => {
                     *number = part.parse().ok().filter(|number| (1..=max).contains(number))?;
                 }
-                _ if at == N => parsed.word = Some(part),
-                _ => return None,
+                _ => parsed.words.push(part),
             }
         }
         Some(parsed)
     }
+
+    /// Removes the word [`SAMPLES`] from the end; returns whether it was there.
+    fn is_sampled(&mut self) -> bool {
+        self.words.pop_if(|word| *word == SAMPLES).is_some()
+    }
 }
 
-/// Finds a filter by its name; `None` if no filter has the name.
+/// Finds a filter by its name, or by that of the paper's ablation; `None` if no filter has the name.
 fn filter_of(name: &str) -> Option<Filter> {
+    let name = if name == NO_DRF { Filter::Names.name() } else { name };
     Filter::ALL.into_iter().find(|filter| filter.name() == name)
 }
 
 /// Parses the arguments of [`PRF`] into the number of documents, the query's share of the expanded
 /// query, and the name of the inner system; `None` if the arguments are invalid.
 fn feedback_of(arguments: &str) -> Option<(usize, QueryShare, &str)> {
-    let ParsedArguments { numbers: [documents], word, inner } =
+    let ParsedArguments { numbers: [documents], words, inner } =
         ParsedArguments::read(arguments, [(TEXTS, MAX_TEXTS)])?;
-    let share = match word {
-        None => QueryShare::Half,
-        Some(ONCE) => QueryShare::Once,
-        Some(_) => return None,
+    let share = match *words {
+        [] => QueryShare::Half,
+        [ONCE] => QueryShare::Once,
+        _ => return None,
     };
     Some((documents, share, inner))
 }
@@ -150,26 +162,30 @@ fn boost_of(arguments: &str) -> Option<Boost> {
     parts.next().is_none().then_some(boost)
 }
 
-/// Parses the arguments of one of [`BY_MODEL`] into the method, the number of texts, and the name
-/// of the inner system. Fails if the arguments are invalid.
+/// Parses the arguments of one of [`BY_MODEL`] into the method, the texts, and the name of the inner
+/// system; `filter` is the default filter of KAR. Fails if the arguments are invalid.
 fn method_of<'a>(
     spec: &SystemSpec,
     arguments: &'a str,
-) -> Result<(Method, usize, &'a str), SystemError> {
+    filter: Filter,
+) -> Result<(Method, TextPlan, &'a str), SystemError> {
     let wrong = || spec.wrong(arguments, "has invalid arguments, or a number out of bounds");
     if spec.name == KAR.name {
         let bounds = [(NEIGHBORS, MAX_NEIGHBORS), (TEXTS, MAX_TEXTS)];
-        let parsed = ParsedArguments::read(arguments, bounds).ok_or_else(wrong)?;
-        let filter = match parsed.word {
-            None => Some(Filter::Documents),
-            Some(NO_GRAPH) => None,
-            Some(name) => Some(filter_of(name).ok_or_else(wrong)?),
+        let mut parsed = ParsedArguments::read(arguments, bounds).ok_or_else(wrong)?;
+        let sampled = parsed.is_sampled();
+        let filter = match *parsed.words {
+            [] => Some(filter),
+            [NO_GRAPH | NO_KG] => None,
+            [name] => Some(filter_of(name).ok_or_else(wrong)?),
+            _ => return Err(wrong()),
         };
         let [k, n] = parsed.numbers;
-        return Ok((Method::Kar { k, filter }, n, parsed.inner));
+        return Ok((Method::Kar { k, filter }, TextPlan { n, sampled }, parsed.inner));
     }
-    let parsed = ParsedArguments::read(arguments, [(TEXTS, MAX_TEXTS)]).ok_or_else(wrong)?;
-    if parsed.word.is_some() {
+    let mut parsed = ParsedArguments::read(arguments, [(TEXTS, MAX_TEXTS)]).ok_or_else(wrong)?;
+    let sampled = parsed.is_sampled();
+    if !parsed.words.is_empty() {
         return Err(wrong());
     }
     let method = match spec.name {
@@ -178,7 +194,7 @@ fn method_of<'a>(
         _ => Method::Hyde,
     };
     let [n] = parsed.numbers;
-    Ok((method, n, parsed.inner))
+    Ok((method, TextPlan { n, sampled }, parsed.inner))
 }
 
 fn by_model(
@@ -186,16 +202,16 @@ fn by_model(
     arguments: &str,
     opener: &Opener<'_>,
 ) -> Result<Box<dyn Retriever>, SystemError> {
-    let (method, n, inner) = method_of(spec, arguments)?;
+    let (method, texts, inner) = method_of(spec, arguments, Filter::of(opener.base))?;
     let assistant = opener.model(&format!("{}{arguments}", spec.name))?;
     let inner = opener.inner(inner)?;
-    Ok(Box::new(Expander::new(opener.base.clone(), inner, assistant, method, n)))
+    Ok(Box::new(Expander::new(opener.base.clone(), inner, assistant, method, texts)))
 }
 
 /// How a system that expands queries uses its inner system.
 pub(super) struct InnerUse<'a> {
-    /// The method of expansion; `None` if it asks no language model.
-    pub(super) method: Option<Method>,
+    /// The method of expansion and its texts; `None` if it asks no language model.
+    pub(super) method: Option<(Method, TextPlan)>,
     /// Name of the inner system.
     pub(super) inner: &'a str,
     /// Number of times that the inner system is called for one query.
@@ -218,9 +234,10 @@ pub(super) fn inner_use<'a>(
     if BY_MODEL.iter().all(|other| other.name != spec.name) {
         return Ok(None);
     }
-    let (method, _, inner) = method_of(spec, arguments)?;
+    // The filter makes no requests.
+    let (method, texts, inner) = method_of(spec, arguments, Filter::Documents)?;
     let times = if method == Method::Hyde { 1 } else { 2 };
-    Ok(Some(InnerUse { method: Some(method), inner, times }))
+    Ok(Some(InnerUse { method: Some((method, texts)), inner, times }))
 }
 
 #[cfg(test)]
@@ -229,17 +246,30 @@ mod tests {
 
     #[test]
     fn numbers_filters_and_systems_are_read_within_their_bounds() {
-        let kar = |arguments| method_of(&KAR, arguments).ok();
+        let read = |spec, arguments| method_of(spec, arguments, Filter::Words).ok();
+        let kar = |arguments| read(&KAR, arguments);
         let by = |k, filter| Method::Kar { k, filter };
-        assert_eq!(kar(""), Some((by(10, Some(Filter::Documents)), 3, "bm25+names")));
-        assert_eq!(kar("=40,1,names:dense"), Some((by(40, Some(Filter::Names)), 1, "dense")));
-        assert_eq!(kar("=5:hybrid"), Some((by(5, Some(Filter::Documents)), 3, "hybrid")));
-        assert_eq!(kar("=5,7,no-graph"), Some((by(5, None), 7, "bm25+names")));
-        assert_eq!(method_of(&HYDE, "=1:rerank:bm25").ok(), Some((Method::Hyde, 1, "rerank:bm25")));
+        let texts = |n| TextPlan { n, sampled: false };
+        let sampled = |n| TextPlan { n, sampled: true };
+        assert_eq!(kar(""), Some((by(10, Some(Filter::Words)), texts(3), "bm25+names")));
+        assert_eq!(
+            kar("=40,1,names:dense"),
+            Some((by(40, Some(Filter::Names)), texts(1), "dense"))
+        );
+        assert_eq!(kar("=5:hybrid"), Some((by(5, Some(Filter::Words)), texts(3), "hybrid")));
+        assert_eq!(kar("=5,7,no-graph"), Some((by(5, None), texts(7), "bm25+names")));
+        assert_eq!(kar("=5,7,no-kg"), kar("=5,7,no-graph"));
+        assert_eq!(kar("=5,7,no-drf"), kar("=5,7,names"));
+        let documents = by(10, Some(Filter::Documents));
+        assert_eq!(kar("=10,3,documents,samples:x"), Some((documents, sampled(3), "x")));
+        assert_eq!(kar("=10,2,samples:x"), Some((by(10, Some(Filter::Words)), sampled(2), "x")));
+        let hyde = (Method::Hyde, texts(1), "rerank:bm25");
+        assert_eq!(read(&HYDE, "=1:rerank:bm25"), Some(hyde));
+        assert_eq!(read(&RAR, "=2,samples"), Some((Method::Rar, sampled(2), "bm25+names")));
         for wrong in ["=0", "=41", "=3,8", "=3,0", "=3,3,x", "=3,3,names,1", "=", "=,3"] {
             assert_eq!(kar(wrong), None, "{wrong}");
         }
-        assert!(method_of(&RAR, "=3,names").is_err() && method_of(&AGR, "=8").is_err());
+        assert!(read(&RAR, "=3,names").is_none() && read(&AGR, "=8").is_none());
         assert_eq!(feedback_of(""), Some((3, QueryShare::Half, "bm25+names")));
         assert_eq!(feedback_of("=5:dense"), Some((5, QueryShare::Half, "dense")));
         assert_eq!(feedback_of("=3,once:bm25"), Some((3, QueryShare::Once, "bm25")));

@@ -7,10 +7,11 @@ use crate::{
     ArgSpec, Args, Kind, NodeFlow, ToolCtx, ToolError, ToolSpec, Value, asking::ROUNDS, cost,
     schema_text, text::internal, toolkit::SAMPLED_NODES,
 };
+use agent_index::IndexError;
 use agent_kb::{Scores, TypeId};
 use agent_retrieve::{
     Ranking, RetrieveError, System, check_query,
-    expand::{Expansion, Method, QueryShare, Sources, TEXTS, WriteError, Writer},
+    expand::{Expansion, Filter, Method, QueryShare, Sources, TEXTS, TextPlan, WriteError, Writer},
     rank,
 };
 
@@ -41,6 +42,10 @@ pub(super) const TOOLS: &[ToolSpec] = &[ToolSpec {
 fn expand(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let name = args.text(1)?;
     let method = Method::ALL.into_iter().find(|method| method.name() == name);
+    let method = method.map(|method| match method {
+        Method::Kar { k, .. } => Method::Kar { k, filter: Some(Filter::of(ctx.base)) },
+        method => method,
+    });
     if method.is_none() && name != FEEDBACK {
         let known = Method::ALL.map(Method::name).join(", ");
         return Err(ToolError::BadArgs(format!(
@@ -64,11 +69,12 @@ fn expand(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
         Some(method) => {
             ctx.meter.touch(SAMPLED_NODES * base.kb.types().len())?;
             let structures = &schema_text(&base.kb);
-            Writer { base, structures, method, n: TEXTS }.write(query, ctx)
+            let texts = TextPlan { n: TEXTS, sampled: false };
+            Writer { base, structures, method, texts, encoder: None }.write(query, ctx)
         }
     };
     match expansion {
-        Ok(expansion) => Ok(Value::text(&expansion.apply(query))),
+        Ok(expansion) => Ok(Value::text(&expansion.apply(query, None))),
         Err(WriteError::Unusable(_)) => {
             ctx.requester.note_unparsed(1);
             Ok(Value::text(query))
@@ -77,11 +83,22 @@ fn expand(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     }
 }
 
+impl From<IndexError> for ToolError {
+    fn from(error: IndexError) -> Self {
+        internal(error)
+    }
+}
+
 /// Charges every model request and search to the program call; searches use `bm25+names`.
 impl Sources for ToolCtx<'_> {
     type Error = ToolError;
 
-    fn reply(&mut self, prompt: &'static str, inputs: Json) -> Result<Json, WriteError<ToolError>> {
+    fn reply(
+        &mut self,
+        prompt: &'static str,
+        inputs: Json,
+        _sample: Option<u32>,
+    ) -> Result<Json, WriteError<ToolError>> {
         let replies = self.requester.json(self.meter, prompt, vec![inputs], 1, ROUNDS[0]);
         let reply = replies.map_err(WriteError::Other)?.into_iter().next().flatten();
         reply.ok_or_else(|| WriteError::Unusable("no reply of the requested form".to_owned()))
@@ -180,7 +197,8 @@ mod tests {
     fn feedback_needs_no_model_and_all_else_says_that_there_is_none() {
         let mut session = Session::new(planted(), None);
         let found = rank(&planted(), System::Bm25Names, QUERY, 3).unwrap();
-        let expanded = Expansion::from_documents(&planted(), &found, QueryShare::Half).apply(QUERY);
+        let expanded =
+            Expansion::from_documents(&planted(), &found, QueryShare::Half).apply(QUERY, None);
         assert_eq!(text(call(&mut session, QUERY, "prf")), expanded);
         for method in Method::ALL {
             assert_eq!(call(&mut session, QUERY, method.name()), Err(ToolError::NoLlm));

@@ -475,6 +475,11 @@ impl Embedder for BertEncoder {
         Ok(own.map(|(id, _)| cutter.name(*id)).collect())
     }
 
+    /// Leaves room for two special tokens.
+    fn window(&self) -> Option<usize> {
+        Some(self.max_tokens().saturating_sub(2))
+    }
+
     fn prepare(&self) -> Result<(), EmbedError> {
         self.ready().map(drop)
     }

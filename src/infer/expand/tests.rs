@@ -1,12 +1,13 @@
 //! Expansion with a scripted model, neighbourhoods against brute force, and a base whose answers
 //! only the graph reveals.
 
-use std::{collections::BTreeSet, io::Write, sync::Arc};
+use std::{collections::BTreeSet, io::Write, path::Path, sync::Arc};
 
 use serde_json::json;
 
 use crate::{Expander, given};
 use agent_dataset::{Home, LabelledQuery, Split, load_split};
+use agent_embed::{BertEncoder, Embedder, matrix::dot};
 use agent_index::{IndexedBase, postings::MAX_QUERY_WORDS};
 use agent_kb::{Direction, Kb, NodeId, RelationId, answer::Explanation, best};
 use agent_llm::{LlmError, Request, ledger::Ceilings};
@@ -14,8 +15,8 @@ use agent_remote::RemoteError;
 use agent_retrieve::{
     AssistFailure, Baseline, Detail, RetrieveError, Retriever, System,
     expand::{
-        Boost, Expansion, Filter, GraphBoost, Method, Neighborhood, QueryShare, count_words,
-        relation_in_words,
+        Boost, Expansion, Filter, GraphBoost, Method, Neighborhood, QueryShare, TextPlan,
+        count_words, relation_in_words,
     },
 };
 use agent_testing::{
@@ -35,8 +36,8 @@ fn expander(
     reply: impl Fn(&Request) -> ScriptedReply + Send + Sync + 'static,
 ) -> (Expander, RequestLog) {
     let (model, heard) = llm(reply);
-    let inner = over(base, System::Bm25Names);
-    (Expander::new(base.clone(), inner, assistant(model), method, n), heard)
+    let (inner, texts) = (over(base, System::Bm25Names), TextPlan { n, sampled: false });
+    (Expander::new(base.clone(), inner, assistant(model), method, texts), heard)
 }
 
 fn kar(filter: Option<Filter>) -> Method {
@@ -59,6 +60,17 @@ fn neighbourhoods_and_filters_are_those_of_brute_force() {
     for base in [example_base(), planted()] {
         let (kb, query) = (&base.kb, "a quiet durable steel kettle with warm wool");
         let terms = base.terms.query(&base.stems, query);
+        let vector = base.embedder().embed_query(query).unwrap();
+        let similar = |text: &dyn Fn(NodeId) -> String| -> Vec<f32> {
+            let texts: Vec<String> = (0..kb.n_nodes()).map(text).collect();
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            let texts = base.embedder().embed_documents(&texts).unwrap();
+            texts.data().chunks(texts.dim()).map(|text| dot(text, &vector) + 0.0).collect()
+        };
+        let by_embedder = [
+            (Filter::Documents, similar(&|node| kb.text(node).to_owned())),
+            (Filter::Names, similar(&|node| kb.name(node).to_owned())),
+        ];
         for from in (0..kb.n_nodes()).step_by(7) {
             let first = beside(kb, from);
             let mut all = first.clone();
@@ -73,11 +85,17 @@ fn neighbourhoods_and_filters_are_those_of_brute_force() {
             for k in [1, 3, 10, 40] {
                 let scored = all.iter().map(|&node| (node, base.terms.bm25(&terms, node)));
                 let scored = best(scored.filter(|pair| pair.1 > 0.0).collect(), k);
-                assert_eq!(around.filtered(&base, query, Filter::Documents, k), scored);
+                let kept = |filter| around.filtered(&base, query, filter, k).unwrap();
+                assert_eq!(kept(Filter::Words), scored);
+                for (filter, fits) in &by_embedder {
+                    let scored = all.iter().map(|&node| (node, fits[node as usize]));
+                    let scored = best(scored.filter(|pair| pair.1 != 0.0).collect(), k);
+                    assert_eq!(kept(*filter), scored, "{filter:?} {from}");
+                }
                 let first: Vec<NodeId> = expected.iter().take(k).copied().collect();
-                let kept = around.filtered(&base, query, Filter::None, k);
-                assert_eq!(kept.into_iter().map(|pair| pair.0).collect::<Vec<_>>(), first);
-                let named = around.filtered(&base, query, Filter::Names, k);
+                let nearest = kept(Filter::None);
+                assert_eq!(nearest.into_iter().map(|pair| pair.0).collect::<Vec<_>>(), first);
+                let named = kept(Filter::NameWords);
                 let has = |node: &NodeId| {
                     let name = kb.name(*node).to_lowercase();
                     ["durable", "steel", "kettle", "warm", "wool"]
@@ -106,8 +124,10 @@ fn a_hub_is_reached_and_not_passed() {
     let around = Neighborhood::new(kb, answer());
     assert!(around.nodes().contains(&steel));
     assert!(parts.iter().all(|part| !around.nodes().contains(part)));
+    assert_eq!(around.hubs(kb).unwrap().value, "steel".into());
     let around = Neighborhood::new(kb, steel);
     assert!(parts.iter().all(|part| around.nodes().contains(part)), "its own edges are followed");
+    assert!(around.hubs(kb).is_none());
     let kettles = kb.nodes_of_type(kb.type_id("kettle").unwrap());
     assert_eq!(around.candidates(kb).nodes(), kettles);
 }
@@ -150,7 +170,7 @@ fn a_boost_is_the_sum_that_it_says() {
     let found = over(&base, System::Bm25Names).retrieve(QUERY, 1_000).unwrap();
     let brand = base.kb.nodes_of_type(base.kb.type_id("brand").unwrap())[4];
     let near = Neighborhood::new(&base.kb, brand).candidates(&base.kb);
-    let near = near.filtered(&base, QUERY, Filter::Documents, 10);
+    let near = near.filtered(&base, QUERY, Filter::Words, 10).unwrap();
     let of = |list: &[(NodeId, f32)], node| {
         list.iter().find(|pair| pair.0 == node).map_or(0.0, |pair| pair.1) / list[0].1
     };
@@ -199,8 +219,9 @@ fn feedback_once_searches_the_query_and_the_first_documents_as_they_are() {
 #[test]
 fn every_text_has_an_equal_share_of_what_a_search_reads() {
     let long = |word: &str| format!("{word} ").repeat(1_000);
-    let expanded =
-        |query: &str, texts: &[String]| Expansion::written(texts.to_vec(), Vec::new()).apply(query);
+    let expanded = |query: &str, texts: &[String]| {
+        Expansion::written(texts.to_vec(), Vec::new()).apply(query, None)
+    };
     let text = expanded("steel bottle", &[long("wool"), long("glass"), "short text".to_owned()]);
     assert!(count_words(&text) <= MAX_QUERY_WORDS);
     let count = |word: &str| text.matches(word).count();
@@ -211,6 +232,42 @@ fn every_text_has_an_equal_share_of_what_a_search_reads() {
     assert_eq!(expanded("steel", &[" ".to_owned()]), "steel");
     // A word that no search reads, and that is too long, ends the text.
     assert_eq!(expanded("steel", &["x".repeat(20_000)]), "steel");
+}
+
+#[test]
+fn an_encoder_is_given_as_many_tokens_as_it_reads() {
+    let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/encoder/mean");
+    let encoder = BertEncoder::open(Path::new(dir)).unwrap();
+    let (window, texts) = (encoder.max_tokens() - 2, vec!["steel bottle ".repeat(1_000); 3]);
+    let tokens = |text: &str| encoder.token_names(text).unwrap().len();
+    let text = Expansion::written(texts, Vec::new()).apply("steel bottle", Some(&encoder));
+    let counts: Vec<usize> = text.split("\n\n").map(tokens).collect();
+    assert_eq!(counts[1..], [(window - counts[0]) / 3 / tokens("steel") * tokens("steel"); 3]);
+    // The built-in embedder reads any text whole.
+    let base = planted();
+    let dense = over(&base, System::Dense);
+    let text = Expansion::written(vec!["steel bottle ".repeat(500)], Vec::new());
+    assert!(text.apply("steel", dense.encoder()).matches("bottle").count() == 500);
+    assert!(over(&base, System::Hybrid).encoder().is_none());
+}
+
+#[test]
+fn samples_are_requests_of_their_own() {
+    let base = planted();
+    let (model, heard) = llm(echo);
+    let plan = TextPlan { n: 3, sampled: true };
+    let inner = over(&base, System::Bm25Names);
+    let method = kar(Some(Filter::Words));
+    let system = Expander::new(base.clone(), inner, assistant(model), method, plan);
+    assert_eq!(system.name(), "expand:kar=10,3,words,samples:bm25+names");
+    let detail = Detail { explained_count: 1, paths: false };
+    let found = system.answer(QUERY, 5, detail).unwrap();
+    let expansion = found.explanations[0].explanation.child("expansion").unwrap();
+    assert_eq!(expansion.children.iter().filter(|one| one.name == "text").count(), 3);
+    let requests = heard.requests();
+    assert_eq!(requests[0].temperature, Some(0.0));
+    let samples: Vec<_> = requests[1..].iter().map(|one| (one.sample, one.temperature)).collect();
+    assert_eq!(samples, [(0, None), (1, None), (2, None)]);
 }
 
 #[test]
@@ -297,8 +354,8 @@ fn an_outage_or_a_ceiling_is_never_an_answer() {
     }
     let ceilings = Ceilings { usd: None, tokens: Some(10) };
     let (model, heard) = llm_within(echo, ceilings, Vec::new());
-    let inner = over(&base, System::Bm25);
-    let system = Expander::new(base.clone(), inner, assistant(model), Method::Hyde, 3);
+    let (inner, texts) = (over(&base, System::Bm25), TextPlan { n: 3, sampled: false });
+    let system = Expander::new(base.clone(), inner, assistant(model), Method::Hyde, texts);
     let error = system.retrieve(QUERY, 20).unwrap_err();
     assert!(matches!(error, RetrieveError::Llm(LlmError::Budget { .. })), "{error}");
     assert_eq!(heard.count(), 0);
@@ -347,7 +404,8 @@ fn what_the_graph_adds_betters_words_on_real_bases() {
             mrr(&GraphBoost::new(indexed.clone(), boost))
         };
         let words = mrr(&*over(&indexed, System::Bm25Names));
-        let [documents, names, unfiltered] = Filter::ALL.map(by);
+        let filters = [Filter::Words, Filter::NameWords, Filter::None];
+        let [documents, names, unfiltered] = filters.map(by);
         let line = format!("{name} {words:.4} {documents:.4} {names:.4} {unfiltered:.4}");
         // Not a macro: those are captured while tests pass. There is nowhere to tell that it failed.
         let _ = writeln!(std::io::stderr(), "{line}");

@@ -1,5 +1,5 @@
 //! `kar:graph`: the graph part of KAR without a language model. Neighbours of linked entities,
-//! filtered by their documents, raise the scores of `bm25+names`.
+//! filtered by the words of their documents, raise the scores of `bm25+names`.
 //!
 //! Source: KAR (Xia et al. 2025), its steps without the model. Changed: the nodes themselves are
 //! boosted; appending the neighbours' documents to the query does not help.
@@ -20,7 +20,7 @@ use crate::{
     expand::{Filter, Neighborhood, relation_in_words},
     rank_explanation, rank_in_list,
 };
-use agent_index::IndexedBase;
+use agent_index::{IndexError, IndexedBase};
 use agent_kb::{
     Combine, NodeId, Scores,
     answer::{Cell, Explanation},
@@ -49,7 +49,7 @@ pub struct Boost {
 
 impl Default for Boost {
     fn default() -> Self {
-        Self { k: 10, weight: 0.5, filter: Filter::Documents }
+        Self { k: 10, weight: 0.5, filter: Filter::Words }
     }
 }
 
@@ -77,17 +77,17 @@ impl GraphBoost {
 
     /// Returns the entities that the query names, each with its kept neighbours; strongest link
     /// first, ties by ascending id.
-    fn linked(&self, query: &str) -> Vec<EntityNeighbors> {
+    fn linked(&self, query: &str) -> Result<Vec<EntityNeighbors>, IndexError> {
         let base = &*self.base;
         let found = base.entities.link(&base.kb, query, &[], ENTITIES_PER_TYPE);
         let strong = found.filter(|_, strength| strength >= MIN_STRENGTH);
         let linked = |(node, strength)| {
             let neighborhood = Neighborhood::new(&base.kb, node).candidates(&base.kb);
             let kept = match self.boost.filter {
-                Filter::None => neighborhood.filtered(base, query, Filter::None, usize::MAX),
-                filter => neighborhood.filtered(base, query, filter, self.boost.k),
+                Filter::None => neighborhood.filtered(base, query, Filter::None, usize::MAX)?,
+                filter => neighborhood.filtered(base, query, filter, self.boost.k)?,
             };
-            EntityNeighbors { node, strength, neighborhood, kept }
+            Ok(EntityNeighbors { node, strength, neighborhood, kept })
         };
         best(strong.as_slice().to_vec(), MAX_ENTITIES).into_iter().map(linked).collect()
     }
@@ -102,7 +102,7 @@ impl Retriever for GraphBoost {
     fn answer(&self, query: &str, k: usize, detail: Detail) -> Result<Answer, RetrieveError> {
         let query = check_query(query)?;
         let found = Scores::new(self.lexical.retrieve(query, k.max(MIN_BOOSTED))?).normalized();
-        let linked = self.linked(query);
+        let linked = self.linked(query)?;
         let near = linked.iter().fold(Scores::default(), |sum, entity| {
             sum.combine(&Scores::new(entity.kept.clone()).scale(entity.strength), Combine::Sum)
         });
@@ -130,7 +130,9 @@ impl GraphBoost {
     fn entity_explanation(&self, entity: &EntityNeighbors, node: NodeId) -> Explanation {
         let kb = &self.base.kb;
         let strength = Explanation::new("strength", entity.strength);
-        let explanation = Explanation::new("entity", kb.name(entity.node)).with([strength]);
+        let explanation = Explanation::new("entity", kb.name(entity.node))
+            .with([strength])
+            .with(entity.neighborhood.hubs(kb));
         let path = entity.neighborhood.path(node);
         if node == entity.node || path.hops.is_empty() {
             return explanation;

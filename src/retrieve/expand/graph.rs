@@ -1,12 +1,12 @@
 //! The neighbourhood of an entity (the nodes within two edges), and the neighbours that fit a
 //! query.
 //!
-//! Source: document-based relation filtering of KAR (Xia et al. 2025). Our choices:
+//! Source: document-based relation filtering of KAR (Xia et al. 2025). Documents are compared with
+//! the query by the embedder of the index, as in its equation 4, or by words. Our choices:
 //!
 //! - Edges are followed in both directions, over all relations, to nodes of all types.
 //! - A neighbour with more than 2,000 edges is reached but not expanded.
-//! - Documents are compared with the query by BM25 over stems, because nodes outside the candidates
-//!   may have no vector.
+//! - A neighbour without an embedding is left out: index without `--candidates-only`.
 //!
 //! Uses no language model and no ranking.
 
@@ -16,37 +16,52 @@ use std::{
 };
 
 use agent_ground::words::{is_question_word, name_words};
-use agent_index::IndexedBase;
-use agent_kb::{Hop, Kb, NodeId, Path, all_edges, best, hops};
+use agent_index::{IndexError, IndexedBase};
+use agent_kb::{Hop, Kb, NodeId, Path, all_edges, answer::Explanation, best, hops};
 
 /// Maximum number of edges of a neighbour whose own neighbours are included: hubs such as venues or
 /// colours connect unrelated nodes.
 const MAX_DEGREE: usize = 2_000;
 /// Maximum number of edges visited around one entity.
 const MAX_EDGES: usize = 500_000;
+/// Maximum number of names in an explanation of hubs.
+const MAX_HUBS: usize = 5;
 /// Maximum number of nodes scored per call of `spend`.
 const CHUNK_NODES: usize = 256;
 
 /// How neighbours are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filter {
-    /// By the BM25 score of their documents.
+    /// By the similarity of their documents to the query: equation 4 of the paper.
     Documents,
-    /// By the summed idf of the query stems in their names (ablation).
+    /// By the similarity of their names to the query: the paper's ablation "w/o DRF".
     Names,
+    /// By the BM25 score of their documents, over stems.
+    Words,
+    /// By the summed idf of the query stems in their names (ablation of [`Filter::Words`]).
+    NameWords,
     /// By distance, then id (ablation).
     None,
 }
 
 impl Filter {
     /// All filters, in the order in which tables list them.
-    pub const ALL: [Filter; 3] = [Filter::Documents, Filter::Names, Filter::None];
+    pub const ALL: [Filter; 5] =
+        [Filter::Documents, Filter::Names, Filter::Words, Filter::NameWords, Filter::None];
+
+    /// The filter by documents that suits an index: [`Filter::Documents`] with a sentence encoder,
+    /// [`Filter::Words`] with the built-in embedder.
+    pub fn of(base: &IndexedBase) -> Self {
+        if base.has_encoder() { Self::Documents } else { Self::Words }
+    }
 
     /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Documents => "documents",
             Self::Names => "names",
+            Self::Words => "words",
+            Self::NameWords => "name-words",
             Self::None => "unfiltered",
         }
     }
@@ -59,6 +74,7 @@ pub struct Neighborhood {
     reached: HashMap<NodeId, (NodeId, Hop)>,
     /// Nodes one edge away, then nodes two edges away; each by ascending id.
     nodes: Vec<NodeId>,
+    hubs: Vec<NodeId>,
 }
 
 impl Neighborhood {
@@ -81,7 +97,7 @@ impl Neighborhood {
         spend: &mut dyn FnMut(usize) -> Result<(), E>,
     ) -> Result<Self, E> {
         let mut reached: HashMap<NodeId, (NodeId, Hop)> = HashMap::new();
-        let mut nodes: Vec<NodeId> = Vec::new();
+        let (mut nodes, mut hubs) = (Vec::new(), Vec::new());
         let mut left = MAX_EDGES;
         let mut frontier = vec![from];
         for distance in 0..2 {
@@ -89,6 +105,7 @@ impl Neighborhood {
             for &node in &frontier {
                 let degree = all_edges(kb, node);
                 if distance > 0 && degree > MAX_DEGREE {
+                    hubs.push(node);
                     continue;
                 }
                 spend(degree.min(left))?;
@@ -105,7 +122,17 @@ impl Neighborhood {
             nodes.extend(&next);
             frontier = next;
         }
-        Ok(Self { from, reached, nodes })
+        Ok(Self { from, reached, nodes, hubs })
+    }
+
+    /// Explains which neighbours have more than 2,000 edges, so that nodes beyond them are not
+    /// found; `None` if none has.
+    pub fn hubs(&self, kb: &Kb) -> Option<Explanation> {
+        let names: Vec<&str> = self.hubs.iter().take(MAX_HUBS).map(|&hub| kb.name(hub)).collect();
+        let more = self.hubs.len().saturating_sub(MAX_HUBS);
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let text = || format!("{}{more}", names.join(", "));
+        (!names.is_empty()).then(|| Explanation::new("hubs not passed", text()))
     }
 
     /// Returns the nodes one edge away, then the nodes two edges away; each group by ascending id.
@@ -131,26 +158,28 @@ impl Neighborhood {
         Path { from: self.from, hops }
     }
 
-    /// Returns the best `k` nodes by the filter, with scores above 0, best first, ties by ascending
-    /// id. [`Filter::None`] returns the first `k` of [`Neighborhood::nodes`], each with score 1.
+    /// Returns the best `k` nodes by the filter, best first, ties by ascending id, without those
+    /// that score 0: they share no word with the query or have no embedding. [`Filter::None`]
+    /// returns the first `k` of [`Neighborhood::nodes`], each with score 1.
+    ///
+    /// # Errors
+    /// Errors of the embedder, by [`Filter::Documents`] and [`Filter::Names`].
     pub fn filtered(
         &self,
         base: &IndexedBase,
         query: &str,
         filter: Filter,
         k: usize,
-    ) -> Vec<(NodeId, f32)> {
-        let spend = &mut |_| Ok::<(), Infallible>(());
-        let Ok(kept) = self.filtered_within_budget(base, query, filter, k, spend);
-        kept
+    ) -> Result<Vec<(NodeId, f32)>, IndexError> {
+        self.filtered_within_budget(base, query, filter, k, &mut |_| Ok(()))
     }
 
     /// Returns the best nodes as [`Neighborhood::filtered`] does. Before nodes are scored, calls
     /// `spend` with their number.
     ///
     /// # Errors
-    /// The error of `spend`.
-    pub fn filtered_within_budget<E>(
+    /// The error of `spend`; errors as [`Neighborhood::filtered`].
+    pub fn filtered_within_budget<E: From<IndexError>>(
         &self,
         base: &IndexedBase,
         query: &str,
@@ -158,46 +187,41 @@ impl Neighborhood {
         k: usize,
         spend: &mut dyn FnMut(usize) -> Result<(), E>,
     ) -> Result<Vec<(NodeId, f32)>, E> {
-        let score = match filter {
-            Filter::None => {
-                return Ok(self.nodes.iter().take(k).map(|&node| (node, 1.0)).collect());
-            }
-            Filter::Documents => document_fit(base, query),
-            Filter::Names => name_fit(base, query),
-        };
+        if filter == Filter::None {
+            return Ok(self.nodes.iter().take(k).map(|&node| (node, 1.0)).collect());
+        }
+        let terms = base.terms.query(&base.stems, query);
+        let in_name = name_fit(base, query);
         let mut scored = Vec::new();
         for chunk in self.nodes.chunks(CHUNK_NODES) {
             spend(chunk.len())?;
-            let fits = chunk.iter().map(|&node| (node, score(node)));
-            scored.extend(fits.filter(|pair| pair.1 > 0.0));
+            let fits = match filter {
+                Filter::Documents => base.similarities(query, chunk)?,
+                Filter::Names => base.name_similarities(query, chunk)?,
+                Filter::NameWords => chunk.iter().map(|&node| in_name(node)).collect(),
+                _ => chunk.iter().map(|&node| base.terms.bm25(&terms, node)).collect(),
+            };
+            scored.extend(chunk.iter().copied().zip(fits).filter(|pair| pair.1 != 0.0));
         }
         Ok(best(scored, k))
     }
 }
 
-type Fit<'a> = Box<dyn Fn(NodeId) -> f32 + 'a>;
-
-/// Returns a function that scores a node by BM25 of its document.
-fn document_fit<'a>(base: &'a IndexedBase, query: &str) -> Fit<'a> {
-    let terms = base.terms.query(&base.stems, query);
-    Box::new(move |node| base.terms.bm25(&terms, node))
-}
-
 /// Returns a function that scores a node by the summed idf of the query's stems in its name.
-fn name_fit<'a>(base: &'a IndexedBase, query: &str) -> Fit<'a> {
+fn name_fit<'a>(base: &'a IndexedBase, query: &str) -> impl Fn(NodeId) -> f32 + 'a {
     let words = name_words(query).filter(|(_, word)| !is_question_word(word));
     let stems: HashSet<u32> = words
         .flat_map(|(_, word)| base.stems.of(&word).collect::<Vec<_>>())
         .filter_map(|stem| base.terms.stem_id(&stem))
         .collect();
-    Box::new(move |node| {
+    move |node| {
         let in_name =
             base.stems.of(base.kb.name(node)).filter_map(|stem| base.terms.stem_id(&stem));
         let mut shared: Vec<u32> = in_name.filter(|stem| stems.contains(stem)).collect();
         shared.sort_unstable();
         shared.dedup();
         shared.into_iter().map(|stem| base.terms.idf(stem)).sum()
-    })
+    }
 }
 
 /// Formats the edges of a path and its intermediate nodes: `-has_brand->`, or

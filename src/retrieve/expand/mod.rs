@@ -12,10 +12,10 @@
 //!
 //! The model also receives the structure of the base. The expanded query is the query and the
 //! texts, separated by blank lines. Texts share the remaining space equally, up to the 256 words
-//! that a lexical search reads. Before found documents the query fills half of the words by
-//! repetition, because relevance models give it half of the weight (Abdul-Jaleel et al. 2004); or
-//! it is written once, as in the KAR paper ([`QueryShare`]). docs/expansion.md lists the points
-//! that the papers leave open.
+//! that a lexical search reads, or up to the window of the encoder of a dense search. Before found
+//! documents the query fills half of the words by repetition, because relevance models give it half
+//! of the weight (Abdul-Jaleel et al. 2004); or it is written once, as in the KAR paper
+//! ([`QueryShare`]). docs/expansion.md lists the points that the papers leave open.
 //!
 //! A [`Writer`] takes replies and nodes from [`Sources`], which a retriever and a program's tool
 //! implement differently. It does not depend on the correct answers, on the provider of the model
@@ -29,10 +29,12 @@ pub use self::{
     boost::{Boost, GraphBoost},
     graph::{Filter, Neighborhood, relation_in_words},
     write::{
-        ANALYZE, GENERATE, KEYWORDS, Method, NO_GRAPH, PARSE, REFINE, Sources, WriteError, Writer,
+        ANALYZE, GENERATE, KEYWORDS, Method, NO_GRAPH, PARSE, REFINE, Sources, TextPlan,
+        WriteError, Writer,
     },
 };
 use crate::{MAX_QUERY_BYTES, Ranking};
+use agent_embed::Embedder;
 use agent_ground::words::for_each_reference_word;
 use agent_index::{IndexedBase, postings::MAX_QUERY_WORDS};
 use agent_kb::{NodeId, answer::Explanation};
@@ -45,6 +47,9 @@ const SEPARATOR: &str = "\n\n";
 
 /// Name of [`QueryShare::Once`] on the command line.
 pub const ONCE: &str = "once";
+
+/// Name of [`TextPlan::sampled`] on the command line.
+pub const SAMPLES: &str = "samples";
 
 /// How much of an expanded query is the query itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,15 +83,16 @@ impl Expansion {
         Self { texts, explanations, share: QueryShare::Once }
     }
 
-    /// Returns the expanded query.
-    pub fn apply(&self, query: &str) -> String {
+    /// Returns the expanded query, for a search by words or by this encoder. A repeated query is
+    /// for words: it and the texts are cut as for these.
+    pub fn apply(&self, query: &str, encoder: Option<&dyn Embedder>) -> String {
         if self.share == QueryShare::Once || self.texts.is_empty() {
-            return expanded(query, &self.texts);
+            return expanded(query, &self.texts, encoder);
         }
         let words = MAX_QUERY_WORDS / 2 / count_words(query).max(1);
         let bytes = MAX_QUERY_BYTES / 2 / (query.len() + SEPARATOR.len());
         let repeats = words.min(bytes).max(1);
-        expanded(&vec![query; repeats].join(SEPARATOR), &self.texts)
+        expanded(&vec![query; repeats].join(SEPARATOR), &self.texts, None)
     }
 }
 
@@ -96,15 +102,20 @@ fn named(base: &IndexedBase, label: &str, node: NodeId) -> Explanation {
     Explanation::new(label, format!("{} ({kind} {node})", base.kb.name(node)))
 }
 
-/// Appends the texts to the query, up to [`MAX_QUERY_WORDS`] words and [`MAX_QUERY_BYTES`] bytes;
-/// the texts share the remaining space equally.
-fn expanded(query: &str, texts: &[String]) -> String {
+/// Appends the texts to the query, up to [`MAX_QUERY_BYTES`] bytes and [`MAX_QUERY_WORDS`] words, or
+/// the tokens that the encoder reads; the texts share the remaining space equally.
+fn expanded(query: &str, texts: &[String], encoder: Option<&dyn Embedder>) -> String {
     let n = texts.len().max(1);
-    let words = MAX_QUERY_WORDS.saturating_sub(count_words(query)) / n;
+    let window = encoder.map_or(Some(MAX_QUERY_WORDS), Embedder::window);
+    let count = |text: &str| match encoder.map(|encoder| encoder.token_names(text)) {
+        Some(Ok(tokens)) => tokens.len(),
+        _ => count_words(text),
+    };
+    let limit = window.map_or(usize::MAX, |window| window.saturating_sub(count(query)) / n);
     let bytes = (MAX_QUERY_BYTES.saturating_sub(query.len()) / n).saturating_sub(SEPARATOR.len());
     let mut expanded = query.to_owned();
     for text in texts {
-        let part = cut(text.trim(), words, bytes);
+        let part = cut(text.trim(), limit, bytes, &count);
         if !part.is_empty() {
             expanded += SEPARATOR;
             expanded += part;
@@ -120,11 +131,12 @@ pub fn count_words(text: &str) -> usize {
     n
 }
 
-/// Returns the longest prefix of a text that ends between words, within limits of words and bytes.
-fn cut(text: &str, words: usize, bytes: usize) -> &str {
-    let (mut end, mut left) = (0, words);
+/// Returns the longest prefix of a text that ends between words, within limits of bytes and of what
+/// `count` counts.
+fn cut<'a>(text: &'a str, limit: usize, bytes: usize, count: &dyn Fn(&str) -> usize) -> &'a str {
+    let (mut end, mut left) = (0, limit);
     for part in text.split_inclusive(char::is_whitespace) {
-        let count = count_words(part);
+        let count = count(part);
         if count > left || end + part.len() > bytes {
             break;
         }

@@ -8,7 +8,8 @@ use crate::{
     Ranking,
     expand::{Expansion, Filter, Neighborhood, expanded, named, one_line, relation_in_words},
 };
-use agent_index::{IndexedBase, excerpt::text_about};
+use agent_embed::Embedder;
+use agent_index::{IndexError, IndexedBase, excerpt::text_about};
 use agent_kb::{NodeId, Scores, TypeId, answer::Explanation};
 
 /// Number of documents in the context of RAR.
@@ -61,7 +62,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// All methods, with their default settings.
+    /// All methods, with the settings of the papers.
     pub const ALL: [Method; 4] = [
         Self::Hyde,
         Self::Rar,
@@ -80,7 +81,7 @@ impl Method {
     }
 }
 
-/// Name of the ablation without the graph on the command line.
+/// Name of the ablation without the graph, the paper's "w/o KG", on the command line.
 pub const NO_GRAPH: &str = "no-graph";
 
 /// Inputs of a prompt, and explanations of these inputs for people.
@@ -95,12 +96,19 @@ pub enum WriteError<E> {
     Other(E),
 }
 
+impl<E: From<IndexError>> From<IndexError> for WriteError<E> {
+    fn from(error: IndexError) -> Self {
+        Self::Other(error.into())
+    }
+}
+
 /// Sources of replies and nodes for a writer.
 pub trait Sources {
     /// Failures of the sources other than unusable replies.
-    type Error;
+    type Error: From<IndexError>;
 
-    /// Returns the JSON reply of a language model to a prompt.
+    /// Returns the JSON reply of a language model to a prompt: a given sample of it, from 0, or the
+    /// most likely one.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -108,6 +116,7 @@ pub trait Sources {
         &mut self,
         prompt: &'static str,
         inputs: Json,
+        sample: Option<u32>,
     ) -> Result<Json, WriteError<Self::Error>>;
 
     /// Returns the best `n` nodes of the system whose query is expanded.
@@ -156,8 +165,19 @@ pub struct Writer<'a> {
     pub structures: &'a str,
     /// Method of writing.
     pub method: Method,
-    /// Maximum number of texts; AGR merges them into one.
+    /// The texts; AGR merges them into one.
+    pub texts: TextPlan,
+    /// The encoder that reads the expanded query; `None` for a search by words.
+    pub encoder: Option<&'a dyn Embedder>,
+}
+
+/// How many texts a model writes, and in how many replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextPlan {
+    /// Maximum number of texts.
     pub n: usize,
+    /// Whether each text is a sample of its own request, as in the papers; else one reply lists all.
+    pub sampled: bool,
 }
 
 /// Inputs of [`GENERATE`] besides the query and the structures.
@@ -209,11 +229,20 @@ impl Writer<'_> {
         sources: &mut S,
     ) -> Result<Vec<String>, WriteError<S::Error>> {
         let Context { analysis, documents, entities, facts } = context;
+        let TextPlan { n, sampled } = self.texts;
+        let (requests, of_each) = if sampled { (n as u32, 1) } else { (1, n) };
         let inputs = json!({
-            "query": query, "structures": self.structures, "n": self.n, "analysis": analysis,
+            "query": query, "structures": self.structures, "n": of_each, "analysis": analysis,
             "documents": documents, "entities": entities, "facts": facts,
         });
-        let texts = texts_of(&sources.reply(GENERATE, inputs)?["documents"], self.n);
+        let mut texts = Vec::new();
+        for sample in 0..requests {
+            match sources.reply(GENERATE, inputs.clone(), sampled.then_some(sample)) {
+                Ok(reply) => texts.extend(texts_of(&reply["documents"], of_each)),
+                Err(WriteError::Unusable(_)) if sampled => {}
+                Err(error) => return Err(error),
+            }
+        }
         match texts.is_empty() {
             true => Err(WriteError::Unusable("the reply holds no text".to_owned())),
             false => Ok(texts),
@@ -228,20 +257,21 @@ impl Writer<'_> {
         sources: &mut S,
     ) -> Result<Expansion, WriteError<S::Error>> {
         let structures = self.structures;
-        let reply = sources.reply(KEYWORDS, json!({"query": query}))?;
+        let reply = sources.reply(KEYWORDS, json!({"query": query}), None)?;
         let keywords = texts_of(&reply["keywords"], MAX_KEYWORDS);
         let inputs = json!({"query": query, "structures": structures, "keywords": keywords});
-        let reply = sources.reply(ANALYZE, inputs)?;
+        let reply = sources.reply(ANALYZE, inputs, None)?;
         let analysis = reply["analysis"].as_str().unwrap_or_default().to_owned();
         let context = Context { analysis: analysis.clone(), ..Context::default() };
         let first = self.generate(query, context, sources)?;
+        let wide = expanded(query, &first, self.encoder);
         let (documents, mut explanations) =
-            self.found_documents(query, &expanded(query, &first), AGR_DOCUMENTS, sources)?;
+            self.found_documents(query, &wide, AGR_DOCUMENTS, sources)?;
         let context = Context { analysis: analysis.clone(), documents, ..Context::default() };
         let second = self.generate(query, context, sources)?;
         let candidates = numbered(second.iter().map(|text| json!({"text": text})));
         let inputs = json!({"query": query, "structures": structures, "candidates": candidates});
-        let reply = sources.reply(REFINE, inputs)?;
+        let reply = sources.reply(REFINE, inputs, None)?;
         let text = reply["document"].as_str().unwrap_or_default().trim();
         if text.is_empty() {
             return Err(WriteError::Unusable("the reply holds no text".to_owned()));
@@ -260,7 +290,7 @@ impl Writer<'_> {
         sources: &mut S,
     ) -> Result<Vec<NodeId>, WriteError<S::Error>> {
         let inputs = json!({"query": query, "structures": self.structures, "n": MAX_ENTITIES});
-        let parsed = sources.reply(PARSE, inputs)?;
+        let parsed = sources.reply(PARSE, inputs, None)?;
         let mut nodes: Vec<NodeId> = Vec::new();
         let mut add = |node: Option<NodeId>| {
             nodes.extend(node.filter(|node| !nodes.contains(node)));
@@ -310,6 +340,7 @@ impl Writer<'_> {
             if let Some(filter) = filter {
                 let mut spend = |work| sources.spend(work);
                 let neighborhood = Neighborhood::within_budget(&base.kb, node, &mut spend)?;
+                entity = entity.with(neighborhood.hubs(&base.kb));
                 let kept =
                     neighborhood.filtered_within_budget(base, query, filter, k, &mut spend)?;
                 for (neighbor, fit) in kept {
@@ -350,7 +381,7 @@ impl Writer<'_> {
         nodes: &[NodeId],
         sources: &mut S,
     ) -> Result<Vec<Json>, WriteError<S::Error>> {
-        let documents: Result<Vec<Json>, _> = nodes
+        let documents: Result<Vec<Json>, WriteError<S::Error>> = nodes
             .iter()
             .map(|&node| Ok(json!({"text": self.document(query, node, sources)?})))
             .collect();
