@@ -15,6 +15,7 @@ use utoipa::ToSchema;
 use crate::{
     Server,
     engine::Opened,
+    heap::GivesBack,
     reply::{ApiError, Common, NodeBrief, OfBody, OfWork, briefs, default_k, first_right},
     routes::{Body, checked_k, deadline, opened},
     sent::{Bounded, in_json, json},
@@ -275,6 +276,7 @@ pub(super) async fn ran(server: &Arc<Server>, asked: RunProgram) -> Result<Strin
 
 /// Runs the program of a request on one question; returns a [`ProgramReply`] as JSON.
 fn on_query(opened: &Opened, asked: &RunProgram) -> Result<String, ApiError> {
+    let _last = GivesBack;
     let began = Instant::now();
     let query = check_query(asked.query.as_deref().unwrap_or_default())?;
     let runtime = opened.lab()?;
@@ -346,6 +348,7 @@ fn traced(kb: &Kb, call: &ToolCall) -> Traced {
 /// Runs the program of a request on a page of labelled questions: on at least one, and on as many
 /// more as time permits. Returns a [`ProgramReply`] as JSON.
 fn on_sample(opened: &Opened, asked: &RunProgram, deadline: Instant) -> Result<String, ApiError> {
+    let _last = GivesBack;
     let began = Instant::now();
     let Some(sample) = &asked.sample else {
         return Err(ApiError::bad("the sample is missing", "give sample"));

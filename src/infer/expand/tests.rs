@@ -147,8 +147,10 @@ fn a_relation_says_which_way_its_edges_lead_and_over_what() {
 fn only_the_graph_tells_the_answer() {
     let base = planted();
     let rank = |method| rank_of(&expander(&base, method, 1, echo).0, answer());
-    assert_eq!(rank(kar(Some(Filter::Documents))), Some(1));
-    for method in [kar(None), kar(Some(Filter::Names))] {
+    for filter in [Filter::Documents, Filter::Words] {
+        assert_eq!(rank(kar(Some(filter))), Some(1), "{filter:?}");
+    }
+    for method in [None, Some(Filter::Names), Some(Filter::NameWords)].map(kar) {
         assert_ne!(rank(method), Some(1), "{method:?}");
     }
     for method in [Method::Hyde, Method::Rar, Method::Agr] {
@@ -159,7 +161,9 @@ fn only_the_graph_tells_the_answer() {
         rank_of(&GraphBoost::new(base.clone(), boost), answer())
     };
     assert_eq!(boosted(Filter::Documents), Some(1));
+    assert_eq!(boosted(Filter::Words), Some(1));
     assert_ne!(boosted(Filter::Names), Some(1));
+    assert_ne!(boosted(Filter::NameWords), Some(1));
     assert_ne!(rank_of(&*over(&base, System::Bm25Names), answer()), Some(1));
 }
 

@@ -17,8 +17,8 @@ use crate::{
 };
 
 /// Maximum heap of one statement, bytes: for sorting, groups and temporary tables. Sorting that
-/// much takes about half a second, during which SQLite does not check for interrupts.
-pub const MAX_HEAP: i64 = 64 << 20;
+/// much takes about a quarter of a second, during which SQLite does not check for interrupts.
+pub const MAX_HEAP: i64 = 32 << 20;
 /// Maximum number of numbers that the functions of one statement keep at the same time, for medians
 /// and correlations: 16 MB outside the heap of SQLite, and two for each row of the largest table.
 pub const MAX_NUMBERS: usize = 2_000_000;
