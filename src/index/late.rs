@@ -82,6 +82,9 @@ struct Checkpoint {
     lists: Lists,
 }
 
+/// Embeds the tokens of each text: `[tokens, dim]`.
+type EmbedTokens<'a> = dyn Fn(&[&str]) -> Result<Vec<Matrix>, EmbedError> + 'a;
+
 /// Where the token vectors of documents come from.
 struct Source<'a> {
     /// Name of the stage in progress reports.
@@ -92,7 +95,7 @@ struct Source<'a> {
     /// Maximum number of documents on which the codec is trained; they are evenly spaced.
     sampled_nodes: usize,
     max_centroids: usize,
-    embed: &'a (dyn Fn(&[&str]) -> Result<Vec<Matrix>, EmbedError> + 'a),
+    embed: &'a EmbedTokens<'a>,
     /// The checkpoint that `embed` runs; `None` for the index's embedder.
     checkpoint: Option<&'a ColbertEncoder>,
 }

@@ -209,16 +209,19 @@ fn probing_all_centroids_finds_what_comparing_all_documents_finds() {
     let world = World::new();
     let index = LateIndex::open(&world.build(Part::Colbert, 2)).unwrap();
     assert!(index.is_of(&world.colbert), "{}", index.describe());
-    let mut recalled = 0;
+    let probes = [1, 8, usize::MAX];
+    let mut recalled = [0; 3];
     for text in ["w7 w13", "the node of w40 w41 w200", "steel dart w19!"] {
         let query = world.colbert.embed_query(text).unwrap();
         let all = index.rank(&query, world.kb.candidates(), 1_000);
         assert_eq!(all.len(), world.kb.candidates().len() - 2, "empty documents have no score");
         assert_eq!(index.search(&query, usize::MAX, 1_000), all);
         assert_eq!(index.search(&query, usize::MAX, 5), all[..5]);
-        let probed = index.search(&query, 1, 10);
-        assert!(probed.iter().all(|pair| all.contains(pair)));
-        recalled += probed.iter().filter(|pair| all[..10].contains(pair)).count();
+        for (recalled, &n) in recalled.iter_mut().zip(&probes) {
+            let probed = index.search(&query, n, 10);
+            assert!(probed.iter().all(|pair| all.contains(pair)));
+            *recalled += probed.iter().filter(|pair| all[..10].contains(pair)).count();
+        }
         // The codes are close to the vectors themselves.
         for &(node, score) in &all[..20] {
             let rows = world.colbert.embed_documents(&[world.kb.text(node)]).unwrap().remove(0);
@@ -229,7 +232,8 @@ fn probing_all_centroids_finds_what_comparing_all_documents_finds() {
             assert!((exact - score).abs() < 0.1 * query.rows() as f32, "{exact} {score}");
         }
     }
-    assert!(recalled >= 20, "{recalled} of 30");
+    // The weights are random, so that the nearest centroids say little.
+    assert!(recalled[0] >= 5 && recalled.is_sorted() && recalled[2] == 30, "{recalled:?}");
 }
 
 #[test]
