@@ -34,7 +34,7 @@ pub(super) enum Command {
     /// best on validation queries. The same dataset, queries, seed and options give the same model.
     /// Ctrl-C leaves a checkpoint, from which --resume continues to the same model.
     Dense(Args<dense::Request>),
-    /// Learn to order nodes by the graph around the query (QAGNN)
+    /// Learn to order nodes by the graph around the query
     ///
     /// Trains on training queries, and keeps the epoch that is best on validation queries. The same
     /// dataset, queries, seed and options give the same model. Ctrl-C leaves a checkpoint, from

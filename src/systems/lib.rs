@@ -66,6 +66,7 @@ pub static SYSTEMS: &[SystemSpec] = &[
     prf::SPEC,
     mfar::SPEC,
     graph::SPEC,
+    graph::QAGNN,
     expand::GRAPH,
     expand::PRF,
     expand::HYDE,

@@ -11,7 +11,7 @@ use crate::{
     operation::Perform,
     train::{ModelArgs, Rate, Trained},
 };
-use agent_train::graph::{self, Ablation, ModelInfo, Settings};
+use agent_train::graph::{self, Ablation, ModelInfo, Settings, Variant};
 
 /// Options of training a graph network.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
@@ -21,6 +21,10 @@ pub struct Request {
     #[command(flatten)]
     #[schema(inline)]
     pub model: ModelArgs,
+    /// Train the network of QA-GNN, over names, for the system qagnn
+    #[arg(long)]
+    #[serde(default)]
+    pub qagnn: bool,
     /// Leave out this part to measure its effect
     #[arg(long, value_name = "PART", value_parser = choice::<Ablation>())]
     #[serde(default)]
@@ -60,13 +64,15 @@ fn seed() -> u64 {
 
 impl Perform for Request {
     const NAME: &'static str = "train_graph";
-    const SUMMARY: &'static str = "Learn to order nodes by the graph around the query (QAGNN)";
+    const SUMMARY: &'static str = "Learn to order nodes by the graph around the query";
     const CHANGES: bool = true;
     type Reply = Trained<ModelInfo>;
 
     fn perform(&self, app: &App) -> Result<Trained<ModelInfo>> {
-        let training = self.model.open("graph", app)?;
+        let variant = if self.qagnn { Variant::Qagnn } else { Variant::Graph };
+        let training = self.model.open(variant.name(), app)?;
         let settings = Settings {
+            variant,
             ablation: self.without,
             epochs: self.epochs.get(),
             rate: self.rate.0,

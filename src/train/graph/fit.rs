@@ -15,8 +15,8 @@ use crate::{
         validate,
     },
     graph::{
-        ModelInfo, Settings,
-        model::{self, SYSTEM, kinds_of},
+        ModelInfo, Settings, Variant,
+        model::{self, kinds_of},
         net::{Kinds, Precision, gradient, initial_weights, n_weights, scores},
         subgraph::WorkingGraph,
     },
@@ -96,7 +96,10 @@ pub fn train(
     checkpoint_if_stopped(result, || run.write(&state))?;
     (run.watch.report)(Progress::Completing);
     let reached = run.validation.iter().filter(|example| !example.answers.is_empty()).count();
+    let embedder = task.base.embedder().fingerprint();
+    let embedder = (task.settings.variant == Variant::Qagnn).then(|| embedder.to_owned());
     let info = ModelInfo {
+        embedder,
         settings: task.settings.clone(),
         kinds: [run.kinds.nodes, run.kinds.edges],
         taught: run.training.len(),
@@ -113,7 +116,7 @@ impl<'a> Run<'a> {
         let (done, total) = (AtomicUsize::new(0), task.train.len() + task.val.len());
         let example = |query: &'a LabelledQuery| -> Result<Example<'a>, TrainError> {
             watch.check_stop()?;
-            let graph = WorkingGraph::new(base, &query.text)?;
+            let graph = WorkingGraph::new(base, &query.text, task.settings.variant)?;
             let is_answer =
                 |index: &usize| query.answers.binary_search(&graph.candidates()[*index]).is_ok();
             let answers =
@@ -134,7 +137,8 @@ impl<'a> Run<'a> {
                 return Err(TrainError::NoQueries { split });
             }
         }
-        Ok(Self { task, kinds: kinds_of(base), training, validation, watch })
+        let kinds = kinds_of(base, task.settings.variant);
+        Ok(Self { task, kinds, training, validation, watch })
     }
 
     /// Returns the state before the first batch, after a first validation.
@@ -157,12 +161,16 @@ impl<'a> Run<'a> {
         Ok(State { position: Position::default(), curve, weights })
     }
 
+    fn system(&self) -> &'static str {
+        self.task.settings.variant.name()
+    }
+
     /// Writes the state of training as a checkpoint.
     fn write(&self, state: &State) -> Result<(), TrainError> {
         let State { position, curve, weights } = state;
         let (settings, position) = (self.task.settings.clone(), position.clone());
         let stopped = CheckpointInfo { settings, position, steps: weights.adam.steps };
-        let record = Record::new(SYSTEM, self.task.source, stopped, curve.clone());
+        let record = Record::new(self.system(), self.task.source, stopped, curve.clone());
         record.save(self.task.checkpoint, &[STATE], |staging| {
             let Weights { all, adam, best } = weights;
             // Arrays do not support f64, so the bits are stored.
@@ -177,7 +185,7 @@ impl<'a> Run<'a> {
 
     /// Reads the state of training from the checkpoint.
     fn read(&self) -> Result<State, TrainError> {
-        let record = self.task.read_checkpoint(SYSTEM)?;
+        let record = self.task.read_checkpoint(self.system())?;
         let arrays = Arrays::open(&self.task.checkpoint.join(STATE))?;
         let numbers = |name| -> Result<Vec<f64>, TrainError> {
             let bits = arrays.get::<u64>(name)?;

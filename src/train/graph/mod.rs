@@ -19,6 +19,17 @@
 //! `lexical_v` the `bm25+names` score. In the paper, a language model computes the relevance `rho`
 //! of a node; here it consists of scores of entity linking, lexical search and embeddings. `phi(q)`
 //! is a vector of the hashed stems of the query; the vectors of edge kinds depend on it.
+//!
+//! [`Variant::Qagnn`] stays with the paper. Candidates are the nodes nearest to the query by the
+//! embedder of the index, and neighbours of linked entities. `rho` is the similarity of a node's
+//! name to the query, and whether the node is a candidate or an entity; `phi(q)` is the vector of
+//! the query. Nothing depends on the words of documents. With `x_v = [type_v, rho_v]`:
+//!
+//! ```text
+//! m_st = relu(M [h_s, x_s, r_e])
+//! a_st = softmax over s of (Q [h_s, x_s]) . (K [h_t, x_t, r_e]) / sqrt(dim)
+//! score(v) = o . relu(O [h_v, h_z, rho_v])
+//! ```
 
 mod fit;
 mod model;
@@ -33,6 +44,32 @@ pub use self::{
     fit::train,
     model::{GraphNetwork, GraphRanking, ModelInfo},
 };
+
+/// What a network knows of nodes and queries, and the system that uses it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Variant {
+    /// Scores of entity linking, lexical search and embeddings of documents.
+    #[default]
+    Graph,
+    /// Similarities of names by the embedder of the index, as in QA-GNN.
+    Qagnn,
+}
+
+impl Variant {
+    /// Name of the system that uses the network.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Graph => "graph",
+            Self::Qagnn => "qagnn",
+        }
+    }
+
+    /// Whether records omit the variant, so that those of older models stay valid.
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
 
 /// Component of the network that an ablation removes, to measure what it contributes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +101,9 @@ impl Ablation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
+    /// What the network knows of nodes and queries.
+    #[serde(default, skip_serializing_if = "Variant::is_default")]
+    pub variant: Variant,
     /// Component to remove; `None` keeps the whole network.
     #[serde(rename = "without")]
     pub ablation: Option<Ablation>,
@@ -83,6 +123,15 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { ablation: None, seed: 1, epochs: 30, patience: 8, batch: 8, rate: 5e-3, decay: 1e-4 }
+        Self {
+            variant: Variant::Graph,
+            ablation: None,
+            seed: 1,
+            epochs: 30,
+            patience: 8,
+            batch: 8,
+            rate: 5e-3,
+            decay: 1e-4,
+        }
     }
 }

@@ -8,22 +8,23 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Record, Source, TrainError, ValidationPoint,
     graph::{
-        Settings,
+        Settings, Variant,
         net::{Kinds, Precision, n_weights, scores},
-        subgraph::{FEATURES, WorkingGraph, n_kinds},
+        subgraph::{FEATURES, WorkingGraph, found, n_kinds, phi_dim},
     },
 };
-use agent_index::{IndexedBase, TextPart, arrays::Arrays};
+use agent_index::{IndexedBase, arrays::Arrays};
 use agent_kb::{NodeId, best};
 
-/// Name of the retrieval system that uses these models.
-pub(super) const SYSTEM: &str = "graph";
 const WEIGHTS: &str = "weights";
 
 /// Settings and size of a trained graph network.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelInfo {
+    /// Fingerprint of the embedder that [`Variant::Qagnn`] uses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub embedder: Option<String>,
     /// Settings of training.
     pub settings: Settings,
     /// Number of node kinds, and number of edge kinds, including those of the context node.
@@ -35,9 +36,10 @@ pub struct ModelInfo {
     pub reached: [usize; 2],
 }
 
-/// Returns the number of node kinds and of edge kinds in working graphs of a knowledge base.
-pub(super) fn kinds_of(base: &IndexedBase) -> Kinds {
-    Kinds { nodes: base.kb.types().len() + 1, edges: n_kinds(base) }
+/// Returns the sizes of a network over a knowledge base.
+pub(super) fn kinds_of(base: &IndexedBase, variant: Variant) -> Kinds {
+    let (nodes, phi) = (base.kb.types().len() + 1, phi_dim(base, variant));
+    Kinds { nodes, edges: n_kinds(base), phi, variant }
 }
 
 /// Writes a network with these weights into the directory `dir`; replaces an existing directory
@@ -49,11 +51,15 @@ pub(super) fn save(
     weights: &[f64],
     curve: Vec<ValidationPoint>,
 ) -> Result<Record<ModelInfo>, TrainError> {
-    Record::new(SYSTEM, source, info, curve).save(dir, &[WEIGHTS], |staging| {
-        let weights: Vec<f32> = weights.iter().map(|&weight| weight as f32).collect();
-        let arrays = [(WEIGHTS, Dtype::F32, bytemuck::cast_slice(&weights))];
-        Ok(Arrays::write(&staging.join(WEIGHTS), &arrays)?)
-    })
+    Record::new(info.settings.variant.name(), source, info, curve).save(
+        dir,
+        &[WEIGHTS],
+        |staging| {
+            let weights: Vec<f32> = weights.iter().map(|&weight| weight as f32).collect();
+            let arrays = [(WEIGHTS, Dtype::F32, bytemuck::cast_slice(&weights))];
+            Ok(Arrays::write(&staging.join(WEIGHTS), &arrays)?)
+        },
+    )
 }
 
 /// A trained graph network.
@@ -66,9 +72,10 @@ pub struct GraphNetwork {
 /// Ranking of nodes for a query by a graph network.
 pub struct GraphRanking {
     /// Nodes with their scores, best first: the candidates of the working graph, then, with lower
-    /// scores, further nodes that `bm25+names` finds.
+    /// scores, further nodes that `bm25+names` finds (embeddings for [`Variant::Qagnn`]).
     pub ranking: Vec<(NodeId, f32)>,
-    /// Features of each candidate, named by [`GraphNetwork::FEATURES`].
+    /// Features of each candidate, named by [`GraphNetwork::FEATURES`] or, for
+    /// [`Variant::Qagnn`], [`GraphNetwork::NAME_FEATURES`].
     pub features: Vec<(NodeId, [f32; FEATURES])>,
     /// Number of nodes, without the context node, and number of edges of the working graph.
     pub size: [usize; 2],
@@ -87,16 +94,27 @@ impl GraphNetwork {
         "entity",
         "log degree / 10",
     ];
+    /// Names of the features of [`Variant::Qagnn`], in the same order; empty for those it lacks.
+    pub const NAME_FEATURES: [&str; FEATURES] =
+        ["", "", "", "name", "", "", "candidate", "entity", ""];
 
     /// Opens the model in `dir`; `base` must be the knowledge base that the model was trained on.
     ///
     /// # Errors
-    /// [`TrainError`] if the model cannot be read, belongs to another system or was trained on
-    /// another knowledge base.
-    pub fn open(base: &IndexedBase, dir: &Path) -> Result<(Self, Record<ModelInfo>), TrainError> {
-        let record = Record::<ModelInfo>::read(dir, SYSTEM)?;
+    /// [`TrainError`] if the model cannot be read, belongs to the system of another variant or was
+    /// trained on another knowledge base or with another embedder.
+    pub fn open(
+        base: &IndexedBase,
+        dir: &Path,
+        variant: Variant,
+    ) -> Result<(Self, Record<ModelInfo>), TrainError> {
+        let record = Record::<ModelInfo>::read(dir, variant.name())?;
         record.check_base(base.kb.fingerprint(), dir)?;
-        let kinds = kinds_of(base);
+        let embedder = record.model.embedder.as_deref();
+        if embedder.is_some_and(|embedder| embedder != base.embedder().fingerprint()) {
+            return Err(TrainError::OtherEmbedder { path: dir.display().to_string() });
+        }
+        let kinds = kinds_of(base, variant);
         let arrays = Arrays::open(&dir.join(WEIGHTS))?;
         let weights: Vec<f64> =
             arrays.get::<f32>(WEIGHTS)?.as_slice().iter().map(|&weight| weight.into()).collect();
@@ -117,7 +135,8 @@ impl GraphNetwork {
         query: &str,
         k: usize,
     ) -> Result<GraphRanking, TrainError> {
-        let graph = WorkingGraph::new(base, query)?;
+        let variant = self.settings.variant;
+        let graph = WorkingGraph::new(base, query, variant)?;
         let candidates = graph.candidates();
         let scores = match candidates.is_empty() {
             true => Vec::new(),
@@ -129,13 +148,11 @@ impl GraphNetwork {
         let scores = scores.into_iter().map(|score| score as f32);
         let mut ranking = best(candidates.iter().copied().zip(scores).collect(), k);
         if ranking.len() < k {
-            let types = base.kb.candidate_types();
-            let types = if types.len() == base.kb.types().len() { &[] } else { types };
-            let more = base.text.search(query, TextPart::DocumentWithNames, types, k);
+            let more = found(base, query, k, variant)?;
             let lowest = ranking.last().map_or(0.0, |pair| pair.1);
             let more = more.iter().filter(|pair| !candidates.contains(&pair.0));
             let more = more.take(k - ranking.len()).enumerate();
-            // Further nodes follow the candidates in lexical order.
+            // Further nodes follow the candidates in the order in which they are found.
             let more: Vec<_> = more.map(|(i, pair)| (pair.0, lowest - (i + 1) as f32)).collect();
             ranking.extend(more);
         }

@@ -9,8 +9,8 @@ use rand_chacha::ChaCha8Rng;
 use crate::{
     TrainError,
     graph::{
-        Ablation,
-        subgraph::{CONTEXT_KINDS, FEATURES, LEXICAL, PHI, RELEVANCE, WorkingGraph},
+        Ablation, Variant,
+        subgraph::{CONTEXT_KINDS, FEATURES, LEXICAL, RELEVANCE, WorkingGraph},
     },
 };
 
@@ -23,34 +23,44 @@ const LAYERS: usize = 2;
 /// Initial weight of the `bm25+names` score in the score of a candidate.
 const LEXICAL_WEIGHT: f64 = 5.0;
 
-/// Number of node kinds and of edge kinds in the working graphs of a knowledge base.
+/// Sizes of a network: the numbers of node kinds and of edge kinds in the working graphs of a
+/// knowledge base, and the length of a query's vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Kinds {
     /// Number of node types, including the type of the context node.
     pub(super) nodes: usize,
     /// Number of edge kinds, including the kinds of the context node.
     pub(super) edges: usize,
+    /// Length of the vector of a query.
+    pub(super) phi: usize,
+    /// Equations of the network, see the module `graph`.
+    pub(super) variant: Variant,
 }
 
 /// Returns the shape, `[rows, columns]`, of each weight tensor, in the order in which the forward
 /// pass uses the tensors.
 fn shapes(kinds: Kinds) -> Vec<[usize; 2]> {
+    let Kinds { nodes, edges, phi, variant } = kinds;
     let input = TYPE_DIM + FEATURES;
     let mut shapes = vec![
-        [kinds.nodes, TYPE_DIM],
+        [nodes, TYPE_DIM],
         [input, DIM],
         [1, DIM],
-        [PHI, DIM],
-        [kinds.edges, DIM],
-        [kinds.edges, DIM],
-        [PHI, DIM],
+        [phi, DIM],
+        [edges, DIM],
+        [edges, DIM],
+        [phi, DIM],
     ];
+    let width = match variant {
+        Variant::Graph => DIM,
+        Variant::Qagnn => DIM + input,
+    };
     for _ in 0..LAYERS {
         shapes.extend([
-            [2 * DIM, DIM],
+            [width + DIM, DIM],
             [1, DIM],
-            [DIM, DIM],
-            [2 * DIM, DIM],
+            [width, DIM],
+            [width + DIM, DIM],
             [DIM, DIM],
             [1, DIM],
             [DIM, DIM],
@@ -104,7 +114,7 @@ pub(super) fn scores(
     precision: Precision,
 ) -> Result<Vec<f64>, TrainError> {
     let tensors = tensors(weights, kinds, precision).map_err(failed)?;
-    let scores = forward(&tensors, graph, ablation, precision).map_err(failed)?;
+    let scores = forward(&tensors, kinds, graph, ablation, precision).map_err(failed)?;
     scores.to_dtype(DType::F64).and_then(|scores| scores.to_vec1()).map_err(failed)
 }
 
@@ -127,7 +137,7 @@ pub(super) fn gradient(
         let vars: Vec<Var> =
             tensors.iter().map(Var::from_tensor).collect::<candle_core::Result<_>>()?;
         let tensors: Vec<Tensor> = vars.iter().map(|var| var.as_tensor().clone()).collect();
-        let scores = forward(&tensors, graph, ablation, precision)?;
+        let scores = forward(&tensors, kinds, graph, ablation, precision)?;
         let answers = Tensor::new(answers, &Device::Cpu)?;
         let right = log_sum(&scores.index_select(&answers, 0)?)?;
         let loss = (log_sum(&scores)? - right)?;
@@ -192,8 +202,23 @@ fn linear(input: &Tensor, weight: &Tensor, bias: &Tensor) -> candle_core::Result
     input.matmul(weight)?.broadcast_add(bias)
 }
 
+/// Returns one row for each node: its features, then zeros for the context node, `[n + 1,
+/// FEATURES]`. An ablation may set features to 0.
+fn feature_rows(graph: &WorkingGraph, ablation: Option<Ablation>) -> candle_core::Result<Tensor> {
+    let rows = graph.features.iter().chain([&[0.0; FEATURES]]);
+    let features: Vec<f32> = rows
+        .flat_map(|row| row.iter().enumerate())
+        .map(|(feature, &number)| match ablation {
+            Some(Ablation::Relevance) if RELEVANCE.contains(&feature) => 0.0,
+            _ => number,
+        })
+        .collect();
+    Tensor::from_vec(features, (graph.nodes.len() + 1, FEATURES), &Device::Cpu)
+}
+
 fn forward(
     weights: &[Tensor],
+    sizes: Kinds,
     graph: &WorkingGraph,
     ablation: Option<Ablation>,
     precision: Precision,
@@ -205,25 +230,15 @@ fn forward(
         let len = numbers.len();
         Tensor::from_vec(numbers, len, cpu)
     };
-    let features: Vec<f32> = graph
-        .features
-        .iter()
-        .flat_map(|row| row.iter().enumerate())
-        .map(|(feature, &number)| match ablation {
-            Some(Ablation::Relevance) if RELEVANCE.contains(&feature) => 0.0,
-            _ => number,
-        })
-        .collect();
-    let features = Tensor::from_vec(features, (n, FEATURES), cpu)?.to_dtype(dtype)?;
-    let phi = Tensor::from_slice(&graph.phi, (1, PHI), cpu)?.to_dtype(dtype)?;
+    let features = feature_rows(graph, ablation)?.to_dtype(dtype)?;
+    let phi = Tensor::from_slice(&graph.phi, (1, sizes.phi), cpu)?.to_dtype(dtype)?;
     let mut weights = weights.iter();
     let mut next =
         || weights.next().ok_or_else(|| candle_core::Error::Msg("too few weights".to_owned()));
-    let types =
-        graph.types[..n].iter().map(|&kind| if ignores_relations { 0 } else { kind }).collect();
+    let types = graph.types.iter().map(|&kind| if ignores_relations { 0 } else { kind }).collect();
     let typed = next()?.index_select(&ids(types)?, 0)?;
     let input = Tensor::cat(&[&typed, &features], 1)?;
-    let nodes = linear(&input, next()?, next()?)?;
+    let nodes = linear(&input.narrow(0, 0, n)?, next()?, next()?)?;
     let context = phi.matmul(next()?)?;
     let mut state = Tensor::cat(&[&nodes, &context], 0)?;
     let (relations, gates) = (next()?, next()?);
@@ -248,14 +263,19 @@ fn forward(
         if ablation == Some(Ablation::Graph) || graph.edges.is_empty() {
             continue;
         }
+        let seen = match sizes.variant {
+            Variant::Graph => state.clone(),
+            Variant::Qagnn => Tensor::cat(&[&state, &input], 1)?,
+        };
+        let width = seen.dim(1)?;
         // [node, relation] W for each edge; the products are computed once per node and relation.
         let project = |ends: &Tensor, weight: &Tensor| {
-            let of_nodes = state.matmul(&weight.narrow(0, 0, DIM)?)?.index_select(ends, 0)?;
-            let of_kinds = relations.matmul(&weight.narrow(0, DIM, DIM)?)?;
+            let of_nodes = seen.matmul(&weight.narrow(0, 0, width)?)?.index_select(ends, 0)?;
+            let of_kinds = relations.matmul(&weight.narrow(0, width, DIM)?)?;
             of_nodes + of_kinds.index_select(&kinds, 0)?
         };
         let message = project(&from, m)?.broadcast_add(m_bias)?.relu()?;
-        let sent = state.matmul(q)?.index_select(&from, 0)?;
+        let sent = seen.matmul(q)?.index_select(&from, 0)?;
         let logits = (sent * project(&to, k)?)?.sum(1)?;
         let logits = (logits / (DIM as f64).sqrt())?;
         let powers = (&logits - largest_of_target(&logits, &targets, n + 1)?)?.exp()?;

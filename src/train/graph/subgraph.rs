@@ -5,16 +5,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use petgraph::graph::{DiGraph, NodeIndex};
 
+use crate::graph::Variant;
 use agent_ground::words::is_question_word;
 use agent_index::{IndexError, IndexedBase, TextPart};
 use agent_kb::{Direction, NodeId, RelationId, best};
 
 /// Maximum number of linked entities of a query.
 const MAX_ENTITIES: usize = 10;
-/// Maximum number of candidates that `bm25+names` finds.
-const LEXICAL_CANDIDATES: usize = 100;
+/// Maximum number of candidates that `bm25+names` or, for [`Variant::Qagnn`], embeddings find.
+const FOUND_CANDIDATES: usize = 100;
 /// Maximum number of further candidates: those of the linked entities and their neighbours with the
-/// highest BM25 score.
+/// highest BM25 score, or with the names most similar to the query.
 const NEIGHBOR_CANDIDATES: usize = 50;
 /// Maximum number of nodes of a working graph, without the context node.
 const MAX_NODES: usize = 220;
@@ -53,16 +54,44 @@ pub(super) struct WorkingGraph {
     pub(super) types: Vec<u32>,
     /// For each node: link strength, BM25 of its document, BM25 of its neighbours' names, cosine,
     /// coverage, `bm25+names`, 1 for a candidate, 1 for an entity, and `ln(1 + degree) / 10`. BM25
-    /// and `bm25+names` scores are divided by the largest of the graph.
+    /// and `bm25+names` scores are divided by the largest of the graph. For [`Variant::Qagnn`] the
+    /// cosine is that of the name, and only it and the two flags are not 0.
     pub(super) features: Vec<[f32; FEATURES]>,
     pub(super) edges: Vec<Edge>,
-    /// Vector of the query's hashed stems, of [`PHI`] numbers, norm 1.
+    /// Vector of the query, of [`phi_dim`] numbers: its hashed stems, norm 1, or its embedding.
     pub(super) phi: Vec<f32>,
 }
 
 /// Returns the number of edge kinds in working graphs of a knowledge base.
 pub(super) fn n_kinds(base: &IndexedBase) -> usize {
     2 * base.kb.relations().len() + CONTEXT_KINDS
+}
+
+/// Returns the length of a query's vector ([`WorkingGraph::phi`]).
+pub(super) fn phi_dim(base: &IndexedBase, variant: Variant) -> usize {
+    match variant {
+        Variant::Graph => PHI,
+        Variant::Qagnn => base.embedder().dim(),
+    }
+}
+
+/// Returns the best `k` candidates of a base for a query, best first: by `bm25+names`, or by
+/// embeddings.
+///
+/// # Errors
+/// [`IndexError`] if the query cannot be embedded.
+pub(super) fn found(
+    base: &IndexedBase,
+    query: &str,
+    k: usize,
+    variant: Variant,
+) -> Result<Vec<(NodeId, f32)>, IndexError> {
+    let types = base.kb.candidate_types();
+    let types = if types.len() == base.kb.types().len() { &[] } else { types };
+    match variant {
+        Variant::Graph => Ok(base.text.search(query, TextPart::DocumentWithNames, types, k)),
+        Variant::Qagnn => base.search_vectors(query, types, k),
+    }
 }
 
 /// Hashes the stems of a query, except question words, into a vector of [`PHI`] numbers, norm 1.
@@ -82,30 +111,34 @@ impl WorkingGraph {
     ///
     /// # Errors
     /// [`IndexError`] if the query cannot be embedded or the vectors of nodes cannot be read.
-    pub(super) fn new(base: &IndexedBase, query: &str) -> Result<Self, IndexError> {
+    pub(super) fn new(
+        base: &IndexedBase,
+        query: &str,
+        variant: Variant,
+    ) -> Result<Self, IndexError> {
         let kb = &base.kb;
         let linked = base.entities.link(kb, query, &[], MAX_ENTITIES);
         let linked = linked.top(MAX_ENTITIES);
         let entities: Vec<NodeId> = linked.as_slice().iter().map(|pair| pair.0).collect();
-        let types = kb.candidate_types();
-        let types = if types.len() == kb.types().len() { &[] } else { types };
-        let lexical =
-            base.text.search(query, TextPart::DocumentWithNames, types, 10 * LEXICAL_CANDIDATES);
-        let scores: BTreeMap<NodeId, f32> = lexical.iter().copied().collect();
+        let found = found(base, query, 10 * FOUND_CANDIDATES, variant)?;
+        let scores: BTreeMap<NodeId, f32> = found.iter().copied().collect();
         let mut nodes: Vec<NodeId> =
-            lexical.iter().take(LEXICAL_CANDIDATES).map(|pair| pair.0).collect();
+            found.iter().take(FOUND_CANDIDATES).map(|pair| pair.0).collect();
         let mut known: BTreeSet<NodeId> = nodes.iter().copied().collect();
         let around: BTreeSet<NodeId> =
             entities.iter().flat_map(|&entity| neighbors(base, entity)).collect();
         let terms = base.terms.query(&base.stems, query);
         let names = base.neighbor_names.query(&base.stems, query);
         let by_words =
-            |node| base.terms.bm25(&terms, node) + base.neighbor_names.bm25(&names, node);
+            |&node: &NodeId| base.terms.bm25(&terms, node) + base.neighbor_names.bm25(&names, node);
         let reached = around.iter().chain(&entities).copied().collect::<BTreeSet<_>>();
         let reached = reached.into_iter().filter(|&node| kb.is_candidate(node));
-        let reached = reached.filter(|node| !known.contains(node));
-        let reached =
-            best(reached.map(|node| (node, by_words(node))).collect(), NEIGHBOR_CANDIDATES);
+        let reached: Vec<NodeId> = reached.filter(|node| !known.contains(node)).collect();
+        let fits = match variant {
+            Variant::Graph => reached.iter().map(by_words).collect(),
+            Variant::Qagnn => base.name_similarities(query, &reached)?,
+        };
+        let reached = best(reached.into_iter().zip(fits).collect(), NEIGHBOR_CANDIDATES);
         nodes.extend(reached.iter().map(|pair| pair.0));
         known.extend(reached.iter().map(|pair| pair.0));
         let n_candidates = nodes.len();
@@ -125,15 +158,24 @@ impl WorkingGraph {
         between.truncate(MAX_NODES.saturating_sub(nodes.len()));
         nodes.extend(between.into_iter().map(|pair| pair.0));
         let edges = edges(base, &nodes, n_candidates, &entities);
-        let vector = base.embed_query(query)?;
-        let cosines = base.vectors.score(&vector, &nodes)?;
+        let (cosines, phi) = match variant {
+            Variant::Graph => (base.similarities(query, &nodes)?, hash_stems(base, query)),
+            Variant::Qagnn => {
+                (base.name_similarities(query, &nodes)?, base.embed_query(query)?.to_vec())
+            }
+        };
         let mut features: Vec<[f32; FEATURES]> = Vec::with_capacity(nodes.len());
+        let flag = |holds: bool| if holds { 1.0 } else { 0.0 };
         for (index, (&node, cosine)) in nodes.iter().zip(cosines).enumerate() {
+            let flags = [flag(index < n_candidates), flag(entities.contains(&node))];
+            if variant == Variant::Qagnn {
+                features.push([0.0, 0.0, 0.0, cosine, 0.0, 0.0, flags[0], flags[1], 0.0]);
+                continue;
+            }
             let relations = (0..kb.relations().len() as u16).map(RelationId);
             let degree: usize = relations
                 .map(|id| kb.degree(node, id, Direction::Out) + kb.degree(node, id, Direction::In))
                 .sum();
-            let flag = |holds: bool| if holds { 1.0 } else { 0.0 };
             features.push([
                 linked.get(node).unwrap_or(0.0),
                 base.terms.bm25(&terms, node),
@@ -141,8 +183,8 @@ impl WorkingGraph {
                 cosine,
                 base.terms.coverage(&terms, node),
                 scores.get(&node).copied().unwrap_or(0.0),
-                flag(index < n_candidates),
-                flag(entities.contains(&node)),
+                flags[0],
+                flags[1],
                 (1.0 + degree as f32).ln() / 10.0,
             ]);
         }
@@ -155,7 +197,7 @@ impl WorkingGraph {
         let mut types: Vec<u32> =
             nodes.iter().map(|&node| u32::from(kb.node_type(node).0)).collect();
         types.push(kb.types().len() as u32);
-        Ok(Self { nodes, n_candidates, types, features, edges, phi: hash_stems(base, query) })
+        Ok(Self { nodes, n_candidates, types, features, edges, phi })
     }
 
     pub(super) fn candidates(&self) -> &[NodeId] {

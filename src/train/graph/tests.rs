@@ -34,7 +34,9 @@ fn pairs() -> impl Iterator<Item = (usize, usize)> {
 }
 
 impl World {
-    fn new() -> World {
+    /// Makes the base. From notes the built-in embedder knows the words that decide between the
+    /// relations, as it knows the words of at least two documents.
+    fn new(notes: &[&str]) -> World {
         let dir = tempfile::tempdir().unwrap();
         let (kb_dir, index_dir) = (dir.path().join("kb"), dir.path().join("index"));
         let mut writer = KbWriter::create(&kb_dir).unwrap();
@@ -45,6 +47,9 @@ impl World {
             let thing = writer.push_node("thing", "thing", "a thing", &[]).unwrap();
             writer.push_edge(thing, "made_in", made as NodeId).unwrap();
             writer.push_edge(thing, "sold_in", sold as NodeId).unwrap();
+        }
+        for note in notes {
+            writer.push_node("note", "note", note, &[]).unwrap();
         }
         let candidate_types = vec!["thing".to_owned()];
         let meta =
@@ -111,16 +116,21 @@ fn settings(ablation: Option<Ablation>) -> Settings {
     Settings { ablation, epochs: 60, patience: 60, batch: 6, rate: 1e-2, ..Settings::default() }
 }
 
-#[test]
-fn the_relation_that_a_query_asks_for_is_found_and_not_without_relations() {
-    let world = World::new();
+/// Trains a network of a variant, with relations and without, and returns the share of queries
+/// whose first node is an answer.
+fn hits(variant: Variant) -> Vec<f64> {
+    let notes: &[&str] = match variant {
+        Variant::Graph => &[],
+        Variant::Qagnn => &["made", "made", "sold", "sold"],
+    };
+    let world = World::new(notes);
     let mut hits = Vec::new();
     for ablation in [None, Some(Ablation::Relations)] {
         let given = world.given("model");
-        let settings = settings(ablation);
+        let settings = Settings { variant, ..settings(ablation) };
         let task = world.task(&given, &settings);
         let record = train(&task, &|_| {}, &AtomicBool::new(false)).unwrap();
-        let (network, read) = GraphNetwork::open(&world.base, &given.dir).unwrap();
+        let (network, read) = GraphNetwork::open(&world.base, &given.dir, variant).unwrap();
         assert_eq!(record, read);
         assert_eq!(read.model.reached, [18, 18]);
         let queries = queries(["all made in", "all sold in"]);
@@ -131,6 +141,12 @@ fn the_relation_that_a_query_asks_for_is_found_and_not_without_relations() {
         };
         hits.push(queries.iter().filter(is_hit).count() as f64 / queries.len() as f64);
     }
+    hits
+}
+
+#[test]
+fn the_relation_that_a_query_asks_for_is_found_and_not_without_relations() {
+    let hits = hits(Variant::Graph);
     assert!(hits[0] >= 0.9 && hits[1] <= 0.55, "{hits:?}");
 }
 
@@ -140,7 +156,7 @@ fn files(given: &Given) -> [Vec<u8>; 2] {
 
 #[test]
 fn one_thread_two_and_an_interruption_give_the_same_bytes() {
-    let world = World::new();
+    let world = World::new(&[]);
     let settings = Settings { epochs: 3, ..settings(None) };
     let bytes = |threads: usize, name: &str| {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -169,12 +185,12 @@ fn one_thread_two_and_an_interruption_give_the_same_bytes() {
     let path = given.dir.join("weights");
     let good = std::fs::read(&path).unwrap();
     std::fs::write(&path, &good[..good.len() - 4]).unwrap();
-    let damaged = GraphNetwork::open(&world.base, &given.dir).err().unwrap();
+    let damaged = GraphNetwork::open(&world.base, &given.dir, Variant::Graph).err().unwrap();
     assert!(matches!(damaged, TrainError::Damaged { .. }), "{damaged}");
 }
 
 /// Returns a working graph of two candidates, an entity, a node between them and the context node.
-fn small() -> (Kinds, WorkingGraph) {
+fn small(variant: Variant) -> (Kinds, WorkingGraph) {
     let edge = |source, target, kind| Edge { source, target, kind };
     let mut edges = vec![
         edge(0, 2, 0),
@@ -203,15 +219,17 @@ fn small() -> (Kinds, WorkingGraph) {
         edges,
         phi,
     };
-    (Kinds { nodes: 3, edges: 8 }, graph)
+    (Kinds { nodes: 3, edges: 8, phi: PHI, variant }, graph)
 }
 
 #[test]
 fn the_gradient_is_that_of_finite_differences() {
-    let (kinds, graph) = small();
-    let mut weights = initial_weights(kinds, 5);
-    assert_eq!(weights.len(), n_weights(kinds));
-    for ablation in [None, Some(Ablation::Relations), Some(Ablation::Graph)] {
+    let cases = [None, Some(Ablation::Relations), Some(Ablation::Graph)];
+    let cases = cases.map(|ablation| (Variant::Graph, ablation)).into_iter();
+    for (variant, ablation) in cases.chain([(Variant::Qagnn, None)]) {
+        let (kinds, graph) = small(variant);
+        let mut weights = initial_weights(kinds, 5);
+        assert_eq!(weights.len(), n_weights(kinds));
         let of = |weights: &[f64]| {
             gradient(weights, kinds, &graph, &[1], ablation, Precision::Double).unwrap()
         };
@@ -237,7 +255,13 @@ fn the_gradient_is_that_of_finite_differences() {
 
 #[test]
 fn the_order_of_nodes_and_edges_does_not_matter() {
-    let (kinds, graph) = small();
+    for variant in [Variant::Graph, Variant::Qagnn] {
+        order_does_not_matter(variant);
+    }
+}
+
+fn order_does_not_matter(variant: Variant) {
+    let (kinds, graph) = small(variant);
     let weights = initial_weights(kinds, 5);
     let of =
         |graph: &WorkingGraph| scores(&weights, kinds, graph, None, Precision::Double).unwrap();
