@@ -296,25 +296,34 @@ impl Writer<'_> {
             nodes.extend(node.filter(|node| !nodes.contains(node)));
         };
         for entity in parsed["entities"].as_array().into_iter().flatten().take(MAX_ENTITIES) {
-            let kind = entity["type"].as_str().unwrap_or_default();
-            add(self.resolve(kind, &pseudo_document(&entity["attributes"]), sources)?);
+            add(self.resolve(entity, sources)?);
         }
         add(sources.search(query, 1)?.first().map(|pair| pair.0));
         Ok(nodes)
     }
 
-    /// Finds the node that a pseudo-document describes: of the nodes of its type, the nearest by
-    /// embedding, ties by link strength, then by ascending id. If no node is near, returns the
-    /// strongest linked entity. An unknown type matches all types.
+    /// Finds the node that the model describes: of the nodes of its type, the one with exactly the
+    /// name; else the nearest by embedding, ties by link strength, then by ascending id. If no node
+    /// is near, returns the strongest linked entity. An unknown type matches all types.
     fn resolve<S: Sources>(
         &self,
-        kind: &str,
-        text: &str,
+        entity: &Json,
         sources: &mut S,
     ) -> Result<Option<NodeId>, WriteError<S::Error>> {
-        let types: Vec<TypeId> = self.base.kb.type_id(kind).into_iter().collect();
-        let near = sources.nearest(text, &types, NEAR)?;
+        let kb = &self.base.kb;
+        let types: Vec<TypeId> =
+            entity["type"].as_str().and_then(|kind| kb.type_id(kind)).into_iter().collect();
+        let text = &pseudo_document(&entity["attributes"]);
         let linked = sources.link(text, &types, NEAR)?;
+        let mut attributes = entity["attributes"].as_array().into_iter().flatten();
+        let name = attributes.find(|attribute| attribute["name"] == "name");
+        if let Some(name) = name.and_then(|name| name["value"].as_str()) {
+            let is_named = |pair: &&(NodeId, f32)| kb.name(pair.0).eq_ignore_ascii_case(name);
+            if let Some(pair) = linked.ranking().iter().find(is_named) {
+                return Ok(Some(pair.0));
+            }
+        }
+        let near = sources.nearest(text, &types, NEAR)?;
         let strength = |node| linked.get(node).unwrap_or(0.0);
         let nearest = near.into_iter().reduce(|best, other| {
             // Nodes with equal scores come by ascending id.
