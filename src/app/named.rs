@@ -25,13 +25,14 @@ const LATEST: &str = "latest";
 pub(crate) const BUNDLE: &str = "bundle:";
 /// Prefixes of the names of systems that are trained models, each with the option that may follow
 /// the model, as in `mfar:MODEL:mask=FIELDS`.
-const MODELS: [(&str, &str); 6] = [
+const MODELS: [(&str, &str); 7] = [
     ("mfar:", ":mask="),
     ("dense:trained:", ":weight="),
     ("bag:dpr:", ":weight="),
     ("bag:ance:", ":weight="),
     ("hybrid:trained:", ":weight="),
     ("graph:", ":weight="),
+    ("qagnn:", ":weight="),
 ];
 /// Maximum edit distance of a name that a hint suggests from the name that was given.
 const MAX_DISTANCE: usize = 3;

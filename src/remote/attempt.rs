@@ -66,10 +66,15 @@ fn is_refused(error: &reqwest::Error) -> bool {
     io_causes(error).any(|cause| cause.kind() == io::ErrorKind::ConnectionRefused)
 }
 
+/// Returns the error of TLS that an error of the system wraps.
+fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
+    let wrapped = error.get_ref()?;
+    wrapped.downcast_ref().or_else(|| tls_error(wrapped.downcast_ref()?))
+}
+
 /// Returns why no attempt at an encrypted connection can succeed; `None` if one may.
 fn tls_failure(error: &reqwest::Error) -> Option<String> {
-    let mut causes = io_causes(error).filter_map(|cause| cause.get_ref()?.downcast_ref());
-    causes.find_map(|cause| match cause {
+    io_causes(error).filter_map(tls_error).find_map(|cause| match cause {
         rustls::Error::InvalidMessage(_) => {
             Some("it answers without encryption; begin its address with http://".to_owned())
         }

@@ -216,11 +216,28 @@ fn l4_connections_that_fail_are_tried_again() {
 fn l4_a_local_service_that_is_absent_is_tried_three_times() {
     let port = refused_url().rsplit(':').next().unwrap().to_owned();
     let limits = Limits { attempts: 10, ..quick() };
-    for host in ["127.0.0.1", "localhost.", "0.0.0.0", "[::ffff:127.0.0.1]"] {
+    for host in ["127.0.0.1", "0.0.0.0", "[::ffff:127.0.0.1]"] {
         let error = post(&open(format!("http://{host}:{port}"), limits)).unwrap_err();
         assert!(matches!(error, RemoteError::Failed { attempts: 3, .. }), "{host}: {error}");
         assert!(error.to_string().contains("start the service"), "{host}: {error}");
     }
+}
+
+#[test]
+fn names_of_this_machine_are_known() {
+    let is_local = |host: &str| account::is_local(&format!("http://{host}/v1").parse().unwrap());
+    assert!(
+        ["localhost", "LOCALHOST.", "llm.localhost", "127.8.0.1", "[::1]", "[::]"]
+            .map(is_local)
+            .iter()
+            .all(|is| *is)
+    );
+    assert!(
+        !["localhost.example", "notlocalhost", "10.0.0.1", "[::2]"]
+            .map(is_local)
+            .iter()
+            .any(|is| *is)
+    );
 }
 
 #[test]

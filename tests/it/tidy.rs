@@ -21,6 +21,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
             "src/ground/space.rs",
             "src/cli/cut.rs",
             "src/serve/connections.rs",
+            "src/serve/heap.rs",
         ],
     ),
     ("rhai", &["src/sandbox/rhai.rs", "src/sandbox/rhai/"]),
