@@ -29,7 +29,7 @@ use std::{
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-use agent_ground::clock::Timer;
+use agent_ground::{clock::Timer, stack};
 
 /// Size of the stack of a worker, in bytes. Only touched pages cost memory.
 pub const STACK_BYTES: usize = 256 << 20;
@@ -357,6 +357,8 @@ fn work(jobs: &Mutex<Receiver<Job>>) {
                 if catch_unwind(AssertUnwindSafe(job)).is_ok_and(|after| after == After::Leave) {
                     return;
                 }
+                // A program may go as deep as its stack.
+                stack::give_back();
             }
             Err(_) => return,
         }

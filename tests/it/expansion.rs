@@ -69,17 +69,6 @@ fn a_cassette_repeats_an_expansion_without_a_service() {
 }
 
 #[test]
-fn a_sentence_encoder_filters_neighbours_and_the_built_in_embedder_does_not() {
-    let (world, server) = (World::indexed(), ModelServer::start(Mood::Works));
-    let search = ["search", "tiny", "durable", "--system", "expand:kar", "--explain", "--json"];
-    let told = |world: &World| asked(world, &server, &search).done();
-    assert!(told(&world).contains("expand:kar=10,3,words:bm25+names"));
-    let encoder = concat!("candle:", env!("CARGO_MANIFEST_DIR"), "/tests/data/encoder/mean");
-    world.run(["index", "tiny", "--embedder", encoder]).done();
-    assert!(told(&world).contains("expand:kar=10,3,documents:bm25+names"));
-}
-
-#[test]
 fn an_answer_keeps_only_what_was_found_and_confirmed() {
     let (world, server) = (World::indexed(), ModelServer::start(Mood::Works));
     let answer = ["answer", "tiny", "a durable dart by \"Dart World\""];

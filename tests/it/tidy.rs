@@ -19,6 +19,7 @@ const FOREIGN: &[(&str, &[&str])] = &[
         &[
             "src/ground/clock.rs",
             "src/ground/space.rs",
+            "src/ground/stack.rs",
             "src/cli/cut.rs",
             "src/serve/connections.rs",
             "src/serve/heap.rs",
