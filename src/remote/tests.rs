@@ -454,7 +454,7 @@ fn one_bound_holds_for_all_who_ask_at_a_time() {
             thread::sleep(ms(20));
             leave.fetch_sub(1, Ordering::SeqCst);
         });
-        Some(vec![Act::Pause(Some(ms(60))), Act::Send(reply(200, body))])
+        Some(vec![Act::Pause(Some(ms(200))), Act::Send(reply(200, body))])
     });
     let limits = Limits { at_a_time: 3, attempt: Duration::from_secs(30), ..quick() };
     let service = open(server.url(), limits);
