@@ -236,7 +236,7 @@ impl IndexedBase {
     /// # Errors
     /// Errors of the embedder and of the vectors.
     pub fn similarities(&self, text: &str, nodes: &[NodeId]) -> Result<Vec<f32>, IndexError> {
-        Ok(self.vectors.score(&*self.embed_query(text)?, nodes)?)
+        Ok(self.vectors.score(&self.embed_query(text)?, nodes)?)
     }
 
     /// Returns the similarity of each node's name, embedded as a document, to a text embedded as a
