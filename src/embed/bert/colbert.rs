@@ -3,7 +3,8 @@
 //! Sources: Khattab & Zaharia, "ColBERT", SIGIR 2020, and Santhanam et al., "ColBERTv2", NAACL
 //! 2022; the reference implementation is the Python package colbert-ai. A checkpoint is the
 //! directory of a BERT encoder (see [`config`](super::config)) whose weights also hold
-//! [`PROJECTION`], `[dim, hidden]` without bias. The file [`METADATA`] may change these settings:
+//! `linear.weight`, `[dim, hidden]` without bias. The file `artifact.metadata` may change these
+//! settings:
 //!
 //! | setting | meaning | if absent |
 //! | --- | --- | --- |
