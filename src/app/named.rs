@@ -275,7 +275,7 @@ fn find(given: &Path, file: &str, home: &Home) -> Result<PathBuf> {
     let name = match (parts.next(), parts.next()) {
         (Some(Component::Normal(name)), None) => name.to_string_lossy(),
         // A path is not a name, so it is not looked up in the home directory.
-        _ => return Err(anyhow!("no run at {}: the path does not exist", given.display()).into()),
+        _ => return Err(anyhow!("no run at {given:?}: the path does not exist").into()),
     };
     let named = |dir: &&PathBuf| dir.file_name().is_some_and(|file| file == &*name);
     if let Some(dir) = dirs.iter().find(named) {

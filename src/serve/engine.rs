@@ -26,6 +26,8 @@ use agent_sandbox::{Origin, Place, SandboxOptions, Workers, program::Program};
 use agent_systems::{self as systems, Opener, SYSTEMS, SystemError, bundle::Effort};
 use agent_tools::{Assistant, ToolCache};
 
+use crate::MAX_PROGRAMS;
+
 /// Maximum number of systems that are kept open on a base. When one more is opened, all others are
 /// closed.
 pub(super) const MAX_OPEN: usize = 32;
@@ -467,7 +469,7 @@ impl Opened {
         if let Some(runtime) = &*lab {
             return Ok(runtime.clone());
         }
-        let workers = Workers::new(self.opening.threads).map_err(SystemError::Threads)?;
+        let workers = Workers::new(MAX_PROGRAMS).map_err(SystemError::Threads)?;
         let cache = Arc::new(ToolCache::new(LAB_CACHE_BYTES));
         let code_dir = (self.opening.places)(Origin::Elsewhere).code_dir;
         let options = SandboxOptions { place: Place::Wasm, code_dir };

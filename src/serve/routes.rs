@@ -2,6 +2,7 @@
 //! health and metrics. Does not depend on how answers are found.
 
 use std::{
+    error::Error,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant},
@@ -171,9 +172,19 @@ where
             Ok(Json(body)) => Ok(Body(body)),
             Err(error) => {
                 let remedy = "send a JSON object as /openapi.json describes";
-                Err(ApiError::new(error.status(), "bad_request", error.body_text(), remedy))
+                Err(ApiError::new(error.status(), "bad_request", invalid(&error), remedy))
             }
         }
+    }
+}
+
+/// Returns why a body is invalid: the field and what is wrong with it, if it is JSON.
+fn invalid(error: &JsonRejection) -> String {
+    match (error, error.source()) {
+        (JsonRejection::JsonDataError(_) | JsonRejection::JsonSyntaxError(_), Some(why)) => {
+            why.to_string()
+        }
+        _ => error.body_text(),
     }
 }
 
@@ -530,9 +541,12 @@ impl From<NotExchanged> for ApiError {
                 return ApiError::not_found(error.to_string(), remedy);
             }
             NotExchanged::Bundle(SystemError::Bundle(BundleError::OtherBase { .. })) => {
-                "give a bundle that was made for it, or force: true"
+                "give a bundle that was made for it, or force: true".to_owned()
             }
-            _ => "run `agent doctor` and `agent verify`; the current version stays active",
+            NotExchanged::Bundle(error @ SystemError::Bundle(_)) => {
+                error.hint().unwrap_or_else(|| "give another bundle".to_owned())
+            }
+            _ => "run `agent doctor` and `agent verify`; the current version stays active".to_owned(),
         };
         ApiError::new(StatusCode::CONFLICT, "not_exchanged", error.to_string(), remedy)
     }

@@ -366,6 +366,9 @@ impl SystemError {
             Self::Unknown { nearest, .. } => format!("did you mean {:?}?", (*nearest)?),
             Self::NoModel(_) => "name a model with --model, and a service if needed".to_owned(),
             Self::NoServerModel => "start the server with this bundle and --model".to_owned(),
+            Self::Bundle(BundleError::Io { .. } | BundleError::Malformed { .. }) => {
+                "give the bundle.json of a run".to_owned()
+            }
             Self::Bundle(BundleError::Changed { .. }) => {
                 "copy the file from the run's directory again, or optimize again".to_owned()
             }

@@ -406,16 +406,16 @@ pub enum BundleError {
     },
     /// The bundle was made for another base.
     #[error(
-        "the bundle was made for {made_for} (knowledge base {expected}), not for this base ({found}); \
+        "the bundle was made for {made_for} with index {expected}, but this base has index {found}; \
          after an update of {made_for}, `agent verify BUNDLE --drift --accept-drift` carries it over if \
          it still fits; else optimize on this base"
     )]
     OtherBase {
         /// Name of the bundle's base.
         made_for: String,
-        /// Fingerprint of the bundle's base.
+        /// Start of the fingerprint of the bundle's index.
         expected: String,
-        /// Fingerprint of the given base.
+        /// Start of the fingerprint of the given base's index.
         found: String,
     },
 }

@@ -41,7 +41,7 @@ pub enum ColumnError {
     #[error("with {0} the table exceeds {most} MB; ask about fewer rows", most = MAX_BYTES >> 20)]
     Memory(String),
     /// Building the table took too long.
-    #[error("{0} was stopped after {time:?}; ask about fewer rows", time = MAX_TIME)]
+    #[error("{0} was stopped after {time} s; ask about fewer rows", time = MAX_TIME.as_secs())]
     Time(String),
     /// A metapath leads from one node to too many names for a cell.
     #[error("{0} leads from one row to more than {MAX_VALUES} names; ask how many there are")]

@@ -137,7 +137,7 @@ pub enum SqlError {
     /// A function keeps too many numbers; holds its name.
     #[error("{0} keeps more than {MAX_NUMBERS} numbers; group or limit the rows")]
     TooManyNumbers(&'static str),
-    /// The tables are too large, or copying them took too long.
+    /// Copying the tables took too long.
     #[error(transparent)]
     Build(#[from] ColumnError),
     /// The tables do not fit into memory, or SQLite failed to load them; holds SQLite's message.

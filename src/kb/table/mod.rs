@@ -95,15 +95,8 @@ pub struct Reachable {
     pub name: String,
 }
 
-impl Reachable {
-    /// Returns the nodes of the set, ascending, each once; start nodes that do not exist are
-    /// skipped.
-    fn nodes(&self, kb: &Kb, budget: &Budget) -> Result<Vec<NodeId>, ColumnError> {
-        reached_from(kb, &self.nodes, &self.steps, (budget, &self.name))
-    }
-}
-
-/// Returns the nodes that are in all of these sets, ascending; `None` if there are no sets.
+/// Returns the nodes that are in all of these sets, ascending; `None` if there are no sets. Start
+/// nodes that do not exist are skipped.
 ///
 /// # Errors
 /// [`ColumnError::Time`].
@@ -114,7 +107,8 @@ pub fn fulfilling(
 ) -> Result<Option<Vec<NodeId>>, ColumnError> {
     let mut all: Option<Vec<NodeId>> = None;
     for condition in conditions {
-        let own = condition.nodes(kb, budget)?;
+        let Reachable { nodes, steps, name } = condition;
+        let own = reached_from(kb, nodes, steps, (budget, name))?;
         match &mut all {
             Some(all) => all.retain(|node| own.binary_search(node).is_ok()),
             None => all = Some(own),

@@ -190,16 +190,19 @@ impl Neighborhood {
         if filter == Filter::None {
             return Ok(self.nodes.iter().take(k).map(|&node| (node, 1.0)).collect());
         }
-        let terms = base.terms.query(&base.stems, query);
-        let in_name = name_fit(base, query);
+        let words: &dyn Fn(NodeId) -> f32 = if filter == Filter::NameWords {
+            &name_fit(base, query)
+        } else {
+            let terms = base.terms.query(&base.stems, query);
+            &move |node| base.terms.bm25(&terms, node)
+        };
         let mut scored = Vec::new();
         for chunk in self.nodes.chunks(CHUNK_NODES) {
             spend(chunk.len())?;
             let fits = match filter {
                 Filter::Documents => base.similarities(query, chunk)?,
                 Filter::Names => base.name_similarities(query, chunk)?,
-                Filter::NameWords => chunk.iter().map(|&node| in_name(node)).collect(),
-                _ => chunk.iter().map(|&node| base.terms.bm25(&terms, node)).collect(),
+                _ => chunk.iter().map(|&node| words(node)).collect(),
             };
             scored.extend(chunk.iter().copied().zip(fits).filter(|pair| pair.1 != 0.0));
         }
