@@ -546,7 +546,9 @@ impl From<NotExchanged> for ApiError {
             NotExchanged::Bundle(error @ SystemError::Bundle(_)) => {
                 error.hint().unwrap_or_else(|| "give another bundle".to_owned())
             }
-            _ => "run `agent doctor` and `agent verify`; the current version stays active".to_owned(),
+            _ => {
+                "run `agent doctor` and `agent verify`; the current version stays active".to_owned()
+            }
         };
         ApiError::new(StatusCode::CONFLICT, "not_exchanged", error.to_string(), remedy)
     }
