@@ -1,21 +1,28 @@
-//! Makes questions with a language model, by the steps of the STaRK benchmark: the model lists
-//! properties of a gold answer's document; two filters check the properties for all candidates; the
-//! model words a question from the relations and the properties, and then rewords it.
+//! Makes questions with a language model, by the steps of the STaRK benchmark: the model takes
+//! properties from a gold answer's document and words a question from the relations and the
+//! properties; then it rewords the question; then two filters decide which candidates are answers.
 //!
-//! Replies are not trusted: a candidate is an answer only if both filters find every property in
-//! its document; `NA` or an unusable reply of a filter counts as not found. A question whose gold
-//! answer fails is dropped. The number of requests per question is bounded. Replies are stored, so
-//! that no reply is paid for twice. Does not depend on how models are reached or on what replies
-//! cost.
+//! ```text
+//! write    properties and a question                a request: up to 20 questions
+//! rewrite  the question in other words
+//! check    quotes of the candidates' documents, one for each property
+//! judge    the candidates that fit the reworded question
+//! ```
+//!
+//! Replies are not trusted: a candidate is an answer only if both filters name it, and if each
+//! quote of `check` is in its document. A question whose gold answer fails is dropped. The number
+//! of requests per question is bounded. Replies are stored, so that no reply is paid for twice.
+//! Does not depend on how models are reached or on what replies cost.
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::{
     DropCounts, Interruption, MAX_ANSWERS, Property, Question, SynthError, Watch,
     construct::{Grounding, QuestionMaker},
+    mention::folded,
     quality::GOLD_FAILED,
     template::Template,
     wording::{self, Kind, Style},
@@ -33,15 +40,24 @@ pub const SYNTHESIZE_ROLE: RoleSpec = RoleSpec {
     name: "synthesize",
     summary: "makes questions with answers for a base without labels",
     temperature: Some(0.0),
-    max_tokens: 1_024,
+    max_tokens: 8_192,
 };
 
 /// Maximum number of draws for which the model is asked, per requested question.
-const ATTEMPTS: usize = 4;
+const ATTEMPTS: usize = 3;
 /// Maximum number of draws, per requested question, whether or not the model is asked.
 const DRAWS: usize = 60;
-/// Number of properties that the model is asked to list per document.
-const PROPERTIES: usize = 5;
+/// Maximum number of questions that are made at the same time; if the model gives no more replies,
+/// those are lost.
+const AT_A_TIME: usize = 80;
+/// Maximum number of items in a request.
+const BATCH: usize = 20;
+/// Maximum length of the items of a request, characters; more if a single item is longer.
+const BATCH_CHARS: usize = 30_000;
+/// Maximum length of a document in a request, characters.
+const DOCUMENT_CHARS: usize = 1_500;
+/// Maximum number of candidates of a question with properties, each of which the filters read.
+const MAX_READ: usize = 8;
 /// Maximum number of properties that a question uses.
 const MAX_USED: usize = 2;
 /// Share of questions about relations only, per cent.
@@ -51,23 +67,24 @@ const MAX_QUESTION: usize = 600;
 /// Maximum number of requests to the model to repair a malformed reply.
 const REPAIRS: u32 = 1;
 /// Assumed number of tokens of a short prompt and of a long prompt, for the estimate.
-const SENT: [u64; 2] = [400, 6_000];
+const SENT: [u64; 2] = [1_500, 9_000];
 /// Assumed number of tokens of a short reply, for the estimate.
-const SHORT_REPLY: u64 = 60;
+const SHORT_REPLY: u64 = 800;
 
 /// A language model together with the prompts that make questions.
 pub struct Requester {
     llm: Arc<Llm>,
     prompts: Arc<Prompts>,
+    manner: Vec<String>,
 }
 
 /// Vote of one of the two filters on a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Ballot {
-    /// The document of the candidate has every property.
+    /// The candidate is an answer.
     Yes,
-    /// The candidate lacks a property, or its document does not mention one.
+    /// The candidate is no answer.
     No,
     /// The filter's reply was malformed.
     Malformed,
@@ -78,9 +95,9 @@ pub enum Ballot {
 pub struct Vote {
     /// Node number of the candidate.
     pub node: NodeId,
-    /// Vote of the filter that names where the document states each property, or `NA`.
+    /// Vote of the filter that quotes the document for each property.
     pub check: Ballot,
-    /// Vote of the filter that judges for each property whether the document has it.
+    /// Vote of the filter that judges whether the candidate is what the question asks for.
     pub judge: Ballot,
 }
 
@@ -111,10 +128,9 @@ pub fn estimate(requester: Option<&Requester>, queries: usize) -> Estimate {
         return Estimate { calls: none, tokens_in: none, tokens_out: none, usd: Some([0.0; 2]) };
     };
     let n = queries as u64;
-    // Least: two candidates per question, without repairs. Most: every attempt with all candidates,
-    // and a repair of every reply.
-    let max_calls = ATTEMPTS as u64 * (3 + 2 * MAX_ANSWERS as u64);
-    let calls = [n * (3 + 2 * 2), n * max_calls * u64::from(1 + REPAIRS)];
+    // Least: full requests, without repairs. Most: every attempt, with items so long that two fill a
+    // request of a filter, and a repair of every reply.
+    let calls = [4 * n.div_ceil(BATCH as u64), 2 * n * ATTEMPTS as u64 * u64::from(1 + REPAIRS)];
     let set = requester.llm.role(&SYNTHESIZE_ROLE.role());
     let received = [SHORT_REPLY, set.map_or(0, |set| u64::from(set.max_tokens))];
     let times = |tokens: [u64; 2]| [calls[0] * tokens[0], calls[1] * tokens[1]];
@@ -129,24 +145,37 @@ pub fn estimate(requester: Option<&Requester>, queries: usize) -> Estimate {
     Estimate { calls, tokens_in, tokens_out, usd }
 }
 
-/// Why a draw with a model gave no question.
-enum DrawError {
-    /// The draw was rejected for this reason; another draw may succeed.
-    Draw(&'static str),
+/// Why a model makes no further questions.
+enum End {
     /// The model gives no more replies, for example because the budget is spent.
-    Ends(LlmError),
+    Replies(LlmError),
     Prompt(PromptError),
 }
 
-impl From<PromptError> for DrawError {
+impl From<PromptError> for End {
     fn from(error: PromptError) -> Self {
         Self::Prompt(error)
     }
 }
 
+/// A reply about numbered items.
 #[derive(Deserialize)]
-struct PropertiesReply {
+struct Replies<T> {
+    items: Vec<ReplyOf<T>>,
+}
+
+/// The part of a reply about item `n`.
+#[derive(Deserialize)]
+struct ReplyOf<T> {
+    n: usize,
+    #[serde(flatten)]
+    reply: T,
+}
+
+#[derive(Deserialize)]
+struct Written {
     properties: Vec<PropertyReply>,
+    query: String,
 }
 
 #[derive(Deserialize)]
@@ -156,36 +185,157 @@ struct PropertyReply {
 }
 
 #[derive(Deserialize)]
-struct QueryReply {
+struct Reworded {
     query: String,
 }
 
 #[derive(Deserialize)]
-struct CheckReply {
-    sources: Vec<Source>,
+struct Checked {
+    documents: Vec<Evidence>,
 }
 
 #[derive(Deserialize)]
-struct Source {
-    n: usize,
-    source: String,
+struct Evidence {
+    letter: String,
+    quotes: Vec<String>,
 }
 
 #[derive(Deserialize)]
-struct JudgeReply {
-    verdicts: Vec<Verdict>,
+struct Judged {
+    letters: Vec<String>,
 }
 
-#[derive(Deserialize)]
-struct Verdict {
-    n: usize,
-    met: bool,
+/// A question in the making, from a template whose slots are filled.
+struct Draft {
+    /// The question so far; its answers are the candidates.
+    question: Question,
+    /// Words for the type of the answers.
+    kind_words: String,
+    /// How the answers are linked to the slot nodes, in words.
+    requirement: String,
+}
+
+impl Draft {
+    fn draw(
+        kb: &Kb,
+        template: &Template,
+        grounding: Grounding,
+        kind: Kind,
+        stream: &mut Stream,
+    ) -> Draft {
+        let Grounding { slots, candidates } = grounding;
+        let names: Vec<String> = slots.iter().map(|&slot| kb.name(slot).to_owned()).collect();
+        let style = Style::ALL.get(stream.below(Style::ALL.len())).copied();
+        Draft {
+            kind_words: wording::type_words(kb.type_name(template.target)),
+            requirement: wording::requirement(kb, template, &names, stream),
+            question: Question {
+                text: String::new(),
+                kind,
+                style: style.unwrap_or(Style::Question),
+                template: template.id.clone(),
+                slots,
+                gold: stream.pick(&candidates),
+                properties: Vec::new(),
+                votes: Vec::new(),
+                answers: candidates,
+            },
+        }
+    }
+
+    fn is_relational(&self) -> bool {
+        self.question.kind == Kind::Relational
+    }
+
+    /// Sets the properties and the text to those that the model wrote; returns whether they fit the
+    /// kind of the question.
+    fn write(&mut self, written: Written) -> bool {
+        self.question.text = written.query;
+        if self.is_relational() {
+            return true;
+        }
+        let of_reply = |PropertyReply { text, source }: PropertyReply| {
+            let words = text.trim().to_owned();
+            (!words.is_empty()).then_some(Property { words, source, stems: Vec::new() })
+        };
+        self.question.properties =
+            written.properties.into_iter().filter_map(of_reply).take(MAX_USED).collect();
+        !self.question.properties.is_empty()
+    }
+
+    /// Sets the text to the reworded one; returns whether its length fits.
+    fn reword(&mut self, reworded: &Reworded) -> bool {
+        self.question.text = reworded.query.split_whitespace().collect::<Vec<_>>().join(" ");
+        (1..=MAX_QUESTION).contains(&self.question.text.chars().count())
+    }
+
+    /// Sets the answers to the candidates that pass both filters; returns whether the gold answer
+    /// is one of them.
+    fn filter(&mut self, kb: &Kb, checked: Option<&Checked>, judged: Option<&Judged>) -> bool {
+        let ballot = |is_named: Option<bool>| match is_named {
+            None => Ballot::Malformed,
+            Some(true) => Ballot::Yes,
+            Some(false) => Ballot::No,
+        };
+        let wanted = self.question.properties.len();
+        let votes = letters().zip(&self.question.answers).map(|(letter, &node)| {
+            let document = folded(kb.text(node));
+            let says = |quote: &String| {
+                let quote = folded(quote);
+                !quote.is_empty() && document.contains(&quote)
+            };
+            let proves = |one: &Evidence| {
+                one.letter == letter && one.quotes.len() >= wanted && one.quotes.iter().all(says)
+            };
+            let check = checked.map(|reply| reply.documents.iter().any(proves));
+            let judge = judged.map(|reply| reply.letters.contains(&letter));
+            Vote { node, check: ballot(check), judge: ballot(judge) }
+        });
+        self.question.votes = votes.collect();
+        let passed = self.question.votes.iter().filter(|vote| vote.passes());
+        self.question.answers = passed.map(|vote| vote.node).collect();
+        self.question.answers.contains(&self.question.gold)
+    }
+}
+
+/// Returns the letters that name the candidates of an item, in their order.
+fn letters() -> impl Iterator<Item = String> {
+    ('A'..='Z').map(String::from)
+}
+
+/// Returns the beginning of a node's document.
+fn document(kb: &Kb, node: NodeId) -> String {
+    kb.text(node).chars().take(DOCUMENT_CHARS).collect()
+}
+
+/// Removes the items for which `keep`, called with the item's result, returns false, and counts
+/// them in `maker` under `reason`.
+fn retain<T>(
+    maker: &mut QuestionMaker<'_>,
+    drafts: &mut Vec<Draft>,
+    results: Vec<Option<T>>,
+    reason: &'static str,
+    keep: impl Fn(&mut Draft, T) -> bool,
+) {
+    let before = std::mem::take(drafts);
+    for (mut draft, result) in before.into_iter().zip(results) {
+        match result.is_some_and(|result| keep(&mut draft, result)) {
+            true => drafts.push(draft),
+            false => drop(maker.reject::<()>(reason)),
+        }
+    }
 }
 
 impl Requester {
     /// Creates a requester that asks `llm` with the templates of `prompts`.
     pub fn new(llm: Arc<Llm>, prompts: Arc<Prompts>) -> Requester {
-        Requester { llm, prompts }
+        Requester { llm, prompts, manner: Vec::new() }
+    }
+
+    /// Shows these questions of the base's users to the model, so that it asks as they do.
+    #[must_use]
+    pub fn in_manner(self, manner: Vec<String>) -> Requester {
+        Requester { manner, ..self }
     }
 
     fn request(&self, prompt: &str, inputs: Value) -> Result<Request, PromptError> {
@@ -195,154 +345,103 @@ impl Requester {
         Ok(self.llm.request(SYNTHESIZE_ROLE.role(), messages, schema, 0))
     }
 
-    /// Renders a prompt with each of the inputs, and asks the model; returns the replies in the
-    /// same order, with `None` for a reply that is malformed even after its repair.
-    fn ask<T: serde::de::DeserializeOwned>(
+    /// Asks the model about all items, many in a request; `inputs` makes the inputs of the prompt
+    /// from numbered items. Returns the replies in the order of the items, with `None` for an item
+    /// without a usable reply.
+    fn ask<T: DeserializeOwned>(
         &self,
         prompt: &str,
-        inputs: Vec<Value>,
-    ) -> Result<Vec<Option<T>>, DrawError> {
+        items: Vec<Value>,
+        inputs: impl Fn(Vec<Value>) -> Value,
+    ) -> Result<Vec<Option<T>>, End> {
+        let (mut batches, mut length): (Vec<Vec<Value>>, usize) = (Vec::new(), 0);
+        for mut item in items {
+            let own = item.to_string().chars().count();
+            let fits = |batch: &&mut Vec<Value>| batch.len() < BATCH && length + own <= BATCH_CHARS;
+            match batches.last_mut().filter(fits) {
+                Some(batch) => {
+                    item["n"] = (batch.len() + 1).into();
+                    batch.push(item);
+                    length += own;
+                }
+                None => {
+                    item["n"] = 1.into();
+                    batches.push(vec![item]);
+                    length = own;
+                }
+            }
+        }
+        let sizes: Vec<usize> = batches.iter().map(Vec::len).collect();
         let requests: Result<Vec<Request>, PromptError> =
-            inputs.into_iter().map(|input| self.request(prompt, input)).collect();
-        let answers = self.llm.ask_json_all(&requests?, REPAIRS).into_iter();
-        answers
-            .map(|(value, _)| match value {
-                Ok(value) => Ok(serde_json::from_value(value).ok()),
-                Err(error) if error.ends_run() => Err(DrawError::Ends(error)),
-                Err(_) => Ok(None),
-            })
-            .collect()
-    }
-
-    fn ask_one<T: serde::de::DeserializeOwned>(
-        &self,
-        prompt: &str,
-        inputs: Value,
-        reason: &'static str,
-    ) -> Result<T, DrawError> {
-        let reply = self.ask(prompt, vec![inputs])?.into_iter().next().flatten();
-        reply.ok_or(DrawError::Draw(reason))
-    }
-
-    /// Asks the model for the properties of a document; returns at most [`PROPERTIES`], without
-    /// repetition.
-    fn properties(&self, kb: &Kb, gold: NodeId) -> Result<Vec<Property>, DrawError> {
-        let inputs = json!({
-            "type": wording::type_words(kb.type_name(kb.node_type(gold))),
-            "document": kb.text(gold), "n": PROPERTIES,
-        });
-        let reason = "has no properties in the model's reply";
-        let reply: PropertiesReply = self.ask_one("synthesize/properties", inputs, reason)?;
-        let mut found: Vec<Property> = Vec::new();
-        for PropertyReply { text, source } in reply.properties.into_iter().take(PROPERTIES) {
-            let words = text.trim().to_owned();
-            if !words.is_empty() && !found.iter().any(|known| known.words == words) {
-                found.push(Property { words, source, stems: Vec::new() });
+            batches.into_iter().map(|batch| self.request(prompt, inputs(batch))).collect();
+        let mut replies = Vec::new();
+        let answers = self.llm.ask_json_all(&requests?, REPAIRS);
+        for ((value, _), size) in answers.into_iter().zip(sizes) {
+            let mut of_batch: Vec<Option<T>> = (0..size).map(|_| None).collect();
+            let reply = match value {
+                Ok(value) => serde_json::from_value::<Replies<T>>(value).ok(),
+                Err(error) if error.ends_run() => return Err(End::Replies(error)),
+                Err(_) => None,
+            };
+            for ReplyOf { n, reply } in reply.into_iter().flat_map(|reply| reply.items) {
+                if let Some(place) = n.checked_sub(1).and_then(|at| of_batch.get_mut(at)) {
+                    place.get_or_insert(reply);
+                }
             }
+            replies.append(&mut of_batch);
         }
-        if found.is_empty() { Err(DrawError::Draw(reason)) } else { Ok(found) }
+        Ok(replies)
     }
 
-    /// Asks both filters for their votes on every candidate.
-    fn votes(
-        &self,
-        kb: &Kb,
-        candidates: &[NodeId],
-        properties: &[Property],
-    ) -> Result<Vec<Vote>, DrawError> {
-        let n = properties.len();
-        let required: Vec<Value> = (1..)
-            .zip(properties)
-            .map(|(n, property)| json!({"n": n, "text": property.words}))
-            .collect();
-        let inputs = || -> Vec<Value> {
-            let input = |&node: &NodeId| json!({"document": kb.text(node), "properties": required});
-            candidates.iter().map(input).collect()
-        };
-        let ballot = |met: &mut dyn Iterator<Item = (usize, bool)>| {
-            let met: Vec<(usize, bool)> = met.collect();
-            match (1..=n).all(|n| met.iter().any(|&(number, met)| number == n && met)) {
-                true => Ballot::Yes,
-                false => Ballot::No,
-            }
-        };
-        let checks = self.ask::<CheckReply>("synthesize/check", inputs())?;
-        let judges = self.ask::<JudgeReply>("synthesize/judge", inputs())?;
-        let mut votes = Vec::with_capacity(candidates.len());
-        for ((&node, check), judge) in candidates.iter().zip(checks).zip(judges) {
-            let check =
-                check.map_or(Ballot::Malformed, |reply| {
-                    let is_named = |source: &str| !["", "na", "n/a", "none"].contains(&source);
-                    ballot(&mut reply.sources.iter().map(|entry| {
-                        (entry.n, is_named(entry.source.trim().to_lowercase().as_str()))
-                    }))
-                });
-            let judge = judge.map_or(Ballot::Malformed, |reply| {
-                ballot(&mut reply.verdicts.iter().map(|verdict| (verdict.n, verdict.met)))
-            });
-            votes.push(Vote { node, check, judge });
-        }
-        Ok(votes)
-    }
-
-    /// Asks the model for a question about nodes of the type `kind` that meet the requirement and
-    /// have the properties, and then for its rewording; returns the reworded question.
-    fn word(
-        &self,
-        kind: &str,
-        requirement: &str,
-        properties: &[Property],
-        style: Style,
-    ) -> Result<String, DrawError> {
-        let properties: Vec<&str> =
-            properties.iter().map(|property| property.words.as_str()).collect();
-        let inputs = json!({"type": kind, "requirement": requirement, "properties": properties,
-                            "style": style.name()});
-        let reason = "has no question in the model's reply";
-        let fused: QueryReply = self.ask_one("synthesize/fuse", inputs, reason)?;
-        let inputs = json!({"query": fused.query, "style": style.name()});
-        let reworded: QueryReply = self.ask_one("synthesize/rewrite", inputs, reason)?;
-        let text = reworded.query.split_whitespace().collect::<Vec<_>>().join(" ");
-        let fits = (1..=MAX_QUESTION).contains(&text.chars().count());
-        if fits { Ok(text) } else { Err(DrawError::Draw(reason)) }
-    }
-
-    /// Makes a question from a template and a grounding of the template.
-    fn question(
+    /// Makes questions of drafts; those that fail are counted in `maker`.
+    fn make(
         &self,
         maker: &mut QuestionMaker<'_>,
-        template: usize,
-        grounding: Grounding,
-        kind: Kind,
-        stream: &mut Stream,
-    ) -> Result<Question, DrawError> {
-        let Grounding { slots, candidates } = grounding;
-        let kb = &maker.base.kb;
-        let template = maker.templates.get(template).ok_or(DrawError::Draw("has no template"))?;
-        let gold = stream.pick(&candidates);
-        let names: Vec<String> = slots.iter().map(|&slot| kb.name(slot).to_owned()).collect();
-        let requirement = wording::requirement(kb, template, &names, stream);
-        let style = Style::ALL.get(stream.below(Style::ALL.len())).copied();
-        let style = style.unwrap_or(Style::Question);
-        let (properties, votes, answers) = match kind {
-            Kind::Relational => (Vec::new(), Vec::new(), candidates),
-            _ => {
-                let mut properties = self.properties(kb, gold)?;
-                stream.shuffle(&mut properties);
-                properties.truncate(1 + stream.below(MAX_USED));
-                let votes = self.votes(kb, &candidates, &properties)?;
-                let passed = votes.iter().filter(|vote| vote.passes());
-                let answers: Vec<NodeId> = passed.map(|vote| vote.node).collect();
-                if !answers.contains(&gold) {
-                    return Err(DrawError::Draw(GOLD_FAILED));
-                }
-                (properties, votes, answers)
-            }
+        mut drafts: Vec<Draft>,
+    ) -> Result<Vec<Question>, End> {
+        let base = maker.base;
+        let kb = &base.kb;
+        let items = drafts.iter().map(|draft| {
+            let document = match draft.is_relational() {
+                true => String::new(),
+                false => document(kb, draft.question.gold),
+            };
+            json!({"type": draft.kind_words, "style": draft.question.style.name(),
+                   "requirement": draft.requirement, "document": document})
+        });
+        let with_manner = |items| json!({"manner": self.manner, "items": items});
+        let written = self.ask("synthesize/write", items.collect(), with_manner)?;
+        let reason = "has no question in the model's reply";
+        retain(maker, &mut drafts, written, reason, Draft::write);
+        let items = drafts.iter().map(|Draft { question, .. }| {
+            json!({"query": question.text, "style": question.style.name()})
+        });
+        let alone = |items| json!({"items": items});
+        let reworded = self.ask("synthesize/rewrite", items.collect(), alone)?;
+        retain(maker, &mut drafts, reworded, reason, |draft, reply| draft.reword(&reply));
+        let (relational, mut fused): (Vec<Draft>, Vec<Draft>) =
+            drafts.into_iter().partition(Draft::is_relational);
+        let documents = |draft: &Draft| -> Vec<Value> {
+            let nodes = letters().zip(&draft.question.answers);
+            nodes
+                .map(|(letter, &node)| json!({"letter": letter, "text": document(kb, node)}))
+                .collect()
         };
-        let kind_words = wording::type_words(kb.type_name(template.target));
-        let text = self.word(&kind_words, &requirement, &properties, style)?;
-        let template = template.id.clone();
-        Ok(Question { text, kind, style, template, slots, gold, properties, votes, answers })
+        let items = fused.iter().map(|draft| {
+            let words = draft.question.properties.iter().map(|property| &property.words);
+            json!({"properties": words.collect::<Vec<_>>(), "documents": documents(draft)})
+        });
+        let checked: Vec<Option<Checked>> = self.ask("synthesize/check", items.collect(), alone)?;
+        let items = fused.iter().map(|draft| {
+            json!({"query": draft.question.text, "link": draft.requirement,
+                   "documents": documents(draft)})
+        });
+        let judged: Vec<Option<Judged>> = self.ask("synthesize/judge", items.collect(), alone)?;
+        let votes = checked.into_iter().zip(judged).map(Some).collect();
+        retain(maker, &mut fused, votes, GOLD_FAILED, |draft, (checked, judged)| {
+            draft.filter(kb, checked.as_ref(), judged.as_ref())
+        });
+        Ok(relational.into_iter().chain(fused).map(|draft| draft.question).collect())
     }
 }
 
@@ -359,34 +458,44 @@ pub(super) fn construct(
     let mut maker = QuestionMaker::new(base, templates);
     let mut questions = Vec::new();
     let mut stream = Stream::new(seed, "questions with a model", 0);
-    let mut asked = 0;
-    for _ in 0..wanted.saturating_mul(DRAWS) {
-        if questions.len() == wanted || asked == wanted.saturating_mul(ATTEMPTS) {
+    let (mut drawn, mut asked) = (0, 0);
+    while questions.len() < wanted && asked < wanted.saturating_mul(ATTEMPTS) {
+        watch.report("questions", questions.len(), wanted)?;
+        let missing = AT_A_TIME.min(wanted - questions.len());
+        let mut drafts = Vec::new();
+        while drafts.len() < missing && drawn < wanted.saturating_mul(DRAWS) {
+            drawn += 1;
+            drafts.extend(draw(&mut maker, &mut stream));
+        }
+        if drafts.is_empty() {
             break;
         }
-        watch.report("questions", questions.len(), wanted)?;
-        let relational = stream.percent(RELATIONAL);
-        let kind = if relational { Kind::Relational } else { Kind::Fused };
-        let Some(template) = maker.draw(&mut stream) else { break };
-        let grounding = maker.ground(template, &mut stream);
-        let Some(grounding) = grounding.filter(|drawn| drawn.candidates.len() <= MAX_ANSWERS)
-        else {
-            maker.reject::<()>("has no candidates, or too many");
-            continue;
-        };
-        asked += 1;
-        match requester.question(&mut maker, template, grounding, kind, &mut stream) {
-            Ok(question) => questions.extend(maker.accept(question)),
-            Err(DrawError::Draw(reason)) => {
-                maker.reject::<()>(reason);
-            }
-            Err(DrawError::Ends(LlmError::Stopped)) => return Err(SynthError::Stopped),
-            Err(DrawError::Ends(error)) => {
+        asked += drafts.len();
+        match requester.make(&mut maker, drafts) {
+            Ok(made) => questions.extend(made.into_iter().filter_map(|one| maker.accept(one))),
+            Err(End::Replies(LlmError::Stopped)) => return Err(SynthError::Stopped),
+            Err(End::Replies(error)) => {
                 return Ok((questions, maker.dropped, Some(Interruption(error))));
             }
-            Err(DrawError::Prompt(error)) => return Err(error.into()),
+            Err(End::Prompt(error)) => return Err(error.into()),
         }
     }
     watch.report("questions", wanted, wanted)?;
     Ok((questions, maker.dropped, None))
+}
+
+/// Draws a template with nodes in its slots; `None` if it has no candidates, or more than a
+/// question of the drawn kind may have.
+fn draw(maker: &mut QuestionMaker<'_>, stream: &mut Stream) -> Option<Draft> {
+    let (kind, most) = match stream.percent(RELATIONAL) {
+        true => (Kind::Relational, MAX_ANSWERS),
+        false => (Kind::Fused, MAX_READ),
+    };
+    let template = maker.draw(stream)?;
+    let grounding = maker.ground(template, stream).filter(|one| one.candidates.len() <= most);
+    let Some(grounding) = grounding else {
+        return maker.reject("has no candidates, or too many");
+    };
+    let template = maker.templates.get(template)?;
+    Some(Draft::draw(&maker.base.kb, template, grounding, kind, stream))
 }

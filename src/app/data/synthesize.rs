@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    slice,
     time::Instant,
 };
 
@@ -21,8 +22,10 @@ use crate::{
     synthesize::{QUERIES, SEED, keep, make, summary, watched},
 };
 use agent_ask::synthesize::synthesize as synthesize_tables;
-use agent_dataset::{Base, DatasetError, ResolvedDataset, has_own_labels};
-use agent_ground::files;
+use agent_dataset::{
+    Base, DatasetError, ResolvedDataset, Split, has_own_labels, is_synthetic, load_split,
+};
+use agent_ground::{files, words::quoted};
 use agent_kb::Kb;
 use agent_synth::{
     self as synth, BENCHMARK, Estimate, Ids, Interruption, MAX_QUERIES, Options, Quality,
@@ -33,6 +36,8 @@ use agent_synth::{
 const BENCHMARK_NAME: &str = "benchmark";
 /// Maximum size of a file of templates, bytes.
 const MAX_TEMPLATE_BYTES: u64 = 4 << 20;
+/// Maximum number of the users' own questions that a model sees.
+const MANNER: usize = 10;
 /// Stages, for progress, of making questions over many nodes.
 const TABLE_STAGES: Plan = &[("questions", 1.0)];
 
@@ -221,6 +226,10 @@ impl Request {
         }
         let dataset = dataset::find(&self.dataset, app)?;
         self.refuse_labelled(&dataset.base)?;
+        let requester = match requester {
+            Some(requester) => Some(requester.in_manner(manner(&dataset.base)?)),
+            None => None,
+        };
         let base = dataset::open(&dataset, app)?;
         let began = Instant::now();
         let templates = self.templates.as_deref().map(|file| templates(&base.kb, file, app));
@@ -344,6 +353,20 @@ fn template_text(file: &str) -> Result<String> {
             .with_context(|| format!("cannot read {path}"))
             .hint("give a file of templates, or `benchmark` for those of STaRK"),
     }
+}
+
+/// Returns up to [`MANNER`] training questions of people, freely worded and evenly spread, which
+/// show a model how the users of the base ask.
+fn manner(base: &Base) -> Result<Vec<String>> {
+    let train = load_split(base, &Split::Train)?;
+    let free: Vec<&str> = train
+        .iter()
+        .filter(|query| !is_synthetic(slice::from_ref(query)))
+        .map(|query| query.text.as_str())
+        .filter(|text| quoted(text).is_empty())
+        .collect();
+    let step = free.len().div_ceil(MANNER).max(1);
+    Ok(free.into_iter().step_by(step).map(str::to_owned).collect())
 }
 
 /// Returns the templates in `file`, or those of the STaRK benchmark if `file` is `benchmark`.

@@ -116,15 +116,17 @@ fn example(name: &str) -> Value {
         "tools/extract" => json!({"term": "material", "texts": [{"n": 1, "text": "Of steel."}]}),
         "tools/check" => json!({"requirement": "is of steel", "nodes": [node(1), node(2)]}),
         "tools/score" => json!({"query": queries[0], "nodes": [node(1), node(2)]}),
-        "synthesize/properties" => {
-            json!({"type": "product", "document": "steel dart\nDurable barrel.", "n": 5})
+        "synthesize/write" => json!({"manner": [queries[0]], "items": [
+            {"n": 1, "type": "product", "style": "question", "requirement": "by Dart World",
+             "document": "steel dart\nDurable barrel."}]}),
+        "synthesize/rewrite" => {
+            json!({"items": [{"n": 1, "query": queries[0], "style": "keyword"}]})
         }
-        "synthesize/fuse" => json!({"type": "product", "requirement": "by Dart World",
-            "properties": ["is of steel", "lasts long"], "style": "question"}),
-        "synthesize/rewrite" => json!({"query": queries[0], "style": "keyword"}),
-        "synthesize/check" | "synthesize/judge" => {
-            json!({"document": "steel dart\nDurable barrel.",
-                   "properties": [{"n": 1, "text": "is of steel"}, {"n": 2, "text": "lasts long"}]})
+        "synthesize/check" => json!({"items": [{"n": 1, "properties": ["is of steel"],
+            "documents": [{"letter": "A", "text": "steel dart\nDurable barrel."}]}]}),
+        "synthesize/judge" => {
+            json!({"items": [{"n": 1, "query": queries[0], "link": "by Dart World",
+            "documents": [{"letter": "A", "text": "steel dart\nDurable barrel."}]}]})
         }
         "rerank/score" => json!({"query": queries[0], "entities": [entity],
             "candidates": [node(1), node(2)]}),
