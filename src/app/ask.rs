@@ -206,7 +206,11 @@ impl Request {
         app: &App,
     ) -> Result<Reply> {
         let (base, began) = (analyst.base().clone(), Instant::now());
-        let answered = match analyst.ask_as(question, self.reading.map(NonZeroUsize::get)) {
+        let reading = self.reading.map(NonZeroUsize::get);
+        let unusable = |why: &str| {
+            app.watch.warning(&format!("the language model gave no usable reply: {why}"));
+        };
+        let answered = match analyst.ask_noting(question, reading, unusable) {
             Ok(answered) => answered,
             Err(AskError::Ambiguous(readings)) => {
                 let ms = began.elapsed().as_secs_f64() * 1e3;
@@ -217,6 +221,15 @@ impl Request {
             }
             Err(error @ AskError::Llm(_)) => {
                 return Err(error).hint("--effort 0 answers without a language model");
+            }
+            Err(error @ AskError::Declined(_)) => {
+                let by_rules = analyst.ask_with(question, reading, None);
+                return match by_rules {
+                    Ok(_) | Err(AskError::Ambiguous(_)) => {
+                        Err(error).hint("--effort 0 answers by rules, without a language model")
+                    }
+                    Err(_) => Err(error.into()),
+                };
             }
             Err(error) => return Err(error.into()),
         };

@@ -390,6 +390,29 @@ pub(crate) fn synonyms(word: &str) -> &'static [&'static str] {
     SYNONYMS.iter().find(|(own, _)| *own == word).map_or(&[], |(_, names)| names)
 }
 
+/// Whether a folded word states a degree of a field that it is a synonym of.
+pub(crate) fn is_degree(word: &str) -> bool {
+    word == "expensive"
+}
+
+/// Endings of adjectives that are derived from nouns: `pricey`, `costly`, `colorful`.
+const ADJECTIVE_ENDINGS: [&str; 7] = ["y", "ly", "ful", "less", "ish", "able", "ous"];
+/// Nouns whose adjectives in `ly` state no degree: `yearly`.
+const PERIODS: [&str; 5] = ["year", "quarter", "month", "week", "hour"];
+
+/// Whether a folded word is an adjective derived from a noun, such as `pricey` from `price`.
+pub(crate) fn is_adjective_of(word: &str, noun: &str) -> bool {
+    let singular = noun.strip_suffix('s').unwrap_or(noun);
+    let root = singular.strip_suffix('e').unwrap_or(singular);
+    let ends = |own: &str| {
+        let ending = word.strip_prefix(own);
+        own.len() > 2 && ending.is_some_and(|ending| ADJECTIVE_ENDINGS.contains(&ending))
+    };
+    // `expiry` and `delivery` are nouns.
+    let is_noun = word.ends_with("ry") || PERIODS.contains(&singular);
+    !is_noun && [noun, singular, root].into_iter().any(ends)
+}
+
 /// Synonyms for common node types in bases on many subjects, one list for each type; each list
 /// begins with the words that usually name the type.
 const SORTS: &[&[&str]] = &[

@@ -279,8 +279,23 @@ impl Analyst {
     /// As [`ask`](Self::ask); [`AskError::NoReading`] if the question has fewer than `reading`
     /// readings.
     pub fn ask_as(&self, question: &str, reading: Option<usize>) -> Result<Answered, AskError> {
+        self.ask_noting(question, reading, |_| ())
+    }
+
+    /// Answers as [`ask_as`](Self::ask_as). If the replies of the language model are unusable and
+    /// the rules do not answer either, so that the error is that of the rules, calls `unusable`
+    /// with what is wrong with the replies, on one line.
+    ///
+    /// # Errors
+    /// As [`ask_as`](Self::ask_as).
+    pub fn ask_noting(
+        &self,
+        question: &str,
+        reading: Option<usize>,
+        unusable: impl FnOnce(&str),
+    ) -> Result<Answered, AskError> {
         let model = self.model.as_ref().map(|(assistant, helps)| (assistant, *helps));
-        self.ask_with(question, reading, model)
+        self.answer(question, reading, model, unusable)
     }
 
     /// Answers as [`ask_as`](Self::ask_as), but with `model` instead of the analyst's own language
@@ -293,6 +308,16 @@ impl Analyst {
         question: &str,
         reading: Option<usize>,
         model: Option<(&Arc<Assistant>, Helps)>,
+    ) -> Result<Answered, AskError> {
+        self.answer(question, reading, model, |_| ())
+    }
+
+    fn answer(
+        &self,
+        question: &str,
+        reading: Option<usize>,
+        model: Option<(&Arc<Assistant>, Helps)>,
+        unusable: impl FnOnce(&str),
     ) -> Result<Answered, AskError> {
         let mentions = mentions(&self.base, &self.schema, &self.values, question);
         if mentions.tokens.len() > MAX_WORDS {
@@ -318,9 +343,12 @@ impl Analyst {
                     _ => AskError::Declined(why.chars().take(MAX_REASON).collect()),
                 });
             }
-            Err(Failed::Unusable(why)) => why.chars().take(MAX_REASON).collect::<String>(),
+            Err(Failed::Unusable(why)) => {
+                let one_line = why.chars().map(|c| if c.is_control() { ' ' } else { c });
+                one_line.take(MAX_REASON).collect::<String>()
+            }
         };
-        let mut answered = unread()?;
+        let mut answered = unread().inspect_err(|_| unusable(&why))?;
         answered.unassisted = Some(AssistFailure::Unusable);
         let told = format!("a reply of the language model could not be used: {why}");
         answered.assumed.push(told);

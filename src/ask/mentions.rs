@@ -4,13 +4,15 @@
 //! Does not decide what the question asks for.
 
 mod settle;
+mod tokens;
 
 use std::{collections::HashMap, ops::Range, sync::OnceLock};
 
-use self::settle::settle;
+use self::{settle::settle, tokens::tokens};
 use crate::{
     lexicon::{
-        Bound, Cue, PHRASES, is_anything, is_cue, is_filler, number_word, same_sort, synonyms,
+        Bound, Cue, PHRASES, is_adjective_of, is_anything, is_cue, is_degree, is_filler,
+        number_word, same_sort, synonyms,
     },
     schema::{Schema, Words, is_form},
 };
@@ -21,7 +23,7 @@ use agent_kb::{
     table::{
         dates::{DateSpan, date_at},
         has_value,
-        value::{category, quantity},
+        value::category,
     },
 };
 
@@ -36,23 +38,6 @@ const MIN_MISSPELLED: usize = 4;
 const MAX_PHRASE: usize = 8;
 /// Maximum number of adjacent words that together may mention part of a field's name.
 const MAX_PARTIAL: usize = 4;
-/// Words for units after a number, with the code of each unit.
-const UNITS: [(&str, &str); 14] = [
-    ("%", "%"),
-    ("percent", "%"),
-    ("per cent", "%"),
-    ("dollars", "USD"),
-    ("dollar", "USD"),
-    ("bucks", "USD"),
-    ("USD", "USD"),
-    ("euros", "EUR"),
-    ("euro", "EUR"),
-    ("EUR", "EUR"),
-    ("pounds", "GBP"),
-    ("pound", "GBP"),
-    ("quid", "GBP"),
-    ("GBP", "GBP"),
-];
 /// Words before a relation's noun after which the relation's links are counted: `a target`.
 const ARTICLES: [&str; 9] = ["a", "an", "any", "some", "both", "no", "their", "its", "without"];
 /// Words after a type or a relation that mean the number of its nodes or links: `paper counts`.
@@ -61,6 +46,8 @@ pub(crate) const COUNTS: [&str; 5] = ["count", "counts", "list", "lists", "links
 const BEFORE_ONE: [&str; 6] = ["exactly", "only", "just", "than", "least", "most"];
 /// Words after which a word without meaning of its own may be a name.
 const BEFORE_NAMES: [&str; 9] = ["in", "of", "by", "from", "with", "about", "and", "or", "not"];
+/// Words after which an adjective asks for the value of a field: `how expensive`.
+const BEFORE_DEGREES: [&str; 7] = ["how", "as", "equally", "most", "least", "more", "less"];
 /// Single letters that have no meaning in lower case or after question words: the article, `I`, a
 /// sample size, and letters after an apostrophe.
 const LETTERS: [&str; 7] = ["a", "d", "i", "m", "n", "s", "t"];
@@ -333,97 +320,6 @@ fn find_rare_values(base: &IndexedBase, schema: &Schema, all: &mut [Mention]) {
             mention.what = What::Thing(thing);
         }
     }
-}
-
-/// Splits a text into words and numbers, at most one more than [`MAX_WORDS`]; a number includes its
-/// unit.
-fn tokens(base: &IndexedBase, text: &str) -> Vec<Token> {
-    let mut tokens: Vec<Token> = Vec::new();
-    for (range, word) in name_words(text) {
-        let end = tokens.last().map_or(0, |last| last.range.end);
-        if range.start < end || tokens.len() > MAX_WORDS {
-            continue;
-        }
-        let written = text.get(range.clone()).unwrap_or_default();
-        let begins = tokens.is_empty();
-        let number = number_at(text, range.start).or_else(|| number_said(text, &range, &word));
-        let range = number.as_ref().map_or(range.clone(), |(end, _)| range.start..*end);
-        tokens.push(Token {
-            marked: written.chars().any(|c| c.is_uppercase() && !begins || c.is_numeric()),
-            stem: base.stems.stem(&word).into_owned(),
-            word: word.into_owned(),
-            number: number.map(|(_, number)| number),
-            range,
-        });
-    }
-    tokens
-}
-
-/// Reads a number word with the unit after it, as in `ten dollars`. Returns the byte position of
-/// the unit's end, and the number with the unit's code; `None` without a unit.
-fn number_said(
-    text: &str,
-    at: &Range<usize>,
-    word: &str,
-) -> Option<(usize, (f64, Option<String>))> {
-    let number = number_word(word)?;
-    let (length, unit) = unit_behind(text.get(at.end..)?)?;
-    Some((at.end + length, (number, Some(unit.to_owned()))))
-}
-
-/// Reads a unit at the start of a text. Returns the byte position of the unit's end, and the unit's
-/// code.
-fn unit_behind(text: &str) -> Option<(usize, &'static str)> {
-    let behind = text.trim_start();
-    let ends = |word: &str| {
-        let rest = behind.strip_prefix(word);
-        rest.is_some_and(|rest| word == "%" || !rest.starts_with(char::is_alphanumeric))
-    };
-    let (word, unit) = UNITS.iter().find(|(word, _)| ends(word))?;
-    Some((text.len() - behind.len() + word.len(), unit))
-}
-
-/// Reads the number in digits at a byte position. Returns the byte position of its end, including a
-/// unit after it, and the number with the unit's code. A minus sign before the number and a
-/// currency sign on either side are read too.
-fn number_at(text: &str, start: usize) -> Option<(usize, (f64, Option<String>))> {
-    let rest = text.get(start..)?;
-    let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
-    // `05.2025` in `19.05.2025` is a part of a date.
-    let ahead = text.get(..start)?.strip_suffix(['.', ',']).and_then(|text| text.chars().last());
-    if !is_digit(rest.chars().next()) || is_digit(ahead) {
-        return None;
-    }
-    let mut end = 0;
-    for (at, c) in rest.char_indices() {
-        let continues =
-            c.is_ascii_digit() || matches!(c, '.' | ',') && is_digit(rest[at + 1..].chars().next());
-        if !continues {
-            break;
-        }
-        end = at + c.len_utf8();
-    }
-    let after = rest.get(end..)?;
-    if after.starts_with(char::is_alphanumeric) {
-        return None;
-    }
-    let mut number = quantity(&rest[..end])?;
-    let before = text.get(..start)?.trim_end();
-    for (sign, code) in [('$', "USD"), ('£', "GBP"), ('€', "EUR")] {
-        if before.ends_with(sign) || after.trim_start().starts_with(sign) {
-            number.unit = Some(code.to_owned());
-        }
-    }
-    if let Some(minus) = before.strip_suffix('-')
-        && minus.ends_with(' ')
-    {
-        number.number = -number.number;
-    }
-    if let Some((length, unit)) = unit_behind(after) {
-        number.unit = Some(unit.to_owned());
-        end += length;
-    }
-    Some((start + end, (number.number, number.unit)))
 }
 
 /// Returns the number of words in a name if the tokens begin with these words; the last one may
@@ -812,10 +708,16 @@ impl Reader<'_> {
                 {
                     return Some((at + 1, What::Type(TypeId(id as u16))));
                 }
+                if n == 1 && self.states_degree(at, &fields) {
+                    return Some((at + 1, self.unknown(token)));
+                }
                 return Some((at + n, What::Field(fields)));
             }
         }
         let meant = self.meant(synonyms(&token.word));
+        if self.states_degree(at, &meant) {
+            return Some((at + 1, self.unknown(token)));
+        }
         if !meant.is_empty() {
             return Some((at + 1, What::Field(meant)));
         }
@@ -837,6 +739,22 @@ impl Reader<'_> {
         }
         let meant = self.meant(&others);
         (!meant.is_empty()).then_some((at + 1, What::Field(meant)))
+    }
+
+    /// Whether a token is an adjective that states a degree of one of `fields`, such as `pricey` or
+    /// `expensive` for `price`. The base does not say which values have this degree. Not if the
+    /// question asks for the degree, as `how expensive` does.
+    fn states_degree(&self, at: usize, fields: &[(FieldId, f32)]) -> bool {
+        let said = word(self.tokens, at);
+        let before = at.checked_sub(1).map_or("", |before| word(self.tokens, before));
+        let own = |(field, _): &(FieldId, f32)| self.schema.fields.get(usize::from(field.0));
+        let names: Vec<&str> =
+            fields.iter().filter_map(own).flat_map(|own| &own.words).map(String::as_str).collect();
+        let is_adjective = is_degree(said) || names.iter().any(|name| is_adjective_of(said, name));
+        !names.is_empty()
+            && is_adjective
+            && !names.contains(&said)
+            && !BEFORE_DEGREES.contains(&before)
     }
 
     /// Returns the fields whose names contain the stem of one of these words, each with the share
@@ -890,6 +808,10 @@ impl Reader<'_> {
         if says_nothing && (is_letter || !self.may_name(at)) {
             return What::Filler;
         }
+        self.unknown(token)
+    }
+
+    fn unknown(&self, token: &Token) -> What {
         What::Unknown(self.text.get(token.range.clone()).unwrap_or_default().to_owned())
     }
 }

@@ -149,7 +149,7 @@ impl Model<'_> {
         wanted: Option<usize>,
     ) -> Result<Answered, Failed> {
         let mut inputs = self.inputs(question, mentions);
-        let mut failed = String::new();
+        let (mut failed, mut reason) = (String::new(), String::new());
         for _ in 0..2 {
             inputs["failed"] = json!(failed);
             let PlanReply { plans, why } = self.ask(PLAN, inputs.clone())?;
@@ -162,10 +162,13 @@ impl Model<'_> {
                     error
                     @ (AskError::Ambiguous(_) | AskError::NoReading { .. } | AskError::Llm(_)),
                 ) => return Err(Failed::Ends(error)),
-                Err(error) => failed = format!("{}\n{error}", Json::from(plans)),
+                Err(error) => {
+                    reason = error.to_string();
+                    failed = format!("{}\n{reason}", Json::from(plans));
+                }
             }
         }
-        Err(Failed::Unusable(failed))
+        Err(Failed::Unusable(reason))
     }
 
     /// Runs the first [`MAX_PLANS`] plans of a reply and returns the answer of one reading, chosen

@@ -173,6 +173,18 @@ fn no_statement_but_a_reading_one_over_the_table_is_run() {
 }
 
 #[test]
+fn what_is_wrong_with_the_replies_is_noted_if_the_rules_refuse_too() {
+    let wrong = plans(json!([by_sql("SELECT sum(weight) FROM t", "number")]));
+    for (reply, reason) in [("no JSON".to_owned(), "JSON"), (wrong, "no such column: weight")] {
+        let (asked, _) = analyst(Helps::Unread, move |_| said(reply.clone()));
+        let mut noted = String::new();
+        let error = asked.ask_noting(STEEL, None, |why| noted = why.to_owned()).unwrap_err();
+        assert!(matches!(error, AskError::Unknown { .. }), "{error}");
+        assert!(noted.contains(reason) && !noted.contains('\n'), "{noted}");
+    }
+}
+
+#[test]
 fn what_the_base_has_not_makes_a_reply_unusable() {
     let edited = |path: &str, value: serde_json::Value| {
         let mut plan = counted(json!([]));
@@ -366,6 +378,29 @@ fn a_letter_that_nothing_explains_is_not_understood() {
         assert!(told, "{question}: {error}");
     }
     assert_eq!(number("How many products have a price above 50 dollars?"), 7.0);
+}
+
+#[test]
+fn an_adjective_of_a_field_does_not_mean_that_it_has_a_value() {
+    for (question, word) in [
+        ("What fraction of products is pricey?", "pricey"),
+        ("What fraction of stuff is pricey?", "pricey"),
+        ("How many products are pricey?", "pricey"),
+        ("How many products are not pricey?", "pricey"),
+        ("How many products are expensive?", "expensive"),
+        ("What is the mean price of pricey products?", "pricey"),
+        ("How many products are priceless?", "priceless"),
+    ] {
+        let error = refused(question);
+        assert!(error.contains(&format!("not understood: {word};")), "{question}: {error}");
+    }
+    for (question, answer) in [
+        ("How many products have a price?", 12.0),
+        ("How many products are priced?", 12.0),
+        ("How expensive is the average product?", 65.0),
+    ] {
+        assert_eq!(number(question), answer, "{question}");
+    }
 }
 
 #[test]

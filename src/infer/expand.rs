@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use serde_json::Value as Json;
 
-use crate::RequestBounds;
+use crate::{RequestBounds, log_unassisted};
 use agent_index::IndexedBase;
 use agent_kb::{Scores, TypeId, answer::Explanation};
 use agent_llm::{LlmError, Request, RoleSpec};
@@ -115,6 +115,7 @@ impl Expander {
         match written {
             Ok(expansion) => Ok((expansion, None)),
             Err(WriteError::Unusable(reason)) => {
+                log_unassisted(&EXPAND_ROLE, &reason);
                 let told = vec![Explanation::new("not expanded", reason)];
                 Ok((Expansion::written(Vec::new(), told), Some(AssistFailure::Unusable)))
             }

@@ -113,6 +113,16 @@ pub struct RequestBounds {
     pub max: usize,
 }
 
+/// Maximum length of a logged reason, characters.
+const MAX_LOGGED: usize = 300;
+
+/// Logs why a reply of a language model does not help, on one line; `-v` shows it.
+pub(crate) fn log_unassisted(role: &RoleSpec, reason: &str) {
+    let one_line = reason.chars().map(|c| if c.is_control() { ' ' } else { c });
+    let reason: String = one_line.take(MAX_LOGGED).collect();
+    tracing::info!("the language model does not help as {}: {reason}", role.name);
+}
+
 /// Number of candidates passed to a program.
 pub const SHORTLIST: usize = 100;
 /// Maximum number of queries with cached candidates; the cache is cleared when it is full.

@@ -10,7 +10,7 @@ use rustc_hash::FxHashSet;
 use serde_json::{Value as Json, json};
 
 use crate::{
-    ROUTER_ROLE, RequestBounds,
+    ROUTER_ROLE, RequestBounds, log_unassisted,
     shown::{Entity, LinkedEntities},
 };
 use agent_index::{IndexedBase, TextPart};
@@ -128,10 +128,12 @@ pub(super) fn read_query(
     });
     let reply = match assistant.json(ROUTER_ROLE.role(), PROMPT, inputs) {
         Ok(reply) => reply,
-        Err(AssistantError::Llm(LlmError::Reply { .. })) => {
+        Err(AssistantError::Llm(error @ LlmError::Reply { .. })) => {
+            log_unassisted(&ROUTER_ROLE, &error.to_string());
             return Ok(Err(AssistFailure::Unusable));
         }
         Err(AssistantError::Llm(error)) if error.is_outage() => {
+            log_unassisted(&ROUTER_ROLE, &error.to_string());
             return Ok(Err(AssistFailure::Outage));
         }
         Err(AssistantError::Llm(error)) => return Err(RetrieveError::Llm(error)),

@@ -12,7 +12,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use serde_json::{Value, json};
 
-use crate::{RequestBounds, shown::LinkedEntities};
+use crate::{RequestBounds, log_unassisted, shown::LinkedEntities};
 use agent_index::IndexedBase;
 use agent_kb::{
     NodeId,
@@ -163,8 +163,12 @@ impl Rerank {
             for (batch, (reply, _)) in batches.iter().zip(replies) {
                 let reply = match reply {
                     Ok(reply) => reply,
-                    Err(AssistantError::Llm(LlmError::Reply { .. })) => continue,
+                    Err(AssistantError::Llm(error @ LlmError::Reply { .. })) => {
+                        log_unassisted(&RERANK_ROLE, &error.to_string());
+                        continue;
+                    }
                     Err(AssistantError::Llm(error)) if error.is_outage() => {
+                        log_unassisted(&RERANK_ROLE, &error.to_string());
                         outage = true;
                         continue;
                     }
@@ -174,6 +178,8 @@ impl Rerank {
                 read_scores(&reply, batch, &mut scores);
                 if batch.iter().any(|&at| scores[at].is_some()) {
                     batch.iter().for_each(|&at| judged[at] = true);
+                } else {
+                    log_unassisted(&RERANK_ROLE, "the reply has no usable score");
                 }
             }
             if outage {

@@ -61,7 +61,7 @@ impl Account {
         Ok(url.origin().ascii_serialization() + url.path())
     }
 
-    /// Returns the base address with all query parameters, and the name of its host.
+    /// Returns the base address with all query parameters, and the name of its host, without port.
     ///
     /// # Errors
     /// [`RemoteError::Setup`] if the address is invalid or contains a user or password, or there
@@ -125,6 +125,11 @@ impl Account {
     }
 }
 
+/// Returns the host of an address, with the port if the address names one that is not the default.
+pub(super) fn host_and_port(url: &Url, host: &str) -> String {
+    url.port().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
+}
+
 /// Appends a path to the path of a base address; query parameters are kept.
 pub(super) fn join(base: &Url, path: &str) -> Url {
     let mut url = base.clone();
@@ -181,6 +186,7 @@ mod tests {
         };
         let (base, host) = account.address().unwrap();
         assert_eq!(host, "h.invalid");
+        assert_eq!(host_and_port(&base, &host), "h.invalid");
         assert_eq!(join(&base, "/b/c").as_str(), "https://h.invalid/a/b/c?x=1&v=2+3");
         assert_eq!(account.place().unwrap(), "https://h.invalid/a/");
     }

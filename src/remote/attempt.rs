@@ -110,14 +110,14 @@ impl Requester {
         let status = reply.status().as_u16();
         let retry_after = failure::retry_after(reply.headers());
         let bytes = self.read_error(reply, time).await;
-        Err(failure::classify(&self.host, &self.secrets, status, retry_after, &bytes))
+        Err(failure::classify(&self.authority, &self.secrets, status, retry_after, &bytes))
     }
 
     /// Reads the whole reply; a reply that is too long is an error.
     async fn read(&self, mut reply: Response, time: Period) -> Result<Vec<u8>, AttemptError> {
         let limit = self.limits.reply_bytes;
         let too_long =
-            || AttemptError::Final(RemoteError::TooLong { host: self.host.clone(), limit });
+            || AttemptError::Final(RemoteError::TooLong { host: self.authority.clone(), limit });
         let length = reply.content_length().unwrap_or_default();
         if length > limit as u64 {
             return Err(too_long());
@@ -197,7 +197,10 @@ impl Requester {
         let text = |name| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()));
         let unreadable = |reason: String| {
             let reason = self.secrets.shown(&reason);
-            Err(AttemptError::Final(RemoteError::Unreadable { host: self.host.clone(), reason }))
+            Err(AttemptError::Final(RemoteError::Unreadable {
+                host: self.authority.clone(),
+                reason,
+            }))
         };
         if let Some(encoding) = text(CONTENT_ENCODING)
             && !encoding.trim().eq_ignore_ascii_case("identity")

@@ -144,7 +144,7 @@ pub enum RemoteError {
     /// The service rejects the key.
     #[error("{host} does not accept the key (status {status}): {message}; {}", failure::key_remedy(.status))]
     Key {
-        /// Host name of the service.
+        /// Host name of the service, with the port if the address has one.
         host: String,
         /// HTTP status of the reply.
         status: u16,
@@ -156,7 +156,7 @@ pub enum RemoteError {
         "{host} says that the quota is spent: {message}; add credit, or wait until it is renewed"
     )]
     Quota {
-        /// Host name of the service.
+        /// Host name of the service, with the port if the address has one.
         host: String,
         /// Error message of the service.
         message: String,
@@ -164,7 +164,7 @@ pub enum RemoteError {
     /// The service refuses the request for another reason.
     #[error("{host} refuses the request (status {status}): {message}{}", failure::remedy(.status, .message))]
     Refused {
-        /// Host name of the service.
+        /// Host name of the service, with the port if the address has one.
         host: String,
         /// HTTP status of the reply.
         status: u16,
@@ -174,7 +174,7 @@ pub enum RemoteError {
     /// All attempts of the request failed, or no time was left for another one.
     #[error("{host} gave no reply in {attempts} attempts, the last one failed with: {message}")]
     Failed {
-        /// Host name of the service.
+        /// Host name of the service, with the port if the address has one.
         host: String,
         /// Number of attempts made.
         attempts: u32,
@@ -186,7 +186,7 @@ pub enum RemoteError {
         "{host} failed {failures} times in a row, the last time with: {message}; no request is sent until a trial succeeds"
     )]
     Outage {
-        /// Host name of the service.
+        /// Host name of the service, with the port if the address has one.
         host: String,
         /// Number of failed attempts in a row, of all requests together.
         failures: u32,
@@ -196,7 +196,7 @@ pub enum RemoteError {
     /// The reply is too long.
     #[error("the reply of {host} is longer than {limit} bytes")]
     TooLong {
-        /// Host name of the service.
+        /// Host name of the service, with the port if the address has one.
         host: String,
         /// Maximum size of a reply, in bytes.
         limit: usize,
@@ -204,7 +204,7 @@ pub enum RemoteError {
     /// The reply is complete, but in another form than requested.
     #[error("the reply of {host} cannot be read: {reason}")]
     Unreadable {
-        /// Host name of the service.
+        /// Host name of the service, with the port if the address has one.
         host: String,
         /// What is wrong with the reply.
         reason: String,
@@ -272,6 +272,7 @@ impl Service {
         let requester = Requester {
             client,
             headers,
+            authority: account::host_and_port(&base, &host),
             base,
             host,
             secrets: AccountSecrets::new(account),
@@ -285,7 +286,7 @@ impl Service {
         Ok(Service { requester: Arc::new(requester), runtime: Some(runtime) })
     }
 
-    /// Returns the host name of the service.
+    /// Returns the host name of the service, without the port.
     pub fn host(&self) -> &str {
         &self.requester.host
     }

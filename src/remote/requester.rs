@@ -35,8 +35,10 @@ pub(super) struct Requester {
     pub(super) client: Client,
     pub(super) headers: HeaderMap,
     pub(super) base: Url,
-    /// Host name of the service, for messages.
+    /// Host name of the service.
     pub(super) host: String,
+    /// Host name of the service, with the port if the address has one, for messages.
+    pub(super) authority: String,
     pub(super) secrets: AccountSecrets,
     pub(super) limits: Limits,
     /// Limits the number of concurrent requests.
@@ -110,7 +112,7 @@ impl Requester {
                 Err(AttemptError::Transient { message, retry_after }) => {
                     self.circuit_breaker.failed(&message);
                     if state.retry.attempts() == 2 {
-                        let (host, most) = (&self.host, self.limits.total.as_secs());
+                        let (host, most) = (&self.authority, self.limits.total.as_secs());
                         warn!("{host}: {message}; trying again, for {most} s at most");
                     }
                     self.pause(&mut state, message, retry_after).await?;
@@ -131,7 +133,7 @@ impl Requester {
             return Ok(());
         }
         let outage = |(failures, message)| {
-            Err(RemoteError::Outage { host: self.host.clone(), failures, message })
+            Err(RemoteError::Outage { host: self.authority.clone(), failures, message })
         };
         match timeout_at(state.deadline, self.circuit_breaker.enter(arrival)).await {
             Ok(Ok(probe)) => {
@@ -236,7 +238,11 @@ impl Requester {
         if state.probe.is_some() {
             self.circuit_breaker.gave_up();
         }
-        RemoteError::Failed { host: self.host.clone(), attempts: state.retry.attempts(), message }
+        RemoteError::Failed {
+            host: self.authority.clone(),
+            attempts: state.retry.attempts(),
+            message,
+        }
     }
 }
 

@@ -220,6 +220,10 @@ fn l4_a_local_service_that_is_absent_is_tried_three_times() {
         let error = post(&open(format!("http://{host}:{port}"), limits)).unwrap_err();
         assert!(matches!(error, RemoteError::Failed { attempts: 3, .. }), "{host}: {error}");
         assert!(error.to_string().contains("start the service"), "{host}: {error}");
+        if host == "127.0.0.1" {
+            let begin = format!("127.0.0.1:{port} gave no reply");
+            assert!(error.to_string().starts_with(&begin), "{error}");
+        }
     }
 }
 

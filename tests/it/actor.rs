@@ -287,6 +287,11 @@ fn a_service_that_fails_pauses_the_run_before_anything_is_spent() {
         world.run(["run", "show", &run, "--json"]).json_lines().pop().unwrap()
     };
     assert!(shown()["paused"].as_str().unwrap().contains("key"), "{}", shown());
+    // A resumption that is refused leaves it paused.
+    let other = ["--actor", "search,llm", "--seed", "99", "--resume"];
+    let ran = optimize(&world, &server.url(), &refused, &other);
+    assert!(ran.status == 1 && ran.stderr.contains("was started with"), "{}", ran.stderr);
+    assert!(shown()["paused"].as_str().unwrap().contains("key"), "{}", shown());
     optimize(&world, &server.url(), &refused, &["--actor", "search,llm", "--resume"]).done();
     assert_eq!((&shown()["state"], &shown()["paused"]), (&"finished".into(), &Value::Null));
     assert!(refused.join("bundle.json").exists());

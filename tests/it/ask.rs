@@ -428,7 +428,14 @@ fn a_model_answers_what_the_rules_do_not_understand_and_is_replayed() {
     let refusing = ModelServer::start(Mood::Refuses);
     run(&["--no-cache"], &refusing.url()).fails(1, &["key"]);
     let babbling = ModelServer::start(Mood::Babbles);
-    run(&["--no-cache"], &babbling.url()).fails(1, &["not understood"]);
+    let words = ["not understood", "the language model gave no usable reply: "];
+    run(&["--no-cache"], &babbling.url()).fails(1, &words);
+    // The model declines what the rules answer.
+    let declined = ["ask", "tiny", "How many products are there?", "--effort", "2"];
+    let mut command = world.command(declined.into_iter().chain(["--model", "scripted"]));
+    let told = command.env("OPENAI_BASE_URL", server.url()).output().unwrap();
+    let words = ["finds no answer in this base", "--effort 0 answers by rules"];
+    crate::support::Ran::of(told).fails(1, &words);
 }
 
 #[test]

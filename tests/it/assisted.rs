@@ -120,6 +120,23 @@ fn programs_that_ask_a_model_get_one_from_the_server_or_it_does_not_start() {
 }
 
 #[test]
+fn verbose_output_says_what_the_service_replied() {
+    let world = optimized();
+    for (mood, why) in [(Mood::Babbles, "the reply of scripted"), (Mood::Refuses, "wrong key")] {
+        let model = ModelServer::start(mood);
+        for (effort, role) in [("1", "router"), ("2", "rerank")] {
+            let args = ["query", "latest", QUESTION, "--effort", effort, "--no-cache", "-v"];
+            let mut command = world.command(args.into_iter().chain(["--model", "scripted"]));
+            command.env("OPENAI_BASE_URL", model.url());
+            let stderr = Ran::of(command.output().unwrap()).stderr;
+            let logged = format!("the language model does not help as {role}: ");
+            let mut lines = stderr.lines().filter(|line| line.contains(&logged));
+            assert!(lines.any(|line| line.contains(why)), "{mood:?} {effort}: {stderr}");
+        }
+    }
+}
+
+#[test]
 fn lines_of_a_batch_say_why_the_model_did_not_help() {
     let world = optimized();
     let model = ModelServer::start(Mood::Babbles);

@@ -1,9 +1,11 @@
 //! Runs the optimization, reports its events, and measures the times of its parts. Does not depend
 //! on how programs are found.
 
+use std::mem;
+
 use crate::{
     App, Plan,
-    optimize::{Session, timing::Stopwatch},
+    optimize::{Session, pause, timing::Stopwatch},
     text::p_value,
     unit::pool::Pool,
 };
@@ -39,7 +41,12 @@ pub(super) fn learn(session: &mut Session, app: &App) -> (Result<Outcome, Optimi
     let mut stopwatch = Stopwatch::start(&run.dir);
     let progress = app.watch.progress_of(&format!("optimizing {}", run.options.dataset), STAGES);
     let waited = stopwatch.waiting();
+    let (dir, mut goes_on) = (run.dir.clone(), false);
     let mut watch = |event: Event<'_>| {
+        // The first event comes after the checks that may refuse to resume the run.
+        if !mem::replace(&mut goes_on, true) {
+            pause::lift(&dir);
+        }
         app.watch.optimization(&event);
         if let Event::Progress { phase, done, total } = event {
             stopwatch.at(phase, done);

@@ -1,5 +1,6 @@
 //! Marks runs as paused: if a service does not reply, nothing is frozen, and a file beside the
-//! journal holds the reason until a process resumes the run.
+//! journal holds the reason until a process goes on with the run. A resumption that is refused
+//! leaves the file.
 
 use std::{fs, path::Path};
 
@@ -26,7 +27,7 @@ pub(super) fn note(run: &Run, outage: &OptimizeError, app: &App) -> Result<Pause
     Ok(Paused { dataset: run.dataset.clone(), run: dir, why: pause.why })
 }
 
-/// Removes the file that says that the run in `dir` is paused, when the run is resumed.
+/// Removes the file that says that the run in `dir` is paused, when a resumed run goes on.
 pub(super) fn lift(dir: &Path) {
     // If the directory is not writable, the run itself fails.
     let _ = fs::remove_file(dir.join(PAUSE_FILE));

@@ -18,7 +18,6 @@ use crate::{
         Hops, Request, Steps,
         data::Data,
         model::{self, Described, Model, Start},
-        pause,
         programs::{PROGRAMS, go_on_with},
         resume_command,
     },
@@ -154,7 +153,6 @@ fn directory(request: &Request, base: &str, app: &App) -> Result<PathBuf> {
 
 fn resumed(dir: &Path, programs: &[UserProgram]) -> Result<Journal> {
     let mut journal = Journal::resume(dir)?;
-    pause::lift(dir);
     go_on_with(programs, dir, &mut journal)?;
     Ok(journal)
 }

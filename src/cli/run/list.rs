@@ -50,13 +50,14 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         listed.retain(|run| run.dataset == *dataset);
     }
     if listed.is_empty() {
-        ctx.printer.notice(&match &args.dataset {
-            Some(dataset) => format!(
-                "there is no run on \"{dataset}\" yet; begin one with `agent optimize --dataset \
-                 {dataset}`"
-            ),
-            None => "there is no run yet; begin one with `agent optimize`".to_owned(),
-        });
+        let words = |dataset: &str| (format!(" on \"{dataset}\""), format!(" --dataset {dataset}"));
+        let (on, option) = args.dataset.as_deref().map(words).unwrap_or_default();
+        let dir = named::runs_dir(&ctx.home);
+        ctx.printer.notice(&format!(
+            "there is no run{on} yet in {}; begin one with `agent optimize{option}`, or show one \
+             kept elsewhere with `agent run show DIR`",
+            dir.display()
+        ));
         return Ok(Exit::Done);
     }
     if args.json {
