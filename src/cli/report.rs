@@ -13,6 +13,7 @@ use agent_app::{
     report::{Reply, Request},
     systems::SandboxArgs,
 };
+use agent_ground::files;
 
 /// Name of the page in the directory of a run or model, unless `--out` names a file.
 const DEFAULT_FILE: &str = "report.html";
@@ -63,7 +64,16 @@ fn show(page: &Path, ctx: &Context) {
 /// Writes the page of a record to `out` or, without it, into the directory of the run or model.
 /// Returns the path of the page.
 fn written(reply: &Reply, out: Option<&Path>) -> Result<PathBuf> {
-    let out = out.map_or_else(|| reply.dir.join(DEFAULT_FILE), Path::to_owned);
+    let out = match out {
+        Some(out) => out.to_owned(),
+        None => {
+            let page = reply.dir.join(DEFAULT_FILE);
+            // The run may be of another person; nothing outside of it is replaced unasked.
+            files::refuse_link(&page)
+                .with_context(|| format!("cannot write {}", page.display()))?;
+            page
+        }
+    };
     refuse_run_files(&out)?;
     let html = agent_serve::report_page(reply).context("the page cannot be written")?;
     write(&out, |file| Ok(file.write_all(html.as_bytes())?))?;

@@ -102,7 +102,7 @@ pub fn clear(dir: &Path) -> io::Result<Vec<CacheFile>> {
 /// Returns the number of records in a cache file, computed from the file's length; 0 if the file
 /// has another format.
 fn n_entries(path: &Path) -> io::Result<u64> {
-    let mut file = File::open(path)?;
+    let mut file = agent_ground::files::open(path)?;
     let mut header = [0; HEADER_BYTES];
     file.read_exact(&mut header)?;
     let (magic, rest) = header.split_at(MAGIC.len());

@@ -54,7 +54,6 @@
 
 use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
 use std::io::Write;
 use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
@@ -240,7 +239,7 @@ impl LsaEmbedder {
     /// the file does not have the structure of a model.
     pub fn open(path: &Path) -> Result<LsaEmbedder, EmbedError> {
         let failed = |source| EmbedError::Io { path: path.to_owned(), source };
-        let file = File::open(path).map_err(failed)?;
+        let file = files::open(path).map_err(failed)?;
         // SAFETY: model files are published by rename and never written in place afterwards, so the
         // mapped bytes do not change while they are borrowed.
         let map = unsafe { Mmap::map(&file) }.map_err(failed)?;

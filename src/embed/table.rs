@@ -21,6 +21,7 @@ use memmap2::Mmap;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
 use crate::{EmbedError, Embedder, Matrix};
+use agent_ground::files;
 
 /// Maximum number of queries in a table.
 pub const MAX_QUERIES: usize = 1 << 20;
@@ -157,7 +158,7 @@ impl QueryTable {
         let failed = |source| EmbedError::Io { path: path.to_owned(), source };
         let damaged =
             |reason: &str| EmbedError::Damaged { path: path.to_owned(), reason: reason.to_owned() };
-        let file = File::open(path).map_err(failed)?;
+        let file = files::open(path).map_err(failed)?;
         // SAFETY: the file is published by rename and never written in place afterwards, so the
         // mapped bytes do not change while they are borrowed.
         let map = unsafe { Mmap::map(&file) }.map_err(failed)?;

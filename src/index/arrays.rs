@@ -18,6 +18,7 @@ use safetensors::{
 };
 
 use crate::IndexError;
+use agent_ground::files;
 
 /// Name of the array that holds the checksum of a sealed file.
 const SEAL: &str = "seal";
@@ -182,7 +183,7 @@ impl Arrays {
     /// [`IndexError::Io`] if the file cannot be read, [`IndexError::Damaged`] if it is not a file
     /// of arrays.
     pub fn open(path: &Path) -> Result<Self, IndexError> {
-        let file = File::open(path).map_err(|error| IndexError::io(path, error))?;
+        let file = files::open(path).map_err(|error| IndexError::io(path, error))?;
         // SAFETY: index files are written once and published by rename; nothing writes to them
         // while they are mapped.
         #[expect(unsafe_code, reason = "memory mapping has no safe form")]

@@ -32,7 +32,6 @@ mod search;
 mod write;
 
 use std::cmp::Ordering;
-use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -194,7 +193,7 @@ impl VectorIndex {
     pub fn open(path: &Path) -> Result<VectorIndex, VectorError> {
         let failed = |source| VectorError::Io { path: path.to_owned(), source };
         let damaged = |reason: String| VectorError::Damaged { path: path.to_owned(), reason };
-        let file = File::open(path).map_err(failed)?;
+        let file = files::open(path).map_err(failed)?;
         // SAFETY: vector files are published by rename and never written in place afterwards, so
         // the mapped bytes do not change while they are borrowed.
         let map = unsafe { Mmap::map(&file) }.map_err(failed)?;

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
     io::{self, Read},
     path::Path,
 };
@@ -54,7 +53,7 @@ impl FileRecord {
 /// Returns the blake3 digest of a file, which is read in blocks; `on_bytes` receives the size of
 /// each block, bytes.
 fn digest(path: &Path, on_bytes: &mut dyn FnMut(u64)) -> io::Result<blake3::Hash> {
-    let mut file = fs::File::open(path)?;
+    let mut file = files::open(path)?;
     let mut hasher = blake3::Hasher::new();
     let mut buffer = vec![0u8; 1 << 20];
     loop {

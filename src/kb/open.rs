@@ -8,7 +8,6 @@
 use std::{
     borrow::Cow,
     collections::BTreeSet,
-    fs::File,
     ops::Range,
     path::{Path, PathBuf},
     sync::{
@@ -24,6 +23,7 @@ use crate::{
     arrow::Table,
     csr::{Rows, as_u16, as_u32, as_u64},
 };
+use agent_ground::files;
 
 pub(super) const NODES_FILE: &str = "nodes.arrow";
 pub(super) const FIELDS_FILE: &str = "fields.arrow";
@@ -502,7 +502,7 @@ fn position(sorted: &[String], name: &str) -> Option<u16> {
 fn map(dir: &Path, name: &str, manifest: &Manifest) -> Result<Mmap, KbError> {
     let path = dir.join(name);
     let expected = manifest.file(dir, name)?.bytes;
-    let file = File::open(&path).map_err(KbError::io("open", &path))?;
+    let file = files::open(&path).map_err(KbError::io("open", &path))?;
     let found = file.metadata().map_err(KbError::io("open", &path))?.len();
     if found != expected {
         return Err(KbError::damaged(path, format!("it has {found} bytes, not {expected}")));

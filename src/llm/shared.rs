@@ -333,7 +333,7 @@ fn remove(path: &Path) -> io::Result<()> {
 }
 
 fn read_header(path: &Path) -> io::Result<Header> {
-    first_line(&mut BufReader::new(File::open(path)?))
+    first_line(&mut BufReader::new(files::open(path)?))
 }
 
 fn first_line(reader: &mut impl BufRead) -> io::Result<Header> {
@@ -349,7 +349,7 @@ fn first_line(reader: &mut impl BufRead) -> io::Result<Header> {
 /// Reads the exchange in the file at `path`; fails unless its digest matches and its request has
 /// the key `key`.
 fn read(path: &Path, key: &str) -> io::Result<Exchange> {
-    let mut reader = BufReader::new(File::open(path)?.take(ENTRY_BYTES));
+    let mut reader = BufReader::new(files::open(path)?.take(ENTRY_BYTES));
     let header = first_line(&mut reader)?;
     let mut body = Vec::new();
     reader.read_to_end(&mut body)?;

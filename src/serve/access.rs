@@ -241,9 +241,12 @@ fn without_port(host: &str) -> String {
     }
 }
 
-/// Returns the key in the `Authorization` header, which reads `Bearer KEY`.
+/// Returns the key in the `Authorization` header, which reads `Bearer KEY`; `None` if there are
+/// several such headers, since a proxy may have added one.
 pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
-    let (scheme, key) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    let mut given = headers.get_all(header::AUTHORIZATION).iter();
+    let only = given.next().filter(|_| given.next().is_none())?;
+    let (scheme, key) = only.to_str().ok()?.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then_some(key.trim())
 }
 
@@ -359,5 +362,10 @@ mod tests {
             assert_eq!(key(text).as_deref(), Some("agent-1"), "{text}");
         }
         assert_eq!(key("Basic agent-1"), None);
+        let mut two = HeaderMap::new();
+        for key in ["Bearer agent-1", "Bearer agent-2"] {
+            two.append(header::AUTHORIZATION, HeaderValue::from_static(key));
+        }
+        assert_eq!(bearer(&two), None);
     }
 }

@@ -105,7 +105,7 @@ fn conditions(filter: &Value) -> Result<Vec<Condition>, ApiError> {
 }
 
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "it must be a text or a list of texts")]
 pub(super) enum StoreQuery {
     One(String),
     Many(Vec<String>),

@@ -241,7 +241,7 @@ struct Format {
 /// Returns the BLAKE3 digest of a file, in hexadecimal digits.
 fn digest_of(path: &Path) -> std::io::Result<String> {
     let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(File::open(path)?)?;
+    hasher.update_reader(files::open(path)?)?;
     Ok(hasher.finalize().to_hex().to_string())
 }
 

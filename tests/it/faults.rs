@@ -86,6 +86,19 @@ fn pipes_and_devices_are_not_read() {
         let ran = world.run(settings);
         assert!(ran.stdout.contains("not a regular file"), "{}{}", ran.stdout, ran.stderr);
     }
+    for part in ["index/words/terms", "index/vectors/model", "kb/nodes.arrow"] {
+        let file = world.path("home/bases/tiny").join(part);
+        let aside = file.with_extension("aside");
+        std::fs::rename(&file, &aside).unwrap();
+        let made = std::process::Command::new("mkfifo").arg(&file).status().unwrap();
+        assert!(made.success(), "{part}");
+        let told = world.run(["doctor"]);
+        assert!(told.stdout.contains("not a regular file"), "{part}: {}", told.stdout);
+        world.run(["search", "tiny", "dart"]).fails(1, &["not a regular file"]);
+        std::fs::remove_file(&file).unwrap();
+        std::fs::rename(&aside, &file).unwrap();
+    }
+    world.run(["search", "tiny", "dart"]).done();
 }
 
 #[cfg(target_os = "linux")]

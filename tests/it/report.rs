@@ -76,6 +76,16 @@ fn a_page_has_the_record_of_the_run_and_every_text_stays_text() {
     assert_eq!(fs::read_to_string(world.path("again.html")).unwrap(), html);
     world.run(["report", "--run", "run", "--out", "run/run.sqlite"]).fails(1, &["FILE.html"]);
     world.run(["report", "--run", "nowhere"]).fails(1, &["nowhere"]);
+    #[cfg(unix)]
+    {
+        // A run of somebody else may hold a link in the place of its page.
+        fs::write(world.path("mine"), "kept").unwrap();
+        fs::remove_file(world.path("run/report.html")).unwrap();
+        std::os::unix::fs::symlink(world.path("mine"), world.path("run/report.html")).unwrap();
+        world.run(["report", "--run", "run"]).fails(1, &["run/report.html", "it is a link"]);
+        assert_eq!(fs::read_to_string(world.path("mine")).unwrap(), "kept");
+        fs::remove_file(world.path("run/report.html")).unwrap();
+    }
     opened(&world);
 }
 

@@ -9,8 +9,8 @@ use std::{
     time::Duration,
 };
 
-use agent::dataset::Home;
-use serde_json::Value;
+use agent::{dataset::Home, units::Units};
+use serde_json::{Value, json};
 
 use crate::{
     bundles::{SEARCHES, world_with},
@@ -385,6 +385,16 @@ fn a_run_with_workers_freezes_the_bundle_of_one_process() {
     world.run(again).fails(1, &["another run uses the pool", "directory of its own"]);
     let idle = world.run(["unit", "work", "pool-0-0", "--idle", "0"]);
     assert!(idle.stderr.contains("ran 0 units"), "{}", idle.stderr);
+    // A job with an item that is no query does not end a worker.
+    let alone: Value = serde_json::from_slice(&bundle("alone")).unwrap();
+    let task = json!({"kind": "evaluate", "dataset": "shop", "params": {},
+                      "fingerprint": alone["dataset"]["index"]});
+    let job = world.path("pool-0-0/jobs/000000001");
+    let program = b"fn retrieve(query, candidates, params) { candidates }";
+    Units::plan(&job, &task, &["{}".to_owned()], 1, Some(("program", program))).unwrap();
+    let ran = world.run(["unit", "work", "pool-0-0", "--idle", "0"]);
+    let told = ["jobs/000000001, unit 0: an item of the plan is no query", "job left out"];
+    assert!(ran.status == 0 && told.iter().all(|text| ran.stderr.contains(text)), "{}", ran.stderr);
 }
 
 #[test]

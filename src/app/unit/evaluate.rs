@@ -41,7 +41,8 @@ impl Evaluation {
     /// # Errors
     /// If the item is not a JSON text.
     pub fn run(&self, item: &str) -> Result<Vec<u8>> {
-        let query: String = serde_json::from_str(item).context("a query of the plan")?;
+        let query: String =
+            serde_json::from_str(item).context("an item of the plan is no query; plan again")?;
         let run = |compiled| self.runtime.run(compiled, &self.params, &query, None).ok()?.ok();
         let ranking = self.compiled.as_ref().and_then(run).map(|outcome| outcome.ranking);
         Ok(encoded(ranking.as_ref()))

@@ -110,9 +110,9 @@ pub fn registered(dir: &Path) -> Result<Registered> {
 }
 
 /// Claims and signs the first unit of a pool that has no result and that no other process has
-/// claimed; `None` if there is none.
-pub fn next(pool: &PoolDir, worker: &Registered) -> Option<Taken> {
-    for job in pool.jobs() {
+/// claimed, but of none of the jobs `left_out`; `None` if there is none.
+pub fn next(pool: &PoolDir, worker: &Registered, left_out: &BTreeSet<PathBuf>) -> Option<Taken> {
+    for job in pool.jobs().into_iter().filter(|job| !left_out.contains(job)) {
         // A finished job may be removed at any time.
         let Ok(units) = Units::open(&job) else { continue };
         for unit in 0..units.len() {

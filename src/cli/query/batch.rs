@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{Context, Exit};
-use agent_app::{error::Result, query::QueryRecord, systems::all_threads, text::counted};
+use agent_app::{
+    Explain as _, error::Result, query::QueryRecord, systems::all_threads, text::counted,
+};
 use agent_index::IndexedBase;
 use agent_infer::{self as infer, AnswerRecord};
 use agent_retrieve::{Detail, StandIn, check_query};
@@ -23,6 +25,8 @@ use agent_systems::bundle::OpenedBundle;
 
 /// Longest line of the input, bytes.
 pub(crate) const MAX_LINE_BYTES: u64 = 1 << 20;
+/// Maximum size of the rest of a line that is too long, bytes; an endless line ends the batch.
+const MAX_SKIPPED_BYTES: u64 = 1 << 30;
 /// Number of questions that each thread answers in one block. The answers of a block are printed
 /// when all of them are known.
 const PER_THREAD: usize = 8;
@@ -87,8 +91,12 @@ pub(super) fn run(session: &Session, questions: &Path, from: u64, ctx: &Context)
     let mut input: Box<dyn BufRead> = match questions == Path::new("-") {
         true => Box::new(BufReader::new(io::stdin())),
         false => {
-            let opened = File::open(questions);
             let shown = questions.display();
+            if questions.is_dir() {
+                return Err(anyhow!("{shown} is a directory"))
+                    .hint("give a file with a question in each line");
+            }
+            let opened = File::open(questions);
             Box::new(BufReader::new(opened.with_context(|| format!("cannot open {shown}"))?))
         }
     };
@@ -147,7 +155,7 @@ fn next_lines(
         *line += 1;
         let text = if bytes.len() as u64 > MAX_LINE_BYTES {
             if !bytes.ends_with(b"\n") {
-                input.skip_until(b'\n').context("cannot read the questions")?;
+                skip_line(input, *line)?;
             }
             None
         } else {
@@ -158,6 +166,20 @@ fn next_lines(
         }
     }
     Ok(lines)
+}
+
+/// Skips the rest of a line.
+///
+/// # Errors
+/// If the line has no end within [`MAX_SKIPPED_BYTES`], as a device may have none.
+fn skip_line(input: &mut dyn BufRead, line: u64) -> Result<()> {
+    let mut rest = input.take(MAX_SKIPPED_BYTES);
+    rest.skip_until(b'\n').context("cannot read the questions")?;
+    if rest.limit() > 0 {
+        return Ok(());
+    }
+    Err(anyhow!("line {line} has no end in {MAX_SKIPPED_BYTES} bytes"))
+        .hint("give a file with a question in each line")
 }
 
 fn too_long() -> String {

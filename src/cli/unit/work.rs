@@ -263,7 +263,8 @@ fn rank(
     depth: usize,
     item: &str,
 ) -> Result<Done> {
-    let Query { id, query } = serde_json::from_str(item).context("a query of the plan")?;
+    let Query { id, query } =
+        serde_json::from_str(item).context("an item of the plan is no query; plan again")?;
     let (ranking, failure) = match system.answer(&query, depth, Detail::default()) {
         Ok(answer) => (answer.into_ranking(), None),
         Err(error) if error.is_transient() => {

@@ -2,6 +2,7 @@
 //! on how a pool is stored.
 
 use std::{
+    collections::BTreeSet,
     path::PathBuf,
     sync::atomic::Ordering,
     thread,
@@ -20,6 +21,9 @@ use agent_ground::pool_dir::PoolDir;
 /// The first and the longest pause of an idle worker before it looks for work again; the pause
 /// doubles each time.
 const LOOK_FOR_WORK: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(200)];
+
+/// Number of jobs in a row that end a worker if they fail, since the cause is then probably its own.
+const FAILED_IN_A_ROW: usize = 3;
 
 /// Run trials of `agent optimize --pool DIR` until interrupted or idle
 ///
@@ -43,14 +47,22 @@ pub(super) fn work(args: &WorkArgs, ctx: &Context) -> Result<Exit> {
     ctx.printer.notice(&format!("working for {dir}; Ctrl-C ends it"));
     let mut bench = Bench::new(args.sandbox, ctx);
     let (mut n, mut idle, mut wait) = (0, Instant::now(), LOOK_FOR_WORK[0]);
+    let (mut left_out, mut in_a_row) = (BTreeSet::new(), 0);
     while !ctx.stop.load(Ordering::Relaxed) {
-        match next(&pool, &alive) {
+        match next(&pool, &alive, &left_out) {
             Some(taken) => {
                 match bench.run(&taken.units, taken.unit) {
-                    Ok(_) => n += 1,
+                    Ok(_) => (n, in_a_row) = (n + 1, 0),
                     // The optimization has already dropped this job.
                     Err(_) if !taken.job.exists() => {}
-                    Err(error) => return Err(error),
+                    Err(error) if in_a_row + 1 == FAILED_IN_A_ROW => return Err(error),
+                    Err(error) => {
+                        let (job, unit) = (taken.job.display(), taken.unit);
+                        let why = error.message();
+                        ctx.printer.warning(&format!("{job}, unit {unit}: {why}; job left out"));
+                        left_out.insert(taken.job);
+                        in_a_row += 1;
+                    }
                 }
                 (idle, wait) = (Instant::now(), LOOK_FOR_WORK[0]);
             }

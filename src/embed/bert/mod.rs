@@ -47,7 +47,6 @@ mod parts;
 mod weights;
 
 use std::{
-    fs::File,
     io,
     path::{Path, PathBuf},
     sync::OnceLock,
@@ -69,6 +68,7 @@ use crate::{
     gpu::{self, Device},
     matrix::{dot, normalise},
 };
+use agent_ground::files;
 
 pub use config::{Pooling, Shape};
 pub use kernels::Activation;
@@ -140,7 +140,7 @@ impl MappedFile {
             }
             _ => EmbedError::Io { path: path.clone(), source },
         };
-        let file = File::open(&path).map_err(failed)?;
+        let file = files::open(&path).map_err(failed)?;
         let length = file.metadata().map_err(failed)?.len();
         if length > max_bytes {
             let reason = format!("it has {length} bytes, more than {max_bytes}");

@@ -208,6 +208,12 @@ impl Database {
         };
         opened().map_err(|error| match error {
             Stopped::Limit(error) => error,
+            Stopped::Sqlite(error) if error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
+                SqlError::Load(format!(
+                    "they take more than {} MiB; ask about fewer rows",
+                    MAX_PAGES >> 8
+                ))
+            }
             Stopped::Sqlite(error) => SqlError::Load(error.to_string()),
         })
     }

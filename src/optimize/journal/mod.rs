@@ -477,8 +477,12 @@ fn check_empty(dir: &Path) -> Result<(), JournalError> {
 
 /// Fails unless a directory holds a run.
 fn check_run(dir: &Path) -> Result<(), JournalError> {
-    let why = match (dir.is_dir(), dir.join(DATABASE_FILE).is_file()) {
+    let database = dir.join(DATABASE_FILE);
+    let why = match (dir.is_dir(), database.is_file()) {
         (true, true) => return Ok(()),
+        (true, false) if database.exists() => {
+            "its run.sqlite is not a regular file; restore it, or start a run with --run DIR"
+        }
         (true, false) => "it has no run.sqlite; start a run without --resume",
         (false, _) => "the directory does not exist; start a run without --resume",
     };

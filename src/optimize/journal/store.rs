@@ -135,11 +135,15 @@ impl Store {
         if access == Access::Write {
             files::refuse_link(path).map_err(JournalError::io("open", path))?;
         }
-        // SQLite would wait for ever at a pipe in the place of its journal.
-        let journal = with_suffix(path, "-journal");
-        match files::open(&journal) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            opened => drop(opened.map_err(JournalError::io("open", &journal))?),
+        // SQLite would wait for ever at a pipe in the place of its journal, and says of a link in
+        // the place of its log only that it cannot open the database.
+        for suffix in ["-journal", "-wal", "-shm"] {
+            let beside = with_suffix(path, suffix);
+            files::refuse_link(&beside).map_err(JournalError::io("open", &beside))?;
+            match files::open(&beside) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                opened => drop(opened.map_err(JournalError::io("open", &beside))?),
+            }
         }
         let length = fs::metadata(path).map_err(JournalError::io("open", path))?.len();
         if length == 0 {

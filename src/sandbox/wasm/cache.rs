@@ -5,7 +5,6 @@
 //! read the key can inject code that this process runs, so the directory must belong to the user.
 
 use std::{
-    fs,
     io::Read as _,
     path::{Path, PathBuf},
     time::SystemTime,
@@ -14,6 +13,7 @@ use std::{
 use wasmtime::{Engine, Module};
 
 use crate::private::{KEY_BYTES, PrivateDir};
+use agent_ground::files;
 
 /// Number of bytes read of a file at most; a longer file is not loaded.
 const MAX_FILE_BYTES: u64 = 256 << 20;
@@ -73,7 +73,7 @@ impl CodeCache {
         owner: CodeOwner,
         digest: &blake3::Hash,
     ) -> Option<Module> {
-        let file = fs::File::open(self.path(owner, digest)).ok()?;
+        let file = files::open(&self.path(owner, digest)).ok()?;
         // Marks the file as used.
         let _ = file.set_modified(SystemTime::now());
         let mut bytes = Vec::new();

@@ -164,7 +164,7 @@ fn o1_a_run_of_200_steps_is_resumed_in_an_instant() {
 #[allow(clippy::disallowed_methods, reason = "the test makes a pipe")]
 #[test]
 fn a_pipe_in_a_run_directory_is_not_waited_for() {
-    for name in ["lock", "run.sqlite-journal"] {
+    for name in ["lock", "run.sqlite-journal", "run.sqlite-wal"] {
         let dir = directory();
         drop(filled(dir.path(), 2));
         let path = dir.path().join(name);
