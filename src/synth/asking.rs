@@ -49,7 +49,7 @@ const ATTEMPTS: usize = 3;
 const DRAWS: usize = 60;
 /// Maximum number of questions that are made at the same time; if the model gives no more replies,
 /// those are lost.
-const AT_A_TIME: usize = 80;
+const AT_A_TIME: usize = 40;
 /// Maximum number of items in a request.
 const BATCH: usize = 20;
 /// Maximum length of the items of a request, characters; more if a single item is longer.

@@ -405,7 +405,7 @@ fn an_unproven_property_disagreement_and_a_missing_reply_are_no_answers() {
 #[test]
 fn a_ceiling_ends_the_making_and_keeps_what_is_made() {
     let (_, base) = indexed();
-    let ceilings = Ceilings { usd: None, tokens: Some(60_000) };
+    let ceilings = Ceilings { usd: None, tokens: Some(45_000) };
     let stores = || vec![Arc::new(MemoryStore::default()) as Arc<dyn agent_llm::ReplyStore>];
     let prompts = Arc::new(Prompts::built_in().unwrap());
     let (model, _) = llm_within(|request| said(reply(request)), ceilings, stores());
