@@ -101,14 +101,13 @@ impl Choices for Effort {
 
     fn described(self) -> (&'static str, &'static str) {
         match self {
-            Self::None => ("0", "Only in programs that ask a model"),
+            Self::None => ("0", "Only in programs that call a language model"),
             Self::Reads => {
-                ("1", "It reads the query: category, linked entities, wanted type, constraints")
+                ("1", "Also to read the query: category, linked entities, wanted type, constraints")
             }
-            Self::Judges => (
-                "2",
-                "It also judges the first 20 answers, or the first 50 if none of them is good",
-            ),
+            Self::Judges => {
+                ("2", "Also to judge the first 10 answers, and up to 50 if none of them is good")
+            }
         }
     }
 }
@@ -170,11 +169,9 @@ impl Choices for Negatives {
 
     fn described(self) -> (&'static str, &'static str) {
         let help = match self {
-            Self::Bm25 => {
-                "The first of bm25+names, as DPR takes them (with a bag of words: bag:dpr)"
-            }
+            Self::Bm25 => "The first nodes of bm25+names, as in DPR (with a bag of words: bag:dpr)",
             Self::Own => {
-                "At first these, then the first of the encoder itself, as ANCE takes them (bag:ance)"
+                "At first the same, then the first nodes of the encoder, as in ANCE (bag:ance)"
             }
         };
         (self.name(), help)

@@ -8,7 +8,7 @@
 //! lets lower scores win); any number in 0..=1 is accepted, and an unusable reply does not affect
 //! other batches.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, iter, sync::Arc};
 
 use serde_json::{Value, json};
 
@@ -33,17 +33,17 @@ pub const RERANK_ROLE: RoleSpec = RoleSpec {
     max_tokens: 2_048,
 };
 
-/// Default number of scored candidates.
-const SCORED: usize = 20;
-/// Default number of scored candidates if none of the first [`SCORED`] scores high.
-const SCORED_DEEP: usize = 50;
-/// Minimum score that counts as high.
-const HIGH: f32 = 0.8;
+/// Number of stages in which candidates are scored.
+const STAGES: usize = 3;
+/// Default number of candidates that are scored by the end of each stage.
+const SCORED: [usize; STAGES] = [10, 20, 50];
+/// Best score so far from which on each stage but the first is left out.
+const ENOUGH: [f32; STAGES - 1] = [0.9, 0.8];
 /// Maximum number of candidates of one request.
 const PER_REQUEST: usize = 10;
 /// Maximum number of requests for one batch of candidates: the first, its repair, and another.
 const MAX_TRIES: usize = 3;
-/// Request bounds for one shortlist: two batches for the first 20 candidates; at most five batches
+/// Request bounds for one shortlist: one batch for the first 10 candidates; at most five batches
 /// for 50, each with all tries.
 pub const RERANK_REQUESTS: RequestBounds = Depth::DEFAULT.requests();
 /// Difference between the scores of nodes to which the model gives the same score.
@@ -55,18 +55,16 @@ const PROMPT: &str = "rerank/score";
 /// How many candidates of a shortlist the model scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
-    /// Number of candidates that are scored first.
-    first: usize,
-    /// Number of candidates that are scored if none of the first scores high; at least `first`.
-    deep: usize,
+    /// Number of candidates that are scored by the end of each stage, ascending.
+    ends: [usize; STAGES],
 }
 
 impl Depth {
-    const DEFAULT: Self = Self { first: SCORED, deep: SCORED_DEEP };
+    const DEFAULT: Self = Self { ends: SCORED };
 
     /// Creates the depth of exactly the first `k` candidates, as STaRK's rerankers use.
     pub fn exactly(k: usize) -> Self {
-        Self { first: k, deep: k }
+        Self { ends: [k; STAGES] }
     }
 
     /// Returns the request bounds for one shortlist.
@@ -75,9 +73,14 @@ impl Depth {
             role: RERANK_ROLE,
             prompt: PROMPT,
             later: None,
-            min: self.first.div_ceil(PER_REQUEST),
-            max: self.deep.div_ceil(PER_REQUEST) * MAX_TRIES,
+            min: self.ends[0].div_ceil(PER_REQUEST),
+            max: self.deepest().div_ceil(PER_REQUEST) * MAX_TRIES,
         }
+    }
+
+    /// Returns the number of candidates that are scored if no stage is left out.
+    const fn deepest(self) -> usize {
+        self.ends[STAGES - 1]
     }
 }
 
@@ -92,11 +95,12 @@ impl Default for Depth {
 const ROUNDS: [u32; 2] = [1, 0];
 
 /// Reranks the first nodes of another retriever's ranking, the shortlist; [`Depth`] says how many:
-/// by default 20, or 50 if the model scores none of the 20 high. The nodes are ordered by the
-/// model's score, ties as in the shortlist. A candidate without a usable score counts as 0 if
-/// another candidate of the same request has a usable score. If no candidate of a request has a
-/// usable score, the shortlist is returned unchanged, and [`Answer::unassisted`] holds the reason.
-/// Nodes beyond the depth follow in the order of the shortlist, with scores -1, -2, ...
+/// by default 10, or 20 if the model scores none of them 0.9 or higher, or 50 if it scores none of
+/// the 20 at 0.8 or higher. The nodes are ordered by the model's score, ties as in the shortlist. A
+/// candidate without a usable score counts as 0 if another candidate of the same request has a
+/// usable score. If no candidate of a request has a usable score, the shortlist is returned
+/// unchanged, and [`Answer::unassisted`] holds the reason. Nodes beyond the depth follow in the
+/// order of the shortlist, with scores -1, -2, ...
 pub struct Rerank {
     base: Arc<IndexedBase>,
     shortlist: Box<dyn Retriever>,
@@ -197,22 +201,26 @@ impl Rerank {
         detail: Detail,
     ) -> Result<ScoredShortlist, RetrieveError> {
         let query = check_query(query)?;
-        let Depth { first, deep } = self.depth;
+        let deep = self.depth.deepest();
         // A node from any of the first `deep` ranks may need its explanation.
         let explained =
             if detail.explained_count > 0 { detail.explained_count.max(deep) } else { 0 };
         let detail = Detail { explained_count: explained, ..detail };
         let shortlist = self.shortlist.answer(query, k.max(deep), detail)?;
         let nodes: Vec<NodeId> = shortlist.ranking().iter().take(deep).map(|pair| pair.0).collect();
-        let (first, more) = nodes.split_at(first.min(nodes.len()));
         let linked = LinkedEntities::link(&self.base, query).with(&shortlist.entities);
-        let (mut scores, mut missed) = self.scores(query, &linked, first)?;
-        let best = scores.iter().flatten().copied().reduce(f32::max);
-        // If a batch of the first was not scored, the shortlist is returned unchanged.
-        if best.is_some_and(|best| best < HIGH) && !more.is_empty() && missed.is_none() {
-            let (further, missed_further) = self.scores(query, &linked, more)?;
-            scores.extend(further);
-            missed = missed_further;
+        let (mut scores, mut missed): (Vec<Option<f32>>, _) = (Vec::new(), None);
+        let until = iter::once(f32::INFINITY).chain(ENOUGH);
+        for (end, enough) in self.depth.ends.into_iter().zip(until) {
+            let further = &nodes[scores.len()..end.min(nodes.len())];
+            let is_enough = scores.iter().flatten().any(|&score| score >= enough);
+            // If a batch was not scored, the shortlist is returned unchanged.
+            if further.is_empty() || is_enough || missed.is_some() {
+                break;
+            }
+            let (more, missed_more) = self.scores(query, &linked, further)?;
+            scores.extend(more);
+            missed = missed_more;
         }
         Ok(ScoredShortlist { shortlist, scores, missed })
     }
@@ -257,7 +265,7 @@ impl Retriever for Rerank {
         let name = format!("rerank:{}", self.shortlist.name());
         match self.depth {
             Depth::DEFAULT => name,
-            Depth { deep, .. } => format!("{name}:k={deep}"),
+            depth => format!("{name}:k={}", depth.deepest()),
         }
     }
 

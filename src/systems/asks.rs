@@ -13,8 +13,8 @@ use agent_infer::{
 };
 
 /// Returns bounds on the number of requests that the system `name` makes to a language model for
-/// one query; the total is the sum over the list. Requests of inner systems are included, requests
-/// that programs make are not.
+/// one query; the total is the sum over the list. Requests by inner systems are included; requests
+/// by programs are not.
 ///
 /// # Errors
 /// As [`find`]; [`SystemError::Arguments`] if the arguments of the system or of an inner one are
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(min("prf:rerank:bm25"), judged);
         assert_eq!(min("multi:top3:candidates=rerank:bm25:20"), judged);
         assert_eq!(min("late:candle:x:candidates=rerank:bm25:20"), judged);
-        assert_eq!(min("rerank:dense:k=20"), judged);
+        assert_eq!(min("rerank:dense:k=20"), 2);
         assert_eq!(min("rerank:k=5"), 1);
         assert_eq!(min("rerank:rerank:dense:k=100"), 10 + judged);
         assert!(request_bounds("expand:hyde=9", Effort::None).is_err());

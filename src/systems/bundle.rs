@@ -21,8 +21,8 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
 };
 
 /// How much a bundle or the system `ask` uses a language model; a greater effort makes more
-/// requests. For `ask`, `Reads` lets the model plan the questions that the rules cannot read,
-/// `Judges` all questions; the variants below describe bundles.
+/// requests. For `ask`, `Reads` lets the model plan only the questions that the rules cannot read,
+/// and `Judges` lets it plan all questions. The variants below describe bundles.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effort {
     /// The model is used only by programs that ask it.
@@ -30,7 +30,7 @@ pub enum Effort {
     None,
     /// The model also reads the query: its category, linked entities, target type and constraints.
     Reads,
-    /// The model also scores the first 20 answers, or the first 50 if none of these scores high.
+    /// The model also scores the first 10 answers, and up to 50 if none of these scores high.
     Judges,
 }
 

@@ -7,14 +7,14 @@ use agent_retrieve::{Retriever, System};
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "rerank",
     arguments: "[:SYSTEM][:k=K]",
-    summary: "a language model scores the first 20 nodes of another system, or 50 if none of them scores \
-              high; with k, the first K, 1 to 100 (rerank:dense:k=20 is the setting of STaRK's rerankers) \
+    summary: "a language model scores the first 10 nodes of another system, and up to 50 if none of them \
+              scores high; with k, the first K, 1 to 100 (rerank:dense:k=20 is the setting of STaRK's rerankers) \
               [default: hybrid]",
     needs: &[Need::Model],
     open,
 };
 
-/// Precedes the number of nodes that the language model sees, in the last argument.
+/// Text in the last argument before the number of nodes that the language model sees.
 const K: &str = "k=";
 /// Maximum number of nodes that the arguments can let the language model see.
 const MAX_K: usize = 100;
