@@ -43,7 +43,7 @@
 //! | fusion | joining several rankings into one | rank aggregation |
 //! | learned re-ranker | a linear model that orders the nodes put forward by all programs | learning to rank |
 //! | feature | one number about a node, an input of the re-ranker | signal |
-//! | plain question | a question of names and relations alone, which metapaths answer | graph query, multi-hop question |
+//! | plain question | a question that consists only of names and relations, so that metapaths answer it | graph query, multi-hop question |
 //! | bundle | frozen programs, one per category, with a router and all fingerprints | model, artifact |
 //! | ensemble | a bundle with several members, each a router, a fusion and a re-ranker over some categories; their rankings are joined | committee, stacking |
 //! | actor | proposes programs: the search actor by mining and mutation, or a language model | proposer, agent |

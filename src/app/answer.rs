@@ -24,7 +24,7 @@ use agent_systems as systems;
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Installed dataset, directory in neutral format, or built-in sample
+    /// Installed dataset, directory to import, or built-in sample
     #[arg(value_name = "N")]
     pub dataset: String,
     /// The question
@@ -122,7 +122,7 @@ impl Perform for Request {
         unassisted(&answer, app);
         if let Some(stand_in) = &answer.stand_in {
             app.watch.warning(&format!("a program failed: {}", stand_in.reason));
-            app.watch.warning(&format!("the nodes are those of {} instead", stand_in.system));
+            app.watch.warning(&format!("the nodes come from {} instead", stand_in.system));
         }
         let nodes: Vec<_> = answer.ranking().iter().map(|pair| pair.0).collect();
         let prose = rag::write(&base, &llm.assistant, question, &nodes, self.check)?;

@@ -1,5 +1,5 @@
 //! Answers a question over many nodes, such as "how many movies are there", with a table. A
-//! question for nodes, such as "movies about whales", is answered by a bundle.
+//! question that asks for nodes, such as "movies about whales", is answered by a bundle.
 
 use std::{num::NonZeroUsize, path::PathBuf, sync::Arc, time::Instant};
 
@@ -59,11 +59,11 @@ fn as_json(text: &str) -> std::result::Result<serde_json::Value, String> {
     serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
 }
 
-/// A question over many nodes, or its plan, with the means to answer.
+/// A question over many nodes, or its plan, with the options for answering it.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Installed dataset, directory in neutral format, or built-in sample
+    /// Installed dataset, directory to import, or built-in sample
     #[arg(value_name = "N")]
     pub dataset: String,
     /// The question
@@ -90,7 +90,7 @@ pub struct Request {
     #[serde(default)]
     #[schema(value_type = Option<u64>, minimum = 1)]
     pub reading: Option<NonZeroUsize>,
-    /// Let a language model answer these questions [default: 2 if one is configured, else 0]
+    /// Select the questions that a language model answers [default: 2 if one is configured, else 0]
     #[arg(long, value_enum, display_order = 99)]
     #[serde(default)]
     #[schema(value_type = Option<u8>, minimum = 0, maximum = 2)]
@@ -185,9 +185,7 @@ impl Perform for Request {
 impl Request {
     fn by_plan(&self, plan: &serde_json::Value, analyst: &Analyst) -> Result<Reply> {
         if !self.question.is_empty() {
-            return Err(AppError::usage(anyhow::anyhow!(
-                "ask gets a question or a plan, not both"
-            )));
+            return Err(AppError::usage(anyhow::anyhow!("give a question or a plan, not both")));
         }
         let began = Instant::now();
         let answered = analyst.run_plan(plan).hint(
@@ -240,8 +238,8 @@ impl Request {
         Ok(Reply::Table { question: question.to_owned(), answered: Box::new(answered), base, ms })
     }
 
-    /// Answers a question for nodes with the bundle that the request names. If it names none,
-    /// returns `error`, which says why no table answers the question.
+    /// Answers a question that asks for nodes, with the bundle that the request names. If it names
+    /// none, returns `error`, which says why no table answers the question.
     fn by_bundle(
         &self,
         question: &str,
@@ -251,9 +249,9 @@ impl Request {
         app: &App,
     ) -> Result<Reply> {
         let Some(file) = &self.bundle else {
-            return Err(error).hint("a question for nodes is answered with --bundle FILE");
+            return Err(error).hint("to answer a question that asks for nodes, give --bundle FILE");
         };
-        app.watch.notice(&format!("nodes of the bundle, not a table: {error}"));
+        app.watch.notice(&format!("the bundle answers with nodes, not a table: {error}"));
         let bundle = read_bundle_for(file, Some(base.name()), app)?;
         query::check_fit(&bundle, &base, app)?;
         let resources = Resources::new(llm, self.sandbox.places(app)?, app);

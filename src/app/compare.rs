@@ -29,7 +29,7 @@ const SYSTEMS: std::ops::RangeInclusive<usize> = 2..=8;
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Installed dataset, directory in neutral format, or built-in sample
+    /// Installed dataset, directory to import, or built-in sample
     #[arg(value_name = "N")]
     pub dataset: String,
     /// The question
@@ -37,7 +37,7 @@ pub struct Request {
     pub text: String,
     /// Names of the compared systems, 2 to 8.
     #[arg(long = "system", value_name = "SYSTEM", required = true,
-        help = format!("Ask {}; two to eight times", choices()))]
+        help = format!("Ask {}; give this option two to eight times", choices()))]
     #[serde(rename = "system")]
     pub systems: Vec<String>,
     /// Print at most this many nodes of each system, 1 to 10000
@@ -50,7 +50,7 @@ pub struct Request {
     #[serde(default, deserialize_with = "effort")]
     #[schema(value_type = u8, minimum = 0, maximum = 2)]
     pub effort: Effort,
-    /// Ignore answers that the model names from memory when it reads a question
+    /// Ignore answers that the language model suggests from its own knowledge
     #[arg(long)]
     #[serde(default)]
     pub no_known_answers: bool,

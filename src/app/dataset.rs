@@ -38,7 +38,7 @@ const SAMPLE_PREFIX: &str = "agent-sample-";
 /// time; only the ratios count.
 const STAGES: crate::Plan = &[("nodes", 6.0), ("edges", 2.0), ("graph", 2.0), ("queries", 1.0)];
 
-/// Maximum length of a line about a guessed mapping, characters.
+/// Maximum length of a line about a guessed mapping, in characters.
 const MAX_NOTICE_CHARS: usize = 1_000;
 
 /// A dataset argument resolved to an installed base.
@@ -134,7 +134,7 @@ pub fn locate(dataset: &str, app: &App) -> Result<Dataset> {
             Ok(Dataset { base: report.base, automatic: true })
         }
         Err(error @ DatasetError::NotADataset { .. }) => Err(error)
-            .hint("give an installed name (see `agent data list`) or an existing directory"),
+            .hint("give the name of an installed dataset (see `agent data list`) or a directory"),
         Err(error) => Err(error.into()),
     }
 }
@@ -245,8 +245,8 @@ pub fn build_index(base: &Base, kb: &Kb, plan: &Plan<'_>, app: &App) -> Result<(
 /// know only English.
 pub fn in_languages(languages: Languages) -> String {
     format!(
-        "languages: {languages}; words and names are searched in them, while `agent ask`, made \
-         questions and the question words of programs know English only"
+        "languages: {languages}; word and name search supports them, while `agent ask`, generated \
+         questions and question words in programs support English only"
     )
 }
 
@@ -281,7 +281,7 @@ pub struct TablesInput {
     pub no_values: bool,
 }
 
-/// An import that has ended well.
+/// A completed import.
 pub struct Imported {
     /// The base, with counts of the input lines that were left out or changed.
     pub report: ImportReport,

@@ -89,7 +89,7 @@ pub enum Metrics {
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Installed dataset, directory in neutral format, or built-in sample
+    /// Installed dataset, directory to import, or built-in sample
     #[arg(long, value_name = "N")]
     pub dataset: String,
     /// Use these queries: train, val, test, test-0.1, human or a file like qa.csv; several joined
@@ -136,8 +136,8 @@ pub struct Request {
     #[arg(skip)]
     #[serde(skip)]
     pub keep_rankings: bool,
-    /// Let bundles and `ask` use a language model to this degree; several joined by commas are
-    /// compared
+    /// Let bundles and `ask` use a language model to this degree; give several, separated by
+    /// commas, to compare them
     #[arg(
         long = "effort",
         value_name = "EFFORT",
@@ -148,7 +148,7 @@ pub struct Request {
     #[serde(rename = "effort", default = "no_effort", deserialize_with = "efforts")]
     #[schema(value_type = Vec<u8>)]
     pub efforts: Vec<Effort>,
-    /// Ignore answers that the model names from memory when it reads a question
+    /// Ignore answers that the language model suggests from its own knowledge
     #[arg(long)]
     #[serde(default)]
     pub no_known_answers: bool,
@@ -173,7 +173,7 @@ impl Request {
     /// is a mask but no mfar system to apply it to.
     pub fn chosen(&self) -> Result<Vec<Chosen>> {
         if self.splits.is_empty() || self.systems.is_empty() || self.efforts.is_empty() {
-            return Err(AppError::usage(anyhow!("split, system and effort need a value each")));
+            return Err(AppError::usage(anyhow!("give at least one split, system and effort")));
         }
         let distinct: HashSet<&String> = self.systems.iter().collect();
         if distinct.len() < self.systems.len() {
@@ -331,7 +331,7 @@ impl Perform for Request {
 /// Fails if rankings of `n` queries with `depth` nodes each are too many to be kept in memory.
 fn check_kept(n: usize, depth: usize) -> Result<()> {
     match n.saturating_mul(depth) > MAX_KEPT {
-        true => Err(anyhow!("rankings of {n} queries to depth {depth} are too many to be kept"))
+        true => Err(anyhow!("rankings of {n} queries to depth {depth} are too many to keep"))
             .hint("lower --depth, or evaluate fewer queries at a time"),
         false => Ok(()),
     }

@@ -20,7 +20,7 @@ use agent_kb::Kb;
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Installed dataset, or a directory in neutral format
+    /// Installed dataset, or a directory to import
     #[arg(value_name = "N")]
     pub dataset: String,
     /// Embed texts with builtin, candle:DIR, openai:MODEL, import:DIR, or NAME of [embedders.NAME]
@@ -95,8 +95,7 @@ impl Request {
         }
         let why =
             "a request over a network cannot choose an embedder or a checkpoint, or drop vectors";
-        Err(AppError::usage(anyhow!(why)))
-            .hint("index on the machine of the server with `agent index`")
+        Err(AppError::usage(anyhow!(why))).hint("run `agent index` on the machine of the server")
     }
 
     /// Builds the parts of the index that are missing. Returns whether any were missing.
@@ -108,7 +107,7 @@ impl Request {
         let mut reasons: Vec<String> = reasons.map(ToString::to_string).collect();
         reasons.dedup();
         for reason in reasons.iter().filter(|_| !self.force) {
-            app.watch.notice(&format!("building again: {reason}"));
+            app.watch.notice(&format!("rebuilding: {reason}"));
         }
         let there = vectors.as_ref().ok().filter(|_| !self.force);
         let kept = there
@@ -127,7 +126,7 @@ impl Request {
         let words = self.force || words.is_err();
         if !words && kept.is_some() && parts.is_empty() {
             let name = &base.name;
-            let notice = format!("\"{name}\" is indexed with {choice}; --force builds it again");
+            let notice = format!("\"{name}\" is indexed with {choice}; --force rebuilds the index");
             app.watch.notice(&notice);
             index::remove_leftovers(&base.index_dir());
             return Ok(false);
@@ -362,12 +361,12 @@ fn report_cost(spent: &EmbedCost, is_done: bool, app: &App) {
     if let Some(problem) = &spent.problem {
         app.watch.warning(problem);
     } else if !is_done {
-        app.watch.notice("vectors that were computed are kept; run the command again to go on");
+        app.watch.notice("the vectors computed so far are kept; run the command again to continue");
     }
 }
 
-/// Returns the costs of an embedder in words, such as `1,200 paid tokens`: those that are not 0,
-/// and not the time.
+/// Describes the costs of an embedder, such as `1,200 paid tokens`: those that are not 0, without
+/// the time.
 pub fn costs(spent: &EmbedCost) -> Vec<String> {
     let counts = [
         (spent.tokens, "paid tokens"),

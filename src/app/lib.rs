@@ -57,7 +57,7 @@ use agent_tools::Assistant;
 pub use crate::error::{AppError, Explain, Result};
 use crate::private::Private;
 
-/// Default address of the service of language models and embedders; the environment variable
+/// Default address of the service for language models and embedders; the environment variable
 /// OPENAI_BASE_URL names another one.
 pub const OPENAI_URL: &str = "https://api.openai.com/v1";
 
@@ -92,8 +92,8 @@ pub trait Watch: Send + Sync {
     /// says how to resume it.
     fn resumable(&self, _message: &str) {}
 
-    /// Reports an event of an optimization to programs. What users should see of it is also
-    /// reported as a notice or as progress.
+    /// Reports an event of an optimization, for callers that process events. What users should see
+    /// is also reported as a notice or as progress.
     fn optimization(&self, _event: &Event<'_>) {}
 }
 
@@ -113,8 +113,8 @@ impl Progress for Unwatched {
     fn at(&self, _: &str, _: u64, _: u64) {}
 }
 
-/// What requests over a network may do. They name installed bases, runs and systems, never files,
-/// and cannot choose to run programs in this process.
+/// Rights of requests over a network. These requests name installed bases, runs and systems, never
+/// files, and cannot choose to run programs in this process.
 #[derive(Clone)]
 pub struct Network {
     /// The server's language model with its budget, the only one that requests may use; `None` if
@@ -135,10 +135,10 @@ pub struct App {
     pub config: Option<PathBuf>,
     /// Receives the notices, warnings and progress of operations.
     pub watch: Arc<dyn Watch>,
-    /// What requests may do that come over a network; `None` for requests of this user, who may do
+    /// Rights of requests that come over a network; `None` for requests of this user, who may do
     /// everything.
     pub network: Option<Network>,
-    /// When set, operations stop; long tasks read it again and again.
+    /// When set, operations stop; long tasks check it repeatedly.
     pub stop: Arc<AtomicBool>,
 }
 
@@ -150,8 +150,8 @@ impl App {
         App { home, private, config, watch, network: None, stop }
     }
 
-    /// Call this for a request that names files or directories: it is refused if it comes over a
-    /// network. The hint names `command`, which does the same on the server's machine.
+    /// Refuses the request if it comes over a network; call this for requests that name files or
+    /// directories. The hint names `command`, which does the same on the server's machine.
     ///
     /// # Errors
     /// If the request comes over a network.
@@ -159,7 +159,7 @@ impl App {
         if self.network.is_none() {
             return Ok(());
         }
-        let why = "a request over a network names no files or directories of the server";
+        let why = "a request over a network must not name files or directories of the server";
         Err(AppError::usage(anyhow::anyhow!(why)))
             .hint(format!("use `agent {command}` on the machine of the server"))
     }

@@ -77,7 +77,7 @@ pub struct LlmArgs {
     #[arg(long, value_name = "T", help_heading = "Language model")]
     #[serde(default)]
     pub budget_tokens: Option<u64>,
-    /// Override built-in prompts with those in this directory; see agent-prompts in the sources
+    /// Override built-in prompts with those in this directory; see agent-prompts in the source code
     #[arg(long, value_name = "DIR", help_heading = "Language model")]
     #[schema(value_type = Option<String>)]
     #[serde(default)]
@@ -86,7 +86,7 @@ pub struct LlmArgs {
 
 /// The configured language models, one for each role, and their service.
 pub struct Configured {
-    /// Address, key and headers of the service of language models.
+    /// Address, key and headers of the language models' service.
     pub account: Account,
     /// Model and request settings of every role.
     pub roles: HashMap<Role, RoleSettings>,
@@ -145,7 +145,7 @@ impl Opened {
 pub fn open(choice: &LlmArgs, own: Option<Arc<dyn ReplyStore>>, app: &App) -> Result<Opened> {
     if let Some(network) = &app.network {
         return of_server(choice, network)?
-            .ok_or_else(|| anyhow!("this server asks no language model"))
+            .ok_or_else(|| anyhow!("no language model is configured on this server"))
             .hint("start it with --effort 1 or 2");
     }
     opened(check(choice, app)?, choice, own, Duration::MAX, app)
@@ -158,8 +158,10 @@ pub fn open(choice: &LlmArgs, own: Option<Arc<dyn ReplyStore>>, app: &App) -> Re
 /// If the request chooses a model or sets another option of [`LlmArgs`].
 fn of_server(choice: &LlmArgs, network: &Network) -> Result<Option<Opened>> {
     if *choice != LlmArgs::default() {
-        return Err(AppError::usage(anyhow!("a request over a network has no options under llm")))
-            .hint("the server's own language model is asked, where it has one");
+        return Err(AppError::usage(anyhow!(
+            "a request over a network must not set options in llm"
+        )))
+        .hint("the server uses its own language model, if it has one");
     }
     let at_a_time = 1;
     let (recorder, cassette, cache) = (None, None, None);
@@ -263,9 +265,9 @@ fn prompts(choice: &LlmArgs) -> Result<Prompts> {
     })
 }
 
-/// Opens the configured language model like [`open`]; `None` if no model is configured. `is_asked`
-/// says that requests are certain: only then is a missing key an error at once, otherwise it is one
-/// at the first request.
+/// Opens the configured language model like [`open`]; `None` if no model is configured. If
+/// `is_asked` is true, requests are certain, and a missing key is an error at once; otherwise it is
+/// an error only at the first request.
 ///
 /// # Errors
 /// As [`open`].
@@ -306,7 +308,7 @@ pub fn check(choice: &LlmArgs, app: &App) -> Result<Configured> {
     Ok(configured)
 }
 
-/// Returns the configuration; a missing key is no error.
+/// Returns the configuration; a missing key is not an error.
 fn checked(choice: &LlmArgs, app: &App) -> Result<Configured> {
     if choice.budget_usd.is_some_and(|usd| !(usd > 0.0 && usd < 1e9)) {
         return Err(AppError::usage(anyhow!("--budget-usd must be above 0")));
@@ -335,7 +337,7 @@ pub fn configured(app: &App, model: Option<&str>) -> Result<Option<Configured>> 
         Err(missing) if missing.len() == ROLES.len() => return Ok(None),
         Err(missing) => {
             let names: Vec<&str> = missing.iter().map(Role::name).collect();
-            return Err(anyhow!("no model is named for the roles {}", names.join(", ")))
+            return Err(anyhow!("no model is configured for the roles {}", names.join(", ")))
                 .hint("name one for all with --model M, AGENT_MODEL or `model` under [llm]");
         }
     };
@@ -347,7 +349,7 @@ pub fn configured(app: &App, model: Option<&str>) -> Result<Option<Configured>> 
 }
 
 /// Returns the service that names of models begin with, and removes it from these names. Models
-/// whose names begin with no service are asked there too.
+/// whose names do not begin with a service use this service too.
 ///
 /// # Errors
 /// If the names begin with several services.
@@ -361,7 +363,7 @@ fn named_service(roles: &mut HashMap<Role, RoleSettings>) -> Result<Option<&'sta
     }
     let names: Vec<&str> = named.keys().copied().collect();
     if names.len() > 1 {
-        return Err(anyhow!("the models are of several services: {}", names.join(", "))).hint(
+        return Err(anyhow!("the models belong to several services: {}", names.join(", "))).hint(
             "use one service; openrouter, or a proxy as OPENAI_BASE_URL, offers many models",
         );
     }
@@ -482,10 +484,9 @@ fn check_prices(configured: &Configured, ceilings: Ceilings) -> Result<()> {
         return Ok(());
     }
     let names = unknown.join(", ");
-    Err(anyhow!("a budget in USD cannot be kept: the price of {names} is not known")).hint(format!(
-        "add to config.toml, with the prices of your service:\n{}",
-        price_lines(&unknown)
-    ))
+    Err(anyhow!("a budget in USD cannot be enforced: the price of {names} is not known")).hint(
+        format!("add to config.toml, with the prices of your service:\n{}", price_lines(&unknown)),
+    )
 }
 
 /// Returns lines for the settings file that set the prices of `models`, with zeros for the user to
@@ -495,8 +496,8 @@ fn price_lines(models: &[&str]) -> String {
         let name = toml::Value::String((*model).to_owned());
         format!(
             "[llm.prices.{name}]\n\
-             input = 0.00   # USD for a million tokens sent\n\
-             output = 0.00  # USD for a million tokens received"
+             input = 0.00   # USD per million tokens sent\n\
+             output = 0.00  # USD per million tokens received"
         )
     });
     lines.collect::<Vec<_>>().join("\n")
@@ -508,11 +509,11 @@ pub fn limits_in_words(configured: &Configured) -> String {
     let mut parts = vec![
         format!("{} requests at a time", limits.at_a_time),
         format!("{} attempts", limits.attempts),
-        format!("{} s an attempt", limits.attempt.as_secs_f64()),
+        format!("{} s per attempt", limits.attempt.as_secs_f64()),
         format!("{} s in all", limits.total.as_secs_f64()),
     ];
-    parts.extend(limits.requests_per_minute.map(|n| format!("{n} requests a minute")));
-    parts.extend(limits.tokens_per_minute.map(|n| format!("{n} tokens a minute")));
+    parts.extend(limits.requests_per_minute.map(|n| format!("{n} requests per minute")));
+    parts.extend(limits.tokens_per_minute.map(|n| format!("{n} tokens per minute")));
     parts.join(", ")
 }
 

@@ -55,7 +55,7 @@ pub struct Measured {
     /// Rankings by query, in the order of the queries; empty unless [`How::keep`].
     pub rankings: Vec<Ranking>,
     /// For each query: how many nodes at the start of the ranking the system counts as answers;
-    /// `None` if the system does not say.
+    /// `None` if the system does not predict this.
     pub ends: Vec<Option<usize>>,
     /// Mean and confidence interval of each metric over all queries.
     pub evaluation: Evaluation,
@@ -144,7 +144,7 @@ impl Measured {
 pub fn failed(system: &str, evaluation: &Evaluation) -> Option<String> {
     let (n, of, name) = (evaluation.failed, evaluation.n, STAND_IN.name());
     (n > 0).then(|| {
-        format!("{system}: {n} of {of} queries failed and count with the ranking of {name}")
+        format!("{system}: {n} of {of} queries failed; the ranking of {name} counts instead")
     })
 }
 

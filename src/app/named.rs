@@ -137,8 +137,11 @@ fn latest_bundle(dataset: Option<&str>, home: &Home) -> Result<PathBuf> {
     if latest.len() > 1 {
         let runs = latest.values().filter_map(|(_, file)| file.parent()?.file_name());
         let runs: Vec<String> = runs.map(|run| run.display().to_string()).take(MAX_SHOWN).collect();
-        return Err(anyhow!("{LATEST:?} could mean runs for {} datasets", latest.len()))
-            .hint(format!("name a dataset with --dataset N, or a run: {}", runs.join(", ")));
+        return Err(anyhow!(
+            "{LATEST:?} is ambiguous: there are bundles for {} datasets",
+            latest.len()
+        ))
+        .hint(format!("name a dataset with --dataset N, or a run: {}", runs.join(", ")));
     }
     let found = latest.into_values().next().map(|(_, file)| file);
     let runs = runs_dir(home);
@@ -153,9 +156,7 @@ fn bundle_in(dir: PathBuf) -> Result<PathBuf> {
         let shown = dir.display();
         let hint = match Record::read(&dir) {
             Ok(Record { dataset, .. }) => {
-                format!(
-                    "go on with it: `agent optimize --dataset {dataset} --run {shown} --resume`"
-                )
+                format!("continue it: `agent optimize --dataset {dataset} --run {shown} --resume`")
             }
             Err(_) => "begin one with `agent optimize --dataset N`".to_owned(),
         };
@@ -295,7 +296,7 @@ fn known(name: &str, dirs: &[PathBuf]) -> String {
         Some(nearest) => format!("did you mean {nearest}?"),
         None => {
             let shown = names.iter().rev().take(MAX_SHOWN).copied().collect::<Vec<_>>();
-            format!("runs, the last first: {}", shown.join(", "))
+            format!("runs, latest first: {}", shown.join(", "))
         }
     }
 }

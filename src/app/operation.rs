@@ -97,7 +97,7 @@ impl Operation {
     pub fn call(&self, app: &App, request: Value) -> Result<String> {
         if self.changes && app.network.as_ref().is_some_and(|network| !network.changes) {
             let name = self.name.replace('_', " ");
-            return Err(AppError::usage(anyhow::anyhow!("{name} changes what is installed")))
+            return Err(AppError::usage(anyhow::anyhow!("this server does not allow {name}")))
                 .hint("start the server with --allow-changes, or run the command on its machine");
         }
         (self.perform)(app, request)

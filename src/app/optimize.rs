@@ -68,7 +68,7 @@ pub type Steps = Bounded<0, 100_000>;
 #[derive(Clone, Debug, Default, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Installed dataset, directory in neutral format, or built-in sample (amazon, mag, prime)
+    /// Installed dataset, directory to import, or built-in sample (amazon, mag, prime)
     #[arg(long, value_name = "N")]
     pub dataset: String,
     /// Propose programs with these actors [default: `search,llm` if a language model is configured,
@@ -82,7 +82,7 @@ pub struct Request {
     #[arg(long)]
     #[serde(default)]
     pub no_llm_tools: bool,
-    /// Let programs call functions that ask a language model, as they may by default
+    /// Let programs call functions that ask a language model [default]
     #[arg(long, conflicts_with = "no_llm_tools")]
     #[serde(default)]
     pub llm_tools: bool,
@@ -105,7 +105,7 @@ pub struct Request {
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub program: Vec<PathBuf>,
-    /// Leave out this part to measure its effect; may be repeated
+    /// Leave out this part of the optimizer, to measure its effect; may be repeated
     #[arg(long, value_enum, value_name = "PART")]
     #[serde(default)]
     #[schema(inline)]
@@ -121,7 +121,7 @@ pub struct Request {
     #[arg(long, value_name = "H")]
     #[schema(value_type = Option<u64>, minimum = 2, maximum = 3)]
     pub hops: Option<Hops>,
-    /// Begin no further step after this many minutes; the best programs so far are frozen
+    /// Start no further step after this many minutes; the best programs so far are frozen
     #[arg(long, value_name = "M")]
     pub budget_minutes: Option<f64>,
     /// Keep the run in this directory [default: a new one in the home directory]
@@ -191,7 +191,7 @@ pub enum Part {
     Comparator,
     /// Improvement by the model; its first programs are only repaired until they run
     Steps,
-    /// The lexicon, questions about each relation that the model words
+    /// The lexicon: questions about each relation, worded by the model
     Lexicon,
 }
 
@@ -223,7 +223,7 @@ struct Session {
 
 impl Perform for Request {
     const NAME: &'static str = "optimize";
-    const SUMMARY: &'static str = "Find, prove and freeze retrieval programs for a dataset";
+    const SUMMARY: &'static str = "Find, test and freeze retrieval programs for a dataset";
     const CHANGES: bool = true;
     type Reply = Reply;
 
@@ -287,7 +287,7 @@ impl Request {
         finish()?;
         let test = test?;
         if self.test && test.is_none() {
-            let why = "has no test questions that nodes answer, so --test measures nothing";
+            let why = "has no test questions with nodes as answers, so --test measures nothing";
             app.watch.notice(&format!("\"{}\" {why}", data.base.name));
         }
         let spent = model.as_ref().map(Model::spent).unwrap_or_default();
@@ -309,7 +309,7 @@ impl Request {
     fn check(&self, app: &App) -> Result<()> {
         if app.network.is_some() {
             if self.run.is_some() || self.pool.is_some() || !self.program.is_empty() {
-                let why = "a request over a network names no run, program or pool";
+                let why = "a request over a network must not name a run, program or pool";
                 return Err(AppError::usage(anyhow!(why)))
                     .hint("leave them out; the run is kept in the home directory of the server");
             }

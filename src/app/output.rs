@@ -22,7 +22,7 @@ impl Output {
     /// Creates a temporary file beside `path`, so that an unwritable path fails before any work.
     ///
     /// # Errors
-    /// If `path` is no regular file, or its directory is not writable.
+    /// If `path` is not a regular file, or its directory is not writable.
     pub fn begin(path: &Path) -> Result<Output> {
         let (file, path) =
             files::begin_output(path, ".run-").with_context(|| cannot_write(path))?;

@@ -60,7 +60,7 @@ impl Private {
             None => Some("this platform has no state or cache directory for the user".to_owned()),
             Some(dir) if sandbox::is_usable(dir) => None,
             Some(dir) => Some(format!(
-                "{} cannot be used: it must be writable, and by nobody else",
+                "{} cannot be used: you must be able to write to it, and nobody else",
                 dir.display()
             )),
         });

@@ -34,7 +34,7 @@ const MAX_EXPLAINED: usize = 5;
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Frozen bundle: its file, or its run by name or `latest`
+    /// Frozen bundle: a file, the directory or name of a run, or `latest`
     #[arg(skip)]
     #[schema(value_type = String)]
     pub bundle: PathBuf,
@@ -53,7 +53,7 @@ pub struct Request {
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Options {
-    /// Installed dataset, directory in neutral format, or built-in sample [default: the bundle's]
+    /// Installed dataset, directory to import, or built-in sample [default: the bundle's]
     #[arg(long, value_name = "N", display_order = 1)]
     #[serde(default)]
     pub dataset: Option<String>,
@@ -89,7 +89,7 @@ pub struct Options {
     #[serde(default, deserialize_with = "effort")]
     #[schema(value_type = u8, minimum = 0, maximum = 2)]
     pub effort: Effort,
-    /// Ignore answers that the model names from memory when it reads a question
+    /// Ignore answers that the language model suggests from its own knowledge
     #[arg(long, display_order = 9)]
     #[serde(default)]
     pub no_known_answers: bool,

@@ -25,7 +25,7 @@ use agent_train::Record;
 #[derive(Clone, Debug, Default, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Report on this run: its directory, its name, or latest
+    /// Report on this run: its directory, its name, or `latest`
     #[arg(long, value_name = "RUN", required_unless_present = "model")]
     #[serde(default)]
     #[schema(value_type = Option<String>)]

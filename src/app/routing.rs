@@ -76,7 +76,7 @@ pub fn calibrated(
 /// Describes a router's calibration in words.
 pub fn told(of: &Calibration) -> String {
     format!(
-        "no other program answers better than that of the router's first category on {:.1} % of {} \
+        "the program of the router's first category is as good as any other on {:.1} % of {} \
          answered queries; the router expected {:.1} %, expected calibration error {:.1} points \
          ({} bins)",
         100.0 * of.observed,

@@ -28,7 +28,7 @@ pub const SYSTEM: &str = "bm25f";
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Installed dataset, directory in neutral format, or built-in sample
+    /// Installed dataset, directory to import, or built-in sample
     #[arg(value_name = "N")]
     pub dataset: String,
     /// Search for this text

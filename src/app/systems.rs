@@ -89,7 +89,7 @@ impl Places {
     }
 }
 
-/// What systems need besides the base.
+/// Resources that systems need besides the base.
 #[derive(Clone)]
 pub struct Resources {
     /// The language model, if one is open. Programs ask it through tools; some systems let it
@@ -97,7 +97,8 @@ pub struct Resources {
     pub assistant: Option<Arc<Assistant>>,
     /// How much bundles use the language model.
     pub effort: Effort,
-    /// Whether to ignore answers that the model names from memory when it reads a query.
+    /// Whether to ignore answers that the language model suggests from its own knowledge when it
+    /// reads a query.
     pub no_known_answers: bool,
     /// Decides where programs run.
     pub places: Places,
@@ -163,7 +164,7 @@ pub fn system_name(given: &str, dataset: &str, app: &App) -> Result<String> {
 }
 
 /// Checks that requests over a network may use a system: it must need nothing but the base. A
-/// system around another system is refused if that one has arguments.
+/// system that wraps another system is refused if the inner system has arguments.
 ///
 /// # Errors
 /// If the system may not be used or does not exist.

@@ -32,7 +32,7 @@ const EPOCHS: Plan = &[("preparing", 1.0), ("learning", 10.0), ("completing", 1.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct ModelArgs {
-    /// Installed dataset, directory in neutral format, or built-in sample
+    /// Installed dataset, directory to import, or built-in sample
     #[arg(long, value_name = "N")]
     pub dataset: String,
     /// Store the model under this name [default: KIND-DATASET]
@@ -162,7 +162,7 @@ impl Training {
         });
         match trained {
             Err(error @ TrainError::Stopped) if self.checkpoint.exists() => {
-                Err(error).hint("go on with the same options and --resume")
+                Err(error).hint("continue with the same options and --resume")
             }
             trained => Ok(trained?),
         }

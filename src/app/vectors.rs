@@ -98,7 +98,7 @@ fn nodes_file(dir: &Path) -> Result<PathBuf> {
         (found, _) => {
             let n = files.len() + usize::from(found.is_some());
             let places = format!("{}/doc*/{NODES}", dir.display());
-            Err(anyhow!("there are {n} files {places}, and one is needed"))
+            Err(anyhow!("found {n} files {places}, expected one"))
                 .hint("give the directory of one model, with doc/ and query/ in it")
         }
     }
@@ -111,7 +111,7 @@ struct Added {
     found: u64,
     /// Number of queries that have no vector in the file.
     missing: u64,
-    /// Ids of queries whose text had got a different vector before; that one is kept.
+    /// Ids of queries whose text already had a different vector, which is kept.
     unlike: Vec<i64>,
 }
 
@@ -161,7 +161,7 @@ fn each_row(
             return Err(IndexError::Stopped.into());
         }
         let Value::Int(id) = key else {
-            return Err(anyhow!("{}: a key is not an id", wrong()).into());
+            return Err(anyhow!("{}: a key is not a node or query id", wrong()).into());
         };
         let is_row = matches!(tensor.shape[..], [_] | [1, _]);
         let vector = tensor.to_f32().filter(|_| is_row);

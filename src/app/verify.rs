@@ -27,7 +27,7 @@ use agent_kb as kb;
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Frozen bundle: its file, or its run by name or `latest`
+    /// Frozen bundle: a file, the directory or name of a run, or `latest`
     #[arg(value_name = "BUNDLE")]
     #[schema(value_type = String)]
     pub bundle: PathBuf,
@@ -118,7 +118,7 @@ impl Perform for Request {
 
     fn perform(&self, app: &App) -> Result<Reply> {
         if self.accept_drift && app.network.is_some() {
-            return Err(AppError::usage(anyhow!("a request over a network writes no bundle")))
+            return Err(AppError::usage(anyhow!("a request over a network cannot write a bundle")))
                 .hint("accept the new data for this bundle with `agent verify BUNDLE --drift --accept-drift`");
         }
         match self.is_of_drift() {
@@ -197,11 +197,11 @@ fn on_dataset(request: &Request, bundle: &Bundle, app: &App) -> Result<Vec<Check
             format!("the index of \"{name}\" differs from the one the bundle was made with")
         } else if name == made_for {
             format!(
-                "\"{name}\" is not the version it was made for; `agent verify BUNDLE --drift \
-                 --accept-drift` carries it over if it still fits"
+                "\"{name}\" is not the version that the bundle was made for; `agent verify BUNDLE \
+                 --drift --accept-drift` carries the bundle over if it still fits"
             )
         } else {
-            format!("\"{name}\" is not \"{made_for}\", for which it was made")
+            format!("the bundle was made for \"{made_for}\", not for \"{name}\"")
         };
         return Ok(vec![Check::failed("base", why.clone()), Check::skipped("replay", why)]);
     }
@@ -209,7 +209,8 @@ fn on_dataset(request: &Request, bundle: &Bundle, app: &App) -> Result<Vec<Check
     if let Err(why) = digests(&dataset, &base, app) {
         return Ok(vec![Check::failed("base", why.clone()), Check::skipped("replay", why)]);
     }
-    let mut checks = vec![Check::ok("base", format!("\"{name}\" is the base it was made for"))];
+    let mut checks =
+        vec![Check::ok("base", format!("the bundle was made for this version of \"{name}\""))];
     let places = request.sandbox.places(app)?;
     checks.extend(replay::check(bundle, &dataset.base, &base, places, app)?);
     Ok(checks)

@@ -41,7 +41,7 @@ pub enum Outcome {
     Table,
 }
 
-/// How many rows are left out of the answer, for one reason.
+/// Number of rows that are left out of the answer for one reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
     /// Number of rows left out.
@@ -70,13 +70,13 @@ pub struct Answered {
     pub sql: Vec<String>,
     /// The result of the statistical test; `None` if none was computed.
     pub statistic: Option<TestResult>,
-    /// The rows that the computation gave; for a statistical test, one row with its numbers.
+    /// The rows that the computation returned; for a statistical test, one row with its numbers.
     pub result: Rows,
     /// Name of the type of the table's rows.
     pub row_type: String,
     /// The table that the SQL statements or the test read.
     pub table: Table,
-    /// How many rows are left out of the answer, for each reason.
+    /// Numbers of rows that are left out of the answer, one entry for each reason.
     pub left_out: Vec<LeftOut>,
     /// What was assumed in reading the question, one sentence each.
     pub assumed: Vec<String>,

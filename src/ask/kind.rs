@@ -2,7 +2,7 @@
 //! pairs of words (Maron 1961; McCallum and Nigam 1998). The built-in model is trained on a file of
 //! questions written for this purpose.
 //!
-//! Reads no base and no table.
+//! Uses neither a base nor a table.
 
 use std::{collections::HashMap, sync::LazyLock};
 

@@ -1,6 +1,6 @@
 //! English phrases that occur in questions about many nodes, with their meanings (functions,
 //! comparisons, assumptions), and single words: words without meaning of their own, synonyms, and
-//! number words. Reads no base and no table.
+//! number words. Uses neither a base nor a table.
 
 use std::{collections::HashSet, sync::LazyLock};
 

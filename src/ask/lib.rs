@@ -20,7 +20,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Reads no command line and no labelled answers.
+//! Does not read the command line or labelled answers.
 
 pub mod answer;
 #[cfg(test)]
@@ -60,6 +60,7 @@ use crate::{
     schema::Schema,
     settled::settled,
 };
+use agent_ground::words::one_line;
 use agent_index::IndexedBase;
 use agent_kb::table::{ColumnError, MAX_COLUMNS, SqlError, statistics::StatisticsError};
 use agent_llm::LlmError;
@@ -70,8 +71,8 @@ use serde::Serialize;
 /// Amount added to the log probability of a kind if a phrase of the question implies that kind.
 const KIND_BONUS: f64 = 1_000.0;
 
-/// Maximum length of the reason why a model's reply is unusable or why a model declined,
-/// characters.
+/// Maximum length in characters of the reason why a model's reply is unusable or why a model
+/// declined.
 const MAX_REASON: usize = 200;
 /// Maximum number of unknown words for which corrections are suggested; a question with more
 /// unknown words is on another subject.
@@ -81,7 +82,7 @@ const MAX_MISSPELLED: usize = 2;
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum AskError {
     /// The question asks for nodes themselves, or for nothing that the rules recognise.
-    #[error("the question asks for no number, comparison or test of many nodes")]
+    #[error("the question does not ask for a number, comparison or test over many nodes")]
     NoTable,
     /// The question has too many words.
     #[error("the question has more than {MAX_WORDS} words; ask for one thing at a time")]
@@ -107,7 +108,7 @@ pub enum AskError {
     /// The question has several readings, and their answers differ.
     #[error("{}", ways_in_words(.0))]
     Ambiguous(Vec<AskReading>),
-    /// The question has fewer readings than the number of the requested one.
+    /// The requested reading does not exist, because the question has fewer readings.
     #[error("the question has no reading {reading}; it has {}", ways(*.known))]
     NoReading {
         /// Number of the requested reading, from 1.
@@ -132,7 +133,7 @@ pub enum AskError {
         of: String,
     },
     /// No row has a value in a column that the computation needs.
-    #[error("no {kind} that satisfies the conditions has a value: {what}")]
+    #[error("no {kind} that satisfies the conditions has a value in this column: {what}")]
     NoValues {
         /// Name of the type of the rows.
         kind: String,
@@ -283,8 +284,8 @@ impl Analyst {
     }
 
     /// Answers as [`ask_as`](Self::ask_as). If the replies of the language model are unusable and
-    /// the rules do not answer either, so that the error is that of the rules, calls `unusable`
-    /// with what is wrong with the replies, on one line.
+    /// the rules fail too, returns the error of the rules, and calls `unusable` with the reason why
+    /// the replies are unusable, on one line.
     ///
     /// # Errors
     /// As [`ask_as`](Self::ask_as).
@@ -344,8 +345,7 @@ impl Analyst {
                 });
             }
             Err(Failed::Unusable(why)) => {
-                let one_line = why.chars().map(|c| if c.is_control() { ' ' } else { c });
-                one_line.take(MAX_REASON).collect::<String>()
+                one_line(&why).chars().take(MAX_REASON).collect::<String>()
             }
         };
         let mut answered = unread().inspect_err(|_| unusable(&why))?;

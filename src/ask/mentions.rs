@@ -32,13 +32,13 @@ pub(crate) const MAX_WORDS: usize = 120;
 /// Maximum number of values in the sample of a field; if there are more, the field's values are not
 /// searched in questions.
 const MAX_VALUES: usize = 500;
-/// Minimum length of a word that may be a typo, and of a suggested correction, characters.
+/// Minimum length in characters of a word that may be a typo, and of a suggested correction.
 const MIN_MISSPELLED: usize = 4;
 /// Maximum number of words in a phrase of the lexicon or in a name of the schema.
 const MAX_PHRASE: usize = 8;
 /// Maximum number of adjacent words that together may mention part of a field's name.
 const MAX_PARTIAL: usize = 4;
-/// Words before a relation's noun after which the relation's links are counted: `a target`.
+/// Words that show, before a relation's noun, that the relation's links are counted: `a target`.
 const ARTICLES: [&str; 9] = ["a", "an", "any", "some", "both", "no", "their", "its", "without"];
 /// Words after a type or a relation that mean the number of its nodes or links: `paper counts`.
 pub(crate) const COUNTS: [&str; 5] = ["count", "counts", "list", "lists", "links"];
@@ -423,8 +423,8 @@ impl Reader<'_> {
     }
 
     /// Finds names of nodes that are one word and that the question writes in small letters: `lego`
-    /// for LEGO, except those of types whose names are symbols, such as genes. Also finds names with
-    /// a capital that are words without meaning elsewhere, such as Go.
+    /// for LEGO, except those of types whose names are symbols, such as genes. Also finds
+    /// capitalised names that are otherwise words without meaning of their own, such as Go.
     fn in_small_letters(&self) -> Vec<(Range<usize>, Thing)> {
         let mut found = Vec::new();
         for (at, token) in self.tokens.iter().enumerate() {
@@ -449,7 +449,8 @@ impl Reader<'_> {
         found
     }
 
-    /// Returns the nodes that a word names, whatever its letters and its meaning elsewhere.
+    /// Returns the nodes that a word names, in any case of its letters and even if it has other
+    /// meanings.
     fn named(&self, token: &Token) -> Vec<NodeId> {
         let mentions = self.base.entities.exact_mentions(&format!("\"{}\"", token.word));
         mentions.into_iter().flat_map(|mention| mention.nodes).collect()
@@ -742,7 +743,7 @@ impl Reader<'_> {
     }
 
     /// Whether a token is an adjective that states a degree of one of `fields`, such as `pricey` or
-    /// `expensive` for `price`. The base does not say which values have this degree. Not if the
+    /// `expensive` for `price`. The base does not say which values have this degree. False if the
     /// question asks for the degree, as `how expensive` does.
     fn states_degree(&self, at: usize, fields: &[(FieldId, f32)]) -> bool {
         let said = word(self.tokens, at);

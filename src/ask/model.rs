@@ -64,9 +64,9 @@ const MAX_READ: usize = 500;
 const ROWS_A_REQUEST: usize = 10;
 /// Maximum number of requests to the model for the cells of one plan.
 const MAX_READ_REQUESTS: usize = MAX_READ / ROWS_A_REQUEST;
-/// Maximum length of the excerpt of each document in a request, characters.
+/// Maximum length of the excerpt of each document in a request, in characters.
 const DOCUMENT_CHARS: usize = 1_500;
-/// Maximum number of plans that are used of one reply.
+/// Maximum number of plans that are used from one reply.
 const MAX_PLANS: usize = 3;
 /// Maximum number of lines in the prompt that list names of nodes and values.
 const MAX_NAMES: usize = 40;
@@ -79,10 +79,10 @@ const MAX_IDS: usize = 10;
 const MAX_FIELDS: usize = 40;
 /// Maximum number of example values in the prompt for each field.
 const SHOWN_VALUES: usize = 12;
-/// Maximum length of a name in the prompt or of a cell that was read, characters; longer ones are
+/// Maximum length in characters of a name in the prompt or of a cell that was read; longer ones are
 /// cut.
 const NAME_CHARS: usize = 100;
-/// Maximum length of an example value in the prompt, characters; longer ones are cut.
+/// Maximum length in characters of an example value in the prompt; longer values are cut.
 const EXAMPLE_CHARS: usize = 40;
 
 /// Why the language model gave no answer.

@@ -2,7 +2,7 @@
 //! over the table. Every answer includes its plan as a JSON document (module `document`), which can
 //! be edited and run again.
 //!
-//! Reads no words of questions and writes no SQL.
+//! Does not read the words of questions or write SQL.
 
 mod document;
 #[cfg(test)]
@@ -279,7 +279,7 @@ pub(crate) enum DatePart {
 }
 
 impl DatePart {
-    /// Returns the length of this part at the start of a date such as `2020-05-31`, bytes.
+    /// Returns the length in bytes of this part at the start of a date such as `2020-05-31`.
     pub(crate) fn len(self) -> usize {
         match self {
             Self::Year => 4,
@@ -304,7 +304,7 @@ pub(crate) struct Subject {
 pub(crate) enum Operation {
     /// Computes one number over all rows.
     Number(Measure),
-    /// The share of rows that satisfy all of these tests, percent.
+    /// The percentage of rows that satisfy all of these tests.
     Share(Vec<Test>),
     /// A number for each group of rows with the same value in a column. The group with the largest
     /// number comes first, unless `first` asks for the smallest.
@@ -373,7 +373,7 @@ pub(crate) enum Operation {
     Relate(usize, usize),
     /// Lists the names of the rows.
     List,
-    /// Tells whether there is any row.
+    /// Determines whether there are any rows.
     Exists,
     /// Runs an SQL statement, which may only read the table.
     Sql {

@@ -5,7 +5,7 @@
 //! questions are tried, likeliest first, until a kind finds all the parts it needs. A question with
 //! an unexplained word gets no plan, because the word may be decisive.
 //!
-//! Builds no tables and writes no SQL.
+//! Does not build tables or write SQL.
 
 mod asks;
 pub(crate) mod choices;
@@ -74,7 +74,7 @@ struct Reading<'a> {
     denied: BTreeSet<usize>,
     /// Number of requested results, as in `top 5`; `None` if the question gives no number.
     top: Option<usize>,
-    /// Whether the question is read as one for a list of the rows, or for whether there are any
+    /// Whether the question is read as asking for a list of the rows, or whether there are any
     /// rows.
     lists: bool,
     /// Stems of the question's words that do not belong to names of nodes or values.
@@ -209,8 +209,8 @@ impl Reading<'_> {
         })
     }
 
-    /// Returns the index of the first mention [`beside`](Self::beside) a mention that does not
-    /// `pass`.
+    /// Applies [`beside`](Self::beside) repeatedly, from mention `at`, and returns the index of the
+    /// first mention for which `pass` returns false.
     fn beside_past(&self, at: usize, step: isize, pass: impl Fn(usize) -> bool) -> Option<usize> {
         successors(self.beside(at, step), |at| self.beside(*at, step)).find(|at| !pass(*at))
     }
@@ -620,7 +620,8 @@ impl Reading<'_> {
                 if between.iter().any(|step| step.to == end.to) {
                     let (counted, rows) = (kb.type_name(end.to), kb.type_name(plan.rows));
                     return missing(format!(
-                        "{:?} applies to the {counted} of a {rows}, but all of them would be counted",
+                        "{:?} is a condition on the {counted} of a {rows}, but all its {counted} \
+                         would be counted",
                         condition.name
                     ));
                 }

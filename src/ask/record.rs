@@ -86,7 +86,7 @@ pub struct ReadingsRecord<'a> {
 }
 
 impl<'a> ReadingsRecord<'a> {
-    /// Builds the record; `ms` is the time that the question took, milliseconds.
+    /// Builds the record; `ms` is the time that the question took, in milliseconds.
     pub fn new(question: &'a str, readings: &'a [AskReading], ms: f64) -> Self {
         let reason = format!("the question can be read in {} ways", readings.len());
         Self { question, answer: None, reason, readings, ms }
@@ -104,7 +104,7 @@ pub struct RefusalRecord<'a> {
 }
 
 impl<'a> RefusalRecord<'a> {
-    /// Builds the record from a question and the error that it gave.
+    /// Builds the record from a question and the error that answering it caused.
     pub fn new(question: &'a str, error: &'a AskError) -> Self {
         let (reason, not_understood) = (error.to_string(), error.not_understood());
         Self { question, answer: None, reason, not_understood }
@@ -113,7 +113,7 @@ impl<'a> RefusalRecord<'a> {
 
 impl<'a> AskRecord<'a> {
     /// Builds the record of an answer. `rows` is the maximum number of rows that are shown of the
-    /// table and of the result; `ms` is the time that the question took, milliseconds.
+    /// table and of the result; `ms` is the time that the question took, in milliseconds.
     pub fn new(
         question: &'a str,
         answered: &'a Answered,

@@ -442,9 +442,9 @@ impl Run<'_> {
         Ok((Outcome::Truth(yes), format!("{}: {told}", yes_or_no(yes))))
     }
 
-    /// Runs the statement that `written` writes for a maximum number of rows, and whose rows are
-    /// sorted by the second column. Returns the first `top` rows, all further rows with the same
-    /// value as the last of them, and at most [`MAX_FIRST`] more.
+    /// Runs the statement that `written` returns for a maximum number of rows. The rows of the
+    /// statement must be sorted by the second column. Returns the first `top` rows, all further
+    /// rows with the same value as the last of them, and at most [`MAX_FIRST`] more.
     fn first_rows(
         &mut self,
         top: usize,
@@ -773,7 +773,7 @@ fn node_in(row: &[SqlValue]) -> Option<NodeId> {
 }
 
 /// Builds a contingency table: how often each value of the first column occurs with each value of
-/// the second. The third column says how often a row's pair occurs.
+/// the second. The third column has the number of times that the row's pair occurs.
 ///
 /// # Errors
 /// If the contingency table would have more than [`MAX_PAIRS`] cells.

@@ -18,8 +18,8 @@ use agent_kb::{
 const MAX_STEPS: usize = 3;
 /// Maximum number of unfinished metapaths that are kept after each step of the search.
 const MAX_PATHS: usize = 200;
-/// Minimum length of a stem for a longer stem that begins with it to count as a form of the same
-/// word, bytes.
+/// Minimum length in bytes of a stem for a longer stem that begins with it to count as a form of
+/// the same word.
 const MIN_BEGINNING: usize = 4;
 /// Maximum number of bytes by which one stem may be longer than another form of the same word.
 const MAX_ENDING: usize = 3;
@@ -106,8 +106,7 @@ pub(crate) fn sampled(kb: &Kb, kind: TypeId, n: usize) -> impl Iterator<Item = N
     nodes.iter().step_by(nodes.len().div_ceil(n).max(1)).copied()
 }
 
-/// Returns the steps that begin at a type, each with the number of edges of the base that it stands
-/// for.
+/// Returns the steps that begin at a type, each with the number of edges that the step can follow.
 pub(crate) fn links(kb: &Kb, from: TypeId) -> Vec<(MetapathStep, u64)> {
     let mut steps = Vec::new();
     for &Tuple { source, relation, target, edges } in kb.tuples() {

@@ -36,7 +36,7 @@ pub(crate) struct Writer<'a> {
     /// column.
     pub columns: &'a [Option<usize>],
     /// The assumption that a column's numbers are scaled: the column's index in the plan, the
-    /// factor, and the constant that is added then.
+    /// factor, and the constant that is then added.
     pub scale: Option<(usize, f64, f64)>,
     /// Further conditions in SQL that every statement includes in its `WHERE` clause.
     pub extra: Vec<String>,

@@ -51,7 +51,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let reply = request.perform(ctx)?;
     let prose = &reply.prose;
     for DroppedSentence { text, why } in &prose.dropped {
-        ctx.printer.notice(&format!("dropped, as it {why}: {}", plain(text, SHOWN_SENTENCE)));
+        ctx.printer
+            .notice(&format!("dropped a sentence that {why}: {}", plain(text, SHOWN_SENTENCE)));
     }
     if args.json {
         ctx.printer.json(&reply)?;

@@ -171,7 +171,7 @@ fn print_table(answered: &Answered, kb: &Kb, ctx: &Context) -> Result<()> {
 fn told_rest(n: usize, shown: usize, ctx: &Context) {
     if n > shown {
         let further = counted((n - shown) as u64, "further row");
-        ctx.printer.notice(&format!("{further}; --json or --csv FILE has all"));
+        ctx.printer.notice(&format!("{further}; see all with --json or --csv FILE"));
     }
 }
 

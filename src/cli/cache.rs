@@ -19,13 +19,13 @@ use agent_llm::shared::{CacheSize, SharedCache};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Show the number and bytes of cached replies and embeddings, by model
+    /// Show the number and size of cached replies and embeddings, by model
     Show(ShowArgs),
     /// Remove cached replies and embeddings
     Clear(ClearArgs),
 }
 
-/// Show the number and bytes of cached replies and embeddings, by model
+/// Show the number and size of cached replies and embeddings, by model
 ///
 /// Replies of language models and embeddings are kept in the home directory, so that no request is
 /// paid for twice.
@@ -124,7 +124,7 @@ fn show(args: &ShowArgs, ctx: &Context) -> Result<Exit> {
     if replies.unreadable > 0 {
         ctx.printer.warning(&format!(
             "{} files in {} cannot be read and are not used; `agent cache clear --replies` removes \
-             all",
+             all replies",
             replies.unreadable,
             replies.dir.display()
         ));

@@ -1,4 +1,4 @@
-//! Prints which mapped file was truncated by another process. Reading behind the new end of a
+//! Prints which mapped file was truncated by another process. Reading beyond the new end of a
 //! mapped file is a bus error, which would otherwise end the process without a message. Writing
 //! beyond the limit on file sizes (`ulimit -f`) becomes an error of the write instead of ending the
 //! process.

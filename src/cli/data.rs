@@ -50,8 +50,9 @@ pub(super) enum Command {
     /// to nodes and edges is read from mapping.toml, or guessed and printed. Prints a summary of
     /// the dataset and of likely mistakes in it.
     ///
-    /// A dataset of that name is replaced when the import is complete. An indexed dataset answers
-    /// queries until `agent index` has built the new index; then both are replaced in one step.
+    /// A dataset of the same name is replaced when the import is complete. If it is indexed, it
+    /// answers queries until `agent index` has built the new index; then both are replaced in one
+    /// step.
     Import(import::Args),
     /// Guess the mapping of the tables in a directory, and write it for editing
     Guess(guess::Args),
@@ -77,7 +78,7 @@ pub(super) enum Command {
     Show(ShowArgs),
     /// Count the nodes with each value of a field, as facets for conditions
     ///
-    /// Each number is the number of nodes that the condition `FIELD=VALUE` leaves. Fields with more
+    /// Each count is the number of nodes that meet the condition `FIELD=VALUE`. Fields with more
     /// than 500 values are left out, and so are fields whose values occur on fewer than two nodes
     /// on average.
     Facets(FacetsArgs),
@@ -225,7 +226,7 @@ fn show_facets(args: &FacetsArgs, ctx: &Context) -> Result<Exit> {
         }
     }
     match reply.facets.is_empty() {
-        true => ctx.printer.notice("no field has values that repeat; name one with --field"),
+        true => ctx.printer.notice("no field has values that repeat; name a field with --field"),
         false => ctx.printer.table(&rows)?,
     }
     Ok(Exit::Done)
@@ -245,10 +246,10 @@ fn describe(shown: &OverviewRecord<'_>) -> String {
     let stark = shown.stark.map(|origin| {
         let edges = match origin.mode {
             stark::Mode::Exact => "the stored edges",
-            stark::Mode::Faithful => "the edges as the reference merges them",
+            stark::Mode::Faithful => "the edges as merged by the reference implementation",
         };
         let tenth = match origin.derived_tenth {
-            true => "; test-0.1 is the beginning of test, it had no file of its own",
+            true => "; test-0.1 is the first tenth of test, since it had no file of its own",
             false => "",
         };
         format!("benchmark   STaRK {}, {edges}{tenth}\n", origin.kind)

@@ -125,8 +125,8 @@ fn home(path: &Path, has_datasets: bool) -> Check {
             if has_datasets {
                 let only_read = Check::new("home", Status::Note, detail);
                 only_read.remedy(
-                    "questions are answered, nothing is imported, indexed or optimized; for that \
-                     give a writable directory with --home DIR or AGENT_HOME",
+                    "questions can be answered; to import, index or optimize, give a writable \
+                     directory with --home DIR or AGENT_HOME",
                 )
             } else {
                 Check::new("home", Status::Broken, detail)
@@ -143,8 +143,8 @@ fn private(ctx: &Context) -> Check {
     match ctx.private.unusable() {
         None => Check::new(check, Status::Ok, "state and cache directories are usable"),
         Some(why) => Check::new(check, Status::Note, why).remedy(format!(
-            "programs run inside WebAssembly, which is compiled by each command; name a directory \
-             of your own with {VARIABLE}"
+            "programs run inside WebAssembly, which each command compiles again; set {VARIABLE} to \
+             a directory that only you can write to"
         )),
     }
 }
@@ -203,7 +203,8 @@ fn beginning(text: &str) -> String {
 }
 
 /// Returns a note for each hidden directory in the home, beside the bases or among the indexes of
-/// the bases `names`. It belongs to work in progress, or was left by a killed process.
+/// the bases `names`. Such a directory belongs to work in progress, or was left by a killed
+/// process.
 fn unfinished(names: &[String], ctx: &Context) -> Vec<Check> {
     let bases = names.iter().filter_map(|name| ctx.home.get(name).ok());
     let places = bases.map(|base| base.index_dir()).chain(bases_dir(ctx));
@@ -219,7 +220,7 @@ fn unfinished(names: &[String], ctx: &Context) -> Vec<Check> {
     hidden.sort_unstable();
     let check = |path: PathBuf| {
         Check::new("unfinished", Status::Note, path.display().to_string())
-            .remedy("remove it if no other agent is at work")
+            .remedy("remove it if no other `agent` process is running")
     };
     hidden.into_iter().map(check).collect()
 }
@@ -303,7 +304,7 @@ fn base(name: &str, ctx: &Context) -> Vec<Check> {
     vec![opened, index]
 }
 
-/// Returns the size of the files of a base and its queries, bytes.
+/// Returns the size of the files of a base and its queries, in bytes.
 fn bytes_of(base: &Base) -> u64 {
     let of_base = Manifest::read(&base.kb_dir())
         .map_or(0, |manifest| manifest.files.values().map(|file| file.bytes).sum::<u64>());
@@ -349,6 +350,6 @@ mod tests {
         assert_eq!(home(&file, false).status, Status::Broken);
         let filled = home(&file, true);
         assert_eq!(filled.status, Status::Note);
-        assert!(filled.remedy.unwrap().contains("questions are answered"));
+        assert!(filled.remedy.unwrap().contains("questions can be answered"));
     }
 }

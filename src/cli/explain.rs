@@ -30,22 +30,21 @@ use agent_sandbox::Origin;
 const MAX_ANSWERS: usize = 10_000;
 
 /// Explain, line by line, where answers that do not rank first were lost
+///
 /// Runs every query and follows its answers through the tool calls of the program. For each query
 /// whose first answer is not at rank 1, names one line and one kind of loss: failed, not routed,
 /// not linked, not reached, filtered, cut or ranked low. The gain of a line is the most by which
 /// the mean reciprocal rank could rise if its loss were repaired. For a bundle, follows the program
 /// of the most probable category. With --query or a text, also prints the result of every call.
-/// probable category. With --query or a text, also prints the result of every call.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Explain this frozen bundle: its file, or its run (name, or latest)
+    /// Explain this frozen bundle: a file, the directory or name of a run, or `latest`
     #[arg(long, value_name = "BUNDLE")]
     bundle: Option<PathBuf>,
     /// Explain this program instead of a bundle
     #[arg(long, value_name = "FILE.rhai", conflicts_with = "bundle")]
     program: Option<PathBuf>,
-    /// Use this installed dataset, directory in neutral format, or built-in sample [default: the
-    /// bundle's]
+    /// Use this installed dataset, directory to import, or built-in sample [default: the bundle's]
     #[arg(long, value_name = "N", required_unless_present_any = ["bundle", "words"])]
     dataset: Option<String>,
     /// Explain the queries of this split: train, val, human or a file like qa.csv; test queries are
@@ -59,11 +58,11 @@ pub(super) struct Args {
     /// Explain only the query with this id in the split
     #[arg(long, value_name = "ID", conflicts_with = "answers")]
     query: Option<i64>,
-    /// Explain this query, whose answers --answers gives; without --bundle or --program, the first
+    /// Explain this query, with its answers in --answers; without --bundle or --program, the first
     /// word is the bundle
     #[arg(value_name = "[BUNDLE] [TEXT]")]
     words: Vec<String>,
-    /// Give the ids of the query's answers, as in the data, joined by commas
+    /// Give the ids of the query's answers, as in the data, separated by commas
     #[arg(long, value_name = "IDS", requires = "words")]
     answers: Vec<String>,
     #[command(flatten)]
@@ -95,7 +94,7 @@ impl Args {
         match (words.is_empty(), self.answers.is_empty()) {
             (true, true) => Ok((bundle, None)),
             (false, false) => Ok((bundle, Some(words.join(" ")))),
-            _ => Err(AppError::usage(anyhow!("a text and --answers belong together")))
+            _ => Err(AppError::usage(anyhow!("a question and --answers must be given together")))
                 .hint("give the text of the question, and the ids of its answers"),
         }
     }
@@ -149,8 +148,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 /// Builds a labelled query from the text and the answer ids given on the command line.
 fn given(text: &str, answers: &[String], kb: &Kb) -> Result<LabelledQuery> {
     let text = check_query(text)?.to_owned();
-    let mut answers = nodes_of_ids(kb, &answers.join(","))
-        .hint("give ids as `agent query` and `agent search` print them with --json, as key")?;
+    let mut answers = nodes_of_ids(kb, &answers.join(",")).hint(
+        "give ids from `key` in the output of `agent query --json` or `agent search --json`",
+    )?;
     if answers.len() > MAX_ANSWERS {
         let n = answers.len();
         return Err(AppError::usage(anyhow!("{n} answers, more than {MAX_ANSWERS}")));

@@ -42,7 +42,7 @@ pub(super) fn print(hits: &[HitRecord<'_>], json: bool, ctx: &Context) -> Result
 }
 
 /// Returns the line that marks the end of the answers among `n` printed nodes. If the end lies
-/// behind these nodes, the line names its rank.
+/// after these nodes, the line names its rank.
 fn told_end(end: Ending, n: usize) -> String {
     let Expected { precision, recall } = end.expected;
     let [precision, recall] = [precision, recall].map(|share| 100.0 * share);
@@ -129,7 +129,7 @@ pub(super) fn reason(hit: &HitRecord<'_>, room: Option<usize>) -> String {
         let words = hit.words.unwrap_or_default();
         let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
         let told = match quoted.is_empty() {
-            true => "found by its program".to_owned(),
+            true => "found by the program".to_owned(),
             false => format!("found by words: {}", quoted.join(", ")),
         };
         return plain(told, room.unwrap_or(usize::MAX));

@@ -70,13 +70,13 @@ struct Thing {
 /// order of the tarball.
 ///
 /// # Errors
-/// If the path of a file is none that a home may hold.
+/// If a home may not hold a file with one of the paths.
 fn things(members: &[Member], home: &Home) -> Result<Vec<Thing>> {
     let mut things: Vec<Thing> = Vec::new();
     let mut last = "";
     for member in members {
         let (folder, name, file) = placed(&member.path, home)
-            .ok_or_else(|| anyhow!("{:?} has no place in a home directory", member.path))
+            .ok_or_else(|| anyhow!("{:?} does not belong in a home directory", member.path))
             .hint("give a file that `agent home export` of this version wrote")?;
         let of = &member.path[..folder.len() + 1 + name.len()];
         let bytes = member.bytes;
@@ -104,7 +104,7 @@ fn things(members: &[Member], home: &Home) -> Result<Vec<Thing>> {
 }
 
 /// Splits a path such as `bases/shop/kb/nodes` into directory (`bases`), name (`shop`) and the path
-/// below it (`kb/nodes`). `None` if a home may hold no such file.
+/// below it (`kb/nodes`). `None` if a home may not hold such a file.
 fn placed<'a>(path: &'a str, home: &Home) -> Option<(&'a str, &'a str, &'a str)> {
     let (folder, rest) = path.split_once('/')?;
     let (name, file) = rest.split_once('/')?;

@@ -48,7 +48,7 @@ pub(super) struct RemoveArgs {
 enum ScopeName {
     /// Ask questions
     Read,
-    /// Ask questions, and change which bundle answers
+    /// Ask questions, replace bases and bundles, run programs and operations
     Admin,
 }
 
@@ -73,7 +73,8 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
                 Keys::change(&file, |keys| keys.remove(&args.name))?;
                 return Err(error);
             }
-            ctx.printer.notice("keep it: it is not shown again; servers accept it after a restart");
+            ctx.printer
+                .notice("save the key: it is not shown again; a server accepts it after a restart");
         }
         Command::List(args) => {
             let keys = Keys::read(&file)?;

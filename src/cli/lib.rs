@@ -80,9 +80,9 @@ use agent_dataset::Home;
 use agent_sandbox::MAX_WORKERS;
 
 /// Error message if the system refuses to start threads; [`MORE_THREADS`] is its hint.
-const NO_THREADS: &str = "the system refuses to start threads";
-const MORE_THREADS: &str = "raise the limit of processes (`ulimit -u`, or of the container), or set \
-    RAYON_NUM_THREADS to a smaller number";
+const NO_THREADS: &str = "the operating system refuses to start threads";
+const MORE_THREADS: &str = "raise the limit on processes (`ulimit -u`, or of the container), or \
+    set RAYON_NUM_THREADS to a smaller number";
 
 /// Maximum number of threads in the pool for parallel work; equals the maximum number of workers of
 /// one sandbox pool.
@@ -180,7 +180,7 @@ struct GlobalArgs {
     /// Read settings from this file [default: config.toml in the home directory, if it exists]
     #[arg(long, value_name = "FILE", global = true, help_heading = "Options of every command")]
     config: Option<PathBuf>,
-    /// Write errors only to stderr: no notices, no progress
+    /// Write only errors to stderr, no notices or progress
     #[arg(short, long, global = true, help_heading = "Options of every command")]
     quiet: bool,
     /// Write details and timings to stderr; give the option twice to include the internal log
@@ -202,7 +202,7 @@ enum Command {
     Search(search::Args),
     /// Answer a question with several systems, side by side
     Compare(compare::Args),
-    /// Find, prove and freeze retrieval programs for a dataset
+    /// Find, test and freeze retrieval programs for a dataset
     Optimize(optimize::Args),
     /// Train a retriever on labelled queries
     #[command(subcommand)]
@@ -223,7 +223,7 @@ enum Command {
     Report(report::Args),
     /// Answer a question with a frozen bundle
     Query(query::Args),
-    /// Cut batch answering, ranking or indexing into units that any scheduler runs, and collect
+    /// Cut batch answering, ranking or indexing into units for any scheduler, and collect
     /// their results
     #[command(subcommand)]
     Unit(unit::Command),
@@ -379,7 +379,7 @@ fn run(cli: Cli, printer: &Arc<Printer>) -> Exit {
 fn home(given: Option<PathBuf>) -> Result<Home> {
     match given {
         Some(path) if path.as_os_str().is_empty() => {
-            Err(AppError::usage(anyhow!("the home directory is empty")))
+            Err(AppError::usage(anyhow!("the path of the home directory is empty")))
                 .hint("give --home DIR or unset AGENT_HOME")
         }
         Some(path) => Ok(Home::new(path)),

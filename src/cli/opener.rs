@@ -17,7 +17,7 @@ const OPENERS: &[&[&str]] = if cfg!(target_os = "macos") {
 /// browser starts.
 pub(super) fn open(address: &str, ctx: &Context) {
     let opened = has_screen() && OPENERS.iter().any(|opener| started(opener, address));
-    let told = if opened { "opening" } else { "there is no browser here; open" };
+    let told = if opened { "opening" } else { "no browser can be started here; open" };
     ctx.printer.notice(&format!("{told} {address}"));
 }
 

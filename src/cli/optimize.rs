@@ -14,17 +14,17 @@ use agent_app::{
 };
 use agent_optimize::{Estimate, Stop};
 
-/// Find, prove and freeze retrieval programs for a dataset
+/// Find, test and freeze retrieval programs for a dataset
 ///
 /// The search actor mines metapaths from training answers, and composes and improves programs from
 /// them. The llm actor asks a language model for categories, programs and improved programs; it
 /// takes part if a language model is configured.
 ///
 /// A sequential test on validation queries compares all changes with the initial programs, then, if
-/// they do not pass together, each category's changes. Only proven changes are frozen (error rate
-/// 0.2 for the whole run). At the end, prints how the bundle compares with the best baseline on the
-/// validation split, by question type, and the path of the bundle. The test split is opened only
-/// with --test and on built-in samples; every opening is counted.
+/// they do not pass together, each category's changes. Only changes that pass are frozen (error
+/// rate 0.2 for the whole run). At the end, prints how the bundle compares with the best baseline
+/// on the validation split, by question type, and the path of the bundle. The test split is opened
+/// only with --test and on built-in samples; every opening is counted.
 ///
 /// The run can be interrupted at any time and continued with --resume. If a language model is used,
 /// it is first asked one short question; without a reply, the run pauses, freezes nothing, and
@@ -72,10 +72,10 @@ fn end(ended: &Ended, args: &Args, ctx: &Context) -> Result<Exit> {
     match &ended.outcome.stopped {
         Stop::Done | Stop::Minutes => Ok(Exit::Done),
         Stop::Budget(why) => {
-            ctx.printer.warning(&format!("{why}; the best so far is frozen"));
+            ctx.printer.warning(&format!("{why}; the best programs so far are frozen"));
             Ok(Exit::Done)
         }
-        Stop::Unusable(why) => Err(anyhow!("{why}; the best so far is frozen"))
+        Stop::Unusable(why) => Err(anyhow!("{why}; the best programs so far are frozen"))
             .hint("start a new run to use another model or none"),
     }
 }

@@ -29,6 +29,7 @@ use agent_app::{
     error::{AppError, Result},
     text::is_hidden,
 };
+use agent_ground::words::one_line;
 
 /// Maximum number of times per second that progress is redrawn.
 const BAR_HZ: u8 = 8;
@@ -346,7 +347,7 @@ fn without_brackets(name: &str) -> String {
             _ => {}
         }
     }
-    kept.split_whitespace().collect::<Vec<_>>().join(" ")
+    one_line(&kept)
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ const LABEL: usize = 12;
 /// the hybrid baseline with a warning, and exits with status 1.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Answer with this frozen bundle: its file, or its run (name, or latest)
+    /// Answer with this frozen bundle: a file, the directory or name of a run, or `latest`
     #[arg(long, value_name = "BUNDLE", display_order = 0)]
     bundle: Option<PathBuf>,
     /// Answer this question; without --bundle, the first word is the bundle
@@ -49,14 +49,14 @@ pub(super) struct Args {
     /// status is 1 if the bundle failed on a line.
     #[arg(long, value_name = "FILE", conflicts_with = "explain", display_order = 2)]
     batch: Option<PathBuf>,
-    /// Begin --batch at the line with this number, to continue an earlier run
+    /// Start --batch at this line number, to continue an earlier run
     #[arg(long, value_name = "LINE", requires = "batch", default_value_t = 1,
         value_parser = clap::value_parser!(u64).range(1..), display_order = 3)]
     from_line: u64,
     #[command(flatten)]
     options: Options,
-    /// Print one JSON object: route, nodes with their paths, the predicted last rank of the
-    /// answers, how the question was understood, times
+    /// Print one JSON object: the route, the nodes with their paths, the rank at which the answers
+    /// are predicted to end, how the question was understood, and timings
     #[arg(long, display_order = 7)]
     json: bool,
 }
@@ -141,9 +141,9 @@ fn conditions_line(record: &AnswerRecord<'_>) -> String {
         record.understood.conditions.iter().map(|text| plain(text, MAX_NAME).to_string()).collect();
     match (shown.as_slice(), record.understood.fulfilled) {
         ([], _) | (_, None) => String::new(),
-        (all, Some(0)) => format!("{}: no answer fulfils this", all.join(" and ")),
+        (all, Some(0)) => format!("{}: no answer matches", all.join(" and ")),
         (all, Some(n)) if n < record.hits.len() => {
-            format!("{}: the first {n} answers fulfil this", all.join(" and "))
+            format!("{}: the first {n} answers match", all.join(" and "))
         }
         (all, Some(_)) => all.join(" and "),
     }

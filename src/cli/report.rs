@@ -86,7 +86,7 @@ fn refuse_run_files(out: &Path) -> Result<()> {
     let known = out.extension().and_then(|suffix| suffix.to_str()).unwrap_or_default();
     if ["sqlite", "json", "rhai", "safetensors"].contains(&known.to_ascii_lowercase().as_str()) {
         let shown = out.display();
-        return Err(anyhow!("{shown} would be a page; name it FILE.html").into());
+        return Err(anyhow!("{shown} is not a name for a page; use FILE.html").into());
     }
     Ok(())
 }

@@ -48,8 +48,8 @@ pub(super) struct Args {
 /// Options for the bundles and bases that are served.
 #[derive(Debug, clap::Args)]
 pub(super) struct ServedArgs {
-    /// Answer with this bundle: its file, or its run (name, or latest); may be given several times,
-    /// for different datasets
+    /// Answer with this bundle: a file, the directory or name of a run, or `latest`; may be given
+    /// several times, for different datasets
     #[arg(long = "bundle", value_name = "BUNDLE")]
     bundles: Vec<PathBuf>,
     /// Also serve this dataset, for searches; may be given several times
@@ -59,8 +59,8 @@ pub(super) struct ServedArgs {
     /// if any key exists
     #[arg(long)]
     allow_programs: bool,
-    /// Permit operations that import, update, remove, index, train and optimize: those at
-    /// /v1/operations and, with --allow-programs, those of assistants
+    /// Permit operations that import, update, remove, index, train and optimize: at
+    /// /v1/operations and, with --allow-programs, as tools of assistants
     #[arg(long)]
     allow_changes: bool,
     /// Answer with this many threads [default: one per processor]
@@ -73,7 +73,7 @@ pub(super) struct ServedArgs {
     /// is spent, the bundle answers without it, and the answer names the reason.
     #[arg(long, value_parser = choice::<Effort>(), default_value = "0", help_heading = "Language model")]
     effort: Effort,
-    /// Ignore answers that the model recalls from memory when it reads a question
+    /// Ignore answers that the language model suggests from its own knowledge
     #[arg(long, help_heading = "Language model")]
     no_known_answers: bool,
     #[command(flatten)]
@@ -106,7 +106,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             let cut_off = outcome?;
             finish(llm, ctx)?;
             match cut_off {
-                0 => ctx.printer.notice("ended; every request under way was finished"),
+                0 => ctx.printer.notice("ended; all running requests were finished"),
                 n => ctx.printer.warning(&format!(
                     "ended; {} took too long and {} cut off",
                     counted(n as u64, "connection"),
@@ -214,7 +214,7 @@ impl ServedArgs {
             let name = read_bundle(given, ctx)?.dataset.name;
             if bases.iter().any(|base| base.name == name) {
                 return Err(AppError::usage(anyhow!("two bundles are for {name:?}")))
-                    .hint("give one; PUT /v1/bundles/active exchanges it later");
+                    .hint("give one; PUT /v1/bundles/active can replace it later");
             }
             let base = open(dataset::installed(&name, ctx)?)?;
             base.activate(&named::bundle_file(given, &ctx.home)?)?;

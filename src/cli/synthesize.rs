@@ -17,9 +17,9 @@ use agent_app::{
 /// With --actor llm, a model extracts properties from documents, words the questions, and filters
 /// the answers by two votes.
 ///
-/// With --kind table, generates eight kinds of questions over many nodes instead, with exact
-/// answers computed from fields and links, and asks no model. Existing labelled questions are never
-/// replaced: with --to DIR the new ones are written elsewhere.
+/// With --kind table, generates eight kinds of questions over many nodes instead, without a
+/// language model. Their exact answers are computed from fields and links. Existing labelled
+/// questions are never replaced: with --to DIR the new ones are written elsewhere.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
@@ -67,7 +67,7 @@ fn of_nodes(made: &NodeQuestions) -> String {
         format!("{summary} {place}: train {train}, val {val}, test {test}"),
         format!("styles: {}", styles.collect::<Vec<_>>().join(", ")),
         format!(
-            "gold pass {:.1} %, entropy {:.2} bits, type-token ratio {:.3}, {:.1} words a question",
+            "gold pass {:.1} %, entropy {:.2} bits, type-token ratio {:.3}, {:.1} words/question",
             100.0 * quality.gold_pass,
             quality.entropy,
             quality.type_token_ratio,

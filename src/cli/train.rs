@@ -154,7 +154,8 @@ fn dense_lines(record: &Record<DualEncoder>) -> String {
     let kept = record.best().map(|look| epoch_line(look, settings.epochs)).unwrap_or_default();
     format!(
         "{} with negatives of {}, {stems} stems, {made} made queries; {kept}\n\
-         with weight {weight:.2} beside bm25+names: validation mrr {:.1} %, which alone has {:.1} %\n",
+         fused with bm25+names at weight {weight:.2}: validation mrr {:.1} %; bm25+names alone \
+         {:.1} %\n",
         settings.encoder.name(),
         settings.negatives.name(),
         100.0 * fused,

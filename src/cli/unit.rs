@@ -88,7 +88,7 @@ pub(super) struct PlanArgs {
     /// Keep the plan in this directory, on a file system that all hosts share
     #[arg(value_name = "DIR")]
     dir: PathBuf,
-    /// Answer with this bundle: its file, or its run (name, or latest)
+    /// Answer with this bundle: a file, the directory or name of a run, or `latest`
     #[arg(long, value_name = "BUNDLE", requires = "batch")]
     bundle: Option<PathBuf>,
     /// Answer all questions of this file: one JSON object per line with query and, optionally, id
@@ -109,8 +109,7 @@ pub(super) struct PlanArgs {
     #[arg(long, value_name = "K", default_value_t = 1_000, requires = "system",
         value_parser = clap::value_parser!(u64).range(1..=MAX_DEPTH))]
     depth: u64,
-    /// Use this installed dataset, directory in neutral format, or built-in sample [default: the
-    /// bundle's]
+    /// Use this installed dataset, directory to import, or built-in sample [default: the bundle's]
     #[arg(long, value_name = "N")]
     dataset: Option<String>,
     /// Embed the documents of this dataset, for its index
@@ -212,8 +211,8 @@ fn plan_answers(args: &PlanArgs, given: &Path, batch: &Path, ctx: &Context) -> R
     let (dataset, fingerprint) = named_index(&found, ctx)?;
     if bundle.dataset.index != fingerprint {
         let made_for = &bundle.dataset.name;
-        return Err(anyhow!("the bundle was made for \"{made_for}\", and not for {dataset}"))
-            .hint("units take a bundle and the base that it was made for");
+        return Err(anyhow!("the bundle was made for \"{made_for}\", not for {dataset}"))
+            .hint("give the dataset that the bundle was made for");
     }
     let text = files::read_text(batch, MAX_INPUT_BYTES);
     let text = text.with_context(|| format!("cannot read {}", batch.display()))?;
@@ -221,8 +220,8 @@ fn plan_answers(args: &PlanArgs, given: &Path, batch: &Path, ctx: &Context) -> R
     if let Some(at) = lines.iter().position(|line| line.len() as u64 > MAX_LINE_BYTES) {
         let at = at + 1;
         return Err(AppError::usage(anyhow!(
-            "line {at} of the questions has more than {MAX_LINE_BYTES} bytes; a question is a line \
-             of its own"
+            "line {at} of the questions has more than {MAX_LINE_BYTES} bytes; write one question \
+             per line"
         )));
     }
     let task = Task { dataset, fingerprint, kind: Kind::Answer { k: args.k as usize } };
@@ -274,9 +273,9 @@ fn travels(name: &str) -> Result<()> {
     for part in [name].into_iter().chain(within) {
         let needs = systems::find(part).map_or(&[][..], |(spec, _)| spec.needs);
         if let Some(need) = needs.iter().find(|need| !matches!(need, Need::Part(_))) {
-            return Err(AppError::usage(anyhow!("units cannot take {name}: it needs a {need}")))
+            return Err(AppError::usage(anyhow!("units cannot run {name}: it needs a {need}")))
                 .hint(
-                    "units take bundle:FILE, program:FILE, and systems that need an index alone",
+                    "units can run bundle:FILE, program:FILE, and systems that need only an index",
                 );
         }
     }
@@ -333,7 +332,9 @@ fn collect(args: &CollectArgs, ctx: &Context) -> Result<Exit> {
     let task = task_of(&units)?;
     let file = match (&task.kind, &args.out) {
         (Kind::Evaluate { .. }, _) => {
-            return Err(anyhow!("these units belong to a run, which takes their results itself"))?;
+            return Err(anyhow!(
+                "these units belong to a run, which collects their results itself"
+            ))?;
         }
         (Kind::Embed { vectors }, None) => {
             return embed::collect(&args.dir, &units, &task, vectors, ctx);

@@ -43,7 +43,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             let session = Session::open(request, ctx)?;
             if session.is_same {
                 let name = &session.name;
-                let same = format!("\"{name}\" is the base it was made for: nothing drifted");
+                let same =
+                    format!("\"{name}\" is the base that the bundle was made for: nothing drifted");
                 ctx.printer.notice(&same);
                 return Ok(Exit::Done);
             }
@@ -77,8 +78,8 @@ fn print_drift(report: &DriftReport, ctx: &Context) -> Result<()> {
     let percent =
         |share: Option<f64>| share.map_or("-".to_owned(), |s| format!("{:.1}", 100.0 * s));
     let verdict = match (report.fits, report.accepted) {
-        (true, true) => "Carried over: the bundle now belongs to the updated base",
-        (true, false) => "May be carried over (--accept-drift writes that into the bundle)",
+        (true, true) => "Accepted: the bundle now belongs to the updated base",
+        (true, false) => "The bundle fits the updated base; adapt it with --accept-drift",
         (false, _) => "Optimize again: the bundle does not fit the updated base",
     };
     let range = |ci: Interval| format!("[{:.1}, {:.1}]", 100.0 * ci.low, 100.0 * ci.high);

@@ -3,7 +3,7 @@
 //! A byte order mark decides. Without one, a file is UTF-16 if more than half of the first bytes at
 //! even positions, or of those at odd positions, are zero. Otherwise the lines outside ASCII
 //! decide: the file is UTF-8 unless most of these lines are invalid UTF-8. Then it is Latin-1 if an
-//! invalid line has a byte that cp1252 leaves undefined, else cp1252. Memory is bounded by a
+//! invalid line has a byte that cp1252 leaves undefined, else cp1252. Memory use is limited to one
 //! buffer.
 
 use std::{

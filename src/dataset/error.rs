@@ -15,9 +15,10 @@ use agent_kb::KbError;
 const EXAMPLES: usize = 5;
 /// Maximum number of problems that an error lists one by one; further problems are only counted.
 pub const MAX_LISTED_PROBLEMS: usize = 50;
-/// Maximum length of an excerpt of invalid input, characters.
+/// Maximum length of an excerpt of invalid input, in characters.
 const MAX_EXCERPT_CHARS: usize = 100;
-/// Maximum length of what a parser says about a file, characters; it may repeat a long value.
+/// Maximum length of a parser's message about a file, in characters; the message may repeat a long
+/// value.
 const MAX_REASON_CHARS: usize = 400;
 /// Maximum number of installed bases listed in the error for an unknown base name.
 pub(super) const MAX_LISTED_NAMES: usize = 20;
@@ -84,11 +85,11 @@ pub enum DatasetError {
         loss: String,
     },
     /// A file is larger than [`crate::MAX_FILE_BYTES`] after unpacking.
-    #[error("{path} holds more than {limit} bytes; split it or raise the limit in the source")]
+    #[error("{path} is larger than {limit} bytes; split it, or raise the limit in the source code")]
     FileTooLong {
         /// The file that is too large.
         path: PathBuf,
-        /// Maximum size, bytes after unpacking.
+        /// Maximum size after unpacking, in bytes.
         limit: u64,
     },
     /// A required file exists neither unpacked nor packed.
@@ -152,7 +153,7 @@ pub enum DatasetError {
     BadName {
         /// The invalid name.
         name: String,
-        /// Maximum length of a name, characters.
+        /// Maximum length of a name, in characters.
         limit: usize,
     },
     /// No base with that name is installed.
@@ -250,7 +251,8 @@ impl DatasetError {
         DatasetError::Damaged { path: path.into(), reason: reason.into() }
     }
 
-    /// Returns the error for an invalid TOML file. Returns its line with the message of the parser and the remedy.
+    /// Returns the error for an invalid TOML file, with the line, the parser's message and the
+    /// remedy.
     pub(super) fn bad_toml(
         path: &Path,
         text: &str,
@@ -264,8 +266,8 @@ impl DatasetError {
     }
 }
 
-/// Returns what a parser says; without its middle if it has more than [`MAX_REASON_CHARS`]
-/// characters, since its end may list what is allowed.
+/// Returns a parser's message; cuts out the middle of a message of more than [`MAX_REASON_CHARS`]
+/// characters, because its end may list what is allowed.
 fn without_middle(reason: &str) -> String {
     let (n, half) = (reason.chars().count(), MAX_REASON_CHARS / 2);
     if n <= MAX_REASON_CHARS {
@@ -501,9 +503,9 @@ impl Problems {
         self.counts.values().map(|(count, _)| count).sum()
     }
 
-    /// Adds a problem; `is_consequence` says whether it probably follows from another one, such as
-    /// an edge to a node whose line is invalid. A lenient import reports consequences like any
-    /// other problem; a strict import summarises them in one line per file and kind.
+    /// Adds a problem; `is_consequence` says whether another problem probably caused it, as for an
+    /// edge to a node whose line is invalid. A lenient import reports consequences like any other
+    /// problem; a strict import summarises them in one line per file and kind.
     pub(super) fn add_maybe_consequence(
         &mut self,
         is_consequence: bool,

@@ -34,7 +34,7 @@ use crate::{
 use agent_ground::files;
 use agent_kb::{FileRecord, Manifest, is_set_aside, publish, recover, remove_set_aside, sync_dir};
 
-/// Maximum length of a base name, characters.
+/// Maximum length of a base name, in characters.
 pub const MAX_NAME_CHARS: usize = 64;
 /// The only supported value of `format_version` in `base.json`.
 const FORMAT_VERSION: u64 = 1;
@@ -46,11 +46,11 @@ const QUERIES_DIR: &str = "queries";
 const INDEX_DIR: &str = "index";
 /// File with the number of the current version.
 const CURRENT_FILE: &str = "current";
-/// Maximum size of the file `current`, bytes.
+/// Maximum size of the file `current`, in bytes.
 const MAX_CURRENT_BYTES: u64 = 32;
 /// Number of the first version, which is stored in the directory of the base itself.
 const FIRST_VERSION: u32 = 1;
-/// Maximum size of `base.json`, bytes.
+/// Maximum size of `base.json`, in bytes.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
 /// Name prefix of a directory that an import is still writing.
 const STAGING_PREFIX: &str = ".new-";

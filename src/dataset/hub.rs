@@ -27,9 +27,9 @@ use tokio::{runtime::Runtime, time};
 
 use agent_remote::{Retry, is_transient, retry_after};
 
-/// Maximum size of a downloaded file, bytes.
+/// Maximum size of a downloaded file, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 30;
-/// Maximum size of the hub's response that lists a folder, bytes.
+/// Maximum size of the hub's response that lists a folder, in bytes.
 const MAX_LIST_BYTES: usize = 8 << 20;
 /// Maximum number of redirects followed for one request.
 const MAX_REDIRECTS: usize = 5;
@@ -61,7 +61,7 @@ pub enum HubError {
         address: String,
     },
     /// The HTTP client could not be created.
-    #[error("cannot start the network: {message}")]
+    #[error("cannot create the HTTP client: {message}")]
     Start {
         /// Error of the HTTP client.
         message: String,
@@ -139,7 +139,7 @@ fn remedy(status: u16) -> &'static str {
 pub struct RemoteFile {
     /// Path of the file in the repository.
     pub path: String,
-    /// Size of the file, bytes.
+    /// Size of the file, in bytes.
     pub size: u64,
     /// Hexadecimal SHA-256 digest of the file; the hub gives it for large files only.
     pub sha256: Option<String>,
@@ -266,7 +266,7 @@ impl Hub {
         files.map_err(|reason| protocol(&url, reason))
     }
 
-    /// Returns the total size of files, bytes.
+    /// Returns the total size of files, in bytes.
     ///
     /// # Errors
     /// [`HubError::Protocol`] if a file exceeds the size limit.
@@ -399,7 +399,7 @@ impl Hub {
         let partial = response.status() == StatusCode::PARTIAL_CONTENT;
         let range = text_of(&response, header::CONTENT_RANGE).unwrap_or_default();
         if partial && !range.starts_with(&format!("bytes {from}-")) {
-            let reason = format!("the answer is {range:?}, not the part from byte {from}");
+            let reason = format!("the reply contains {range:?} instead of the bytes from {from}");
             return Err(protocol(url, reason).into());
         }
         let from = if partial { from } else { 0 };
@@ -414,7 +414,7 @@ impl Hub {
             self.with_timeout(response.chunk(), stop).await?.map_err(transient)?
         {
             if done + chunk.len() as u64 > size {
-                let reason = format!("the answer exceeds the listed size of {size} bytes");
+                let reason = format!("the reply exceeds the listed size of {size} bytes");
                 return Err(protocol(url, reason).into());
             }
             sink.part.write_all(&chunk).map_err(|source| match source.kind() {
@@ -525,7 +525,7 @@ fn io_error(path: &Path) -> impl FnOnce(io::Error) -> HubError {
     move |source| HubError::Io { path, source }
 }
 
-/// Returns the length of a partially downloaded file, bytes.
+/// Returns the length of a partially downloaded file, in bytes.
 fn part_len(part: &File, path: &Path) -> Result<u64, HubError> {
     part.metadata().map(|metadata| metadata.len()).map_err(io_error(path))
 }
@@ -571,7 +571,7 @@ impl Entry {
         };
         if oid.len() != SHA256_DIGITS || !oid.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             let shown: String = oid.chars().take(SHA256_DIGITS).collect();
-            return Err(format!("{shown:?}, the digest of {}, is not a SHA-256", self.path));
+            return Err(format!("the digest {shown:?} of {} is not a SHA-256 digest", self.path));
         }
         Ok(RemoteFile { path: self.path, size, sha256: Some(oid) })
     }

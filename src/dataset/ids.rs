@@ -134,7 +134,7 @@ impl<'a> AnswerIds<'a> {
             if let Some(fault) = unknown {
                 return Err(fault);
             }
-            let message = "none of the answers is in the base any more";
+            let message = "none of the answers is in the base any longer";
             let hint = "label the question again";
             return Err(Fault::new(ProblemKind::UnknownAnswer, message, hint));
         }
@@ -150,7 +150,7 @@ fn shorten(text: &str) -> String {
 
 fn bad_list(text: &str, reason: &str) -> Fault {
     let message = format!("answer_ids {:?} {reason}", shorten(text));
-    let hint = "write the ids of nodes as \"[3, 17]\"";
+    let hint = "write node ids as a list: \"[3, 17]\"";
     Fault::new(ProblemKind::BadAnswers, message, hint).with_excerpt(text)
 }
 
@@ -195,7 +195,7 @@ fn items(text: &str) -> Result<Vec<&str>, Fault> {
 fn number(item: &str, n_nodes: u32) -> Result<NodeId, Fault> {
     let Ok(id) = item.parse::<u64>() else {
         let message = format!("answer_ids has {:?}, which is not a node id", shorten(item));
-        let hint = "write the ids of nodes as \"[3, 17]\"";
+        let hint = "write node ids as a list: \"[3, 17]\"";
         return Err(Fault::new(ProblemKind::BadAnswers, message, hint).with_excerpt(item));
     };
     in_range(id, n_nodes).ok_or_else(|| {

@@ -17,9 +17,9 @@ use crate::{
 };
 use agent_ground::files;
 
-/// Maximum length of an unpacked line, bytes; one line is held in memory.
+/// Maximum length of an unpacked line, in bytes; one line is held in memory.
 pub const MAX_LINE_BYTES: usize = 64 << 20;
-/// Maximum size of an unpacked file, bytes; a small packed file can unpack to any size.
+/// Maximum size of an unpacked file, in bytes; a small packed file can unpack to any size.
 pub const MAX_FILE_BYTES: u64 = 256 << 30;
 /// Number of bytes read at a time from the disk and from the unpacker.
 const READ_BUFFER: usize = 256 << 10;
@@ -38,7 +38,7 @@ impl Read for CountingReader {
     }
 }
 
-/// One line without its line end, or the fact that the line is too long.
+/// One line without its line end, or a marker for a line that is too long.
 pub(super) enum Line<'a> {
     Bytes(&'a [u8]),
     TooLong,
@@ -149,7 +149,7 @@ impl Lines {
         &self.path
     }
 
-    /// Returns the size of the file as stored, bytes.
+    /// Returns the size of the file as stored, in bytes.
     pub(super) fn stored_bytes(&self) -> u64 {
         self.stored_bytes
     }

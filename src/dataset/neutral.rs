@@ -40,7 +40,7 @@ pub const EDGES_HEADER: &str = "src_id\trelation\tdst_id";
 pub const MAX_FILLER_NODES: u32 = 1_000_000;
 /// Name of the type of nodes inserted for missing ids.
 const FILLER_TYPE: &str = "unknown";
-/// Maximum size of `dataset.toml`, bytes.
+/// Maximum size of `dataset.toml`, in bytes.
 const MAX_TOML_BYTES: u64 = 1 << 20;
 /// Number of lines between two progress reports and checks of the stop flag.
 const LINES_PER_REPORT: u64 = 4096;
@@ -214,7 +214,7 @@ fn read_nodes(
             Ok(node) => node,
             Err(error) => {
                 let hint = "write one {\"id\": \"..\", \"type\": \"..\", \"name\": \"..\", \
-                    \"details\": {}} a line";
+                    \"details\": {}} per line";
                 let fault = Fault::new(ProblemKind::BadJson, json_message(&error), hint);
                 problems.add(&path, number, fault.with_excerpt(text));
                 *lost = true;

@@ -23,9 +23,9 @@ use crate::{
 use agent_ground::files;
 use agent_kb::{FileRecord, Kb, NodeId, answer::AnswerValue, sync_dir};
 
-/// Maximum size of a query file, bytes; queries are held in memory.
+/// Maximum size of a query file, in bytes; queries are held in memory.
 pub const MAX_QUERY_FILE_BYTES: u64 = 1 << 30;
-/// Maximum length of a question without the white space around it, bytes.
+/// Maximum length of a question without the white space around it, in bytes.
 pub const MAX_QUERY_BYTES: usize = 16 << 10;
 /// Name of the file of all queries, except human queries, which have ids of their own.
 pub(super) const QUERIES_FILE: &str = "qa.csv";
@@ -412,9 +412,8 @@ fn parse_answers(
     }
 }
 
-/// Computes the line numbers of CSV records. The CSV reader counts the line feed of `\r
-///
-/// `, and empty lines, as part of the following record, so its own line numbers are too low.
+/// Computes the line numbers of CSV records. The CSV reader counts the line feed of `\r\n`, and
+/// empty lines, as part of the following record, so its own line numbers are too low.
 struct LineNumbers<'a> {
     bytes: &'a [u8],
     /// Byte offset up to which line ends have been counted.
@@ -520,7 +519,7 @@ pub(super) fn import_queries(
         if !path.exists() {
             let packed = ["gz", "zst"].map(|packing| path.with_extension(format!("csv.{packing}")));
             if let Some(packed) = packed.into_iter().find(|packed| packed.exists()) {
-                let message = "compressed question files are not supported; unpack it with \
+                let message = "compressed question files are not supported; unpack the file with \
                                `gunzip` or `unzstd`";
                 return Err(DatasetError::bad_input(packed, message));
             }
@@ -599,7 +598,7 @@ fn read_split<'a>(
         let Ok(id) = text.parse::<i64>() else {
             let shown: String = text.chars().take(60).collect();
             let message = format!("{shown:?} is not a query id");
-            let hint = format!("write one id of {within} a line");
+            let hint = format!("write one id from {within} per line");
             problems.add(
                 path,
                 number,

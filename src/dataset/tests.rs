@@ -193,7 +193,7 @@ const WRONG_FILES: [(&str, &str, &str); 31] = [
     (
         "nodes.jsonl",
         "{\"id\": 0, \"type\": \"a\", \"name\"}\n",
-        ":1: expected `:` (column 30); write one {\"id\": \"..\", \"type\": \"..\", \"name\": \"..\", \"details\": {}} a line",
+        ":1: expected `:` (column 30); write one {\"id\": \"..\", \"type\": \"..\", \"name\": \"..\", \"details\": {}} per line",
     ),
     (
         "nodes.jsonl",
@@ -282,7 +282,7 @@ const WRONG_FILES: [(&str, &str, &str); 31] = [
     (
         "qa.csv",
         "id,query,answer_ids\n1,a,3\n",
-        ":2: answer_ids \"3\" is not a list; write the ids of nodes as \"[3, 17]\"",
+        ":2: answer_ids \"3\" is not a list; write node ids as a list: \"[3, 17]\"",
     ),
     (
         "qa.csv",

@@ -32,10 +32,10 @@ use crate::{
 };
 use agent_kb::{KbWriter, MAX_NODES};
 
-/// Maximum memory for addresses, predicates, names, texts and edges, estimated, bytes.
+/// Maximum estimated memory for addresses, predicates, names, texts and edges, in bytes.
 pub const MAX_HELD_BYTES: u64 = 4 << 30;
 /// Estimated memory for holding a predicate, a text or an edge, in addition to the text itself,
-/// bytes.
+/// in bytes.
 const HELD_OVERHEAD: u64 = 48;
 /// Number of lines between two progress reports and checks of the stop flag.
 const LINES_PER_REPORT: u64 = 4096;
@@ -44,7 +44,7 @@ const TYPE: &str = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type";
 const NAMES: [&str; 4] = ["label", "prefLabel", "name", "title"];
 /// Name of the type of nodes without `rdf:type`.
 const NO_TYPE: &str = "resource";
-const HINT: &str = "write `<subject> <predicate> <object> .` on a line";
+const HINT: &str = "write one triple `<subject> <predicate> <object> .` per line";
 
 /// Imports the N-Triples file `source` as base `name` of `home`.
 ///
@@ -116,7 +116,7 @@ struct Triples {
     texts: Vec<(u32, u32, String)>,
     /// Subject, predicate, object and line number of each edge.
     edges: Vec<(u32, u32, u32, u64)>,
-    /// Estimated memory for all of these, bytes.
+    /// Estimated memory for all the fields above, in bytes.
     held_bytes: u64,
 }
 
@@ -341,7 +341,7 @@ fn node(text: &str) -> Result<(String, &str), String> {
         let (name, rest) = text.split_at(end);
         return Ok((name.to_owned(), rest.trim_start()));
     }
-    Err("is neither <an address> nor _:a blank node".to_owned())
+    Err("is neither an address in <> nor a blank node, such as _:b1".to_owned())
 }
 
 /// Parses a literal, with its language tag or data type, after its opening quote; also returns the

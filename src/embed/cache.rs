@@ -27,16 +27,16 @@ use serde::Serialize;
 
 use crate::{EmbedCost, EmbedError, Embedder, Matrix};
 
-/// Maximum size of the file of document vectors of one embedder, bytes.
+/// Maximum size of the file of document vectors of one embedder, in bytes.
 pub const MAX_DOCUMENT_BYTES: u64 = 16 << 30;
-/// Maximum size of the file of query vectors of one embedder, bytes.
+/// Maximum size of the file of query vectors of one embedder, in bytes.
 pub const MAX_QUERY_BYTES: u64 = 256 << 20;
 
 /// First bytes of every cache file; the last digit is the version of the format.
 const MAGIC: [u8; 8] = *b"agentev1";
 const HEADER_BYTES: usize = MAGIC.len() + 4 + blake3::OUT_LEN;
 const CHECK_BYTES: usize = 8;
-/// Maximum length of the readable part of a cache file's name, characters.
+/// Maximum length of the readable part of a cache file's name, in characters.
 const MAX_NAME_CHARS: usize = 80;
 
 /// First 16 bytes of the BLAKE3 hash of a text.
@@ -52,7 +52,7 @@ pub struct CacheFile {
     pub kind: &'static str,
     /// Number of cached vectors; 0 if the file has another format or cannot be read.
     pub entries: u64,
-    /// Size of the file, bytes.
+    /// Size of the file, in bytes.
     pub bytes: u64,
 }
 

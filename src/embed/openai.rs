@@ -32,18 +32,18 @@ use agent_remote::{Account, Limits, Service};
 
 /// Maximum number of texts in one request.
 pub const MAX_BATCH_TEXTS: usize = 256;
-/// Maximum total size of the texts in one request, bytes. OpenAI accepts 300,000 tokens per
+/// Maximum total size of the texts in one request, in bytes. OpenAI accepts 300,000 tokens per
 /// request, and a token has at least one byte.
 pub const MAX_BATCH_BYTES: usize = 300_000;
-/// Maximum size to which a text is cut before it is first sent, bytes; English text has about four
-/// bytes per token.
+/// Maximum size, in bytes, to which a text is cut before it is first sent; English text has about
+/// four bytes per token.
 pub const MAX_TEXT_BYTES: usize = 24_000;
-/// Maximum length of a model's name, characters.
+/// Maximum length of a model's name, in characters.
 const MAX_NAME_CHARS: usize = 128;
-/// Maximum length of a vector, numbers; larger than any known text embedding.
+/// Maximum number of dimensions of a vector; larger than any known text embedding.
 const MAX_DIM: usize = 16_384;
-/// Size above which a text that the service refuses as too long is cut and sent again, bytes; for a
-/// shorter text the refusal is an error.
+/// Size, in bytes, above which a text that the service refuses as too long is cut and sent again;
+/// for a shorter text the refusal is an error.
 const MIN_TEXT_BYTES: usize = 256;
 /// Text embedded to determine the length of the vectors.
 const PROBE: &str = "text";

@@ -16,7 +16,7 @@ use std::collections::HashMap;
 
 use agent_ground::words::{Language, Languages, Stems, grams, is_unspaced, name_words};
 
-/// Maximum length of a word, characters; longer words are ignored.
+/// Maximum length of a word, in characters; longer words are ignored.
 pub(crate) const MAX_WORD_CHARS: usize = 40;
 /// Maximum number of words read from one text; the rest is ignored.
 pub(crate) const MAX_TEXT_WORDS: usize = 8192;

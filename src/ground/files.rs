@@ -17,7 +17,8 @@ use tempfile::{Builder, NamedTempFile, TempDir};
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] if the path leads to anything but a regular file, which is then
-/// not opened (opening a pipe would wait for its writer); otherwise the error of the system.
+/// not opened (opening a pipe would wait for its writer); otherwise the error of the operating
+/// system.
 pub fn open(path: &Path) -> io::Result<File> {
     regular(&fs::metadata(path)?)?;
     let file = File::open(path)?;
@@ -97,7 +98,7 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] for a link.
 pub fn refuse_link(path: &Path) -> io::Result<()> {
-    let message = "it is a link; replace it with what it leads to";
+    let message = "it is a symbolic link; replace it with the file or directory that it points to";
     let refused = || io::Error::new(io::ErrorKind::InvalidInput, message);
     let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
     if is_link { Err(refused()) } else { Ok(()) }
@@ -107,14 +108,16 @@ pub fn refuse_link(path: &Path) -> io::Result<()> {
 /// is none.
 pub fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
-        io::ErrorKind::StorageFull => "; free space there and run it again",
-        io::ErrorKind::QuotaExceeded => "; raise the quota there, or free space, and run it again",
+        io::ErrorKind::StorageFull => "; free space there and run the command again",
+        io::ErrorKind::QuotaExceeded => {
+            "; raise the quota there or free space, and run the command again"
+        }
         _ => "",
     }
 }
 
-/// Creates a file in `folder` that is removed when it is dropped, unless it is persisted. Other
-/// users may access it as the umask allows, whereas temporary files are usually private.
+/// Creates a file in `folder` that is removed when it is dropped, unless it is persisted. Unlike
+/// most temporary files, it is accessible to other users as the umask allows.
 ///
 /// # Errors
 /// The error of the system.
@@ -123,12 +126,12 @@ pub fn temporary_file(folder: &Path, prefix: &str) -> io::Result<NamedTempFile> 
 }
 
 /// Begins a file that appears at `path` when it is complete: returns a temporary file, as
-/// [`temporary_file`] does, and the path to persist it at. That is the target if `path` is a
-/// symbolic link, so that the link stays.
+/// [`temporary_file`] does, and the path to persist it at: the target if `path` is a symbolic link,
+/// so that the link stays.
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidInput`] if something other than a regular file is there, such as a
-/// device, which would be replaced; otherwise the error of the system.
+/// device, which would be replaced; otherwise the error of the operating system.
 pub fn begin_output(path: &Path, prefix: &str) -> io::Result<(NamedTempFile, PathBuf)> {
     match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -142,7 +145,7 @@ pub fn begin_output(path: &Path, prefix: &str) -> io::Result<(NamedTempFile, Pat
 /// Returns the target of `path` if it is a symbolic link, otherwise `path`.
 ///
 /// # Errors
-/// The error of the system, such as that the target is missing.
+/// The error of the operating system, such as that the target is missing.
 pub fn without_link(path: &Path) -> io::Result<PathBuf> {
     let is_link = fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink());
     if is_link { fs::canonicalize(path) } else { Ok(path.to_owned()) }

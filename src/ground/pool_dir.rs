@@ -70,10 +70,11 @@ impl PoolDir {
     }
 
     /// Removes all jobs, and creates the directory of jobs if it is missing. Returns the first
-    /// number from which on no job's name is taken.
+    /// number after those of all remaining entries.
     ///
     /// # Errors
-    /// The error of the system; also an error if the directory of jobs is a symbolic link.
+    /// The error of the operating system; also an error if the directory of jobs is a symbolic
+    /// link.
     pub fn clear(&self) -> io::Result<u64> {
         let dir = self.jobs_dir();
         fs::create_dir_all(&dir)?;
@@ -90,7 +91,8 @@ impl PoolDir {
     /// Removes a job. For workers the job disappears in one step.
     ///
     /// # Errors
-    /// The error of the system; the next [`clear`](Self::clear) removes what is left of the job.
+    /// The error of the operating system; the next [`clear`](Self::clear) removes what is left of
+    /// the job.
     pub fn remove(&self, job: &Path) -> io::Result<()> {
         let gone = self.jobs_dir().join(GONE);
         fs::rename(job, &gone)?;
@@ -164,7 +166,7 @@ mod tests {
         std::os::unix::fs::symlink(&other, path.join(JOBS)).unwrap();
         assert!(pool.clear().is_err());
         let refused = PoolDir::take(&path).unwrap_err().to_string();
-        assert!(refused.contains("pool/jobs: it is a link"), "{refused}");
+        assert!(refused.contains("pool/jobs: it is a symbolic link"), "{refused}");
         assert!(other.join("000000000/plan.json").exists());
     }
 }

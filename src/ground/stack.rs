@@ -1,11 +1,11 @@
-//! The stack of a thread: gives the memory of its unused part back to the system. A call that went
-//! deep leaves that memory to its thread otherwise, as long as the thread lives.
+//! Returns the memory of the unused part of a thread's stack to the system. Otherwise the memory
+//! that a deep call used stays with its thread as long as the thread lives.
 
 /// Bytes below the current frame that are kept, since the next calls need them again.
 const KEPT_BYTES: usize = 1 << 20;
 
-/// Gives the unused part of the calling thread's stack back, but for the next mebibyte. Takes some
-/// microseconds. Does nothing on systems other than Linux with glibc.
+/// Returns the unused part of the calling thread's stack to the system, except for the next
+/// mebibyte. Takes a few microseconds. Does nothing on systems other than Linux with glibc.
 pub fn give_back() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     linux::give_back();
@@ -17,7 +17,7 @@ mod linux {
 
     use super::KEPT_BYTES;
 
-    /// Size of the largest page of the systems that Linux runs on, bytes.
+    /// Largest page size of the architectures that Linux supports, in bytes.
     const PAGE_BYTES: usize = 64 << 10;
 
     pub(super) fn give_back() {

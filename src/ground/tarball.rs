@@ -148,8 +148,9 @@ impl Watch<'_> {
 }
 
 /// Packs `files`, each a path in the tarball and a path on disk, into the tarball `to`, which
-/// appears only when it is complete. An existing file at `to` is replaced if `replace`, otherwise
-/// an error. Every byte is read, and reported to `watch`, twice. Returns the packed files.
+/// appears only when it is complete. An existing file at `to` is replaced if `replace` is true,
+/// otherwise packing fails. Every byte is read, and reported to `watch`, twice. Returns the packed
+/// files.
 ///
 /// # Errors
 /// [`TarballError::BadPath`], also if two files have the same path; [`TarballError::TooMany`],
@@ -217,7 +218,7 @@ pub fn pack(
     Ok(manifest.files)
 }
 
-/// An open tarball, of which the manifest has been read.
+/// An open tarball whose manifest has been read.
 pub struct Tarball {
     path: PathBuf,
     manifest: Manifest,
@@ -263,7 +264,8 @@ impl Tarball {
         }
         if let Some(bad) = members.iter().find(|member| is_bad(&member.path)) {
             return Err(not_a_tarball(format!(
-                "its path {:?} may lead elsewhere; this program did not write it",
+                "its path {:?} may lead out of the target directory; `agent home export` did \
+                 not write it",
                 bad.path
             )));
         }

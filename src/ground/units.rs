@@ -5,7 +5,7 @@
 //! DIR/plan.json      the task, the numbers of items and units, digests of the inputs
 //! DIR/in/N           the items of unit N, one per line
 //! DIR/NAME           a file that every unit reads, if the task has one
-//! DIR/out/DIGEST     the result of a unit; DIGEST is of the plan and the unit's number
+//! DIR/out/DIGEST     the result of a unit, named by a digest of the plan and the unit's number
 //! DIR/claims/N       locked by the process that works on unit N; holds its name if it signs
 //! ```
 //!
@@ -414,7 +414,7 @@ impl Claim {
     /// read again.
     ///
     /// # Errors
-    /// The error of the system.
+    /// The error of the operating system.
     pub fn sign(&self, name: &str) -> io::Result<()> {
         let mut file = &self.0;
         file.set_len(0)?;
@@ -423,7 +423,8 @@ impl Claim {
     }
 }
 
-/// The result of a unit while it is written; dropping it removes it unless it was published.
+/// A unit's result that is being written; it is removed when it is dropped, unless it was
+/// published.
 pub struct ResultWriter<'a> {
     units: &'a Units,
     unit: u64,
@@ -434,6 +435,11 @@ pub struct ResultWriter<'a> {
 
 impl Write for ResultWriter<'_> {
     fn write(&mut self, content: &[u8]) -> io::Result<usize> {
+        // A larger result would be refused when read, and computed again each time.
+        if self.bytes + content.len() as u64 + MAX_SEAL_BYTES > MAX_FILE_BYTES {
+            let told = "the result of a unit is larger than 1 GiB; plan with smaller units";
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, told));
+        }
         let n = self.file.write(content)?;
         self.hasher.update(&content[..n]);
         self.bytes += n as u64;
@@ -691,7 +697,11 @@ mod tests {
         bytes[69_999] = 0;
         fs::write(&path, bytes).unwrap();
         assert!(results.read_to_end(&mut Vec::new()).is_err());
-        drop(units.write(2).unwrap());
+        let mut writing = units.write(2).unwrap();
+        writing.bytes = MAX_FILE_BYTES;
+        let refused = writing.write_all(b"too much").unwrap_err();
+        assert!(refused.to_string().contains("larger than 1 GiB"), "{refused}");
+        drop(writing);
         assert_eq!(fs::read_dir(dir.path().join("a/out")).unwrap().count(), 4);
     }
 
@@ -748,7 +758,10 @@ mod tests {
             fs::rename(&folder, &aside).unwrap();
             symlink(&other, &folder).unwrap();
             let refused = Units::open(&path).unwrap_err().to_string();
-            assert!(refused.contains(&format!("{}: it is a link", folder.display())), "{refused}");
+            assert!(
+                refused.contains(&format!("{}: it is a symbolic link", folder.display())),
+                "{refused}"
+            );
             if folder.ends_with(RESULTS) {
                 assert!(units.publish(0, b"a\n", Vec::new()).is_err());
             }

@@ -238,6 +238,12 @@ pub fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// Joins what stands between whitespace and [control characters](is_control) with single spaces.
+pub fn one_line(text: &str) -> String {
+    let parts = text.split(|c: char| c.is_whitespace() || is_control(c));
+    parts.filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
 /// Whether the pattern `\w` of the BM25 baseline matches the character: letters, numbers and `_`,
 /// but not the symbols that look like circled or squared letters, although Unicode calls those
 /// alphabetic.

@@ -143,8 +143,8 @@ impl Arrays {
     /// descending size of their numbers.
     ///
     /// # Errors
-    /// The error of the system or of `stream`; `UnexpectedEof` if `stream` writes another number of
-    /// bytes.
+    /// The error of the operating system or of `stream`; `UnexpectedEof` if `stream` writes a
+    /// different number of bytes.
     pub fn write_with(
         path: &Path,
         before: &[(&str, Dtype, &[u8])],
@@ -298,7 +298,7 @@ mod tests {
         });
         let error = IndexError::io(full, written.unwrap_err()).to_string();
         assert!(error.starts_with("cannot use /dev/full: No space left"), "{error}");
-        assert!(error.ends_with("; free space there and run it again"), "{error}");
+        assert!(error.ends_with("; free space there and run the command again"), "{error}");
     }
 
     #[test]

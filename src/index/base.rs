@@ -399,7 +399,7 @@ pub struct IndexState {
     pub vectors: Result<VectorsState, IndexError>,
 }
 
-/// What is known of the vectors of an index that are usable.
+/// Properties of the vectors of an index, if they are usable.
 pub struct VectorsState {
     /// The embedder that made the vectors.
     pub embedder: EmbedderChoice,

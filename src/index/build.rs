@@ -75,7 +75,7 @@ impl Plan<'static> {
 }
 
 impl Plan<'_> {
-    /// Returns the plan of no parts.
+    /// Returns a plan that builds no parts.
     pub fn nothing() -> Self {
         let (words, vectors, colbert, previous) = (None, None, None, None);
         Self { words, vectors, parts: &[], colbert, access: Access::none(), previous }

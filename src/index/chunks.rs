@@ -18,7 +18,7 @@ use crate::{
 };
 use agent_kb::NodeId;
 
-/// Maximum length of a chunk, characters; the same as in STaRK's multi-vector baseline.
+/// Maximum length of a chunk, in characters; the same as in STaRK's multi-vector baseline.
 pub const CHUNK_CHARS: usize = 256;
 /// Maximum number of characters that two consecutive chunks share.
 const OVERLAP_CHARS: usize = CHUNK_CHARS / 5;
@@ -30,7 +30,7 @@ const SEPARATORS: [&str; 3] = ["\n\n", "\n", " "];
 const BLOCK_NODES: usize = 256;
 /// Name of the file of vectors.
 const VECTORS: &str = "vectors";
-/// Name of the file that tells which chunks belong to which node.
+/// Name of the file that records which chunks belong to which node.
 const PLACES: &str = "places";
 /// Name of the stage in progress reports.
 const STAGE: &str = "multi";

@@ -26,8 +26,8 @@ use agent_embed::{
 };
 use agent_remote::{Account, Limits};
 
-/// Which embedder makes the vectors; written as on the command line, such as `openai:MODEL`, in
-/// records too.
+/// Which embedder makes the vectors; written as on the command line, such as `openai:MODEL`, also
+/// in records.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum EmbedderChoice {
@@ -36,7 +36,7 @@ pub enum EmbedderChoice {
     Builtin,
     /// A transformer model in this directory, run locally.
     Candle(PathBuf),
-    /// A model of this name, of a service with an interface like OpenAI's.
+    /// The model with this name, from a service with an OpenAI-compatible API.
     OpenAi(String),
     /// Vectors that were computed elsewhere, imported from this directory.
     Import(PathBuf),

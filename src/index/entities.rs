@@ -87,12 +87,12 @@ const PARTED_STRENGTH: f32 = 0.9;
 const FORMS_STRENGTH: f32 = 0.9;
 /// Strength of a stem matched as the correction of a query word that itself occurs in a name.
 const KNOWN_TYPO_STRENGTH: f32 = 0.7;
-/// Share of a name's idf, covered by the query, from which the words of that name are not tried as
+/// Share of a name's idf that the query must cover for the words of that name not to be tried as
 /// typos.
 const EXPLAINED_SHARE: f32 = 0.75;
 /// Sum of the idfs of an exact name at which the name has half of the full strength.
 const EXACT_HALF: f32 = 1.5;
-/// Sum of the matched idfs of a partial name at which they count half.
+/// Sum of the matched idfs of a partial name at which the match has half of its full strength.
 const PART_HALF: f32 = 6.0;
 
 /// Number of strongest linked nodes of each type that are sorted in advance.
@@ -101,7 +101,7 @@ const ORDERED: usize = 64;
 /// Maximum number of texts whose linked nodes are cached; with the two limits below, the cache
 /// takes at most 26 MB.
 const MAX_CACHED_TEXTS: usize = 32;
-/// Maximum size of a text whose linked nodes are cached, bytes.
+/// Maximum size of a text whose linked nodes are cached, in bytes.
 const MAX_CACHED_TEXT_BYTES: usize = 16 << 10;
 /// Maximum number of linked nodes of a text for them to be cached.
 const MAX_CACHED_NODES: usize = 100_000;
@@ -339,9 +339,9 @@ impl EntityIndex {
             .combine(&Scores::new(typos), Combine::Max))
     }
 
-    /// Removes the words of a text that occur in the names of `nodes`, also if they have a typo or
-    /// other boundaries; returns the remaining words in order, joined by spaces where words were
-    /// apart.
+    /// Removes the words of a text that occur in the names of `nodes`, even with a typo or with
+    /// other word boundaries; returns the remaining words in order, joined by spaces where words
+    /// were apart.
     pub fn without_names(&self, text: &str, nodes: &[NodeId]) -> String {
         let Ok(left) = self.without_names_while(text, nodes, &mut || Ok::<(), Infallible>(()));
         left

@@ -52,13 +52,13 @@ impl<'a> ImportBuilder<'a> {
     }
 
     /// Checks that a vector has as many numbers as the first vector and that all are finite;
-    /// returns that number of values.
+    /// returns how many.
     fn check_dim(&mut self, vector: &[f32]) -> Result<usize, IndexError> {
         let dim = *self.dim.get_or_insert(vector.len());
         let is_possible = (1..=MAX_DIM).contains(&dim);
         if !is_possible || vector.len() != dim || vector.iter().any(|number| !number.is_finite()) {
             return Err(IndexError::BadImport(format!(
-                "a vector has {} numbers where {dim} finite ones are expected",
+                "a vector has {} numbers; expected {dim} finite numbers",
                 vector.len()
             )));
         }

@@ -130,7 +130,7 @@ pub(super) fn build(
     write(materials.kb, &source, watch, dir)
 }
 
-/// As [`build`], with the checkpoint of `materials`, and with lists by which documents are found.
+/// As [`build`], with the checkpoint of `materials`, and with the lists for finding documents.
 pub(super) fn build_colbert(
     materials: &Materials<'_>,
     watch: &Watch<'_>,
@@ -371,7 +371,7 @@ impl LateIndex {
         pairs
     }
 
-    /// Returns the codec with what decoding needs; it cannot encode.
+    /// Returns a codec that can decode but not encode.
     fn codec(&self) -> Codec<'_> {
         Codec {
             dim: self.dim,

@@ -42,7 +42,7 @@ pub(super) const QUERIES: &str = "queries";
 const STAGING_PREFIX: &str = ".building-";
 /// Name of the file with the record of a part; it is written last.
 const RECORD: &str = "record.json";
-/// Maximum size of a record, bytes.
+/// Maximum size of a record, in bytes.
 const MAX_RECORD_BYTES: u64 = 1 << 20;
 /// Maximum depth of folders below a part; files of deeper folders are not recorded.
 const MAX_DEPTH: usize = 4;
@@ -92,7 +92,7 @@ impl Seal {
         Ok(())
     }
 
-    /// Total size of the files, bytes.
+    /// Total size of the files, in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.files.values().map(|file| file.bytes).sum()
     }
@@ -325,7 +325,7 @@ impl Part {
         }
     }
 
-    /// What follows the name of the part in a request to build it; empty for most parts.
+    /// Syntax of what follows the name of the part in a request to build it; empty for most parts.
     pub(super) fn value(self) -> &'static str {
         if self == Self::Colbert { "=DIR" } else { "" }
     }
@@ -337,8 +337,8 @@ impl Part {
 pub struct PartRequest {
     /// The part.
     pub part: Part,
-    /// Directory of the checkpoint with which [`Part::Colbert`] is built; `None` for that with
-    /// which the existing part was built.
+    /// Directory of the checkpoint with which [`Part::Colbert`] is built; `None` for the checkpoint
+    /// with which the existing part was built.
     pub checkpoint: Option<PathBuf>,
 }
 

@@ -76,7 +76,7 @@ pub enum IndexError {
     /// A file of the index could not be read or written.
     #[error("cannot use {path}: {source}{}", files::remedy(source))]
     Io {
-        /// Path of the file, or what stands for one, such as `the vectors of units`.
+        /// Path of the file, or a description in place of a path, such as `the vectors of units`.
         path: String,
         /// The error of the operating system.
         source: io::Error,
@@ -108,19 +108,19 @@ pub enum IndexError {
     },
     /// The languages of the base differ from those of its index.
     #[error(
-        "the index of {base} reads its texts as {indexed}, but they are {languages}; rebuild it with \
-         `agent index {base} --force`"
+        "the index of {base} was built for texts in {indexed}, but they are in {languages}; \
+         rebuild it with `agent index {base} --force`"
     )]
     OtherLanguages {
         /// Name of the base.
         base: String,
-        /// Languages in which the index reads its texts.
+        /// Languages for which the index was built.
         indexed: Languages,
         /// Languages of the texts of the base.
         languages: Languages,
     },
-    /// The base exceeds a limit of the index format: what there is too much of, a noun in the
-    /// plural, and the maximum.
+    /// The base exceeds a limit of the index format; holds what there are too many of, as a plural
+    /// noun, and the maximum.
     #[error("too many {0}: at most {1}; split the base")]
     TooLarge(&'static str, u64),
     /// An optional part of the index is not built.

@@ -59,11 +59,11 @@ const NUMBERS: &str = "amounts";
 const WORDS: &str = "words";
 /// Name of the file with the sizes and digests of tantivy's files.
 const FILES: &str = "files";
-/// Length of a digest in hexadecimal, bytes.
+/// Length of a digest in hexadecimal, in bytes.
 const DIGEST: usize = 64;
-/// Memory that tantivy's writer may use, bytes.
+/// Memory that tantivy's writer may use, in bytes.
 const WRITER_BYTES: usize = 128 << 20;
-/// Maximum length of an indexed word, bytes; of a longer word, the beginning is indexed.
+/// Maximum length of an indexed word, in bytes; of a longer word, the beginning is indexed.
 const MAX_WORD_BYTES: usize = 256;
 /// Maximum number of neighbours per relation whose names are indexed with a node; the others are
 /// ignored.
@@ -252,7 +252,7 @@ impl QueryIndex {
     ///
     /// # Errors
     /// [`IndexError::Io`] if a file cannot be read, [`IndexError::Damaged`] if a file is malformed
-    /// or has another size than recorded.
+    /// or its size is not the recorded one.
     pub fn open(dir: &Path) -> Result<Self, IndexError> {
         let arrays = Arrays::open(&dir.join(FILES))?;
         let names = Strings::new(arrays.get("bounds")?, arrays.get("names")?);

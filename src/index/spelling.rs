@@ -1,10 +1,10 @@
-//! Corrects misspelled words of a query by the words of the base; English only.
+//! Replaces misspelled words of a query with words of the base; English only.
 //!
 //! A word that occurs in no document and in no neighbour's name is replaced by the known word that
 //! is nearest by optimal string alignment (insertions, deletions, substitutions and swaps of
-//! adjacent letters), and of equally near ones by the most frequent. Corrected are words of at
-//! least five letters and no other characters; the first letter stays, and so do words in quotation
-//! marks and common English words.
+//! adjacent letters), and of equally near ones by the most frequent. Only words of at least five
+//! letters, without other characters, are corrected, and their first letter is never changed. Words
+//! in quotation marks and common English words are kept.
 
 use std::{
     cmp::Reverse,
@@ -18,14 +18,15 @@ use agent_ground::words::{is_question_word, name_words, quoted_ranges};
 
 /// Minimum number of letters of a word that is corrected.
 const MIN_LETTERS: usize = 5;
-/// Minimum number of letters of a word in which two errors are corrected, otherwise one.
+/// Minimum number of letters of a word in which two errors are corrected; in a shorter word, only
+/// one is.
 const MIN_LETTERS_FOR_TWO: usize = 8;
 /// Maximum number of letters of a word that is corrected.
 const MAX_LETTERS: usize = 32;
-/// Minimum number of texts with the word that replaces a misspelled one; in large bases one of
-/// [`TEXTS_PER_WORD`] texts.
+/// Minimum number of texts that must contain a word for it to replace a misspelled one; in a large
+/// base, one in [`TEXTS_PER_WORD`] texts must.
 const MIN_TEXTS: usize = 2;
-/// Number of texts for each of which a word that replaces another one must occur once.
+/// In a large base, one in this number of texts must contain a word for it to replace another one.
 const TEXTS_PER_WORD: usize = 16_000;
 /// Maximum number of words of a text that are checked; later ones are kept.
 const MAX_WORDS: usize = 256;
@@ -110,9 +111,9 @@ const COMMON: [&str; 67] = [
 pub(crate) struct Spelling(Mutex<HashMap<String, Option<String>>>);
 
 impl Spelling {
-    /// Returns the misspelled words of `text`, each by its range in `text` and with the word of
-    /// `postings` that replaces it. The postings hold unchanged words. Words for which `is_known`
-    /// returns true are kept. O(words with the same first letter) for a misspelled word.
+    /// Returns the range in `text` of each misspelled word, and the word of `postings` that
+    /// replaces it. The words of `postings` are not stemmed. Words for which `is_known` returns
+    /// true are kept. O(words with the same first letter) for a misspelled word.
     pub(crate) fn corrections(
         &self,
         postings: &Postings,

@@ -31,7 +31,7 @@ const MAX_STEMS: usize = 1 << (32 - COUNT_BITS);
 /// Maximum number of words whose stems are cached during a build; when the cache is full, all of it
 /// is dropped.
 const MAX_KEPT_WORDS: usize = 1 << 20;
-/// Size of the buffer for writing and reading the temporary file of entries, bytes.
+/// Size of the buffer for writing and reading the temporary file of entries, in bytes.
 const SPOOL_BUFFER: usize = 256 << 10;
 
 /// The forward index of one text per node.
@@ -58,7 +58,7 @@ pub struct TermIndexBuilder {
     lengths: Vec<u32>,
     /// Number of texts with each stem, by stem number; stems are numbered by first appearance.
     frequencies: Vec<u32>,
-    /// Temporary file of entries, in which stems have these numbers too.
+    /// Temporary file of entries; stems have the same numbers there.
     entries: BufWriter<File>,
     n_entries: u64,
 }

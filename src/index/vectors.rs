@@ -52,11 +52,11 @@ use agent_embed::{
 use agent_ground::files;
 use agent_kb::NodeId;
 
-/// Length of the header, bytes; being a multiple of 64, it keeps the rows aligned.
+/// Length of the header, in bytes; a multiple of 64, so that the rows are aligned.
 pub const HEADER_BYTES: usize = 2048;
-/// Maximum length of a row, in numbers; more than any known text embedding has.
+/// Maximum number of values in a row; more than any known text embedding has.
 pub const MAX_DIM: usize = 16_384;
-/// Maximum length of an embedder's fingerprint, bytes, so that the header keeps its size.
+/// Maximum length of an embedder's fingerprint, in bytes, so that the header keeps its size.
 pub const MAX_FINGERPRINT_BYTES: usize = 256;
 
 /// The version of the file format that this program writes and reads.
@@ -115,7 +115,7 @@ pub enum VectorError {
         /// The first check that failed.
         reason: String,
     },
-    /// A vector or matrix has another length than the rows of the file.
+    /// The length of a vector, or of the rows of a matrix, differs from that of the file's rows.
     #[error(
         "vector has {got} dimensions, the index expects {expected}; use the embedder that built it"
     )]
@@ -143,7 +143,8 @@ pub enum VectorError {
     },
     /// A filter is not strictly ascending.
     #[error(
-        "filter is not sorted by ascending node id without duplicates: {next} follows {previous}"
+        "filter must list node ids in ascending order without duplicates, but {next} follows \
+         {previous}"
     )]
     UnsortedFilter {
         /// The id that precedes `next` in the filter.
@@ -254,7 +255,7 @@ impl VectorIndex {
         self.n
     }
 
-    /// Length of a row, in numbers.
+    /// Number of values in a row.
     pub fn dim(&self) -> usize {
         self.dim
     }

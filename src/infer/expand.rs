@@ -13,6 +13,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use crate::{RequestBounds, log_unassisted};
+use agent_ground::words::one_line;
 use agent_index::IndexedBase;
 use agent_kb::{Scores, TypeId, answer::Explanation};
 use agent_llm::{LlmError, Request, RoleSpec};
@@ -20,7 +21,7 @@ use agent_retrieve::{
     Answer, AssistFailure, Detail, NodeExplanation, Ranking, RetrieveError, Retriever, check_query,
     expand::{
         ANALYZE, Expansion, Filter, GENERATE, KEYWORDS, Method, NO_GRAPH, ONCE, PARSE, QueryShare,
-        REFINE, SAMPLES, Sources, TextPlan, WriteError, Writer, one_line,
+        REFINE, SAMPLES, Sources, TextPlan, WriteError, Writer,
     },
     rank_explanation,
 };

@@ -44,8 +44,8 @@ const WORDS_SHARE: f32 = 0.2;
 const WORDS_SHARE_SHORT: f32 = 0.5;
 /// Maximum number of words of a short query.
 const SHORT: usize = 9;
-/// Share of vector search in the ranking of a member, where the base has a sentence encoder. The
-/// other shares are those of what remains.
+/// Share of vector search in the ranking of a member, if the base has a sentence encoder. The other
+/// shares are shares of the remainder.
 const MEANING_SHARE: f32 = 0.2;
 /// Share of vector search for a short query.
 const MEANING_SHARE_SHORT: f32 = 0.3;
@@ -238,10 +238,10 @@ fn ranked(
 }
 
 /// Mixes other rankings into the ranking of a member. Programs, router and re-ranker have learned
-/// from the wording of the training queries; word search and vector search are as good for any
-/// other. A node's place is by the sum of `1 / (10 + rank)` in all rankings, each weighted by its
-/// share, with the rest for the member; ties by ascending id. The score at each rank stays, and no
-/// node is added or removed.
+/// from the wording of the training queries; word search and vector search work as well with any
+/// other wording. Nodes are ordered by the sum of `1 / (10 + rank)` over all rankings, each
+/// weighted by its share; the member's ranking has the rest of the weight. Ties by ascending id.
+/// The score at each rank stays, and no node is added or removed.
 fn mixed(ranking: Ranking, others: [(f32, &Ranking); 2]) -> Ranking {
     let nodes: BTreeSet<NodeId> = ranking.iter().map(|pair| pair.0).collect();
     let weighted = |share: f32, ranking: &Ranking| {

@@ -57,6 +57,7 @@ use crate::{
     join::{JoinedAnswer, QueryContext, join_with_features},
     query_reader::{CategoryOption, ReadQuery, mix_in, read_query},
 };
+use agent_ground::words::one_line;
 use agent_index::IndexedBase;
 use agent_kb::{
     Kb, NodeId,
@@ -113,14 +114,13 @@ pub struct RequestBounds {
     pub max: usize,
 }
 
-/// Maximum length of a logged reason, characters.
+/// Maximum length of a logged reason in characters.
 const MAX_LOGGED: usize = 300;
 
 /// Logs why a reply of a language model does not help, on one line; `-v` shows it.
 pub(crate) fn log_unassisted(role: &RoleSpec, reason: &str) {
-    let one_line = reason.chars().map(|c| if c.is_control() { ' ' } else { c });
-    let reason: String = one_line.take(MAX_LOGGED).collect();
-    tracing::info!("the language model does not help as {}: {reason}", role.name);
+    let reason: String = one_line(reason).chars().take(MAX_LOGGED).collect();
+    tracing::info!("no usable reply of the language model as {}: {reason}", role.name);
 }
 
 /// Number of candidates passed to a program.

@@ -34,7 +34,7 @@ const MAX_ANSWERS: usize = 5;
 const MAX_RELATIONS: usize = 6;
 /// Maximum number of constraints of a reading.
 const MAX_CONSTRAINTS: usize = 8;
-/// Maximum length of one text in a reading, characters.
+/// Maximum length of one text in a reading, in characters.
 const MAX_CHARS: usize = 200;
 /// Maximum number of nodes linked to one name.
 const BEARERS: usize = 2;

@@ -43,7 +43,7 @@ pub const ANSWER_ROLE: RoleSpec = RoleSpec {
 
 /// Maximum number of nodes from which an answer is written.
 pub const MAX_NODES: usize = 10;
-/// Maximum length of a node's document in a request, characters.
+/// Maximum length of a node's document in a request, in characters.
 const DOCUMENT_CHARS: usize = 1_200;
 /// Maximum number of sentences of an answer.
 const MAX_SENTENCES: usize = 10;
@@ -212,7 +212,7 @@ fn keep_confirmed(prose: Prose, reply: &Json) -> Prose {
             kept.push(sentence);
             continue;
         }
-        let reason = entry.and_then(|entry| entry["reason"].as_str()).unwrap_or("nothing is said");
+        let reason = entry.and_then(|entry| entry["reason"].as_str()).unwrap_or("no reason given");
         let why = format!("not confirmed: {reason}");
         dropped.push(DroppedSentence { text: sentence.text, why });
     }

@@ -14,6 +14,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value as Json, json};
 
 use crate::{RequestBounds, shown::LinkedEntities};
+use agent_ground::words::one_line;
 use agent_index::{IndexedBase, Part};
 use agent_kb::{
     Kb, NodeId,
@@ -46,13 +47,13 @@ const MAX_CALLS: usize = 30;
 const CALLS_PER_TURN: usize = 5;
 /// Default number of shortlist nodes in the prompt.
 const SHOWN: usize = 20;
-/// Maximum length of the document of a shortlist node in the prompt, characters.
+/// Maximum length of the document of a shortlist node in the prompt, in characters.
 const SHOWN_CHARS: usize = 300;
 /// Maximum number of nodes that the model may name.
 const MAX_NAMED: usize = 100;
 /// Maximum number of nodes or items of a result in a prompt.
 const SHOWN_ITEMS: usize = 20;
-/// Maximum length of a result in a prompt, characters.
+/// Maximum length of a result in a prompt, in characters.
 const RESULT_CHARS: usize = 2_000;
 /// Name of the system.
 const NAME: &str = "react";
@@ -441,7 +442,6 @@ impl Retriever for React {
         let rest = shortlist.iter().filter(|node| !named.contains(node)).zip(1..);
         ranking.extend(rest.map(|(&node, behind)| (node, -(behind as f32))));
         ranking.truncate(k);
-        let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
         let explained = |at, node, score| {
             let place = |list: &[NodeId]| list.iter().position(|&other| other == node);
             let judgement = match (place(&named), place(&shortlist)) {

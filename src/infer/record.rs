@@ -125,8 +125,8 @@ pub struct UnderstoodRecord<'a> {
     pub entities: Vec<EntityRecord<'a>>,
     /// Words of the question that occur in names of types or relations of the base.
     pub words: Vec<SchemaWordRecord<'a>>,
-    /// Words that name nothing and occur in no document, and no neighbour's name, of the answer's
-    /// nodes.
+    /// Words that name nothing, and occur neither in the documents of the answer's nodes nor in the
+    /// names of their neighbours.
     pub unused: &'a [String],
     /// Misspelled words, with the words that are searched instead; left out if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]

@@ -20,9 +20,9 @@ const MAX_NAMESAKES: usize = 4;
 const MIN_STRENGTH: f32 = 0.2;
 /// Maximum number of neighbours whose names are shown, per relation and direction.
 const NAMED: usize = 8;
-/// Maximum length of the relations of one node, characters; the first line is always shown.
+/// Maximum length in characters of the relations of one node; the first line is always shown.
 const RELATION_CHARS: usize = 800;
-/// Maximum length of the relations listed without neighbours, characters.
+/// Maximum length in characters of the relations listed without neighbours.
 const FURTHER_CHARS: usize = 400;
 /// Number of neighbours by one relation and direction from which a node counts as a hub. Links
 /// through hubs, such as a venue or a colour, are not informative.
@@ -35,7 +35,7 @@ const MAX_LINKS: usize = 12;
 const LINKS_TO_ONE: usize = 4;
 /// Text that follows the strength of an entity that a model read in the query.
 const READ: &str = ", which the query was read to mean";
-/// Maximum length of a name, characters.
+/// Maximum length of a name in characters.
 const NAME_CHARS: usize = 100;
 
 /// A linked entity and its neighbours.

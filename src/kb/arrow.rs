@@ -21,17 +21,17 @@ use memmap2::Mmap;
 
 use crate::{FileRecord, KbError};
 
-/// Size of the texts at which a batch of rows is written, bytes. With input lines of at most 64
+/// Size of the texts, in bytes, at which a batch of rows is written. With input lines of at most 64
 /// MiB, a batch stays far below the 2 GiB that its 32-bit offsets can address.
 const BATCH_BYTES: usize = 16 << 20;
 /// Number of rows at which a batch is written.
 const BATCH_ROWS: usize = 65_536;
-/// Size of the buffer between caller and digest, bytes: large enough for the digest's wide
+/// Size of the buffer between caller and digest, in bytes: large enough for the digest's wide
 /// instructions.
 const WRITE_BUFFER: usize = 256 << 10;
 /// `ARROW1`, the first and the last bytes of a file.
 const MAGIC: &[u8] = b"ARROW1";
-/// Size of the end of a file, bytes: the footer's length (4 bytes) and [`MAGIC`].
+/// Size of the end of a file, in bytes: the footer's length (4 bytes) and [`MAGIC`].
 const TAIL_BYTES: usize = 10;
 /// Number of buffers of the first column, of type `uint32`: validity and values.
 const ID_BUFFERS: usize = 2;

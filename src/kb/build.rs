@@ -43,11 +43,11 @@ const RECENT: usize = 256;
 const FIELD: &str = "field";
 /// Maximum number of characters of a refused name that an error shows.
 const SHOWN_CHARS: usize = 60;
-/// Size of the buffer in front of the digest, bytes: large enough for the digest's wide
+/// Size of the buffer in front of the digest, in bytes: large enough for the digest's wide
 /// instructions.
 const DIGEST_BUFFER: usize = 64 << 10;
 
-/// Gives names numbers, in order of first use.
+/// Assigns numbers to names, in order of first use.
 struct Interner {
     ids: HashMap<String, u16>,
     names: Vec<String>,
@@ -122,7 +122,7 @@ struct Keys {
     table: TableWriter,
     /// All keys, one after another without separators.
     texts: String,
-    /// End of each node's key in `texts`, bytes.
+    /// End of each node's key in `texts`, in bytes.
     ends: Vec<usize>,
 }
 

@@ -55,9 +55,9 @@ pub enum KbError {
     BadLabel {
         /// What is named, such as "relation".
         what: &'static str,
-        /// Length of the name, bytes.
+        /// Length of the name, in bytes.
         bytes: usize,
-        /// Maximum length of such a name, bytes.
+        /// Maximum length of such a name, in bytes.
         limit: usize,
     },
     /// The name of a type or relation, or the key of a node, contains a character that ends a line,
@@ -66,7 +66,7 @@ pub enum KbError {
     ControlInLabel {
         /// What is named, such as "relation".
         what: &'static str,
-        /// The beginning of the name, quoted, with such characters escaped.
+        /// The beginning of the name, quoted, with control characters escaped.
         shown: String,
     },
     /// An edge starts or ends at a node that was not written.

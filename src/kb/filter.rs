@@ -8,7 +8,7 @@
 //! | a relation, or the type it leads to | names and ids of the neighbours |
 //! | `relation.field` | the values of a field of the neighbours |
 //!
-//! A name may be that of a field and of a relation or type too, such as `site` beside the relation
+//! A name may match both a field and a relation or type, such as `site` with the relation
 //! `has_site` or the type `site`; it then refers to both. Texts are equal if their words are,
 //! ignoring case. Numbers are compared as numbers. Before a comparison, the date of a node is cut
 //! to the precision of the date in the condition, so `created<=2025-03` includes all of March. `!=`
@@ -32,13 +32,13 @@ use crate::{
 pub const MAX_CONDITIONS: usize = 20;
 /// Maximum number of values in one condition.
 pub const MAX_VALUES: usize = 100;
-/// Maximum length of a condition as text, bytes.
+/// Maximum length of a condition as text, in bytes.
 const MAX_BYTES: usize = 4_096;
 /// Maximum number of names that an error lists.
 const MAX_LISTED: usize = 60;
 /// The value that equals any value.
 const ANY: &str = "*";
-/// What separates the items of a list in the text of a field.
+/// Separator of the items of a list in the text of a field.
 const SEPARATOR: &str = "; ";
 /// Operators by their sign. A sign that begins with another sign, such as `>=` with `>`, comes
 /// first.
@@ -83,10 +83,12 @@ pub enum FilterError {
         value: String,
     },
     /// There are too many conditions; holds their number.
-    #[error("{0} conditions, the limit is {MAX_CONDITIONS}; write several values in one: a=x,y")]
+    #[error(
+        "{0} conditions exceed the limit of {MAX_CONDITIONS}; write several values in one: a=x,y"
+    )]
     TooMany(usize),
     /// There are too many facets; holds their number.
-    #[error("{0} facets, the limit is {MAX_FACETS}; name fewer fields")]
+    #[error("{0} facets exceed the limit of {MAX_FACETS}; name fewer fields")]
     TooManyFacets(usize),
     /// A facet has too many values to be counted; holds the name of the facet.
     #[error(
@@ -172,7 +174,7 @@ impl FromStr for Condition {
             return Err(format!("{text:?} has an empty value; {form}"));
         }
         if values.len() > MAX_VALUES {
-            return Err(format!("{} values, the limit is {MAX_VALUES}", values.len()));
+            return Err(format!("{} values exceed the limit of {MAX_VALUES}", values.len()));
         }
         Ok(Condition { field, operator, values, text: text.to_owned() })
     }
@@ -203,7 +205,7 @@ fn split(text: &str) -> Vec<String> {
 struct Source {
     own: Vec<Own>,
     steps: Vec<(RelationId, Direction)>,
-    /// Attributes that are read of the neighbours to which `steps` lead.
+    /// Attributes that are read from the neighbours to which `steps` lead.
     ends: Vec<Own>,
 }
 
@@ -460,7 +462,7 @@ struct Operand<'a> {
     folded: String,
     number: Option<f64>,
     /// The value as a year, month or day: the beginning of a date `YYYY-MM-DD`. `None` if the value
-    /// is no such date.
+    /// is not such a date.
     date: Option<String>,
 }
 

@@ -38,8 +38,8 @@
 //! Opening checks sizes and the digests of all tables. It does not read the data, so every access
 //! is checked instead: a damaged file gives empty or wrong values, never ids of nodes that do not
 //! exist, a panic or undefined behaviour. [`Kb::met_damage`] reports whether an invalid list was
-//! met; [`verify`] reads all and compares digests. A base must not be changed in place while it is
-//! open; replace it by [`publish`].
+//! met; [`verify`] reads all files and compares digests. A base must not be changed in place while
+//! it is open; replace it by [`publish`].
 //!
 //! # Limits
 //!
@@ -166,7 +166,7 @@ pub const MAX_NODES: u32 = u32::MAX - 1;
 pub const MAX_EDGES: u64 = 2_000_000_000;
 /// Maximum number of types of a base, of its relations and of its field names.
 pub const MAX_LABELS: usize = u16::MAX as usize;
-/// Maximum length of the name of a type, relation or field, bytes.
+/// Maximum length of the name of a type, relation or field, in bytes.
 pub const MAX_LABEL_BYTES: usize = 1024;
-/// Maximum length of a node's key, bytes.
+/// Maximum length of a node's key, in bytes.
 pub const MAX_KEY_BYTES: usize = 1024;

@@ -15,17 +15,17 @@ use agent_ground::{files, words::Languages};
 pub(super) const FORMAT_VERSION: u64 = 1;
 /// Name of the manifest file.
 pub(super) const MANIFEST_FILE: &str = "manifest.json";
-/// Maximum size of a manifest, bytes. The largest possible one, with 65,535 names of each kind at 1
-/// KiB, would be larger, but no real data need that.
+/// Maximum size of a manifest, in bytes. The largest possible manifest, with 65,535 names of each
+/// kind at 1 KiB, would be larger, but real data do not need it.
 const MAX_MANIFEST_BYTES: u64 = 64 << 20;
 
 /// Size and digest of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileRecord {
-    /// Size of the file, bytes.
+    /// Size of the file, in bytes.
     pub bytes: u64,
-    /// blake3 digest of the bytes of the file, hexadecimal.
+    /// BLAKE3 digest of the file's bytes, in hexadecimal.
     pub blake3: String,
 }
 
@@ -51,7 +51,7 @@ impl FileRecord {
 }
 
 /// Returns the blake3 digest of a file, which is read in blocks; `on_bytes` receives the size of
-/// each block, bytes.
+/// each block, in bytes.
 fn digest(path: &Path, on_bytes: &mut dyn FnMut(u64)) -> io::Result<blake3::Hash> {
     let mut file = files::open(path)?;
     let mut hasher = blake3::Hasher::new();
@@ -102,12 +102,12 @@ pub struct Manifest {
     pub table_offset: u64,
     /// Number of entries of the section table.
     pub table_entries: u64,
-    /// blake3 digest of the section table, hexadecimal.
+    /// BLAKE3 digest of the section table, in hexadecimal.
     pub table_blake3: String,
-    /// blake3 digest, hexadecimal, of the content: keys, nodes, fields, edges and candidate types.
-    /// Neither the format version nor the title, licence and languages change it.
+    /// BLAKE3 digest of the content (keys, nodes, fields, edges and candidate types), in
+    /// hexadecimal. Neither the format version nor the title, licence and languages change it.
     pub fingerprint: String,
-    /// blake3 digest, hexadecimal, of this object with `checksum` empty.
+    /// BLAKE3 digest of this object with `checksum` empty, in hexadecimal.
     pub checksum: String,
 }
 

@@ -31,9 +31,9 @@ pub(super) const GRAPH_FILE: &str = "graph.bin";
 pub(super) const KEYS_FILE: &str = "keys.arrow";
 /// The first bytes of `graph.bin`.
 pub(super) const MAGIC: &[u8; 8] = b"AGENTKB1";
-/// Alignment of sections in `graph.bin`, bytes: a cache line, and enough for any number type.
+/// Alignment of sections in `graph.bin`, in bytes: a cache line, and enough for any number type.
 pub(super) const SECTION_ALIGN: u64 = 64;
-/// Size of one entry of the section table, bytes.
+/// Size of one entry of the section table, in bytes.
 const ENTRY_BYTES: usize = 24;
 /// Index of the column `name` among the string columns of `nodes.arrow`.
 const NAME_COLUMN: usize = 1;
@@ -325,15 +325,15 @@ impl Kb {
         self.value(row)
     }
 
-    /// Whether any read so far met a list of nodes with invalid ids, which it returned as empty. If
+    /// Whether any read so far found a list of nodes with invalid ids and returned it as empty. If
     /// so, `graph.bin` is damaged.
     pub fn met_damage(&self) -> bool {
         self.met_damage.load(Ordering::Relaxed)
     }
 
     /// The neighbors of `node` over one relation, ascending, each once; all of them exist. Takes
-    /// time linear in the number of neighbors: their ids are checked. For `Any`, two lists are
-    /// merged if the node has edges both ways, unless the relation has every edge both ways.
+    /// time linear in the number of neighbors, because their ids are checked. For `Any`, two lists
+    /// are merged if the node has edges both ways, unless the relation has every edge both ways.
     pub fn neighbors(
         &self,
         node: NodeId,

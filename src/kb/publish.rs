@@ -43,7 +43,7 @@ pub fn is_set_aside(target: &Path) -> bool {
     !target.exists() && aside(target).exists()
 }
 
-/// Gives back its name to the directory that an interrupted [`publish`] set aside; does nothing if
+/// Restores the name of the directory that an interrupted [`publish`] set aside; does nothing if
 /// `target` exists.
 pub fn recover(target: &Path) -> Result<(), KbError> {
     if is_set_aside(target) {

@@ -14,8 +14,9 @@ use std::{
 
 use rusqlite::{Connection, OpenFlags, ffi};
 
-/// Bytes that a block takes beside its contents: its size for SQLite, its header, and the rounding
-/// to 16 bytes. Sorting many short rows takes as much for this as for the rows.
+/// Overhead of a memory block, in bytes: SQLite's size field, the allocator's header, and the
+/// rounding to 16 bytes. For many short rows, sorting needs as much for the overhead as for the
+/// rows.
 const BLOCK_BYTES: i64 = 24;
 
 /// The functions of SQLite's own allocator.
@@ -53,9 +54,8 @@ pub fn in_memory() -> rusqlite::Result<Connection> {
 }
 
 /// Number of bytes that SQLite allocated on this thread, minus the number of bytes that SQLite
-/// freed on it; each block counts with the bytes that the allocator needs for it. Memory that
-/// another thread frees is subtracted there. So the number itself means nothing; only its growth
-/// during one statement does.
+/// freed on it; the size of a block includes its overhead. Memory that another thread frees is
+/// subtracted there. So the number itself means nothing; only its growth during one statement does.
 pub fn heap() -> i64 {
     HEAP.get()
 }
@@ -92,7 +92,7 @@ fn allocator() -> &'static Allocator {
     ALLOCATOR.get().and_then(Option::as_ref).unwrap_or_else(|| std::process::abort())
 }
 
-/// Adds what a block of memory takes, `sign` times, to the heap of this thread.
+/// Adds `sign` times the size of a memory block, with its overhead, to the heap of this thread.
 fn count(block: *mut c_void, sign: i64) {
     if !block.is_null() {
         // SAFETY: the block is one of this allocator and not yet given back.

@@ -17,8 +17,8 @@ use crate::{
 };
 use agent_remote::Limits;
 
-/// Maximum number of requests of one list that are asked at the same time; the model may send fewer
-/// at the same time.
+/// Maximum number of requests of one list that are passed to the model at the same time; the model
+/// may send fewer at the same time.
 const AT_A_TIME: usize = 8;
 
 /// Settings with which one role sends its requests.
@@ -34,8 +34,8 @@ pub struct RoleSettings {
     pub parameters: Map<String, Value>,
 }
 
-/// Lock for the requests with one key: held by the thread that gets the reply; then holds the
-/// result for the threads that waited.
+/// Lock for the requests with one key. The thread that gets the reply keeps it locked, then leaves
+/// the result in it for the threads that waited.
 type Turn = Mutex<Option<Result<Reply, LlmError>>>;
 
 /// A language model with its reply stores and ledger. Shared between threads.
@@ -102,8 +102,8 @@ impl Llm {
         &self.ledger
     }
 
-    /// Returns the reply to a request, from a store or from the model. If several threads ask
-    /// requests with the same key at the same time, one asks the model and the others share its
+    /// Returns the reply to a request, from a store or from the model. If several threads call this
+    /// with the same key at the same time, one of them asks the model and the others share its
     /// result.
     ///
     /// # Errors
@@ -127,9 +127,9 @@ impl Llm {
         reply
     }
 
-    /// Returns the reply to each request, in the order of the requests; asks at most eight requests
-    /// at the same time. After an error that [ends the run](LlmError::ends_run), asks no further
-    /// request; the remaining results are that error.
+    /// Returns the reply to each request, in the order of the requests; passes at most eight
+    /// requests to the model at the same time. After an error for which [`LlmError::ends_run`]
+    /// holds, passes on no further request; the remaining results are that error.
     pub fn ask_all(&self, requests: &[Request]) -> Vec<Result<Reply, LlmError>> {
         let next = AtomicUsize::new(0);
         let replies: Vec<Mutex<Option<Result<Reply, LlmError>>>> =
@@ -186,9 +186,9 @@ impl Llm {
         Ok(reply)
     }
 
-    /// Asks the model. The maximum cost of every attempt is reserved in the ledger before it; the
-    /// actual cost of its reply, usable or not, is counted after it. The stores record the tokens
-    /// of unusable replies.
+    /// Asks the model. Before every attempt, its maximum cost is reserved in the ledger; after it,
+    /// the actual cost of the reply, usable or not, is counted. The stores record the tokens of
+    /// unusable replies.
     fn ask_model(&self, key: &str, request: &Request) -> Result<Reply, LlmError> {
         let mut reservation = Some(self.ledger.reserve(request)?);
         let reply = self.model.ask_counting(request, &mut |usage, is_asked_again| {

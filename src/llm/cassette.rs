@@ -11,7 +11,7 @@
 //!
 //! While recording, every line is synced to the disk. At the end, the lines are sorted by key, so
 //! that the file does not depend on the number of threads. If a key has several lines, the last one
-//! is valid.
+//! counts.
 //!
 //! | limit | unit | value |
 //! | --- | --- | --- |
@@ -30,13 +30,13 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use crate::{Exchange, LlmError, Model, Reply, ReplyStore, Request, Role};
-use agent_ground::files;
+use agent_ground::{files, words::one_line};
 
-/// Maximum size of a cassette, bytes; a cassette is held in memory as a whole.
+/// Maximum size of a cassette, in bytes; a cassette is held in memory as a whole.
 pub const CASSETTE_BYTES: u64 = 256 << 20;
-/// Maximum length of a line of a cassette, bytes.
+/// Maximum length of a line of a cassette, in bytes.
 pub const LINE_BYTES: u64 = 16 << 20;
-/// Maximum length of the excerpt of a request's last message, characters.
+/// Maximum length of the excerpt of a request's last message, in characters.
 pub const EXCERPT_CHARS: usize = 200;
 /// Maximum number of recorded requests that are compared to find the one most similar to an
 /// unrecorded request.
@@ -136,9 +136,7 @@ impl RecordedExchange {
 /// prompts often begin alike.
 pub fn excerpt(request: &Request) -> String {
     let text = request.messages.last().map_or("", |message| &message.text);
-    let words: Vec<&str> = text.split(|c: char| c.is_whitespace() || c.is_control()).collect();
-    let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
-    let line: Vec<char> = words.join(" ").chars().collect();
+    let line: Vec<char> = one_line(text).chars().collect();
     if line.len() <= EXCERPT_CHARS {
         return line.into_iter().collect();
     }
@@ -317,13 +315,13 @@ impl Cassette {
         let excerpt = excerpt(request);
         let nearest = match self.nearest(&request.role, &excerpt) {
             Some(near) => format!(
-                "the nearest recorded is {} of {} to {:?}: {:?}",
+                "the most similar recorded request is {} of {} to {:?}: {:?}",
                 near.short_key(),
                 near.role,
                 near.model,
                 near.excerpt
             ),
-            None => "nothing is recorded".to_owned(),
+            None => "no request is recorded".to_owned(),
         };
         LlmError::Unrecorded(format!(
             "{} has no reply to this request of {} to {:?}: {excerpt:?}; {nearest}; record it with \
@@ -364,7 +362,7 @@ fn encoded(line: &RecordedExchange, path: &Path) -> Result<String, CassetteError
 
 /// Reads all lines of a cassette. Returns the recorded exchanges by key, and the total number of
 /// bytes of the lines. A last line without a line end is ignored if `leave_unfinished` is set and
-/// the line begins as a recorded exchange does, otherwise an error.
+/// the line begins like a recorded exchange; otherwise it is an error.
 fn read_lines(
     file: &mut File,
     path: &Path,

@@ -13,24 +13,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::{LlmError, Request, Role, Usage};
 
-/// Assumed number of bytes per token; less than in English, so that estimates of tokens tend to be
-/// too high.
+/// Assumed number of bytes per token; English text has more, so that estimated token counts tend to
+/// be too high.
 const BYTES_PER_TOKEN: u64 = 3;
 /// Assumed number of tokens that a message takes in addition to its text.
 const TOKENS_PER_MESSAGE: u64 = 8;
 
-/// Price of a model, USD per million tokens.
+/// Price of a model, in USD per million tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
-    /// Price of a million input tokens, USD.
+    /// Price of a million input tokens, in USD.
     pub input: f64,
-    /// Price of a million output tokens, USD.
+    /// Price of a million output tokens, in USD.
     pub output: f64,
 }
 
 impl Price {
-    /// Computes the cost of a request and its reply, USD.
+    /// Computes the cost of a request and its reply, in USD.
     pub fn of(self, usage: Usage) -> f64 {
         (usage.tokens_in as f64 * self.input + usage.tokens_out as f64 * self.output) / 1e6
     }
@@ -39,7 +39,7 @@ impl Price {
 /// Maximum spending of all roles together in a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ceilings {
-    /// Maximum cost, USD; `None`: no maximum.
+    /// Maximum cost, in USD; `None`: no maximum.
     pub usd: Option<f64>,
     /// Maximum number of tokens, sent and received together; `None`: no maximum.
     pub tokens: Option<u64>,
@@ -54,7 +54,7 @@ pub struct Spending {
     pub tokens_in: u64,
     /// Number of tokens received.
     pub tokens_out: u64,
-    /// Cost of the replies of models with a known price, USD.
+    /// Cost of the replies of models with a known price, in USD.
     pub usd: f64,
     /// Number of replies of models without a known price.
     pub unpriced: u64,
@@ -112,7 +112,7 @@ impl Tally {
 #[derive(Default)]
 struct Books {
     tallies: BTreeMap<(Role, String), Tally>,
-    /// Numbers of all replies that callers got, by model, including cached replies.
+    /// Tallies of all replies that callers got, cached ones included, by model.
     used: BTreeMap<String, Tally>,
     /// Maximum costs of the requests that are being sent.
     reserved: Vec<ReservedAmount>,

@@ -45,7 +45,7 @@ use agent_remote::{Limits, RemoteError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Speaker {
-    /// Whoever writes the instructions of the conversation.
+    /// The author of the instructions: the system prompt.
     System,
     /// This program, which asks the model.
     User,
@@ -91,7 +91,7 @@ pub struct Schema {
 /// One request to a language model: a conversation, and settings of the reply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// The part of this program that asks; costs are summed by role. Not sent.
+    /// The part of this program that makes the request; costs are summed by role. Not sent.
     pub role: Role,
     /// Name of the model.
     pub model: String,

@@ -34,7 +34,7 @@ use agent_remote::{Limits, RemoteError, Service};
 
 /// Path to which requests are sent, relative to the service's base address.
 const PATH: &str = "/chat/completions";
-/// Maximum size of a request, bytes; larger than the context of any model.
+/// Maximum size of a request, in bytes; larger than the context of any model.
 const MAX_REQUEST_BYTES: usize = 16 << 20;
 /// Maximum number of times that one request is adapted to refusals.
 const MAX_CHANGES: usize = 2;
@@ -83,8 +83,8 @@ impl TokenLimit {
 /// How requests are written for a server, and how often they are repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
-    /// How the server is asked for a JSON reply; `None`: the usual way of the service, or else with
-    /// the schema.
+    /// How the server is asked for a JSON reply; `None`: as usual for the provider if it is known,
+    /// else as [`JsonForm::Schema`].
     pub json: Option<JsonForm>,
     /// Name of the parameter for the maximum number of tokens; `None`: the usual one of the host.
     pub token_limit: Option<TokenLimit>,
@@ -139,7 +139,7 @@ impl OpenAi {
         self.dialects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the name of the service's provider that spans state.
+    /// Returns the name of the service's provider, as recorded in spans.
     fn provider(&self) -> &str {
         match self.service.host() {
             "api.openai.com" => "openai",
@@ -201,7 +201,7 @@ impl OpenAi {
                 Ok(bytes) => {
                     if dialect != known {
                         let model = &request.model;
-                        warn!(model, ?dialect, "it takes other parameters than expected");
+                        warn!(model, ?dialect, "the model accepts other parameters than expected");
                         self.dialects().insert(model.clone(), dialect);
                     }
                     return Ok(bytes);
@@ -218,7 +218,7 @@ impl OpenAi {
 
     fn body(&self, request: &Request, dialect: Dialect) -> Result<Vec<u8>, RemoteError> {
         let wrong = |error: serde_json::Error| {
-            RemoteError::Setup(format!("the request has no JSON form ({error})"))
+            RemoteError::Setup(format!("the request cannot be written as JSON ({error})"))
         };
         let schema = request.json.as_ref();
         let form = self.form.json.unwrap_or_default();

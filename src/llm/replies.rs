@@ -15,7 +15,7 @@ use crate::{
     Finish, Llm, LlmError, Message, Reply, Request, Schema, Usage, replies::schema::Validator,
 };
 
-/// Maximum length of the reason for refusing a JSON reply, which is sent to the model, bytes.
+/// Maximum length of the reason for refusing a JSON reply, which is sent to the model, in bytes.
 const MAX_REASON_BYTES: usize = 500;
 /// Maximum number of schema errors reported for one JSON reply.
 const MAX_ERRORS: usize = 5;
@@ -42,7 +42,7 @@ pub enum NoProgram {
     /// The model or a filter of its service refuses the task; holds the beginning of the reply.
     #[error("the reply refuses the task: {0}")]
     Refusal(String),
-    /// The reply ends before its program, or its hidden reasoning, does.
+    /// The reply ends before its program or its hidden reasoning is complete.
     #[error(
         "the reply ends before its program does; reply with a shorter program, in one fenced block \
          that is closed"
@@ -70,7 +70,7 @@ pub enum NoProgram {
 /// `fn retrieve`. A reply with an unclosed block is refused, so that a program is never incomplete.
 ///
 /// # Errors
-/// [`NoProgram`], which says why there is no program.
+/// [`NoProgram`], with the reason.
 pub fn extract_program(text: &str, finish: Finish) -> Result<String, NoProgram> {
     let Some(text) = spoken(text) else { return Err(NoProgram::CutOff) };
     if finish == Finish::Filter {
@@ -280,7 +280,7 @@ impl AskUsage {
 pub type Answer = (Result<Value, LlmError>, AskUsage);
 
 impl Llm {
-    /// Asks a request and returns the JSON value of the reply, which follows the request's schema.
+    /// Sends a request and returns the JSON value of the reply, which follows the request's schema.
     /// An invalid reply is repaired once: the model gets the reply back with the errors.
     ///
     /// # Errors
@@ -291,7 +291,7 @@ impl Llm {
         value
     }
 
-    /// Asks several requests at the same time and returns the JSON value of each reply, in the
+    /// Sends several requests at the same time and returns the JSON value of each reply, in the
     /// order of the requests. An invalid reply is repaired at most `repairs` times.
     ///
     /// # Errors

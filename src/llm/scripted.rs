@@ -138,7 +138,7 @@ where
     (Arc::new(Llm::new(Box::new(model), roles, stores, ledger, stop)), heard)
 }
 
-/// Returns a reply with this text that the model finished.
+/// Returns a complete reply with this text.
 pub fn said(text: impl Into<String>) -> ScriptedReply {
     Ok((text.into(), Finish::Stop))
 }

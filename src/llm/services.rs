@@ -1,9 +1,9 @@
-//! Services that a model's name may begin with, such as `ollama/qwen3:8b`: their addresses, keys
-//! and request formats. All offer `POST /chat/completions` in OpenAI's format.
+//! Language model providers whose name may precede a model's name, as in `ollama/qwen3:8b`: their
+//! addresses, keys and request formats. All offer `POST /chat/completions` in OpenAI's format.
 
 use crate::openai::JsonForm;
 
-/// A service of language models.
+/// A provider of language models.
 #[derive(Debug, PartialEq, Eq)]
 pub struct KnownService {
     /// Name before the model's name and a slash.
@@ -12,11 +12,11 @@ pub struct KnownService {
     pub base_url: &'static str,
     /// Environment variable that holds the key.
     pub key_env: &'static str,
-    /// How JSON is requested, as the service supports it for most of its models.
+    /// How JSON is requested, in the way that the provider supports for most of its models.
     pub json: JsonForm,
 }
 
-/// All known services, by name.
+/// All known providers, by name.
 pub const SERVICES: [KnownService; 9] = [
     service("anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY", JsonForm::None),
     service(
@@ -44,13 +44,13 @@ const fn service(
 }
 
 impl KnownService {
-    /// Whether the service runs on this machine, so that it needs no key.
+    /// Whether the provider is a server on this machine, so that it needs no key.
     pub fn is_local(&self) -> bool {
         self.base_url.starts_with("http://localhost")
     }
 
-    /// Splits a model's name into the service that it begins with and the rest, which the service
-    /// knows; `None` if it begins with no known service.
+    /// Splits a model's name into the provider that it begins with and the rest, which is the
+    /// provider's own name of the model; `None` if the name does not begin with a known provider.
     pub fn split(model: &str) -> Option<(&'static KnownService, &str)> {
         let (name, rest) = model.split_once('/').filter(|(_, rest)| !rest.is_empty())?;
         Some((SERVICES.iter().find(|service| service.name == name)?, rest))

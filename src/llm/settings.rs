@@ -22,18 +22,18 @@ use crate::{
 };
 use agent_remote::Limits;
 
-/// Maximum size of a settings file, bytes.
+/// Maximum size of a settings file, in bytes.
 pub const MAX_FILE_BYTES: usize = 1 << 20;
-/// Maximum length of the text that an embedder puts before queries or documents, bytes.
+/// Maximum length of the text that an embedder puts before queries or documents, in bytes.
 const MAX_PREFIX_BYTES: usize = 4 << 10;
 /// Maximum number of dimensions of an embedder's vectors.
 const MAX_DIMENSIONS: u32 = 16_384;
-/// Maximum length of a model's name, characters.
+/// Maximum length of a model's name, in characters.
 const MAX_NAME_CHARS: usize = 200;
-/// Default maximum size of a reply of a language model, bytes.
+/// Default maximum size of a reply of a language model, in bytes.
 const REPLY_BYTES: usize = 8 << 20;
-/// Largest value of the setting `reply_bytes`, bytes; parsing a reply takes several times its size
-/// in memory.
+/// Largest value of the setting `reply_bytes`, in bytes; parsing a reply takes several times its
+/// size in memory.
 const MAX_REPLY_BYTES: usize = 16 << 20;
 
 /// Why a settings file is refused. Messages never show a value that may be an API key.
@@ -69,9 +69,9 @@ pub enum SettingsError {
     },
     /// A value looks like an API key.
     #[error(
-        "{file}:{line}: {key} looks like a key, which no file of settings may hold; remove it and \
-         set OPENAI_API_KEY (AZURE_OPENAI_API_KEY for Azure), or the variable that key_env names, \
-         in the environment"
+        "{file}:{line}: {key} looks like an API key, which a settings file must not contain; remove it \
+         and set OPENAI_API_KEY (AZURE_OPENAI_API_KEY for Azure), or the variable that key_env \
+         names, in the environment"
     )]
     Secret {
         /// Name of the file.
@@ -104,7 +104,7 @@ fn did_you_mean(nearest: &Option<String>) -> String {
 pub struct Settings {
     /// Address of the service, such as `https://api.openai.com/v1`.
     pub base_url: Option<String>,
-    /// Name of the model of all roles for which the file names none.
+    /// Name of the model for all roles for which the file names no model.
     pub model: Option<String>,
     /// Name of the environment variable that holds the API key.
     pub key_env: Option<String>,
@@ -308,7 +308,7 @@ impl EmbedderSettings {
             .dimensions
             .is_none_or(|n| kind == Some("openai") && (1..=MAX_DIMENSIONS).contains(&n));
         let expected = format!(
-            "a number of 1 to {MAX_DIMENSIONS}, of a model of openai:; leave it out for others"
+            "a number from 1 to {MAX_DIMENSIONS}, and left out unless the model is openai:MODEL"
         );
         lines.require(fits, &format!("{above}.dimensions"), &expected)
     }
@@ -365,14 +365,14 @@ impl LimitsFile {
         ] {
             let Some(seconds) = set else { continue };
             let is_time = (0.001..=86_400.0).contains(&seconds);
-            let expected = "a time of 0.001 to 86400 seconds";
+            let expected = "a time from 0.001 to 86400 seconds";
             lines.require(is_time, &format!("llm.limits.{name}"), expected)?;
             *time = Duration::from_secs_f64(seconds);
         }
         let count = |name: &str, set: Option<u64>, most: u64| {
             let is_count = set.is_none_or(|count| (1..=most).contains(&count));
             let name = format!("llm.limits.{name}");
-            lines.require(is_count, &name, &format!("a number of 1 to {most}"))
+            lines.require(is_count, &name, &format!("a number from 1 to {most}"))
         };
         let (at_a_time, reply_bytes) = (self.at_a_time, self.reply_bytes);
         count("attempts", self.attempts.map(u64::from), 100)?;
@@ -434,13 +434,13 @@ impl RoleFile {
             Some(Temperature::Word(word)) => word == "none",
         };
         let name = format!("llm.roles.{role}");
-        let expected = "a number of 0 to 2, or \"none\" to leave it to the service";
+        let expected = "a number from 0 to 2, or \"none\" to leave it to the service";
         lines.require(is_temperature, &format!("{name}.temperature"), expected)?;
         let is_limit = self.max_tokens.is_none_or(|tokens| (1..=1_000_000).contains(&tokens));
-        lines.require(is_limit, &format!("{name}.max_tokens"), "a number of 1 to 1000000")?;
+        lines.require(is_limit, &format!("{name}.max_tokens"), "a number from 1 to 1000000")?;
         for parameter in self.parameters.keys() {
             let is_free = !check::OWN_PARAMETERS.contains(&parameter.as_str());
-            let expected = "left out: it has a setting of its own, or is the program's";
+            let expected = "left out: it has its own setting, or the program sets it";
             lines.require(is_free, &format!("{name}.parameters.{parameter}"), expected)?;
         }
         Ok(())

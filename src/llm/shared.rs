@@ -15,8 +15,8 @@
 //! | [`MAX_BYTES`]: above it, the oldest entries are removed down to nine tenths | bytes of all files | 2 Gi |
 //! | [`ENTRY_BYTES`]: larger exchanges are not stored | bytes of one file | 64 Mi |
 //!
-//! Only usable replies are stored. A failure of the cache is no error for the caller: a damaged or
-//! unreadable entry counts as absent, an entry that cannot be written is skipped, and
+//! Only usable replies are stored. A failure of the cache is not an error for the caller: a damaged
+//! or unreadable entry counts as absent, an entry that cannot be written is skipped, and
 //! [`SharedCache::problem`] reports the first such problem. Each process may write
 //! [`COUNTED_EVERY`] entries between two counts, so several processes together may exceed the limit
 //! by that many entries each.
@@ -35,13 +35,13 @@ use serde::{Deserialize, Serialize};
 use crate::{Exchange, LlmError, ReplyStore, Role, replies::is_usable};
 use agent_ground::files;
 
-/// Maximum total size of all files of the cache, bytes.
+/// Maximum total size of all files of the cache, in bytes.
 pub const MAX_BYTES: u64 = 2 << 30;
-/// Maximum size of one file of the cache, bytes.
+/// Maximum size of one file of the cache, in bytes.
 pub const ENTRY_BYTES: u64 = 64 << 20;
 /// Maximum number of entries that a process writes between two counts of the bytes of all files.
 pub const COUNTED_EVERY: u64 = 1_000;
-/// Maximum length of the first line of a file, bytes.
+/// Maximum length of the first line of a file, in bytes.
 const HEADER_BYTES: u64 = 64 << 10;
 /// Supported version of the format of entries.
 const FORMAT: u32 = 1;
@@ -83,7 +83,7 @@ struct State {
 pub struct CacheSize {
     /// Number of files, each with one exchange.
     pub entries: u64,
-    /// Total size of these files, bytes.
+    /// Total size of these files, in bytes.
     pub bytes: u64,
 }
 
@@ -184,7 +184,7 @@ impl SharedCache {
         is_key(key).then(|| self.dir.join(&key[..2]).join(key))
     }
 
-    /// Writes the file of an exchange to `path` and returns its size, bytes.
+    /// Writes the file of an exchange to `path` and returns its size, in bytes.
     fn write(&self, path: &Path, exchange: &Exchange) -> io::Result<u64> {
         let body = serde_json::to_string(exchange)?;
         let header = serde_json::to_string(&Header {
@@ -195,7 +195,7 @@ impl SharedCache {
         })?;
         let bytes = (header.len() + body.len() + 2) as u64;
         if bytes > ENTRY_BYTES.min(self.max_bytes) || header.len() as u64 >= HEADER_BYTES {
-            return Err(io::Error::other("it is larger than an entry may be"));
+            return Err(io::Error::other("it exceeds the size limit of an entry"));
         }
         let folder = path.parent().unwrap_or(&self.dir);
         fs::create_dir_all(folder)?;
@@ -284,7 +284,7 @@ impl ReplyStore for SharedCache {
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => {
-                self.note(format!("the kept reply {} is left out: {error}", path.display()));
+                self.note(format!("cannot use the stored reply {}: {error}", path.display()));
                 Ok(None)
             }
         }
@@ -300,7 +300,7 @@ impl ReplyStore for SharedCache {
         }
         let kept = self.write(&path, exchange).and_then(|bytes| self.count(bytes));
         if let Err(error) = kept {
-            self.note(format!("a reply is not kept in {}: {error}", self.dir.display()));
+            self.note(format!("cannot store a reply in {}: {error}", self.dir.display()));
         }
         Ok(())
     }

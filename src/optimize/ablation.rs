@@ -28,8 +28,8 @@ pub enum Ablation {
     /// Improvement of programs by a model. Without these steps, the model's first programs are only
     /// repaired until they run, neither revised nor rewritten.
     Steps,
-    /// The questions about relations that a model words. Without them, the lexicon has questions of
-    /// general English alone.
+    /// The questions about relations that a model writes. Without them, the lexicon has only
+    /// general English questions.
     Lexicon,
 }
 

@@ -20,7 +20,7 @@ pub const REQUESTS_PER_RUN: u64 = 4;
 pub const TOKENS_PER_RUN: u64 = 40_000;
 /// Number of program runs on training queries that may ask a language model, in one optimizer run.
 const TRAINING_RUNS: usize = 100;
-/// Number of programs for which the allowance has a run on every validation query.
+/// The allowance suffices to run this number of programs on every validation query.
 const MEASURED_PROGRAMS: usize = 2;
 
 /// Returns the maximum number of program runs that may ask a model, in an optimizer run with
@@ -63,7 +63,8 @@ pub(super) struct Allowance {
 }
 
 impl Allowance {
-    /// Creates the allowance of an optimizer run with `n_validation` validation queries.
+    /// Creates the allowance of an optimizer run with `n_validation` validation queries:
+    /// [`max_runs`] program runs that may ask a language model.
     pub(super) fn new(n_validation: usize) -> Self {
         Self { left: max_runs(n_validation) }
     }

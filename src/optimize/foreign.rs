@@ -1,8 +1,8 @@
 //! Checks rankings that other processes (workers) computed. Each ranking must satisfy the limits of
 //! the sandbox, and this process recomputes some rankings of each worker, drawn at random.
 //!
-//! A worker with an invalid or different ranking is dropped for the rest of the run. Does not
-//! depend on how rankings are sent between processes.
+//! A worker with an invalid or different ranking is dropped for the rest of the run. This module
+//! does not depend on how rankings are sent between processes.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,8 +15,8 @@ use crate::{OptimizeError, trial::LocalRun};
 use agent_retrieve::Ranking;
 use agent_sandbox::{Limits, check_ranking};
 
-/// Of each worker's units in a trial, one in this number (rounded up) has the ranking of one query
-/// recomputed.
+/// One in this number (rounded up) of each worker's units in a trial is checked: the ranking of one
+/// of the unit's queries is recomputed.
 const UNITS_A_CHECK: usize = 4;
 
 /// Rankings that another process computed for adjacent queries of a trial.

@@ -166,7 +166,8 @@ fn assigned(worth: &[Vec<f32>], category_programs: &[CategoryProgram]) -> Vec<Ve
 }
 
 /// Returns the fusions that are compared, for `n_categories` categories; the fusion with the
-/// re-ranker comes last. All mix in word search, and vector search with a sentence encoder.
+/// re-ranker comes last. All fusions mix in word search and, if `meaning` is true, vector search
+/// with a sentence encoder.
 fn fusions(n_categories: usize, meaning: bool) -> Vec<Fusion> {
     let mut fusions = Vec::new();
     for max_categories in [1, 3, n_categories] {
@@ -255,7 +256,7 @@ impl TrainingRankings {
     }
 
     /// Trains one re-ranker for each fold of the training queries, on the queries outside the fold.
-    /// Returns none if the fusion uses no re-ranker.
+    /// Returns an empty list if the fusion uses no re-ranker.
     fn without_folds(&self, train: &[LabelledQuery], fusion: Fusion) -> Vec<Reranker> {
         let folds = if fusion.ordered { FOLDS } else { 0 };
         let without = |fold: usize| self.reranker(train, |query| query % FOLDS != fold);
@@ -557,9 +558,9 @@ impl FinalPrograms {
     }
 }
 
-/// Returns the members, each a list of categories, that the ensemble of a run with a model may
-/// have. The first member has the needed categories. If some of these come from the model, there is
-/// a second member with the first `search_count` categories, which the search actor found. Routers
+/// Returns the possible members of the ensemble, each a list of categories, for a run with a model.
+/// The first member has the needed categories. If some of these come from the model, there is a
+/// second member with the first `search_count` categories, which the search actor found. Routers
 /// and re-rankers that are trained on the two lists make different errors.
 fn members(
     category_programs: Vec<CategoryProgram>,

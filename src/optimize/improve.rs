@@ -297,9 +297,9 @@ impl Run<'_> {
         actor.unless_stopped(done).map(drop)
     }
 
-    /// Whether a change of the program can be accepted at all: enough reciprocal rank is missing on
-    /// `queries`, and more than one query lacks some. A change that helps a single query is too
-    /// specific.
+    /// Whether a change of the program can be accepted at all: the summed reciprocal rank on
+    /// `queries` is far enough below its maximum, and more than one query is below rank 1. A change
+    /// that helps a single query is too specific.
     pub(super) fn may_gain(&self, category_program: &CategoryProgram, queries: &[usize]) -> bool {
         let lacks = |&query: &usize| {
             let lack = f64::from(1.0 - category_program.train[query]);

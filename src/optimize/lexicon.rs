@@ -1,8 +1,10 @@
 //! The lexicon of a base: questions about each metapath of one step, such as "what eases {}" for
-//! `disease <-drug_treats_disease- drug`. Their words later tell which relation a question means.
+//! `disease <-drug_treats_disease- drug`. The words of these questions later show which relation a
+//! query means.
 //!
-//! A model words questions for the base (`actor/lexicon.rs`). Further ones are in `questions.tsv`:
-//! general English about relations that many bases have, found by the names of the relations.
+//! A model writes questions for the base (`actor/lexicon.rs`). The table `questions.tsv` has
+//! general English questions about relations that many bases have, found by the names of the
+//! relations.
 
 use std::{
     borrow::Cow,
@@ -18,7 +20,7 @@ use agent_kb::{Direction, Kb};
 pub(crate) const PLACE: &str = "{}";
 /// Maximum number of metapaths of a lexicon; those with the most edges are kept.
 const MAX_METAPATHS: usize = 240;
-/// Questions of general English.
+/// General English questions.
 const TABLE: &str = include_str!("questions.tsv");
 
 /// Returns the metapaths of one step that get questions: all that lead to types of answers, those
@@ -55,8 +57,9 @@ fn phrasing(base: &IndexedBase, metapath: &str, questions: &[String]) -> Phrasin
     Phrasing { metapaths, n, words, written: true }
 }
 
-/// Returns the phrasings of the lexicon, ascending by metapath: those of `written`, the questions of
-/// a model by metapath as text, and if texts of the base are English, those of general English.
+/// Returns the phrasings of the lexicon, ascending by metapath: those of `written` (a model's
+/// questions, by metapath as text) and, if the base has English texts, those of the general English
+/// questions.
 pub(crate) fn phrasings(
     base: &IndexedBase,
     mut written: BTreeMap<String, Vec<String>>,
@@ -71,7 +74,7 @@ pub(crate) fn phrasings(
     written.iter().map(|(metapath, questions)| phrasing(base, metapath, questions)).collect()
 }
 
-/// Returns the questions of general English about a metapath of one step.
+/// Returns the general English questions about a metapath of one step.
 fn general(kb: &Kb, metapath: &Metapath) -> Vec<String> {
     let &[(relation, direction)] = metapath.steps.as_slice() else { return Vec::new() };
     let source = if direction == Direction::Out { metapath.start } else { metapath.target };

@@ -100,7 +100,7 @@ use agent_retrieve::{RetrieveError, eval::statistics::StatisticsError};
 use agent_sandbox::{Failure, SandboxOptions, Workers, program::Program};
 use agent_tools::{Assistant, ToolCache, ToolkitScope};
 
-/// Size of the cache of tool calls, bytes.
+/// Size of the cache of tool calls, in bytes.
 const CACHE_BYTES: usize = 2 << 30;
 /// Name of the frozen bundle's file in the run's directory.
 pub const BUNDLE_FILE: &str = "bundle.json";
@@ -201,17 +201,17 @@ pub enum OptimizeError {
     /// The caller asked the run to stop; the journal keeps all completed steps.
     #[error("stopped; all completed steps are saved: continue with --resume")]
     Stopped,
-    /// The training or the validation split has no queries: its description, and the name of its
-    /// file.
+    /// The training or the validation split has no queries; holds the split's description and the
+    /// name of its file.
     #[error("the dataset has no {0} queries; add them to qa.csv and split/{1}.index")]
     NoQueries(&'static str, &'static str),
-    /// The run in this directory was started with other options, other queries or another base: the
-    /// directory, and the differences.
+    /// The run in this directory was started with other options, other queries or another base;
+    /// holds the directory and the differences.
     #[error(
         "the run in {0} was started with {1}; resume it with the same settings, or start another with --run DIR"
     )]
     OtherRun(String, String),
-    /// A program does not compile or run: its short id, and the failure.
+    /// A program does not compile or run; holds its short id and the failure.
     #[error("program {0} does not run: {1}")]
     Program(String, Box<Failure>),
     /// The worker threads of the sandbox could not be started.
@@ -232,7 +232,7 @@ pub enum OptimizeError {
     /// The bundle could not be written.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// The run reached the maximum number of sequential tests, which is given.
+    /// The run reached the maximum number of sequential tests; holds this maximum.
     #[error("the run has reached the limit of {0} sequential tests; start another with --run DIR")]
     SequentialTests(usize),
     /// A prompt for the language model cannot be rendered.
@@ -343,7 +343,7 @@ pub struct Outcome {
     pub verdict: Verdict,
     /// Why the run stopped improving programs.
     pub stopped: Stop,
-    /// Number of tool calls that the cache answered, and of those that it did not.
+    /// Numbers of tool calls that the cache answered (hits) and did not answer (misses).
     pub cache: (u64, u64),
     /// The part of [`Outcome::cache`] that comes from tuning of parameters.
     pub tuning_cache: (u64, u64),
@@ -388,7 +388,8 @@ struct Run<'a> {
     /// Number of program runs that may still ask a language model.
     allowance: Allowance,
     cache: Arc<ToolCache>,
-    /// Number of tool calls during tuning that the cache answered, and of those that it did not.
+    /// Numbers of tool calls during tuning that the cache answered (hits) and did not answer
+    /// (misses).
     tuning_cache: (u64, u64),
     watch: &'a mut dyn FnMut(Event<'_>),
     started: Instant,

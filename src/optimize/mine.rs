@@ -31,7 +31,7 @@ const MAX_ANSWERS: usize = 20;
 /// Maximum number of neighbours per node that are joined; further neighbours of hubs are not
 /// informative.
 const MAX_JOINED: usize = 20_000;
-/// Maximum number of queries on which it is counted how many nodes a pattern reaches.
+/// Maximum number of queries on which the nodes that a pattern reaches are counted.
 const REACH_SAMPLE: usize = 24;
 /// Default maximum number of steps of mined metapaths: a third step gains nothing on the bases
 /// measured in `docs/optimizer.md`.

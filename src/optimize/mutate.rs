@@ -50,7 +50,7 @@ impl Operator {
     }
 }
 
-/// What operators take metapaths from.
+/// Metapaths and plans from which operators derive new plans.
 #[derive(Clone, Copy)]
 pub struct Material<'a> {
     /// All mined metapaths, for [`Operator::Add`].
@@ -196,8 +196,8 @@ fn others_branches(plan: &Plan, others: &[Plan]) -> Vec<Branch> {
 }
 
 /// Returns the plans that combine as many metapaths of both parents as a plan may have. From each
-/// parent, they have at least one metapath that the other parent lacks. Where both parents have a
-/// metapath, its linked entities are found as in `plan`.
+/// parent, they have at least one metapath that the other parent lacks. The linked entities of a
+/// metapath that both parents have are found as in `plan`.
 fn merged(plan: &Plan, mate: &Plan) -> Vec<(Plan, String)> {
     let same_way = |a: &Branch, b: &Branch| a.start == b.start && a.steps == b.steps;
     let has = |plan: &Plan, branch: &Branch| plan.branches.iter().any(|own| same_way(own, branch));

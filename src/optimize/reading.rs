@@ -5,8 +5,8 @@
 //! the nodes that all its metapaths reach, and that fulfil the question's conditions, are exactly
 //! the question's answers. The words outside names then express these metapaths. A phrasing is
 //! learned from at least two questions, because one may match by chance. If a question has several
-//! exact readings, the one that most questions share is used; if several are shared by as many, the
-//! one with the fewest steps.
+//! exact readings, the one that most questions share is used; of several that equally many
+//! questions share, the one with the fewest steps.
 
 use std::{
     collections::BTreeMap,
@@ -26,8 +26,8 @@ use agent_infer::bundle::{
 };
 use agent_kb::NodeId;
 
-/// Minimum number of questions from which a phrasing is learned, and of those that contain a word
-/// of the phrasing.
+/// Minimum number of questions from which a phrasing is learned; also the minimum number of these
+/// questions that contain a word for the word to be part of the phrasing.
 const MIN_QUESTIONS: u32 = 2;
 /// Maximum number of metapaths per name of which readings are built; the shortest ones are used.
 const MAX_METAPATHS: usize = 24;

@@ -260,8 +260,8 @@ impl Run<'_> {
         Err(OptimizeError::SequentialTests(MAX_TESTS))
     }
 
-    /// Returns the reciprocal rank on each query in `entries[places]`, of the program of the
-    /// entry's category.
+    /// Returns, for each entry in `entries[places]`, the reciprocal rank of its category's program
+    /// on its query.
     fn ranks_of(
         &mut self,
         category_programs: &[CategoryProgram],

@@ -9,9 +9,9 @@ use reqwest::{
 
 use crate::RemoteError;
 
-/// Headers that belong to a request itself: another value would break it.
+/// Headers that the HTTP client sets itself; other values would break the request.
 const FRAMING: [&str; 4] = ["connection", "content-length", "host", "transfer-encoding"];
-/// Maximum size of [`Account::base_url`], bytes.
+/// Maximum size of [`Account::base_url`], in bytes.
 const MAX_ADDRESS: usize = 2_000;
 /// Maximum number of headers in [`Account::headers`], and of parameters in [`Account::query`].
 const MAX_EXTRAS: usize = 64;
@@ -108,7 +108,8 @@ impl Account {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         for (name, value) in &self.headers {
             if FRAMING.iter().any(|own| name.eq_ignore_ascii_case(own)) {
-                let message = format!("the header {name:?} belongs to each request itself");
+                let message =
+                    format!("the header {name:?} is set for each request and cannot be configured");
                 return Err(RemoteError::Setup(message));
             }
             let message = format!("the header {name:?} holds invalid characters");

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{RemoteError, account, failure, innermost, requester::Requester};
 
-/// Number of bytes after which no more is read of an error reply.
+/// Number of bytes after which reading an error reply stops.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 
 /// Why an attempt failed.
@@ -22,8 +22,8 @@ pub(super) enum AttemptError {
         /// Delay that the service asks for before another attempt, if any.
         retry_after: Option<Duration>,
     },
-    /// Nothing listens at the address, which is on this machine; says so. Another attempt succeeds
-    /// if the service is just starting.
+    /// Nothing listens at the address, which is on this machine; holds the message. Another attempt
+    /// may succeed if the service is just starting.
     Absent(String),
     /// Another attempt would fail as well.
     Final(RemoteError),
@@ -55,7 +55,7 @@ struct Period {
     end: Instant,
 }
 
-/// Returns the system's errors among the causes of an error.
+/// Returns the I/O errors among the causes of an error.
 fn io_causes(error: &reqwest::Error) -> impl Iterator<Item = &io::Error> {
     let causes = iter::successors(error.source(), |&cause| cause.source());
     causes.filter_map(|cause| cause.downcast_ref())
@@ -66,7 +66,7 @@ fn is_refused(error: &reqwest::Error) -> bool {
     io_causes(error).any(|cause| cause.kind() == io::ErrorKind::ConnectionRefused)
 }
 
-/// Returns the error of TLS that an error of the system wraps.
+/// Returns the TLS error that an I/O error wraps.
 fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     let wrapped = error.get_ref()?;
     wrapped.downcast_ref().or_else(|| tls_error(wrapped.downcast_ref()?))
@@ -154,7 +154,7 @@ impl Requester {
         let idle = Instant::now() + self.limits.idle;
         let late = || {
             if idle < time.end {
-                format!("the reply stopped for {}", seconds(self.limits.idle))
+                format!("the reply stalled for {}", seconds(self.limits.idle))
             } else {
                 format!("the reply was incomplete after {}", seconds(time.end - time.start))
             }

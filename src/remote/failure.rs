@@ -93,7 +93,7 @@ impl AccountSecrets {
     }
 }
 
-/// Returns the error that an error reply with this status and body stands for.
+/// Converts an error reply with this status and body to the error of the attempt.
 pub(super) fn classify(
     host: &str,
     secrets: &AccountSecrets,

@@ -122,7 +122,7 @@ pub fn http_client(
     let _ = rustls::crypto::ring::default_provider().install_default();
     settings(Client::builder()).build().map_err(|error| {
         let cause = innermost(&error);
-        format!("{cause}; TLS needs the certificates of the system (package ca-certificates)")
+        format!("{cause}; TLS needs the system's certificates (package ca-certificates)")
     })
 }
 
@@ -345,7 +345,7 @@ impl Service {
                 }
             }
         });
-        let lost = || Err(RemoteError::Setup("its task ended early".to_owned()));
+        let lost = || Err(RemoteError::Setup("the task of the request ended early".to_owned()));
         replies.into_iter().map(|reply| reply.unwrap_or_else(lost)).collect()
     }
 }

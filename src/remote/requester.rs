@@ -113,7 +113,7 @@ impl Requester {
                     self.circuit_breaker.failed(&message);
                     if state.retry.attempts() == 2 {
                         let (host, most) = (&self.authority, self.limits.total.as_secs());
-                        warn!("{host}: {message}; trying again, for {most} s at most");
+                        warn!("{host}: {message}; retrying for at most {most} s");
                     }
                     self.pause(&mut state, message, retry_after).await?;
                 }
@@ -158,7 +158,8 @@ impl Requester {
             }
             Err(wait) => {
                 let message = format!(
-                    "its limits of a minute let the next request begin after {:.0} s, later than the total of {} s",
+                    "its limits per minute delay the next request by {:.0} s, more than the total \
+                     time of {} s",
                     wait.as_secs_f64(),
                     self.limits.total.as_secs_f64()
                 );
@@ -229,7 +230,7 @@ impl Requester {
 
     fn out_of_time(&self, state: &RequestState<'_>) -> RemoteError {
         let (last, total) = (&state.last, self.limits.total.as_secs_f64());
-        self.failed(state, format!("{last}; no time is left for another attempt in {total} s"))
+        self.failed(state, format!("{last}; no time is left for another attempt within {total} s"))
     }
 
     /// Returns the error of a request that gives up. If the request is the probe, the requests that

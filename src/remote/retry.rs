@@ -72,8 +72,8 @@ impl Retry {
     }
 }
 
-/// Whether another attempt may succeed after a reply with this HTTP status, which tells of a lack
-/// of capacity or time.
+/// Whether this HTTP status signals a lack of capacity or time, so that another attempt may
+/// succeed.
 pub fn is_transient(status: u16) -> bool {
     matches!(status, 408 | 409 | 425 | 429 | 500..)
 }

@@ -84,7 +84,7 @@ impl Scripted {
         Scripted::start(false, answer)
     }
 
-    /// Starts a service that handles many requests at the same time. If `resets`, bodies of
+    /// Starts a service that handles many requests at the same time. If `resets` is true, bodies of
     /// requests stay unread.
     fn start(
         resets: bool,

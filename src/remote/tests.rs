@@ -299,14 +299,14 @@ fn l5_each_deadline_ends_an_attempt() {
     let first_byte = Limits { first_byte: ms(400), ..limits };
     times_out(vec![Act::Pause(None)], first_byte, ms(400), "no reply in 0.4 s");
     let idle = Limits { idle: ms(400), ..limits };
-    times_out(vec![begun(), Act::Pause(None)], idle, ms(400), "the reply stopped for 0.4 s");
+    times_out(vec![begun(), Act::Pause(None)], idle, ms(400), "the reply stalled for 0.4 s");
     // A byte now and then keeps it from being idle, but not from being late.
     let attempt = Limits { attempt: ms(600), ..limits };
     let drip = Act::Drip(vec![b'x'; 100], ms(100));
     times_out(vec![begun(), drip], attempt, ms(600), "incomplete after 0.6 s");
     // Chunks that never end, with silence after the last one.
     let chunks = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n".to_vec();
-    times_out(vec![Act::Send(chunks), Act::Pause(None)], idle, ms(400), "stopped for 0.4 s");
+    times_out(vec![Act::Send(chunks), Act::Pause(None)], idle, ms(400), "stalled for 0.4 s");
     // All bytes came, the connection stays open: that is a reply.
     let server = Scripted::acting(vec![vec![
         Act::Send(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok".to_vec()),
@@ -488,7 +488,7 @@ fn requests_are_spaced_and_their_waiting_counts() {
     let service = open(server.url(), limits);
     assert!(service.post("/x", b"{}".to_vec(), 60).is_ok());
     let message = message(service.post("/x", b"{}".to_vec(), 60));
-    assert!(message.contains("its limits of a minute") && message.contains("60 s"), "{message}");
+    assert!(message.contains("its limits per minute") && message.contains("60 s"), "{message}");
 }
 
 #[test]

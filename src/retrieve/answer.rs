@@ -45,7 +45,7 @@ pub struct Answer {
     pub analysis: QueryAnalysis,
     /// The conditions of the question that the retriever applied, if any.
     pub conditions: Option<AppliedConditions>,
-    /// Entities that a language model names in the question, each with the strength of its link;
+    /// Entities that a language model finds in the question, each with the strength of its link;
     /// empty if no model read the question.
     pub entities: Vec<(NodeId, f32)>,
     /// The system that answered in place of the requested one, if any.
@@ -186,14 +186,14 @@ impl AssistFailure {
 pub struct QueryAnalysis {
     /// Whether the question certainly names an entity of the base.
     pub recognised: bool,
-    /// Entities that the question names; those whose whole name it contains come first.
+    /// Entities that the question names; those whose whole name occurs in the question come first.
     pub entities: Vec<LinkedEntity>,
     /// Words outside these names that occur in names of types and relations, in order.
     pub words: Vec<SchemaWord>,
     /// The remaining words, without question words; only documents can match them.
     pub others: Vec<String>,
-    /// Words of `others` that occur in no document, and in no neighbour's name, of the answer's
-    /// nodes.
+    /// Words of `others` that occur neither in the documents of the answer's nodes nor in the names
+    /// of their neighbours.
     pub unused: Vec<String>,
     /// Misspelled words, each with the word that is searched instead.
     pub corrected: Vec<(String, String)>,

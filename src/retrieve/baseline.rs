@@ -123,7 +123,7 @@ fn fused(system: System, [lexical, dense]: &[Ranking; 2], k: usize) -> Ranking {
     fused
 }
 
-/// Returns the lexical and the dense list that `system` fuses, as long as its best `k` nodes need.
+/// Returns the lexical and the dense list that `system` fuses, long enough for its best `k` nodes.
 fn fusible(
     base: &IndexedBase,
     system: System,

@@ -1,9 +1,9 @@
 //! A wrapper that limits a retriever's answers to a set of nodes.
 //!
 //! The inner retriever ranks at least [`DEPTH`] nodes; nodes outside the set are removed. If fewer
-//! than `k` nodes remain, those candidates of the set follow that share words with the query,
-//! ranked by BM25F. So no candidate that matches a word of the query is lost only because its rank
-//! is low.
+//! than `k` nodes remain, they are followed by those candidates of the set that share words with
+//! the query, ranked by BM25F. So no candidate that matches a word of the query is lost only
+//! because its rank is low.
 
 use std::{collections::HashSet, ops::Deref, sync::Arc};
 

@@ -40,6 +40,7 @@ pub use stark::Stark;
 pub use trained::Trained;
 
 use agent_embed::{EmbedError, Embedder};
+use agent_ground::words::one_line;
 use agent_index::IndexError;
 use agent_kb::{
     NodeId, NodeSet,
@@ -47,7 +48,7 @@ use agent_kb::{
 };
 use agent_llm::LlmError;
 
-/// Maximum length of an excerpt in an explanation, characters.
+/// Maximum length of an excerpt in an explanation, in characters.
 const MAX_EXCERPT: usize = 160;
 
 /// Nodes with scores, best first: score descending, then id ascending; each node once.
@@ -173,8 +174,7 @@ pub fn rank_in_list(list: &str, ranking: &[(NodeId, f32)], node: NodeId) -> Expl
 
 /// Returns the first [`MAX_EXCERPT`] characters of a text, with single spaces, on one line.
 fn excerpt(text: &str) -> String {
-    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    line.chars().take(MAX_EXCERPT).collect()
+    one_line(text).chars().take(MAX_EXCERPT).collect()
 }
 
 /// Trims and validates a query.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use agent_ground::words::{Stems, name_words};
+use agent_ground::words::{Stems, name_words, one_line};
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, answer::Explanation};
 
@@ -76,7 +76,7 @@ fn part(stems: &Stems, query_stems: &BTreeSet<String>, text: &str) -> Option<(us
     if !whole {
         part += " ...";
     }
-    Some((n, part.split_whitespace().collect::<Vec<_>>().join(" ")))
+    Some((n, one_line(&part)))
 }
 
 #[cfg(test)]

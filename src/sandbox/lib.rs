@@ -5,9 +5,9 @@
 //! [`Limits::max_answers`] node ids with scores, best first, or a [`Failure`] with its kind.
 //! Programs call tools through [`ToolHost`].
 //!
-//! Invariant: the same program, query, candidates, parameters and host give the same [`Outcome`]
-//! on any number of threads, except for its times; a run that ends by [`FailureKind::Deadline`]
-//! depends on the machine and is never an answer.
+//! Invariant: the same program, query, candidates, parameters and host give the same [`Outcome`] on
+//! any number of threads, except for its times; a run that ends by [`FailureKind::Deadline`]
+//! depends on the machine and never counts as an answer.
 //!
 //! There are two engines: [`RhaiSandbox`] runs Rhai programs in this process; [`WasmSandbox`] runs
 //! Rhai programs and modules inside WebAssembly. [`ChosenSandbox`] has both.

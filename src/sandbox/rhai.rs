@@ -252,8 +252,8 @@ fn check_leaked(limits: &Limits) -> Result<(), Failure> {
     }
     let mib = MAX_LEAKED_BYTES >> 20;
     let message = format!(
-        "programs left more than {mib} MiB behind in this process: break their cycles, or run them \
-         with `--sandbox wasm`"
+        "programs leaked more than {mib} MiB in this process: break their reference cycles, or run \
+         them with `--sandbox wasm`"
     );
     Err(Failure::new(FailureKind::Memory, &message, limits))
 }

@@ -18,7 +18,8 @@ pub(super) fn read_params(given: &Given, limits: &Limits) -> Result<Vec<Param>, 
     let wrong = |message: String| Err(Failure::new(FailureKind::Result, &message, limits));
     let Given::Map(entries) = given else {
         return wrong(
-            "params() must give a map such as #{ k: #{ value: 50, min: 10, max: 400 } }".to_owned(),
+            "params() must return a map such as #{ k: #{ value: 50, min: 10, max: 400 } }"
+                .to_owned(),
         );
     };
     if entries.len() > limits.parameters {
@@ -185,7 +186,7 @@ pub(super) fn read_ranking(
         }
         other => {
             return wrong(format!(
-                "retrieve gave {}; return scores, or a map from node id as text to a number",
+                "retrieve returned {}; return scores, or a map from node ids as text to numbers",
                 other.describe()
             ));
         }

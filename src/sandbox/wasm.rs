@@ -426,7 +426,7 @@ fn end_rhai<T>(
         }
     };
     let Some((report, result)) = RhaiProgram::split(&bytes) else {
-        return Err(Failure::new(FailureKind::Panic, "the engine gave no result", limits));
+        return Err(Failure::new(FailureKind::Panic, "the engine returned no result", limits));
     };
     let (usage, output) = (merged_usage(report.usage), cleaned(&report.output));
     match read_given(result, instance, limits, read) {

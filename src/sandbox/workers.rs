@@ -42,8 +42,8 @@ const MAX_SEPARATE_THREADS: usize = 16;
 /// Maximum number of workers of one pool that are replaced because they are stuck in an abandoned
 /// job.
 const MAX_STUCK: usize = 16;
-/// Additional processor time and wall time after its deadline before a job is abandoned. Jobs that
-/// check their own deadline end within this time.
+/// Additional processor time and wall time that a job gets after its deadline before it is
+/// abandoned. Jobs that check their own deadline end within this time.
 const GRACE: Duration = Duration::from_millis(400);
 /// Minimum pause between checks whether a job has ended; also the pause between attempts to enter a
 /// full queue.

@@ -46,7 +46,7 @@ pub struct Keys {
     pub keys: BTreeMap<String, StoredKey>,
 }
 
-/// What is stored of a key.
+/// Stored form of a key, without the key itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredKey {
     /// Which requests the key permits.
@@ -152,8 +152,8 @@ impl Keys {
     /// its digest is stored.
     ///
     /// # Errors
-    /// [`KeyError::BadName`] if the name is none that a dataset may have; [`KeyError::Exists`] if a
-    /// key has this name; [`KeyError::Random`].
+    /// [`KeyError::BadName`] if the name does not follow the rules for names of datasets;
+    /// [`KeyError::Exists`] if a key has this name; [`KeyError::Random`].
     pub fn add(&mut self, name: &str, scope: Scope) -> Result<String, KeyError> {
         if !is_name(name) {
             return Err(KeyError::BadName(name.chars().take(2 * MAX_NAME_CHARS).collect()));

@@ -1,6 +1,6 @@
-//! Pools that run slow work and disk reads apart from the threads that answer questions. A pool
-//! runs a few jobs at a time; with several keys, at most half of them for one key. Does not depend
-//! on what the jobs do.
+//! Pools that run slow work and disk reads, so that these do not occupy the threads that answer
+//! questions. A pool runs a few jobs at a time; with several keys, at most half of them for one
+//! key. Does not depend on what the jobs do.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Answers questions over many nodes with a table, and questions for nodes with the active bundle.
-//! Does not depend on how either finds its answer.
+//! Answers questions over many nodes with a table, and questions that ask for nodes with the active
+//! bundle. Does not depend on how either finds its answer.
 
 use std::{num::NonZeroUsize, sync::Arc, time::Instant};
 
@@ -205,8 +205,8 @@ fn by_table(
     let (question, answered) = match &asked.plan {
         Some(_) if !asked.question.is_empty() || asked.reading.is_some() => {
             return Err(ApiError::bad(
-                "`plan` excludes `question` and `reading`",
-                "send `plan` alone, or `question`",
+                "`plan` cannot be combined with `question` or `reading`",
+                "send either `plan` or `question`",
             ));
         }
         Some(plan) => ("", opened.analyst().run_plan(plan)),

@@ -89,7 +89,7 @@ impl Server {
     /// Runs `ask`, which asks the model, in the pool for such requests; returns its result.
     ///
     /// # Errors
-    /// The reason for which the model gave no help, such as a timeout or a spent budget.
+    /// The reason why the model did not help, such as a timeout or a spent budget.
     pub(super) async fn with_model<T: Send + 'static>(
         &self,
         deadline: Instant,
@@ -108,9 +108,9 @@ impl Server {
     }
 }
 
-/// Logs an error of the model; returns for which reason the model gave no help.
+/// Logs an error of the model; returns the reason why the model did not help.
 fn miss_of(error: &LlmError) -> AssistFailure {
-    tracing::warn!("the language model does not help: {error}");
+    tracing::warn!("cannot use the language model: {error}");
     match error {
         LlmError::Budget { .. } => AssistFailure::Ceiling,
         _ => AssistFailure::Outage,

@@ -36,7 +36,7 @@ pub(super) const MAX_LINE_REPLY: usize = 1 << 20;
 pub(super) const LINE_TIME: Duration = Duration::from_secs(60);
 /// Maximum number of lines of a batch that are answered at the same time.
 pub(super) const AT_A_TIME: usize = 4;
-/// Time for which answering a line is tried again and again while the server is busy.
+/// Time for which answering a line is retried while the server is busy.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// `Retry-After` for a batch that is refused, in seconds.
 const RETRY_SECONDS: u64 = 10;
@@ -125,8 +125,8 @@ pub(super) fn lines<E: std::fmt::Display>(
             Ok(line) => line?,
             Err(_) => {
                 lines.number += 1;
-                let message = format!("no line came within {} s", time.as_secs());
-                Err(ApiError::bad(message, "send the rest as a batch of its own"))
+                let message = format!("no line arrived within {} s", time.as_secs());
+                Err(ApiError::bad(message, "send the remaining lines as another batch"))
             }
         };
         if line.is_err() {

@@ -15,7 +15,7 @@ task_local! {
 }
 
 /// A client: which key it has, and whether it asks for explanations. Explained answers take much
-/// longer, so such questions queue apart from the other questions of the same key.
+/// longer, so questions for them queue separately from the other questions of the same key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Client {
     /// Position of the client's key in the order of key names, from 0; 0 if the server has no keys.
@@ -47,7 +47,7 @@ impl Client {
     }
 }
 
-/// Limits how much goes on at the same time, such as requests: whatever goes on holds one or more
+/// Limits how many activities, such as requests, run at the same time: each holds one or more
 /// slots. When there are several clients, each may hold at most half of the slots.
 #[derive(Clone)]
 pub(super) struct Slots {

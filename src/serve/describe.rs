@@ -67,7 +67,7 @@ pub(super) async fn systems(
 /// Describe a base: types with fields and counts, relations with the types of their ends, and
 /// likely mistakes.
 ///
-/// The reply is that of `agent data show NAME --issues --json`, without what is said of labelled
+/// The reply is that of `agent data show NAME --issues --json`, without the part about labelled
 /// questions. The summary is computed once for each version of a base.
 #[utoipa::path(get, path = "/v1/schema", params(OfBase), responses(
     (status = 200, description = "The contents of the base", body = serde_json::Value),
@@ -151,7 +151,7 @@ pub(super) async fn list(
             of_key = nodes_of_id(kb, key);
             &of_key
         }
-        _ => return Err(ApiError::bad("no selection of nodes", "give either type or key")),
+        _ => return Err(ApiError::bad("the request selects no nodes", "give either type or key")),
     };
     let cursor = which.cursor.unwrap_or(0);
     let part = all.iter().skip(cursor).take(limit);

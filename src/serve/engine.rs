@@ -31,12 +31,12 @@ use crate::MAX_PROGRAMS;
 /// Maximum number of systems that are kept open on a base. When one more is opened, all others are
 /// closed.
 pub(super) const MAX_OPEN: usize = 32;
-/// Maximum number of bundles that are kept open on a base beside the active one; each has its own
-/// threads and cache.
+/// Maximum number of bundles that are kept open on a base in addition to the active one; each has
+/// its own threads and cache.
 pub(super) const MAX_OPEN_BUNDLES: usize = 3;
 /// Size, in bytes, of each base's cache for the results of tools that programs of clients call.
 pub(super) const LAB_CACHE_BYTES: usize = 16 << 20;
-/// Maximum memory of one call of a client's program, bytes.
+/// Maximum memory of one call of a client's program, in bytes.
 pub(super) const LAB_MEMORY: u64 = 32 << 20;
 
 /// Maps the origin of programs, such as a bundle, to the sandbox in which they run.
@@ -61,8 +61,8 @@ pub(super) struct Opened {
     active: ArcSwapOption<Active>,
     /// The open systems, by name.
     systems: Mutex<HashMap<String, Arc<dyn Retriever>>>,
-    /// The open bundles beside the active one, each after its digest; the most recently used one is
-    /// last.
+    /// The open bundles other than the active one, each after its digest; the most recently used
+    /// one is last.
     bundles: Mutex<Vec<(String, Arc<dyn Retriever>)>>,
     queries: Mutex<HashMap<String, Arc<Vec<LabelledQuery>>>>,
     analyst: OnceLock<Analyst>,
@@ -94,7 +94,8 @@ pub struct Helper {
     pub assistant: Arc<Assistant>,
     /// Maximum effort of a question; also the default.
     pub effort: Effort,
-    /// Whether answers that the model knows from memory are ignored when it reads a question.
+    /// Whether to ignore answers that the language model suggests from its own knowledge when it
+    /// reads a question.
     pub no_known_answers: bool,
     /// Maximum number of questions that use the model at the same time.
     pub at_a_time: usize,
@@ -382,8 +383,8 @@ impl Opened {
     /// open for further requests.
     ///
     /// # Errors
-    /// If no system has this name; if the system needs a file, a model or labelled queries, or is
-    /// around another system with arguments; if the index does not have a part that the system
+    /// If no system has this name; if the system needs a file, a model or labelled queries, or
+    /// wraps another system that has arguments; if the index does not have a part that the system
     /// needs.
     pub(super) fn system(&self, name: &str) -> Result<Arc<dyn Retriever>, SystemError> {
         if let Some(system) = locked(&self.systems).get(name) {

@@ -86,7 +86,7 @@ pub(super) async fn events(
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let after = last.or(after.after).unwrap_or(0);
     if i64::try_from(after).is_err() {
-        let remedy = format!("give a step, 0 to {}", i64::MAX);
+        let remedy = format!("give the number of a step, 0 to {}", i64::MAX);
         return Err(ApiError::bad(format!("after is {after}"), remedy));
     }
     let place = server.followers.try_take(1).ok_or(Refused::Busy(RETRY_SECONDS))?;
@@ -187,7 +187,7 @@ struct Follower {
     lines: Lines,
     /// Category of each program, by the id of the program.
     categories: HashMap<String, String>,
-    /// The state that the last `state` event told; `None` before the first one.
+    /// The state in the last `state` event; `None` before the first one.
     told: Option<RunNow>,
     /// Time before which no further `state` event is sent.
     next_state: Instant,

@@ -20,7 +20,7 @@ use crate::{
     within,
 };
 
-/// Number of values of a facet if the request does not say.
+/// Default number of values of a facet.
 const VALUES: usize = 20;
 /// Maximum number of values in a facet.
 pub(super) const MAX_VALUES: usize = 200;

@@ -78,7 +78,8 @@ pub(super) async fn noted(
         let remedy = "send either Content-Length or Transfer-Encoding";
         ApiError::bad("the request gives the length of its body twice", remedy).into_response()
     } else if !names_a_host(&request) {
-        ApiError::bad("the request names no host, or several", "send one Host").into_response()
+        ApiError::bad("the request names no host, or several", "send one Host header")
+            .into_response()
     } else if !server.hosts.accept(&request) {
         let remedy = "use the server's own name, or start it with --host and this name";
         let message = "the request names another server";
@@ -158,7 +159,7 @@ async fn collect(
         if size > max { Err(too_large()) } else { Ok(Bytes::from(whole)) }
     };
     timeout(time, read).await.unwrap_or_else(|_| {
-        let message = format!("the body did not come within {} s", time.as_secs());
+        let message = format!("the body did not arrive within {} s", time.as_secs());
         let status = StatusCode::REQUEST_TIMEOUT;
         Err(ApiError::new(status, "late_body", message, "send it faster"))
     })
@@ -185,6 +186,6 @@ mod tests {
         let parts = || Body::from_stream(first().chain(stream::pending()));
         let endless = Body::from_stream(stream::repeat_with(|| Ok::<_, axum::Error>("part")));
         assert!(read(endless, 3, long).await.unwrap_err().contains("too large"));
-        assert!(read(parts(), 5, short).await.unwrap_err().contains("did not come within"));
+        assert!(read(parts(), 5, short).await.unwrap_err().contains("did not arrive within"));
     }
 }

@@ -1,8 +1,8 @@
-//! Gives memory that was freed back to the system. The allocator of glibc keeps it otherwise, for
-//! each thread apart.
+//! Returns freed memory to the system. Otherwise the allocator of glibc keeps this memory,
+//! separately for each thread.
 
-/// Gives back all memory that is free when this value is dropped, which takes about a millisecond.
-/// Does nothing with allocators that give memory back themselves.
+/// Returns all free memory to the system when this value is dropped, which takes about a
+/// millisecond. Does nothing with allocators that return memory themselves.
 pub(super) struct GivesBack;
 
 impl Drop for GivesBack {

@@ -91,7 +91,7 @@ const MAX_COMPARISONS: usize = 2;
 /// some 300 MB.
 const MAX_TABLES: usize = 1;
 
-/// What a server serves, and how.
+/// Settings of a server: what it serves, and how.
 pub struct Options {
     /// The bases that are served: at least one, with distinct names.
     pub bases: Vec<Served>,
@@ -243,8 +243,8 @@ impl Server {
     }
 }
 
-/// Builds the runtime that handles requests, with `threads` threads, but 1 to 4. Questions are
-/// answered on other threads, those of the queue.
+/// Builds the runtime that handles requests, with `threads` threads, but at least 1 and at most 4.
+/// Questions are answered on other threads, those of the queue.
 fn runtime(threads: usize) -> Result<Runtime, ServeError> {
     let threads = threads.clamp(1, 4);
     let built = Builder::new_multi_thread().worker_threads(threads).enable_all().build();

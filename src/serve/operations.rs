@@ -87,7 +87,8 @@ pub(super) async fn operations() -> Bounded<Vec<AboutOperation>> {
 
 /// Perform an operation as the command line does, on any installed base.
 ///
-/// Operations run one at a time, apart from questions. A request cannot name files of the server.
+/// Operations run one at a time, separately from questions. A request cannot name files of the
+/// server.
 #[utoipa::path(post, path = "/v1/operations/{operation}", params(
     ("operation" = String, Path, description = "Name of the operation"),
 ), request_body = Value, responses(

@@ -113,7 +113,7 @@ struct Ran<'a> {
     trace: Vec<Traced>,
     /// Why the program failed; null if it succeeded.
     error: Option<ProgramError>,
-    /// What the program used of its limits.
+    /// How much of its limits the program used.
     usage: Used,
     /// Text that the program printed.
     output: String,
@@ -149,7 +149,7 @@ pub(super) struct ProgramError {
     column: Option<usize>,
 }
 
-/// What a program used of its limits.
+/// How much of its limits a program used.
 #[derive(Default, Serialize, ToSchema)]
 struct Used {
     /// Number of steps of the interpreter.

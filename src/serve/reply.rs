@@ -201,7 +201,7 @@ struct ErrorText {
     remedy: String,
 }
 
-/// Error responses that all routes share which need a key.
+/// Error responses of all routes that need a key.
 #[derive(IntoResponses)]
 #[expect(dead_code, reason = "described, never made")]
 pub(super) enum Common {
@@ -307,7 +307,7 @@ impl ApiError {
     }
 }
 
-/// Calls `work` until it succeeds or fails for another reason than a busy server, or until
+/// Calls `work` until it succeeds or fails for a reason other than a busy server, or until
 /// `patience` has passed. For callers that wait anyway, such as lines of a batch.
 ///
 /// # Errors

@@ -201,13 +201,14 @@ impl Server {
         };
         match (name, self.bases.as_slice()) {
             (None, [only]) => Ok(only),
-            (None, _) => {
-                Err(ApiError::bad("the base is missing", format!("give base: {}", names())))
-            }
+            (None, _) => Err(ApiError::bad(
+                "the request names no base",
+                format!("set base to one of {}", names()),
+            )),
             (Some(name), bases) => bases.iter().find(|base| base.name == name).ok_or_else(|| {
                 ApiError::not_found(
                     format!("no base {name:?} is served"),
-                    format!("give {}", names()),
+                    format!("give one of {}", names()),
                 )
             }),
         }

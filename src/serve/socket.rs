@@ -46,8 +46,8 @@ struct Stalled {
 }
 
 impl Socket {
-    /// Watches a connection. `time` is the time for [`WRITE_BYTES`] that a client that does not
-    /// keep up has.
+    /// Watches a connection. `time` is the time in which a client that does not keep up must read
+    /// [`WRITE_BYTES`].
     pub(super) fn new(stream: TcpStream, time: Duration) -> Socket {
         let io = TokioIo::new(stream);
         Socket { io, time, stalled: None, heads: Heads::default(), two_lengths: Arc::default() }
@@ -150,8 +150,8 @@ struct Heads {
 const LINE_BYTES: usize = 64;
 
 impl Heads {
-    /// Scans further bytes of the connection. Returns whether a header ended in them that gives
-    /// both a length and a chunked body.
+    /// Scans further bytes of the connection. Returns whether a header that ends in these bytes
+    /// gives both a length and a chunked body.
     fn see(&mut self, mut bytes: &[u8]) -> bool {
         while !self.over && !bytes.is_empty() {
             let skipped = usize::try_from(self.body).unwrap_or(usize::MAX).min(bytes.len());

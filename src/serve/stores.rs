@@ -67,8 +67,8 @@ impl StoreSearch {
 /// If the filter is malformed, or has an `and` inside an `and`.
 fn conditions(filter: &Value) -> Result<Vec<Condition>, ApiError> {
     let bad = || {
-        let remedy = "send {\"type\": \"eq\", \"key\": FIELD, \"value\": VALUE}, with ne, gt, gte, lt, lte, in \
-                      or nin for eq, or {\"type\": \"and\", \"filters\": [...]}";
+        let remedy = "send {\"type\": \"eq\", \"key\": FIELD, \"value\": VALUE}, where type may also be ne, \
+                      gt, gte, lt, lte, in or nin, or {\"type\": \"and\", \"filters\": [...]}";
         ApiError::bad("the filter is malformed", remedy)
     };
     let kind = filter["type"].as_str().ok_or_else(bad)?;

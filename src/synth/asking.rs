@@ -1,5 +1,5 @@
 //! Makes questions with a language model, by the steps of the STaRK benchmark: the model takes
-//! properties from a gold answer's document and words a question from the relations and the
+//! properties from a gold answer's document and writes a question from the relations and the
 //! properties; then it rewords the question; then two filters decide which candidates are answers.
 //!
 //! ```text
@@ -28,6 +28,7 @@ use crate::{
     wording::{self, Kind, Style},
 };
 use agent_dataset::sample::random::Stream;
+use agent_ground::words::one_line;
 use agent_index::IndexedBase;
 use agent_kb::{Kb, NodeId};
 use agent_llm::{
@@ -43,26 +44,26 @@ pub const SYNTHESIZE_ROLE: RoleSpec = RoleSpec {
     max_tokens: 8_192,
 };
 
-/// Maximum number of draws for which the model is asked, per requested question.
+/// Maximum number of draws, per requested question, that are sent to the model.
 const ATTEMPTS: usize = 3;
-/// Maximum number of draws, per requested question, whether or not the model is asked.
+/// Maximum number of draws, per requested question, whether or not they are sent to the model.
 const DRAWS: usize = 60;
-/// Maximum number of questions that are made at the same time; if the model gives no more replies,
-/// those are lost.
+/// Maximum number of questions that are made at the same time; they are lost if the model stops
+/// replying.
 const AT_A_TIME: usize = 40;
 /// Maximum number of items in a request.
 const BATCH: usize = 20;
-/// Maximum length of the items of a request, characters; more if a single item is longer.
+/// Maximum total length in characters of the items of a request; a single item may be longer.
 const BATCH_CHARS: usize = 30_000;
-/// Maximum length of a document in a request, characters.
+/// Maximum length of a document in a request, in characters.
 const DOCUMENT_CHARS: usize = 1_500;
 /// Maximum number of candidates of a question with properties, each of which the filters read.
 const MAX_READ: usize = 8;
 /// Maximum number of properties that a question uses.
 const MAX_USED: usize = 2;
-/// Share of questions about relations only, per cent.
+/// Percentage of questions about relations only.
 const RELATIONAL: usize = 15;
-/// Maximum length of a question's text, characters.
+/// Maximum length of a question's text in characters.
 const MAX_QUESTION: usize = 600;
 /// Maximum number of requests to the model to repair a malformed reply.
 const REPAIRS: u32 = 1;
@@ -84,7 +85,7 @@ pub struct Requester {
 pub enum Ballot {
     /// The candidate is an answer.
     Yes,
-    /// The candidate is no answer.
+    /// The candidate is not an answer.
     No,
     /// The filter's reply was malformed.
     Malformed,
@@ -205,7 +206,7 @@ struct Judged {
     letters: Vec<String>,
 }
 
-/// A question in the making, from a template whose slots are filled.
+/// A question that is being made from a template whose slots are filled.
 struct Draft {
     /// The question so far; its answers are the candidates.
     question: Question,
@@ -265,7 +266,7 @@ impl Draft {
 
     /// Sets the text to the reworded one; returns whether its length fits.
     fn reword(&mut self, reworded: &Reworded) -> bool {
-        self.question.text = reworded.query.split_whitespace().collect::<Vec<_>>().join(" ");
+        self.question.text = one_line(&reworded.query);
         (1..=MAX_QUESTION).contains(&self.question.text.chars().count())
     }
 
@@ -332,7 +333,8 @@ impl Requester {
         Requester { llm, prompts, manner: Vec::new() }
     }
 
-    /// Shows these questions of the base's users to the model, so that it asks as they do.
+    /// Shows these questions by users of the base to the model, so that it writes similar
+    /// questions.
     #[must_use]
     pub fn in_manner(self, manner: Vec<String>) -> Requester {
         Requester { manner, ..self }
@@ -393,7 +395,7 @@ impl Requester {
         Ok(replies)
     }
 
-    /// Makes questions of drafts; those that fail are counted in `maker`.
+    /// Makes questions from drafts; drafts that fail are counted in `maker`.
     fn make(
         &self,
         maker: &mut QuestionMaker<'_>,

@@ -1,6 +1,6 @@
 //! Makes questions without a model: fills the slots of a template along its metapaths to the
 //! candidates, picks a gold answer, takes words of its document, keeps the candidates that have
-//! these words as answers, and words the question.
+//! these words as answers, and writes the question.
 //!
 //! Source: the construction of STaRK (Wu et al. 2024, section 2.4). There, models extract and check
 //! properties; here, words of documents take the place of properties.
@@ -27,15 +27,15 @@ const ATTEMPTS: usize = 60;
 /// Maximum number of draws for one kind of question before another kind is drawn, because a base
 /// without texts has questions about relations only.
 const DRAWS: usize = 15;
-/// Share of questions about relations only, per cent.
+/// Percentage of questions about relations only.
 const RELATIONAL: usize = 15;
-/// Share of questions about words of documents only, per cent.
+/// Percentage of questions about words of documents only.
 const TEXTUAL: usize = 15;
 /// Maximum number of answers of most questions with words, because people usually ask for a few
 /// nodes.
 const FEW_ANSWERS: usize = 5;
-/// Share of draws that fill the slot of a one-slot template with any node, per cent; the others
-/// start at an answer and follow the metapath back.
+/// Percentage of draws that fill the slot of a one-slot template with any node; the others start at
+/// an answer and follow the metapath back.
 const ANY_SLOT: usize = 40;
 
 /// Number of rejected draws by reason.

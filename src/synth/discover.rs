@@ -1,5 +1,5 @@
-//! Discovers templates whose questions have a few answers from the schema of a base: single
-//! metapaths, pairs of metapaths, and metapaths with a negation.
+//! Discovers templates from the schema of a base: single metapaths, pairs of metapaths, and
+//! metapaths with a negation. The questions of a template have only a few answers each.
 //!
 //! ```text
 //! all metapaths of 1 and 2 steps from any type to a type of answers   kb::schema
@@ -341,7 +341,8 @@ fn pair_medians(kb: &Kb, template: &Template, seed: u64) -> Option<[usize; 2]> {
 }
 
 /// Draws slot nodes from which the template's branches lead to `answer`. `None` if a slot cannot be
-/// found, if two slots are the same node, or if a slot is the answer and slots are no answers.
+/// found, if two slots are the same node, or if a slot is the answer although slots are excluded
+/// from the answers.
 pub(super) fn slots_of(
     kb: &Kb,
     template: &Template,

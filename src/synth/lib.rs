@@ -128,7 +128,7 @@ pub enum SynthError {
     #[error("stopped; no questions were written")]
     Stopped,
     /// The requested number of questions is not in 1 to [`MAX_QUERIES`].
-    #[error("{0} questions are outside 1 to {MAX_QUERIES}")]
+    #[error("cannot make {0} questions; the number must be 1 to {MAX_QUERIES}")]
     Number(usize),
     /// No metapath of the base leads to 1 to 20 answers from enough nodes.
     #[error(

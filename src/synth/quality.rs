@@ -26,7 +26,7 @@ pub struct Quality {
     /// Share of gold answers that passed the filters, 0 to 1; 1 without a model, because answers
     /// are then exact.
     pub gold_pass: f64,
-    /// Shannon entropy of the distribution of words in the questions, bits.
+    /// Shannon entropy of the distribution of words in the questions, in bits.
     pub entropy: f64,
     /// Number of distinct words divided by the number of all words in the questions, 0 to 1.
     pub type_token_ratio: f64,

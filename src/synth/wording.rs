@@ -10,8 +10,7 @@ use crate::template::Template;
 use agent_dataset::sample::random::Stream;
 use agent_kb::{Direction, Kb, TypeId, metapath::Step};
 
-/// Share of the relational questions that use the wording of their template, if it has one, per
-/// cent.
+/// Percentage of the relational questions that use the wording of their template, if it has one.
 const OWN_WORDING: usize = 50;
 
 /// Style of a question's wording.

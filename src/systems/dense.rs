@@ -26,7 +26,7 @@ pub(super) const BAG_DPR: SystemSpec = SystemSpec {
     name: "bag:dpr",
     arguments: ":FILE",
     summary: "exact search over vectors of documents with the names of neighbours, by a bag of words \
-              trained as DPR is, with negatives of bm25+names; FILE is a model's directory or name",
+              trained as in DPR, with negatives of bm25+names; FILE is a model's directory or name",
     needs: &[Need::File],
     open: |arguments, opener| bag(&BAG_DPR, Negatives::Bm25, arguments, opener),
 };
@@ -34,7 +34,7 @@ pub(super) const BAG_DPR: SystemSpec = SystemSpec {
 pub(super) const BAG_ANCE: SystemSpec = SystemSpec {
     name: "bag:ance",
     arguments: ":FILE",
-    summary: "as bag:dpr, by a bag of words trained as ANCE is, with negatives of the encoder itself",
+    summary: "as bag:dpr, by a bag of words trained as in ANCE, with negatives of the encoder itself",
     needs: &[Need::File],
     open: |arguments, opener| bag(&BAG_ANCE, Negatives::Own, arguments, opener),
 };
@@ -42,7 +42,7 @@ pub(super) const BAG_ANCE: SystemSpec = SystemSpec {
 pub(super) const TRAINED: SystemSpec = SystemSpec {
     name: "dense:trained",
     arguments: ":FILE",
-    summary: "bag:dpr or bag:ance, as FILE was trained (their older name)",
+    summary: "older name of bag:dpr and bag:ance; FILE determines which of them",
     needs: &[Need::File],
     open: |arguments, opener| Ok(Box::new(Trained::open(opener.base, file_of(arguments))?)),
 };

@@ -13,13 +13,13 @@ use agent_retrieve::{
 pub(super) const PRF: SystemSpec = SystemSpec {
     name: "expand:prf",
     arguments: "[=DOCUMENTS[,once]][:SYSTEM]",
-    summary: "another system, with a query expanded by its first documents; the query is repeated until \
-              half of the words are its own, with once it is not (=3,once is the PRF of the KAR paper) \
+    summary: "another system, with a query expanded by its first documents; the query is repeated to \
+              make up half of the words, unless once is given (=3,once is the PRF of the KAR paper) \
               [default: 3 documents and bm25+names]",
     needs: &[],
     open: |arguments, opener| {
         let Some((documents, share, inner)) = feedback_of(arguments) else {
-            let why = "needs a number of documents from 1 to 7, then once or nothing";
+            let why = "needs a number of documents from 1 to 7, optionally followed by once";
             return Err(PRF.wrong(arguments, why));
         };
         let inner = opener.inner(inner)?;
@@ -31,7 +31,7 @@ pub(super) const HYDE: SystemSpec = SystemSpec {
     name: "expand:hyde",
     arguments: "[=N[,samples]][:SYSTEM]",
     summary: "another system, with a query expanded by N texts that a language model writes to answer it, \
-              all in one reply, with samples each in its own [default: 3 texts and bm25+names]",
+              all in one reply or, with samples, each in its own reply [default: 3 texts and bm25+names]",
     needs: &[Need::Model],
     open: |arguments, opener| by_model(&HYDE, arguments, opener),
 };
@@ -67,13 +67,13 @@ pub(super) const KAR: SystemSpec = SystemSpec {
 pub(super) const GRAPH: SystemSpec = SystemSpec {
     name: "kar:graph",
     arguments: "[=K,WEIGHT,FILTER]",
-    summary: "bm25+names, with higher scores within two edges of linked entities: of each the K best \
-              neighbours by FILTER (words, documents, names, name-words), or all (unfiltered) \
+    summary: "bm25+names, with higher scores for nodes within two edges of linked entities: the K best \
+              of each entity by FILTER (words, documents, names, name-words), or all (unfiltered) \
               [default: 10,0.5,words]",
     needs: &[],
     open: |arguments, opener| {
         let boost = boost_of(arguments).ok_or_else(|| {
-            GRAPH.wrong(arguments, "needs a number from 1 to 40, a weight from 0 to 1, a filter")
+            GRAPH.wrong(arguments, "needs a number from 1 to 40, a weight from 0 to 1 and a filter")
         })?;
         Ok(Box::new(GraphBoost::new(opener.base.clone(), boost)))
     },
@@ -128,7 +128,8 @@ impl<'a, const N: usize> ParsedArguments<'a, N> {
     }
 }
 
-/// Finds a filter by its name, or by that of the paper's ablation; `None` if no filter has the name.
+/// Finds a filter by its name, or by the name of the paper's ablation; `None` if there is no such
+/// filter.
 fn filter_of(name: &str) -> Option<Filter> {
     let name = if name == NO_DRF { Filter::Names.name() } else { name };
     Filter::ALL.into_iter().find(|filter| filter.name() == name)
@@ -162,8 +163,8 @@ fn boost_of(arguments: &str) -> Option<Boost> {
     parts.next().is_none().then_some(boost)
 }
 
-/// Parses the arguments of one of [`BY_MODEL`] into the method, the texts, and the name of the inner
-/// system; `filter` is the default filter of KAR. Fails if the arguments are invalid.
+/// Parses the arguments of one of [`BY_MODEL`] into the method, the texts, and the name of the
+/// inner system; `filter` is the default filter of KAR. Fails if the arguments are invalid.
 fn method_of<'a>(
     spec: &SystemSpec,
     arguments: &'a str,
@@ -210,7 +211,7 @@ fn by_model(
 
 /// How a system that expands queries uses its inner system.
 pub(super) struct InnerUse<'a> {
-    /// The method of expansion and its texts; `None` if it asks no language model.
+    /// The method of expansion and its texts; `None` if the system uses no language model.
     pub(super) method: Option<(Method, TextPlan)>,
     /// Name of the inner system.
     pub(super) inner: &'a str,
@@ -222,7 +223,7 @@ pub(super) struct InnerUse<'a> {
 /// queries.
 ///
 /// # Errors
-/// [`SystemError::Arguments`] if the arguments of a system that asks a language model are invalid.
+/// [`SystemError::Arguments`] if the arguments of a system that uses a language model are invalid.
 pub(super) fn inner_use<'a>(
     spec: &SystemSpec,
     arguments: &'a str,

@@ -4,11 +4,11 @@
 use crate::{Need, Opener, SystemError, SystemSpec, file_of, lexical::baseline};
 use agent_retrieve::{Retriever, System, Trained};
 
-/// Default weight of `dense` in [`BY_SCORE`] with the built-in embedder, hundredths. Chosen on
+/// Default weight of `dense` in [`BY_SCORE`] with the built-in embedder, in hundredths. Chosen on
 /// training and validation queries: docs/lab/2026-11-22-encoders.md.
 const BUILTIN_WEIGHT: u8 = 10;
-/// Default weight of `dense` in [`BY_SCORE`] with any other embedder, hundredths. Chosen as
-/// [`BUILTIN_WEIGHT`] was.
+/// Default weight of `dense` in [`BY_SCORE`] with any other embedder, in hundredths. Chosen like
+/// [`BUILTIN_WEIGHT`].
 const ENCODER_WEIGHT: u8 = 30;
 
 pub(super) const BY_RANK: SystemSpec = SystemSpec {
@@ -37,7 +37,7 @@ pub(super) const TRAINED: SystemSpec = SystemSpec {
     open: trained,
 };
 
-/// Separates the model from its weight in the arguments of [`TRAINED`].
+/// Text in the arguments of [`TRAINED`] between the model and its weight.
 const WEIGHT: &str = ":weight=";
 
 fn trained(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, SystemError> {

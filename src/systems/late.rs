@@ -13,8 +13,8 @@ use agent_retrieve::{Colbert, ColbertCandidates, Late, Retriever};
 pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "late",
     arguments: "",
-    summary: "late interaction: the best of hybrid, each token matched with the token vectors of the \
-              index's embedder (MaxSim; no trained ColBERT)",
+    summary: "late interaction: the first nodes of hybrid, reordered by matching query tokens with the \
+              token vectors of the index's embedder (MaxSim; not a trained ColBERT)",
     needs: &[Need::Part(Part::Late)],
     open: |_, opener| Ok(Box::new(Late::open(opener.base.clone())?)),
 };
@@ -22,14 +22,14 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
 pub(super) const COLBERT: SystemSpec = SystemSpec {
     name: "late:candle",
     arguments: ":DIR[:nprobe=N][:candidates=SYSTEM:K]",
-    summary: "late interaction by the ColBERT checkpoint in DIR: documents with a token of one of the N \
-              centroids nearest to a query token, each token matched [default: 4]; with candidates, \
-              only the first K nodes of SYSTEM",
+    summary: "late interaction by the ColBERT checkpoint in DIR, over documents with a token in one of the \
+              N centroids nearest to a query token [default: 4]; with candidates, over the first K \
+              nodes of SYSTEM",
     needs: &[Need::Part(Part::Colbert), Need::File],
     open,
 };
 
-/// Precedes the number of probed centroids.
+/// Text in the arguments before the number of probed centroids.
 const PROBES: &str = ":nprobe=";
 /// Maximum number of probed centroids.
 const MAX_PROBES: usize = 65_536;

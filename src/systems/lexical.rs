@@ -14,7 +14,7 @@ pub(super) const BM25: SystemSpec = SystemSpec {
 pub(super) const STARK: SystemSpec = SystemSpec {
     name: "bm25:stark",
     arguments: "",
-    summary: "BM25 over documents as in the STaRK benchmark's code: the candidates are the collection",
+    summary: "BM25 over documents as in the STaRK benchmark's code: only candidates are in the collection",
     needs: &[],
     open: |_, opener| Ok(Box::new(Stark::open(opener.base.clone()))),
 };

@@ -82,10 +82,10 @@ pub static SYSTEMS: &[SystemSpec] = &[
     ask::SPEC,
 ];
 
-/// Maximum size of the tool cache of a system, bytes. Most repeated calls of programs are within one
-/// query, so that a larger cache is not faster.
+/// Maximum size of the tool cache of a system, in bytes. Most repeated calls of programs are within
+/// one query, so that a larger cache is not faster.
 pub const CACHE_BYTES: usize = 32 << 20;
-/// Maximum number of systems within each other; `rerank:dense` has 2.
+/// Maximum number of nested systems; `rerank:dense` has 2.
 const MAX_LEVELS: usize = 4;
 /// Maximum edit distance between an unknown system name and a suggested one.
 const MAX_DISTANCE: usize = 2;
@@ -163,7 +163,7 @@ impl fmt::Display for Need {
     }
 }
 
-/// What systems are opened with.
+/// Resources and settings with which systems are opened.
 #[derive(Clone, Copy)]
 pub struct Opener<'a> {
     /// The base to search.
@@ -172,7 +172,8 @@ pub struct Opener<'a> {
     pub assistant: Option<&'a Arc<Assistant>>,
     /// How much a bundle or the system `ask` uses the language model.
     pub effort: Effort,
-    /// Whether to ignore answers that the model knows from memory when it reads a query.
+    /// Whether to ignore answers that the language model suggests from its own knowledge while it
+    /// interprets a query.
     pub no_known_answers: bool,
     /// Number of threads that run programs.
     pub threads: usize,
@@ -305,7 +306,7 @@ pub enum SystemError {
         /// What is wrong with the arguments.
         why: String,
     },
-    /// The name nests too many systems within each other.
+    /// The name nests too many systems.
     #[error("more than {MAX_LEVELS} nested systems; name fewer")]
     Nested,
     /// The system needs a language model, and none is configured; holds the name of the system or
@@ -355,7 +356,7 @@ pub enum SystemError {
 }
 
 impl SystemError {
-    /// Whether the given name of the system is wrong, instead of what the system needs.
+    /// Whether the name of the system is wrong, and not something that the system needs.
     pub fn is_usage(&self) -> bool {
         matches!(self, Self::Unknown { .. } | Self::Arguments { .. } | Self::Nested)
     }

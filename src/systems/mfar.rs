@@ -4,7 +4,7 @@
 use crate::{Need, SystemSpec, file_of};
 use agent_retrieve::Mfar;
 
-/// Separates the model from the masked fields in the arguments.
+/// Text in the arguments between the model and the masked fields.
 const MASK: &str = ":mask=";
 
 pub(super) const SPEC: SystemSpec = SystemSpec {

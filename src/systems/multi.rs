@@ -33,7 +33,7 @@ pub(super) const TOP3: SystemSpec = SystemSpec {
 
 /// Syntax of the arguments of the three systems.
 const ARGUMENTS: &str = "[:candidates=SYSTEM:K]";
-/// Precedes the name of the system whose first nodes are the candidates.
+/// Text in the arguments before the name of the system whose first nodes are the candidates.
 pub(super) const CANDIDATES: &str = ":candidates=";
 /// Maximum number of nodes that can be candidates.
 const MAX_CANDIDATES: usize = 10_000;

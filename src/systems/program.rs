@@ -36,7 +36,7 @@ pub enum ProgramFileError {
     /// The file cannot be read.
     #[error("cannot read {0}: {1}")]
     Unreadable(String, io::Error),
-    /// The file is longer than the sandbox accepts; holds the path and the limit, bytes.
+    /// The file is longer than the sandbox accepts; holds the path, and the limit in bytes.
     #[error("{0} has more than {1} bytes; shorten the program")]
     TooLong(String, usize),
     /// The file is not UTF-8.

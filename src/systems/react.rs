@@ -11,7 +11,7 @@ pub(super) const SPEC: SystemSpec = SystemSpec {
     name: "react",
     arguments: "[:llm-tools][:k=K]",
     summary: "a language model calls tools step by step and names the answers; llm-tools allows tools \
-              that ask a model; it first sees the first K nodes of hybrid, 1 to 100 [default: 20]",
+              that ask a model; it starts from the first K nodes of hybrid, 1 to 100 [default: 20]",
     needs: &[Need::Model],
     open: |arguments, opener| {
         let (tools, k) = split_k(&SPEC, arguments)?;

@@ -51,7 +51,7 @@ fn open(arguments: &str, opener: &Opener<'_>) -> Result<Box<dyn Retriever>, Syst
         return Err(wrong(why));
     }
     if lacking > 0 {
-        let counted = "they count with an empty ranking";
+        let counted = "these count with an empty ranking";
         (opener.notice)(&format!("{name} lacks {lacking} of {n} queries; {counted}"));
     }
     let rankings = by_words(opener.queries, read).map_err(wrong)?;
@@ -88,7 +88,8 @@ fn by_words(
 
 impl Run {
     fn ranking(&self, query: &str) -> Result<&Ranking, RetrieveError> {
-        let unknown = || RetrieveError::Program(format!("{} was not opened for it", self.name));
+        let unknown =
+            || RetrieveError::Program(format!("{} was not opened for this query", self.name));
         self.rankings.get(query.trim()).ok_or_else(unknown)
     }
 }

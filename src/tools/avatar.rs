@@ -1,8 +1,8 @@
 //! The functions of the AvaTaR tool API under their own names, with defects fixed.
 //!
 //! Source: Wu et al. 2024 (AvaTaR) and its tool list for STaRK. Empty lists give empty results.
-//! Unknown ids and names are errors that describe the known ones. Long texts are cut with a marker.
-//! The tools that ask a language model are in `llm.rs`.
+//! Unknown ids and names are errors that describe the known ones. Long texts are cut and end with a
+//! marker. The tools that ask a language model are in `llm.rs`.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -18,7 +18,8 @@ use agent_ground::words::fold;
 use agent_index::IndexedBase;
 use agent_kb::{Direction, NodeId, NodeSet, RelationId, best};
 
-/// Maximum length of a text that a tool returns, characters; the rest is cut with a marker.
+/// Maximum length of a text that a tool returns, in characters; a longer text is cut, and a marker
+/// is appended.
 const MAX_TEXT_CHARS: usize = 20_000;
 /// Maximum number of neighbours whose names are listed per relation.
 const MAX_NAMED: usize = 200;
@@ -303,7 +304,8 @@ fn known_list(
     nodes.into_iter().map(|node| lookup::node(ctx.base, node)).collect()
 }
 
-/// Returns the list of `number` for each node of the second argument, in the given order.
+/// Computes `number` for each node of the second argument, and returns the results in the given
+/// order.
 fn per_node(
     ctx: &mut ToolCtx<'_>,
     args: &Args<'_>,

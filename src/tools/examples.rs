@@ -46,7 +46,8 @@ impl BaseNames {
         ])
     }
 
-    /// Rewrites an example with the names of the base; `None` if a name has no replacement.
+    /// Rewrites an example with the corresponding names in the given base; `None` if a name has no
+    /// counterpart.
     pub(super) fn example(&self, example: &str) -> Option<String> {
         let mut out = String::new();
         // Examples have no escaped quotation marks, so quoted text has odd positions.

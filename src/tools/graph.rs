@@ -8,7 +8,7 @@ use crate::{
 use agent_index::IndexedBase;
 use agent_kb::{Direction, NodeId, NodeSet, Path, PathBounds, RelationId, Scores, shortest_paths};
 
-/// Cost of following relations, as the reference shows it.
+/// Cost of following relations, as shown on the reference page.
 const FOLLOWED: &str = "1 per edge followed and per node started from";
 /// Maximum number of steps of one metapath or path.
 const MAX_STEPS: usize = 6;

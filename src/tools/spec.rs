@@ -15,7 +15,7 @@ pub struct ArgSpec {
 }
 
 /// Where the nodes in a tool's result come from and, for simple tools, how their scores follow from
-/// the scores in the arguments. Arguments count from 1.
+/// the scores in the arguments. Arguments are numbered from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeFlow {
     /// Finds the nodes that a text names.
@@ -88,8 +88,8 @@ pub struct ToolSpec {
     pub doc: &'static str,
     /// A program line that runs on the toolkit's example base.
     pub example: &'static str,
-    /// Whether results are cached by their arguments. Scores in an argument of kind nodes count by
-    /// their nodes alone.
+    /// Whether results are cached by their arguments. Of scores in an argument of kind nodes, only
+    /// the nodes matter.
     pub cached: bool,
     /// Runs the tool.
     pub run: fn(&mut ToolCtx<'_>, &Args<'_>) -> Result<Value, ToolError>,

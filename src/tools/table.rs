@@ -20,7 +20,7 @@ const MAX_COLUMNS: usize = 16;
 const MAX_NAMES: usize = 20;
 /// Maximum number of steps of a column.
 const MAX_STEPS: usize = 3;
-/// Maximum number of groups of one call; the call fails beyond it.
+/// Maximum number of groups of one call; a call with more groups fails.
 const MAX_GROUPS: usize = 10_000;
 /// Cost of determining the type of a field from its values, in cost units.
 const FIELD: usize = 1_000;
@@ -238,8 +238,8 @@ fn table(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     Ok(Value::List(table.into_iter().map(Value::Map).collect()))
 }
 
-/// Function that aggregates numbers; `None` if they have no such aggregate, such as the mean of
-/// none.
+/// Function that aggregates numbers; `None` if the aggregate is undefined, such as the mean of an
+/// empty list.
 type Aggregate = fn(&[f64]) -> Option<f64>;
 
 fn aggregate_function(name: &str) -> Result<Aggregate, ToolError> {

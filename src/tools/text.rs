@@ -11,9 +11,9 @@ use agent_kb::{NodeId, Scores};
 const MAX_FOUND: usize = 5_000;
 /// Number of vectors scored between two polls of the meter.
 const CHUNK_ROWS: usize = 16_384;
-/// Cost of linking or searching a text, as the reference shows it.
+/// Cost of linking or searching a text, as shown on the reference page.
 const PER_WORD: &str = "1,000 per word (per 64 bytes of a longer one)";
-/// Cost of comparing nodes with a text, as the reference shows it.
+/// Cost of comparing nodes with a text, as shown on the reference page.
 const PER_SCORED: &str = "1 per byte of the text; per node 10, or 1 per 4 different words of the \
                           text if that is more";
 

@@ -46,7 +46,7 @@ pub enum Kind {
     Text,
     /// A node id: an integer, or text of digits.
     Node,
-    /// A set of nodes; given as a set, scores, one id or a list of ids.
+    /// A set of nodes, passed as a set, scores, one id or a list of ids.
     Nodes,
     /// Nodes, each with a score.
     Scores,

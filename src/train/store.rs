@@ -21,7 +21,7 @@ const RECORD: &str = "record.json";
 const STAGING_PREFIX: &str = ".training-";
 /// Supported version of the record's format.
 const FORMAT: u32 = 2;
-/// Maximum size of a record, bytes.
+/// Maximum size of a record, in bytes.
 const MAX_RECORD_BYTES: u64 = 4 << 20;
 
 /// Validation result at one point of training.
@@ -29,7 +29,7 @@ const MAX_RECORD_BYTES: u64 = 4 << 20;
 pub struct ValidationPoint {
     /// Number of finished epochs; in mFAR models, of finished gradient steps.
     pub step: usize,
-    /// Mean loss on training queries, nats, without the penalty on large weights.
+    /// Mean loss on training queries, in nats, without the penalty on large weights.
     pub loss: f64,
     /// Mean reciprocal rank on validation queries, in `0..=1`.
     pub mrr: f64,

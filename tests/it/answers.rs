@@ -87,7 +87,7 @@ fn answers_that_are_values_are_measured_apart() {
     let twice = format!("{file},{file}");
     let twice = ["eval", "--dataset", "tiny", "--system", "bm25", "--split", &twice];
     let ran = world.run(twice.into_iter().chain(["--metrics", "value"]));
-    ran.fails(1, &["query 1 of", "in another of the splits too"]);
+    ran.fails(1, &["query 1 of", "also in another of these splits"]);
 }
 
 #[test]

@@ -343,7 +343,7 @@ fn questions_made_of_a_sample_are_answered() {
     let refused = world.run(["data", "synthesize", "shop", "--kind", "table"]);
     refused.fails(1, &["labelled questions"]);
     let own = world.run(["data", "synthesize", "shop", "--kind", "table", "--actor", "llm"]);
-    own.fails(2, &["asks no language model"]);
+    own.fails(2, &["neither a language model nor templates"]);
 }
 
 #[test]
@@ -369,7 +369,7 @@ fn nodes_are_left_to_the_bundle() {
     let (world, _) = world_with(SEARCHES);
     let ask = |question: &str| world.run(["ask", "tiny", question, "--bundle", "bundle.json"]);
     let nodes = ask("a steel dart");
-    assert!(nodes.stderr.contains("nodes of the bundle"), "{}", nodes.stderr);
+    assert!(nodes.stderr.contains("the bundle answers with nodes"), "{}", nodes.stderr);
     assert!(nodes.done().contains("steel dart"));
     assert!(ask("How many products are there?").done().starts_with("4 "));
     ask("How many products are sold in Atlantis?").fails(1, &["Atlantis"]);

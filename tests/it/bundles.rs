@@ -223,7 +223,7 @@ fn sets_are_measured_of_systems_that_say_where_answers_end() {
     let (world, bundle) = world_with(SEARCHES);
     let eval = ["eval", "--dataset", "tiny", "--split", "val", "--metrics", "set", "--system"];
     let ran = world.run(eval.into_iter().chain(["bundle:bundle.json"]));
-    let why = "-: bundle:bundle.json does not say where its answers end";
+    let why = "-: bundle:bundle.json does not predict where its answers end";
     assert!(ran.stderr.contains(why), "{}", ran.stderr);
     let table = ran.done();
     let row: Vec<&str> = table.lines().nth(1).unwrap().split_whitespace().collect();
@@ -277,7 +277,7 @@ fn another_base_is_refused_unless_forced() {
     world.run(["search", "other", "dart"].into_iter().chain(system)).fails(1, &["made for tiny"]);
     let ran = world.run(["verify", "bundle.json", "--dataset", "other"]);
     assert_eq!(ran.status, 1);
-    let base = "FAILED   \"other\" is not \"tiny\"";
+    let base = "FAILED   the bundle was made for \"tiny\", not for \"other\"";
     assert!(ran.stdout.contains(base), "{}", ran.stdout);
 }
 

@@ -83,7 +83,7 @@ fn a_base_of_the_benchmark_is_imported_shown_and_measured() {
     let origin = serde_json::json!({"kind": "mag", "mode": "exact", "derived_tenth": true});
     assert_eq!((&shown["stark"], &shown["candidates"]), (&origin, &6.into()));
     let shown = world.run(["data", "show", "mag"]).done();
-    assert!(shown.contains("STaRK mag, the stored edges; test-0.1 is the beginning of test"));
+    assert!(shown.contains("STaRK mag, the stored edges; test-0.1 is the first tenth of test"));
 
     world.run(["index", "mag"]).done();
     for (split, n) in [("test-0.1", 2), ("human", 3), ("test", 20)] {

@@ -73,7 +73,11 @@ fn an_answer_keeps_only_what_was_found_and_confirmed() {
     let (world, server) = (World::indexed(), ModelServer::start(Mood::Works));
     let answer = ["answer", "tiny", "a durable dart by \"Dart World\""];
     let ran = asked(&world, &server, &answer);
-    assert!(ran.stderr.contains("dropped, as it cites 77, which was not shown"), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("dropped a sentence that cites 77, which was not shown"),
+        "{}",
+        ran.stderr
+    );
     let text = ran.done();
     assert!(text.starts_with("The first one is of steel. [0]\nThe second one is of gold. ["));
     assert!(text.contains("[0] steel dart (product)  Dart World <-has_brand- this\n"), "{text}");

@@ -260,7 +260,7 @@ by words  3  55.6  not reached     3  search          1  22.2
 
     let one = world.run(command.into_iter().chain(["--query", "1"])).done();
     for words in
-        ["cut: top, line 4: was given an answer, \"red kite\"", "3  search(\"durable steel\""]
+        ["cut: top, line 4: received an answer, \"red kite\"", "3  search(\"durable steel\""]
     {
         assert!(one.contains(words), "{words} is not in {one}");
     }

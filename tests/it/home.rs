@@ -167,7 +167,7 @@ fn what_is_there_is_replaced_only_when_asked() {
     // A bundle does not take a run's journal away.
     world.run(["home", "export", "b", "--run", "latest", "--force"]).done();
     world.run(["home", "export", FILE, "--dataset", "tiny", "--with-bundles", "--force"]).done();
-    let whole = ["runs/tiny-0001 is a whole run", "another home"];
+    let whole = ["runs/tiny-0001 is a complete run", "another home"];
     world.run(["home", "import", FILE, "--replace"]).fails(1, &whole);
 }
 

@@ -226,7 +226,7 @@ fn an_update_that_loses_most_nodes_or_all_questions_is_refused_unless_forced() {
     let words = ["would lose 6 of 6 nodes and all questions (4)", "--dry-run", "--force"];
     world.run(update).fails(1, &words);
     let run = world.run(update.into_iter().chain(["--dry-run"]));
-    assert!(run.stderr.contains("this loses 6 of 6 nodes"), "{}", run.stderr);
+    assert!(run.stderr.contains("the update loses 6 of 6 nodes"), "{}", run.stderr);
     assert!(run.stderr.contains("nothing was installed"), "{}", run.stderr);
     let told = run.done();
     assert!(told.contains("nodes      6 new, 6 gone, 0 changed, 0 as before"), "{told}");

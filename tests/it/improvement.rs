@@ -250,7 +250,7 @@ fn a_model_takes_part_where_one_is_configured() {
     command.env("AGENT_MODEL", "scripted");
     let ran = done(command);
     let first = ran.stderr.lines().next().unwrap();
-    let words = "with the search actor and the llm actor (model scripted), whose programs may ask";
+    let words = "with the search actor and the llm actor (model scripted), whose programs may also";
     assert!(first.contains(words), "{first}");
     let run = world.path("search").display().to_string();
     let args = ["optimize", "--dataset", "shop", "--run", &run, "--steps", "0"];

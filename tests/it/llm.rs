@@ -107,7 +107,7 @@ fn doctor_tells_what_is_configured_and_asks_nobody() {
         "m at https://api.openai.com/v1 with the key of OPENAI_API_KEY",
         "4 requests at a time",
         "10 attempts",
-        "300 s an attempt",
+        "300 s per attempt",
         "900 s in all",
     ];
     tells(&ran, 0, "ok", &words);
@@ -149,7 +149,7 @@ fn a_model_is_named_with_its_service() {
     tells(&ran, 0, "ok", &["anthropic/m at http://127.0.0.1:9/v1 without a key"]);
     write_config(&world, "[llm.roles.router]\nmodel = \"groq/m\"");
     let ran = doctor(&world, &["--model", "ollama/m"], &[]);
-    tells(&ran, 0, "broken", &["the models are of several services: groq, ollama"]);
+    tells(&ran, 0, "broken", &["the models belong to several services: groq, ollama"]);
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn settings_say_what_options_and_environment_do_not() {
         &ran,
         0,
         "ok",
-        &["general (actor, ", "small (router)", "key of MINE", "60 requests a minute"],
+        &["general (actor, ", "small (router)", "key of MINE", "60 requests per minute"],
     );
     tells(&ran, 1, "ok", &["\"ready\" in", "10 tokens"]);
     let heard = service.heard();
@@ -225,9 +225,12 @@ fn wrong_settings_are_told_with_their_place() {
         ),
         (
             "[llm]\napi_key = \"abc-0123456789\"\n",
-            &["config.toml:2", "looks like a key", "OPENAI_API_KEY"],
+            &["config.toml:2", "looks like an API key", "OPENAI_API_KEY"],
         ),
-        ("[llm.roles.actor]\nmodel = \"m\"\n", &["no model is named for the roles comparator, "]),
+        (
+            "[llm.roles.actor]\nmodel = \"m\"\n",
+            &["no model is configured for the roles comparator, "],
+        ),
         ("[llm\n", &["config.toml:1"]),
     ] {
         write_config(&world, text);

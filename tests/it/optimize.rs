@@ -234,7 +234,7 @@ fn a_run_is_continued_with_what_it_was_begun_with_or_not_at_all() {
     let dir = world.path("run").display().to_string();
     let run = ["optimize", "--dataset", "planted", "--steps", "1", "--run", &dir];
     let go = |args: &[&'static str]| world.run(run.into_iter().chain(args.iter().copied()));
-    go(&["--resume"]).fails(1, &["holds no run", "without --resume"]);
+    go(&["--resume"]).fails(1, &["does not contain a run", "without --resume"]);
     go(&["--json"]).done();
     let before = bundle(Path::new(&dir));
     go(&[]).fails(1, &["already holds a run", "--resume", "--run DIR"]);

@@ -82,7 +82,9 @@ fn a_page_has_the_record_of_the_run_and_every_text_stays_text() {
         fs::write(world.path("mine"), "kept").unwrap();
         fs::remove_file(world.path("run/report.html")).unwrap();
         std::os::unix::fs::symlink(world.path("mine"), world.path("run/report.html")).unwrap();
-        world.run(["report", "--run", "run"]).fails(1, &["run/report.html", "it is a link"]);
+        world
+            .run(["report", "--run", "run"])
+            .fails(1, &["run/report.html", "it is a symbolic link"]);
         assert_eq!(fs::read_to_string(world.path("mine")).unwrap(), "kept");
         fs::remove_file(world.path("run/report.html")).unwrap();
     }

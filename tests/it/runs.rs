@@ -120,7 +120,7 @@ fn a_run_is_shown_while_it_is_written_and_after_it_was_interrupted() {
     fs::create_dir(world.path("home/runs/other-0001")).unwrap();
     let listed = world.run(["run", "list", "--json"]).json_lines();
     assert_eq!(listed[0]["state"], "unreadable");
-    assert!(listed[0]["problem"].to_string().contains("holds no run"), "{listed:?}");
+    assert!(listed[0]["problem"].to_string().contains("does not contain a run"), "{listed:?}");
     let listed = one(world.run(["run", "list", "--dataset", "shop", "--json"]).json_lines());
     assert_eq!((&listed["state"], &listed["accepted"]), (&json!("running"), &json!(1)));
     let none = world.run(["run", "list", "--dataset", "nope"]).stderr;

@@ -139,7 +139,7 @@ fn rankings_in_units_are_the_run_file_of_an_evaluation() {
         .fails(1, &["differs from the plan", "index the same data"]);
     let model = ["--dataset", "shop", "--split", "val", "--system", "expand:hyde"];
     let model = ["unit", "plan", "new"].into_iter().chain(model);
-    world.run(model).fails(2, &["cannot take expand:hyde", "language model"]);
+    world.run(model).fails(2, &["cannot run expand:hyde", "language model"]);
     world.run(["unit", "plan", "nowhere"]).fails(1, &["no plan of units", "say what to do"]);
 }
 
@@ -259,7 +259,9 @@ fn units_embed_with_what_was_planned_or_not_at_all() {
     encoder("first");
     world.run(["unit", "run", "local", "1"]).fails(1, &["differs from the model", "same files"]);
     fs::remove_dir_all(world.path("model")).unwrap();
-    world.run(["unit", "run", "local", "1"]).fails(1, &["model", "one path on all machines"]);
+    world
+        .run(["unit", "run", "local", "1"])
+        .fails(1, &["model", "path given in the plan on every machine"]);
     let nodes = world.path("tiny/nodes.jsonl");
     let text = fs::read_to_string(&nodes).unwrap();
     fs::write(&nodes, text.replacen("kite", "kites", 1)).unwrap();
@@ -313,7 +315,9 @@ fn words_in_units_are_the_index_of_one_machine() {
     let format = plan["task"]["format"].as_u64().unwrap();
     plan["task"]["format"] = (format - 1).into();
     fs::write(&path, plan.to_string()).unwrap();
-    world.run(["unit", "run", "left", "0"]).fails(1, &["another format of words", "one version"]);
+    world
+        .run(["unit", "run", "left", "0"])
+        .fails(1, &["another format of words", "the same version"]);
 }
 
 /// Runs in one of which a worker has to get its turn.
@@ -393,7 +397,7 @@ fn a_run_with_workers_freezes_the_bundle_of_one_process() {
     let program = b"fn retrieve(query, candidates, params) { candidates }";
     Units::plan(&job, &task, &["{}".to_owned()], 1, Some(("program", program))).unwrap();
     let ran = world.run(["unit", "work", "pool-0-0", "--idle", "0"]);
-    let told = ["jobs/000000001, unit 0: an item of the plan is no query", "job left out"];
+    let told = ["jobs/000000001, unit 0: an item of the plan is not a query", "job skipped"];
     assert!(ran.status == 0 && told.iter().all(|text| ran.stderr.contains(text)), "{}", ran.stderr);
 }
 

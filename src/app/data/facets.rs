@@ -23,8 +23,8 @@ pub struct Request {
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub filter: Vec<Condition>,
-    /// Count the values of this field, relation or type of neighbour; may be given several times
-    /// [default: all that have a value shared by several nodes]
+    /// Count the values of this field, or the neighbours by this relation or of this type; may be
+    /// given several times [default: all with a value or neighbour that several nodes share]
     #[arg(long, value_name = "FIELD")]
     #[serde(default)]
     pub field: Vec<String>,

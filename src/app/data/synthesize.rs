@@ -34,18 +34,18 @@ use agent_synth::{
 
 /// Value of `--templates` that selects the templates of the STaRK benchmark.
 const BENCHMARK_NAME: &str = "benchmark";
-/// Maximum size of a file of templates, bytes.
+/// Maximum size of a file of templates in bytes.
 const MAX_TEMPLATE_BYTES: u64 = 4 << 20;
 /// Maximum number of the users' own questions that a model sees.
 const MANNER: usize = 10;
-/// Stages, for progress, of making questions over many nodes.
+/// Stages of making questions over many nodes, for progress reports.
 const TABLE_STAGES: Plan = &[("questions", 1.0)];
 
 /// A dataset, and how to make labelled questions for it.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
-    /// Installed dataset, directory in neutral format, or built-in sample
+    /// Installed dataset, directory to import, or built-in sample
     #[arg(value_name = "N")]
     pub dataset: String,
     /// Make this many questions, at most 10,000
@@ -211,7 +211,7 @@ impl Request {
     /// Makes questions whose answers are nodes.
     fn for_nodes(&self, app: &App) -> Result<Reply> {
         if self.actor == Actor::Words && self.llm.model.is_some() {
-            app.watch.notice("no language model is asked; add --actor llm to ask it");
+            app.watch.notice("no language model is used; add --actor llm to use it");
         }
         let opened = match self.actor {
             Actor::Llm => Some(llm::open(&self.llm, None, app)?),
@@ -265,7 +265,7 @@ impl Request {
     /// Makes questions over many nodes, whose answers are numbers, names, yes or no, or tables.
     fn over_many_nodes(&self, app: &App) -> Result<Reply> {
         if self.actor == Actor::Llm || self.templates.is_some() {
-            let why = "--kind table asks no language model and takes no templates";
+            let why = "--kind table uses neither a language model nor templates";
             return Err(AppError::usage(anyhow!(why))).hint("leave --actor and --templates out");
         }
         if self.dry_run {
@@ -351,7 +351,7 @@ fn template_text(file: &str) -> Result<String> {
         BENCHMARK_NAME => Ok(BENCHMARK.to_owned()),
         path => files::read_text(path.as_ref(), MAX_TEMPLATE_BYTES)
             .with_context(|| format!("cannot read {path}"))
-            .hint("give a file of templates, or `benchmark` for those of STaRK"),
+            .hint("give a file of templates, or `benchmark` for the STaRK templates"),
     }
 }
 

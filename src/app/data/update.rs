@@ -99,8 +99,8 @@ impl Serialize for Reply {
             seconds: f64,
             changes: &'a Changes,
             questions: u64,
-            /// Number of the previous version's questions that are kept, then of those that are
-            /// lost.
+            /// Number of the previous version's questions that are kept, and number of those that
+            /// are lost.
             kept_questions: Option<(u64, u64)>,
             /// What is lost, in words, if so much is lost that the update needs --force.
             #[serde(skip_serializing_if = "Option::is_none")]

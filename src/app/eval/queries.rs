@@ -108,7 +108,7 @@ pub(super) fn of_splits<Q>(
     for split in splits {
         let loaded = load(split)?;
         if let Some(id) = loaded.iter().map(&id).find(|id| seen.contains(id)) {
-            return Err(anyhow!("query {id} of {split} is in another of the splits too"))
+            return Err(anyhow!("query {id} of {split} is also in another of these splits"))
                 .hint("evaluate the splits one by one");
         }
         seen.extend(loaded.iter().map(&id));

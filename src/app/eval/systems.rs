@@ -21,7 +21,8 @@ pub struct Chosen {
     pub system: String,
     /// How much the system uses a language model.
     pub effort: Effort,
-    /// Whether to ignore answers that the model names from memory when it reads a query.
+    /// Whether to ignore answers that the language model suggests from its own knowledge when it
+    /// reads a query.
     pub no_known_answers: bool,
 }
 

@@ -127,7 +127,7 @@ fn is_synthetic(queries: &[ValuedQuery]) -> bool {
 
 /// Returns the error that options were given which do not apply to values.
 pub fn not_of_values() -> AppError {
-    AppError::usage(anyhow!("--metrics value takes no --where and no files to write"))
+    AppError::usage(anyhow!("--metrics value cannot be combined with --where or output files"))
 }
 
 /// Returns the group of each query, in order: its value in the column `by`, empty if it has none.
@@ -197,7 +197,9 @@ fn answered(
     let wrong = pairs().filter_map(|(query, one)| Some((query, one.wrong.as_ref()?)));
     for (ValuedQuery { id, text, value, .. }, given) in wrong.take(MAX_WRONG) {
         let right = plain(serde_json::to_string(value)?, MAX_SHOWN);
-        app.watch.detail(&format!("{name}: query {id} is not right: {text}: {given}, not {right}"));
+        app.watch.detail(&format!(
+            "{name}: wrong answer to query {id}: {text}: {given}, expected {right}"
+        ));
     }
     Ok(all)
 }

@@ -62,7 +62,7 @@ impl Data {
         if n_train.min(n_validation) < FEW_QUERIES {
             app.watch.warning(&format!(
                 "{n_train} training and {n_validation} validation questions are few: programs may \
-                 fit these alone, and little can be proven; label at least {FEW_QUERIES} of each"
+                 overfit, and few changes can pass a test; label at least {FEW_QUERIES} of each"
             ));
         }
         let learnt: HashSet<&str> = self.train.iter().map(|query| query.text.trim()).collect();

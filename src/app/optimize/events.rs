@@ -124,7 +124,7 @@ fn points(difference: f64) -> f64 {
 /// Describes in words when programs were first better than every baseline, and by how much.
 pub fn first_better(better: &Milestone) -> String {
     let (what, queries) = match better.scope {
-        Scope::Program => ("first program", " it was tried on"),
+        Scope::Program => ("first program", " that it ran on"),
         Scope::Together => ("all programs together", ""),
     };
     format!(

@@ -1,5 +1,5 @@
-//! The language model of a run: whether it takes part, its name and its cost. For requests over a
-//! network, it is the server's. Does not depend on what the model is asked.
+//! The language model of a run: whether it takes part, its name and its cost. Requests over a
+//! network use the server's model. Does not depend on what the model is asked.
 
 use std::{collections::BTreeMap, sync::Arc};
 

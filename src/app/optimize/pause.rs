@@ -1,6 +1,6 @@
 //! Marks runs as paused: if a service does not reply, nothing is frozen, and a file beside the
-//! journal holds the reason until a process goes on with the run. A resumption that is refused
-//! leaves the file.
+//! journal holds the reason until a process continues the run. The file stays if the attempt to
+//! resume the run is refused.
 
 use std::{fs, path::Path};
 
@@ -15,8 +15,8 @@ use agent_optimize::{
     record::pause::{PAUSE_FILE, Pause},
 };
 
-/// Writes a file into the run's directory that says that the run is paused, since a service does
-/// not reply, and why.
+/// Writes a file into the run's directory that marks the run as paused because a service does not
+/// reply, and states the reason.
 ///
 /// # Errors
 /// If the file cannot be written.
@@ -27,7 +27,7 @@ pub(super) fn note(run: &Run, outage: &OptimizeError, app: &App) -> Result<Pause
     Ok(Paused { dataset: run.dataset.clone(), run: dir, why: pause.why })
 }
 
-/// Removes the file that says that the run in `dir` is paused, when a resumed run goes on.
+/// Removes the file that marks the run in `dir` as paused, when the run is resumed.
 pub(super) fn lift(dir: &Path) {
     // If the directory is not writable, the run itself fails.
     let _ = fs::remove_file(dir.join(PAUSE_FILE));

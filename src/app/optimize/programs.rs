@@ -44,7 +44,7 @@ pub(super) fn go_on_with(
         return Ok(user::store(journal, programs)?);
     }
     if begun.is_some() && !same(&user::load(journal)?) {
-        return Err(anyhow!("the run in {} ended before it kept your programs", dir.display()))
+        return Err(anyhow!("the run in {} ended before your programs were stored", dir.display()))
             .hint("give them again with --program");
     }
     Ok(())

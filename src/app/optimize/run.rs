@@ -101,7 +101,7 @@ impl Run {
         }
         if options.llm_tools {
             actors += &format!(
-                ", whose programs may ask it too in {} runs at most (--no-llm-tools forbids it)",
+                ", whose programs may also ask it in at most {} runs (see --no-llm-tools)",
                 max_runs(n_validation)
             );
         }
@@ -197,7 +197,7 @@ pub(super) fn config(
     config
 }
 
-/// What the configuration of a run records of its options; see [`config`].
+/// Options that the configuration of a run records; see [`config`].
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Recorded {

@@ -30,8 +30,8 @@ use agent_sandbox::{SandboxOptions, program::Program};
 const CONTEXT_LINES: usize = 3;
 /// Maximum number of changes whose effects are measured; later ones are left out.
 const MAX_HUNKS: usize = 50;
-/// Maximum number of queries on which programs run; from a larger split, queries at even distances
-/// are taken.
+/// Maximum number of queries on which programs run; from a larger split, evenly spaced queries are
+/// taken.
 const MAX_QUERIES: usize = 1_000;
 
 /// Two programs of a run or a bundle, and how to compare them.
@@ -311,7 +311,7 @@ fn effects(
     let all = hunks(from.program.source(), to.program.source());
     if all.len() > MAX_HUNKS {
         let n = all.len();
-        app.watch.warning(&format!("of {n} changes the first {MAX_HUNKS} are measured"));
+        app.watch.warning(&format!("only the first {MAX_HUNKS} of {n} changes are measured"));
     }
     let mut effects = Vec::new();
     let mut so_far = before.to_vec();

@@ -95,8 +95,7 @@ pub struct Cost {
 }
 
 impl Ground {
-    /// Opens a dataset with at most `most` queries of the split (but at least 1), taken at even
-    /// distances.
+    /// Opens a dataset with at most `most` queries of the split (but at least 1), evenly spaced.
     ///
     /// # Errors
     /// If the split is missing or empty, the dataset cannot be opened, or threads cannot start.
@@ -138,12 +137,12 @@ impl Ground {
         let kept: Vec<LabelledQuery> = self.queries.iter().filter(sent).cloned().collect();
         let (kept_n, n) = (kept.len(), self.queries.len());
         if kept.is_empty() {
-            app.watch.notice("the router sends no query to the program: all are asked");
+            app.watch.notice("the router sends no query to the program: all queries are used");
             return;
         }
         self.queries = kept;
         app.watch.notice(&format!(
-            "{kept_n} of {n} queries, those that the router sends to the program; --all asks all"
+            "the router sends {kept_n} of {n} queries to the program; --all uses all queries"
         ));
     }
 

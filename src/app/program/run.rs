@@ -47,7 +47,7 @@ pub struct Request {
     #[arg(skip)]
     #[serde(default)]
     pub source: Option<String>,
-    /// Installed dataset, directory in neutral format, or built-in sample
+    /// Installed dataset, directory to import, or built-in sample
     #[arg(long, value_name = "N")]
     pub dataset: String,
     /// Run on this query

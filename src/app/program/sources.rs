@@ -32,12 +32,12 @@ const MAX_LISTED: usize = 8;
 #[group(required = true, multiple = false)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
-    /// Use the programs of this run: its directory, its name, or latest
+    /// Use the programs of this run: its directory, its name, or `latest`
     #[arg(long, value_name = "RUN")]
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     run: Option<PathBuf>,
-    /// Use the programs of this frozen bundle: its file, or its run
+    /// Use the programs of this frozen bundle: a file, the directory or name of a run, or `latest`
     #[arg(long, value_name = "BUNDLE")]
     #[serde(default)]
     #[schema(value_type = Option<String>)]
@@ -113,8 +113,8 @@ pub fn lexicon(place: &Place, app: &App) -> Result<Vec<PhrasingRecord>> {
     Ok(phrasings.iter().map(record).collect())
 }
 
-/// Finds the program that `name` means: its [`variant`], the start of its id, its category, or a
-/// part of the category's name. A program may have been tried with several sets of parameters:
+/// Finds the program that `name` refers to: its [`variant`], the start of its id, its category, or
+/// a part of the category's name. A program may have been tried with several sets of parameters:
 /// returns it with the frozen set, or else the set accepted last, or else the first.
 ///
 /// # Errors

@@ -255,10 +255,10 @@ fn figures(bundle: &Bundle, measured: Option<&Measured>) -> Vec<(String, String)
             Some(bundle.categories.len().to_string()),
             format!("categories, from {} training queries", provenance.n_train),
         ),
-        (held_out, "the bundle estimated on queries that did not choose it, %".to_owned()),
+        (held_out, "mean reciprocal rank of the bundle, estimated by cross-fitting, %".to_owned()),
         (
             validation.best_program.map(shown),
-            "the best answer of each query, were it known, %".to_owned(),
+            "oracle that picks the best answer to each query, %".to_owned(),
         ),
         (lost, "queries without an answer at rank 1".to_owned()),
     ]

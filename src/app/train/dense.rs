@@ -77,8 +77,8 @@ pub struct Request {
     #[serde(default)]
     #[schema(inline)]
     pub max_tokens: Option<Bounded<0, 8_192>>,
-    /// With candle:DIR, rank validation queries among N nodes, and let --negatives self choose from
-    /// these; at most 1000000 [default: 1000]
+    /// With candle:DIR, rank N nodes for each validation query, and choose the negatives of
+    /// --negatives self from N nodes; at most 1000000 [default: 1000]
     #[arg(long, value_name = "N")]
     #[serde(default)]
     #[schema(inline)]

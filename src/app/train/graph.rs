@@ -25,7 +25,7 @@ pub struct Request {
     #[arg(long)]
     #[serde(default)]
     pub qagnn: bool,
-    /// Leave out this part to measure its effect
+    /// Leave out this part of the model, to measure its effect
     #[arg(long, value_name = "PART", value_parser = choice::<Ablation>())]
     #[serde(default)]
     #[schema(value_type = Option<AblationName>, inline)]

@@ -11,7 +11,7 @@ use agent_infer::{ParamValues, Runtime};
 use agent_retrieve::Ranking;
 use agent_sandbox::{CompiledProgram, program::Program};
 
-/// Value in the place of a ranking's length that says that there is no ranking.
+/// Value in place of a ranking's length if there is no ranking.
 const NONE: u32 = u32::MAX;
 /// Number of bytes of each encoded number: a length, a node id or a score.
 const WORD: usize = 4;
@@ -42,7 +42,7 @@ impl Evaluation {
     /// If the item is not a JSON text.
     pub fn run(&self, item: &str) -> Result<Vec<u8>> {
         let query: String =
-            serde_json::from_str(item).context("an item of the plan is no query; plan again")?;
+            serde_json::from_str(item).context("an item of the plan is not a query; plan again")?;
         let run = |compiled| self.runtime.run(compiled, &self.params, &query, None).ok()?.ok();
         let ranking = self.compiled.as_ref().and_then(run).map(|outcome| outcome.ranking);
         Ok(encoded(ranking.as_ref()))

@@ -55,7 +55,7 @@ const UNIT_QUERIES: usize = 8;
 /// If no unit is finished for this long, the holders of the remaining units are late: the run also
 /// computes units that they have claimed.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Time between two looks of a run for results of workers.
+/// Time between two checks of a run for results of workers.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// A unit of a job that this process has claimed.
@@ -110,7 +110,7 @@ pub fn registered(dir: &Path) -> Result<Registered> {
 }
 
 /// Claims and signs the first unit of a pool that has no result and that no other process has
-/// claimed, but of none of the jobs `left_out`; `None` if there is none.
+/// claimed, except units of the jobs in `left_out`; `None` if there is none.
 pub fn next(pool: &PoolDir, worker: &Registered, left_out: &BTreeSet<PathBuf>) -> Option<Taken> {
     for job in pool.jobs().into_iter().filter(|job| !left_out.contains(job)) {
         // A finished job may be removed at any time.
@@ -292,8 +292,8 @@ impl Pool {
         for worker in self.check.keep(&mut foreign, here)? {
             let dir = self.dir.path().display();
             self.watch.warning(&format!(
-                "the worker {worker:?} of {dir} gave other rankings than this process; its units of \
-                 this trial and later ones do not count"
+                "the worker {worker:?} of {dir} returned other rankings than this process; its \
+                 results for this and later trials are ignored"
             ));
         }
         for ForeignUnit { places, rankings, .. } in foreign {

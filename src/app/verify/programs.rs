@@ -2,7 +2,7 @@
 //! the declared bounds, and it must call only existing functions.
 //!
 //! Rhai looks functions up when they are called, so each program is run once, with tools that find
-//! nothing. Calls that are made only when nodes are found are checked by the replay alone.
+//! nothing. Calls that are made only when nodes are found are checked only by the replay.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use agent_tools::{Kind, ToolError, ToolHost, Value, registry};
 
 /// Query on which each program is run with tools that find nothing.
 const DRY_QUERY: &str = "dry call";
-/// How the engine's message about a call that fits no function begins.
+/// Beginning of the engine's message about a call that matches no function.
 const NO_FUNCTION: &str = "no function takes these arguments: ";
 
 pub(super) fn check(bundle: &Bundle, places: &Places) -> Result<Vec<Check>> {

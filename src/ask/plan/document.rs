@@ -33,11 +33,12 @@ const MAX_DEPTH: usize = 4;
 const MAX_TOP: usize = 10_000;
 /// Maximum number of text columns, whose cells a language model reads from documents.
 const MAX_TEXTS: usize = 3;
-/// Maximum length of a value, a name or a description, bytes.
+/// Maximum length in bytes of a value, a name or a description.
 const MAX_TEXT: usize = 1_000;
-/// Maximum length of an SQL statement, bytes.
+/// Maximum length of an SQL statement in bytes.
 const MAX_STATEMENT: usize = 10_000;
-/// Maximum length of a message about a document, characters; longer ones repeat a long text of it.
+/// Maximum length in characters of a message about a document; longer messages, which repeat a long
+/// text of the document, are cut.
 const MAX_MESSAGE: usize = 500;
 
 impl Plan {

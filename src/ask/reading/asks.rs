@@ -1,6 +1,6 @@
-//! Decides from the phrases of a question whether the answer must be computed over many nodes, or
-//! whether a list of nodes may be the answer, and reads questions for the nodes that satisfy
-//! conditions (`which products cost over 50 dollars`) and whether there are any such nodes.
+//! Decides from the phrases of a question whether the answer must be computed over many nodes or
+//! may be a list of nodes. Also reads questions that ask for the nodes that satisfy conditions
+//! (`which products cost over 50 dollars`), or ask whether such nodes exist.
 
 use crate::{
     AskError,
@@ -17,8 +17,8 @@ const LISTS: [&str; 5] = ["list", "name", "show", "give", "find"];
 /// Words before a type in a question that asks whether any node exists: `are there products`.
 const ANY: [&str; 2] = ["there", "any"];
 
-/// Returns the type that the first words of a question ask for, and whether they request a list of
-/// its nodes or whether there are any; `None` if they request neither.
+/// Returns the type that the first words of a question ask for, and whether they ask for a list of
+/// its nodes or ask whether it has any; `None` if they do neither.
 pub(super) fn listed(mentions: &Mentions) -> Option<(TypeId, Operation)> {
     let word = |at: usize| mentions.word(at);
     let is_said =
@@ -132,7 +132,7 @@ pub(super) fn counts(mentions: &Mentions) -> bool {
 }
 
 impl Reading<'_> {
-    /// Plans a question for a list of nodes, or for whether there are any.
+    /// Plans a question that asks for a list of nodes, or asks whether there are any.
     ///
     /// # Errors
     /// [`AskError::NoTable`] if the question asks for anything else, or sets no condition; other

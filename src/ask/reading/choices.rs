@@ -14,13 +14,13 @@ pub(crate) struct Choices {
     /// Index of the option to take for each ambiguity, named by its options; for ambiguities not in
     /// the map, the first option is taken.
     given: BTreeMap<String, usize>,
-    /// The ambiguities that this reading came upon, in order, each with its number of options.
+    /// The ambiguities that this reading encountered, in order, each with its number of options.
     met: RefCell<Vec<(String, usize)>>,
 }
 
 impl Choices {
-    /// Returns the index of the option to take. The same options are the same ambiguity, so the
-    /// same option is taken.
+    /// Returns the index of the option to take. Equal lists of options count as the same ambiguity,
+    /// for which the same option is taken each time.
     pub(crate) fn take(&self, options: &[String]) -> usize {
         if options.len() < 2 {
             return 0;
@@ -35,7 +35,7 @@ impl Choices {
 }
 
 /// Calls `read` once for every combination of options, starting with all first options, and returns
-/// the results. Stops after [`MAX_COMBINATIONS`]; the second value tells whether all combinations
+/// the results. Stops after [`MAX_COMBINATIONS`]; the second value states whether all combinations
 /// were read.
 pub(crate) fn every<T>(mut read: impl FnMut(&Choices) -> T) -> (Vec<T>, bool) {
     let (mut open, mut found) = (vec![BTreeMap::new()], Vec::new());

@@ -13,7 +13,7 @@ use agent_kb::{
     table::{ColumnKind, ColumnSpec, dates::DateSpan},
 };
 
-/// A date of a question that bounds a field of dates. `changed` tells whether the date is part of
+/// A date of a question that bounds a field of dates. `changed` states whether the date is part of
 /// the assumption.
 #[derive(Clone, Debug)]
 pub(super) struct DateUse {

@@ -27,7 +27,7 @@ pub(super) enum Bounded {
     Year,
 }
 
-/// A number of a question that bounds a value. `to` is the other end of a range; `changed` tells
+/// A number of a question that bounds a value. `to` is the other end of a range; `changed` states
 /// whether the number is part of the assumption.
 #[derive(Clone, Debug)]
 pub(super) struct NumberUse {
@@ -63,8 +63,8 @@ pub(super) fn is_year(number: f64) -> bool {
     number.fract() == 0.0 && YEARS.contains(&(number as i64))
 }
 
-/// Appends the test of the number in mention `at` to `tests`; if `joins`, makes it an alternative
-/// to the last test instead, if that tests a number too.
+/// Appends the test of the number in mention `at` to `tests`. If `joins` is true and the last test
+/// also tests a number, makes the new test an alternative to the last one instead.
 pub(super) fn push_number(tests: &mut Vec<(usize, Test)>, at: usize, test: Test, joins: bool) {
     let before =
         tests.pop_if(|(_, last)| joins && matches!(last, Test::Any(_) | Test::Number { .. }));

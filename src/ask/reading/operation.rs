@@ -217,7 +217,8 @@ impl Reading<'_> {
             && self.beside(at, -1).is_some_and(is_name)
     }
 
-    /// Whether the mention after `at` names a row itself, so that relation `at` links nothing.
+    /// Whether the mention after `at` names a row itself, so that the relation in mention `at` does
+    /// not lead to other nodes.
     fn is_row_behind(&self, at: usize, parts: &Parts) -> bool {
         let is_next = |place: usize| self.beside(at, 1) == Some(place);
         parts.conditions.iter().any(|(place, one)| one.steps.is_empty() && is_next(*place))
@@ -294,7 +295,8 @@ impl Reading<'_> {
         Ok(Some(Test::Number { column, bound: Bound::Equal, number: 0.0, to: None }))
     }
 
-    /// Refuses to tell rows with a value from rows without if zero may stand for a missing value.
+    /// Refuses to distinguish rows with and without a value of a field if zero may stand for a
+    /// missing value.
     fn check_zero(&self, field: FieldId) -> Result<(), AskError> {
         let kb = &self.base.kb;
         let is_zero = |node: NodeId| {
@@ -502,7 +504,7 @@ impl Reading<'_> {
     }
 
     /// Adds filters so that only rows with the mentioned values and links are counted: `how many
-    /// products have a price`. `each` tells whether the count is grouped.
+    /// products have a price`. `each` states whether the count is grouped.
     pub(super) fn put_filled(&mut self, parts: &mut Parts, each: bool) -> Result<(), AskError> {
         let computes = self.function().is_some() || self.extreme().is_some();
         if !parts.counts_rows || computes || self.has(Cue::Share) || !self.has(Cue::HowMany) {

@@ -11,7 +11,7 @@ use crate::{
 };
 use agent_kb::{Direction, MetapathStep, metapath_in_words, table::ColumnSpec};
 
-/// What a question for a maximum or minimum wants to know.
+/// What a question about a maximum or minimum asks for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Asked {
     /// The rows with the extreme number: `which product is the cheapest`.
@@ -108,8 +108,8 @@ impl Reading<'_> {
         self.cues(false).find(|(_, cue)| *cue == Cue::Which).map(|(at, _)| at)
     }
 
-    /// Returns what a question asks for that does not ask for the extreme value by
-    /// [`asks_for_value`](Self::asks_for_value), judged mainly by the words after `which`.
+    /// Returns what the question asks for if [`asks_for_value`](Self::asks_for_value) is false;
+    /// judged mainly by the words after `which`.
     fn asked(&self, parts: &Parts) -> Asked {
         let group_of =
             |at: usize| parts.groups.iter().find(|(own, _)| *own == at).map(|(_, column)| *column);

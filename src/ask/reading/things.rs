@@ -200,8 +200,8 @@ impl Reading<'_> {
         parts.filters.push((at, if denied { Test::Not(Box::new(test)) } else { test }));
     }
 
-    /// Returns the metapath from the rows to a type whose relations the question mentions most
-    /// strongly. Of several, takes the one that [`choose`](Self::choose) selects. Fails if no
+    /// Returns a metapath from the rows to a type: the one whose relations the question mentions
+    /// most strongly. Of several, takes the one that [`choose`](Self::choose) selects. Fails if no
     /// metapath leads to the type.
     pub(super) fn path_to(&self, kind: TypeId) -> Result<Vec<MetapathStep>, AskError> {
         let paths = self.schema.best_paths(self.rows, kind, &self.said);

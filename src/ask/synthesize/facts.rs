@@ -1,5 +1,5 @@
-//! What generated questions are drawn from: the rows of each type, with their numbers and groups.
-//! Does not word questions.
+//! The facts from which questions are generated: the rows of each type, with their numbers and
+//! groups. Does not write the texts of questions.
 
 use std::{
     cmp::Reverse,
@@ -30,7 +30,7 @@ const MAX_WHOLE: usize = 2_000;
 const KEPT: usize = 400;
 /// Minimum number of rows that a value must have for a question to name the value.
 const MIN_OF_VALUE: usize = 5;
-/// Maximum length of a name that a question can contain, bytes.
+/// Maximum length in bytes of a name that a question can contain.
 const MAX_NAME: usize = 60;
 /// Maximum number of steps from a type to other types that are considered as columns.
 const MAX_COUNTS: usize = 4;
@@ -108,7 +108,7 @@ impl Rows {
     }
 }
 
-/// What questions about a base are drawn from: its types of rows.
+/// The facts of a base from which questions are generated: its types of rows.
 pub(super) struct Facts {
     pub(super) types: Vec<Rows>,
 }

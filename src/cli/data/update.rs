@@ -29,12 +29,13 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     summary::print(report, &format!("{done} in {:.1} s", reply.seconds), !dry_run, ctx)?;
     ctx.printer.text(&format!("\n{}", told(&reply.changes, report.kept_questions)))?;
     if let (true, Some(loss)) = (dry_run, &report.loss) {
-        ctx.printer.warning(&format!("this loses {loss}; use --force to update anyway"));
+        ctx.printer.warning(&format!("the update loses {loss}; use --force to update anyway"));
     } else if !dry_run && !reply.was_indexed {
         let name = &report.base.name;
         ctx.printer.notice(&format!("next: build its index with `agent index {name}`"));
     } else if !dry_run && !reply.changes.is_empty() {
-        ctx.printer.notice("next: `agent verify BUNDLE --drift` says whether a bundle still fits");
+        ctx.printer
+            .notice("next: `agent verify BUNDLE --drift` checks whether a bundle still fits");
     }
     Ok(Exit::Done)
 }

@@ -110,7 +110,7 @@ pub(super) fn print(
     if systems.iter().all(|one| one.versus.is_empty()) {
         return Ok(());
     }
-    ctx.printer.notice("paired differences in percentage points, p corrected after Holm");
+    ctx.printer.notice("paired differences in percentage points, Holm-corrected p-values");
     ctx.printer.data("\n")?;
     differences(systems).print(format, ctx)
 }

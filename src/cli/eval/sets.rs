@@ -10,7 +10,7 @@ use agent_retrieve::eval::{SetEvaluation, sets::SET_METRICS};
 
 /// Placeholder for the set metrics of a system that does not predict where its answers end.
 const NONE: &str = "-";
-/// Headings of the columns behind the set metrics, in the order printed.
+/// Headings of the columns after the set metrics, in the order printed.
 const BESIDE: [&str; 3] = ["best k", "f1 at best k", "f1 at best end"];
 
 /// Prints the set metrics of every system, for all queries and for each group of queries. For the
@@ -34,10 +34,10 @@ pub(super) fn print(systems: &[SetFigures], format: Format, ctx: &Context) -> Re
         let of = &one.evaluation.evaluation;
         let (none, n) = (of.without_end, of.n);
         if of.means.is_none() {
-            let what = "does not say where its answers end, so it gives no sets to measure";
+            let what = "does not predict where its answers end, so there are no sets to measure";
             ctx.printer.notice(&format!("{NONE}: {} {what}", one.system));
         } else if none > 0 {
-            let what = "have no end and count 0";
+            let what = "have no predicted end and count as 0";
             ctx.printer.notice(&format!("{}: answers to {none} of {n} queries {what}", one.system));
         }
     }

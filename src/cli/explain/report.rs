@@ -153,8 +153,8 @@ impl Report<'_> {
         let n = self.explained.len();
         let lost = self.explained.iter().filter(|explained| explained.loss.is_some()).count();
         ctx.printer.notice(&format!(
-            "{lost} of {n} queries do not have an answer first; mrr {:.1}; gains are in points of it, \
-             upper bounds",
+            "{lost} of {n} queries do not have an answer first; mrr {:.1}; gains are upper bounds \
+             in points of mrr",
             100.0 * self.mrr()
         ));
         let groups = Group::all(self.explainer, self.explained);

@@ -48,7 +48,7 @@ pub(crate) struct Args {
     /// Export this trained model; may be given several times
     #[arg(long, value_name = "MODEL")]
     model: Vec<String>,
-    /// Export this run (its name, or latest); may be given several times
+    /// Export this run: its name, or `latest`; may be given several times
     #[arg(long, value_name = "RUN")]
     run: Vec<PathBuf>,
     /// Include the indexes of the datasets
@@ -129,7 +129,7 @@ impl Packed {
     fn add_run(&mut self, dir: &Path) -> Result<()> {
         if !is_run(dir) {
             return Err(anyhow!("{} is not a run", dir.display()))
-                .hint("give the name of one that `agent run list` shows");
+                .hint("give the name of a run; `agent run list` shows all");
         }
         if let Some(pid) = journal::writer_pid(dir) {
             return Err(anyhow!("process {pid} is writing the run in {}", dir.display()))
@@ -158,7 +158,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let packed = collect(args, ctx)?;
     if packed.files.is_empty() {
         return Err(anyhow!("there is nothing to export in {}", ctx.home.path().display()))
-            .hint("--home DIR names another home directory");
+            .hint("choose another home directory with --home DIR");
     }
     let (progress, mut done) = (ctx.printer.progress(), 0);
     // Packing reads every file twice.

@@ -90,7 +90,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let _turn = turn(home)?;
     if let Some(free) = space::free_bytes(home).filter(|&free| free < total) {
         let (total, free, home) = (count(total), count(free), home.display());
-        return Err(anyhow!("the import takes {total} bytes, and {free} are free in {home}"))
+        return Err(anyhow!("the import needs {total} bytes, but {home} has {free} free"))
             .hint("free space there, or import into another home with --home DIR");
     }
     let staging = files::temporary_dir(home, STAGING_PREFIX);
@@ -127,8 +127,8 @@ fn turn(home: &Path) -> Result<Option<File>> {
     // Not every system can open and lock directories.
     let turn = File::open(home).ok();
     if let Some(Err(TryLockError::WouldBlock)) = turn.as_ref().map(File::try_lock) {
-        return Err(anyhow!("another import into {} is under way", home.display()))
-            .hint("wait for it");
+        return Err(anyhow!("another import into {} is running", home.display()))
+            .hint("wait until it ends");
     }
     for entry in fs::read_dir(home).with_context(failed)?.flatten() {
         let left = entry.path();
@@ -165,7 +165,7 @@ fn may_be_placed(things: &[Thing], replace: bool, home: &Home) -> Result<()> {
         }
         if thing.kind == Kind::Bundle && dir.join(DATABASE_FILE).exists() {
             return Err(anyhow!(
-                "{} is a whole run, and a bundle does not replace it",
+                "{} is a complete run; it cannot be replaced by a bundle alone",
                 dir.display()
             ))
             .hint("import into another home with --home DIR, or remove the run first");
@@ -187,7 +187,7 @@ fn place(thing: &Thing, unpacked: &Path, replace: bool, home: &Home) -> Result<(
         }
         return Ok(());
     }
-    let failed = || format!("cannot put {} in its place", to.display());
+    let failed = || format!("cannot move the import to {}", to.display());
     let folder = to.parent().unwrap_or(home.path());
     fs::create_dir_all(folder).with_context(failed)?;
     if replace {

@@ -50,7 +50,7 @@ pub(super) fn print(ended: &Ended, ctx: &Context) -> Result<()> {
         ));
     }
     ctx.printer.notice(&format!(
-        "took {:.0} s; ask it: agent query --bundle {} --dataset {} \"...\" --explain",
+        "took {:.0} s; ask a question: agent query --bundle {} --dataset {} \"...\" --explain",
         ended.seconds,
         ended.bundle_file().display(),
         ended.dataset
@@ -68,14 +68,14 @@ fn statistics(ended: &Ended, ctx: &Context) {
     let validation = &ended.outcome.bundle.validation;
     if let Some(held_out) = &validation.held_out {
         ctx.printer.detail(&format!(
-            "estimated on queries that did not choose: MRR {} ({} folds)",
+            "estimated by cross-fitting on validation queries: MRR {} ({} folds)",
             percent(held_out.mrr, held_out.ci95),
             held_out.folds
         ));
     }
     if let Some(best) = validation.best_program {
         let best = hundred(best);
-        ctx.printer.detail(&format!("the best answer of each query, if it were known: MRR {best}"));
+        ctx.printer.detail(&format!("oracle that picks the best answer to each query: MRR {best}"));
     }
     if let Some(router) = &ended.router {
         ctx.printer.detail(&routing::told(router));
@@ -237,7 +237,7 @@ fn print_test(test: &OnTest, bundle: &Bundle, ctx: &Context) -> Result<()> {
     ctx.printer.data("\n")?;
     let questions = synthetic(&bundle.provenance, " (synthetic questions)");
     ctx.printer.notice(&format!(
-        "test{questions}: means in percent with 95 % intervals, p corrected after Holm"
+        "test{questions}: means in percent with 95 % intervals, Holm-corrected p-values"
     ));
     ctx.printer.table(&rows)?;
     ctx.printer.data(&format!("{}\n", test_split::told(test.openings)))

@@ -21,7 +21,7 @@ const MAX_LISTED: usize = 10;
 /// reciprocal ranks, its 95 % interval and its p-value. Validation results come from the run's
 /// journal if it has results of both programs. Otherwise, and with --measure, the programs run on
 /// the dataset, which also measures their cost; if one of them is in the bundle, they run on the
-/// queries that the router sends to it.
+/// queries that the router sends to that program.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -115,7 +115,7 @@ fn write_effects(effects: &[Effect], text: &mut String) {
         let after = effect
             .after_others
             .as_ref()
-            .map(|gain| format!("; after those before{with} {}", told(gain)));
+            .map(|gain| format!("; on top of the earlier changes{with} {}", told(gain)));
         let _ = writeln!(text, "{line}: {alone}{}", after.unwrap_or_default());
         for line in effect.change.lines().filter(|_| effect.line.is_some()) {
             let _ = writeln!(text, "  {line}");

@@ -17,8 +17,9 @@ use agent_optimize::{Decision, record::programs::Sources};
 /// Show the ancestors of a program, and the test of each change
 ///
 /// Prints the oldest ancestor first. Below each program come the tests of its changes on training
-/// queries of its category: the difference of the mean reciprocal ranks, the p-value, and whether
-/// the change was kept. The bundle records whether all kept changes together are proven.
+/// queries of its category: the difference in mean reciprocal rank, the p-value, and whether the
+/// change was kept. The bundle records whether all kept changes together are a statistically
+/// significant improvement.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Show the ancestors of this program: its id, a prefix of the id with at least six hex digits,

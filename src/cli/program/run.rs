@@ -77,6 +77,7 @@ fn print_usage(usage: &Usage, output: &str, ctx: &Context) {
     ));
     if usage.leaked_bytes > 0 {
         let leaked = count(usage.leaked_bytes);
-        ctx.printer.warning(&format!("the program left {leaked} bytes behind: break its cycles"));
+        ctx.printer
+            .warning(&format!("the program leaked {leaked} bytes: break its reference cycles"));
     }
 }

@@ -23,9 +23,9 @@ use agent_optimize::trial::mean;
 use agent_retrieve::eval::Interval;
 use agent_sandbox::Param;
 
-/// Most values tried per parameter.
+/// Maximum number of values tried per parameter.
 const MAX_VALUES: u64 = 21;
-/// Maximum number of queries to measure on; a larger split is sampled at even distances.
+/// Maximum number of queries to measure on; a larger split is sampled evenly.
 const MAX_QUERIES: usize = 300;
 /// Number of queries below which a warning is printed.
 const FEW_QUERIES: usize = 20;
@@ -134,9 +134,10 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         return Ok(Exit::Done);
     }
     let (n, mrr) = (before.len(), 100.0 * mean(&before));
-    ctx.printer.notice(&format!("{n} {} queries; mrr {mrr:.1} as the program is", args.on));
+    ctx.printer
+        .notice(&format!("{n} {} queries; mrr {mrr:.1} with the program unchanged", args.on));
     if n < FEW_QUERIES {
-        let all = if args.all { "" } else { "; --all asks all of the split" };
+        let all = if args.all { "" } else { "; --all uses all queries of the split" };
         ctx.printer.warning(&format!("too few queries for reliable results{all}"));
     }
     if rows.is_empty() {
@@ -150,7 +151,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 
 /// Prints the table of parameters that change a rank, then the names of those that change none.
 fn print_rows(rows: &[At<'_>], ctx: &Context) -> Result<()> {
-    let headings = ["number", "now", "value", "mrr", "difference", "p", "better", "worse"];
+    let headings = ["parameter", "now", "value", "mrr", "difference", "p", "better", "worse"];
     let mut shown = table(headings, &[1, 2, 3, 4, 5, 6, 7]);
     let (mut any, mut still) = (false, Vec::new());
     for same in rows.chunk_by(|a, b| a.name == b.name) {

@@ -23,9 +23,9 @@ use agent_infer::{self as infer, AnswerRecord};
 use agent_retrieve::{Detail, StandIn, check_query};
 use agent_systems::bundle::OpenedBundle;
 
-/// Longest line of the input, bytes.
+/// Maximum length of a line of the input, in bytes.
 pub(crate) const MAX_LINE_BYTES: u64 = 1 << 20;
-/// Maximum size of the rest of a line that is too long, bytes; an endless line ends the batch.
+/// Maximum size in bytes of the rest of a line that is too long; an endless line ends the batch.
 const MAX_SKIPPED_BYTES: u64 = 1 << 30;
 /// Number of questions that each thread answers in one block. The answers of a block are printed
 /// when all of them are known.
@@ -94,7 +94,7 @@ pub(super) fn run(session: &Session, questions: &Path, from: u64, ctx: &Context)
             let shown = questions.display();
             if questions.is_dir() {
                 return Err(anyhow!("{shown} is a directory"))
-                    .hint("give a file with a question in each line");
+                    .hint("give a file with one question per line");
             }
             let opened = File::open(questions);
             Box::new(BufReader::new(opened.with_context(|| format!("cannot open {shown}"))?))
@@ -124,7 +124,7 @@ pub(super) fn run(session: &Session, questions: &Path, from: u64, ctx: &Context)
         // Interrupted programs give no valid answers.
         if ctx.stop.load(Ordering::Relaxed) {
             let first = lines.first().map_or(1, |(number, _)| *number);
-            return Err(anyhow!("interrupted; go on with --from-line {first}").into());
+            return Err(anyhow!("interrupted; continue with --from-line {first}").into());
         }
         if answered.iter().any(|one| one.failure.is_some()) {
             exit = Exit::Failed;
@@ -171,19 +171,19 @@ fn next_lines(
 /// Skips the rest of a line.
 ///
 /// # Errors
-/// If the line has no end within [`MAX_SKIPPED_BYTES`], as a device may have none.
+/// If the line does not end within [`MAX_SKIPPED_BYTES`], as in the input from some devices.
 fn skip_line(input: &mut dyn BufRead, line: u64) -> Result<()> {
     let mut rest = input.take(MAX_SKIPPED_BYTES);
     rest.skip_until(b'\n').context("cannot read the questions")?;
     if rest.limit() > 0 {
         return Ok(());
     }
-    Err(anyhow!("line {line} has no end in {MAX_SKIPPED_BYTES} bytes"))
-        .hint("give a file with a question in each line")
+    Err(anyhow!("line {line} does not end within {MAX_SKIPPED_BYTES} bytes"))
+        .hint("give a file with one question per line")
 }
 
 fn too_long() -> String {
-    format!("it has more than {MAX_LINE_BYTES} bytes; a question is a line of its own")
+    format!("it has more than {MAX_LINE_BYTES} bytes; write one question per line")
 }
 
 /// Returns the result of an input line that failed: an output line with the error `why`. `passes`
@@ -205,7 +205,7 @@ pub(crate) fn answer(session: &Session, line: u64, text: &str) -> Result<Answere
     let asked: Question = match serde_json::from_str(text) {
         Ok(asked) => asked,
         Err(error) => {
-            let error = format!("{error}; write one {{\"query\": \"...\"}} a line");
+            let error = format!("{error}; write one {{\"query\": \"...\"}} per line");
             return failed(line, None, error, false);
         }
     };

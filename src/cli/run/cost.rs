@@ -16,7 +16,7 @@ use agent_optimize::record::{Record, RoleCost, RoleCostEntry, Times};
 /// dollars for models with known prices.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Show this run: its directory, its name, or latest
+    /// Show this run: its directory, its name, or `latest`
     #[arg(value_name = "RUN")]
     dir: PathBuf,
     /// Print one JSON object

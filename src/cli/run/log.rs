@@ -24,7 +24,7 @@ use agent_optimize::record::{
 /// percentage points, its p-value, and whether the change was kept.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Show this run: its directory, its name, or latest
+    /// Show this run: its directory, its name, or `latest`
     #[arg(value_name = "RUN")]
     dir: PathBuf,
     /// Print JSON lines

@@ -20,20 +20,20 @@ const SHOWN_DIGITS: usize = 12;
 
 /// Print the prompts and replies of language models in a run
 ///
-/// Prints each exchange (a prompt and its reply) in full, with its role and key. API keys of
-/// services are never included.
+/// Prints each exchange (a prompt and its reply) in full, with its role and its cache key. API
+/// keys of services are never included.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Show this run: its directory, its name, or latest
+    /// Show this run: its directory, its name, or `latest`
     #[arg(value_name = "RUN")]
     dir: PathBuf,
-    /// Print only exchanges that the step with this number used
+    /// Print only exchanges that this step used, by its number in the journal
     #[arg(long, value_name = "N", group = "which")]
     step: Option<u64>,
     /// Print only exchanges of this role
     #[arg(long, value_name = "R", group = "which", value_parser = roles())]
     role: Option<Role>,
-    /// Print only exchanges whose key has this prefix
+    /// Print only exchanges whose cache key has this prefix
     #[arg(long, value_name = "PREFIX", group = "which")]
     key: Option<String>,
     /// Print JSON lines
@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let record = Record::read(&named::run_dir(&args.dir, &ctx.home)?)?;
     let chosen = chosen(args, &record)?;
     if chosen.is_empty() {
-        ctx.printer.notice("there are no such prompts in this run");
+        ctx.printer.notice("no prompt of this run matches");
         return Ok(Exit::Done);
     }
     for (key, exchange) in chosen {

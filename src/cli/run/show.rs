@@ -31,7 +31,7 @@ use agent_optimize::{
 /// category so far.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Show this run: its directory, its name, or latest
+    /// Show this run: its directory, its name, or `latest`
     #[arg(value_name = "RUN")]
     dir: PathBuf,
     /// Print one JSON object

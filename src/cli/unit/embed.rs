@@ -37,8 +37,8 @@ pub(super) fn plan(args: &PlanArgs, dataset: &str, ctx: &Context) -> Result<Unit
     };
     let Some(embedder) = choice.open(&access(ctx), None)? else {
         let name = &base.name;
-        return Err(AppError::usage(anyhow!("{why}, which is not cut into units"))).hint(format!(
-            "`agent index {name}` does that on one machine; units take --embedder candle:DIR or \
+        return Err(AppError::usage(anyhow!("{why}, and cannot be cut into units"))).hint(format!(
+            "run `agent index {name}` on one machine, or give --embedder candle:DIR or \
                  openai:MODEL"
         ));
     };
@@ -68,12 +68,12 @@ impl Embedding {
         let embedder = of.embedder.open(&access(ctx), Some(of.dim));
         let embedder = match embedder {
             Err(error @ EmbedError::Model { .. }) => Err(error).hint(
-                "the directory of the model has one path on all machines, the one of the plan",
+                "the model's directory must have the path given in the plan on every machine",
             )?,
             embedder => embedder?.with_context(other)?,
         };
         if (embedder.fingerprint(), embedder.dim()) != (&of.fingerprint, of.dim) {
-            return Err(other()).hint("put the same files there on every machine, or plan again");
+            return Err(other()).hint("put the same files on every machine, or plan again");
         }
         Ok(Self { kb, of: of.clone(), embedder })
     }

@@ -13,7 +13,7 @@ use crate::{
 use agent_kb::{Kb, NodeId};
 use agent_retrieve::{check_query, eval::trec::DocIds};
 
-/// What results must agree with, besides the items of their units.
+/// Data that results must agree with, besides the items of their units.
 pub(super) struct Known<'a> {
     pub(super) kind: &'a Kind,
     /// Digest of the bundle that the plan holds; empty without a bundle.

@@ -38,7 +38,7 @@ pub(super) fn open(task: &Task, format: u32, ctx: &Context) -> Result<(Base, Kb)
         return planned(task, ctx);
     }
     Err(anyhow!("the units were planned by a version with another format of words"))
-        .hint("run one version on every machine, and plan again")
+        .hint("use the same version of agent on every machine, and plan again")
 }
 
 /// Reads the words of the nodes of a unit and publishes them as its result. Returns a summary: the

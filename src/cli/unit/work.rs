@@ -35,7 +35,7 @@ use agent_sandbox::Origin;
 /// Number of hex digits shown of a digest.
 const SHOWN: usize = 12;
 
-/// What is opened to run the units of a plan, by the kind of its task.
+/// Resources that are opened to run the units of a plan, by the kind of the plan's task.
 enum Opened {
     Answer(Box<Session>),
     Rank {
@@ -264,7 +264,7 @@ fn rank(
     item: &str,
 ) -> Result<Done> {
     let Query { id, query } =
-        serde_json::from_str(item).context("an item of the plan is no query; plan again")?;
+        serde_json::from_str(item).context("an item of the plan is not a query; plan again")?;
     let (ranking, failure) = match system.answer(&query, depth, Detail::default()) {
         Ok(answer) => (answer.into_ranking(), None),
         Err(error) if error.is_transient() => {

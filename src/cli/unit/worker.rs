@@ -59,7 +59,7 @@ pub(super) fn work(args: &WorkArgs, ctx: &Context) -> Result<Exit> {
                     Err(error) => {
                         let (job, unit) = (taken.job.display(), taken.unit);
                         let why = error.message();
-                        ctx.printer.warning(&format!("{job}, unit {unit}: {why}; job left out"));
+                        ctx.printer.warning(&format!("{job}, unit {unit}: {why}; job skipped"));
                         left_out.insert(taken.job);
                         in_a_row += 1;
                     }

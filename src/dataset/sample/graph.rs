@@ -254,8 +254,8 @@ fn stored(plan: &EdgePlan, node: u32, other: u32) -> (u32, u32) {
 }
 
 /// Adds edges to nodes that already have edges, until there are `wanted` edges or the maximum
-/// number of rounds is reached. Dense relations have too few edges before, because popular nodes,
-/// and symmetric pairs, are drawn twice.
+/// number of rounds is reached. Without this, dense relations would have too few edges, because
+/// popular nodes and symmetric pairs are drawn more than once.
 fn top_up(world: &World, plan: &EdgePlan, wanted: usize, pairs: &mut Vec<(u32, u32)>) {
     let (drawing, drawn) = world.ends(plan);
     let purpose = format!("more edges {}|{}|{}", plan.source, plan.relation, plan.target);

@@ -66,8 +66,7 @@ impl Source<'_> {
         names::name(self.world, type_name, index, self.facts[node_type].of(index))
     }
 
-    /// Returns the number of neighbours that a node has over one relation among the nodes of type
-    /// `to`.
+    /// Returns the number of neighbours of type `to` that a node has over one relation.
     pub(super) fn degree(
         &self,
         from: usize,
@@ -104,7 +103,7 @@ impl Source<'_> {
 
     /// Returns the candidates of a filled template, ascending: the nodes at the ends of all its
     /// plain metapaths, except those with a path along a negated metapath. If `exclude_slots`, slot
-    /// nodes are no candidates either.
+    /// nodes are not candidates either.
     pub(super) fn execute(&self, template: &'static Template, slots: &[u32]) -> Vec<u32> {
         let branches = self.branches(template);
         let mut nodes =

@@ -50,8 +50,8 @@ const fn plan(
     EdgePlan { source, relation, target, full, share, degree }
 }
 
-/// Returns the number of nodes of each type at scale 1, and the minimum number at any scale, so that
-/// a small base still has colours, fields of study and institutions. The ids of each type are
+/// Returns the number of nodes of each type at scale 1, and the minimum number at any scale, so
+/// that a small base still has colours, fields of study and institutions. The ids of each type are
 /// consecutive, in the order of [`SampleKind::types`].
 pub(super) fn sizes(kind: SampleKind) -> &'static [(u32, u32)] {
     match kind {

@@ -1,7 +1,8 @@
 //! Composes the titles and fields of products, papers and biomedical nodes from their facts.
 //!
-//! Brands, categories and colours are relations, so a product's text never names them. All statements
-//! about biomedical nodes are invented; six of their types have only a name and a source.
+//! Brands, categories and colours are relations, so a product's text never names them. All
+//! statements about biomedical nodes are invented; six of their types have only a name and a
+//! source.
 
 use serde_json::{Map, Value, json};
 

@@ -24,7 +24,7 @@ use crate::sample::random::Stream;
 use crate::sample::wording::TEMPLATES;
 use crate::sample::{schema, texts};
 
-/// Size of the write buffer, bytes.
+/// Size of the write buffer, in bytes.
 const BUFFER_BYTES: usize = 1 << 20;
 /// Number of nodes or edges between two progress reports.
 const REPORT_EVERY: u64 = 50_000;

@@ -18,11 +18,11 @@ use agent_ground::files;
 
 /// Maximum depth of nested folders; files in deeper folders are not listed.
 const MAX_FOLDER_DEPTH: usize = 8;
-/// Maximum length of a member's name, bytes.
+/// Maximum length of a member's name, in bytes.
 const MAX_NAME_BYTES: usize = 1024;
-/// Size of a local header without name and extra field, bytes.
+/// Size of a local header without name and extra field, in bytes.
 const LOCAL_HEADER_BYTES: u64 = 30;
-/// Minimum unpacked size of a member to which the limit on the compression ratio applies, bytes.
+/// Minimum unpacked size of a member to which the limit on the compression ratio applies, in bytes.
 const MIN_BOMB_BYTES: u64 = 1 << 20;
 
 /// Limits of an archive.
@@ -30,9 +30,9 @@ const MIN_BOMB_BYTES: u64 = 1 << 20;
 pub struct ArchiveLimits {
     /// Maximum number of members.
     pub members: u64,
-    /// Maximum unpacked size of a member, bytes.
+    /// Maximum unpacked size of a member, in bytes.
     pub member_bytes: u64,
-    /// Maximum unpacked size of all members, bytes.
+    /// Maximum unpacked size of all members, in bytes.
     pub total_bytes: u64,
     /// Maximum ratio of unpacked to packed size; applies to members of more than 1 MiB unpacked.
     pub ratio: u64,
@@ -85,7 +85,9 @@ pub enum ArchiveError {
         reason: &'static str,
     },
     /// The archive exceeds one of the [`ArchiveLimits`].
-    #[error("the archive has more than {limit} {unit}; raise the limit if it can be trusted")]
+    #[error(
+        "the archive has more than {limit} {unit}; raise the limit if the archive can be trusted"
+    )]
     TooMuch {
         /// The exceeded limit, in `unit`.
         limit: u64,
@@ -225,9 +227,9 @@ pub(super) struct Members {
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) name: Box<str>,
-    /// Length of the name as written in the zip file, bytes.
+    /// Length of the name as written in the zip file, in bytes.
     stored_bytes: u64,
-    /// Unpacked size of the member, bytes.
+    /// Unpacked size of the member, in bytes.
     pub(super) size: u64,
     pub(super) deflated: bool,
     stored: u64,
@@ -348,7 +350,7 @@ impl Member {
     }
 
     /// Reads the member's local header; returns the offset of the member's data in the zip file,
-    /// bytes.
+    /// in bytes.
     pub(super) fn start<R: Read + Seek>(&self, reader: &mut R) -> Result<u64, ArchiveError> {
         let cut = |_| self.damaged("its header is cut off");
         let mut header = [0u8; LOCAL_HEADER_BYTES as usize];

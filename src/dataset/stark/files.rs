@@ -18,7 +18,7 @@ use crate::{
 };
 use agent_ground::words::is_control;
 
-/// Maximum size of a pickle with the names of types or relations, bytes.
+/// Maximum size of a pickle with the names of types or relations, in bytes.
 const MAX_NAMES_BYTES: u64 = 1 << 20;
 /// Maximum number of characters of an invalid name that a message shows.
 const SHOWN_CHARS: usize = 60;
@@ -164,7 +164,7 @@ impl Files {
         format!("{}{file}", self.folder)
     }
 
-    /// Returns the unpacked size of a file of the base, bytes; 0 if the file is missing.
+    /// Returns the unpacked size of a file of the base, in bytes; 0 if the file is missing.
     pub(super) fn size(&self, file: &str) -> u64 {
         self.archive.size(&self.name(file)).unwrap_or_default()
     }
@@ -230,7 +230,7 @@ impl Files {
         let shape = torch::read_integers(reader, &mut on_element);
         let shape = shape.map_err(|error| bad(error.to_string()))?;
         if left == 0 {
-            return Err(bad(format!("it holds {limit} numbers or more; take a smaller base")));
+            return Err(bad(format!("it holds {limit} numbers or more; use a smaller base")));
         }
         if let Some(element) = refused {
             return Err(bad(format!(

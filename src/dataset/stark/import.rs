@@ -27,7 +27,7 @@ use agent_kb::{Direction, KbMeta, KbWriter, MAX_EDGES, MAX_NODES};
 
 /// Licence of the benchmark's data.
 const LICENCE: &str = "CC-BY-4.0";
-/// Maximum memory for a batch of nodes, bytes. Python pickles the items of a dict in batches of
+/// Maximum memory for a batch of nodes, in bytes. Python pickles the items of a dict in batches of
 /// 1,000, and the reader holds a whole batch.
 const MAX_BATCH_BYTES: u64 = 512 << 20;
 /// Number of bytes of a file between two progress reports.
@@ -384,7 +384,7 @@ fn merged_types(sources: &[u32], targets: &[u32], types: &[u16]) -> Option<Vec<u
     Some(merged)
 }
 
-/// Location of a node in the file, bytes.
+/// Location of a node in the file: offset and length, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     offset: u64,

@@ -49,7 +49,7 @@ pub(super) fn read(kind: Kind, node_type: &str, info: &Value) -> Result<Node, St
     }
 }
 
-/// Returns the value of a key without which the reference fails.
+/// Returns the value of a required key; without it, the reference fails too.
 fn required<'a>(info: &'a Value, key: &str) -> Result<&'a Value, String> {
     info.get(key).ok_or_else(|| format!("it has no \"{key}\""))
 }
@@ -363,7 +363,7 @@ fn is_blank(value: &Value) -> bool {
     }
 }
 
-/// Removes the blank values of a dict and of the dicts in it.
+/// Removes the blank values of a dict and of the dicts nested in it.
 fn cleaned(value: &Value) -> Value {
     let Value::Dict(items) = value else { return value.clone() };
     let filled = items.iter().filter(|(_, value)| !is_blank(value));
@@ -386,8 +386,8 @@ fn gloss(key: &str) -> Option<&'static str> {
     })
 }
 
-/// Returns the value that a document shows for a key of a gene: of a structured value, the readable
-/// part.
+/// Returns the value that a document shows for a key of a gene; for a structured value, its
+/// readable part.
 fn of_gene(key: &str, value: Value) -> Result<Value, String> {
     match key {
         "interpro" => {

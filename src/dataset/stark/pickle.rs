@@ -122,11 +122,11 @@ impl Value {
 /// Limits for reading a pickle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Maximum unpacked size of the file, bytes.
+    /// Maximum unpacked size of the file, in bytes.
     pub file_bytes: u64,
-    /// Maximum size of one text or one byte string, bytes.
+    /// Maximum size of one text or one byte string, in bytes.
     pub string_bytes: u64,
-    /// Maximum memory for values, bytes: for the memo and one batch of [`read_dict`], or for the
+    /// Maximum memory for values, in bytes: for the memo and one batch of [`read_dict`], or for the
     /// memo and the whole value of [`read`]. A shared value counts at each use, which also bounds
     /// the size of a value when it is written out.
     pub memory_bytes: u64,
@@ -149,7 +149,7 @@ pub enum PickleError {
     #[error("cannot read the pickle: {0}")]
     Io(#[from] io::Error),
     /// The bytes end before the end of the pickle.
-    #[error("the pickle ends at byte {offset}, in the middle; fetch the file again")]
+    #[error("the pickle is truncated at byte {offset}; fetch the file again")]
     Truncated {
         /// Offset of the end of the bytes.
         offset: u64,

@@ -236,7 +236,7 @@ fn a_wrong_file_is_named_and_nothing_is_installed() {
     let mag_nodes = fs::read(fixture(Kind::Mag).join("processed/node_info.pkl")).unwrap();
     let cut = &nodes[..nodes.len() / 2];
     for (file, bytes, words) in [
-        ("node_info.pkl", cut, "node_info.pkl: the pickle ends at byte"),
+        ("node_info.pkl", cut, "node_info.pkl: the pickle is truncated at byte"),
         ("node_info.pkl", mag_nodes.as_slice(), "node_info.pkl: node 0: it has no \"name\""),
         (
             "node_info.pkl",

@@ -98,7 +98,7 @@ impl Dtype {
         })
     }
 
-    /// Returns the size of an element, bytes.
+    /// Returns the size of an element, in bytes.
     pub fn bytes(self) -> usize {
         match self {
             Dtype::Bool | Dtype::U8 | Dtype::I8 => 1,
@@ -238,7 +238,7 @@ pub fn read_tensors<R: Read + Seek>(
 /// The part of a storage that a tensor uses; the bounds have been checked.
 struct View {
     dtype: Dtype,
-    /// Offset of the storage's data in the file, bytes.
+    /// Offset of the storage's data in the file, in bytes.
     start: u64,
     /// Index of the tensor's first element in the storage.
     offset: u64,
@@ -337,7 +337,7 @@ impl<R: Read + Seek> TorchFile<R> {
     }
 
     fn tensor(&mut self, view: &View) -> Result<Tensor, TorchError> {
-        let too_large = |_| TorchError::Tensor { tensor: 0, reason: "does not fit the memory" };
+        let too_large = |_| TorchError::Tensor { tensor: 0, reason: "does not fit in memory" };
         let n = usize::try_from(view.n_bytes()).map_err(too_large)?;
         let mut data = vec![0; n];
         if view.in_row_order() {
@@ -372,7 +372,7 @@ impl<R: Read + Seek> TorchFile<R> {
         let bytes = view.dtype.bytes();
         let dimensions = view.shape.iter().zip(&view.strides);
         let last: u64 = dimensions.map(|(length, stride)| stride * (*length as u64 - 1)).sum();
-        let too_large = |_| TorchError::Tensor { tensor: 0, reason: "does not fit the memory" };
+        let too_large = |_| TorchError::Tensor { tensor: 0, reason: "does not fit in memory" };
         let mut span = vec![0; usize::try_from((last + 1) * bytes as u64).map_err(too_large)?];
         self.seek(view)?;
         self.read_elements(&mut span, view.dtype)?;

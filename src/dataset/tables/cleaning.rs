@@ -35,7 +35,7 @@ const MISSING: [&str; 16] = [
 const MIN_DATES: f64 = 0.95;
 /// Maximum number of markers of missing values that are used from a mapping.
 const MAX_MARKERS: usize = 100;
-/// Maximum length of a cell that is checked for a number or a date, bytes.
+/// Maximum length of a cell that is checked for a number or a date, in bytes.
 const MAX_BYTES: usize = 40;
 /// Years that a date may have.
 const YEARS: std::ops::RangeInclusive<u32> = 1000..=2100;
@@ -76,7 +76,7 @@ pub(super) struct Cleaning {
     counts: RefCell<Counts>,
 }
 
-/// What the cells of a column are converted from.
+/// Form of the cells of a column before conversion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     /// Numbers with a decimal comma.
@@ -103,7 +103,7 @@ struct DateCounts {
     last: String,
 }
 
-/// Counts of what the cells of a column look like.
+/// Counts of the kinds of cells in a column.
 #[derive(Default)]
 struct Look {
     filled: u64,

@@ -55,9 +55,9 @@ const SURE_NAME_SCORE: u32 = 80;
 const INVALID_ROWS_PENALTY: u32 = 15;
 /// Maximum share of the rows of an id column whose ids may be missing or repeated.
 const MAX_INVALID_SHARE: f64 = 0.05;
-/// In an id column with a sure name: one invalid row is tolerated for each this many rows.
+/// Number of rows per tolerated invalid row in an id column with a sure name.
 const ROWS_PER_INVALID: u64 = 5;
-/// In an id column with a sure name: maximum number of invalid rows that are tolerated.
+/// Maximum number of tolerated invalid rows in an id column with a sure name.
 const MAX_INVALID_ROWS: u64 = 3;
 /// Names of columns that hold the names of nodes, best first, separated by spaces: English, then
 /// German, Spanish, French, Italian and Portuguese.
@@ -85,10 +85,11 @@ const TRUTHS: [&str; 16] = [
 ];
 /// Minimum share of a column's cells that contain a separator, for the column to hold lists.
 const MIN_SPLIT_SHARE: f64 = 0.2;
-/// Maximum mean length of the items, for a column to hold lists, bytes.
+/// Maximum mean length of the items in bytes, for a column to hold lists.
 const MAX_ITEM_BYTES: f64 = 40.0;
-/// Minimum share of a column's values that are ids of a table, for a link to the table: if the
-/// column has the table's name, if it ends with that name, and otherwise.
+/// Minimum share of a column's values that must be ids of a table for the column to link to the
+/// table: for a column with the table's name, for one whose name ends with it, and for other
+/// columns.
 const MIN_KNOWN_SHARE: [f64; 3] = [0.5, 0.7, 0.7];
 /// Minimum number of distinct values of a text column that links without a matching name.
 const MIN_DISTINCT: usize = 2;
@@ -128,7 +129,7 @@ struct Split {
     /// Number of cells with several items.
     cells: u64,
     n_items: u64,
-    /// Length of the longest item, bytes.
+    /// Length of the longest item, in bytes.
     longest: usize,
     /// Digests of the distinct items.
     items: HashSet<u64>,
@@ -348,7 +349,7 @@ impl Column {
     }
 
     /// Returns the separator, if cells are lists, and the digests of the values; `None` if a column
-    /// of `rows` rows has too many distinct values, or other than short texts.
+    /// of `rows` rows has too many distinct values, or values other than short texts.
     fn few_values(&self, rows: u64) -> Option<(Option<&'static str>, &HashSet<u64>)> {
         let is_few = |values: &HashSet<u64>| {
             (2..=MAX_VALUES).contains(&values.len()) && values.len() as u64 * ROWS_PER_VALUE <= rows
@@ -378,8 +379,8 @@ impl Column {
         self.has_texts && !self.has_spaces
     }
 
-    /// Whether the column's cells are texts: mostly distinct, and either long or, by the column's
-    /// `name`, names.
+    /// Whether the column's cells are texts: mostly distinct, and either long or, judging by the
+    /// column's `name`, names of nodes.
     fn is_text(&self, name: &str) -> bool {
         let is_name = has_word(NAME_NAMES, &snake(name));
         let is_long = self.bytes as f64 > self.filled as f64 * MAX_ITEM_BYTES;
@@ -546,7 +547,7 @@ impl TableFacts {
     }
 }
 
-/// Whether a list of words, separated by spaces, has a word.
+/// Whether `words`, a list separated by spaces, contains `word`.
 fn has_word(words: &str, word: &str) -> bool {
     words.split(' ').any(|known| known == word)
 }
@@ -724,7 +725,7 @@ fn missing_id_note(current: &TableFacts, found: &[LinkColumn]) -> Option<String>
     let wrong = column.repeats + (rows - column.filled);
     Some(format!(
         "{place}: {name} is empty or repeated in {wrong} of {rows} rows, so rows are numbered; \
-         if it has the ids, correct these rows"
+         if {name} holds the ids, correct these rows"
     ))
 }
 
@@ -736,7 +737,7 @@ fn unusable_key_notes(facts: &[TableFacts], current: &TableFacts) -> Vec<String>
         let (columns, table) = (reference.columns.join(", "), &reference.table);
         notes.push(format!(
             "{place}: the key ({columns}) of {table} has several columns, so it cannot become \
-             a relation; give {table} one column of ids, and {place} one with these"
+             a relation; add a single id column to {table}, and a column with these ids to {place}"
         ));
     }
     for reference in current.declared.iter().filter(|reference| reference.columns.len() == 1) {
@@ -746,7 +747,7 @@ fn unusable_key_notes(facts: &[TableFacts], current: &TableFacts) -> Vec<String>
         let (column, table) = (reference.columns.join(", "), &reference.table);
         let id = other.id.as_deref().unwrap_or("the row number");
         notes.push(format!(
-            "{place}: {column} holds {to} of {table}, whose id is {id}, so it cannot become a \
+            "{place}: {column} refers to {to} of {table}, whose id is {id}, so it cannot become a \
              relation; if {to} is unique, use it as the id of {table}"
         ));
     }
@@ -791,11 +792,14 @@ fn add_table(facts: &[TableFacts], current: &TableFacts, guess: &mut Guess) {
             left.filter(|name| !used.contains(&Some(*name))).map(String::as_str).collect();
         let (place, notes) = (current.table.label(), &mut guess.notes);
         if !left.is_empty() {
-            notes.push(format!("{place}: edges have no fields: {} left out", left.join(", ")));
+            notes.push(format!("{place}: edges have no fields; left out: {}", left.join(", ")));
         }
         if !more.is_empty() {
             let more: Vec<&str> = more.iter().map(|link| link.column.as_str()).collect();
-            notes.push(format!("{place}: {} link too, but an edge has two ends", more.join(", ")));
+            notes.push(format!(
+                "{place}: an edge has only two ends; other links: {}",
+                more.join(", ")
+            ));
         }
         guess.mapping.edges.push(table);
         return;

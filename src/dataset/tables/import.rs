@@ -139,10 +139,11 @@ fn open_tables<'a>(source: &Path, mapping: &'a Mapping) -> Result<CheckedTables<
             if !check.types.contains(to.as_str()) {
                 continue;
             }
-            let message =
-                format!("values of \"{column}\" cannot be of type \"{to}\", whose nodes are rows");
+            let message = format!(
+                "values of \"{column}\" cannot be of type \"{to}\", whose nodes are table rows"
+            );
             let hint = format!(
-                "name another type, or write the ids of {to} and list the column in relations"
+                "name another type, or write ids of {to} in the column and list it in relations"
             );
             check.add(&table.place(), spec.line, message, hint);
         }
@@ -260,7 +261,7 @@ struct Import<'a> {
     values: HashMap<(String, String), NodeId>,
     /// Node types whose nodes are rows, not values.
     row_types: BTreeSet<String>,
-    /// For each node type, the name of the first table with such nodes, for messages.
+    /// For each node type, the name of the first table with nodes of the type, for messages.
     files: BTreeMap<String, String>,
     /// Rows that have no node of their own and therefore yield no edges, as index of the table and
     /// number of the row (from 1).
@@ -284,7 +285,7 @@ enum Pushed {
     Rejected(Fault),
 }
 
-/// Returns a digest of the cells of a row; it is the same in every run.
+/// Returns a digest of the cells of a row, which is the same in every run.
 fn digest_of(row: &Row) -> u64 {
     let mut hasher = DefaultHasher::new();
     for (column, value) in &row.cells {

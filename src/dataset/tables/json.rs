@@ -18,7 +18,7 @@ use crate::{
 const MAX_BLANK_LINES: usize = 100;
 /// Remedy for a file that is not a valid array of objects.
 const ARRAY: &str =
-    "write an array of objects, [{\"column\": value, ...}, ...], or one object a line";
+    "write an array of objects, [{\"column\": value, ...}, ...], or one object per line";
 
 /// Whether a file begins like an array of objects; false for an empty array.
 pub(super) fn is_array(path: &Path) -> bool {
@@ -57,7 +57,7 @@ pub(super) fn each(
         if text.trim_ascii().is_empty() {
             continue;
         }
-        let hint = "write one object {\"column\": value, ...} a line";
+        let hint = "write one object {\"column\": value, ...} per line";
         if let Some(cells) = cells(text, (path, line), hint, problems)
             && !on_row(problems, Row { line, cells })?
         {

@@ -11,7 +11,7 @@ use agent_ground::{files, words::snake};
 
 /// Name of the mapping file in a directory of tables.
 pub const MAPPING_FILE: &str = "mapping.toml";
-/// Maximum size of a mapping file, bytes.
+/// Maximum size of a mapping file, in bytes.
 const MAX_MAPPING_BYTES: u64 = 1 << 20;
 /// Value in place of a separator for a column whose cells are JSON lists.
 pub(super) const JSON_LIST: &str = "json";
@@ -110,7 +110,7 @@ pub struct EdgesTable {
     pub line: u64,
 }
 
-/// Where a table of edges has the ids of one end of each edge.
+/// The column of a table of edges that holds the ids of one end, and the type of these nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct End {

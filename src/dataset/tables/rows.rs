@@ -153,11 +153,11 @@ pub(super) fn unsupported_hint(path: &Path) -> Option<&'static str> {
     match extension(path).as_str() {
         _ if is_hidden(path) => None,
         "arrow" | "feather" => Some(
-            "files of this kind are not supported; convert it to CSV, for instance with `duckdb`",
+            "this format is not supported; convert the file to CSV, for instance with `duckdb`",
         ),
         JSON if json::is_array(path) => None,
         JSON => Some("not an array of objects; convert it with `jq -c '.[]' x.json > x.jsonl`"),
-        "xlsx" | "xls" | "ods" => Some("sheets are not supported; save each as CSV"),
+        "xlsx" | "xls" | "ods" => Some("spreadsheets are not supported; save each sheet as CSV"),
         "nt" => Some("triples cannot be imported with tables; import the file alone"),
         _ => None,
     }
@@ -197,7 +197,7 @@ impl Table {
     }
 
     /// Returns the table called `name` among `all` tables of a file or, if `name` is `None`, the
-    /// only table of a file that is no database.
+    /// only table of a file that is not a database.
     ///
     /// # Errors
     /// A message for the user, which lists the tables that exist.
@@ -279,8 +279,8 @@ impl Table {
                 })?;
                 if columns.len() > MAX_COLUMNS {
                     let message = format!(
-                        "its rows have more than {MAX_COLUMNS} different keys; write what differs \
-                         from row to row as values, {{\"key\": ..., \"value\": ...}}"
+                        "its rows have more than {MAX_COLUMNS} different keys; write the keys that \
+                         differ between rows as values, {{\"key\": ..., \"value\": ...}}"
                     );
                     return Err(DatasetError::bad_input(self.place(), message));
                 }

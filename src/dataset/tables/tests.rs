@@ -155,7 +155,7 @@ fn a_guess_is_written_edited_and_read_again() {
     read.nodes.iter_mut().for_each(|table| table.line = 0);
     read.edges.iter_mut().for_each(|table| table.line = 0);
     assert_eq!(read, guessed.mapping);
-    assert_eq!(guessed.notes, ["bought.csv: edges have no fields: quantity left out"]);
+    assert_eq!(guessed.notes, ["bought.csv: edges have no fields; left out: quantity"]);
     assert_eq!(
         guessed.mapping.lines(),
         [
@@ -391,7 +391,7 @@ fn a_few_wrong_ids_do_not_change_what_a_table_is_taken_for() {
     // With too many invalid ids, there is a note.
     write(dir.path(), &[("works.csv", "sku,title\nS1,A\nS1,B\nS2,C\n")]);
     let told = "works.csv: sku is empty or repeated in 1 of 3 rows, so rows are numbered; \
-        if it has the ids, correct these rows";
+        if sku holds the ids, correct these rows";
     assert_eq!(guess_of(dir.path()).unwrap().notes, [told]);
 }
 
@@ -425,7 +425,7 @@ fn a_foreign_key_of_several_columns_is_told_and_makes_no_relation() {
     connect(&file).unwrap().execute_batch(sql).unwrap();
     let guessed = guess_of(&file).unwrap();
     let told = "pairs.sqlite:b: the key (ax, ay) of a has several columns, so it cannot become \
-        a relation; give a one column of ids, and pairs.sqlite:b one with these";
+        a relation; add a single id column to a, and a column with these ids to pairs.sqlite:b";
     assert_eq!(guessed.notes, [told]);
     let report = import(&file, &guessed.mapping, &home, &ImportOptions::default()).unwrap();
     assert_eq!((report.base.record.n_nodes, report.base.record.n_edges), (2, 0));
@@ -446,7 +446,10 @@ fn hidden_files_are_left_out_and_other_data_are_told() {
     assert_eq!(guessed.mapping.nodes.len(), 1);
     let [json, sheet] = guessed.notes.as_slice() else { panic!("{:?}", guessed.notes) };
     assert!(json.starts_with("more.json: left out: not an array of objects"), "{json}");
-    assert_eq!(sheet, "sheet.xlsx: left out: sheets are not supported; save each as CSV");
+    assert_eq!(
+        sheet,
+        "sheet.xlsx: left out: spreadsheets are not supported; save each sheet as CSV"
+    );
     // With unsupported files only, the error includes their remedies.
     fs::remove_file(dir.path().join("brands.csv")).unwrap();
     assert_eq!(InputFormat::detect(dir.path()).unwrap(), InputFormat::Tables);
@@ -678,7 +681,7 @@ fn a_foreign_key_may_be_to_another_unique_column() {
         INSERT INTO shops VALUES ('North', 1);";
     connection.execute_batch(more).unwrap();
     let guessed = guess_of(&file).unwrap();
-    let told = "shop.sqlite:products: brand_code holds code of brands, whose id is id, so it cannot \
+    let told = "shop.sqlite:products: brand_code refers to code of brands, whose id is id, so it cannot \
         become a relation; if code is unique, use it as the id of brands";
     assert_eq!(guessed.notes, [told]);
     let report = import(&file, &guessed.mapping, &home, &ImportOptions::default()).unwrap();

@@ -34,7 +34,7 @@ enum Model {
 
 impl Layers {
     /// Reads all weights from `bytes`, the content of the file at `path`; returns `None` if the
-    /// architecture is BERT. O(numbers).
+    /// architecture is BERT. Linear in the number of weights.
     ///
     /// # Errors
     /// [`EmbedError::Model`], with the name of a missing tensor or of one with another shape.
@@ -44,7 +44,10 @@ impl Layers {
         path: &Path,
     ) -> Result<Option<Self>, EmbedError> {
         let model = load(settings, bytes).map_err(|error| {
-            unusable(path, format!("{error}; take configuration and weights of one model"))
+            unusable(
+                path,
+                format!("{error}; use the configuration and the weights of the same model"),
+            )
         })?;
         Ok(model.map(|model| Self { model, path: path.into() }))
     }

@@ -44,7 +44,7 @@ pub const MAX_DOCUMENT_TOKENS: usize = 512;
 const PROJECTION: &str = "linear.weight";
 /// Name of the file with the settings of the checkpoint.
 const METADATA: &str = "artifact.metadata";
-/// Number of tokens that are not of the text: `[CLS]`, the marker and `[SEP]`.
+/// Number of tokens that are added to a text: `[CLS]`, the marker and `[SEP]`.
 const ADDED: usize = 3;
 
 /// Settings of a checkpoint. The fingerprint covers their `Debug` form.
@@ -147,7 +147,7 @@ impl ColbertEncoder {
         let cutter = &encoder.ready()?.cutter;
         let id = |name: &str| {
             let missing = || {
-                let reason = format!("it has no token {name}; take a ColBERT checkpoint");
+                let reason = format!("it has no token {name}; use a ColBERT checkpoint");
                 unusable(&encoder.tokenizer.path, reason)
             };
             cutter.id(name).filter(|&id| (id as usize) < shape.vocabulary).ok_or_else(missing)
@@ -247,8 +247,8 @@ impl ColbertEncoder {
         self.marked(cut, self.added.document, self.metadata.doc_maxlen)
     }
 
-    /// Returns `[CLS]`, the marker, the word pieces of a text and `[SEP]`, at most `max`; nothing
-    /// for a text without word pieces.
+    /// Returns `[CLS]`, the marker, the word pieces of a text and `[SEP]`, at most `max` tokens; no
+    /// tokens for a text without word pieces.
     fn marked(&self, cut: &WordPieces, marker: u32, max: usize) -> WordPieces {
         if cut.ids.is_empty() {
             return WordPieces::default();

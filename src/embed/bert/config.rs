@@ -19,7 +19,7 @@
 //! | [`MAX_CONFIG_BYTES`] | 1 MiB | a configuration is a page long |
 //! | [`MAX_WIDTH`] | 16 384 numbers | rows of BERT-large have 1024 numbers, its inner rows 4096 |
 //! | [`MAX_LAYERS`] | 64 | BERT-large has 24 |
-//! | [`MAX_VOCABULARY`] | 1 048 576 word pieces | bounds the memory of their rows |
+//! | [`MAX_VOCABULARY`] | 1 048 576 word pieces | bounds the memory of their embeddings |
 //! | [`MAX_POSITIONS`] | 8192 tokens | the work of attention grows with the square of this number |
 //! | [`MAX_PROMPT_BYTES`] | 4 KiB | a prompt is put before every text |
 
@@ -37,9 +37,9 @@ use crate::{
 };
 use agent_ground::files;
 
-/// Maximum size of a configuration file, bytes.
+/// Maximum size of a configuration file, in bytes.
 pub const MAX_CONFIG_BYTES: u64 = 1 << 20;
-/// Maximum length of a layer's rows, numbers.
+/// Maximum number of values in a row of a layer.
 pub const MAX_WIDTH: usize = 16_384;
 /// Maximum number of layers.
 pub const MAX_LAYERS: usize = 64;
@@ -47,7 +47,7 @@ pub const MAX_LAYERS: usize = 64;
 pub const MAX_VOCABULARY: usize = 1 << 20;
 /// Maximum number of positions, and thus of tokens read of a text.
 pub const MAX_POSITIONS: usize = 8192;
-/// Maximum length of a prompt, bytes.
+/// Maximum length of a prompt, in bytes.
 pub const MAX_PROMPT_BYTES: usize = 4 << 10;
 /// Names under which a model may list its document prompt, preferred first.
 const DOCUMENT_PROMPTS: [&str; 3] = ["document", "passage", "corpus"];
@@ -72,7 +72,7 @@ pub(super) enum Architecture {
     ModernBert {
         /// Layers whose index (from 0) is a multiple of this number attend to the whole text.
         whole_every: usize,
-        /// Window in which the other layers attend, tokens.
+        /// Attention window of the other layers, in tokens.
         local: usize,
         /// Bases of the rotary positions: in layers that attend to the whole text, and in the
         /// others.
@@ -88,7 +88,7 @@ pub(super) enum Architecture {
     Qwen3 {
         /// Number of heads of keys and values.
         key_heads: usize,
-        /// Size of an attention head, numbers.
+        /// Dimension of an attention head.
         head: usize,
         /// Base of the rotary positions.
         theta: f64,
@@ -112,14 +112,14 @@ impl Architecture {
 /// Shape of the transformer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
-    /// Size of a token's row, numbers; for BERT `hidden`, `heads` and `inner` are multiples of
+    /// Number of values in a token's row; for BERT `hidden`, `heads` and `inner` are multiples of
     /// `WIDTH`.
     pub hidden: usize,
     /// Number of layers, at least 1.
     pub layers: usize,
-    /// Number of attention heads; for BERT each has `hidden / heads` numbers.
+    /// Number of attention heads; in BERT each has dimension `hidden / heads`.
     pub heads: usize,
-    /// Size of the inner row of a layer, numbers.
+    /// Number of values in the inner row of a layer.
     pub inner: usize,
     /// Number of word pieces in the vocabulary.
     pub vocabulary: usize,
@@ -288,7 +288,7 @@ pub(super) fn read(dir: &Path) -> Result<Settings, EmbedError> {
             "Normalize" => normalises = true,
             other => {
                 let reason = format!(
-                    "module {other} is not supported; take a model of Transformer, Pooling and Normalize"
+                    "module {other} is not supported; use a model of Transformer, Pooling and Normalize"
                 );
                 return Err(unusable(&modules_path, reason));
             }
@@ -302,7 +302,7 @@ pub(super) fn read(dir: &Path) -> Result<Settings, EmbedError> {
     let limit = tokenizer.model_max_length.map_or(usize::MAX, |limit| limit as usize);
     let max_tokens = sentences.max_seq_length.unwrap_or(limit).min(shape.positions);
     if max_tokens < 3 {
-        let reason = format!("at most {max_tokens} tokens of a text, expected at least 3");
+        let reason = format!("the limit of {max_tokens} tokens per text is below the minimum of 3");
         return Err(unusable(&tokenizer_path, reason));
     }
     let prompts_path = dir.join("config_sentence_transformers.json");
@@ -363,7 +363,7 @@ fn read_pooling(reader: &mut Reader, path: &Path) -> Result<(Pooling, bool), Emb
         ["lasttoken"] => Ok((Pooling::Last, false)),
         _ => {
             let reason = format!(
-                "pooling by {} is not supported; take a model that pools by mean, cls or lasttoken",
+                "pooling by {} is not supported; use a model that pools by mean, cls or lasttoken",
                 modes.join(" and ")
             );
             Err(unusable(path, reason))
@@ -495,14 +495,14 @@ fn read_architecture(file: &Transformer) -> Result<Architecture, String> {
         },
         _ => {
             return Err(format!(
-                "architecture {kind:?} is not supported; take an encoder of BERT, ModernBERT, \
+                "architecture {kind:?} is not supported; use an encoder of BERT, ModernBERT, \
                  XLM-RoBERTa or Qwen3"
             ));
         }
     };
     if architecture != Architecture::Bert && !cfg!(feature = "encoders") {
         return Err(format!(
-            "{} needs a build with `--features encoders`; rebuild, or take a BERT encoder",
+            "{} needs a build with `--features encoders`; rebuild, or use a BERT encoder",
             architecture.name()
         ));
     }
@@ -520,7 +520,7 @@ fn whole_every(file: &Transformer) -> Result<usize, String> {
     let regular =
         every > 0 && whole.iter().enumerate().all(|(at, whole)| *whole == at.is_multiple_of(every));
     regular.then_some(every).ok_or_else(|| {
-        "layers that see the whole text are not evenly spread (layer_types)".to_owned()
+        "layers that attend to the whole text are not evenly spaced (layer_types)".to_owned()
     })
 }
 
@@ -544,7 +544,7 @@ struct Reader {
 
 impl Reader {
     fn required<T: DeserializeOwned>(&mut self, path: &Path) -> Result<T, EmbedError> {
-        let missing = || unusable(path, "it is missing; take the whole directory of the model");
+        let missing = || unusable(path, "it is missing; copy the whole directory of the model");
         self.optional(path)?.ok_or_else(missing)
     }
 

@@ -17,7 +17,7 @@
 //!
 //! # Cost
 //! Opening reads all files once, for the fingerprint. [`Embedder::prepare`] or the first text loads
-//! the tokenizer and the weights; the rows of word pieces stay in the mapped file. On the CPU,
+//! the tokenizer and the weights; the word-piece embeddings stay in the mapped file. On the CPU,
 //! texts are sorted by length and split into batches of at most [`BATCH_TOKENS`] tokens; rayon's
 //! threads process the batches, one thread per batch.
 //!
@@ -136,7 +136,7 @@ impl MappedFile {
     fn open(path: PathBuf, max_bytes: u64) -> Result<MappedFile, EmbedError> {
         let failed = |source: io::Error| match source.kind() {
             io::ErrorKind::NotFound => {
-                unusable(&path, "it is missing; take the whole directory of the model")
+                unusable(&path, "it is missing; copy the whole directory of the model")
             }
             _ => EmbedError::Io { path: path.clone(), source },
         };
@@ -344,7 +344,7 @@ impl BertEncoder {
         if norm.is_finite() {
             return Ok(());
         }
-        let reason = "its weights give numbers that are not finite; take undamaged weights";
+        let reason = "its weights give numbers that are not finite; use undamaged weights";
         Err(unusable(&self.weights.path, reason))
     }
 

@@ -39,7 +39,7 @@ impl Parts {
         let file = |name: &str| settings.folder.join(name);
         if settings.architecture != Architecture::Bert {
             let reason = format!(
-                "{} cannot be trained; take an encoder of the architecture BERT",
+                "{} cannot be trained; use an encoder of the architecture BERT",
                 settings.architecture.name()
             );
             return Err(unusable(&file("config.json"), reason));

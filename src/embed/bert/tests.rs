@@ -269,7 +269,7 @@ fn what_cannot_be_run_is_said_with_file_and_remedy() {
         let bytes = fs::read(&path).unwrap();
         fs::remove_file(&path).unwrap();
         let error = BertEncoder::open(model.path()).err().unwrap().to_string();
-        assert!(error.contains("it is missing; take the whole directory"), "{error}");
+        assert!(error.contains("it is missing; copy the whole directory"), "{error}");
         fs::write(&path, bytes).unwrap();
     }
 }

@@ -1,9 +1,9 @@
 //! Reads the weights of a BERT encoder from `model.safetensors`. The file's header is checked when
 //! the model is opened; the numbers are converted and packed at first use.
 //!
-//! The crate `candle_core` reads the file and converts its numbers. Rows of word pieces stay in the
-//! mapped file, in their stored type; all other weights are packed for [`kernels`](super::kernels)
-//! as `f32`.
+//! The crate `candle_core` reads the file and converts its numbers. Word-piece embeddings stay in
+//! the mapped file, in their stored type; all other weights are packed for
+//! [`kernels`](super::kernels) as `f32`.
 //!
 //! Tensor names are those of `BertModel` in the Python package transformers, with or without the
 //! prefix `bert.`.
@@ -28,9 +28,9 @@ use crate::{
     },
 };
 
-/// Maximum size of the file of weights, bytes.
+/// Maximum size of the file of weights, in bytes.
 pub const MAX_WEIGHTS_BYTES: u64 = 8 << 30;
-/// Name of the tensor with the rows of word pieces.
+/// Name of the tensor with the word-piece embeddings.
 const WORDS: &str = "embeddings.word_embeddings.weight";
 
 /// Weights of a linear layer: `input · weight + bias`.
@@ -56,17 +56,17 @@ pub(super) struct Layer {
     pub(super) norm: Norm,
 }
 
-/// All weights except the rows of word pieces.
+/// All weights except the word-piece embeddings.
 pub(super) struct Weights {
-    /// Row of each position: `[positions, hidden]`.
+    /// Position embeddings: `[positions, hidden]`.
     pub(super) positions: Vec<f32>,
-    /// Row of each token type: `[types, hidden]`.
+    /// Token-type embeddings: `[types, hidden]`.
     pub(super) types: Vec<f32>,
     pub(super) norm: Norm,
     pub(super) layers: Vec<Layer>,
 }
 
-/// Location of the rows of word pieces in the file.
+/// Location of the word-piece embeddings in the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Words {
     bytes: Range<usize>,
@@ -75,7 +75,7 @@ pub(super) struct Words {
 }
 
 impl Words {
-    /// Writes the row of the word piece `id` to `row`; returns `false` if the file has no such row.
+    /// Writes the embedding of the word piece `id` to `row`; returns `false` if the file has none.
     pub(super) fn read(&self, file: &[u8], id: u32, row: &mut [f32]) -> bool {
         let size = self.kind.size_in_bytes() * self.hidden;
         let bytes = file.get(self.bytes.clone()).unwrap_or_default();
@@ -164,7 +164,7 @@ impl<'a> Tensors<'a> {
         Ok(tensors)
     }
 
-    /// Returns the location of the rows of word pieces.
+    /// Returns the location of the word-piece embeddings.
     ///
     /// # Errors
     /// [`EmbedError::Model`] if the tensor cannot be read.
@@ -175,7 +175,8 @@ impl<'a> Tensors<'a> {
         Ok(Words { bytes: start..start + view.data().len(), kind, hidden: self.shape.hidden })
     }
 
-    /// Converts and packs all weights except the rows of word pieces. O(numbers).
+    /// Converts and packs all weights except the word-piece embeddings. Linear in the number of
+    /// weights.
     ///
     /// # Errors
     /// [`EmbedError::Model`] if a tensor cannot be read.
@@ -189,7 +190,7 @@ impl<'a> Tensors<'a> {
         })
     }
 
-    /// Converts all weights to the layout that the CUDA device needs. O(numbers).
+    /// Converts all weights to the layout that the CUDA device needs. Linear in their number.
     ///
     /// # Errors
     /// [`EmbedError::Model`] if a tensor cannot be read.
@@ -283,7 +284,7 @@ impl<'a> Tensors<'a> {
     /// [`EmbedError::Model`] if the tensor is missing or has another shape.
     pub(super) fn projection(&self, name: &str) -> Result<(Vec<f32>, usize), EmbedError> {
         let tensor = self.file.load(name, &Device::Cpu).map_err(|error| {
-            unusable(self.path, format!("{error}; take a ColBERT checkpoint, which has {name}"))
+            unusable(self.path, format!("{error}; use a ColBERT checkpoint, which has {name}"))
         })?;
         let hidden = self.shape.hidden;
         match *tensor.dims() {
@@ -293,8 +294,8 @@ impl<'a> Tensors<'a> {
                 .map_err(|error| self.missing(name, &error)),
             ref shape => {
                 let reason = format!(
-                    "tensor {name} has shape {shape:?}, expected [dim, {hidden}] by config.json; \
-                     take both files of one model"
+                    "tensor {name} has shape {shape:?}, but config.json requires [dim, {hidden}]; \
+                     use both files of the same model"
                 );
                 Err(unusable(self.path, reason))
             }
@@ -305,8 +306,8 @@ impl<'a> Tensors<'a> {
         let view = self.file.get(&self.full(name)).map_err(|error| self.missing(name, &error))?;
         if view.shape() != expected {
             let reason = format!(
-                "tensor {name} has shape {:?}, expected {expected:?} by config.json; \
-                 take both files of one model",
+                "tensor {name} has shape {:?}, but config.json requires {expected:?}; \
+                 use both files of the same model",
                 view.shape()
             );
             return Err(unusable(self.path, reason));
@@ -357,7 +358,7 @@ impl<'a> Tensors<'a> {
 
     fn missing(&self, name: &str, error: &Error) -> EmbedError {
         let reason =
-            format!("tensor {name} cannot be read ({error}); take the weights of a BERT encoder");
+            format!("tensor {name} cannot be read ({error}); use the weights of a BERT encoder");
         unusable(self.path, reason)
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     bert::config::{Settings, unusable},
 };
 
-/// Maximum size of a tokenizer file, bytes.
+/// Maximum size of a tokenizer file, in bytes.
 pub const MAX_TOKENIZER_BYTES: u64 = 64 << 20;
 /// Maximum number of bytes read of one text.
 pub const MAX_TEXT_BYTES: usize = 1 << 20;
@@ -157,7 +157,7 @@ impl Cutter {
         let encoding = self
             .tokenizer
             .encode_fast(lower.as_deref().unwrap_or(text), true)
-            .map_err(|error| unusable(&self.path, format!("it cannot cut a text: {error}")))?;
+            .map_err(|error| unusable(&self.path, format!("it cannot tokenize a text: {error}")))?;
         let (ids, types) = (encoding.get_ids(), encoding.get_type_ids());
         let special: Vec<bool> =
             encoding.get_special_tokens_mask().iter().map(|mask| *mask != 0).collect();
@@ -169,8 +169,8 @@ impl Cutter {
             ids.len() <= self.max_tokens && types.len() == ids.len() && special.len() == ids.len();
         if !fits || largest(ids) >= self.vocabulary || largest(types) >= self.types {
             let reason = format!(
-                "it gives piece {} of type {}, but the model has {} pieces and {} types; \
-                 take tokenizer and weights of one model",
+                "it returns token {} of type {}, but the model has {} tokens and {} types; \
+                 use the tokenizer and the weights of the same model",
                 largest(ids),
                 largest(types),
                 self.vocabulary,

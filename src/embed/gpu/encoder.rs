@@ -51,11 +51,11 @@ pub enum Pooling {
 /// Sizes and activation of an encoder.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Size of a token's row, numbers.
+    /// Number of values in a token's row.
     pub width: usize,
     /// Number of attention heads; `width / heads` must be 32 or 64.
     pub heads: usize,
-    /// Size of the inner row between the two products of a layer, numbers.
+    /// Number of values in the inner row between the two products of a layer.
     pub inner: usize,
     /// Number added to the variance in layer norms.
     pub epsilon: f32,
@@ -101,13 +101,13 @@ pub struct Layer {
 /// All weights of a model, in 32 bits.
 #[derive(Clone, Debug, Default)]
 pub struct Weights {
-    /// Rows of word pieces, `[vocabulary, width]`.
+    /// Word-piece embeddings, `[vocabulary, width]`.
     pub words: Vec<f32>,
-    /// Rows of positions, `[positions, width]`; the position of a token is the row number.
+    /// Position embeddings, `[positions, width]`; the row number is the position of the token.
     pub positions: Vec<f32>,
-    /// Row of segment 0, to which all tokens belong: `[width]`.
+    /// Embedding of segment 0, to which all tokens belong: `[width]`.
     pub segment: Vec<f32>,
-    /// Norm after the sum of the word, position and segment rows.
+    /// Norm after the sum of the word, position and segment embeddings.
     pub norm: Norm,
     /// Layers, first to last.
     pub layers: Vec<Layer>,

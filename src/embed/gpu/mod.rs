@@ -42,7 +42,7 @@ use cudarc::{
 
 /// CUDA source code of all kernels.
 const KERNELS: &str = include_str!("kernels.cu");
-/// Maximum size of a row that the kernels hold in shared memory, numbers.
+/// Maximum number of values in a row that the kernels hold in shared memory.
 pub const MAX_WIDTH: usize = 4_096;
 /// Number of threads of a block that processes one row; must match `kernels.cu`.
 const ROW_THREADS: u32 = 128;

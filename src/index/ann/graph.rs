@@ -24,8 +24,8 @@ const EXPANSION_BUILD: usize = 128;
 /// Seed of the generator of random levels.
 const SEED: u64 = 0;
 
-/// A place with its score; the larger hit is the better one. Of equal scores, that with the smaller
-/// place is larger.
+/// A place with its score; the larger hit is the better one. Of two hits with equal scores, the one
+/// with the smaller place is larger.
 pub(super) type Hit = (Score, Reverse<u32>);
 
 /// A score with a total order, NaN included.

@@ -22,7 +22,7 @@ use crate::{
 use agent_ground::words::{Languages, Stems};
 use agent_kb::{FieldId, Kb, NodeId};
 
-/// Parts of the names of fields that hold aliases of a node, in small letters.
+/// Parts of the names of fields that hold aliases of a node, in lower case.
 const ALIAS_FIELDS: [&str; 11] = [
     "synonym",
     "alias",
@@ -40,8 +40,8 @@ const ALIAS_FIELDS: [&str; 11] = [
 const MAX_ALIASES: usize = 64;
 /// Numbers of words of a name for which its initials become an entry of their own.
 const ACRONYM_WORDS: std::ops::RangeInclusive<usize> = 2..=6;
-/// Minimum share, in `0..=1`, of a field's values that are distinct single words for the field to
-/// identify nodes.
+/// Minimum share, in `0..=1`, of a field's values that must be distinct single words for the field
+/// to identify nodes.
 const MIN_DISTINCT_SHARE: f64 = 0.98;
 
 fn is_symbol(name: &str) -> bool {

@@ -230,9 +230,9 @@ pub(super) fn stem_of<'a>(stems: &Stems, word: &'a str) -> Cow<'a, str> {
     changed.map_or(stem, Cow::Owned)
 }
 
-/// Splits a written word between letters and digits, and before a capital letter after a small one,
-/// such as "TypeII" into "type" and "ii"; folds each part. A word that is not ASCII or is too long
-/// stays whole.
+/// Splits a written word between letters and digits, and before a capital letter that follows a
+/// lower-case one, such as "TypeII" into "type" and "ii"; folds each part. A word that is not ASCII
+/// or is too long stays whole.
 pub(super) fn pieces(written: &str) -> impl Iterator<Item = Cow<'_, str>> {
     let parted = written.is_ascii() && !is_too_long(written);
     let bytes = if parted { written.as_bytes() } else { &[] };

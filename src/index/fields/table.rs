@@ -20,7 +20,7 @@ use agent_kb::NodeId;
 
 /// Name of the file of the table.
 const FILE: &str = "fields";
-/// Length of a digest in hexadecimal, bytes.
+/// Length of a digest in hexadecimal, in bytes.
 const DIGEST: usize = 64;
 
 /// The opened table: the fields of a base and the nodes that have each.

@@ -29,7 +29,7 @@ pub(super) struct Codec<'a> {
     pub(super) cutoffs: &'a [f32],
 }
 
-/// Returns the length of a code, bytes.
+/// Returns the length of a code, in bytes.
 pub(super) fn code_bytes(dim: usize, bits: usize) -> usize {
     2 + (dim * bits).div_ceil(8)
 }

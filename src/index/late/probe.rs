@@ -2,8 +2,8 @@
 //!
 //! A query token probes its nearest centroids; documents with a token of one of these centroids are
 //! candidates (Santhanam et al., "ColBERTv2", 2022). If there are more candidates than are worth
-//! decoding, those are kept that score best when each token is taken for its centroid (Santhanam et
-//! al., "PLAID", 2022).
+//! decoding, only those are decoded that score best with each document token replaced by its
+//! centroid (Santhanam et al., "PLAID", 2022).
 
 use rayon::prelude::*;
 
@@ -12,7 +12,7 @@ use crate::arrays::Array;
 use agent_embed::{Matrix, matrix::dot};
 use agent_kb::{NodeId, best};
 
-/// Minimum number of candidates that are decoded if there are as many.
+/// Minimum number of decoded candidates, unless there are fewer candidates.
 const MIN_DECODED: usize = 1024;
 /// Minimum number of decoded candidates for each requested node.
 const DECODED_PER_NODE: usize = 4;
@@ -65,7 +65,7 @@ impl LateIndex {
     /// token probes its `nprobe` nearest centroids. Returns the best `k` with their scores, best
     /// first, ties by ascending id. Exact over the stored codes if `nprobe` is at least the number
     /// of centroids; O(tokens of the candidates * tokens of the query). Empty for an index without
-    /// lists, as the part `late`.
+    /// lists, such as the part `late`.
     pub fn search(&self, query: &Matrix, nprobe: usize, k: usize) -> Vec<(NodeId, f32)> {
         let Some(checkpoint) = &self.checkpoint else { return Vec::new() };
         let queries: Vec<&[f32]> =
@@ -95,8 +95,9 @@ impl LateIndex {
         self.rank(query, &nodes, k)
     }
 
-    /// Scores nodes as [`rank`](Self::rank) does, with each token taken for its centroid. `scores`
-    /// is `[centroids, width]`, the dot products with the `width` tokens of the query.
+    /// Scores nodes as [`rank`](Self::rank) does, with each document token replaced by its
+    /// centroid. `scores` is `[centroids, width]`, the dot products with the `width` tokens of the
+    /// query.
     fn score_by_centroids(
         &self,
         nodes: &[NodeId],

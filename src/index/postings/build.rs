@@ -32,15 +32,15 @@ use agent_kb::NodeId;
 
 // Unit tests have small limits, so that a few texts suffice for several chunks and runs.
 
-/// Total size of buffered texts at which they are tokenized, bytes.
+/// Total size of buffered texts at which they are tokenized, in bytes.
 const BATCH_BYTES: usize = if cfg!(test) { 256 } else { 16 << 20 };
-/// Size of texts at which a chunk ends, bytes.
+/// Size of texts at which a chunk ends, in bytes.
 const CHUNK_BYTES: usize = if cfg!(test) { 64 } else { 4 << 20 };
-/// Total size of postings in memory at which some are moved to disk, bytes.
+/// Total size of postings in memory at which some are moved to disk, in bytes.
 const HELD_BYTES: usize = if cfg!(test) { 2_048 } else { 128 << 20 };
 /// Number of runs on disk at which they are merged into one run.
 const MAX_RUNS: usize = if cfg!(test) { 3 } else { 32 };
-/// Size of the buffer for reading or writing a run, bytes.
+/// Size of the buffer for reading or writing a run, in bytes.
 const RUN_BUFFER: usize = 256 << 10;
 /// Maximum number of distinct words over all texts.
 const MAX_WORDS: usize = u32::MAX as usize - BATCH_BYTES;
@@ -224,8 +224,8 @@ impl PostingsBuilder {
         self.read_chunks().into_iter().try_for_each(|(words, chunk)| self.hold(words.iter(), chunk))
     }
 
-    /// Keeps a chunk, whose parts belong to these words, given with their hashes. The nodes of the
-    /// chunk must follow all nodes added so far.
+    /// Keeps a chunk. `words` yields the word of each part of the chunk, with its hash. The nodes
+    /// of the chunk must follow all nodes added so far.
     fn hold<'a>(
         &mut self,
         words: impl Iterator<Item = (&'a [u8], u64)>,

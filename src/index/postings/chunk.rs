@@ -52,7 +52,7 @@ impl Chunk {
         &self.bytes[start..self.ends[at]]
     }
 
-    /// Approximate size of the postings in memory, bytes.
+    /// Approximate size of the postings in memory, in bytes.
     pub(super) fn held(&self) -> usize {
         self.words.len() * 12 + self.bytes.len()
     }

@@ -272,7 +272,7 @@ impl Postings {
         found
     }
 
-    /// Splits a query into those of its words that the index, or the collection, contains, in the
+    /// Returns the words of a query that the index or, if given, the collection contains, in the
     /// form that [`Self::weighted`] returns.
     fn words(&self, text: &str, collection: Option<&Collection>) -> Vec<(u32, u32, f32)> {
         let (mut ids, mut left) = (Vec::new(), MAX_QUERY_WORDS);

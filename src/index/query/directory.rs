@@ -14,7 +14,7 @@ use tantivy::directory::{
 pub(super) struct ReadOnly(MmapDirectory);
 
 impl ReadOnly {
-    /// Opens the directory `dir`, whose files are mapped when tantivy asks for them.
+    /// Opens the directory `dir`, whose files are mapped when tantivy opens them.
     pub(super) fn open(dir: &Path) -> Result<Self, OpenDirectoryError> {
         Ok(Self(MmapDirectory::open(dir)?))
     }

@@ -36,7 +36,7 @@ use crate::{
 use agent_ground::words::nearest;
 use agent_kb::Kb;
 
-/// Maximum length of a query, bytes.
+/// Maximum length of a query, in bytes.
 const MAX_QUERY_BYTES: usize = 4 << 10;
 /// Maximum depth of nested parentheses; limited because parsing is recursive.
 const MAX_DEPTH: usize = 16;
@@ -52,7 +52,7 @@ const MAX_LISTED: usize = 20;
 /// Why a query cannot be searched.
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
-    /// The query is too long; holds the length of the query, bytes.
+    /// The query is too long; holds its length in bytes.
     #[error("the query has {0} bytes; at most {MAX_QUERY_BYTES} are read")]
     Long(usize),
     /// The syntax of the query is invalid, or the query uses a field wrongly.
@@ -250,7 +250,7 @@ impl Parser<'_> {
         written: &str,
     ) -> Result<Box<dyn Query>, QueryError> {
         match words {
-            [] => Err(self.wrong_at(written, format!("{written:?} has no word"))),
+            [] => Err(self.wrong_at(written, format!("{written:?} contains no word"))),
             [word] => {
                 let term = term(field, path, word);
                 Ok(Box::new(TermQuery::new(term, IndexRecordOption::WithFreqs)))
@@ -296,7 +296,7 @@ impl Parser<'_> {
     ) -> Result<Box<dyn Query>, QueryError> {
         let written = name.unwrap_or("[");
         let Target::Detail(id) = self.target(name)? else {
-            let reason = "ranges need a field of numbers, as in price:[5 TO 20]";
+            let reason = "ranges need a numeric field, as in price:[5 TO 20]";
             return Err(self.wrong_at(written, reason));
         };
         let path = key('f', id);

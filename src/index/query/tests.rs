@@ -244,11 +244,11 @@ fn wrong_queries_say_where_and_what_to_do() {
         ("price:[a TO 5]", 8, "\"a\" is not a number"),
         ("price:[1 TO \"x\"]", 12, ""),
         ("title:[1 TO 5]", 1, "no value of \"title\" is a number"),
-        ("near:[1 TO 5]", 1, "ranges need a field of numbers"),
+        ("near:[1 TO 5]", 1, "ranges need a numeric field"),
         ("cap~9", 1, "0 to 2 typos"),
         ("title:*", 1, "field existence is not indexed"),
         ("/ca.*/", 2, "regular expressions are not supported"),
-        ("title:!!", 7, "has no word"),
+        ("title:!!", 7, "contains no word"),
         ("(steel", 7, "close quotes and brackets"),
         ("\"steel bottle", 14, "close quotes and brackets"),
     ] {

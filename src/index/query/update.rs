@@ -20,11 +20,11 @@ use super::*;
 /// Name of the file with the node of each slot and the number of words of each schema field. Only
 /// an updated index has this file.
 pub(super) const SLOTS: &str = "slots";
-/// Stands in place of a node for the slot of a deleted document.
+/// Value in place of a node for the slot of a deleted document.
 const DELETED: u32 = u32::MAX;
 /// Maximum number of segments of an index; each update adds a segment, and a search visits all.
 const MAX_SEGMENTS: usize = 12;
-/// Length of a digest of a document, bytes.
+/// Length of a digest of a document, in bytes.
 const DIGEST_BYTES: usize = 16;
 
 /// The map from tantivy's documents to nodes in an updated index.

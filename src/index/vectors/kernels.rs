@@ -52,7 +52,7 @@ impl Panel {
     }
 }
 
-/// Terms of 16 queries in the test whether the score of a row may reach a query's threshold; see
+/// Terms of 16 queries in the test of whether the score of a row may reach a query's threshold; see
 /// [`Kernel::reaching`].
 #[derive(Clone)]
 #[repr(align(64))]
@@ -336,7 +336,7 @@ mod vnni {
 
     /// Number of rows whose sums are in registers at the same time.
     const PAIR_ROWS: usize = 4;
-    /// How far ahead of the read bytes memory is prefetched, bytes.
+    /// Distance by which prefetching runs ahead of reading, in bytes.
     const AHEAD: usize = 4096;
     const PANEL_ROWS: usize = 8;
 

@@ -54,13 +54,13 @@ const SUM_ERROR: f64 = 4e-12;
 /// Number of terms of the bound that are stored per row: scale, `full` and `rest`.
 const NOTES: usize = 3;
 
-/// Returns the size of a coded block, bytes: the codes of [`BLOCK`] rows, then the scales of all
+/// Returns the size of a coded block, in bytes: the codes of [`BLOCK`] rows, then the scales of all
 /// rows, their `full` and their `rest`.
 pub(super) fn block_bytes(stride: usize) -> usize {
     BLOCK * (stride + NOTES * size_of::<f32>())
 }
 
-/// Returns the length of a coded row of `dim` numbers, bytes.
+/// Returns the length of a coded row of `dim` numbers, in bytes.
 pub(super) fn stride(dim: usize) -> usize {
     dim.next_multiple_of(STEP)
 }
@@ -96,7 +96,7 @@ impl Space {
         Space { dim, centre, signs, width }
     }
 
-    /// Length of a coded row, bytes.
+    /// Length of a coded row, in bytes.
     pub(super) fn stride(&self) -> usize {
         self.signs.len()
     }
@@ -229,7 +229,7 @@ pub(super) struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Wraps a block of [`block_bytes`] bytes; `stride` is the length of a coded row, bytes.
+    /// Wraps a block of [`block_bytes`] bytes; `stride` is the length of a coded row, in bytes.
     pub(super) fn new(bytes: &'a [u8], stride: usize) -> Block<'a> {
         Block { bytes, stride }
     }

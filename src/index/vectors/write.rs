@@ -17,7 +17,7 @@ use agent_embed::matrix::Matrix;
 use agent_ground::files;
 use agent_kb::NodeId;
 
-/// Alignment of tensors in the file, bytes, so that registers and tiles cross no cache lines.
+/// Alignment of tensors in the file, in bytes, so that registers and tiles cross no cache lines.
 pub(super) const ALIGNMENT: usize = 64;
 /// Number of blocks that are coded in parallel before they are written.
 const CODED_BLOCKS: usize = 64;

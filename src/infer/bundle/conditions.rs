@@ -35,7 +35,7 @@ use crate::bundle::{
     lexicon::stemmed,
     schema::{Schema, is_form},
 };
-use agent_ground::words::{is_question_word, name_words, quoted_ranges};
+use agent_ground::words::{is_question_word, name_words, one_line, quoted_ranges};
 use agent_index::{IndexedBase, entities::ExactMention};
 use agent_kb::{
     FieldId, Kb, NodeId, RelationId, Tuple, TypeId,
@@ -54,9 +54,10 @@ const MIN_SHARE: f32 = 0.9;
 /// Maximum distance, in words, of the word that names the field: before a date, or on either side
 /// of a number.
 const MAX_FIELD_DISTANCE: usize = 3;
-/// Maximum distance, in words, of a negation before the limit or date that it is about.
+/// Maximum distance, in words, from a negation to the limit or date that it may negate.
 const MAX_NEGATED: usize = 6;
-/// A field is rarely given if another one of the same meaning has this many times as many values.
+/// A field counts as rarely filled if another field with the same meaning has more than this many
+/// times as many values.
 const FEW: u32 = 4;
 /// Maximum number of words between "which" or "what" and the end of the type that it asks for.
 const MAX_ASKED: usize = 3;
@@ -78,7 +79,8 @@ pub struct Conditions {
     pub newest_first: Option<bool>,
     /// Phrases that the names of answers should not have.
     excluded: Vec<Excluded>,
-    /// Exclusions word for word: a node with one in its name fulfils the conditions.
+    /// Exclusions as written, including the negation; a node whose name contains one of them
+    /// fulfils the conditions.
     literals: Vec<Vec<String>>,
 }
 
@@ -396,8 +398,8 @@ impl<'a> Reader<'a> {
             })
     }
 
-    /// Returns the number of words between a negation and word `at`, of which the negation is about;
-    /// `None` if no negation precedes `at` by a few words.
+    /// Returns the number of words between word `at` and the negation before it; `None` if no
+    /// negation that may apply to word `at` is among the [`MAX_NEGATED`] words before it.
     fn negated_before(&self, at: usize) -> Option<usize> {
         for n in 1..=MAX_NEGATED {
             let place = at.checked_sub(n)?;
@@ -419,9 +421,9 @@ impl<'a> Reader<'a> {
         None
     }
 
-    /// Returns the position at which the limit at word `at` begins: an earlier one if a negation
-    /// reverses it, as in "doesn't cost more than"; `None` if a negation before it is about something
-    /// else, so that the limit is not to be read.
+    /// Returns the position at which the limit at word `at` begins: that of a negation that
+    /// reverses the limit, as in "doesn't cost more than", otherwise `at`; `None` if the limit must
+    /// not be read, because a negation before it applies to something else.
     fn limit_start(&self, at: usize) -> Option<usize> {
         let Some(n) = self.negated_before(at) else { return Some(at) };
         let start = at - n - 1;
@@ -439,8 +441,8 @@ impl<'a> Reader<'a> {
         read.or_else(|| self.read_order(at)).or_else(|| self.read_absence(at))
     }
 
-    /// Finds the field of kind `kind` that a word shortly before `at`, or a word at or shortly
-    /// after `after`, names; for dates without such a word, the most general field. Returns the
+    /// Finds the field of kind `kind` that is named by a word shortly before `at`, or by a word at
+    /// or shortly after `after`; for dates without such a word, the most general field. Returns the
     /// position of the condition's first word and the left side of the condition.
     fn named_field(
         &self,
@@ -562,7 +564,7 @@ impl<'a> Reader<'a> {
             }
         }
         rest.push_str(&self.text[from..]);
-        rest.split_whitespace().collect::<Vec<_>>().join(" ")
+        one_line(&rest)
     }
 }
 

@@ -35,7 +35,8 @@ impl Bundle {
         let name = &self.dataset.name;
         format!(
             "{name} was updated since the bundle was made; `agent verify BUNDLE --drift \
-             --accept-drift` measures it on the update, and carries it over if it still fits"
+             --accept-drift` measures the bundle on the updated base and, if it still fits, \
+             carries it over"
         )
     }
 

@@ -1,11 +1,11 @@
-//! Words that people use for types and relations, beside the words of their names: "medicine" for a
-//! type `drug`, "for" and "helps against" for a relation `drug_treats_disease`.
+//! Words that people use for types and relations, in addition to the words in their names:
+//! "medicine" for a type `drug`, "for" and "helps against" for a relation `drug_treats_disease`.
 //!
-//! The table `lexicon.tsv` holds general English, nothing of one base: a row applies to every type
-//! or relation whose name has one of the row's words. Some words exclude a relation: what is asked
-//! "for" a disease is not what causes it. Others only suggest a relation: "sold" may refer to a
-//! product's maker, or to something else. A ranking may follow a suggestion; a plain answer may
-//! not.
+//! The table `lexicon.tsv` holds general English words, none of them specific to one base: a row
+//! applies to every type or relation whose name has one of the row's words. Some words exclude a
+//! relation: a question for something "for" a disease does not ask for its causes. Others only
+//! suggest a relation: "sold" may refer to a product's maker, or to something else. A ranking may
+//! follow a suggestion; a plain answer may not.
 
 use std::sync::LazyLock;
 

@@ -53,7 +53,7 @@ pub const FORMAT: u32 = 6;
 /// Layout version of bundles without a lexicon and without word search in their order, which older
 /// versions of the program can read.
 const FORMAT_WITHOUT_LEXICON: u32 = 5;
-/// Layout version of bundles of the same kind that are no ensembles.
+/// Layout version of bundles that also have no ensemble.
 const FORMAT_OF_ONE: u32 = 4;
 /// Oldest version of the layout that can be read.
 pub const OLDEST_FORMAT: u32 = 1;
@@ -70,7 +70,7 @@ const MAX_MEMBERS: usize = 4;
 /// Largest absolute weight of a router, re-ranker or cut-off, so that no sum of weights is
 /// infinite.
 const MAX_WEIGHT: f32 = 1e6;
-/// Maximum size of a bundle, bytes.
+/// Maximum size of a bundle in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Frozen programs, one per category, with a router and all fingerprints.
@@ -407,8 +407,8 @@ pub enum BundleError {
     /// The bundle was made for another base.
     #[error(
         "the bundle was made for {made_for} with index {expected}, but this base has index {found}; \
-         after an update of {made_for}, `agent verify BUNDLE --drift --accept-drift` carries it over if \
-         it still fits; else optimize on this base"
+         after an update of {made_for}, `agent verify BUNDLE --drift --accept-drift` carries the bundle \
+         over if it still fits; otherwise optimize on this base"
     )]
     OtherBase {
         /// Name of the bundle's base.

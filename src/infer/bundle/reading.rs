@@ -120,7 +120,7 @@ pub struct Phrasing {
     pub words: BTreeMap<String, u32>,
     /// Whether the questions are those of the lexicon, written by a language model or in general
     /// English; otherwise they are training questions. Questions of the lexicon have one metapath
-    /// of one step; since format 6.
+    /// of one step; bundles contain them since format 6.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub written: bool,
 }

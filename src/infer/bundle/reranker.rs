@@ -3,8 +3,8 @@
 //! Scores of different programs cannot be compared, and each program knows only its own metapaths.
 //! Here every candidate of a program, of text search or of a likely metapath has the same features:
 //! its scores and ranks in the programs, the match of its document and its neighbours' names with
-//! the query, and named nodes beside it. A linear model over these features orders the nodes
-//! (listwise learning to rank: Cao et al. 2007). Its weights are the same for all categories.
+//! the query, and named nodes among its neighbours. A linear model over these features orders the
+//! nodes (listwise learning to rank: Cao et al. 2007). Its weights are the same for all categories.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -142,8 +142,8 @@ pub struct QueryFeatures {
 
 impl QueryFeatures {
     /// Computes the inputs for a query. `found` and `near` hold the nodes from text search and from
-    /// vector search, best first; `near` is empty if these are no candidates. `likely` has the
-    /// nodes that the query's likely metapaths reach, with probabilities.
+    /// vector search, best first; `near` is empty if nodes from vector search are not candidates.
+    /// `likely` has the nodes that the query's likely metapaths reach, with probabilities.
     ///
     /// # Errors
     /// Errors of the embedder.
@@ -371,7 +371,7 @@ mod tests {
         .unwrap()
     }
 
-    /// Returns the value of one feature of a node; `None` if the node is no candidate.
+    /// Returns the value of one feature of a node; `None` if the node is not a candidate.
     fn value(features: &NodeFeatures, name: &str, node: NodeId) -> Option<f32> {
         let at = features.nodes.binary_search(&node).ok()?;
         let column = FEATURES.iter().position(|&other| other == name).unwrap();

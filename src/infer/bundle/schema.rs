@@ -4,7 +4,7 @@ use crate::bundle::lexicon::{Synonyms, stemmed, synonyms};
 use agent_index::IndexedBase;
 use agent_kb::{RelationId, TypeId};
 
-/// Minimum length of the shorter of two different stems that are forms of one word, bytes.
+/// Minimum length in bytes of the shorter of two different stems that are forms of one word.
 const MIN_BEGINNING: usize = 4;
 /// Maximum number of bytes by which the longer of two such stems exceeds the shorter.
 const MAX_ENDING: usize = 4;

@@ -19,7 +19,7 @@
 //!
 //! The gain is the possible increase of the question's reciprocal rank: exact for
 //! `not routed`, otherwise an upper bound. The bound is the reciprocal of the best rank of an answer
-//! in the scores of any call that contributes to the ranking, or 1 if no call held an answer.
+//! in the scores of any call that contributes to the ranking, or 1 if no call returned an answer.
 //!
 //! | module | content |
 //! | --- | --- |
@@ -51,6 +51,7 @@ use crate::{
     explain::{flow::Flow, lost::Search},
     join, merged_routes, parts, routes,
 };
+use agent_ground::words::one_line;
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, NodeSet};
 use agent_retrieve::{
@@ -60,7 +61,7 @@ use agent_retrieve::{
 use agent_sandbox::{CompiledProgram, Failure, program::Program};
 use agent_tools::{ToolCall, Trace, source::literal};
 
-/// Maximum length of a node's name in a reason, characters.
+/// Maximum length of a node's name in a reason, in characters.
 const NAME_CHARS: usize = 60;
 /// [`Loss::function`] of losses to the router.
 const ROUTER: &str = "router";
@@ -421,7 +422,7 @@ impl ProgramLoss<'_> {
     fn not_ranked(&self, flow: &Flow<'_>, answers: &[NodeId]) -> Loss {
         let sought: NodeSet = answers.iter().copied().collect();
         let search = Search { base: self.base, flow };
-        let nothing = "no call held an answer".to_owned();
+        let nothing = "no call returned an answer".to_owned();
         let Some(lost) = search.lost(flow.last, self.calls.len(), &sought, 0) else {
             let first = f64::from(1.0 - self.now);
             return self.loss_at(self.calls.len(), Kind::NotReached, first, nothing);
@@ -443,13 +444,13 @@ impl ProgramLoss<'_> {
         };
         let why = match (lost.kind, lost.place) {
             (Kind::NotLinked, _) => {
-                format!("did not find {of_sought}, from where a metapath leads on")
+                format!("did not find {of_sought}, from which a metapath leads to an answer")
             }
             (Kind::Cut, Some(place)) => {
                 format!("found too few: {of_sought} is at place {place} with a larger k")
             }
             (Kind::Cut | Kind::Filtered, _) => {
-                format!("was given {what}, {of_sought}, and lost it")
+                format!("received {what}, {of_sought}, and dropped it")
             }
             _ => nothing,
         };
@@ -460,8 +461,4 @@ impl ProgramLoss<'_> {
         let name: String = one_line(self.base.kb.name(node)).chars().take(NAME_CHARS).collect();
         literal(&name)
     }
-}
-
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -21,7 +21,7 @@ use agent_tools::{NodeFlow, ToolCall, Value, source::literal};
 const MAX_METAPATHS: usize = 16;
 /// Number of best start nodes shown per call.
 const SHOWN_STARTS: usize = 3;
-/// Maximum length of a text in the label of a call, characters.
+/// Maximum length of a text in the label of a call, in characters.
 const TEXT_CHARS: usize = 28;
 /// Maximum depth of nested calls in a label.
 const LABEL_DEPTH: usize = 2;
@@ -387,7 +387,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Follows a chain of calls that only pass nodes on back to its first call.
+    /// Follows a chain of calls that only pass nodes on, back to its first call.
     fn source(&self, mut at: usize) -> usize {
         while let Some(call) = self.flow.calls.get(at)
             && passes_on(call)

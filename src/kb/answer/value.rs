@@ -20,7 +20,7 @@ use crate::NodeId;
 pub const MAX_COLUMNS: usize = 100;
 /// Maximum number of rows of a table.
 pub const MAX_ROWS: usize = 10_000;
-/// Maximum size of the text of a cell, of the name of a column, and of a unit, bytes.
+/// Maximum size of the text of a cell, of the name of a column, and of a unit, in bytes.
 pub const MAX_CELL_BYTES: usize = 64 << 10;
 /// Whole numbers up to this absolute value, 2^53, are exact; they are written without a fraction.
 const MAX_EXACT: f64 = 9_007_199_254_740_992.0;
@@ -100,13 +100,13 @@ pub enum ValueError {
     /// Two columns of a table have the same name; holds this name.
     #[error("two columns of the table are called {0:?}; give them different names")]
     SameColumn(String),
-    /// A text is too long; holds its size, bytes.
+    /// A text is too long; holds its size in bytes.
     #[error("a text of the answer has {0} bytes, more than {MAX_CELL_BYTES}")]
     LongText(usize),
     /// A number is infinite or not a number.
-    #[error("an answer holds finite numbers only; leave the cell empty")]
+    #[error("an answer must contain finite numbers only; leave the cell empty instead")]
     NotFinite,
-    /// The text is none of the forms of an answer; holds its beginning.
+    /// The text has none of the forms of an answer; holds the beginning of the text.
     #[error(
         "{0:?} is not an answer; write a number, a text, {{\"value\": 3, \"unit\": \"kg\"}} or \
          {{\"columns\": [...], \"rows\": [[...]]}}"

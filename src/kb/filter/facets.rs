@@ -16,7 +16,7 @@ use crate::{FieldId, Kb, NodeId, NodeSet, RelationId, TypeId, table::value::cate
 pub const MAX_FACETS: usize = 30;
 /// Maximum number of distinct values of a facet that can be counted.
 pub const MAX_FACET_VALUES: usize = 500;
-/// Maximum length of a value in a field that is proposed as a facet, bytes.
+/// Maximum length of a value in a field that is proposed as a facet, in bytes.
 const MAX_BYTES: usize = 80;
 /// Number of nodes that are read to decide whether a field is proposed as a facet; they are evenly
 /// spaced.
@@ -146,7 +146,7 @@ struct Counts {
     /// The words of each text, as conditions compare them.
     folded: Vec<String>,
     by_text: HashMap<String, usize>,
-    /// Whether each text is a value. The ids of neighbours are no values of their own, but other
+    /// Whether each text is a value. The ids of neighbours are not values of their own, but other
     /// spellings of a value.
     is_value: Vec<bool>,
     /// Pairs (node, position of one of its texts in `texts`), nodes ascending.

@@ -1,4 +1,4 @@
-//! Limits what the table of one question takes while it is built: memory, and processor time.
+//! Limits the memory and the processor time of building the table of one question.
 
 use std::{cell::Cell, time::Duration};
 
@@ -6,15 +6,15 @@ use agent_ground::clock::Timer;
 
 use crate::table::ColumnError;
 
-/// Maximum size of the columns of a table, bytes; they have a copy of about this size in SQLite.
+/// Maximum size of the columns of a table, in bytes; SQLite holds a copy of about the same size.
 pub const MAX_BYTES: usize = 96 << 20;
 /// Maximum processor time for building a table: following its metapaths, and copying it.
 pub const MAX_TIME: Duration = Duration::from_secs(4);
-/// Number of steps between two looks at the clock. A step takes some microseconds; to follow a
-/// metapath from one node, rarely some hundredths of a second.
+/// Number of steps between two readings of the clock. A step takes a few microseconds; following a
+/// metapath from one node rarely takes some hundredths of a second.
 const AT_ONCE: usize = 8;
 
-/// What the table of one question may still take. Belongs to one thread.
+/// Remaining memory and time for the table of one question. Used by one thread only.
 pub struct Budget {
     timer: Timer,
     /// Bytes that are still free.
@@ -29,7 +29,7 @@ impl Budget {
         Self { timer: Timer::start(MAX_TIME), bytes: Cell::new(MAX_BYTES), steps: Cell::new(0) }
     }
 
-    /// Takes memory for a part of what `source` describes.
+    /// Reserves memory for a part of what `source` describes.
     ///
     /// # Errors
     /// [`ColumnError::Memory`] if less is free.

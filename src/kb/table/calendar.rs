@@ -42,8 +42,8 @@ pub(super) fn register(connection: &Connection, watch: &Arc<Watch>) -> Result<()
     Ok(())
 }
 
-/// Whether the argument at `index`, from 0, is the current time, as it is if the arguments end before
-/// it. Without its format, `strftime` is null.
+/// Whether the argument at `index`, from 0, stands for the current time; the first missing argument
+/// does. Without its format, `strftime` returns null.
 fn is_now(context: &Context<'_>, index: usize) -> bool {
     if index >= context.len() {
         return index == context.len();
@@ -56,7 +56,7 @@ fn is_now(context: &Context<'_>, index: usize) -> bool {
     NOW.iter().any(|word| text.eq_ignore_ascii_case(word.as_bytes()))
 }
 
-/// An argument of a call, passed on.
+/// An argument that is passed on to another call.
 struct Argument<'a>(ValueRef<'a>);
 
 impl ToSql for Argument<'_> {

@@ -26,11 +26,11 @@ const FITS: f64 = 0.95;
 const MAX_DISTINCT: f64 = 0.4;
 /// Number of distinct values that a category may have however few values are sampled.
 const FEW_DISTINCT: usize = 12;
-/// Maximum mean length of the values of a category, bytes.
+/// Maximum mean length of the values of a category, in bytes.
 const MAX_CATEGORY_BYTES: usize = 60;
-/// What separates the items of a list in the text of a field.
+/// Separator of the items of a list in the text of a field.
 const SEPARATOR: &str = "; ";
-/// Share of values with several items above which a field is one of lists.
+/// Share of values with several items above which a field holds lists.
 const LISTS: f64 = 0.05;
 
 /// Why a column cannot be read. Each holds the source of the column in words, or the name of a
@@ -41,10 +41,13 @@ pub enum ColumnError {
     #[error("with {0} the table exceeds {most} MB; ask about fewer rows", most = MAX_BYTES >> 20)]
     Memory(String),
     /// Building the table took too long.
-    #[error("{0} was stopped after {time} s; ask about fewer rows", time = MAX_TIME.as_secs())]
+    #[error(
+        "time limit of {time} s exceeded: {0}; ask about fewer rows",
+        time = MAX_TIME.as_secs()
+    )]
     Time(String),
     /// A metapath leads from one node to too many names for a cell.
-    #[error("{0} leads from one row to more than {MAX_VALUES} names; ask how many there are")]
+    #[error("{0} gives more than {MAX_VALUES} names for one row; ask how many there are")]
     Cell(String),
     /// Several values in a cell, although the values are not categories and so cannot be joined.
     #[error(
@@ -517,7 +520,7 @@ impl<'a> Spellings<'a> {
         self.names = named.collect();
     }
 
-    /// Returns the value that an item spells; `None` if the item has no word.
+    /// Returns the value that an item spells; `None` if the item contains no word.
     fn named(&self, item: &str) -> Option<NamedValue> {
         let key = self.keys.get(item.trim()).filter(|key| !key.is_empty())?;
         Some(NamedValue { key: Key::Value(key.clone()), name: self.names.get(key)?.clone() })

@@ -42,14 +42,14 @@ const STEPS_AT_ONCE: i32 = 1_000;
 /// Interval between interrupts after the deadline. They are repeated because SQLite ignores an
 /// interrupt that comes before the first instruction.
 const AGAIN: Duration = Duration::from_millis(50);
-/// Maximum size of a text or row while a statement runs, bytes.
+/// Maximum size of a text or row while a statement runs, in bytes.
 pub(super) const MAX_TEXT: i32 = 64 << 10;
-/// Maximum size of a row while tables are loaded, bytes.
+/// Maximum size of a row while tables are loaded, in bytes.
 const MAX_ROW: i32 = 1 << 20;
-/// Maximum size of a cell, which is its text or its joined values, bytes; 16 columns of such cells
-/// fit into [`MAX_ROW`].
+/// Maximum size of a cell (its text or its joined values), in bytes; 16 columns of such cells fit
+/// into [`MAX_ROW`].
 const MAX_CELL: usize = 1 << 15;
-/// Maximum size of the text of a statement, bytes.
+/// Maximum size of the text of a statement, in bytes.
 const MAX_SQL: usize = 20_000;
 /// Maximum depth of nested expressions in a statement.
 const MAX_DEPTH: i32 = 100;
@@ -58,7 +58,7 @@ const MAX_COMPOUND: i32 = 20;
 pub(super) const MAX_PATTERN: i32 = 200;
 /// Maximum number of instructions of SQLite's virtual machine in one compiled statement.
 const MAX_INSTRUCTIONS: i32 = 3_000;
-/// Maximum size of all rows of a result together, bytes.
+/// Maximum size of all rows of a result together, in bytes.
 const MAX_RESULT: usize = 16 << 20;
 /// Maximum number of pages of 4 KiB for all tables of a database together: 128 MiB.
 const MAX_PAGES: u32 = 32_768;
@@ -112,7 +112,7 @@ impl Default for Limits {
 /// Why a statement failed, or tables could not be loaded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SqlError {
-    /// The text of the statement is too long; holds its size, bytes.
+    /// The text of the statement is too long; holds its size in bytes.
     #[error("the statement has {0} bytes, more than {MAX_SQL}")]
     TooLong(usize),
     /// The statement is refused because it would do more than read the loaded tables, or has a form
@@ -122,19 +122,21 @@ pub enum SqlError {
     /// The SQL is invalid; holds SQLite's message.
     #[error("invalid SQL statement: {0}")]
     Wrong(String),
-    /// The statement ran until its time was over; holds that time.
+    /// The statement reached its time limit; holds the limit.
     #[error("the statement was stopped after {} ms; request less at a time", .0.as_millis())]
     Deadline(Duration),
     /// The result has too many rows or bytes.
-    #[error("the statement gives more than {rows} rows or {MAX_RESULT} bytes; group or limit them")]
+    #[error(
+        "the statement returns more than {rows} rows or {MAX_RESULT} bytes; group or limit them"
+    )]
     TooMuch {
         /// Maximum number of rows.
         rows: usize,
     },
-    /// The intermediate results of the statement take too much memory; holds the limit, bytes.
+    /// The intermediate results of the statement take too much memory; holds the limit in bytes.
     #[error("the statement needs more than {} MiB of memory; group or limit its rows", .0 >> 20)]
     TooMuchMemory(u64),
-    /// A function keeps too many numbers; holds its name.
+    /// A function keeps too many numbers; holds the name of the function.
     #[error("{0} keeps more than {MAX_NUMBERS} numbers; group or limit the rows")]
     TooManyNumbers(&'static str),
     /// Copying the tables took too long.
@@ -153,14 +155,14 @@ pub enum SqlValue {
     Null,
     /// A whole number.
     Int(i64),
-    /// Another number.
+    /// A floating-point number.
     Real(f64),
     /// A text.
     Text(String),
 }
 
 impl SqlValue {
-    /// Returns the number; `None` for a text and for no value.
+    /// Returns the number; `None` for a text or null.
     pub fn number(&self) -> Option<f64> {
         match self {
             Self::Int(number) => Some(*number as f64),

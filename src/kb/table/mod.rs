@@ -14,7 +14,7 @@
 //! | [`MAX_COLUMNS`] | columns of a table | 16 | a question names a few |
 //! | [`MAX_VALUES`] | values of one cell | 100,000 | names that a metapath leads to |
 //! | [`MAX_HEAP`] | heap of a statement | 32 MiB | sorting that much takes a quarter of a second |
-//! | [`MAX_NUMBERS`] | numbers that functions of a statement keep | 2,000,000 | two a row of the largest table |
+//! | [`MAX_NUMBERS`] | numbers that functions of a statement keep | 2,000,000 | two per row of the largest table |
 //! | [`MAX_BYTES`] | columns of a table | 96 MiB | a cell is 24 bytes, a name in it 40 |
 //! | [`MAX_TIME`] | processor time for building a table | 4 s | nobody waits longer |
 

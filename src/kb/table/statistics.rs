@@ -79,7 +79,7 @@ pub enum StatisticsError {
         test: &'static str,
         /// Minimum number of values.
         least: usize,
-        /// Number of values there are.
+        /// Number of values found.
         n: usize,
     },
     /// All values are the same; holds the name of the test.

@@ -498,7 +498,8 @@ fn a_table_that_takes_too_much_is_refused() {
         }
     };
     assert!(began.elapsed() >= MAX_TIME, "{error}");
-    assert_eq!(error.to_string(), "topic -> paper was stopped after 4 s; ask about fewer rows");
+    let message = "time limit of 4 s exceeded: topic -> paper; ask about fewer rows";
+    assert_eq!(error.to_string(), message);
 }
 
 #[test]

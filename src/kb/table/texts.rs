@@ -78,8 +78,8 @@ fn failure(why: &str) -> Error {
     Error::UserFunctionError(why.into())
 }
 
-/// Returns the argument at `at`, from 0, as text, real numbers with 15 significant digits; `None`
-/// for null.
+/// Returns the argument at `at`, from 0, as text; `None` for null. Real numbers get 15 significant
+/// digits.
 fn text(context: &Context<'_>, at: usize) -> Option<String> {
     match context.get_raw(at) {
         ValueRef::Null => None,

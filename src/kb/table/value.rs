@@ -3,9 +3,9 @@
 
 use agent_ground::words::name_words;
 
-/// Maximum length of a unit, bytes.
+/// Maximum length of a unit, in bytes.
 const MAX_UNIT: usize = 24;
-/// Maximum length of a text that is parsed as a number, bytes.
+/// Maximum length of a text that is parsed as a number, in bytes.
 const MAX_NUMBER: usize = 64;
 /// Pairs (currency sign or code, currency code).
 const CURRENCIES: [(&str, &str); 12] = [

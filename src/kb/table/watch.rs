@@ -16,7 +16,7 @@ use crate::{
     table::{SqlError, calendar, database::FUNCTIONS, functions, texts},
 };
 
-/// Maximum heap of one statement, bytes: for sorting, groups and temporary tables. Sorting that
+/// Maximum heap of one statement, in bytes: for sorting, groups and temporary tables. Sorting that
 /// much takes about a quarter of a second, during which SQLite does not check for interrupts.
 pub const MAX_HEAP: i64 = 32 << 20;
 /// Maximum number of numbers that the functions of one statement keep at the same time, for medians
@@ -30,7 +30,7 @@ struct Running {
     /// When the statement must stop; `None` if that time exceeds the range of [`Instant`].
     deadline: Option<Instant>,
     time: Duration,
-    /// Heap of the thread when the statement began, bytes.
+    /// Heap of the thread when the statement began, in bytes.
     heap: i64,
 }
 

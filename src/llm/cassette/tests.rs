@@ -79,7 +79,7 @@ fn a_request_that_is_not_recorded_is_told_with_the_nearest() {
     }
     fs::write(&path, "").expect("write");
     let empty = Cassette::open(&path).expect("open").ask(&other).expect_err("unrecorded");
-    assert!(empty.to_string().contains("nothing is recorded"), "{empty}");
+    assert!(empty.to_string().contains("no request is recorded"), "{empty}");
 }
 
 #[test]

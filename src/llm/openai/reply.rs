@@ -25,12 +25,12 @@ pub(super) struct UnusableReply {
     pub(super) may_differ: bool,
 }
 
-/// Returns an unusable reply for one whose bytes could not be received; `reason` says why.
+/// Returns the [`UnusableReply`] for a reply whose bytes could not be received; `reason` says why.
 pub(super) fn unread(request: &Request, reason: String) -> UnusableReply {
     UnusableReply { reason, usage: estimated(request, ""), may_differ: true }
 }
 
-/// Parses the bytes of a reply. `shown` prepares an error text of the service for a message.
+/// Parses the bytes of a reply. `shown` prepares an error text from the service for display.
 ///
 /// # Errors
 /// [`UnusableReply`] if the bytes are not a reply or hold no text of the model.
@@ -67,12 +67,15 @@ pub(super) fn read(
     let reason = if let Some(error) = error_of(&body) {
         format!("it is an error of the service: {}", shown(&error))
     } else if choice.is_null() {
-        "it has no choice".to_owned()
+        "it contains no choice".to_owned()
     } else if is_cut {
         let (limit, role) = (request.max_tokens, &request.role);
-        format!("its {limit} tokens ended before any text; raise max_tokens of the role {role}")
+        format!(
+            "it reached its limit of {limit} tokens before any text; raise max_tokens of the role \
+             {role}"
+        )
     } else if finish == Finish::Filter {
-        "a filter of the service left no text".to_owned()
+        "a content filter of the service removed the text".to_owned()
     } else if message["tool_calls"][0].is_object() || message["function_call"].is_object() {
         "it calls a tool instead of giving text".to_owned()
     } else {

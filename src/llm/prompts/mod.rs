@@ -23,13 +23,13 @@ use serde_json::Value;
 use crate::prompts::template::{Template, environment};
 use agent_ground::files;
 
-/// Assumed number of bytes per token; less than in English, so that estimates of tokens tend to be
-/// too high.
+/// Assumed number of bytes per token; English text has more, so that estimated token counts tend to
+/// be too high.
 const BYTES_PER_TOKEN: u64 = 3;
-/// Maximum size of a template file, bytes.
+/// Maximum size of a template file, in bytes.
 const MAX_FILE_BYTES: u64 = 64 << 10;
-/// Maximum total size of the inputs of one prompt, bytes; shortening larger inputs would take too
-/// long.
+/// Maximum total size of the inputs of one prompt, in bytes; shortening larger inputs would take
+/// too long.
 const MAX_INPUT_BYTES: usize = 16 << 20;
 /// Maximum number of files in a directory with replacements of built-in prompts.
 const MAX_FILES: usize = 200;
@@ -89,8 +89,8 @@ pub struct Prompt {
     /// Name and JSON schema of the reply; `None` if the reply need not be JSON. The name has only
     /// letters, digits and underscores.
     pub schema: Option<(String, Value)>,
-    /// What was left out of the inputs to keep the budget, one description per truncation, in
-    /// order; the question lists them at its end.
+    /// What was left out of the inputs to stay within the budget: one description per truncation,
+    /// in order; the question lists them at its end.
     pub left_out: Vec<String>,
 }
 
@@ -127,7 +127,7 @@ pub struct Description<'a> {
 /// Why a prompt cannot be loaded or rendered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PromptError {
-    /// No prompt has the requested name, which is held here.
+    /// No prompt has the requested name; holds that name.
     #[error("there is no prompt {0:?}")]
     Unknown(String),
     /// The inputs differ from those that the prompt declares, or are too long.
@@ -319,7 +319,8 @@ fn files_below(dir: &Path) -> Result<Vec<PathBuf>, PromptError> {
     for path in &files {
         let bytes = fs::metadata(path).map_err(|error| file_error(path, &error))?.len();
         if bytes > MAX_FILE_BYTES {
-            let message = format!("{bytes} bytes are more than the {MAX_FILE_BYTES} of a template");
+            let message =
+                format!("a template of {bytes} bytes exceeds the limit of {MAX_FILE_BYTES}");
             return Err(PromptError::File { path: path.clone(), line: 1, message });
         }
     }

@@ -71,7 +71,7 @@ pub(super) fn render(
     Ok(Prompt { system, user, schema, left_out })
 }
 
-/// Returns the approximate size of a value, bytes, at least 1.
+/// Returns the approximate size of a value, in bytes, at least 1.
 fn size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() + 1,
@@ -84,7 +84,7 @@ fn size(value: &Value) -> usize {
 /// Checks that `inputs` is an object with exactly the declared names, and not too long.
 ///
 /// # Errors
-/// [`PromptError::Inputs`], which says what is wrong.
+/// [`PromptError::Inputs`] if the names differ or the inputs are too long.
 fn check_names(template: &Template, inputs: &Value) -> Result<(), PromptError> {
     let declared = template.description().inputs;
     let problem = match inputs.as_object() {
@@ -113,8 +113,8 @@ fn longest_input(inputs: &Value) -> String {
     longest.map(|one| one.1.clone()).unwrap_or_default()
 }
 
-/// Returns the values that a path names: of `input`, the input; of `input.field`, that field of
-/// each item of the input, which is a list.
+/// Returns the values that a path names: for `input`, the input itself; for `input.field`, that
+/// field of each item of the input, which is a list.
 fn named<'a>(path: &str, inputs: &'a mut Value) -> Vec<&'a mut Value> {
     let (input, field) = path.split_once('.').map_or((path, None), |(a, b)| (a, Some(b)));
     let Some(input) = inputs.get_mut(input) else { return Vec::new() };

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::prompts::{Description, Output, PromptError};
+use agent_ground::words::one_line;
 
 /// Line before and after the header of a template.
 const FENCE: &str = "+++";
@@ -43,7 +44,7 @@ pub(super) struct Template {
     header: Header,
     pub(super) schema: Option<Value>,
     /// Text of the system part, and the number (from 1) of the line at which it begins in the file;
-    /// `user` holds the same of the user part.
+    /// `user` holds the same for the user part.
     system: (String, usize),
     user: (String, usize),
 }
@@ -60,7 +61,7 @@ pub(super) fn environment() -> Environment<'static> {
     }
     environment.set_recursion_limit(MAX_DEPTH);
     environment.add_filter("data", data);
-    environment.add_filter("line", line);
+    environment.add_filter("line", one_line);
     environment
 }
 
@@ -89,11 +90,6 @@ fn unmarked(text: &str) -> String {
     cleaned
 }
 
-/// Joins the words of a text with single spaces, on one line.
-fn line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 impl Template {
     /// Parses and checks the text of the file at `path`, the template of the prompt `name`.
     ///
@@ -106,11 +102,11 @@ impl Template {
         let text = text.replace("\r\n", "\n");
         let lines: Vec<&str> = text.lines().collect();
         if lines.first() != Some(&FENCE) {
-            return fail(1, format!("a prompt begins with a header between two lines {FENCE}"));
+            return fail(1, format!("a prompt must begin with a header between two lines {FENCE}"));
         }
         let Some(end) = lines.iter().skip(1).position(|line| *line == FENCE).map(|at| at + 1)
         else {
-            return fail(1, format!("the header has no end; close it by a line {FENCE}"));
+            return fail(1, format!("the header has no end; close it with a line {FENCE}"));
         };
         let written = lines[1..end].join("\n");
         let header: Header = match toml::from_str(&written) {
@@ -123,10 +119,13 @@ impl Template {
         };
         let place = |part: &str| lines.iter().position(|line| *line == part);
         let (Some(system), Some(user)) = (place(SYSTEM), place(USER)) else {
-            return fail(end + 1, format!("a prompt has a part {SYSTEM} and a part {USER}"));
+            return fail(end + 1, format!("a prompt must have a part {SYSTEM} and a part {USER}"));
         };
         if system < end || user < system {
-            return fail(user + 1, format!("{SYSTEM} comes after the header, {USER} after it"));
+            return fail(
+                user + 1,
+                format!("{SYSTEM} must follow the header, and {USER} must follow {SYSTEM}"),
+            );
         }
         let part = |from: usize, to: usize| {
             let text = lines.get(from..to).unwrap_or_default().join("\n");
@@ -159,7 +158,10 @@ impl Template {
         let fail =
             |line, message| Err(PromptError::File { path: self.path.clone(), line, message });
         if (self.header.output == Output::Json) != self.schema.is_some() {
-            return fail(1, "a schema is given for output \"json\", and only then".to_owned());
+            return fail(
+                1,
+                "output \"json\" needs a schema, and other outputs must not have one".to_owned(),
+            );
         }
         for path in &self.header.shrink {
             let input = path.split('.').next().unwrap_or_default();
@@ -208,7 +210,7 @@ impl Template {
         {
             environment.add_template_owned(name, text.clone()).map_err(|error| {
                 let line = first + error.line().unwrap_or(1).saturating_sub(1);
-                PromptError::File { path: self.path.clone(), line, message: one_line(&error) }
+                PromptError::File { path: self.path.clone(), line, message: message(&error) }
             })?;
         }
         Ok(())
@@ -266,7 +268,7 @@ impl Template {
             part(&self.system_name()).and_then(|system| Ok((system, part(&self.user_name())?)));
         both.map_err(|error| PromptError::Render {
             prompt: self.name.clone(),
-            message: one_line(&error),
+            message: message(&error),
         })
     }
 
@@ -280,7 +282,7 @@ impl Template {
 }
 
 /// Returns the message of an error of the template engine, on one line.
-fn one_line(error: &Error) -> String {
+fn message(error: &Error) -> String {
     let what = error.detail().map_or_else(|| error.kind().to_string(), str::to_owned);
     match error.kind() {
         ErrorKind::UndefinedError => format!("{what}; an item of an input lacks a field"),

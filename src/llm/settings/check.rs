@@ -95,8 +95,8 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Requires that the setting with the full name `key` has an allowed value; `holds` says
-    /// whether it has, and `expected` describes the allowed values.
+    /// Checks that the setting with the full name `key` has an allowed value: `holds` is whether it
+    /// has, and `expected` describes the allowed values.
     ///
     /// # Errors
     /// [`SettingsError::Value`] if `holds` is `false`.

@@ -197,15 +197,15 @@ fn l9_keys_are_refused_and_never_repeated() {
 fn values_out_of_range_are_refused_with_their_line() {
     refuses(
         "[llm.limits]\n\ntotal_s = 0",
-        "config.toml:3: llm.limits.total_s must be a time of 0.001 to 86400 seconds",
+        "config.toml:3: llm.limits.total_s must be a time from 0.001 to 86400 seconds",
     );
     refuses("[llm.limits]\nidle_s = nan", "llm.limits.idle_s must be");
-    refuses("[llm.limits]\nat_a_time = 0", "llm.limits.at_a_time must be a number of 1 to 256");
+    refuses("[llm.limits]\nat_a_time = 0", "llm.limits.at_a_time must be a number from 1 to 256");
     refuses("[llm.limits]\nreply_bytes = 1000000000", "llm.limits.reply_bytes must be");
     refuses("[llm]\nunusable_retries = 11", "llm.unusable_retries must be 0 to 10");
     refuses(
         "[llm.roles.actor]\ntemperature = 3",
-        "llm.roles.actor.temperature must be a number of 0 to 2",
+        "llm.roles.actor.temperature must be a number from 0 to 2",
     );
     refuses(
         "[llm.roles.actor]\ntemperature = \"hot\"",

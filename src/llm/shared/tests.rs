@@ -169,7 +169,7 @@ fn the_oldest_entries_go_when_there_is_no_room() {
     assert!(kept[0] && !kept[19] && kept.windows(2).all(|pair| pair[0] >= pair[1]), "{kept:?}");
     let large = put(&cache, 21, &"x".repeat(size as usize * 21));
     assert_eq!(text(&cache, &large), None);
-    assert!(cache.problem().expect("told").contains("larger"));
+    assert!(cache.problem().expect("told").contains("size limit"));
 }
 
 #[test]
@@ -199,5 +199,5 @@ fn a_cache_that_cannot_be_written_fails_nobody() {
     let cache = SharedCache::new(&file.join("replies"));
     let key = put(&cache, 0, "reply");
     assert_eq!(text(&cache, &key), None);
-    assert!(cache.problem().expect("told").contains("is not kept"));
+    assert!(cache.problem().expect("told").contains("cannot store a reply"));
 }

@@ -3,10 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::actor::execution_trace::cut;
+use agent_ground::words::one_line;
 
 /// Maximum number of pieces of advice from other categories in a prompt.
 const MAX_PIECES: usize = 2;
-/// Maximum length of a piece of advice, characters; longer advice is cut at the end of a sentence.
+/// Maximum length of a piece of advice in characters; longer advice is cut at the end of a
+/// sentence.
 const ADVICE_CHARS: usize = 600;
 
 /// A piece of the comparator's advice whose program was accepted.
@@ -55,7 +57,7 @@ fn instructions(advice: &str) -> &str {
 /// Cuts a text to the whole sentences that fit into `max_chars` characters; if not even the first
 /// sentence fits, cuts this sentence.
 fn sentences(text: &str, max_chars: usize) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = one_line(text);
     let Some((limit, _)) = line.char_indices().nth(max_chars) else { return line };
     // The period after an instruction's number does not end a sentence.
     let ends = |&(at, _): &(usize, &str)| {

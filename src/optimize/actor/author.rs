@@ -67,7 +67,7 @@ const SHOWN_ALSO_BAD: usize = 5;
 const SHOWN_GOOD: usize = 6;
 /// Number of execution traces of badly answered queries in the author's prompt.
 const SHOWN_TO_AUTHOR: usize = 2;
-/// Maximum length of advice in the author's prompt, characters.
+/// Maximum length of advice in the author's prompt, in characters.
 const ADVICE_CHARS: usize = 3_000;
 /// Text that replaces advice in the author's prompt if the comparator is disabled.
 const NO_ADVICE: &str = "No advice is given for this step. Judge by the score of the current program and by the \
@@ -537,8 +537,9 @@ mod tests {
     use agent_llm::prompts::Prompts;
     use agent_tools::{ToolkitScope, toolkit_outline};
 
-    /// Maximum length of the two prompts of an improvement, characters, without the base's outline
-    /// and the program, for any history and any length of replies, with functions that ask a model.
+    /// Maximum length in characters of the two prompts of an improvement step, not counting the
+    /// base's outline and the program. Holds for any history and any length of replies, and with
+    /// functions that ask a model.
     const MAX_CHARS: [usize; 2] = [20_000, 35_000];
 
     #[test]

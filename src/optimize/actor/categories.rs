@@ -17,6 +17,7 @@ use crate::{
     category_programs::{MAX_CATEGORIES, Queries},
     trial::Pool,
 };
+use agent_ground::words::one_line;
 use agent_llm::RoleSpec;
 
 /// The role that finds categories of queries and assigns queries to them.
@@ -38,9 +39,9 @@ pub(super) const MIN_QUERIES: usize = 3;
 /// If more than one in this number of training queries is unassigned, the model is asked for
 /// further categories among the unassigned queries.
 const MAX_LEFT_SHARE: usize = 10;
-/// Maximum length of a category's name, characters.
+/// Maximum length of a category's name in characters.
 const NAME_CHARS: usize = 80;
-/// Maximum length of a category's description, characters.
+/// Maximum length of a category's description in characters.
 const DESCRIPTION_CHARS: usize = 400;
 /// Name of the category for all queries that are in no other category.
 pub(super) const OTHERS: &str = "other questions";
@@ -206,9 +207,7 @@ fn proposed_categories(
     max_categories: usize,
 ) -> Vec<ProposedCategory> {
     let text = |value: &Value, limit| -> String {
-        let text = value.as_str().unwrap_or_default();
-        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        line.chars().take(limit).collect()
+        one_line(value.as_str().unwrap_or_default()).chars().take(limit).collect()
     };
     let mut found: Vec<ProposedCategory> = Vec::new();
     let mut times = vec![0_usize; n_queries];

@@ -6,7 +6,7 @@ use crate::actor::execution_trace::cut;
 
 /// Maximum number of lines of a diff; one more line states the number of omitted lines.
 const LINES: usize = 14;
-/// Maximum length of a line of a diff, characters.
+/// Maximum length of a line of a diff in characters.
 const LINE_CHARS: usize = 100;
 
 /// Returns the lines that only the earlier program (marked `-`) or only the current program (marked

@@ -43,7 +43,7 @@ const SHOWN_FAILURES: usize = 3;
 /// Maximum number of execution traces in a request to revise a program.
 const TRIED_OUT_TRACES: usize = 3;
 
-/// What is needed to request a program of a category and to try it.
+/// Inputs for requesting a program of a category and trying it.
 pub(super) struct DraftRequest {
     /// Name of the category.
     pub(super) name: String,
@@ -69,7 +69,7 @@ enum ReplyContent {
         source: String,
         failures: Vec<Value>,
     },
-    /// There is no reply, for this reason.
+    /// There is no reply; holds the reason.
     Missing(String),
 }
 
@@ -196,7 +196,7 @@ impl Run<'_> {
     }
 
     /// Builds the request for a first program of a category. The example queries are drawn at
-    /// random; different `sample` give different draws.
+    /// random; different values of `sample` give different draws.
     pub(super) fn draft_request(
         &self,
         name: &str,

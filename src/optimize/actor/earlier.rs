@@ -1,6 +1,6 @@
 //! Earlier attempts to improve a category's program, for prompts: a line for each attempt with its
-//! outcome. For two rejected programs, the best and the latest, also how they differ from the
-//! current program.
+//! outcome and, for the best and the latest rejected program, the differences from the current
+//! program.
 //!
 //! The score of a rejected program is shown beside that of the current program on the same queries.
 
@@ -16,14 +16,14 @@ use crate::{
 
 /// Maximum number of attempts that are remembered for a category; older attempts are dropped.
 const REMEMBERED: usize = 8;
-/// Maximum length of the model's note on an attempt, characters.
+/// Maximum length in characters of the model's note on an attempt.
 const NOTE_CHARS: usize = 280;
-/// Maximum length of the reason why an attempt gave no program, characters.
+/// Maximum length in characters of the reason why an attempt gave no program.
 const WHY_CHARS: usize = 160;
-/// Maximum number of queries listed that a rejected program answers worse than the current one, and
-/// of those that it answers better.
+/// Maximum number of listed queries that a rejected program answers worse than the current one;
+/// also the maximum number of listed queries that it answers better.
 const DIFFERENCES: usize = 3;
-/// Maximum length of a query's text in this list, characters.
+/// Maximum length of a query's text in these lists, in characters.
 const QUERY_CHARS: usize = 200;
 
 /// An earlier attempt to write a better program for a category.
@@ -38,7 +38,7 @@ pub(super) struct PastAttempt {
 #[derive(Clone, Debug)]
 enum Outcome {
     Measured(MeasuredProgram),
-    /// No program could be measured, for this reason.
+    /// No program could be measured; holds the reason.
     Nothing(String),
 }
 

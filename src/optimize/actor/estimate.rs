@@ -54,8 +54,8 @@ const TYPICAL_CATEGORIES: u64 = 7;
 /// Typically, one in this number of model steps sends requests; in the other steps there is nothing
 /// left to gain.
 const TYPICAL_STEP_SHARE: u64 = 4;
-/// Tokens that a request for questions about relations sends in all, and per relation; typical and
-/// maximum.
+/// Tokens that a request for questions about relations sends (typical and maximum): a fixed number
+/// and, below, a further number per relation.
 const SENT_TO_WORD: Range<u64> = [500, 1_000];
 const SENT_PER_METAPATH: Range<u64> = [45, 200];
 /// Tokens that a request typically sends in addition to the texts about the base and of the
@@ -95,11 +95,11 @@ pub struct Estimate {
 
 /// Typical cost of a run with the llm actor.
 ///
-/// The typical cost assumes that the model words questions about each relation, and that seven
-/// categories get a first program and one revision. The model
-/// then improves these categories and those of the search actor, about one per relation. One step
-/// in four sends two requests: one for advice and one for a program. There are no repairs, and
-/// programs send no requests. A reply takes 20 seconds.
+/// The typical cost assumes that the model writes questions about each relation, and that seven
+/// categories get a first program and one revision. The model then improves these categories and
+/// those of the search actor, about one per relation. One step in four sends two requests: one for
+/// advice and one for a program. There are no repairs, and programs send no requests. A reply takes
+/// 20 seconds.
 ///
 /// The typical values were compared with nine runs of a strong model in `docs/lab`: the default
 /// runs and the repeated default runs of 2026-11-23, and runs with two or three steps of
@@ -351,7 +351,7 @@ mod tests {
     };
     use agent_sandbox::SandboxOptions;
 
-    /// A language model that fails the test if it is asked.
+    /// A language model that fails the test if it receives a request.
     struct Unasked;
 
     impl Model for Unasked {

@@ -16,6 +16,7 @@ use std::fmt::Write;
 
 use crate::{OptimizeError, wording::Wording};
 use agent_dataset::LabelledQuery;
+use agent_ground::words::one_line;
 use agent_infer::{
     ParamValues, Runtime,
     explain::{Kind, LinkCall, ShownNode, Signal, Signals, Start, Traversal, signals},
@@ -29,24 +30,24 @@ use agent_tools::{Trace, source::literal};
 const SHOWN_WRONG: usize = 3;
 /// Maximum number of calls in the table of a trace.
 const SHOWN_ROWS: usize = 8;
-/// Maximum number of calls listed that give all nodes of the table the same score.
+/// Maximum number of listed calls that give all nodes of the table the same score.
 const SHOWN_SAME: usize = 3;
-/// Maximum number of calls listed whose results metapaths start from.
+/// Maximum number of listed calls from whose results metapaths start.
 const SHOWN_STARTS: usize = 3;
 /// Maximum number of steps along relations that a trace lists.
 const SHOWN_STEPS: usize = 4;
-/// Maximum length of a node's name, characters.
+/// Maximum length of a node's name in characters.
 const NAME_CHARS: usize = 40;
-/// Maximum length of a query's text, characters.
+/// Maximum length of a query's text in characters.
 const QUERY_CHARS: usize = 600;
-/// Maximum length of the reason for a failure or a lost answer, characters.
+/// Maximum length in characters of the reason for a failure or a lost answer.
 const WHY_CHARS: usize = 200;
-/// Maximum length of a call's label that follows the name of its variable, characters.
+/// Maximum length in characters of a call's label that follows the name of its variable.
 const NAMED_CHARS: usize = 56;
-/// Maximum length of the label of a call that has no variable, or of a line of the program,
-/// characters.
+/// Maximum length in characters of the label of a call that has no variable, or of a line of the
+/// program.
 const LABEL_CHARS: usize = 80;
-/// Maximum length of a trace, characters.
+/// Maximum length of a trace in characters.
 pub(super) const TRACE_CHARS: usize = 2_000;
 
 /// Runs a program on one query and renders its trace, at most [`TRACE_CHARS`] characters. `source`
@@ -283,7 +284,7 @@ pub(super) fn whole_lines(text: &str, chars: usize) -> String {
 
 /// Joins a text into one line and cuts it to `chars` characters, with `..` in place of the rest.
 pub(super) fn cut(text: &str, chars: usize) -> String {
-    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = one_line(text);
     match line.char_indices().nth(chars) {
         Some((at, _)) => format!("{}..", &line[..at]),
         None => line,

@@ -50,9 +50,9 @@ const COUNTED_NODES: usize = 4;
 const STRENGTHS: [f32; 4] = [0.8, 0.5, 0.2, 0.0];
 /// Maximum number of answers' documents in a prompt.
 const DOCUMENTS: usize = 2;
-/// Maximum length of a document, characters.
+/// Maximum length of a document in characters.
 const DOCUMENT_CHARS: usize = 1_500;
-/// Maximum length of a query's text, characters.
+/// Maximum length of a query's text in characters.
 const QUERY_CHARS: usize = 400;
 /// Number of the random generator's first stream from which example queries are drawn.
 const EXAMPLE_STREAM: u64 = 2 << 40;
@@ -74,8 +74,8 @@ impl Run<'_> {
         inputs
     }
 
-    /// Draws at most `n` of the training queries at random, from both wordings. Different `sample`
-    /// give different draws.
+    /// Draws at most `n` of the training queries at random, from both wordings. Different values of
+    /// `sample` give different draws.
     pub(super) fn examples(&self, queries: &[usize], n: usize, sample: u32) -> Vec<usize> {
         let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
         rng.set_stream(EXAMPLE_STREAM + u64::from(sample));

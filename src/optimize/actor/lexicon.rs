@@ -1,5 +1,5 @@
-//! A model words the questions of the [`lexicon`]. It sees the types and relations with a few names
-//! at their ends, and no query.
+//! Asks a model to write the questions of the [`lexicon`]. The prompts show types and relations,
+//! with the names of a few connected nodes, but no queries.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use agent_infer::bundle::reading::{Metapath, metapath_in_words};
 use agent_kb::Kb;
 use agent_llm::RoleSpec;
 
-/// The role that words questions about relations.
+/// The role that writes questions about relations.
 pub(crate) const LEXICON_ROLE: RoleSpec = RoleSpec {
     name: "lexicon",
     summary: "words questions about each relation of the base",
@@ -28,11 +28,11 @@ pub(crate) const LEXICON_ROLE: RoleSpec = RoleSpec {
 pub(super) const BATCH: usize = 20;
 /// Number of questions about a metapath; further ones in a reply are ignored.
 const QUESTIONS: usize = 12;
-/// Maximum length of a question, characters; longer ones are ignored.
+/// Maximum length of a question in characters; longer ones are ignored.
 const QUESTION_CHARS: usize = 300;
 /// Number of example edges per metapath in a prompt.
 const EXAMPLES: usize = 2;
-/// Maximum length of a name in a prompt, characters.
+/// Maximum length of a name in a prompt, in characters.
 const NAME_CHARS: usize = 60;
 /// Number of nodes among which example edges are looked for.
 const SAMPLE: usize = 200;
@@ -52,8 +52,8 @@ fn numbered(base: &IndexedBase, batch: &[Metapath]) -> Value {
     batch.iter().zip(1..).map(one).collect()
 }
 
-/// Returns example edges of a metapath, each as a named node and a wanted one, from an evenly
-/// spaced sample of the nodes that may be named.
+/// Returns example edges of a metapath, each as the name of its start node and the name of its end
+/// node. The start nodes are an evenly spaced sample of the nodes of the metapath's start type.
 fn examples(kb: &Kb, metapath: &Metapath) -> Vec<String> {
     let &[(relation, direction)] = metapath.steps.as_slice() else { return Vec::new() };
     let nodes = kb.nodes_of_type(metapath.start);

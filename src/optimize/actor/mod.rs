@@ -3,7 +3,7 @@
 //! Wu et al. 2024).
 //!
 //! ```text
-//! lexicon:    word questions about each relation
+//! lexicon:    write questions about each relation
 //! categories: discover on a sample -> assign the other queries -> merge small categories
 //! program:    initial -> extract, compile, try -> repair with the error, at most twice
 //!             -> show score and traces, take one revision

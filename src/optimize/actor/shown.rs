@@ -4,7 +4,7 @@
 use crate::actor::execution_trace::cut;
 use agent_infer::ParamValues;
 
-/// Maximum length of the note that a model writes before its program, characters.
+/// Maximum length in characters of the note that a model writes before its program.
 const NOTE_CHARS: usize = 400;
 /// Text with which a parameter declaration starts.
 const DECLARATION: &str = "#{ value:";

@@ -26,7 +26,7 @@ pub enum JournalError {
         found: String,
     },
     /// The directory has no run that could be resumed or read.
-    #[error("{} holds no run: {why}", .dir.display())]
+    #[error("{} does not contain a run: {why}", .dir.display())]
     NotARun {
         /// Directory in which the run is or should be.
         dir: PathBuf,
@@ -120,7 +120,7 @@ pub enum JournalError {
     /// A step with the same kind and key was committed with another result: the run is not
     /// deterministic, or the run's configuration was changed.
     #[error(
-        "step {kind} {key:?} was stored as number {n} with another result: resume with the same version and settings, or start again with another --run DIR"
+        "step {kind} {key:?} (number {n} in the journal) was stored with a different result: resume with the same version and settings, or start again with another --run DIR"
     )]
     Conflict {
         /// Number of the stored step in the journal.
@@ -143,7 +143,7 @@ pub enum JournalError {
     /// The key of a reply is empty, too long, or has whitespace.
     #[error("the key of a reply must have 1 to {limit} bytes and no spaces")]
     BadKey {
-        /// Maximum length of a key, bytes.
+        /// Maximum length of a key in bytes.
         limit: usize,
     },
     /// A step uses a reply that is not stored in the journal.

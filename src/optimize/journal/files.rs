@@ -33,7 +33,7 @@ pub(super) struct Files {
     pub(super) writer: Option<Writer>,
 }
 
-/// What only the writer of a run has.
+/// Resources that only the writer of a run holds.
 #[derive(Debug)]
 pub(super) struct Writer {
     /// Files that must not be removed or replaced: lock, database and write-ahead log.
@@ -45,7 +45,7 @@ pub(super) struct Writer {
     pub(super) _lock: Lock,
 }
 
-/// Which results a writer may still write, after a failed write or without one.
+/// Results that a writer may still write, depending on whether an earlier write failed.
 #[derive(Clone, Debug)]
 pub(super) enum State {
     /// All results; no write has failed.

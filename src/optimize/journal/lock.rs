@@ -20,7 +20,7 @@ pub(super) const LOCK_FILE: &str = "lock";
 /// Maximum number of attempts to take the lock. Also the maximum number of attempts to read the
 /// holder's process id, which is written just after locking.
 const MAX_TRIES: usize = 5;
-/// Pause between two attempts, milliseconds.
+/// Pause between two attempts, in milliseconds.
 const RETRY_MS: u64 = 5;
 /// Maximum number of bytes that are read from a lock file.
 const CONTENT_BYTES: u64 = 32;

@@ -61,22 +61,24 @@ use agent_sandbox::program::Program;
 pub const DATABASE_FILE: &str = "run.sqlite";
 /// Name of the database file while the database is being created.
 const UNFINISHED_FILE: &str = "run.sqlite.new";
-/// Maximum size of the body of a step, bytes of JSON. This limits the memory for reading one step.
+/// Maximum size of the body of a step, in bytes of JSON. This limits the memory for reading one
+/// step.
 pub const BODY_BYTES: usize = 64 << 20;
-/// Maximum nesting of lists and maps in the body of a step, levels. JSON readers stop at 128.
+/// Maximum number of levels of nested lists and maps in the body of a step. JSON readers stop at
+/// 128.
 pub const BODY_DEPTH: usize = 100;
-/// Maximum size of the configuration of a run, bytes of JSON.
+/// Maximum size of the configuration of a run, in bytes of JSON.
 pub const CONFIG_BYTES: usize = 1 << 20;
-/// Maximum length of a step's kind, bytes.
+/// Maximum length of a step's kind in bytes.
 pub const KIND_BYTES: usize = 64;
-/// Maximum length of a step's key, bytes.
+/// Maximum length of a step's key in bytes.
 pub const KEY_BYTES: usize = 4_096;
 /// Maximum number of programs that a step may propose.
 pub const PROGRAMS_PER_STEP: usize = 10_000;
 /// Maximum number of replies that a step may use.
 pub const REPLIES_PER_STEP: usize = 10_000;
-/// Maximum size of a program's source, bytes. The largest module that a sandbox accepts has 5.4 MiB
-/// in base64.
+/// Maximum size of a program's source in bytes. The largest module that a sandbox accepts has 5.4
+/// MiB in base64.
 pub const PROGRAM_BYTES: usize = 6 << 20;
 /// Minimum number of hexadecimal digits of a prefix that names a program by its id.
 pub const PREFIX_DIGITS: usize = 6;

@@ -13,7 +13,7 @@ use crate::journal::JournalError;
 
 /// Name of the file in a run directory that reserves disk space.
 pub(super) const RESERVE_FILE: &str = "reserve";
-/// Size of the reserve, bytes. About thirty long replies with their prompts fit into it. Larger
+/// Size of the reserve in bytes. About thirty long replies with their prompts fit into it. Larger
 /// results may be lost on a full disk; a resumed run computes them again.
 pub(super) const RESERVE_BYTES: usize = 4 << 20;
 

@@ -44,8 +44,8 @@ use agent_sandbox::program::Program;
 pub(super) const FORMAT: i64 = 2;
 /// Application id that marks the database as a run journal: "agtJ".
 const APPLICATION: i64 = 0x6167_744a;
-/// Maximum time to wait for another connection to the database, milliseconds. Readers never block
-/// the writer; only another program can.
+/// Maximum time to wait for another connection to the database, in milliseconds. Readers never
+/// block the writer; only another program can.
 const BUSY_MS: u64 = 5_000;
 /// Maximum size, in bytes, to which the file of the write-ahead log is cut after a checkpoint.
 const LOG_BYTES: i64 = 64 << 20;

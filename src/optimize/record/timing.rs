@@ -15,7 +15,7 @@ use agent_ground::files;
 
 /// Name of the file with the times, in the run's directory.
 pub const TIMES_FILE: &str = "times.json";
-/// Maximum size of [`TIMES_FILE`], bytes.
+/// Maximum size of [`TIMES_FILE`] in bytes.
 const MAX_BYTES: u64 = 4 << 20;
 /// Maximum number of steps of a phase whose seconds are recorded.
 const MAX_STEPS: usize = 10_000;
@@ -42,9 +42,9 @@ pub struct Summary {
     pub seconds: f64,
     /// Number of recorded steps of the phase.
     pub steps: usize,
-    /// Median time of the recorded steps, seconds.
+    /// Median time of the recorded steps, in seconds.
     pub median: f64,
-    /// Time of the longest step, seconds.
+    /// Time of the longest step, in seconds.
     pub longest: f64,
 }
 

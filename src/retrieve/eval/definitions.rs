@@ -8,7 +8,7 @@ use crate::eval::NodeId;
 use crate::eval::metrics::{Metric, MetricTable, Metrics};
 use crate::eval::ranks::Candidates;
 
-/// By whose definitions the reported metrics are computed.
+/// Whose definitions of the reported metrics are used.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Definitions {
     /// The definitions of STaRK ([`crate::eval::ranks`]): unranked answers have ranks after the

@@ -42,7 +42,7 @@ pub enum EvalError {
         n_results: usize,
     },
     /// A latency or metric is infinite or not a number.
-    #[error("{quantity} of the evaluated queries cannot be summarised")]
+    #[error("cannot summarise the {quantity} of the evaluated queries")]
     Statistics {
         /// Which numbers: `latencies`, `metrics`, `values` or `differences`.
         quantity: &'static str,

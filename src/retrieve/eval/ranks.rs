@@ -1,9 +1,9 @@
 //! Ranks of a query's answers in one ranking, and the metrics of these ranks.
 //!
 //! The definitions are those of the STaRK benchmark (Wu et al. 2024, `stark_qa` with torchmetrics),
-//! so that results are comparable with published ones. A ranking covers *all* candidates: those it
-//! does not name ("unnamed") tie below all named ones. Ties are broken by ascending node id; only
-//! [`AnswerRanks::ndcg_at`] averages over ties, like its reference.
+//! so that results are comparable with published ones. A ranking covers *all* candidates: those
+//! that are not in the ranked list ("unnamed") tie below all in the list ("named"). Ties are broken
+//! by ascending node id; only [`AnswerRanks::ndcg_at`] averages over ties, like its reference.
 //!
 //! - Named nodes that are not candidates are dropped and take up no rank.
 //! - Answers that are not candidates are dropped; a query without remaining answers scores 0 in all

@@ -25,10 +25,10 @@ use crate::eval::NodeId;
 use agent_dataset::{id_of, node_of_id};
 use agent_kb::{Kb, best};
 
-/// Maximum length of a run tag, bytes.
+/// Maximum length of a run tag, in bytes.
 pub const MAX_TAG_BYTES: usize = 64;
 
-/// Maximum length of a line of a run file, bytes.
+/// Maximum length of a line of a run file, in bytes.
 const MAX_LINE_BYTES: u64 = 4 << 10;
 /// Maximum number of nodes that are kept from a run file; each takes 8 bytes.
 const MAX_KEPT: usize = 1 << 28;
@@ -52,7 +52,9 @@ pub enum TrecError {
         node: NodeId,
     },
     /// The ranking is not best first.
-    #[error("query {query_id}: node {node} scores more than the one before it; sort best first")]
+    #[error(
+        "query {query_id}: node {node} has a higher score than the previous node; sort best first"
+    )]
     Order {
         /// The query's id.
         query_id: i64,
@@ -124,7 +126,7 @@ impl<'a> DocIds<'a> {
     /// Returns the text of a node's column in a run or qrels file.
     ///
     /// # Errors
-    /// The column text, if reading would not give this node.
+    /// The text of the column, if reading it would not return this node.
     pub fn column(self, node: NodeId) -> Result<String, String> {
         let DocIds::Keys(kb) = self else { return Ok(node.to_string()) };
         let id = id_of(kb, node);

@@ -43,7 +43,7 @@ pub struct Boost {
     pub k: usize,
     /// Score added to the best neighbour, relative to the best score of the ranking.
     pub weight: f32,
-    /// How the neighbours that are kept are chosen.
+    /// How to choose the neighbours that are kept.
     pub filter: Filter,
 }
 

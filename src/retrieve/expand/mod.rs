@@ -83,8 +83,8 @@ impl Expansion {
         Self { texts, explanations, share: QueryShare::Once }
     }
 
-    /// Returns the expanded query, for a search by words or by this encoder. A repeated query is
-    /// for words: it and the texts are cut as for these.
+    /// Returns the expanded query, for a search by words or, if given, by `encoder`. With
+    /// [`QueryShare::Half`], the texts are cut as for a search by words in both cases.
     pub fn apply(&self, query: &str, encoder: Option<&dyn Embedder>) -> String {
         if self.share == QueryShare::Once || self.texts.is_empty() {
             return expanded(query, &self.texts, encoder);
@@ -102,8 +102,8 @@ fn named(base: &IndexedBase, label: &str, node: NodeId) -> Explanation {
     Explanation::new(label, format!("{} ({kind} {node})", base.kb.name(node)))
 }
 
-/// Appends the texts to the query, up to [`MAX_QUERY_BYTES`] bytes and [`MAX_QUERY_WORDS`] words, or
-/// the tokens that the encoder reads; the texts share the remaining space equally.
+/// Appends the texts to the query, up to [`MAX_QUERY_BYTES`] bytes and [`MAX_QUERY_WORDS`] words,
+/// or the tokens that the encoder reads; the texts share the remaining space equally.
 fn expanded(query: &str, texts: &[String], encoder: Option<&dyn Embedder>) -> String {
     let n = texts.len().max(1);
     let window = encoder.map_or(Some(MAX_QUERY_WORDS), Embedder::window);
@@ -143,9 +143,4 @@ fn cut<'a>(text: &'a str, limit: usize, bytes: usize, count: &dyn Fn(&str) -> us
         (end, left) = (end + part.len(), left - count);
     }
     text.get(..end).unwrap_or_default().trim_end()
-}
-
-/// Joins the words of a text by single spaces, on one line.
-pub fn one_line(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -6,9 +6,10 @@ use serde_json::{Value as Json, json};
 
 use crate::{
     Ranking,
-    expand::{Expansion, Filter, Neighborhood, expanded, named, one_line, relation_in_words},
+    expand::{Expansion, Filter, Neighborhood, expanded, named, relation_in_words},
 };
 use agent_embed::Embedder;
+use agent_ground::words::one_line;
 use agent_index::{IndexError, IndexedBase, excerpt::text_about};
 use agent_kb::{NodeId, Scores, TypeId, answer::Explanation};
 
@@ -21,9 +22,9 @@ const MAX_ENTITIES: usize = 4;
 /// Number of nearest nodes, and number of linked entities, among which the node of a
 /// pseudo-document is chosen.
 const NEAR: usize = 10;
-/// Maximum length of a document in a request, characters.
+/// Maximum length of a document in a request, in characters.
 const DOCUMENT_CHARS: usize = 1_500;
-/// Maximum length of a pseudo-document, characters.
+/// Maximum length of a pseudo-document, in characters.
 const PSEUDO_CHARS: usize = 1_000;
 /// Maximum number of keywords of a query.
 const MAX_KEYWORDS: usize = 10;
@@ -107,8 +108,8 @@ pub trait Sources {
     /// Failures of the sources other than unusable replies.
     type Error: From<IndexError>;
 
-    /// Returns the JSON reply of a language model to a prompt: a given sample of it, from 0, or the
-    /// most likely one.
+    /// Returns the JSON reply of a language model to a prompt: the sample with a number, from 0, or
+    /// the most likely reply.
     ///
     /// # Errors
     /// [`WriteError`].
@@ -176,7 +177,8 @@ pub struct Writer<'a> {
 pub struct TextPlan {
     /// Maximum number of texts.
     pub n: usize,
-    /// Whether each text is a sample of its own request, as in the papers; else one reply lists all.
+    /// Whether each text is a sample of its own request, as in the papers; else one reply lists
+    /// all.
     pub sampled: bool,
 }
 

@@ -653,7 +653,7 @@ impl LiveInstance {
     /// function is given the length of the message in bytes; otherwise it has no argument.
     ///
     /// # Errors
-    /// Returns the failure of the call; [`FailureKind::Result`] if the module gave no result.
+    /// Returns the failure of the call; [`FailureKind::Result`] if the module returned no result.
     pub(super) fn invoke(
         &mut self,
         name: &str,
@@ -677,7 +677,7 @@ impl LiveInstance {
         }
         let call = self.store.data_mut();
         call.result.take().ok_or_else(|| {
-            Failure::new(FailureKind::Result, "the module gave no result", &call.limits)
+            Failure::new(FailureKind::Result, "the module returned no result", &call.limits)
         })
     }
 

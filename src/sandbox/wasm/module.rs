@@ -5,8 +5,8 @@
 //! three bytes, so the product of its variables and bytes bounds that work. Measured: a function of
 //! 26 kB with 2,000 variables took 1.4 GB and 12.6 s.
 //!
-//! Whether a module is valid, only the compiler checks; parts that this module cannot read are left
-//! to the compiler.
+//! Only the compiler checks whether a module is valid, and it also checks the parts that this code
+//! cannot read.
 
 /// Maximum number of functions of one module.
 pub(super) const MAX_FUNCTIONS: u32 = 10_000;

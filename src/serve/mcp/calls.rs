@@ -45,7 +45,7 @@ pub(super) const READS: [&str; 3] = ["query", "search", "ask"];
 pub(crate) const TRACED: usize = 20;
 /// Time limit of an answer, in milliseconds; applies to each try.
 pub(crate) const TIME_MS: u64 = 20_000;
-/// Time for which a call is tried again and again while the server is busy.
+/// Time for which a call is retried while the server is busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns the tools that a client may call. With `programs`, these include `run_program` and the

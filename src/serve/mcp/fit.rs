@@ -10,7 +10,7 @@ pub(crate) const ERROR_BYTES: usize = 2 << 10;
 /// Maximum length of a name in a reply, in characters.
 pub(crate) const NAME_CHARS: usize = 120;
 
-/// Returns a name; cut after [`NAME_CHARS`] characters, with `...` at the end, if it is longer.
+/// Returns a name, cut after [`NAME_CHARS`] characters and ended with `...` if it is longer.
 pub(super) fn short(name: &str) -> String {
     match name.char_indices().nth(NAME_CHARS) {
         Some((end, _)) => format!("{}...", name.get(..end).unwrap_or_default()),
@@ -43,8 +43,8 @@ pub(super) fn part(text: &str, from: usize, bytes: usize) -> (&str, Option<usize
     (rest, None)
 }
 
-/// Returns the text of an error; without its middle if it takes more than [`ERROR_BYTES`] bytes. It
-/// then repeats a long argument, and its end is a remedy.
+/// Returns the text of an error. Leaves out the middle of a text that takes more than
+/// [`ERROR_BYTES`] bytes: such a text repeats a long argument, and ends with a remedy.
 pub(super) fn cut_error(text: String) -> String {
     if part(&text, 0, ERROR_BYTES).1.is_none() {
         return text;

@@ -1,7 +1,7 @@
-//! Transports MCP messages over a pipe, each as a line of JSON. Answers lines that cannot be parsed
-//! with errors, and so requests with the id of a request in progress. At most [`AT_A_TIME`] requests
-//! are in progress at a time; at the end of the input, they have [`END_TIME`] to finish. Does not
-//! depend on what requests do.
+//! Transports MCP messages over a pipe, each as a line of JSON. Answers with an error if a line
+//! cannot be parsed, or if a request has the id of a request in progress. At most [`AT_A_TIME`]
+//! requests are in progress at a time; at the end of the input, they have [`END_TIME`] to finish.
+//! Does not depend on what requests do.
 
 use std::{
     collections::HashMap,
@@ -48,7 +48,7 @@ pub(super) struct Pipe<W> {
 /// The output to which replies are written, and the requests in progress.
 struct Replies<W> {
     to: Mutex<W>,
-    /// Permits that the requests in progress hold, by request id. The library keeps one request an
+    /// Permits that the requests in progress hold, by request id. The library keeps one request per
     /// id, and would never answer the others.
     under_way: std::sync::Mutex<HashMap<RequestId, OwnedSemaphorePermit>>,
     places: Arc<Semaphore>,
@@ -59,7 +59,7 @@ enum Line {
     Message(Box<RxJsonRpcMessage<RoleServer>>),
     /// A blank line or an unknown notification; it gets no reply.
     Nothing,
-    /// No valid message. Holds the code and the text of the error, and the id of the request, or
+    /// An invalid message; holds the code and the text of the error, and the id of the request, or
     /// null.
     Wrong(i32, String, Value),
 }
@@ -95,7 +95,7 @@ async fn read<W: AsyncWrite + Send + Unpin>(
                 }
                 Err(id) => {
                     let why = format!("the id {} is in use", short(&id.to_string()));
-                    (INVALID, format!("{why}; give each request its own"), id.into_json_value())
+                    (INVALID, format!("{why}; give each request its own id"), id.into_json_value())
                 }
             },
             Some(Line::Wrong(code, why, id)) => (code, why, id),

@@ -80,7 +80,7 @@ pub(super) fn read<S: Clone + PartialEq + Serialize + DeserializeOwned>(
     if numbers.iter().any(|array| array.len() != numbers[0].len())
         || bounds.as_slice().len() != n + 1
     {
-        return Err(task.no_checkpoint("it has another version"));
+        return Err(task.no_checkpoint("it was written by another version"));
     }
     let negatives = (0..n).map(|query| negatives.part(&bounds, query).to_vec()).collect();
     Ok(CheckpointState { position, steps, curve: record.curve, numbers, negatives })

@@ -29,8 +29,8 @@ use agent_embed::{
 use agent_index::{EmbedderChoice, IndexError, IndexedBase, TextPart};
 use agent_kb::{NodeId, Scores, best};
 
-/// Number of non-answers, the encoder's best for a query, that the query's negatives are drawn
-/// from.
+/// Number of non-answers that the encoder ranks highest for a query; the query's negatives are
+/// drawn from them.
 const HARD: usize = 200;
 /// Norm of the random initial vector of a stem that the built-in embedder does not know.
 const UNKNOWN: f32 = 0.1;
@@ -41,7 +41,7 @@ const FUSED: usize = 1_000;
 const WEIGHTS: std::ops::RangeInclusive<u32> = 0..=15;
 const WEIGHT_STEP: f32 = 0.05;
 
-/// State of training that changes: what a checkpoint holds.
+/// The changing state of training, which a checkpoint stores.
 struct State {
     position: Position,
     curve: Vec<ValidationPoint>,
@@ -289,7 +289,7 @@ impl<'a> Run<'a> {
         let n = self.words.stems.len().max(1);
         let dim = numbers.len() / n;
         if n * dim != numbers.len() || dim == 0 {
-            return Err(self.task.no_checkpoint("it has another version"));
+            return Err(self.task.no_checkpoint("it was written by another version"));
         }
         let adam = RowAdam { rate: self.task.settings.rate, steps, mean, square };
         let table = Table { dim, numbers };

@@ -18,7 +18,7 @@ use rayon::prelude::*;
 
 /// Loss of a batch, and its gradient with respect to the vectors of queries and documents.
 pub(super) struct Contrast {
-    /// Mean loss of the queries, nats.
+    /// Mean loss of the queries, in nats.
     pub(super) loss: f64,
     /// Gradient with respect to each vector, in the order of the vectors.
     pub(super) by_vector: Vec<Vec<f64>>,

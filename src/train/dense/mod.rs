@@ -74,8 +74,8 @@ pub struct Settings {
     pub refresh: usize,
     /// Seed of synthetic queries, batches and negatives.
     pub seed: u64,
-    /// Length of a vector, numbers; reduced to the length of the built-in embedder's vectors if
-    /// that is smaller.
+    /// Number of dimensions of a vector; reduced to that of the built-in embedder's vectors if that
+    /// is smaller.
     pub dim: usize,
     /// Number of synthetic queries to make; fewer result if some are empty.
     pub made: usize,

@@ -20,10 +20,11 @@ use agent_kb::{Direction, NodeId, RelationId};
 
 /// Maximum number of answers of one query that training uses.
 const MAX_ANSWERS: usize = 10;
-/// Number of non-answers, the best of `bm25+names` for a query, that the query's negatives are
-/// drawn from.
+/// Number of non-answers that `bm25+names` ranks highest for a query; the query's negatives are
+/// drawn from them.
 const HARD: usize = 60;
-/// Number of words at the beginning of a document from which those of a synthetic query are drawn.
+/// Number of words at the beginning of a document from which the words of a synthetic query are
+/// drawn.
 const MAX_TEXT_WORDS: usize = 4_096;
 /// Range of the number of words that a synthetic query takes from a node's document.
 const SYNTHETIC_WORDS: std::ops::RangeInclusive<usize> = 3..=6;
@@ -124,7 +125,7 @@ impl<Q: Send> Pairs<Q> {
     /// Returns a batch of an epoch: at most `size` pairs, in an order drawn anew for each epoch.
     /// Returns the indexes of the batch's queries, and a list of nodes: the answer of each query,
     /// in the order of the queries, then one random negative of each query that has negatives.
-    /// `negatives` holds those of each labelled query. O(pairs).
+    /// `negatives` holds the negatives of each labelled query. O(pairs).
     pub(super) fn batch(
         &self,
         negatives: &[Vec<NodeId>],

@@ -38,7 +38,7 @@ struct Text {
 
 /// Loss of a batch, and its gradient with respect to the rows of the table.
 pub(super) struct Gradient {
-    /// Mean loss of the batch's pairs, nats.
+    /// Mean loss of the batch's pairs, in nats.
     pub(super) loss: f64,
     /// Pairs of a row number and the gradient with respect to this row, for each row that the texts
     /// use, by ascending row number.

@@ -47,8 +47,8 @@ const WARM_UP: f64 = 0.1;
 const DECAY: f64 = 0.01;
 /// Maximum Euclidean norm of a gradient over all weights; a longer gradient is scaled down to it.
 const MAX_NORM: f64 = 1.0;
-/// Number of non-answers, the encoder's best for a query, that the query's negatives are drawn
-/// from.
+/// Number of non-answers that the encoder ranks highest for a query; the query's negatives are
+/// drawn from them.
 const HARD: usize = 200;
 
 /// Settings of fine-tuning a sentence encoder.
@@ -107,7 +107,7 @@ impl Default for Settings {
 pub struct TunedModelInfo {
     /// Settings of tuning.
     pub settings: Settings,
-    /// Length of the vectors, numbers.
+    /// Number of dimensions of the vectors.
     pub dim: usize,
     /// Number of weights.
     pub weights: usize,
@@ -154,7 +154,7 @@ impl BaseEncoder {
     }
 }
 
-/// State of training that changes: what a checkpoint holds.
+/// The changing state of training, which a checkpoint stores.
 struct State {
     position: Position,
     curve: Vec<ValidationPoint>,
@@ -189,12 +189,12 @@ struct Run<'a> {
     watch: Watch<'a, Progress>,
 }
 
-/// Tunes an encoder on training queries, stops by validation queries, and writes the model in the
-/// format of the base encoder.
+/// Tunes an encoder on training queries, until validation queries show no more improvement, and
+/// writes the model in the format of the base encoder.
 ///
 /// Takes O(epochs x pairs x word pieces x weights) time. Memory holds six `f32` per weight, and
 /// for each thread three more per weight and the rows of all layers for 512 word pieces: about 40
-/// `f32` per layer, word piece and number of a row.
+/// `f32` per layer, word piece and dimension.
 ///
 /// # Errors
 /// [`TrainError::NoQueries`] if no training or no validation query has an answer among the
@@ -438,7 +438,7 @@ impl<'a> Run<'a> {
             negatives,
         } = checkpoint::read(self.task, SYSTEM)?;
         if numbers.len() != self.encoder.runs.iter().map(|run| run.0).sum::<usize>() {
-            return Err(self.task.no_checkpoint("it has another version"));
+            return Err(self.task.no_checkpoint("it was written by another version"));
         }
         let adam = RowAdam { rate: self.task.settings.rate, steps, mean, square };
         let weights = Weights { numbers, adam, best, negatives };

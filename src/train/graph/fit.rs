@@ -36,7 +36,7 @@ struct Example<'a> {
     query: &'a LabelledQuery,
 }
 
-/// State of training that changes: what a checkpoint holds.
+/// The changing state of training, which a checkpoint stores.
 struct State {
     position: Position,
     curve: Vec<ValidationPoint>,
@@ -68,7 +68,8 @@ struct RunLearner<'a> {
     weights: &'a mut Weights,
 }
 
-/// Trains a network on training queries, stops by validation queries, and writes the model.
+/// Trains a network on training queries, until validation queries show no more improvement, and
+/// writes the model.
 ///
 /// Takes O(epochs x queries x edges of a working graph) time, and memory for the working graphs of
 /// all queries, at most about 80 KB each.
@@ -190,7 +191,7 @@ impl<'a> Run<'a> {
         let numbers = |name| -> Result<Vec<f64>, TrainError> {
             let bits = arrays.get::<u64>(name)?;
             if bits.as_slice().len() != n_weights(self.kinds) {
-                return Err(self.task.no_checkpoint("it has another version"));
+                return Err(self.task.no_checkpoint("it was written by another version"));
             }
             Ok(bits.as_slice().iter().map(|&bits| f64::from_bits(bits)).collect())
         };

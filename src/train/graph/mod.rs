@@ -20,7 +20,7 @@
 //! of a node; here it consists of scores of entity linking, lexical search and embeddings. `phi(q)`
 //! is a vector of the hashed stems of the query; the vectors of edge kinds depend on it.
 //!
-//! [`Variant::Qagnn`] stays with the paper. Candidates are the nodes nearest to the query by the
+//! [`Variant::Qagnn`] follows the paper. Candidates are the nodes nearest to the query by the
 //! embedder of the index, and neighbours of linked entities. `rho` is the similarity of a node's
 //! name to the query, and whether the node is a candidate or an entity; `phi(q)` is the vector of
 //! the query. Nothing depends on the words of documents. With `x_v = [type_v, rho_v]`:
@@ -45,7 +45,7 @@ pub use self::{
     model::{GraphNetwork, GraphRanking, ModelInfo},
 };
 
-/// What a network knows of nodes and queries, and the system that uses it.
+/// What a network knows about nodes and queries, and the system that uses it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Variant {
@@ -101,7 +101,7 @@ impl Ablation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Settings {
-    /// What the network knows of nodes and queries.
+    /// What the network knows about nodes and queries.
     #[serde(default, skip_serializing_if = "Variant::is_default")]
     pub variant: Variant,
     /// Component to remove; `None` keeps the whole network.

@@ -54,8 +54,8 @@ pub(super) struct WorkingGraph {
     pub(super) types: Vec<u32>,
     /// For each node: link strength, BM25 of its document, BM25 of its neighbours' names, cosine,
     /// coverage, `bm25+names`, 1 for a candidate, 1 for an entity, and `ln(1 + degree) / 10`. BM25
-    /// and `bm25+names` scores are divided by the largest of the graph. For [`Variant::Qagnn`] the
-    /// cosine is that of the name, and only it and the two flags are not 0.
+    /// and `bm25+names` scores are divided by the largest of the graph. For [`Variant::Qagnn`], the
+    /// cosine is that of the name, and all features except the cosine and the two flags are 0.
     pub(super) features: Vec<[f32; FEATURES]>,
     pub(super) edges: Vec<Edge>,
     /// Vector of the query, of [`phi_dim`] numbers: its hashed stems, norm 1, or its embedding.

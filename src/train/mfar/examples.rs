@@ -20,8 +20,8 @@ const PER_SCORER: usize = 30;
 const PER_DOCUMENT: usize = 300;
 /// Approximate maximum number of candidates that all scorers together contribute if some scorers
 /// compare vectors, because nearly every scorer then scores each candidate. BM25 of the whole
-/// document is not counted. The paper takes 100 candidates per scorer in search; in training, one
-/// negative per query and those of the other queries.
+/// document is not counted. The paper takes 100 candidates per scorer in search; in training, it
+/// takes one negative per query and the negatives of the other queries.
 const MAX_CANDIDATES: usize = 1_200;
 /// Norm to which a query vector is scaled when weights depend on it; about the norm of `phi` for a
 /// query of 10 stems.

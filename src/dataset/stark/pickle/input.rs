@@ -5,11 +5,11 @@ use std::{collections::HashMap, io::Read, str};
 
 use super::{Limits, PickleError};
 
-/// Size of the read buffer, bytes; texts that do not fit are collected separately.
+/// Size of the read buffer, in bytes; texts that do not fit are collected separately.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Maximum length of a line that holds a number, a memo slot or a name, bytes.
+/// Maximum length of a line that holds a number, a memo slot or a name, in bytes.
 const MAX_LINE_BYTES: u64 = 4 << 10;
-/// Memory charged for a memo slot and its number of fetches, bytes.
+/// Memory charged for a memo slot and its number of fetches, in bytes.
 pub(super) const SLOT_BYTES: u64 = 96;
 
 /// Encoding of the text, bytes or number that follows an opcode.
@@ -53,12 +53,12 @@ pub(super) enum Op {
     Empty(Shape),
     /// Puts the values above the last mark into a new container.
     Collect(Shape),
-    /// Makes a tuple of the top values: of this number or, without a number, of those above the
+    /// Makes a tuple of this number of top values or, without a number, of the values above the
     /// last mark.
     Tuple(Option<usize>),
-    /// Adds the top values, as for a tuple, to the container below.
+    /// Adds the top values, chosen as for `Tuple`, to the container below.
     Add(Option<usize>),
-    /// Adds the top values, as for a tuple, to the dict below: alternating keys and values.
+    /// Adds the top values, chosen as for `Tuple`, to the dict below: alternating keys and values.
     AddPairs(Option<usize>),
     Put(u32),
     Get(u32),

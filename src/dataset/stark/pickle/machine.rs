@@ -17,11 +17,11 @@ use super::{
     numpy, printed,
 };
 
-/// Memory charged for a value in a container, bytes, not counting the value's text.
+/// Memory charged for a value in a container, in bytes, not counting the value's text.
 pub(super) const VALUE_BYTES: u64 = 56;
-/// Memory charged for each memo slot that refers to an open container, bytes.
+/// Memory charged for each memo slot that refers to an open container, in bytes.
 const PUT_BYTES: u64 = 8;
-/// Memory charged for an entry of the stack, bytes.
+/// Memory charged for an entry of the stack, in bytes.
 const STACK_BYTES: u64 = 160;
 /// Classes and functions that are always supported, separated by spaces.
 const NAMES: &str = "
@@ -39,7 +39,7 @@ const NAMES: &str = "
 /// Letters of the time units; the position is numpy's number of the unit.
 const UNITS: [&str; 11] = ["Y", "M", "W", "", "D", "h", "m", "s", "ms", "us", "ns"];
 
-/// A complete value with its nesting depth and the memory charged for it, bytes.
+/// A complete value with its nesting depth and the memory charged for it, in bytes.
 #[derive(Clone, Debug)]
 struct Part {
     value: Value,
@@ -52,7 +52,7 @@ struct OpenContainer {
     kind: Kind,
     /// Maximum nesting depth of the items.
     depth: u32,
-    /// Memory charged for the container and its items, bytes.
+    /// Memory charged for the container and its items, in bytes.
     weight: u64,
     /// Numbers of the memo slots that get the container once it is complete.
     slots: Vec<u32>,
@@ -93,7 +93,7 @@ pub(super) struct Machine<'a> {
     memo: HashMap<u32, Slot>,
     /// Number of values put into memo slots so far; the slot number of the next `Memoize`.
     n_puts: u32,
-    /// Memory charged for the stack and the memo, bytes.
+    /// Memory charged for the stack and the memo, in bytes.
     weight_held: u64,
     offset: u64,
     limits: &'a Limits,
@@ -257,7 +257,7 @@ impl<'a> Machine<'a> {
         self.push_container(kind, 0, 0)
     }
 
-    /// Opens a call of `name`, which stays open for its state.
+    /// Pushes a call of `name`, which stays open so that its state can be set.
     fn push_call(&mut self, name: &str, arguments: Part) -> Result<(), PickleError> {
         let kind = Kind::Call(Box::new(call_of(name, arguments.value)));
         self.push_container(kind, arguments.depth, arguments.weight)

@@ -9,7 +9,7 @@ use super::Value;
 
 /// Maximum number of digits of an integer that Python prints by default.
 const MAX_DIGITS: usize = 4_300;
-/// Maximum size of an integer with [`MAX_DIGITS`] digits, bytes.
+/// Maximum size of an integer with [`MAX_DIGITS`] digits, in bytes.
 const MAX_INTEGER_BYTES: usize = 1_786;
 /// Number of decimal digits that each step of the long division yields.
 const STEP_DIGITS: usize = 9;

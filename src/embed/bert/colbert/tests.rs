@@ -86,8 +86,8 @@ fn changed(file: &str, find: &str, replace: &str) -> Result<ColbertEncoder, Embe
 #[test]
 fn what_is_not_a_checkpoint_is_said_with_file_and_remedy() {
     for (file, find, replace, expected) in [
-        ("model.safetensors", "linear.weight", "linear.height", "take a ColBERT checkpoint"),
-        ("model.safetensors", "[24, 32]", "[32, 24]", "[32, 24], expected [dim, 32]"),
+        ("model.safetensors", "linear.weight", "linear.height", "use a ColBERT checkpoint"),
+        ("model.safetensors", "[24, 32]", "[32, 24]", "config.json requires [dim, 32]"),
         ("tokenizer.json", "[unused1]", "[unused7]", "no token [unused1]"),
         ("tokenizer.json", "[MASK]", "[MOSK]", "no token [MASK]"),
         (METADATA, "\"dim\": 24", "\"dim\": 25", "dim is 25, but linear.weight has 24 rows"),

@@ -24,7 +24,7 @@ use agent_kb::{
 
 /// Maximum number of words between a negation and a name.
 const MAX_BETWEEN: usize = 8;
-/// Maximum number of words after a name that may say its type.
+/// Maximum number of words after a name that may state its type.
 const MAX_AFTER: usize = 4;
 
 impl Reader<'_> {
@@ -123,7 +123,7 @@ impl Reader<'_> {
     }
 
     /// Reads "of which Max Behr is not an author": a name right before the negation, if the
-    /// question has another name. Words after the negation say the relation.
+    /// question has another name. Words after the negation state the relation.
     fn read_name_before(&mut self, at: usize, next: usize) -> Option<usize> {
         let mut from = at;
         while from > 0 && self.is_any(from - 1, &TO_BE) && !self.is_cut(from) {
@@ -249,8 +249,8 @@ impl Reader<'_> {
         Some(ExactMention { nodes, ..found.clone() })
     }
 
-    /// Returns the types of the nodes of a mention, only those that `stems` or words right after
-    /// the mention name, if any.
+    /// Returns the types of the nodes of a mention; only those that `stems`, or words right after
+    /// the mention, refer to, if there are any.
     fn kinds_of(&self, mention: &ExactMention, stems: &[String]) -> BTreeSet<TypeId> {
         let kb = &self.base.kb;
         let kinds: BTreeSet<TypeId> =
@@ -264,7 +264,7 @@ impl Reader<'_> {
         if said.is_empty() { kinds } else { said }
     }
 
-    /// Returns the position after the words behind `end` that name a type of the mention, as in
+    /// Returns the position after the words from `end` on that name a type of the mention, as in
     /// "as a side effect"; `None` if there are none.
     fn after_type(&self, end: usize, mention: &ExactMention) -> Option<usize> {
         let kinds = mention.nodes.iter().map(|&node| self.base.kb.node_type(node));

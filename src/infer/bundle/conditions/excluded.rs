@@ -4,7 +4,8 @@
 //! Nodes whose name has such words come last, except where the name has the negation too, as in
 //! "Learning without Forgetting". Word search leaves the words out, unless the negation is one that
 //! titles have, such as "without" or "no". The words after a negation count up to the next
-//! punctuation mark, question word or word such as "with"; at most three, "or" begins anew.
+//! punctuation mark, question word or word such as "with"; at most three, and "or" begins a new
+//! phrase.
 
 use std::ops::Range;
 
@@ -70,7 +71,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether word `at` belongs to a limit or date, which is read for itself.
+    /// Whether word `at` belongs to a limit or date, which is read as a condition of its own.
     fn begins_limit(&self, at: usize) -> bool {
         let mut limits = LIMITS.iter().chain(&COMPARISONS);
         limits.any(|(phrase, _)| self.is(at, phrase))
@@ -92,8 +93,9 @@ impl Reader<'_> {
         }
     }
 
-    /// Marks the words of an exclusion: a node with just these words in its name is meant. Word
-    /// search leaves the words out unless `is_kept`.
+    /// Records the words of an exclusion, including the negation: a node whose name contains
+    /// exactly these words fulfils the conditions. Word search leaves the words out unless
+    /// `is_kept`.
     pub(super) fn put_literal(&mut self, start: usize, end: usize, is_kept: bool) {
         let words = self.words.get(start..end).unwrap_or_default();
         if self.literals.len() < MAX_PHRASES {

@@ -113,7 +113,8 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the opposite of a comparison, as "no" before it means: at most for more than.
+/// Returns the opposite of a comparison, which a "no" before it expresses, such as "at most" for
+/// "more than".
 pub(super) fn reversed(operator: Operator) -> Operator {
     match operator {
         Operator::More => Operator::AtMost,

@@ -39,7 +39,7 @@ pub(super) const LIMITS: [(&[&str], Operator); 22] = [
     (&["beginning", "in"], Operator::AtLeast),
     (&["as", "of"], Operator::AtLeast),
 ];
-/// Phrases between a limit and a date: the end of the date's span, and its start.
+/// Phrases between a limit and a date that refer to the end or to the start of the date's span.
 pub(super) const THE_END_OF: [&str; 3] = ["the", "end", "of"];
 pub(super) const THE_START_OF: [&[&str]; 2] =
     [&["the", "start", "of"], &["the", "beginning", "of"]];
@@ -176,14 +176,14 @@ pub(super) const NEGATIONS: [&str; 17] = [
     "wont",
     "neither",
 ];
-/// Words before "not" or "n't" after which a verb follows, which excludes no thing.
+/// Words before a "not" or "n't" that negates a verb, so that nothing is excluded.
 pub(super) const BEFORE_VERBS: [&str; 21] = [
     "do", "don", "does", "doesn", "did", "didn", "can", "could", "couldn", "will", "won", "would",
     "wouldn", "should", "shouldn", "has", "hasn", "have", "haven", "had", "hadn",
 ];
-/// Negations with such a word.
+/// Words that negate a verb by themselves.
 pub(super) const NEGATED_VERBS: [&str; 5] = ["cannot", "dont", "doesnt", "wont", "never"];
-/// Words after a negation that it does not exclude, as in "not only".
+/// Words after a negation that the negation does not exclude, as in "not only".
 pub(super) const NOT_NEGATED: [&str; 17] = [
     "only",
     "just",
@@ -203,7 +203,7 @@ pub(super) const NOT_NEGATED: [&str; 17] = [
     "doubt",
     "wonder",
 ];
-/// Negations that titles have, so that word search keeps what follows them.
+/// Negations that occur in titles, so that word search keeps the words after them.
 pub(super) const IN_TITLES: [&str; 6] = ["without", "no", "not", "never", "nothing", "none"];
 /// Words that join several things that one negation excludes.
 pub(super) const OR: [&str; 2] = ["or", "nor"];

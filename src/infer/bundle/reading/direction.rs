@@ -3,7 +3,7 @@
 //!
 //! A relation is read as "source RELATION target". If its words precede the name, the name is the
 //! target. If its words follow the name, or the name is the subject of a verb before it ("which
-//! group is NAME in"), the name is the source. The word "by" beside the name reverses this, and so
+//! group is NAME in"), the name is the source. The word "by" next to the name reverses this, and so
 //! do words that state the relation from its other end ("contains" for `part_of`).
 
 use super::{Metapath, Question};

@@ -11,8 +11,8 @@ use super::{Metapath, Phrasing, Phrasings, metapath_in_words};
 use agent_index::IndexedBase;
 use agent_kb::Direction;
 
-/// Weight of the words of all metapaths in the distribution of each: as much as this number of its
-/// own words.
+/// Weight of the words of all metapaths in the word distribution of each metapath: the weight of
+/// this number of the metapath's own words.
 const SMOOTHING: f32 = 10.0;
 /// Added to every count of a word, so that no word rules out a metapath.
 const MIN_COUNT: f32 = 1e-3;

@@ -31,7 +31,7 @@ const QUESTION_WORD_PROBABILITY: f32 = 0.1;
 const OTHER_WORD_PROBABILITY: f32 = 0.001;
 /// Minimum probability of a word under a reading at which the reading explains the word.
 const EXPLAINED: f32 = 0.01;
-/// Weight of the prior: as much as this number of training questions.
+/// Weight of the prior: the weight of this number of training questions.
 const PRIOR_WEIGHT: f32 = 2.0;
 /// Minimum number of training questions of a phrasing that contain a word; rarer words are ignored.
 const MIN_WORD_QUESTIONS: u32 = 2;

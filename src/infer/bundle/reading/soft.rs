@@ -23,7 +23,8 @@ const TWO_STEPS: f32 = 0.2;
 const NOT_IN_LEXICON: f32 = -4.0;
 /// Minimum probability of a metapath that answers a question although some words are unexplained.
 const MIN_PROBABILITY: f32 = 0.6;
-/// Maximum number of these words if the lexicon has the metapath, and if it does not.
+/// Maximum number of unexplained words of such a question: if the lexicon has the metapath, and if
+/// it does not.
 const MAX_UNEXPLAINED_IN_LEXICON: u32 = 3;
 const MAX_UNEXPLAINED: u32 = 1;
 

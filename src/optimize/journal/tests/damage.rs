@@ -15,7 +15,7 @@ use crate::journal::{
 };
 use agent_llm::ReplyStore;
 
-/// Size of a page of the database, bytes.
+/// Size of a page of the database, in bytes.
 const PAGE: usize = 4_096;
 
 /// Damages the content of a file in a random way. Returns the name of the kind of damage.

@@ -19,7 +19,7 @@ use rusqlite::ffi::{
     sqlite3_io_methods, sqlite3_vfs, sqlite3_vfs_find, sqlite3_vfs_register,
 };
 
-/// Size of the smallest part of a write that a disk keeps or loses as a whole, bytes.
+/// Size in bytes of the smallest part of a write that a disk keeps or loses as a whole.
 const SECTOR: usize = 512;
 
 /// Contents of files, by file name.
@@ -147,7 +147,7 @@ impl Disk {
 }
 
 impl State {
-    /// Counts a call, a read or another one; returns the kind of failure if the call must fail.
+    /// Counts a call (a read if `read` is true); returns the kind of failure if the call must fail.
     fn count(&mut self, read: bool) -> Option<Kind> {
         let counter = if read { &mut self.reads } else { &mut self.writes };
         let at = *counter;

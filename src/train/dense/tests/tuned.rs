@@ -321,7 +321,7 @@ fn what_cannot_be_tuned_is_told() {
         Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/data/encoder");
     let error = BaseEncoder::open(&fixtures.join("modernbert"), 16).err().unwrap().to_string();
     // The encoder opens only if the feature for other architectures is compiled in.
-    let expected = ["take an encoder of the architecture BERT", "ModernBERT"];
+    let expected = ["use an encoder of the architecture BERT", "ModernBERT"];
     assert!(expected.iter().any(|text| error.contains(text)), "{error}");
     let planted = Planted::new();
     let dir = planted.world.dir.path().join("encoder");
