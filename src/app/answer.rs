@@ -35,7 +35,7 @@ pub struct Request {
         help = format!("Find the nodes with {}", systems::choices()))]
     #[serde(default = "crate::search::system")]
     pub system: String,
-    /// Check each sentence against its nodes with a second request, and drop unsupported ones
+    /// Check each sentence against its nodes with a second request, and drop unsupported sentences
     #[arg(long)]
     #[serde(default)]
     pub check: bool,

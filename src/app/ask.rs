@@ -80,12 +80,12 @@ pub struct Request {
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     pub plan: Option<serde_json::Value>,
-    /// Answer questions for nodes with this bundle
+    /// Use this bundle for questions that ask for nodes
     #[arg(long, value_name = "FILE")]
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub bundle: Option<PathBuf>,
-    /// Answer this reading of an ambiguous question, counted from 1
+    /// Choose this interpretation of an ambiguous question, counted from 1
     #[arg(long, value_name = "K")]
     #[serde(default)]
     #[schema(value_type = Option<u64>, minimum = 1)]

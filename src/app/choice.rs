@@ -141,7 +141,7 @@ impl Choices for Conditioning {
 
     fn described(self) -> (&'static str, &'static str) {
         let help = match self {
-            Self::None => "No condition: the same weights for all queries",
+            Self::None => "Nothing: the same weights for all queries",
             Self::Words => "The words of the query",
             Self::Responses => "The best score of each field for the query",
             Self::Encoder => "The vector of the query",
@@ -171,7 +171,7 @@ impl Choices for Negatives {
         let help = match self {
             Self::Bm25 => "The first nodes of bm25+names, as in DPR (with a bag of words: bag:dpr)",
             Self::Own => {
-                "At first the same, then the first nodes of the encoder, as in ANCE (bag:ance)"
+                "At first as bm25, then the first nodes of the encoder, as in ANCE (bag:ance)"
             }
         };
         (self.name(), help)

@@ -45,7 +45,7 @@ pub struct Request {
     #[serde(default = "top")]
     #[schema(inline)]
     pub k: Top,
-    /// Let bundles use a language model to this degree
+    /// Set how much bundles may use a language model
     #[arg(long, value_name = "EFFORT", value_parser = choice::<Effort>(), default_value = "0")]
     #[serde(default, deserialize_with = "effort")]
     #[schema(value_type = u8, minimum = 0, maximum = 2)]

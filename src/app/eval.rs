@@ -74,8 +74,8 @@ pub enum Metrics {
     /// a rank and adds to mrr and map; answers that are not candidates are left out
     #[default]
     Stark,
-    /// As trec_eval and pytrec_eval on the run file: unranked answers add nothing, and all answers
-    /// count as relevant
+    /// As computed by trec_eval and pytrec_eval from the run file: unranked answers add nothing,
+    /// and all answers count as relevant
     Trec,
     /// Precision, recall and F1 of the nodes up to the last one that a system counts as an answer,
     /// and the share of exact sets; systems are not compared
@@ -92,8 +92,8 @@ pub struct Request {
     /// Installed dataset, directory to import, or built-in sample
     #[arg(long, value_name = "N")]
     pub dataset: String,
-    /// Use these queries: train, val, test, test-0.1, human or a file like qa.csv; several joined
-    /// by commas
+    /// Use these queries: train, val, test, test-0.1, human or a file like qa.csv; separate
+    /// several by commas
     #[arg(long = "split", value_name = "SPLIT", value_delimiter = ',', required = true)]
     #[serde(rename = "split", deserialize_with = "queries::splits")]
     #[schema(value_type = Vec<String>)]
@@ -108,17 +108,17 @@ pub struct Request {
     #[arg(long, value_name = "FIELDS")]
     #[serde(default)]
     pub mask: Option<String>,
-    /// Keep only queries with this value in another column of their file; may be repeated
+    /// Keep only queries with this value in this extra column of the query file; may be repeated
     #[arg(long = "where", value_name = "COLUMN=VALUE")]
     #[serde(rename = "where", default)]
     #[schema(value_type = Vec<String>)]
     pub filters: Vec<Filter>,
-    /// Also report results for each value of this column of the queries; unless the queries have
-    /// such a column, `category` is the category that the first bundle chooses for a query
+    /// Also report results for each value of this column of the queries; `category`, if the queries
+    /// have no column of that name, is the category that the first bundle chooses for a query
     #[arg(long, value_name = "COLUMN")]
     #[serde(default)]
     pub by: Option<String>,
-    /// Rank this many nodes per query, 1 to 100000; --metrics defines how answers beyond them count
+    /// Rank this many nodes per query, 1 to 100000; --metrics defines how unranked answers count
     #[arg(long, value_name = "K", default_value_t = DEPTH)]
     #[serde(default = "depth")]
     #[schema(inline)]
@@ -136,7 +136,7 @@ pub struct Request {
     #[arg(skip)]
     #[serde(skip)]
     pub keep_rankings: bool,
-    /// Let bundles and `ask` use a language model to this degree; give several, separated by
+    /// Set how much bundles and `ask` may use a language model; give several levels, separated by
     /// commas, to compare them
     #[arg(
         long = "effort",

@@ -1,4 +1,4 @@
-//! Explains where a bundle lost the answers of labelled queries, by category. Does not depend on
+//! Explains where a bundle lost the answers to labelled queries, by category. Does not depend on
 //! how this is shown.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,7 +56,7 @@ pub struct Group<'a> {
     pub mrr: f64,
     /// Causes for which answers were lost.
     pub causes: Vec<Cause>,
-    /// Causes for which the program of this category lost answers of queries that should have used
+    /// Causes for which the program of this category lost answers to queries that should have used
     /// another category.
     pub within: Vec<Cause>,
 }

@@ -30,7 +30,7 @@ pub struct Request {
     #[schema(value_type = Option<String>)]
     pub embedder: Option<EmbedderChoice>,
     /// With candle, openai or a named embedder, embed only nodes that may be answers; vector search
-    /// does not find others
+    /// does not find other nodes
     #[arg(long)]
     #[serde(default)]
     pub candidates_only: bool,
@@ -40,7 +40,7 @@ pub struct Request {
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub with: Vec<PartRequest>,
-    /// Delete the vectors that earlier runs with this embedder cached
+    /// Delete the vectors cached by earlier runs with this embedder
     #[arg(long)]
     #[serde(default)]
     pub drop_cache: bool,

@@ -176,7 +176,8 @@ fn of_server(choice: &LlmArgs, network: &Network) -> Result<Option<Opened>> {
 }
 
 /// Opens the configured language model like [`open`], but waits at most `longest` for a reply.
-/// Opens this user's model even if the app is for requests over a network.
+/// Opens the model configured for the user of this process, even if the app serves requests over a
+/// network.
 ///
 /// # Errors
 /// As [`open`].

@@ -98,7 +98,10 @@ impl Operation {
         if self.changes && app.network.as_ref().is_some_and(|network| !network.changes) {
             let name = self.name.replace('_', " ");
             return Err(AppError::usage(anyhow::anyhow!("this server does not allow {name}")))
-                .hint("start the server with --allow-changes, or run the command on its machine");
+                .hint(
+                    "start the server with --allow-changes, or run the command on the server's \
+                     machine",
+                );
         }
         (self.perform)(app, request)
     }

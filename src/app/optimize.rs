@@ -77,8 +77,8 @@ pub struct Request {
     #[serde(default)]
     #[schema(inline)]
     pub actor: Vec<Actor>,
-    /// Let no program call functions that ask a language model, so that the bundle's programs never
-    /// do
+    /// Do not let programs call functions that ask a language model, so that the bundle's programs
+    /// never ask one
     #[arg(long)]
     #[serde(default)]
     pub no_llm_tools: bool,
@@ -91,7 +91,8 @@ pub struct Request {
     #[arg(long)]
     #[serde(default)]
     pub avatar_tools: bool,
-    /// Let the model improve programs for K steps per category [default: 3, or --steps if less]
+    /// Let the model improve programs for K steps per category [default: 0, or 3 with
+    /// `--without comparator`]
     #[arg(long, value_name = "K")]
     #[schema(value_type = Option<u64>, minimum = 0, maximum = 100_000)]
     pub llm_steps: Option<Steps>,
@@ -132,12 +133,12 @@ pub struct Request {
     #[arg(long)]
     #[serde(default)]
     pub resume: bool,
-    /// Also measure the frozen bundle and all baselines on the test split, and count that it was
-    /// opened; always on for built-in samples
+    /// Also measure the frozen bundle and all baselines on the test split, which is counted as an
+    /// opening of the split; always on for built-in samples
     #[arg(long)]
     #[serde(default)]
     pub test: bool,
-    /// If the dataset has no labelled questions, make 500 first, like `agent data synthesize`
+    /// If the dataset has no labelled questions, first make 500, as `agent data synthesize` does
     #[arg(long)]
     #[serde(default)]
     pub synthesize: bool,
@@ -150,7 +151,7 @@ pub struct Request {
     #[arg(long, value_name = "N")]
     #[schema(value_type = Option<u64>, minimum = 1, maximum = 256)]
     pub threads: Option<Threads>,
-    /// Let `agent unit work DIR` processes run programs too; the result does not depend on them
+    /// Also let processes of `agent unit work DIR` run programs; the result does not depend on them
     #[arg(long, value_name = "DIR", conflicts_with = "dry_run")]
     #[schema(value_type = Option<String>)]
     pub pool: Option<PathBuf>,

@@ -70,8 +70,8 @@ pub struct Options {
     pub filter: Vec<Condition>,
     /// Show the categories that answer, and the tool calls that found each of the first five nodes
     ///
-    /// With --json, the first five nodes have all calls, also those that found other nodes or only
-    /// compute, and all features of the re-ranker.
+    /// With --json, each of the first five nodes lists all calls, including those that found other
+    /// nodes or only compute, and all features of the re-ranker.
     #[arg(long, display_order = 5)]
     #[serde(default)]
     pub explain: bool,
@@ -84,7 +84,7 @@ pub struct Options {
     #[serde(default)]
     #[schema(inline)]
     pub sandbox: SandboxArgs,
-    /// Let the bundle use a language model to this degree
+    /// Set how much the bundle may use a language model
     #[arg(long, value_parser = choice::<Effort>(), default_value = "0", display_order = 8)]
     #[serde(default, deserialize_with = "effort")]
     #[schema(value_type = u8, minimum = 0, maximum = 2)]

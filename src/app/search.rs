@@ -35,8 +35,9 @@ pub struct Request {
     #[arg(value_name = "TEXT", required_unless_present = "query")]
     #[serde(default)]
     pub text: Option<String>,
-    /// Search all nodes with an expression of fields, phrases, ranges and typos instead:
-    /// +brand:northpeak "steel bottle"~1 -plastic price:[5 TO 20]; needs index part query
+    /// Instead of ranking for a text, search all nodes with an expression of fields, phrases,
+    /// ranges and fuzzy terms, such as +brand:northpeak "steel bottle"~1 -plastic price:[5 TO 20];
+    /// needs the index part `query`
     #[arg(long, value_name = "QUERY", allow_hyphen_values = true,
         conflicts_with_all = ["text", "system", "explain"])]
     #[serde(default)]

@@ -209,11 +209,11 @@ pub fn open_runtime(
     with_opener(base, threads, resources, |opener| opener.runtime(origin))
 }
 
-/// Returns the file of a bundle like [`named::bundle_file`]; for a request over a network, only of
-/// a run in the home directory.
+/// Returns the path of a bundle's file, as [`named::bundle_file`] does. A request over a network
+/// may name only the bundle of a run in the home directory.
 ///
 /// # Errors
-/// As [`named::bundle_file`] and [`named::bundle_of_run`].
+/// Those of [`named::bundle_file`] and [`named::bundle_of_run`].
 pub fn bundle_file(given: &Path, app: &App) -> Result<PathBuf> {
     bundle_file_for(given, None, app)
 }

@@ -23,7 +23,7 @@ use agent_index::IndexedBase;
 use agent_infer::bundle::{Bundle, BundleError, Member};
 use agent_kb as kb;
 
-/// A bundle, and what to check of it.
+/// A bundle, and which checks to run on it.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -31,15 +31,15 @@ pub struct Request {
     #[arg(value_name = "BUNDLE")]
     #[schema(value_type = String)]
     pub bundle: PathBuf,
-    /// Replay on this dataset [default: the bundle's dataset, if installed]
+    /// Replay the validation queries on this dataset [default: the bundle's dataset, if installed]
     #[arg(long, value_name = "N")]
     #[serde(default)]
     pub dataset: Option<String>,
-    /// Check whether the bundle still fits its updated dataset; exits with 1 if not
+    /// Check whether the bundle still fits its updated dataset; exits with status 1 if not
     #[arg(long)]
     #[serde(default)]
     pub drift: bool,
-    /// With --drift, if the bundle fits, write it for the updated dataset with its scores there
+    /// With --drift, if the bundle fits, save it for the updated dataset, with its new scores
     #[arg(long)]
     #[serde(default)]
     pub accept_drift: bool,

@@ -109,7 +109,7 @@ pub enum AskError {
     #[error("{}", ways_in_words(.0))]
     Ambiguous(Vec<AskReading>),
     /// The requested reading does not exist, because the question has fewer readings.
-    #[error("the question has no reading {reading}; it has {}", ways(*.known))]
+    #[error("there is no reading {reading}: the question can be read in {}", ways(*.known))]
     NoReading {
         /// Number of the requested reading, from 1.
         reading: usize,
@@ -178,7 +178,7 @@ fn missing<T>(what: impl Into<String>) -> Result<T, AskError> {
 }
 
 fn ways(n: usize) -> String {
-    if n == 1 { "one".to_owned() } else { format!("{n}") }
+    if n == 1 { "one way".to_owned() } else { format!("{n} ways") }
 }
 
 /// Formats the readings of an ambiguous question and their answers as one line of an error message.

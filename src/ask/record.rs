@@ -112,8 +112,8 @@ impl<'a> RefusalRecord<'a> {
 }
 
 impl<'a> AskRecord<'a> {
-    /// Builds the record of an answer. `rows` is the maximum number of rows that are shown of the
-    /// table and of the result; `ms` is the time that the question took, in milliseconds.
+    /// Builds the record of an answer. `rows` is the maximum number of rows to include of the table
+    /// and of the result; `ms` is the time that the question took, in milliseconds.
     pub fn new(
         question: &'a str,
         answered: &'a Answered,

@@ -14,9 +14,9 @@ use agent_retrieve::check_query;
 
 use crate::{Context, Exit, eval::forecast, hits, printer::plain};
 
-/// Maximum number of characters printed of a dropped sentence.
+/// Maximum number of characters to print for a dropped sentence.
 const SHOWN_SENTENCE: usize = 200;
-/// Maximum number of characters printed of a node's id, name or type.
+/// Maximum number of characters to print for a node's id, name or type.
 const SHOWN_NAME: usize = 60;
 
 /// Answer a question in a few sentences, each citing its supporting nodes
@@ -30,7 +30,7 @@ pub(super) struct Args {
     #[command(flatten)]
     request: Request,
     /// Print one JSON object: sentences with the nodes they cite, dropped sentences with reasons,
-    /// nodes
+    /// and the cited nodes
     #[arg(long)]
     json: bool,
     /// Print the largest number of requests and tokens the answer could take, without sending any

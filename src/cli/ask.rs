@@ -25,11 +25,11 @@ use crate::{
     printer::{plain, table},
 };
 
-/// Maximum number of rows printed of a table.
+/// Maximum number of rows of a table to print.
 const SHOWN_ROWS: usize = 20;
-/// Maximum number of rows printed as examples below an answer that is a number, yes or no.
+/// Maximum number of rows to print as examples below an answer that is a number, yes or no.
 const SHOWN_EXAMPLES: usize = 5;
-/// Maximum number of characters printed of a cell.
+/// Maximum number of characters to print for a cell.
 const SHOWN_CELL: usize = 60;
 
 /// Answer a question over many nodes: how many, which most, whether related, what if
@@ -37,13 +37,14 @@ const SHOWN_CELL: usize = 60;
 /// The answer is a number with its unit, names, a table, or yes or no with its statistic. The
 /// output adds the path to the rows, the SQL, the table, and the rows that were left out. If the
 /// data lack something that the answer needs, the message names what is missing, and the exit
-/// status is 1. If a question is ambiguous, each reading is printed with its answer, and the exit
-/// status is 3. With --bundle, the bundle answers questions that ask for nodes.
+/// status is 1. If a question is ambiguous, each interpretation is printed with its answer, and the
+/// exit status is 3. With --bundle, the bundle answers questions that ask for nodes.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     request: Request,
-    /// Write all rows of the table to this CSV file, one line per row, with the row's node
+    /// Write all rows of the table to this CSV file, one line per row, each with the id and name of
+    /// its node
     #[arg(long, value_name = "OUT.csv")]
     csv: Option<PathBuf>,
     /// Print one JSON object with all rows of the table and the source of every column

@@ -36,7 +36,7 @@ use agent_dataset::{
 
 pub(super) use import::install;
 
-/// Maximum number of characters shown of a title, licence, node type or relation.
+/// Maximum number of characters to show for a title, licence, node type or relation.
 const MAX_SHOWN: usize = 100;
 
 #[derive(Debug, Subcommand)]
@@ -60,13 +60,13 @@ pub(super) enum Command {
     ///
     /// The old dataset answers until the new one is indexed, and queries that are running finish on
     /// the old one. The old questions are kept if the new data bring none. Prints the changes.
-    /// Texts already embedded by any embedder but the built-in one are not embedded again.
+    /// Except with the built-in embedder, texts that were embedded before are not embedded again.
     Update(update::Args),
     /// Download the files of a STaRK dataset
     ///
     /// The files come from the dataset repository snap-stanford/stark (CC-BY-4.0) and are kept in
-    /// the home, so that an interrupted download resumes the next time. HF_TOKEN, if set, is sent
-    /// only to the endpoint.
+    /// the home directory, so that an interrupted download resumes the next time. HF_TOKEN, if
+    /// set, is sent only to the address in --endpoint.
     Pull(pull::Args),
     /// Generate a small made-up dataset and import it
     ///
@@ -76,7 +76,7 @@ pub(super) enum Command {
     Synthesize(synthesize::Args),
     /// Show the contents of a dataset, its likely mistakes, or one of its nodes
     Show(ShowArgs),
-    /// Count the nodes with each value of a field, as facets for conditions
+    /// Count the nodes with each value of a field, to find useful conditions
     ///
     /// Each count is the number of nodes that meet the condition `FIELD=VALUE`. Fields with more
     /// than 500 values are left out, and so are fields whose values occur on fewer than two nodes

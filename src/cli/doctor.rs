@@ -23,7 +23,7 @@ use agent_infer::ROUTER_ROLE;
 use agent_kb::{self as kb, Kb, Manifest};
 use agent_llm::Message;
 
-/// Maximum number of characters shown of the model's answer.
+/// Maximum number of characters to show for the model's answer.
 const MAX_SHOWN_CHARS: usize = 60;
 /// Question for the language model with `--ask`.
 const QUESTION: &str = "Answer with the one word ready.";

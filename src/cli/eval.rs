@@ -30,11 +30,11 @@ use agent_app::{
 pub(super) struct Args {
     #[command(flatten)]
     request: Request,
-    /// Write the rankings to this file in TREC run format, with the user's node ids; with several
-    /// systems the file name must contain {system}
+    /// Write the rankings to this file in TREC run format, with the node ids of the imported data;
+    /// with several systems, the file name must contain {system}
     #[arg(long, value_name = "OUT.trec")]
     run_file: Option<PathBuf>,
-    /// Write the labelled answers of the queries (relevance judgements) to this file in TREC qrels
+    /// Write the labelled answers to the queries (relevance judgements) to this file in TREC qrels
     /// format
     #[arg(long, value_name = "OUT.qrels")]
     qrels_file: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! `agent explain`: prints where the answers of labelled queries were lost, by category and by line
+//! `agent explain`: prints where the answers to labelled queries were lost, by category and by line
 //! of the program; or, for one query, all tool calls of its program.
 
 mod report;
@@ -29,13 +29,14 @@ use agent_sandbox::Origin;
 /// Maximum number of answer ids accepted on the command line.
 const MAX_ANSWERS: usize = 10_000;
 
-/// Explain, line by line, where answers that do not rank first were lost
+/// Explain, line by line, why correct answers are not ranked first
 ///
-/// Runs every query and follows its answers through the tool calls of the program. For each query
-/// whose first answer is not at rank 1, names one line and one kind of loss: failed, not routed,
-/// not linked, not reached, filtered, cut or ranked low. The gain of a line is the most by which
-/// the mean reciprocal rank could rise if its loss were repaired. For a bundle, follows the program
-/// of the most probable category. With --query or a text, also prints the result of every call.
+/// Runs every query and follows its correct answers through the tool calls of the program. For each
+/// query without a correct answer at rank 1, names one line and one kind of loss: failed, not
+/// routed, not linked, not reached, filtered, cut or ranked low. The gain of a line is the maximum
+/// by which the mean reciprocal rank could rise if its losses were repaired. For a bundle, follows
+/// the program of the most probable category. With --query or a text, also prints the result of
+/// every call.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     /// Explain this frozen bundle: a file, the directory or name of a run, or `latest`
@@ -51,8 +52,8 @@ pub(super) struct Args {
     /// refused
     #[arg(long, value_name = "SPLIT", default_value = "val")]
     split: Split,
-    /// Keep only queries with this value in an extra column of their file; may be given several
-    /// times
+    /// Keep only queries with this value in this extra column of the query file; may be given
+    /// several times
     #[arg(long = "where", value_name = "COLUMN=VALUE")]
     filters: Vec<Filter>,
     /// Explain only the query with this id in the split
@@ -62,7 +63,7 @@ pub(super) struct Args {
     /// word is the bundle
     #[arg(value_name = "[BUNDLE] [TEXT]")]
     words: Vec<String>,
-    /// Give the ids of the query's answers, as in the data, separated by commas
+    /// Give the ids of the query's correct answers, as in the data, separated by commas
     #[arg(long, value_name = "IDS", requires = "words")]
     answers: Vec<String>,
     #[command(flatten)]

@@ -70,7 +70,7 @@ struct Thing {
 /// order of the tarball.
 ///
 /// # Errors
-/// If a home may not hold a file with one of the paths.
+/// If a file's path is not one that is allowed in a home directory.
 fn things(members: &[Member], home: &Home) -> Result<Vec<Thing>> {
     let mut things: Vec<Thing> = Vec::new();
     let mut last = "";
@@ -104,7 +104,7 @@ fn things(members: &[Member], home: &Home) -> Result<Vec<Thing>> {
 }
 
 /// Splits a path such as `bases/shop/kb/nodes` into directory (`bases`), name (`shop`) and the path
-/// below it (`kb/nodes`). `None` if a home may not hold such a file.
+/// below it (`kb/nodes`). `None` if such a file is not allowed in a home.
 fn placed<'a>(path: &'a str, home: &Home) -> Option<(&'a str, &'a str, &'a str)> {
     let (folder, rest) = path.split_once('/')?;
     let (name, file) = rest.split_once('/')?;

@@ -105,7 +105,7 @@ pub enum Exit {
     Failed,
     /// The command line is wrong.
     Usage,
-    /// The question is ambiguous: its possible readings were printed, and the user has to choose
+    /// The question is ambiguous: its interpretations were printed, and the user has to choose
     /// one.
     AskedBack,
     /// Internal error: the program panicked.
@@ -211,7 +211,7 @@ enum Command {
     Eval(eval::Args),
     /// List the systems that rank nodes, and what each needs
     Systems(systems::Args),
-    /// Explain, line by line, where answers that do not rank first were lost
+    /// Explain, line by line, why correct answers are not ranked first
     Explain(explain::Args),
     /// Run a program; list, show and compare the programs of a run or a bundle
     #[command(subcommand)]
@@ -223,7 +223,7 @@ enum Command {
     Report(report::Args),
     /// Answer a question with a frozen bundle
     Query(query::Args),
-    /// Cut batch answering, ranking or indexing into units for any scheduler, and collect
+    /// Divide batch answering, ranking or indexing into units for any scheduler, and collect
     /// their results
     #[command(subcommand)]
     Unit(unit::Command),

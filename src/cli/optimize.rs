@@ -20,21 +20,21 @@ use agent_optimize::{Estimate, Stop};
 /// them. The llm actor asks a language model for categories, programs and improved programs; it
 /// takes part if a language model is configured.
 ///
-/// A sequential test on validation queries compares all changes with the initial programs, then, if
-/// they do not pass together, each category's changes. Only changes that pass are frozen (error
-/// rate 0.2 for the whole run). At the end, prints how the bundle compares with the best baseline
-/// on the validation split, by question type, and the path of the bundle. The test split is opened
-/// only with --test and on built-in samples; every opening is counted.
+/// A sequential test on validation queries first compares all changes together with the initial
+/// programs; if that test fails, it compares each category's changes separately. Only changes that
+/// pass are frozen (error rate 0.2 for the whole run). At the end, prints how the bundle compares
+/// with the best baseline on the validation split, by question type, and the path of the bundle.
+/// The test split is opened only with --test and on built-in samples; every opening is counted.
 ///
 /// The run can be interrupted at any time and continued with --resume. If a language model is used,
-/// it is first asked one short question; without a reply, the run pauses, freezes nothing, and
-/// continues with --resume.
+/// the run first sends it one short question; if there is no reply, the run pauses without freezing
+/// anything, and can be continued with --resume.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     request: Request,
     /// Write the page of the run when it ends, and open the page in a browser; `agent serve` shows
-    /// a running run
+    /// a run in progress
     #[arg(long, conflicts_with = "dry_run")]
     open: bool,
     /// Print one JSON object when the run ends

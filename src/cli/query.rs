@@ -19,11 +19,11 @@ use crate::{
     printer::{plain, table, wrapped},
 };
 
-/// Maximum number of characters shown of a category's name.
+/// Maximum number of characters to show for a category's name.
 const MAX_CATEGORY: usize = 120;
-/// Maximum number of characters shown of a name, type or word in the lines below the nodes.
+/// Maximum number of characters to show for a name, type or word in the lines below the nodes.
 const MAX_NAME: usize = 60;
-/// Maximum number of meanings (types and relations) shown of a word.
+/// Maximum number of meanings (types and relations) to show for a word.
 const MAX_MEANINGS: usize = 3;
 /// Width of the labels of the lines below the nodes, in terminal columns.
 const LABEL: usize = 12;
@@ -44,9 +44,9 @@ pub(super) struct Args {
     words: Vec<String>,
     /// Answer all questions of this file (- for stdin), in the order of the file
     ///
-    /// Each line is a JSON object with query and, optionally, id. For each question, prints one
-    /// JSON line with line (its number), id, and either the keys of --json or error. The exit
-    /// status is 1 if the bundle failed on a line.
+    /// Each line is a JSON object with `query` and, optionally, `id`. For each question, prints one
+    /// JSON object with `line` (the number of the question's line), `id`, and either the keys of
+    /// --json or `error`. The exit status is 1 if the bundle failed on a line.
     #[arg(long, value_name = "FILE", conflicts_with = "explain", display_order = 2)]
     batch: Option<PathBuf>,
     /// Start --batch at this line number, to continue an earlier run
@@ -55,8 +55,8 @@ pub(super) struct Args {
     from_line: u64,
     #[command(flatten)]
     options: Options,
-    /// Print one JSON object: the route, the nodes with their paths, the rank at which the answers
-    /// are predicted to end, how the question was understood, and timings
+    /// Print one JSON object: the route, the nodes with their paths, the predicted rank of the last
+    /// answer, how the question was understood, and timings
     #[arg(long, display_order = 7)]
     json: bool,
 }

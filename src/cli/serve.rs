@@ -28,7 +28,7 @@ use agent_systems::SystemError;
 
 /// Answer questions over HTTP
 ///
-/// Serves the datasets of the bundles, and further ones, until Ctrl-C or SIGTERM; then finishes
+/// Serves the datasets of the bundles and those of --base until Ctrl-C or SIGTERM; then finishes
 /// running requests within 30 seconds. GET /openapi.json describes all requests; assistants connect
 /// at /mcp. Without a key (`agent key add`) the server is reachable from this machine only. Use a
 /// proxy for TLS.
@@ -55,18 +55,18 @@ pub(super) struct ServedArgs {
     /// Also serve this dataset, for searches; may be given several times
     #[arg(long = "base", value_name = "N")]
     bases: Vec<String>,
-    /// Let assistants run programs, inside WebAssembly; over HTTP this needs a key of scope admin,
-    /// if any key exists
+    /// Let assistants run programs, inside WebAssembly; over HTTP, once an API key exists, only
+    /// requests with a key of the scope `admin` may run them
     #[arg(long)]
     allow_programs: bool,
-    /// Permit operations that import, update, remove, index, train and optimize: at
-    /// /v1/operations and, with --allow-programs, as tools of assistants
+    /// Permit operations that import, update, remove, index, train and optimize: by requests to
+    /// /v1/operations and, with --allow-programs, by tools for assistants
     #[arg(long)]
     allow_changes: bool,
     /// Answer with this many threads [default: one per processor]
     #[arg(long, value_name = "T", value_parser = clap::value_parser!(u64).range(1..=256))]
     threads: Option<u64>,
-    /// Set how much a language model helps the bundles to answer; requests may lower it
+    /// Set how much bundles may use a language model; requests may set a lower level
     ///
     /// The model is asked within the time limit of a request, for at most at_a_time requests at
     /// once (see [llm.limits] in the settings). If the model does not reply in time, or the budget

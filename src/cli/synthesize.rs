@@ -14,12 +14,13 @@ use agent_app::{
 /// Each question, in one of many wordings, combines a metapath with words of an answer's document.
 /// The metapath leads over the dataset's relations from a named node to a few answers. Without a
 /// language model the words come from documents, and every answer is checked against the documents.
-/// With --actor llm, a model extracts properties from documents, words the questions, and filters
-/// the answers by two votes.
+/// With --actor llm, a model extracts properties from documents and writes the questions. It checks
+/// each answer twice, in two different ways; only answers that pass both checks are kept.
 ///
-/// With --kind table, generates eight kinds of questions over many nodes instead, without a
-/// language model. Their exact answers are computed from fields and links. Existing labelled
-/// questions are never replaced: with --to DIR the new ones are written elsewhere.
+/// With --kind table, instead generates eight kinds of questions whose answers aggregate many
+/// nodes. Their exact answers are computed from fields and links, without a language model.
+/// Existing labelled questions are never replaced: with --to DIR the new questions are written
+/// elsewhere.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

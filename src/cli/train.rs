@@ -21,7 +21,7 @@ use agent_train::{
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Learn the weights of the fields of nodes, depending on the query (mFAR)
+    /// Learn field weights that depend on the query (mFAR)
     ///
     /// Trains on training queries, and keeps the step that is best on validation queries.
     /// Cross-validation over training queries chooses how the weights depend on the query. The same
@@ -42,7 +42,7 @@ pub(super) enum Command {
     Graph(Args<graph::Request>),
 }
 
-/// Options of one kind of training, and how its record is printed.
+/// Options for one kind of training, and how its record is printed.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args<R: clap::Args> {
     #[command(flatten)]

@@ -1,6 +1,6 @@
-//! `agent unit`: cuts batch answering, rankings for labelled queries, and the vectors and words of
-//! an index into units, which any scheduler may run on any host. The collected results equal those
-//! of a single process. A unit is refused if its base, embedder, bundle, program or questions
+//! `agent unit`: divides batch answering, rankings for labelled queries, and the vectors and words
+//! of an index into units, which any scheduler may run on any host. The collected results equal
+//! those of a single process. A unit is refused if its base, embedder, bundle, program or questions
 //! differ from the plan. If a time limit ends the answering of a question, its unit has no result
 //! and must be run again.
 
@@ -61,7 +61,7 @@ const MODULE: &str = "wasm";
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
-    /// Cut questions, queries or documents into units, and print the numbers of unfinished units
+    /// Divide questions, queries or documents into units, and print the numbers of unfinished units
     Plan(PlanArgs),
     /// Run units and publish their results
     Run(RunArgs),
@@ -71,11 +71,11 @@ pub(super) enum Command {
     Work(WorkArgs),
 }
 
-/// Cut questions, queries or documents into units, and print the numbers of unfinished units
+/// Divide questions, queries or documents into units, and print the numbers of unfinished units
 ///
 /// With --batch, a bundle answers each line as `agent query --batch` does, without timings. With
 /// --split, a system ranks each query, and the collected file equals that of `agent eval
-/// --run-file`. With --index, documents are embedded or their words read, and the collected index
+/// --run-file`. With --index, units embed documents or read their words, and the collected index
 /// equals that of `agent index`.
 ///
 /// The plan's directory holds everything that units need, except the dataset and the directory of
@@ -91,7 +91,8 @@ pub(super) struct PlanArgs {
     /// Answer with this bundle: a file, the directory or name of a run, or `latest`
     #[arg(long, value_name = "BUNDLE", requires = "batch")]
     bundle: Option<PathBuf>,
-    /// Answer all questions of this file: one JSON object per line with query and, optionally, id
+    /// Answer all questions of this file: one JSON object per line, with `query` and, optionally,
+    /// `id`
     #[arg(long, value_name = "FILE", requires = "bundle", conflicts_with_all = ["split", "system"])]
     batch: Option<PathBuf>,
     /// Return this many nodes per answer, 1 to 10000
@@ -99,7 +100,7 @@ pub(super) struct PlanArgs {
         value_parser = clap::value_parser!(u64).range(1..=MAX_K))]
     k: u64,
     /// Rank the labelled queries of this split: train, val, test, test-0.1, human or a file like
-    /// qa.csv; join several by commas
+    /// qa.csv; separate several by commas
     #[arg(long, value_name = "SPLIT", value_delimiter = ',', requires = "system")]
     split: Vec<Split>,
     /// Rank with this system; bundle:FILE and program:FILE are copied into the plan
@@ -116,7 +117,7 @@ pub(super) struct PlanArgs {
     #[arg(long, value_name = "N",
         conflicts_with_all = ["bundle", "batch", "split", "system", "dataset"])]
     index: Option<String>,
-    /// Read the words of the documents and of their neighbours' names instead of embedding
+    /// Instead of embedding the documents, read their words and those of their neighbours' names
     #[arg(long, requires = "index", conflicts_with_all = ["embedder", "candidates_only"])]
     words: bool,
     /// Embed with candle:DIR, openai:MODEL, or NAME of [embedders.NAME] in config.toml [default:
@@ -126,7 +127,7 @@ pub(super) struct PlanArgs {
     /// Embed only nodes that can be answers; vector search does not find other nodes
     #[arg(long, requires = "index")]
     candidates_only: bool,
-    /// Cut the work into this many units, 1 to 10000, but at most one per item
+    /// Divide the work into this many units, 1 to 10000, but at most one per item
     #[arg(long, value_name = "UNITS", default_value_t = 16,
         value_parser = clap::value_parser!(u64).range(1..=MAX_UNITS))]
     units: u64,
@@ -152,8 +153,8 @@ pub(super) struct RunArgs {
 ///
 /// Compares every result with its digest first; if a result is missing or damaged, writes nothing
 /// and exits with status 1. If items failed, lists them and exits with status 1. Units that embed
-/// replace the vectors of the installed dataset, and its words are indexed if they are not yet.
-/// Units that read words replace the words of the dataset's index and keep its vectors.
+/// replace the vectors of the installed dataset's index; if the index has no words yet, they are
+/// added. Units that read words replace the words of the index and keep its vectors.
 #[derive(Debug, clap::Args)]
 pub(super) struct CollectArgs {
     /// Read the plan in this directory

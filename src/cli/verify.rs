@@ -14,9 +14,9 @@ use agent_app::{
 };
 use agent_retrieve::eval::Interval;
 
-/// Maximum number of characters shown of the detail of a check.
+/// Maximum number of characters to show for a check's detail.
 const MAX_DETAIL: usize = 300;
-/// Maximum number of characters shown of a category.
+/// Maximum number of characters to show for a category's name.
 const MAX_SHOWN: usize = 60;
 
 /// Check that a bundle is intact and reproduces its recorded scores
@@ -25,8 +25,9 @@ const MAX_SHOWN: usize = 60;
 /// parameters within their bounds. Then checks that the bundle's dataset is unchanged, and that the
 /// validation queries give exactly the recorded scores. Exits with status 1 if a check fails.
 ///
-/// After an update of the dataset, --drift measures the loss: it answers the validation queries on
-/// the updated dataset, and names categories with losses and relations that no longer exist.
+/// After an update of the dataset, --drift measures how much worse the bundle has become: it
+/// answers the validation queries on the updated dataset, and names categories that became
+/// significantly worse and relations that no longer exist.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]

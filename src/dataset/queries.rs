@@ -160,7 +160,7 @@ fn with_values(queries: Vec<LabelledQuery>) -> Vec<ValuedQuery> {
     queries.into_iter().filter_map(valued).collect()
 }
 
-/// Loads all queries of a split other than the test split. The answer of a query without answer
+/// Loads all queries of a split other than the test split. The answer to a query without answer
 /// nodes is a value or a table.
 fn load_all(base: &Base, split: &Split) -> Result<Vec<LabelledQuery>, DatasetError> {
     match split {

@@ -45,7 +45,7 @@ pub enum FieldKind {
     Type,
     /// One field of the node's details.
     Detail,
-    /// The names of the node's neighbours by one relation in one direction, such as
+    /// The names of the node's neighbours over one relation in one direction, such as
     /// `has_brand.out`.
     Relation,
 }

@@ -3,8 +3,8 @@
 //!
 //! The index has one document for each node. Its schema fields are `id`, `type`, `name`, `body`
 //! (the node's document) and three JSON fields: `fields` with the text of each field, `amounts`
-//! with the numeric fields, and `rel` with the names of the neighbours by each relation. A key in a
-//! JSON field is `f` or `r` and the id of the field or relation. Documents are in node order,
+//! with the numeric fields, and `rel` with the names of the neighbours over each relation. A key in
+//! a JSON field is `f` or `r` and the id of the field or relation. Documents are in node order,
 //! except in an updated index (`update`). Words come from [`name_words`]: case and accents are
 //! folded; there are no stop words or stems.
 //!

@@ -22,9 +22,9 @@ const MIN_STRENGTH: f32 = 0.2;
 const NAMED: usize = 8;
 /// Maximum length in characters of the relations of one node; the first line is always shown.
 const RELATION_CHARS: usize = 800;
-/// Maximum length in characters of the relations listed without neighbours.
+/// Maximum total length, in characters, of the relations that are listed without their neighbours.
 const FURTHER_CHARS: usize = 400;
-/// Number of neighbours by one relation and direction from which a node counts as a hub. Links
+/// Number of neighbours over one relation and direction from which a node counts as a hub. Links
 /// through hubs, such as a venue or a colour, are not informative.
 const HUB: usize = 300;
 /// Maximum number of neighbours that are read, per relation and direction.

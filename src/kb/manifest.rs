@@ -96,7 +96,7 @@ pub struct Manifest {
     pub tuples: Vec<(u16, u16, u16, u64)>,
     /// Ids of the types whose nodes may be answers, ascending.
     pub candidate_types: Vec<u16>,
-    /// Size and digest of each other file of the base, by file name.
+    /// Size and digest of every other file of the base, by file name.
     pub files: BTreeMap<String, FileRecord>,
     /// Byte offset of the section table in `graph.bin`.
     pub table_offset: u64,

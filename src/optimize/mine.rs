@@ -1,7 +1,7 @@
 //! Pattern mining: finds typed metapaths that lead from the entities that a training query names or
 //! describes to the query's answers.
 //!
-//! For each linked entity and each answer of a query, all metapaths of one and two steps between
+//! For each linked entity and each answer to a query, all metapaths of one and two steps between
 //! them are found by joining the neighbours of both nodes. Optionally, metapaths of three steps are
 //! found from strongly linked entities through nodes that are not hubs. A pattern is a metapath
 //! without nodes: the source and type of the linked entity, relations with directions, and the
@@ -26,7 +26,7 @@ const LINKED_ENTITIES: usize = 4;
 const MIN_LINK: f32 = 0.12;
 /// Maximum number of described entities of each type per query; the best matches are kept.
 const SEARCHED_ENTITIES: usize = 5;
-/// Maximum number of answers of a query that are mined; the first ones are used.
+/// Maximum number of answers to a query that are mined; the first ones are used.
 const MAX_ANSWERS: usize = 20;
 /// Maximum number of neighbours per node that are joined; further neighbours of hubs are not
 /// informative.
@@ -100,15 +100,15 @@ pub struct MinedPattern {
     /// the number of all nodes of the target type divided by the number of nodes that the pattern
     /// reaches; the mean over a sample of queries.
     pub bits: f64,
-    /// Information gained about the answers of all queries, in bits: `bits` times the sum of the
+    /// Information gained about the answers to all queries, in bits: `bits` times the sum of the
     /// shares in `coverage`.
     pub gain: f64,
 }
 
-/// A set of answers of a query: bit `i` stands for answer `i`, for the first 20 answers.
+/// A set of answers to a query: bit `i` stands for answer `i`, for the first 20 answers.
 pub type AnswerBits = u32;
 
-/// Returns the number of answers of a query that are mined, which is at most 20.
+/// Returns the number of answers to a query that are mined, which is at most 20.
 pub fn mined_answer_count(query: &LabelledQuery) -> usize {
     query.answers.len().min(MAX_ANSWERS)
 }
@@ -227,11 +227,11 @@ fn reversed(step: Step) -> Step {
     Step { direction: step.direction.reversed(), ..step }
 }
 
-/// The answers of a query that a pattern reaches: their weighted share of all mined answers, and
+/// The answers to a query that a pattern reaches: their weighted share of all mined answers, and
 /// their set.
 type Share = (f32, AnswerBits);
 
-/// Returns the patterns of at most `hops` steps that reach answers of a query, each with the
+/// Returns the patterns of at most `hops` steps that reach answers to a query, each with the
 /// weighted share and the set of answers that it reaches.
 fn mine_query(
     base: &IndexedBase,

@@ -7,7 +7,7 @@
 //!           test
 //! ```
 //!
-//! Before the sequential test, answers of validation queries are used only to reject programs that
+//! Before the sequential test, answers to validation queries are used only to reject programs that
 //! contain them. Therefore the error rate holds for the whole run. Proving all changes together
 //! takes far fewer queries than proving each alone: with ten changes and ten validation queries for
 //! each, only large gains can be proven alone.
@@ -130,7 +130,7 @@ impl SequentialTest {
 impl Run<'_> {
     /// Tests the changed programs against the initial ones; `None` if no program changed. `routed`
     /// has the validation queries of each category, as positions. Changed programs must not depend
-    /// on answers of validation queries.
+    /// on answers to validation queries.
     pub(super) fn run_sequential_test(
         &mut self,
         initial: &[CategoryProgram],
@@ -299,7 +299,7 @@ impl Run<'_> {
 }
 
 /// Whether `n` queries can be enough to prove the change of a single category at a significance
-/// level. Does not depend on the answers of the queries, because the closed test requires that
+/// level. Does not depend on the answers to the queries, because the closed test requires that
 /// categories are not chosen by results.
 fn are_enough(queries: usize, level: f64) -> bool {
     EValue::default().could_prove(level, &vec![1.0; queries])

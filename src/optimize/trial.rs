@@ -78,7 +78,7 @@ pub struct Trial {
     pub origin: Origin,
     /// The queries of the trial, as positions in the pool.
     pub queries: Vec<usize>,
-    /// Reciprocal rank of the best ranked answer of each query, in the order of `queries`; 0 if no
+    /// Reciprocal rank of the best ranked answer to each query, in the order of `queries`; 0 if no
     /// answer is ranked.
     pub reciprocal_ranks: Vec<f32>,
     /// Number of queries on which the program failed.

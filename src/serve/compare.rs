@@ -24,7 +24,7 @@ use agent_retrieve::{Ranking, Retriever};
 /// Maximum number of questions in a reply; `LIMIT` is the default.
 pub(super) const MAX_LIMIT: usize = 50;
 const LIMIT: usize = 20;
-/// Number of nodes at the start of each ranking among which right nodes are looked for.
+/// Number of nodes at the start of each ranking among which correct nodes are looked for.
 const DEPTH: usize = 100;
 /// Maximum number of nodes of each ranking that the reply shows.
 const TOLD: usize = 3;
@@ -80,11 +80,11 @@ pub(super) struct Compared<'a> {
     /// Number of questions that the right system answers better.
     lost: usize,
     /// Number of questions that both systems answer equally well: with the same rank, or with no
-    /// right node in either ranking.
+    /// correct node in either ranking.
     same: usize,
-    /// Mean reciprocal rank of the left system; a question without a right node counts 0.
+    /// Mean reciprocal rank of the left system; a question without a correct node counts 0.
     left_mrr: f64,
-    /// Mean reciprocal rank of the right system; a question without a right node counts 0.
+    /// Mean reciprocal rank of the right system; a question without a correct node counts 0.
     right_mrr: f64,
     /// Number of questions in the whole split.
     total: usize,
@@ -101,9 +101,11 @@ struct Pair<'a> {
     id: i64,
     /// The question.
     query: &'a str,
-    /// Rank of the first right node in the left ranking, from 1; null if none is in its first 100.
+    /// Rank of the first correct node in the left ranking, from 1; null if its first 100 nodes
+    /// include none.
     left: Option<u64>,
-    /// Rank of the first right node in the right ranking, from 1; null if none is in its first 100.
+    /// Rank of the first correct node in the right ranking, from 1; null if its first 100 nodes
+    /// include none.
     right: Option<u64>,
     /// How the left system compares with the right one: `won`, `lost` or `same`.
     outcome: &'static str,
@@ -119,7 +121,7 @@ struct Pair<'a> {
 
 /// Compare two systems on labelled questions, page by page.
 #[utoipa::path(post, path = "/v1/compare", request_body = Compare, responses(
-    (status = 200, description = "A page of questions with the rank of the first right node per system", body = Compared),
+    (status = 200, description = "A page of questions with the rank of the first correct node per system", body = Compared),
     Common, OfBody, OfWork,
 ))]
 pub(super) async fn compare(
@@ -188,7 +190,7 @@ fn pair<'a>(
     let ((left, left_error), (right, right_error)) = (ask(left), ask(right));
     let rank = |ranking: &Ranking| first_right(kb, ranking, &query.answers);
     let (left_rank, right_rank) = (rank(&left), rank(&right));
-    // No right node ranks behind every right node.
+    // A ranking without a correct node is worse than every ranking with one.
     let place = |rank: Option<u64>| rank.unwrap_or(u64::MAX);
     let outcome = match place(left_rank).cmp(&place(right_rank)) {
         std::cmp::Ordering::Less => WON,

@@ -182,10 +182,10 @@ struct Sampled<'a> {
     n: usize,
     /// Number of questions on which the program failed.
     failed: usize,
-    /// Mean reciprocal rank of the first right node; a question without a right node in the ranking
-    /// counts 0.
+    /// Mean reciprocal rank of the first correct node; a question without a correct node in the
+    /// ranking counts 0.
     mrr: f64,
-    /// Share of the questions whose first node is right, 0 to 1.
+    /// Share of the questions whose first node is correct, 0 to 1.
     hit1: f64,
     /// Number of questions in the whole split.
     total: usize,
@@ -210,7 +210,7 @@ struct OfQuery<'a> {
     id: i64,
     /// The question.
     query: &'a str,
-    /// Rank of the first right node, from 1; null if the ranking has none.
+    /// Rank of the first correct node, from 1; null if the ranking has none.
     rank: Option<u64>,
     /// 1 divided by `rank`; 0 without a rank.
     reciprocal_rank: f64,

@@ -141,7 +141,7 @@ pub(super) struct NodeBrief {
     name: String,
     /// Score of the node in the ranking; null if there is no ranking.
     score: Option<f32>,
-    /// Whether the node is a right answer to the labelled question.
+    /// Whether the node is a correct answer to the labelled question.
     right: bool,
 }
 
@@ -152,8 +152,8 @@ impl NodeBrief {
     }
 }
 
-/// Returns short descriptions of the first `n` nodes of a ranking. `answers` holds the right nodes,
-/// by ascending id.
+/// Returns short descriptions of the first `n` nodes of a ranking. `answers` holds the correct
+/// nodes, by ascending id.
 pub(super) fn briefs(
     kb: &Kb,
     ranking: &[(NodeId, f32)],
@@ -166,8 +166,8 @@ pub(super) fn briefs(
     ranking.iter().take(n).map(brief).collect()
 }
 
-/// Returns the rank of the first right node in a ranking, from 1, counting only nodes that may be
-/// answers; `None` if the ranking has no right node. `answers` holds the right nodes.
+/// Returns the rank of the first correct node in a ranking, from 1, counting only nodes that may be
+/// answers; `None` if the ranking has no correct node. `answers` holds the correct nodes.
 pub(super) fn first_right(kb: &Kb, ranking: &[(NodeId, f32)], answers: &[NodeId]) -> Option<u64> {
     let candidates = Candidates::of_base(kb);
     let ranks = AnswerRanks::new(ranking, answers, candidates, ScoreRule::Any);

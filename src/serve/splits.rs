@@ -29,7 +29,7 @@ use agent_kb::{Kb, NodeId};
 /// Maximum number of questions in a reply; `LIMIT` is the default.
 pub(super) const MAX_LIMIT: usize = 200;
 const LIMIT: usize = 50;
-/// Maximum number of right nodes that the reply shows for each question.
+/// Maximum number of correct nodes that the reply shows for each question.
 const TOLD: usize = 20;
 /// Names of the splits whose questions clients may read.
 const OPEN: [&str; 3] = ["train", "val", "human"];
@@ -84,16 +84,16 @@ pub(super) struct Queries {
     next: Option<usize>,
 }
 
-/// A labelled question, with its right nodes.
+/// A labelled question, with its correct nodes.
 #[derive(Serialize, ToSchema)]
 struct Labelled {
     /// Id of the question in the split.
     id: i64,
     /// The question.
     query: String,
-    /// The first 20 right nodes, by ascending id.
+    /// The first 20 correct nodes, by ascending id.
     answers: Vec<NodeBrief>,
-    /// Number of all right nodes.
+    /// Number of all correct nodes.
     n_answers: usize,
     /// Values of the question in further columns of the file of questions.
     #[schema(value_type = std::collections::HashMap<String, String>)]

@@ -1,10 +1,10 @@
-//! Discovers templates from the schema of a base: single metapaths, pairs of metapaths, and
-//! metapaths with a negation. The questions of a template have only a few answers each.
+//! Discovers templates from the schema of a base: single metapaths and pairs of metapaths. The
+//! questions of a template have only a few answers each.
 //!
 //! ```text
 //! all metapaths of 1 and 2 steps from any type to a type of answers   kb::schema
 //!   -> those of the most frequent relations, measured on a sample of groundings
-//!   -> alone (1 to 20 answers in the median), or as parts of pairs and negations
+//!   -> alone (1 to 20 answers in the median), or as parts of pairs
 //! ```
 //!
 //! A template is kept if at least about 30 of its groundings (ways to fill the slots) have answers,
@@ -16,11 +16,14 @@ use std::{cmp::Reverse, collections::BTreeMap};
 
 use rayon::prelude::*;
 
-use crate::template::{MAX_EDGES, Template};
+use crate::{
+    template::{MAX_EDGES, Template},
+    wording::parts,
+};
 use agent_dataset::sample::random::Stream;
 use agent_kb::{
     Direction, Kb, NodeId, RelationId, Tuple, TypeId,
-    metapath::{Branch, Links, Step, ends, has_end, wander},
+    metapath::{Branch, Links, Step, ends, wander},
     schema::{self, Schema},
 };
 
@@ -48,8 +51,6 @@ const MEASURED: usize = 48;
 const MEASURED_SHORT: usize = 24;
 /// Maximum number of pairs of metapaths to one type of answers whose groundings are sampled.
 const PAIRS: usize = 48;
-/// Maximum number of templates with a negation per type of answers.
-const NEGATIONS: usize = 2;
 /// Number of nodes of a type that are sampled to decide whether the type has texts.
 const READ: usize = 64;
 /// Minimum number of words of a document, for it to count as a text.
@@ -64,8 +65,25 @@ const REPEATED: f64 = 0.8;
 /// relations do not dominate.
 const FLATTENED: f64 = 0.25;
 /// Share of each template form in the total weight of the templates of a type of answers.
-const SHARES: [(Form, f64); 4] =
-    [(Form::OneStep, 0.25), (Form::TwoSteps, 0.2), (Form::Pair, 0.5), (Form::Negation, 0.05)];
+const SHARES: [(Form, f64); 3] = [(Form::OneStep, 0.25), (Form::TwoSteps, 0.2), (Form::Pair, 0.55)];
+/// Words in the names of relations that hold in both directions, whichever one is stored.
+const MUTUAL_WORDS: [&str; 11] = [
+    "adjacent",
+    "also",
+    "associated",
+    "between",
+    "continuous",
+    "interacts",
+    "related",
+    "resembles",
+    "similar",
+    "same",
+    "with",
+];
+/// Number of edges that are sampled to decide whether a relation within a type has a direction.
+const EDGES: usize = 1_000;
+/// Maximum share of edges that are stored in both directions, for a relation with a direction.
+const MAX_MUTUAL: f64 = 0.1;
 
 /// The form of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +91,6 @@ enum Form {
     OneStep,
     TwoSteps,
     Pair,
-    Negation,
 }
 
 /// A metapath whose groundings have been sampled.
@@ -88,7 +105,8 @@ struct Path {
 /// Returns at most `max_templates` templates for a base, the heaviest first, equally heavy ones by
 /// id. Each type of answers gets a share of the templates.
 pub(super) fn templates(kb: &Kb, max_templates: usize, seed: u64) -> Vec<Template> {
-    let mut steps = schema::steps(kb);
+    let mut steps: Vec<Step> =
+        schema::steps(kb).into_iter().flat_map(|step| directed(kb, step)).collect();
     steps.sort_by_cached_key(|step| (Reverse(edges(kb, step) as u64), *step));
     steps.truncate(MAX_STEPS);
     let schema = Schema::new(kb, &steps, HOPS);
@@ -108,6 +126,28 @@ pub(super) fn templates(kb: &Kb, max_templates: usize, seed: u64) -> Vec<Templat
     found.sort_by(|a, b| b.weight.total_cmp(&a.weight).then_with(|| a.id.cmp(&b.id)));
     found.truncate(max_templates);
     found
+}
+
+/// Returns the step itself, or a step in each direction for a relation within a type that has a
+/// direction: people ask which papers cite another, or which it cites, not for either.
+fn directed(kb: &Kb, step: Step) -> Vec<Step> {
+    let is_mutual = |word: &String| MUTUAL_WORDS.contains(&word.as_str());
+    if step.direction != Direction::Any
+        || parts(kb.relation_name(step.relation)).iter().any(is_mutual)
+    {
+        return vec![step];
+    }
+    let targets = |node: NodeId| kb.neighbors(node, step.relation, Direction::Out).to_vec();
+    let sources = kb.nodes_of_type(step.from).iter();
+    let edges: Vec<(NodeId, NodeId)> = sources
+        .flat_map(|&from| targets(from).into_iter().map(move |to| (from, to)))
+        .take(EDGES)
+        .collect();
+    let mutual = edges.iter().filter(|(from, to)| targets(*to).contains(from)).count();
+    match mutual as f64 <= MAX_MUTUAL * edges.len() as f64 {
+        true => [Direction::Out, Direction::In].map(|direction| Step { direction, ..step }).into(),
+        false => vec![step],
+    }
 }
 
 /// Returns the minimum number of groundings with answers that a template needs; see
@@ -231,7 +271,6 @@ fn choose(kb: &Kb, target: TypeId, paths: &[Path], room: usize, seed: u64) -> Ve
             Form::OneStep => alone(1).map(single).collect(),
             Form::TwoSteps => alone(2).map(single).collect(),
             Form::Pair => pairs(kb, target, paths, max_median, seed),
-            Form::Negation => negations(kb, target, paths, max_median, seed),
         };
         let mut templates = diversify(templates, wanted);
         let total: f64 = templates.iter().map(|template| template.weight).sum();
@@ -363,43 +402,4 @@ pub(super) fn slots_of(
         slots.push(slot);
     }
     (slots.len() == template.slots.len()).then_some(slots)
-}
-
-/// Returns at most [`NEGATIONS`] templates of a one-step metapath and a negated step, with the
-/// heaviest metapath first. Between a third and nine tenths of the nodes of the type must have an
-/// edge along the negated step.
-fn negations(
-    kb: &Kb,
-    target: TypeId,
-    paths: &[Path],
-    max_median: usize,
-    seed: u64,
-) -> Vec<Template> {
-    let nodes = kb.nodes_of_type(target);
-    let mut stream = Stream::new(seed, "negations", u64::from(target.0));
-    let sampled: Vec<NodeId> = (0..4 * SAMPLED).map(|_| stream.pick(nodes)).collect();
-    let lacks = |step: &Step| {
-        let n_without = sampled.iter().filter(|&&node| !has_end(kb, &[*step], node)).count();
-        (0.1..0.67).contains(&(n_without as f64 / sampled.len() as f64))
-    };
-    let mut found = Vec::new();
-    for absent in paths.iter().filter(|path| path.steps.len() == 1) {
-        let Some(step) = absent.steps.first().map(|step| kb.reversed(step)) else { continue };
-        if step.to == target || !lacks(&step) {
-            continue;
-        }
-        let plain = paths.iter().find(|path| {
-            let other = path.steps.first().is_some_and(|first| first.from != step.to);
-            path.steps.len() == 1 && path.median <= max_median && other
-        });
-        let Some(plain) = plain else { continue };
-        let slot = plain.steps.first().map_or(target, |step| step.from);
-        let (negated, weight) = (vec![step], plain.weight.min(absent.weight));
-        let branches = vec![(Some(0), &plain.steps), (None, &negated)];
-        found.push(template(kb, target, vec![slot], branches, weight));
-        if found.len() == NEGATIONS {
-            break;
-        }
-    }
-    found
 }

@@ -17,7 +17,7 @@
 //! | limit | value |
 //! | --- | --- |
 //! | questions | 1 to 10,000 |
-//! | answers of a question | 1 to 20 |
+//! | answers to a question | 1 to 20 |
 //! | groundings tried | 60 per question |
 //! | templates | one per 10 questions, 8 to 64, from the schema; 1,000 from a file |
 //!
@@ -58,7 +58,7 @@ use agent_index::IndexedBase;
 use agent_kb::NodeId;
 use agent_llm::{LlmError, prompts::PromptError};
 
-/// Maximum number of answers of a question, as in the validation and test splits of the benchmark.
+/// Maximum number of answers to a question, as in the validation and test splits of the benchmark.
 pub const MAX_ANSWERS: usize = 20;
 /// Maximum number of questions of one synthesis.
 pub const MAX_QUERIES: usize = 10_000;

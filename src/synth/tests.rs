@@ -423,6 +423,21 @@ fn a_ceiling_ends_the_making_and_keeps_what_is_made() {
 }
 
 #[test]
+fn a_relation_within_a_type_is_followed_in_its_direction_if_it_has_one() {
+    let directions = |kb: &Kb, relation: &str| -> BTreeSet<Direction> {
+        let templates = discover::templates(kb, 200, 1);
+        let branches = templates.iter().flat_map(|template| &template.branches);
+        let steps = branches.flat_map(|branch| &branch.steps);
+        let of_relation = |step: &&Step| kb.relation_name(step.relation).contains(relation);
+        steps.filter(of_relation).map(|step| step.direction).collect()
+    };
+    let cited = directions(&indexed().1.kb, "cites");
+    assert_eq!(cited, [Direction::Out, Direction::In].into());
+    let bought = directions(&Sample::new(SampleKind::Amazon, 0.001).kb(), "also_buy");
+    assert_eq!(bought, [Direction::Any].into());
+}
+
+#[test]
 fn a_name_of_an_answer_and_a_repetition_are_dropped() {
     let (_, base) = indexed();
     let templates = discover::templates(&base.kb, 8, 1);

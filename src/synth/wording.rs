@@ -106,7 +106,7 @@ fn patterns(style: Style, kind: Kind) -> &'static [String] {
 
 /// Splits a schema name into words: `author___writes___paper` has three, `hasBrand` and
 /// `gene/protein` two.
-fn parts(name: &str) -> Vec<String> {
+pub(super) fn parts(name: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     let mut before = ' ';
     for letter in name.chars() {
@@ -157,8 +157,9 @@ enum RelationPhrase {
     State(String),
     /// A noun, as for `target` or `side effect`.
     Noun(String),
-    /// A hierarchy, as for `is_a` or `parent-child`.
-    Kind,
+    /// A hierarchy, as for `is_a` or `parent-child`; whether it leads from the wider to the
+    /// narrower, as `has_child` does.
+    Kind { down: bool },
 }
 
 /// Words in the names of hierarchical relations.
@@ -182,9 +183,9 @@ fn relation_phrase(kb: &Kb, step: &Step) -> RelationPhrase {
     if words.first().is_some_and(|word| word == "has") && words.len() > 1 {
         words.remove(0);
     }
-    let is_kind = |word: &String| KIND_WORDS.contains(&word.as_str());
-    if words == ["is", "a"] || words.iter().any(is_kind) {
-        return RelationPhrase::Kind;
+    let has_any = |some: &[&str]| words.iter().any(|word| some.contains(&word.as_str()));
+    if words == ["is", "a"] || has_any(&KIND_WORDS) {
+        return RelationPhrase::Kind { down: has_any(&["child", "narrower"]) };
     }
     if words.iter().all(is_having) {
         return RelationPhrase::Has;
@@ -232,8 +233,9 @@ fn spaced(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!(" {text}") }
 }
 
-/// Draws a clause for a step. The clause follows the type at the end of the step and links it to
-/// `noun`, which stands for the start of the step, as in "published in X" or "that X writes".
+/// Draws a clause for a step. In the question, the clause comes after the type at the end of the
+/// step and links this type to `noun`, which stands for the start of the step, as in "published in
+/// X" or "that X writes".
 fn clause(kb: &Kb, step: &Step, noun: &str, stream: &mut Stream) -> String {
     // Whether the end of the step is the relation's subject.
     let acts = step.direction == Direction::In;
@@ -269,14 +271,18 @@ fn clause(kb: &Kb, step: &Step, noun: &str, stream: &mut Stream) -> String {
             0 => format!("that {noun} is {state}"),
             _ => format!("of {noun}"),
         },
-        RelationPhrase::Kind if mutual => match stream.below(3) {
+        RelationPhrase::Kind { .. } if mutual => match stream.below(3) {
             0 => format!("that are subtypes or parents of {noun}"),
             1 => format!("right above or below {noun}"),
             _ => format!("related to {noun} as a kind"),
         },
-        RelationPhrase::Kind => match stream.below(2) {
-            0 => format!("that belong under {noun}"),
-            _ => format!("related to {noun} as a kind"),
+        RelationPhrase::Kind { down } if acts != down => match stream.below(2) {
+            0 => format!("that are kinds of {noun}"),
+            _ => format!("under {noun}"),
+        },
+        RelationPhrase::Kind { .. } => match stream.below(2) {
+            0 => format!("that {noun} is a kind of"),
+            _ => format!("that {noun} comes under"),
         },
         RelationPhrase::Noun(what) if mutual => match stream.below(3) {
             0 => format!("with a {what} link to {noun}"),
@@ -297,8 +303,8 @@ fn clause(kb: &Kb, step: &Step, noun: &str, stream: &mut Stream) -> String {
     text.trim().to_owned()
 }
 
-/// Draws a phrase for a branch that starts at the slot node `name`; the phrase follows the type of
-/// the answers, as in "papers published in X".
+/// Picks a random phrase for a branch that starts at the named node `name`. In the question, the
+/// phrase comes after the type of the answers: "published in X" in "papers published in X".
 fn branch_phrase(kb: &Kb, steps: &[Step], name: &str, stream: &mut Stream) -> String {
     let Some((first, rest)) = steps.split_first() else { return String::new() };
     let from = type_words(kb.type_name(first.from));
@@ -308,7 +314,7 @@ fn branch_phrase(kb: &Kb, steps: &[Step], name: &str, stream: &mut Stream) -> St
     };
     let middle = type_words(kb.type_name(first.to));
     if let [second] = rest
-        && first.direction != Direction::Any
+        && first.from != first.to
         && second.relation == first.relation
         && second.to == first.from
         && stream.percent(75)
@@ -341,7 +347,7 @@ fn negation_phrase(kb: &Kb, steps: &[Step], stream: &mut Stream) -> String {
         RelationPhrase::Noun(what) => format!("{what} {end}"),
         RelationPhrase::Verb(_, verb, _) => format!("{end} ({verb})"),
         RelationPhrase::State(state) => format!("{end} ({})", state.trim_end_matches(" with")),
-        RelationPhrase::Has | RelationPhrase::Kind => end,
+        RelationPhrase::Has | RelationPhrase::Kind { .. } => end,
     };
     match stream.below(3) {
         0 => format!("without any {what}"),

@@ -85,7 +85,8 @@ fn programs_of_a_model_are_proven_and_frozen_and_need_it_no_more() {
     let world = World::shop_with(100);
     let server = ModelServer::start(Mood::Works);
     let run = world.path("run");
-    let ran = optimize(&world, &server.url(), &run, &["--actor", "llm", "--json"]);
+    let args = ["--actor", "llm", "--llm-steps", "3", "--json"];
+    let ran = optimize(&world, &server.url(), &run, &args);
     let stderr = ran.stderr.clone();
     let line = ran.json_lines().pop().unwrap();
     assert_eq!(line["stopped"], "done", "{stderr}");

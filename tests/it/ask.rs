@@ -509,7 +509,9 @@ fn what_can_be_read_in_two_ways_is_asked_back() {
     assert_eq!(reply["readings"].as_array().unwrap().len(), 2, "{reply}");
     let chosen = world.run(["ask", "desk", question, "--reading", "2"]).done();
     assert!(chosen.starts_with("3 (ticket rows)"), "{chosen}");
-    world.run(["ask", "desk", question, "--reading", "3"]).fails(1, &["no reading 3; it has 2"]);
+    world
+        .run(["ask", "desk", question, "--reading", "3"])
+        .fails(1, &["no reading 3: the question can be read in 2 ways"]);
     world.run(["ask", "desk", question, "--reading", "0"]).fails(2, &["--reading"]);
     // The plan of an answer gives that answer.
     let first = &world.run(["ask", "desk", question, "--reading", "2", "--json"]).json_lines()[0];

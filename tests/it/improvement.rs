@@ -130,7 +130,12 @@ fn the_program_that_is_changed_is_the_best_of_its_category() {
 
     let server = ModelServer::start(Mood::Works);
     let run = world.path("both");
-    done(optimize(&world, &server, &run, &["--model", "scripted", "--steps", "6"]));
+    done(optimize(
+        &world,
+        &server,
+        &run,
+        &["--model", "scripted", "--steps", "6", "--llm-steps", "3"],
+    ));
     assert!(parents_are_best(&run) > 6);
 }
 

@@ -23,8 +23,9 @@ pub struct Request {
     #[serde(default)]
     #[schema(value_type = Vec<String>)]
     pub filter: Vec<Condition>,
-    /// Count the values of this field, or the neighbours by this relation or of this type; may be
-    /// given several times [default: all with a value or neighbour that several nodes share]
+    /// Count the values of this field, or the neighbours over this relation or of this type; may be
+    /// given several times [default: every field, relation and type with a value or neighbour that
+    /// several nodes share]
     #[arg(long, value_name = "FIELD")]
     #[serde(default)]
     pub field: Vec<String>,
@@ -67,7 +68,7 @@ impl Reply {
 impl Perform for Request {
     const NAME: &'static str = "data_facets";
     const SUMMARY: &'static str =
-        "Count the nodes with each value of a field, as facets for conditions";
+        "Count the nodes with each value of a field, to find useful conditions";
     type Reply = Reply;
 
     fn perform(&self, app: &App) -> Result<Reply> {

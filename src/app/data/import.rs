@@ -52,7 +52,7 @@ pub struct Source {
     #[serde(default)]
     #[schema(inline)]
     pub format: Option<Format>,
-    /// Read these edges of a STaRK benchmark base [default: exact]
+    /// Choose which edges of a STaRK dataset to read [default: exact]
     #[arg(long, value_enum)]
     #[serde(default)]
     #[schema(inline)]
@@ -62,13 +62,14 @@ pub struct Source {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub mapping: Option<PathBuf>,
-    /// Read nodes only from the tables of --nodes options, as
-    /// FILE:TYPE:id=COLUMN,name=COLUMN,COLUMN->TYPE; omitted parts are guessed
+    /// Read nodes only from this table, given as FILE:TYPE:id=COLUMN,name=COLUMN,COLUMN->TYPE;
+    /// omitted parts are guessed; may be given several times
     #[arg(long, value_name = "TABLE")]
     #[serde(default, deserialize_with = "parsed")]
     #[schema(value_type = Vec<String>)]
     pub nodes: Vec<TableHint>,
-    /// Read edges from this table, as FILE:RELATION:COLUMN->TYPE,COLUMN->TYPE
+    /// Read edges from this table, given as FILE:RELATION:COLUMN->TYPE,COLUMN->TYPE; may be given
+    /// several times
     #[arg(long, value_name = "TABLE", requires = "nodes")]
     #[serde(default, deserialize_with = "parsed")]
     #[schema(value_type = Vec<String>)]
@@ -79,8 +80,8 @@ pub struct Source {
     #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub encoding: Option<Encoding>,
-    /// Keep columns with few values, such as a department or tags, as text only, without making
-    /// nodes of their values
+    /// Keep columns with few distinct values, such as a department or tags, as text only, without
+    /// making nodes of their values
     #[arg(long)]
     #[serde(default)]
     pub no_values: bool,

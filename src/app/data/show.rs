@@ -14,14 +14,14 @@ use agent_kb::{Direction, Kb, NodeId, RelationId};
 /// Maximum number of neighbours shown per relation and direction.
 const MAX_NEIGHBORS: usize = 10;
 
-/// A dataset, and what to show of it.
+/// A dataset, and which part of it to show.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
     /// Installed dataset
     #[arg(value_name = "N")]
     pub name: String,
-    /// Show the fields, the share of nodes that have each, and the edges per node, and list
+    /// Show the fields with the share of nodes that have each field, the edges per node, and
     /// probable mistakes
     #[arg(long, conflicts_with = "node")]
     #[serde(default)]
@@ -37,7 +37,8 @@ pub struct Request {
 pub enum Reply {
     /// An overview of the whole dataset.
     Dataset(Overview),
-    /// The fields, the share of nodes that have each, the edges per node, and probable mistakes.
+    /// The fields with the share of nodes that have each field, the edges per node, and probable
+    /// mistakes.
     Issues(Summary),
     /// The nodes with the requested id.
     Nodes(Nodes),

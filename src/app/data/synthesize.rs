@@ -58,7 +58,7 @@ pub struct Request {
     #[serde(default)]
     #[schema(inline)]
     pub kind: Kind,
-    /// Find properties and wordings with patterns or with a language model
+    /// Find properties in documents and write questions with patterns or with a language model
     #[arg(long, value_enum, value_name = "ACTOR", default_value_t)]
     #[serde(default)]
     #[schema(inline)]
@@ -96,7 +96,7 @@ fn seed() -> u64 {
     SEED
 }
 
-/// What finds the properties that questions mention, and words the questions.
+/// What finds the properties that questions mention, and writes the questions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Actor {

@@ -38,9 +38,9 @@ use agent_sandbox::{Origin, Place, SandboxOptions};
 const SEED: u64 = 1;
 /// Default number of steps of the search actor.
 pub(super) const STEPS: usize = 24;
-/// Default number of steps per category in which the language model improves programs; fewer if the
-/// search actor has fewer steps.
-const LLM_STEPS: usize = 3;
+/// Default number of steps per category in which the language model improves programs, without its
+/// comparator: what the comparator is worth shows in steps alone. The default with it is 0.
+const STEPS_WITHOUT_COMPARATOR: usize = 3;
 /// Maximum number of numbered run directories of one dataset, such as `mag-0001`.
 const MAX_RUNS: usize = 9_999;
 /// Actors of a run whose configuration names no actors: the search actor alone.
@@ -147,7 +147,9 @@ fn directory(request: &Request, base: &str, app: &App) -> Result<PathBuf> {
     }
     numbered
         .find(|dir| !dir.exists())
-        .ok_or_else(|| anyhow!("{} holds {MAX_RUNS} runs of \"{base}\"", runs.display()))
+        .ok_or_else(|| {
+            anyhow!("{} already holds {MAX_RUNS} runs of \"{base}\", the maximum", runs.display())
+        })
         .hint("remove some, or name another directory with --run DIR")
 }
 
@@ -186,7 +188,8 @@ pub(super) fn config(
     if let Some(Described { name, prices }) = &start.model {
         config["actor"] = start.actors.names().into();
         config["llm_tools"] = (!request.no_llm_tools).into();
-        config["llm_steps"] = llm_steps.unwrap_or(LLM_STEPS.min(steps)).into();
+        config["llm_steps"] =
+            llm_steps.unwrap_or_else(|| default_llm_steps(&request.ablations())).into();
         config["avatar_tools"] = request.avatar_tools.into();
         config["model"] = name.as_deref().into();
         config["prices"] = json!(prices);
@@ -195,6 +198,11 @@ pub(super) fn config(
         config[PROGRAMS] = user::digest(programs).into();
     }
     config
+}
+
+/// Returns the default number of improvement steps of the language model per category.
+fn default_llm_steps(without: &[Ablation]) -> usize {
+    if without.contains(&Ablation::Comparator) { STEPS_WITHOUT_COMPARATOR } else { 0 }
 }
 
 /// Options that the configuration of a run records; see [`config`].
@@ -232,21 +240,22 @@ pub(super) fn options(
         .or_else(|| Actors::named(recorded.actor.as_deref()?))
         .unwrap_or(SEARCH_ONLY);
     let llm_tools = request.llm_tools || recorded.llm_tools;
+    let without = match request.without.is_empty() {
+        true => recorded.without,
+        false => request.ablations(),
+    };
     Ok(Options {
         dataset: base.to_owned(),
         seed: request.seed.or(recorded.seed).unwrap_or(SEED),
         steps,
-        llm_steps: llm_steps.map_or_else(|| LLM_STEPS.min(steps), |steps| steps.get()),
+        llm_steps: llm_steps.map_or_else(|| default_llm_steps(&without), |steps| steps.get()),
         hops: request.hops.or(recorded.hops).map_or(DEFAULT_HOPS, |hops| hops.get()),
         actors,
         llm_tools: actors.llm && !request.no_llm_tools && llm_tools,
         avatar_tools: request.avatar_tools || recorded.avatar_tools,
         programs,
         sandbox,
-        without: match request.without.is_empty() {
-            true => recorded.without,
-            false => request.ablations(),
-        },
+        without,
         budget: request.budget_minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0)),
     })
 }

@@ -53,7 +53,7 @@ pub struct Request {
     /// Run on this query
     #[arg(long, value_name = "TEXT")]
     pub query: String,
-    /// Set declared parameters, such as {"w_text": 0.5}
+    /// Set parameters that the program declares, such as {"w_text": 0.5}
     #[arg(long, value_name = "JSON", value_parser = parse_params, default_value = "{}",
         hide_default_value = true)]
     #[serde(default)]

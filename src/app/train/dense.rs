@@ -22,7 +22,7 @@ use agent_train::dense::{
     tune::{self, TunedModelInfo},
 };
 
-/// Options of training a dual encoder.
+/// Options for training a dual encoder.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -30,7 +30,7 @@ pub struct Request {
     #[command(flatten)]
     #[schema(inline)]
     pub model: ModelArgs,
-    /// Encode texts with this: bag (the weighted mean of word vectors) or candle:DIR (a BERT-like
+    /// Train this text encoder: bag (the weighted mean of word vectors) or candle:DIR (a BERT-like
     /// sentence encoder in a directory)
     #[arg(long, value_name = "ENCODER", default_value = "bag")]
     #[serde(default)]
@@ -46,22 +46,22 @@ pub struct Request {
     #[serde(default = "refresh")]
     #[schema(inline)]
     pub refresh: Bounded<0, 100>,
-    /// Make N training queries from documents, at most 200000 [default: 8000, with candle:DIR 0]
+    /// Make N training queries from documents, at most 200000 [default: 8000; 0 with candle:DIR]
     #[arg(long, value_name = "N")]
     #[serde(default)]
     #[schema(inline)]
     pub made: Option<Bounded<0, 200_000>>,
-    /// Train for N epochs, at most 1000 [default: 12, with candle:DIR 3]
+    /// Train for N epochs, at most 1000 [default: 12; 3 with candle:DIR]
     #[arg(long, value_name = "N")]
     #[serde(default)]
     #[schema(inline)]
     pub epochs: Option<Bounded<0, 1_000>>,
-    /// Train on batches of N pairs, at most 1000 [default: 64, with candle:DIR 16]
+    /// Train on batches of N pairs, at most 1000 [default: 64; 16 with candle:DIR]
     #[arg(long, value_name = "N")]
     #[serde(default)]
     #[schema(inline)]
     pub batch: Option<Bounded<0, 1_000>>,
-    /// Use this maximum learning rate [default: 0.001, with candle:DIR 0.00002]
+    /// Use this maximum learning rate [default: 0.001; 0.00002 with candle:DIR]
     #[arg(long, value_name = "R")]
     #[serde(default)]
     #[schema(inline)]
@@ -83,11 +83,11 @@ pub struct Request {
     #[serde(default)]
     #[schema(inline)]
     pub pool: Option<Bounded<0, 1_000_000>>,
-    /// Use this seed for made queries, batches and negatives
+    /// Use this seed for generated queries, batches and negatives
     #[arg(long, value_name = "S", default_value_t = seed())]
     #[serde(default = "seed")]
     pub seed: u64,
-    /// Resume stopped training with the same options
+    /// Resume interrupted training, which must have been started with the same options
     #[arg(long)]
     #[serde(default)]
     pub resume: bool,

@@ -13,7 +13,7 @@ use crate::{
 };
 use agent_train::graph::{self, Ablation, ModelInfo, Settings, Variant};
 
-/// Options of training a graph network.
+/// Options for training a graph network.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -21,7 +21,7 @@ pub struct Request {
     #[command(flatten)]
     #[schema(inline)]
     pub model: ModelArgs,
-    /// Train the network of QA-GNN, over names, for the system qagnn
+    /// Train the QA-GNN network, which reads names but no documents, for the system `qagnn`
     #[arg(long)]
     #[serde(default)]
     pub qagnn: bool,
@@ -44,7 +44,7 @@ pub struct Request {
     #[arg(long, value_name = "S", default_value_t = seed())]
     #[serde(default = "seed")]
     pub seed: u64,
-    /// Resume stopped training with the same options
+    /// Resume interrupted training, which must have been started with the same options
     #[arg(long)]
     #[serde(default)]
     pub resume: bool,

@@ -21,7 +21,7 @@ const NOTICE_EVERY: usize = 50;
 /// time.
 const STAGES: Plan = &[("queries", 2.0), ("choosing", 8.0), ("learning", 1.0)];
 
-/// Options of training a model that weighs the fields of nodes.
+/// Options for training a model that weighs the fields of nodes.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
@@ -29,13 +29,13 @@ pub struct Request {
     #[command(flatten)]
     #[schema(inline)]
     pub model: ModelArgs,
-    /// Weigh fields, the whole document with neighbour names, or both; fields need index part
-    /// `fields`, their vectors `field-vectors`
+    /// Weigh fields, the whole document with neighbour names, or both; fields need the index part
+    /// `fields`, and their vectors need the index part `field-vectors`
     #[arg(long, value_name = "VARIANT", value_parser = choice::<Variant>(), default_value = "1+n:lexical")]
     #[serde(default = "variant")]
     #[schema(value_type = VariantName, inline)]
     pub variant: Variant,
-    /// Let the weights of a query depend on this [default: chosen by cross-validation]
+    /// Let the weights depend on this property of the query [default: chosen by cross-validation]
     #[arg(long, value_name = "WHAT", value_parser = choice::<Conditioning>())]
     #[serde(default)]
     #[schema(value_type = Option<ConditioningName>, inline)]
@@ -65,8 +65,7 @@ fn steps() -> Bounded<1, 10_000> {
 
 impl Perform for Request {
     const NAME: &'static str = "train_mfar";
-    const SUMMARY: &'static str =
-        "Learn the weights of the fields of nodes, depending on the query (mFAR)";
+    const SUMMARY: &'static str = "Learn field weights that depend on the query (mFAR)";
     const CHANGES: bool = true;
     type Reply = Trained<ModelInfo>;
 

@@ -185,8 +185,8 @@ impl Reading<'_> {
         Some(ColumnSpec::Count(vec![self.choose(steps, told)?]))
     }
 
-    /// Returns the column that counts each row's incoming links from other rows, by the relation
-    /// that the phrase for the maximum names: `the most cited`. `None` if the phrase names no such
+    /// Returns the column that counts each row's incoming links from other rows over the relation
+    /// named in the superlative, as in `the most cited`; `None` if the superlative names no such
     /// relation.
     fn linked_to(&self) -> Option<ColumnSpec> {
         let best = self.cues(false).find(|(_, cue)| matches!(cue, Cue::Best(..)))?.0;

@@ -25,8 +25,8 @@ const MIN_FILLED: usize = 100;
 const MIN_DIFFERENT: usize = 5;
 /// Maximum number of distinct values of a group for all values to be kept.
 const MAX_WHOLE: usize = 2_000;
-/// Maximum number of values that are kept of a group with more than [`MAX_WHOLE`] values; those
-/// with the most rows are kept.
+/// Maximum number of values to keep in a group with more than [`MAX_WHOLE`] values; those with the
+/// most rows are kept.
 const KEPT: usize = 400;
 /// Minimum number of rows that a value must have for a question to name the value.
 const MIN_OF_VALUE: usize = 5;

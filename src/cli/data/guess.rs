@@ -16,8 +16,8 @@ pub(crate) struct Args {
     /// Read this directory of tables, or this table or database
     #[arg(value_name = "DIR")]
     source: PathBuf,
-    /// Write the mapping to this file [default: mapping.toml in the directory; stdout if SOURCE is
-    /// a file]
+    /// Write the mapping to this file [default: mapping.toml in the directory, or stdout for a
+    /// single table or database]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Replace an existing mapping

@@ -4,7 +4,7 @@
 use crate::{Context, Exit, data::MAX_SHOWN, printer::plain};
 use agent_app::{data::show::NodeRecord, error::Result, text::count};
 
-/// Maximum number of characters shown of a field.
+/// Maximum number of characters to show for a field.
 const MAX_FIELD: usize = 2_000;
 
 /// Prints these nodes, all of which have the requested id.

@@ -6,7 +6,7 @@ use agent_dataset::Changes;
 
 /// Maximum number of relations whose changes are listed individually.
 const MAX_RELATIONS: usize = 10;
-/// Maximum number of characters shown of a relation.
+/// Maximum number of characters to show for one relation.
 const MAX_SHOWN: usize = 60;
 
 #[derive(Debug, clap::Args)]

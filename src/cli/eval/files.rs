@@ -131,7 +131,7 @@ fn run(
     Ok(())
 }
 
-/// Writes the labelled answers of the queries in TREC qrels format.
+/// Writes the labelled answers to the queries in TREC qrels format.
 fn qrels(out: &mut dyn Write, queries: &[LabelledQuery], ids: DocIds<'_>) -> anyhow::Result<()> {
     for query in queries {
         trec::write_qrels(out, ids, query.id, &query.answers)?;

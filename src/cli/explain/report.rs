@@ -21,7 +21,7 @@ use agent_index::IndexedBase;
 use agent_infer::explain::{Cause, ExplainedQuery, Explainer, Kind, Loss};
 use agent_optimize::trial::mean;
 
-/// Maximum number of characters shown of a call or a reason.
+/// Maximum number of characters to show for a call or a reason.
 const MAX_CALL: usize = 200;
 
 /// Explained queries, and what the report needs to describe them.
@@ -199,7 +199,8 @@ impl Report<'_> {
         Ok(())
     }
 
-    /// Prints the loss of each query, then every tool call of its program with the result.
+    /// Prints, for each query, why no answer is at rank 1, then every tool call of its program with
+    /// the result.
     fn print_calls(&self, ctx: &Context) -> Result<()> {
         for explained in self.explained {
             if let Some(loss) = &explained.loss {

@@ -30,10 +30,10 @@ const OF_WRITER: [&str; 3] = ["lock", "reserve", "run.sqlite-shm"];
 /// Write datasets, models and runs to one file
 ///
 /// Exports all datasets and all models, or only those named by --dataset, --model or --run. Runs
-/// are included only with --run, --with-runs or --with-bundles, and indexes only with
-/// --with-indexes: `agent index` can rebuild them. The file includes the digests of its contents
+/// are included only with --run, --with-runs or --with-bundles. Indexes, which `agent index` can
+/// rebuild, are included only with --with-indexes. The file includes the digests of its contents
 /// and the number of times each test split was opened. Keys, settings, cached replies and cached
-/// embeddings are not exported. Equal contents give equal bytes.
+/// embeddings are not exported. Equal contents give byte-identical files.
 ///
 /// Datasets can be queried and replaced during the export; a run that is being written is refused.
 /// The file is a Zstandard-compressed tar file, and appears only when it is complete.

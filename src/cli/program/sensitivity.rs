@@ -57,7 +57,7 @@ pub(crate) struct Args {
     /// Run on all queries of the split, not only on those that the router sends to the program
     #[arg(long)]
     all: bool,
-    /// Run on this dataset [default: the one of the run or bundle]
+    /// Run on this dataset [default: the dataset of the run or bundle]
     #[arg(long, value_name = "N")]
     dataset: Option<String>,
     #[command(flatten)]

@@ -32,7 +32,8 @@ pub(crate) struct Args {
     /// Print this program: its id, a prefix of the id with at least six hex digits, or its category
     #[arg(value_name = "ID|CATEGORY", required_unless_present = "lexicon")]
     program: Option<String>,
-    /// Print the words by which the bundle recognises plain questions instead, by metapath
+    /// Instead of a program, print the words by which the bundle recognises plain questions, by
+    /// metapath
     #[arg(long, conflicts_with = "program")]
     lexicon: bool,
     #[command(flatten)]

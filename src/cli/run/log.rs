@@ -19,9 +19,10 @@ use agent_optimize::record::{
 /// Print the steps of a run, one per line
 ///
 /// Prints, for each step in the order of the journal: its number and kind, the category, the
-/// proposer, the change, and the pool and number of queries. A trial also has its mean reciprocal
-/// rank in percent. A test of a change has the difference of the mean reciprocal ranks in
-/// percentage points, its p-value, and whether the change was kept.
+/// proposer, the change, and the queries that the step ran on: the name of their set and their
+/// number. A trial also has its mean reciprocal rank in percent. A test of a change has the
+/// difference of the mean reciprocal ranks in percentage points, its p-value, and whether the
+/// change was kept.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Show this run: its directory, its name, or `latest`

@@ -15,7 +15,7 @@ use agent_app::{
 use agent_llm::{Exchange, Message, Reply, Role, Speaker};
 use agent_optimize::{record::Record, roles::ROLES};
 
-/// Number of hex digits shown of an exchange's key.
+/// Number of hex digits to show for an exchange's key.
 const SHOWN_DIGITS: usize = 12;
 
 /// Print the prompts and replies of language models in a run

@@ -1,6 +1,6 @@
 //! Units that embed the documents of a dataset. The index built from them has the same bytes as
 //! that of `agent index` with the same embedder. The built-in embedder is trained on the whole
-//! dataset, so its work cannot be cut into units.
+//! dataset, so its work cannot be divided into units.
 
 use std::{
     io::Write as _,
@@ -37,10 +37,11 @@ pub(super) fn plan(args: &PlanArgs, dataset: &str, ctx: &Context) -> Result<Unit
     };
     let Some(embedder) = choice.open(&access(ctx), None)? else {
         let name = &base.name;
-        return Err(AppError::usage(anyhow!("{why}, and cannot be cut into units"))).hint(format!(
-            "run `agent index {name}` on one machine, or give --embedder candle:DIR or \
+        return Err(AppError::usage(anyhow!("{why}, so its work cannot be divided into units")))
+            .hint(format!(
+                "run `agent index {name}` on one machine, or give --embedder candle:DIR or \
                  openai:MODEL"
-        ));
+            ));
     };
     let kind = Kind::Embed { vectors: VectorsSpec::new(&choice, &*embedder, candidates_only) };
     let task = Task { dataset: base.name, fingerprint: kb.fingerprint().to_owned(), kind };

@@ -32,7 +32,7 @@ use agent_retrieve::{
 };
 use agent_sandbox::Origin;
 
-/// Number of hex digits shown of a digest.
+/// Number of hex digits to show for a digest.
 const SHOWN: usize = 12;
 
 /// Resources that are opened to run the units of a plan, by the kind of the plan's task.

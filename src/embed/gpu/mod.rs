@@ -89,7 +89,7 @@ pub enum GpuError {
     #[error("AGENT_GPU=require, but there is no CUDA device; unset it to use the CPU")]
     Absent,
     /// The environment variable `AGENT_GPU` has an unknown value; holds this value.
-    #[error("AGENT_GPU is {0:?}; set it to require, or unset it")]
+    #[error("AGENT_GPU is {0:?}; set it to \"require\", or unset it")]
     Variable(String),
     /// The size of an input does not match or exceeds a limit.
     #[error("{what} is {got}, expected {expected}")]

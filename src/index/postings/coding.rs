@@ -64,9 +64,10 @@ impl Shares {
     /// `means` is the mean length of all texts, divided by the mean length of the texts in the
     /// searched collection.
     ///
-    /// With `c = norm / (k1 * tf)` a share is `1 / (1 + k1 * c)`. Another `k1` maps bounds exactly;
-    /// another `b` or mean multiplies `c` by at least `min((1 - b') / (1 - b), b' / b * means)`,
-    /// without the second term if `kept.b` is 0.
+    /// With `norm / tf = k1 * c`, a posting's share of the word's weight is `1 / (1 + k1 * c)`. If
+    /// only `k1` changes, bounds are converted exactly. If `b` changes to `b'`, or if the mean
+    /// changes, `c` is multiplied by at least `min((1 - b') / (1 - b), b' / b * means)`, without
+    /// the second term if `kept.b` is 0.
     pub(super) fn new(setting: Bm25, kept: Bm25, means: f32) -> Self {
         let by_length = if kept.b > 0.0 { setting.b / kept.b * means } else { f32::INFINITY };
         let shrink = ((1.0 - setting.b) / (1.0 - kept.b)).min(by_length);

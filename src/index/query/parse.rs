@@ -74,7 +74,7 @@ enum Target {
     Texts(Vec<Field>),
     /// In the field of the base with this id.
     Detail(u16),
-    /// In the names of the neighbours by the relation with this id.
+    /// In the names of the neighbours over the relation with this id.
     Relation(u16),
 }
 

@@ -474,8 +474,8 @@ mod amx {
         Shapes(bytes)
     };
 
-    /// Whether the processor has tiles of bytes and the system lets this process use them; asks the
-    /// system for permission.
+    /// Whether the processor supports AMX tiles of 8-bit integers and the system lets this process
+    /// use them; asks the system for permission.
     pub(super) fn is_there() -> bool {
         /// The flags `amx-tile` and `amx-int8` in leaf 7 of `cpuid`.
         const TILES: u32 = 1 << 24 | 1 << 25;

@@ -1,7 +1,7 @@
-//! Explains why the first answer of a question is not at rank 1.
+//! Explains why no correct answer to a question is at rank 1.
 //!
 //! A program runs once with a trace of its tool calls, which is read backwards. Every question
-//! whose first answer is not at rank 1 gets exactly one [`Kind`], the first that holds:
+//! without a correct answer at rank 1 gets exactly one [`Kind`], the first that holds:
 //!
 //! | kind | condition | reported line |
 //! | --- | --- | --- |
@@ -9,7 +9,7 @@
 //! | not routed | the program of one category alone ranks an answer better than the bundle does | none |
 //! | ranked low | an answer is in the ranking, not first | the call whose scores favour the nodes above it most |
 //! | cut | an answer was in the operand of `top` or of a metapath with a limit, and not in the result | that call |
-//! | filtered | the same at any other call: `&`, `*`, `without`, `at_least`, `of_type`, ... | that call |
+//! | filtered | an answer was in an operand of any other call (`&`, `*`, `without`, `of_type`, ...), and not in the result | that call |
 //! | not linked | a metapath would have reached an answer, but from nodes that no call found | the call that should have found them |
 //! | cut | a search would have found an answer with ten times its `k` | the search |
 //! | not reached | no call whose nodes get into the ranking ever held an answer | the last call that finds nodes |
@@ -66,8 +66,7 @@ const NAME_CHARS: usize = 60;
 /// [`Loss::function`] of losses to the router.
 const ROUTER: &str = "router";
 
-/// Why the first answer of a question is not at rank 1; the module's documentation defines each
-/// kind.
+/// Why no correct answer to a question is at rank 1; the module's documentation defines each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -113,7 +112,7 @@ impl Kind {
     }
 }
 
-/// Why the first answer of a question is not at rank 1.
+/// Why no correct answer to a question is at rank 1.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Loss {
     /// Kind of the loss.
@@ -129,14 +128,14 @@ pub struct Loss {
     pub why: String,
 }
 
-/// How one question was answered and, if its first answer is not at rank 1, why.
+/// How one question was answered and, if no correct answer is at rank 1, why.
 #[derive(Clone, Debug)]
 pub struct ExplainedQuery {
     /// Index of the most probable category for the question.
     pub category: usize,
-    /// Reciprocal rank of the question's first answer, by [`AnswerRanks::reciprocal_rank`].
+    /// Reciprocal rank of the question's first correct answer, by [`AnswerRanks::reciprocal_rank`].
     pub reciprocal_rank: f32,
-    /// The loss, if the first answer is not at rank 1.
+    /// The loss, if no correct answer is at rank 1.
     pub loss: Option<Loss>,
     /// For [`Kind::NotRouted`], the loss within the program of the most probable category.
     pub within: Option<Loss>,
@@ -360,7 +359,7 @@ impl CategoryProgram {
 struct ProgramLoss<'a> {
     base: &'a Arc<IndexedBase>,
     calls: &'a [ToolCall],
-    /// Reciprocal rank of the first answer in this run.
+    /// Reciprocal rank of the first correct answer in this run.
     now: f32,
 }
 

@@ -1,5 +1,5 @@
-//! Finds the call that ranks other nodes above the first answer, by decomposing the ranking's
-//! scores into contributions of calls.
+//! Finds the call that ranks other nodes above the first correct answer, by decomposing the
+//! ranking's scores into contributions of calls.
 //!
 //! Sums, differences, weights, normalization and fusion are decomposed; any other call is one
 //! contribution.
@@ -33,8 +33,8 @@ pub(super) struct Bias {
     pub(super) margin: f32,
 }
 
-/// Returns the call that most favours the nodes above the first answer, ties by the earlier call;
-/// `None` if no call favours them, or if the program computed the ranking itself.
+/// Returns the call that most favours the nodes above `answer`, ties by the earlier call; `None` if
+/// no call favours them, or if the program computed the ranking itself.
 pub(super) fn strongest_bias(flow: &Flow<'_>, ranking: &Ranking, answer: NodeId) -> Option<Bias> {
     let above = ranking.iter().map(|pair| pair.0).take_while(|&node| node != answer);
     let wrong: Vec<NodeId> = above.take(MAX_WRONG).collect();

@@ -250,7 +250,7 @@ fn l6_replies_that_cannot_be_used_are_asked_for_three_times_then_told() {
         (&of(json!({"content": 7}), "stop"), "it has no text"),
         (&of(json!({}), "stop"), "it has no text"),
         (&of(json!({"content": null, "tool_calls": [{"id": "1"}]}), "tool_calls"), "calls a tool"),
-        (&of(json!({"content": ""}), "content_filter"), "a filter"),
+        (&of(json!({"content": ""}), "content_filter"), "a content filter"),
     ] {
         let (reply, n) = asked(body);
         let error = reply.unwrap_err();

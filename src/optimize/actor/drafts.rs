@@ -64,7 +64,8 @@ pub(super) type DraftResult = Result<Program, String>;
 /// Content of a model's reply to a request for a program.
 enum ReplyContent {
     Program(Program),
-    /// A program that does not run, or a text without a program, with the failures for a prompt.
+    /// A program that does not run, or a text without a program. `failures` is included in the
+    /// next prompt.
     Failing {
         source: String,
         failures: Vec<Value>,

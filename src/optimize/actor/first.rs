@@ -176,7 +176,7 @@ impl Run<'_> {
     }
 
     /// Describes paths along the best metapaths, each from an entity that an example query names to
-    /// an answer of the query.
+    /// an answer to the query.
     fn worked_examples(&self, ranked: &[RankedPattern<'_>], examples: &[usize]) -> Value {
         let mut lines: Vec<String> = Vec::new();
         for one in ranked {

@@ -115,7 +115,7 @@ struct TieGroup {
     n_answers: u64,
 }
 
-/// Ranks of the answers of one query; every metric is a function of them.
+/// Ranks of the answers to one query; every metric is a function of them.
 ///
 /// Ranks start at 1. All metrics are 0 if no answer is a candidate or the ranking was empty.
 #[derive(Clone, Debug)]

@@ -25,7 +25,7 @@ pub(super) struct Contrast {
 }
 
 /// Computes the loss of a batch and its gradient. The first `n` of `vectors` are queries, the
-/// others documents; document `i` is the answer of query `i`, for `i < n`. If `is_hidden(i, j)`,
+/// others documents; document `i` is the answer to query `i`, for `i < n`. If `is_hidden(i, j)`,
 /// document `j != i` is left out for query `i`. The result does not depend on the number of
 /// threads.
 pub(super) fn contrast(

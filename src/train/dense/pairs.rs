@@ -18,7 +18,7 @@ use agent_ground::words::{is_stop_word, name_words};
 use agent_index::{IndexedBase, TextPart};
 use agent_kb::{Direction, NodeId, RelationId};
 
-/// Maximum number of answers of one query that training uses.
+/// Maximum number of answers to one query that training uses.
 const MAX_ANSWERS: usize = 10;
 /// Number of non-answers that `bm25+names` ranks highest for a query; the query's negatives are
 /// drawn from them.
@@ -123,7 +123,7 @@ impl<Q: Send> Pairs<Q> {
     }
 
     /// Returns a batch of an epoch: at most `size` pairs, in an order drawn anew for each epoch.
-    /// Returns the indexes of the batch's queries, and a list of nodes: the answer of each query,
+    /// Returns the indexes of the batch's queries, and a list of nodes: the answer to each query,
     /// in the order of the queries, then one random negative of each query that has negatives.
     /// `negatives` holds the negatives of each labelled query. O(pairs).
     pub(super) fn batch(

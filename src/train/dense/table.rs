@@ -73,7 +73,7 @@ impl Table {
     }
 
     /// Computes the loss of a batch and its gradient with respect to the table's rows. Document `i`
-    /// is the answer of query `i`; there may be further documents. If `is_hidden(i, j)`, document
+    /// is the answer to query `i`; there may be further documents. If `is_hidden(i, j)`, document
     /// `j != i` is left out for query `i`. The result does not depend on the number of threads.
     pub(super) fn gradient(
         &self,

@@ -19,8 +19,8 @@ const FOUND_CANDIDATES: usize = 100;
 const NEIGHBOR_CANDIDATES: usize = 50;
 /// Maximum number of nodes of a working graph, without the context node.
 const MAX_NODES: usize = 220;
-/// Maximum number of neighbours of a node by one relation and direction; if there are more, the
-/// neighbours by this relation and direction are skipped.
+/// Maximum number of neighbours of a node over one relation and direction; if there are more, the
+/// neighbours over this relation and direction are skipped.
 const MAX_NEIGHBORS: usize = 2_000;
 /// Maximum number of edges of a working graph, without edges of the context node.
 const MAX_EDGES: usize = 4_000;
