@@ -82,7 +82,7 @@ pub struct Request {
     #[arg(long)]
     #[serde(default)]
     pub no_llm_tools: bool,
-    /// Let programs call functions that ask a language model [default]
+    /// Let programs call functions that ask a language model (the default)
     #[arg(long, conflicts_with = "no_llm_tools")]
     #[serde(default)]
     pub llm_tools: bool,
