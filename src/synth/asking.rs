@@ -3,18 +3,19 @@
 //! properties; then it rewords the question; then two filters decide which candidates are answers.
 //!
 //! ```text
-//! write    properties and a question                a request: up to 20 questions
+//! write    properties and a question, or none       a request: up to 20 questions
 //! rewrite  the question in other words
-//! check    quotes of the candidates' documents, one for each property
-//! judge    the candidates that fit the reworded question
+//! judge    whether people ask so, and the candidates that fit the reworded question
+//! check    quotes of these candidates' documents, one for each property
 //! ```
 //!
 //! Replies are not trusted: a candidate is an answer only if both filters name it, and if each
-//! quote of `check` is in its document. A question whose gold answer fails is dropped. The number
-//! of requests per question is bounded. Replies are stored, so that no reply is paid for twice.
-//! Does not depend on how models are reached or on what replies cost.
+//! quote of `check` is in its document. A question whose gold answer fails, or that nobody would
+//! ask, is dropped, and a template of which most questions are so is drawn no more. The number of
+//! requests per question is bounded. Replies are stored, so that no reply is paid for twice. Does
+//! not depend on how models are reached or on what replies cost.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -65,6 +66,12 @@ const MAX_USED: usize = 2;
 const RELATIONAL: usize = 15;
 /// Maximum length of a question's text in characters.
 const MAX_QUESTION: usize = 600;
+/// Minimum number of questions that nobody would ask after which a template may be drawn no more.
+const MIN_UNASKED: usize = 4;
+/// Reason for rejecting a draw for which the model's reply is missing or malformed.
+const NO_REPLY: &str = "has no usable reply of the model";
+/// Reason for rejecting a draw that the model finds unnatural.
+const UNASKED: &str = "asks what nobody would ask";
 /// Maximum number of requests to the model to repair a malformed reply.
 const REPAIRS: u32 = 1;
 /// Assumed number of tokens of a short prompt and of a long prompt, for the estimate.
@@ -87,8 +94,8 @@ pub enum Ballot {
     Yes,
     /// The candidate is not an answer.
     No,
-    /// The filter's reply was malformed.
-    Malformed,
+    /// The filter was not asked, because the other one had said no.
+    Unasked,
 }
 
 /// Votes of both filters on a candidate.
@@ -100,12 +107,6 @@ pub struct Vote {
     pub check: Ballot,
     /// Vote of the filter that judges whether the candidate is what the question asks for.
     pub judge: Ballot,
-}
-
-impl Vote {
-    fn passes(self) -> bool {
-        self.check == Ballot::Yes && self.judge == Ballot::Yes
-    }
 }
 
 /// Estimated usage of a language model by a synthesis; each pair is minimum and maximum.
@@ -203,6 +204,7 @@ struct Evidence {
 
 #[derive(Deserialize)]
 struct Judged {
+    asked: bool,
     letters: Vec<String>,
 }
 
@@ -248,12 +250,14 @@ impl Draft {
         self.question.kind == Kind::Relational
     }
 
-    /// Sets the properties and the text to those that the model wrote; returns whether they fit the
-    /// kind of the question.
-    fn write(&mut self, written: Written) -> bool {
+    /// Sets the properties and the text to those that the model wrote.
+    fn write(&mut self, written: Written) -> Result<(), &'static str> {
         self.question.text = written.query;
+        if self.question.text.trim().is_empty() {
+            return Err(UNASKED);
+        }
         if self.is_relational() {
-            return true;
+            return Ok(());
         }
         let of_reply = |PropertyReply { text, source }: PropertyReply| {
             let words = text.trim().to_owned();
@@ -261,26 +265,39 @@ impl Draft {
         };
         self.question.properties =
             written.properties.into_iter().filter_map(of_reply).take(MAX_USED).collect();
-        !self.question.properties.is_empty()
+        if self.question.properties.is_empty() { Err(NO_REPLY) } else { Ok(()) }
     }
 
-    /// Sets the text to the reworded one; returns whether its length fits.
-    fn reword(&mut self, reworded: &Reworded) -> bool {
+    /// Sets the text to the reworded one, if its length fits.
+    fn reword(&mut self, reworded: &Reworded) -> Result<(), &'static str> {
         self.question.text = one_line(&reworded.query);
-        (1..=MAX_QUESTION).contains(&self.question.text.chars().count())
+        let fits = (1..=MAX_QUESTION).contains(&self.question.text.chars().count());
+        if fits { Ok(()) } else { Err(NO_REPLY) }
     }
 
-    /// Sets the answers to the candidates that pass both filters; returns whether the gold answer
-    /// is one of them.
-    fn filter(&mut self, kb: &Kb, checked: Option<&Checked>, judged: Option<&Judged>) -> bool {
-        let ballot = |is_named: Option<bool>| match is_named {
-            None => Ballot::Malformed,
-            Some(true) => Ballot::Yes,
-            Some(false) => Ballot::No,
-        };
-        let wanted = self.question.properties.len();
+    /// Sets the answers to the candidates that fit the question; those of a question about
+    /// relations only are exact.
+    fn judge(&mut self, judged: &Judged) -> Result<(), &'static str> {
+        if !judged.asked {
+            return Err(UNASKED);
+        }
+        if self.is_relational() {
+            return Ok(());
+        }
         let votes = letters().zip(&self.question.answers).map(|(letter, &node)| {
-            let document = folded(kb.text(node));
+            let judge = ballot(judged.letters.contains(&letter));
+            Vote { node, judge, check: Ballot::Unasked }
+        });
+        self.question.votes = votes.collect();
+        self.keep(|vote| vote.judge == Ballot::Yes)
+    }
+
+    /// Sets the answers to those whose documents say all properties.
+    fn check(&mut self, kb: &Kb, checked: &Checked) -> Result<(), &'static str> {
+        let wanted = self.question.properties.len();
+        let asked = self.question.votes.iter_mut().filter(|vote| vote.judge == Ballot::Yes);
+        for (letter, vote) in letters().zip(asked) {
+            let document = folded(kb.text(vote.node));
             let says = |quote: &String| {
                 let quote = folded(quote);
                 !quote.is_empty() && document.contains(&quote)
@@ -288,14 +305,44 @@ impl Draft {
             let proves = |one: &Evidence| {
                 one.letter == letter && one.quotes.len() >= wanted && one.quotes.iter().all(says)
             };
-            let check = checked.map(|reply| reply.documents.iter().any(proves));
-            let judge = judged.map(|reply| reply.letters.contains(&letter));
-            Vote { node, check: ballot(check), judge: ballot(judge) }
-        });
-        self.question.votes = votes.collect();
-        let passed = self.question.votes.iter().filter(|vote| vote.passes());
+            vote.check = ballot(checked.documents.iter().any(proves));
+        }
+        self.keep(|vote| vote.check == Ballot::Yes)
+    }
+
+    /// Sets the answers to the candidates whose vote passes, if the gold answer is one of them.
+    fn keep(&mut self, passes: impl Fn(&Vote) -> bool) -> Result<(), &'static str> {
+        let passed = self.question.votes.iter().filter(|vote| passes(vote));
         self.question.answers = passed.map(|vote| vote.node).collect();
-        self.question.answers.contains(&self.question.gold)
+        let has_gold = self.question.answers.contains(&self.question.gold);
+        if has_gold { Ok(()) } else { Err(GOLD_FAILED) }
+    }
+
+    /// Returns the documents of the answers, with letters; none for a question about relations.
+    fn documents(&self, kb: &Kb) -> Vec<Value> {
+        let nodes = letters().zip(&self.question.answers).filter(|_| !self.is_relational());
+        nodes.map(|(letter, &node)| json!({"letter": letter, "text": document(kb, node)})).collect()
+    }
+}
+
+fn ballot(is_yes: bool) -> Ballot {
+    if is_yes { Ballot::Yes } else { Ballot::No }
+}
+
+/// Counts, for each template, the questions that people would ask, and those that nobody would.
+#[derive(Default)]
+struct Tally(BTreeMap<String, [usize; 2]>);
+
+impl Tally {
+    fn count(&mut self, template: &str, is_asked: bool) {
+        let counts = self.0.entry(template.to_owned()).or_default();
+        counts[usize::from(!is_asked)] += 1;
+    }
+
+    /// Whether most questions of the template are such as nobody would ask.
+    fn is_unasked(&self, template: &str) -> bool {
+        let [asked, unasked] = self.0.get(template).copied().unwrap_or_default();
+        unasked >= MIN_UNASKED && unasked > asked
     }
 }
 
@@ -309,20 +356,24 @@ fn document(kb: &Kb, node: NodeId) -> String {
     kb.text(node).chars().take(DOCUMENT_CHARS).collect()
 }
 
-/// Removes the items for which `keep`, called with the item's result, returns false, and counts
-/// them in `maker` under `reason`.
+/// Removes the drafts whose result is missing or refused by `keep`, and counts them under the
+/// reason.
 fn retain<T>(
-    maker: &mut QuestionMaker<'_>,
+    (maker, tally): &mut (QuestionMaker<'_>, Tally),
     drafts: &mut Vec<Draft>,
     results: Vec<Option<T>>,
-    reason: &'static str,
-    keep: impl Fn(&mut Draft, T) -> bool,
+    keep: impl Fn(&mut Draft, T) -> Result<(), &'static str>,
 ) {
     let before = std::mem::take(drafts);
     for (mut draft, result) in before.into_iter().zip(results) {
-        match result.is_some_and(|result| keep(&mut draft, result)) {
-            true => drafts.push(draft),
-            false => drop(maker.reject::<()>(reason)),
+        match result.ok_or(NO_REPLY).and_then(|result| keep(&mut draft, result)) {
+            Ok(()) => drafts.push(draft),
+            Err(reason) => {
+                if reason == UNASKED {
+                    tally.count(&draft.question.template, false);
+                }
+                let _: Option<()> = maker.reject(reason);
+            }
         }
     }
 }
@@ -395,14 +446,13 @@ impl Requester {
         Ok(replies)
     }
 
-    /// Makes questions from drafts; drafts that fail are counted in `maker`.
+    /// Makes questions from drafts; drafts that fail are counted.
     fn make(
         &self,
-        maker: &mut QuestionMaker<'_>,
+        counts: &mut (QuestionMaker<'_>, Tally),
         mut drafts: Vec<Draft>,
     ) -> Result<Vec<Question>, End> {
-        let base = maker.base;
-        let kb = &base.kb;
+        let kb = &counts.0.base.kb;
         let items = drafts.iter().map(|draft| {
             let document = match draft.is_relational() {
                 true => String::new(),
@@ -413,36 +463,27 @@ impl Requester {
         });
         let with_manner = |items| json!({"manner": self.manner, "items": items});
         let written = self.ask("synthesize/write", items.collect(), with_manner)?;
-        let reason = "has no question in the model's reply";
-        retain(maker, &mut drafts, written, reason, Draft::write);
+        retain(counts, &mut drafts, written, Draft::write);
         let items = drafts.iter().map(|Draft { question, .. }| {
             json!({"query": question.text, "style": question.style.name()})
         });
         let alone = |items| json!({"items": items});
         let reworded = self.ask("synthesize/rewrite", items.collect(), alone)?;
-        retain(maker, &mut drafts, reworded, reason, |draft, reply| draft.reword(&reply));
+        retain(counts, &mut drafts, reworded, |draft, reply| draft.reword(&reply));
+        let items = drafts.iter().map(|draft| {
+            json!({"query": draft.question.text, "link": draft.requirement,
+                   "documents": draft.documents(kb)})
+        });
+        let judged = self.ask("synthesize/judge", items.collect(), alone)?;
+        retain(counts, &mut drafts, judged, |draft, reply| draft.judge(&reply));
         let (relational, mut fused): (Vec<Draft>, Vec<Draft>) =
             drafts.into_iter().partition(Draft::is_relational);
-        let documents = |draft: &Draft| -> Vec<Value> {
-            let nodes = letters().zip(&draft.question.answers);
-            nodes
-                .map(|(letter, &node)| json!({"letter": letter, "text": document(kb, node)}))
-                .collect()
-        };
         let items = fused.iter().map(|draft| {
             let words = draft.question.properties.iter().map(|property| &property.words);
-            json!({"properties": words.collect::<Vec<_>>(), "documents": documents(draft)})
+            json!({"properties": words.collect::<Vec<_>>(), "documents": draft.documents(kb)})
         });
-        let checked: Vec<Option<Checked>> = self.ask("synthesize/check", items.collect(), alone)?;
-        let items = fused.iter().map(|draft| {
-            json!({"query": draft.question.text, "link": draft.requirement,
-                   "documents": documents(draft)})
-        });
-        let judged: Vec<Option<Judged>> = self.ask("synthesize/judge", items.collect(), alone)?;
-        let votes = checked.into_iter().zip(judged).map(Some).collect();
-        retain(maker, &mut fused, votes, GOLD_FAILED, |draft, (checked, judged)| {
-            draft.filter(kb, checked.as_ref(), judged.as_ref())
-        });
+        let checked = self.ask("synthesize/check", items.collect(), alone)?;
+        retain(counts, &mut fused, checked, |draft, reply| draft.check(kb, &reply));
         Ok(relational.into_iter().chain(fused).map(|draft| draft.question).collect())
     }
 }
@@ -457,7 +498,7 @@ pub(super) fn construct(
     requester: &Requester,
     watch: &mut Watch<'_>,
 ) -> Result<(Vec<Question>, DropCounts, Option<Interruption>), SynthError> {
-    let mut maker = QuestionMaker::new(base, templates);
+    let mut counts = (QuestionMaker::new(base, templates), Tally::default());
     let mut questions = Vec::new();
     let mut stream = Stream::new(seed, "questions with a model", 0);
     let (mut drawn, mut asked) = (0, 0);
@@ -467,33 +508,40 @@ pub(super) fn construct(
         let mut drafts = Vec::new();
         while drafts.len() < missing && drawn < wanted.saturating_mul(DRAWS) {
             drawn += 1;
-            drafts.extend(draw(&mut maker, &mut stream));
+            drafts.extend(draw(&mut counts, &mut stream));
         }
         if drafts.is_empty() {
             break;
         }
         asked += drafts.len();
-        match requester.make(&mut maker, drafts) {
-            Ok(made) => questions.extend(made.into_iter().filter_map(|one| maker.accept(one))),
+        match requester.make(&mut counts, drafts) {
+            Ok(made) => {
+                let (maker, tally) = &mut counts;
+                made.iter().for_each(|one| tally.count(&one.template, true));
+                questions.extend(made.into_iter().filter_map(|one| maker.accept(one)));
+            }
             Err(End::Replies(LlmError::Stopped)) => return Err(SynthError::Stopped),
             Err(End::Replies(error)) => {
-                return Ok((questions, maker.dropped, Some(Interruption(error))));
+                return Ok((questions, counts.0.dropped, Some(Interruption(error))));
             }
             Err(End::Prompt(error)) => return Err(error.into()),
         }
     }
     watch.report("questions", wanted, wanted)?;
-    Ok((questions, maker.dropped, None))
+    Ok((questions, counts.0.dropped, None))
 }
 
-/// Draws a template with nodes in its slots; `None` if it has no candidates, or more than a
-/// question of the drawn kind may have.
-fn draw(maker: &mut QuestionMaker<'_>, stream: &mut Stream) -> Option<Draft> {
+/// Draws a template with nodes in its slots; `None` if nobody would ask its questions, or if it has
+/// no candidates or more than a question of the drawn kind may have.
+fn draw((maker, tally): &mut (QuestionMaker<'_>, Tally), stream: &mut Stream) -> Option<Draft> {
     let (kind, most) = match stream.percent(RELATIONAL) {
         true => (Kind::Relational, MAX_ANSWERS),
         false => (Kind::Fused, MAX_READ),
     };
     let template = maker.draw(stream)?;
+    if maker.templates.get(template).is_some_and(|one| tally.is_unasked(&one.id)) {
+        return None;
+    }
     let grounding = maker.ground(template, stream).filter(|one| one.candidates.len() <= most);
     let Some(grounding) = grounding else {
         return maker.reject("has no candidates, or too many");

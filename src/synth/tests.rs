@@ -318,7 +318,10 @@ fn reply_if(request: &Request, says: impl Fn(&str) -> bool) -> String {
                 let documents: Vec<_> = documents.iter().enumerate().filter_map(quote).collect();
                 json!({"n": n, "documents": documents})
             }
-            _ => json!({"n": n, "letters": (0..documents.len()).map(letter).collect::<Vec<_>>()}),
+            _ => {
+                let letters: Vec<String> = (0..documents.len()).map(letter).collect();
+                json!({"n": n, "asked": true, "letters": letters})
+            }
         }
     };
     let all: Vec<_> =
@@ -400,6 +403,35 @@ fn an_unproven_property_disagreement_and_a_missing_reply_are_no_answers() {
     }
     assert!(made.quality.gold_pass < 1.0, "some gold answers must fail");
     assert!(made.quality.dropped[quality::GOLD_FAILED] > 0);
+}
+
+#[test]
+fn what_nobody_would_ask_is_no_question_and_its_template_is_drawn_no_more() {
+    let (_, base) = indexed();
+    // Nobody asks who cites what: the writer leaves one half empty, the judge refuses the rest.
+    let is_unasked = |item: &str| item.contains("citing") || item.contains("cites");
+    let refusing = requester(move |request| {
+        let mut reply: serde_json::Value = serde_json::from_str(&reply(request)).unwrap();
+        let all = reply["items"].as_array_mut().unwrap();
+        for (at, (item, text)) in all.iter_mut().zip(items(request)).enumerate() {
+            match step(request) {
+                "synthesize_write" if is_unasked(text) && at % 2 == 0 => item["query"] = "".into(),
+                "synthesize_judge" if is_unasked(text) => item["asked"] = false.into(),
+                _ => {}
+            }
+        }
+        said(reply.to_string())
+    });
+    let of_citations = |made: &Synthesis| {
+        made.questions.iter().filter(|one| one.template.contains("cites")).count()
+    };
+    let all = made(base, 1, Some(&requester(|request| said(reply(request)))), 120);
+    let kept = made(base, 1, Some(&refusing), 120);
+    // A link that is worded without the verb passes until its template is drawn no more.
+    let counts = [of_citations(&all), of_citations(&kept)];
+    assert!(counts[0] > 20 && 4 * counts[1] < counts[0], "{counts:?}");
+    let unasked = kept.quality.dropped["asks what nobody would ask"];
+    assert!((4..200).contains(&unasked), "{unasked} dropped");
 }
 
 #[test]
