@@ -18,7 +18,7 @@ use crate::{
 };
 use agent_dataset::{
     Base, DatasetError, Encoding, ImportOptions, ImportReport, InputFormat, Phase, Progress,
-    ResolvedDataset, import_neutral, import_triples,
+    ResolvedDataset, Upsert, import_neutral, import_triples, import_upsert,
     sample::{SampleKind, SampleOptions, SampleReport, generate},
     stark::{self, import_stark},
     tables::{
@@ -263,6 +263,8 @@ pub enum Input {
     Tables(TablesInput),
     /// A file of N-Triples.
     Triples,
+    /// Changes of single nodes of the installed base.
+    Upsert(Upsert),
 }
 
 /// Options for reading tables.
@@ -386,6 +388,7 @@ pub fn import(
         Input::Stark(mode) => import_stark((source, *mode), home, name, options, told, stop),
         Input::Tables(_) => import_tables((source, &mapping), home, name, options, told, stop),
         Input::Triples => import_triples(source, home, name, options, told, stop),
+        Input::Upsert(changes) => import_upsert(changes, home, name, options, told, stop),
     }?;
     drop(progress);
     let imported = Imported { report, seconds: began.elapsed().as_secs_f64() };

@@ -56,11 +56,15 @@ pub(super) enum Command {
     Import(import::Args),
     /// Guess the mapping of the tables in a directory, and write it for editing
     Guess(guess::Args),
-    /// Import a dataset again, index it as before, and replace it in one step
+    /// Import a dataset again or change single nodes, index it as before, and replace it in one
+    /// step
     ///
-    /// The old dataset answers until the new one is indexed, and queries that are running finish on
-    /// the old one. The old questions are kept if the new data bring none. Prints the changes.
-    /// Except with the built-in embedder, texts that were embedded before are not embedded again.
+    /// Give all data with --from, or what changes with --upsert and --delete. The old dataset
+    /// answers until the new one is indexed, and queries that are running finish on the old one.
+    /// The old questions are kept if the new data bring none. Prints the changes. Except with the
+    /// built-in embedder, texts that were embedded before are not embedded again.
+    #[command(override_usage = "agent data update <N> --from <PATH> [OPTIONS]\n       \
+            agent data update <N> [--upsert <FILE>] [--delete <FILE>] [OPTIONS]")]
     Update(update::Args),
     /// Download the files of a STaRK dataset
     ///

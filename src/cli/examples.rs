@@ -49,7 +49,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("data sample", &["agent data sample amazon --to shop/"]),
     ("data show", &["agent data show shop"]),
     ("data synthesize", &["agent data synthesize shop --queries 500"]),
-    ("data update", &["agent data update shop --from shop/"]),
+    (
+        "data update",
+        &[
+            "agent data update shop --from shop/",
+            "agent data update shop --upsert changes.jsonl --delete gone.txt",
+        ],
+    ),
     ("doctor", &["agent doctor", "agent doctor --ask --model M"]),
     (
         "eval",

@@ -84,6 +84,15 @@ pub enum DatasetError {
         /// What the update would lose, such as `7 of 10 nodes`.
         loss: String,
     },
+    /// Single nodes of a base from the STaRK benchmark cannot be changed.
+    #[error(
+        "\"{name}\" has documents in the form of the STaRK benchmark, which single nodes cannot get; \
+         change its files, and give them with --from"
+    )]
+    OwnDocuments {
+        /// Name of the base.
+        name: String,
+    },
     /// A file is larger than [`crate::MAX_FILE_BYTES`] after unpacking.
     #[error("{path} is larger than {limit} bytes; split it, or raise the limit in the source code")]
     FileTooLong {

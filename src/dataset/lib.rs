@@ -52,6 +52,7 @@
 //! | [`MAX_QUERY_FILE_BYTES`] | bytes | 1 GiB | queries are held in memory |
 //! | [`MAX_FILLER_NODES`] | nodes | 1,000,000 | one bad id must not create billions of nodes |
 //! | [`MAX_TRIPLE_BYTES`] | bytes | 4 GiB | triples are held until the last is read |
+//! | [`MAX_CHANGE_BYTES`] | bytes | 1 GiB | changes of single nodes are held in memory |
 //! | [`MAX_LISTED_PROBLEMS`] | problems | 50 | listed one by one; further problems are counted |
 //!
 //! The limits of [`agent_kb`] apply as well.
@@ -76,6 +77,7 @@ pub mod stark;
 mod summary;
 pub mod tables;
 mod triples;
+mod upsert;
 
 #[cfg(test)]
 #[path = "../../tests/it/support/given.rs"]
@@ -102,3 +104,4 @@ pub use queries::{
 pub use render::{Template, render_field, render_text};
 pub use summary::{Examples, RelationSummary, Summary, TypeSummary, Typo};
 pub use triples::{MAX_HELD_BYTES as MAX_TRIPLE_BYTES, import_triples};
+pub use upsert::{MAX_CHANGE_BYTES, Upsert, import_upsert};

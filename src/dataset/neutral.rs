@@ -306,10 +306,7 @@ fn push_keyed(
     templates: &Templates,
     writer: &mut KbWriter,
 ) -> Result<Option<Fault>, DatasetError> {
-    let key = match &node.id {
-        NodeKey::Number(number) => number.to_string(),
-        NodeKey::Text(text) => text.clone(),
-    };
+    let key = node.id.clone().into_text();
     if ids.get(KEY_SPACE, &key).is_some() {
         let message = format!("id \"{key}\" occurs twice");
         let hint = "keep one of the two nodes";
@@ -495,9 +492,18 @@ fn split_columns(text: &str) -> Option<(&str, &str, &str)> {
 
 /// Id of a node in `nodes.jsonl`: a number or a text. A negative integer is stored as a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum NodeKey {
+pub(super) enum NodeKey {
     Number(u64),
     Text(String),
+}
+
+impl NodeKey {
+    pub(super) fn into_text(self) -> String {
+        match self {
+            NodeKey::Number(number) => number.to_string(),
+            NodeKey::Text(text) => text,
+        }
+    }
 }
 
 impl<'de> Deserialize<'de> for NodeKey {

@@ -95,6 +95,38 @@ fn tables_a_database_and_json_lines_give_the_same_answers_in_three_commands() {
 }
 
 #[test]
+fn single_nodes_of_a_base_are_replaced_added_and_deleted() {
+    let world = World::new();
+    let [tables, ..] = write_forms(&world);
+    world.run(["data", "import", "--name", "shop", "--from", &tables]).done();
+    world.run(["index", "shop"]).done();
+    let changes = [
+        r#"{"id": "S-4", "type": "product", "name": "Desk Cup", "details": {"description": "a tin cup"}, "edges": {"has_brand": ["B-003"]}}"#,
+        r#"{"id": "B-003", "type": "brand", "name": "Eastwind"}"#,
+    ];
+    fs::write(world.path("changes.jsonl"), changes.join("\n")).unwrap();
+    fs::write(world.path("gone.txt"), "S-1\n").unwrap();
+    let [changes, gone] =
+        ["changes.jsonl", "gone.txt"].map(|name| world.path(name).display().to_string());
+    let update = ["data", "update", "shop", "--upsert", &changes, "--delete", &gone];
+    let rehearsed = world.run(update.into_iter().chain(["--dry-run"])).done();
+    assert!(rehearsed.contains("nodes      1 new, 1 gone, 1 changed, 4 as before"), "{rehearsed}");
+    let told = world.run(update).done();
+    assert!(told.contains("edges      has_brand: 1 new, 2 gone"), "{told}");
+    let shown = world.run(["data", "show", "shop", "--node", "S-4"]).done();
+    assert!(shown.contains("-> has_brand (1): Eastwind (B-003)"), "{shown}");
+    assert!(shown.contains("tin cup") && !shown.contains("steel"), "{shown}");
+    let found = world.run(["search", "shop", "tin", "-k", "1"]).done();
+    assert!(found.contains("S-4"), "{found}");
+    world.run(["data", "show", "shop", "--node", "S-1"]).fails(1, &["no node has the id \"S-1\""]);
+    // The node is there no more: nothing of the second change happens.
+    world.run(update).fails(1, &["gone.txt:1", "no node has this id"]);
+    world.run(["data", "update", "shop"]).fails(2, &["--from"]);
+    let both = ["data", "update", "shop", "--from", &tables, "--delete", &gone];
+    world.run(both).fails(2, &["--delete"]);
+}
+
+#[test]
 fn what_looks_like_a_mistake_is_told_after_an_import() {
     let world = World::new();
     let edges = world.path("tiny/edges.tsv");

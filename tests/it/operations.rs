@@ -100,6 +100,7 @@ fn operations_are_answered_over_http() {
         ("data_import", json!({"name": "new", "source": {"from": here}})),
         ("program_run", json!({"dataset": "shop", "query": "steel", "file": "x.rhai"})),
         ("data_update", json!({"name": "shop", "source": {"from": here}})),
+        ("data_update", json!({"name": "shop", "upsert": here})),
     ] {
         let (status, reply) = served.send("POST", &format!("/v1/operations/{name}"), &request);
         let remedy = reply["error"]["remedy"].as_str().unwrap_or_default();

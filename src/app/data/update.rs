@@ -1,19 +1,23 @@
-//! Imports new data for an installed dataset, indexes the new version as the previous one was, and
-//! makes it current in one step.
+//! Imports new data for an installed dataset, or changes single nodes of it, indexes the new version
+//! as the previous one was, and makes it current in one step.
 
-use std::time::Instant;
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
+use anyhow::anyhow;
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use crate::{
-    App, Result,
+    App, AppError, Result,
     data::import::{DRY_RUN, Source},
-    dataset,
+    dataset::{self, Input},
     index::index_as_before,
     operation::Perform,
 };
-use agent_dataset::{Base, Changes, ImportOptions, ImportReport, Summary, Update};
+use agent_dataset::{Base, Changes, ImportOptions, ImportReport, Summary, Update, Upsert};
 use agent_index::adopt;
 
 /// New data for a dataset that is already installed.
@@ -23,10 +27,26 @@ pub struct Request {
     /// Installed dataset
     #[arg(value_name = "N")]
     pub name: String,
-    /// Where the data are, and how to read them.
+    /// Where the data are, and how to read them; absent if single nodes change.
     #[command(flatten)]
+    #[serde(default)]
     #[schema(inline)]
-    pub source: Source,
+    pub source: Option<Source>,
+    /// Replace or add the nodes of this file instead, one JSON object a line: {"id": "T-7", "type":
+    /// "ticket", "name": "..", "details": {}, "edges": {"has_customer": ["C-3"]}}
+    ///
+    /// A node with the same type and id is replaced, with its details; other nodes are added. The
+    /// edges of a relation that a line names are all edges of the node in this relation; others
+    /// stay.
+    #[arg(long, value_name = "FILE", conflicts_with = "Source")]
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub upsert: Option<PathBuf>,
+    /// Delete the nodes whose ids are in this file, one a line, with their edges
+    #[arg(long, value_name = "FILE", conflicts_with = "Source")]
+    #[serde(default)]
+    #[schema(value_type = Option<String>)]
+    pub delete: Option<PathBuf>,
     /// Read everything, report changes and problems, and install nothing
     #[arg(long)]
     #[serde(default)]
@@ -53,8 +73,7 @@ pub struct Reply {
 
 impl Perform for Request {
     const NAME: &'static str = "data_update";
-    const SUMMARY: &'static str =
-        "Import a dataset again, index it as before, and replace it in one step";
+    const SUMMARY: &'static str = "Import a dataset again or change single nodes, index it as before, and replace it in one step";
     const CHANGES: bool = true;
     type Reply = Reply;
 
@@ -63,10 +82,10 @@ impl Perform for Request {
         let began = Instant::now();
         let served = app.home.get(&self.name)?;
         let was_indexed = served.index_dir().exists();
-        let (input, options) = self.source.resolve()?;
+        let (from, input, options) = self.input()?;
         let (update, dry_run) = (Some(Update { allow_loss: self.force }), self.dry_run);
         let options = ImportOptions { as_next_version: true, update, dry_run, ..options };
-        let imported = dataset::import(&self.source.from, &served.name, &input, &options, app)?;
+        let imported = dataset::import(from, &served.name, &input, &options, app)?;
         let mut report = imported.report;
         let changes = report.changes.take().unwrap_or_default();
         if was_indexed && !dry_run {
@@ -77,6 +96,25 @@ impl Perform for Request {
         }
         let seconds = began.elapsed().as_secs_f64();
         Ok(Reply { report, changes, seconds, was_indexed, dry_run })
+    }
+}
+
+impl Request {
+    /// Returns the path of the new data, their format, and the import options.
+    fn input(&self) -> Result<(&Path, Input, ImportOptions)> {
+        let changes = Upsert { nodes: self.upsert.clone(), deleted: self.delete.clone() };
+        match (&self.source, &changes) {
+            (Some(source), Upsert { nodes: None, deleted: None }) => {
+                let (input, options) = source.resolve()?;
+                Ok((&source.from, input, options))
+            }
+            (None, Upsert { nodes: Some(_), .. } | Upsert { deleted: Some(_), .. }) => {
+                Ok((Path::new(""), Input::Upsert(changes), ImportOptions::default()))
+            }
+            _ => Err(AppError::usage(anyhow!(
+                "give either all data with --from, or changes with --upsert and --delete"
+            ))),
+        }
     }
 }
 

@@ -189,7 +189,7 @@ pub(super) fn config(
         config["actor"] = start.actors.names().into();
         config["llm_tools"] = (!request.no_llm_tools).into();
         config["llm_steps"] =
-            llm_steps.unwrap_or_else(|| default_llm_steps(&request.ablations())).into();
+            llm_steps.unwrap_or_else(|| default_llm_steps(&request.ablations(), steps)).into();
         config["avatar_tools"] = request.avatar_tools.into();
         config["model"] = name.as_deref().into();
         config["prices"] = json!(prices);
@@ -200,9 +200,13 @@ pub(super) fn config(
     config
 }
 
-/// Returns the default number of improvement steps of the language model per category.
-fn default_llm_steps(without: &[Ablation]) -> usize {
-    if without.contains(&Ablation::Comparator) { STEPS_WITHOUT_COMPARATOR } else { 0 }
+/// Returns the default number of improvement steps of the language model per category, at most
+/// `steps`, the number of those of the built-in search.
+fn default_llm_steps(without: &[Ablation], steps: usize) -> usize {
+    match without.contains(&Ablation::Comparator) {
+        true => STEPS_WITHOUT_COMPARATOR.min(steps),
+        false => 0,
+    }
 }
 
 /// Options that the configuration of a run records; see [`config`].
@@ -248,7 +252,8 @@ pub(super) fn options(
         dataset: base.to_owned(),
         seed: request.seed.or(recorded.seed).unwrap_or(SEED),
         steps,
-        llm_steps: llm_steps.map_or_else(|| default_llm_steps(&without), |steps| steps.get()),
+        llm_steps: llm_steps
+            .map_or_else(|| default_llm_steps(&without, steps), |steps| steps.get()),
         hops: request.hops.or(recorded.hops).map_or(DEFAULT_HOPS, |hops| hops.get()),
         actors,
         llm_tools: actors.llm && !request.no_llm_tools && llm_tools,
