@@ -27,7 +27,8 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use crate::{
-    DatasetError,
+    DatasetError, Template,
+    neutral::Templates,
     queries::{DIGEST_DIFFERS, StoredQueries},
     stark::Origin,
 };
@@ -51,7 +52,7 @@ const MAX_CURRENT_BYTES: u64 = 32;
 /// Number of the first version, which is stored in the directory of the base itself.
 const FIRST_VERSION: u32 = 1;
 /// Maximum size of `base.json`, in bytes.
-const MAX_RECORD_BYTES: u64 = 1 << 20;
+const MAX_RECORD_BYTES: u64 = 8 << 20;
 /// Name prefix of a directory that an import is still writing.
 const STAGING_PREFIX: &str = ".new-";
 /// Name of the file in a staging directory that the running import keeps locked.
@@ -99,6 +100,9 @@ pub struct BaseRecord {
     pub splits: BTreeMap<String, u64>,
     /// Size and digest of each stored query file, by file name.
     pub query_files: BTreeMap<String, FileRecord>,
+    /// Templates of the documents, by node type.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub templates: BTreeMap<String, Template>,
     /// How the base was imported from the STaRK benchmark; `None` for other bases.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stark: Option<Origin>,
@@ -138,7 +142,7 @@ impl BaseRecord {
         manifest: &Manifest,
         queries: StoredQueries,
         source: &Path,
-        stark: Option<Origin>,
+        (templates, stark): (Templates, Option<Origin>),
     ) -> BaseRecord {
         BaseRecord {
             format_version: FORMAT_VERSION,
@@ -153,6 +157,7 @@ impl BaseRecord {
             n_queries: queries.n_queries,
             splits: queries.splits,
             query_files: queries.files,
+            templates,
             stark,
             checksum: String::new(),
         }

@@ -218,7 +218,9 @@ impl Install {
             }
         };
         let problems = problems.finish()?;
-        if !self.lost_nodes {
+        // Templates of the previous version stay if the last node of their type is deleted.
+        let are_new = served.as_ref().is_none_or(|base| base.record.templates != templates);
+        if !self.lost_nodes && are_new {
             check_templates(&templates, &kb, &source)?;
         }
         let (mut changes, mut loss) = (None, None);
@@ -234,7 +236,7 @@ impl Install {
         let summary = Summary::compute(&kb, &queries.labelled);
         let derived_tenth = queries.derived_tenth;
         let origin = origin.map(|origin| Origin { derived_tenth, ..origin });
-        let record = BaseRecord::new(&manifest, queries, &source, origin);
+        let record = BaseRecord::new(&manifest, queries, &source, (templates, origin));
         let base = match options.dry_run {
             true => staging.rehearse(record),
             false => staging.publish(record)?,

@@ -16,6 +16,7 @@
 
 use std::fmt::Write;
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Maximum length in bytes of a list item that is joined with others on one line. If a list of
@@ -134,9 +135,25 @@ fn push_labelled<'a>(
 
 /// Document template of a node type: a text with the placeholders `{field}`, `{name}` and `{type}`.
 /// A line is omitted if it has placeholders and all of them are empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Template {
+    source: String,
     lines: Vec<Vec<Part>>,
+}
+
+impl TryFrom<String> for Template {
+    type Error = BadTemplate;
+
+    fn try_from(source: String) -> Result<Template, BadTemplate> {
+        Template::parse(&source)
+    }
+}
+
+impl From<Template> for String {
+    fn from(template: Template) -> String {
+        template.source
+    }
 }
 
 /// Why a text is not a valid template.
@@ -186,7 +203,7 @@ impl Template {
             parts.push(Part::Text(rest.to_string()));
             lines.push(parts);
         }
-        Ok(Template { lines })
+        Ok(Template { source: source.to_owned(), lines })
     }
 
     /// Returns the field names in the placeholders; `name` and `type` are not fields.

@@ -11,8 +11,7 @@
 //! A node with the type and id of a node of the base replaces it, with its name, document and
 //! fields; any other node is added behind those of the base. For each relation that a line names,
 //! its targets become all targets of the node; other edges stay. Nodes keep their order, so the new
-//! version equals an import of the changed data. A document template of `dataset.toml` in the folder
-//! of the file of nodes applies; templates of the previous import are not known any more.
+//! version equals an import of the changed data. Documents have the templates of the base.
 //!
 //! In a base whose ids are node numbers, a deletion makes the ids keys, so that every other node
 //! keeps its id.
@@ -32,7 +31,7 @@ use crate::{
     ids::nodes_of_id,
     install::{Install, Watch},
     lines::{Lines, MAX_LINE_BYTES},
-    neutral::{Content, NodeKey, Templates, json_message, label_fault, read_toml, text_of},
+    neutral::{Content, NodeKey, json_message, label_fault, text_of},
     queries::QuerySources,
 };
 use agent_kb::{Direction, Kb, KbMeta, KbWriter, NodeId, RelationId};
@@ -104,14 +103,11 @@ pub fn import_upsert(
     let (changes, deleted) = read(upsert, &kb, &mut problems)?;
     problems.finish()?;
     let path = upsert.nodes.as_deref().unwrap_or(Path::new(""));
-    let templates = match path.parent() {
-        Some(folder) => read_toml(folder)?.1,
-        None => Templates::new(),
-    };
     let options = ImportOptions { lenient: false, ..options.clone() };
     let mut install = Install::begin(home, name, Path::new(&served.record.source), &options)?;
+    install.templates.clone_from(&served.record.templates);
     let changes = (changes, &deleted);
-    let written = Written::write(&kb, changes, (path, &templates), &mut install, &mut watch)?;
+    let written = Written::write(&kb, changes, path, &mut install, &mut watch)?;
     written.write_edges(path, &mut install, &mut watch)?;
     let sources = QuerySources::in_dir(&install.staging.kb_dir());
     install.finish_with(meta(&kb, &served), sources, None, &mut watch)
@@ -230,13 +226,14 @@ impl Change {
     fn push(
         &self,
         key: Option<&str>,
-        (path, templates): (&Path, &Templates),
+        path: &Path,
         install: &mut Install,
     ) -> Result<(), DatasetError> {
         let Change { line, node_type, name, details, .. } = self;
         let content = Content { node_type, name, details };
-        if let Some(fault) = content.push(key, templates, &mut install.writer)? {
-            install.problems.add(path, *line, fault.with_excerpt(name));
+        let Install { templates, writer, problems, .. } = install;
+        if let Some(fault) = content.push(key, templates, writer)? {
+            problems.add(path, *line, fault.with_excerpt(name));
         }
         Ok(())
     }
@@ -260,7 +257,7 @@ impl<'a> Written<'a> {
     fn write(
         kb: &'a Kb,
         (changes, deleted): (Vec<Change>, &HashSet<NodeId>),
-        rendering: (&Path, &Templates),
+        path: &Path,
         install: &mut Install,
         watch: &mut Watch<'_>,
     ) -> Result<Written<'a>, DatasetError> {
@@ -288,7 +285,7 @@ impl<'a> Written<'a> {
             let key = kb.key(node);
             let key = is_keyed.then_some(&*key);
             match replaced.get(&node) {
-                Some(change) => Change::push(change, key, rendering, install)?,
+                Some(change) => change.push(key, path, install)?,
                 None => copy(kb, node, key, &mut install.writer)?,
             }
         }
@@ -296,7 +293,7 @@ impl<'a> Written<'a> {
         for change in new {
             by_key.entry(change.key.clone()).or_default().push(added.len());
             let node = install.writer.n_nodes();
-            change.push(is_keyed.then_some(&change.key), rendering, install)?;
+            change.push(is_keyed.then_some(&change.key), path, install)?;
             added.push((node, change));
         }
         // Without an invalid node, the numbers of those behind it would be wrong.
@@ -573,6 +570,8 @@ mod tests {
             .map(|id| format!("{{\"id\": {id}, \"type\": \"paper\", \"name\": \"p{id}\"}}"))
             .collect();
         fs::write(source.path().join("nodes.jsonl"), nodes.join("\n")).unwrap();
+        let template = "[templates]\npaper = \"paper {name}\"";
+        fs::write(source.path().join("dataset.toml"), template).unwrap();
         let edges = "src_id\trelation\tdst_id\n0\tcites\t2\n1\tcites\t2\n";
         fs::write(source.path().join("edges.tsv"), edges).unwrap();
         fs::write(source.path().join("qa.csv"), "id,query,answer_ids\n1,what,\"[0, 2]\"\n")
@@ -586,6 +585,7 @@ mod tests {
         let base = changed(&home, "papers", Some(added), None).unwrap().base;
         let kb = Kb::open(&base.kb_dir()).unwrap();
         assert!(!kb.has_keys() && kb.n_edges() == 4);
+        assert_eq!(kb.text(3), "paper p3\n", "with the template of the base");
         let base = changed(&home, "papers", None, Some("0\n")).unwrap().base;
         let kb = Kb::open(&base.kb_dir()).unwrap();
         let ids: Vec<String> = (0..kb.n_nodes()).map(|node| kb.key(node).into_owned()).collect();
