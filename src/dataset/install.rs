@@ -133,6 +133,9 @@ pub(super) struct Install {
     pub(super) lost_nodes: bool,
     /// Document templates by node type; the types and their fields must exist in the base.
     pub(super) templates: Templates,
+    /// Whether the templates are those of the previous version: they were checked before, and stay
+    /// if the last node of their type is deleted.
+    pub(super) keeps_templates: bool,
     pub(super) staging: Staging,
     /// Number of values stored as the text that Python prints for them, because they have no
     /// equivalent type.
@@ -160,6 +163,7 @@ impl Install {
             repairs: Vec::new(),
             lost_nodes: false,
             templates: Templates::new(),
+            keeps_templates: false,
             printed_values: 0,
             staging,
             home: home.clone(),
@@ -218,9 +222,7 @@ impl Install {
             }
         };
         let problems = problems.finish()?;
-        // Templates of the previous version stay if the last node of their type is deleted.
-        let are_new = served.as_ref().is_none_or(|base| base.record.templates != templates);
-        if !self.lost_nodes && are_new {
+        if !self.lost_nodes && !self.keeps_templates {
             check_templates(&templates, &kb, &source)?;
         }
         let (mut changes, mut loss) = (None, None);

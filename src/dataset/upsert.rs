@@ -106,6 +106,7 @@ pub fn import_upsert(
     let options = ImportOptions { lenient: false, ..options.clone() };
     let mut install = Install::begin(home, name, Path::new(&served.record.source), &options)?;
     install.templates.clone_from(&served.record.templates);
+    install.keeps_templates = true;
     let changes = (changes, &deleted);
     let written = Written::write(&kb, changes, path, &mut install, &mut watch)?;
     written.write_edges(path, &mut install, &mut watch)?;
@@ -591,6 +592,33 @@ mod tests {
         let ids: Vec<String> = (0..kb.n_nodes()).map(|node| kb.key(node).into_owned()).collect();
         assert_eq!((ids.join(" ").as_str(), kb.n_edges()), ("1 2 3", 2));
         assert_eq!(load_split(&base, &Split::Val).unwrap()[0].answers, [1], "the node with id 2");
+    }
+
+    #[test]
+    fn a_template_stays_after_the_last_node_of_its_type_and_new_data_are_checked() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = Home::new(dir.path());
+        let source = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(source.path().join(name), text).unwrap();
+        let paper = r#"{"id": "a", "type": "paper", "name": "A"}"#;
+        let venue = r#"{"id": "v", "type": "venue", "name": "V"}"#;
+        write("nodes.jsonl", &format!("{paper}\n{venue}\n"));
+        write("edges.tsv", "src_id\trelation\tdst_id\na\tin\tv\n");
+        write("dataset.toml", "[templates]\nvenue = \"venue {name}\"\n");
+        let stop = AtomicBool::new(false);
+        let import = || {
+            let update = Some(Update { allow_loss: true });
+            let options = ImportOptions { update, ..ImportOptions::default() };
+            import_neutral(source.path(), &home, "papers", &options, &mut |_| {}, &stop)
+        };
+        import().unwrap();
+        changed(&home, "papers", None, Some("v\n")).unwrap();
+        let base = changed(&home, "papers", Some(venue), None).unwrap().base;
+        assert_eq!(Kb::open(&base.kb_dir()).unwrap().text(1), "venue V\n");
+        write("nodes.jsonl", paper);
+        write("edges.tsv", "src_id\trelation\tdst_id\n");
+        let error = import().unwrap_err().to_string();
+        assert!(error.contains("no node has the type \"venue\""), "{error}");
     }
 
     #[test]
