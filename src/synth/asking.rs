@@ -31,7 +31,10 @@ use crate::{
 use agent_dataset::sample::random::Stream;
 use agent_ground::words::one_line;
 use agent_index::IndexedBase;
-use agent_kb::{Kb, NodeId};
+use agent_kb::{
+    Kb, NodeId,
+    metapath::{Branch, Links, Step, in_words},
+};
 use agent_llm::{
     Llm, LlmError, Message, Request, RoleSpec, Schema,
     prompts::{PromptError, Prompts},
@@ -214,8 +217,8 @@ struct Draft {
     question: Question,
     /// Words for the type of the answers.
     kind_words: String,
-    /// How the answers are linked to the slot nodes, in words.
-    requirement: String,
+    /// The metapaths from the slot nodes to the answers, such as `brand "Argos" <-by- product`.
+    paths: Vec<String>,
 }
 
 impl Draft {
@@ -227,11 +230,10 @@ impl Draft {
         stream: &mut Stream,
     ) -> Draft {
         let Grounding { slots, candidates } = grounding;
-        let names: Vec<String> = slots.iter().map(|&slot| kb.name(slot).to_owned()).collect();
         let style = Style::ALL.get(stream.below(Style::ALL.len())).copied();
         Draft {
             kind_words: wording::type_words(kb.type_name(template.target)),
-            requirement: wording::requirement(kb, template, &names, stream),
+            paths: template.branches.iter().map(|branch| path(kb, branch, &slots)).collect(),
             question: Question {
                 text: String::new(),
                 kind,
@@ -351,6 +353,31 @@ fn letters() -> impl Iterator<Item = String> {
     ('A'..='Z').map(String::from)
 }
 
+/// Writes a branch with the name of the slot node at which it starts.
+fn path(kb: &Kb, branch: &Branch<Step>, slots: &[NodeId]) -> String {
+    let text = in_words(kb, &branch.steps);
+    match branch.slot.and_then(|slot| slots.get(slot)) {
+        Some(&slot) => {
+            let kind = kb.type_name(kb.node_type(slot));
+            format!("{kind} {:?}{}", kb.name(slot), text.strip_prefix(kind).unwrap_or(&text))
+        }
+        None => format!("no path {text}"),
+    }
+}
+
+/// Whether a branch names a node by way of another, as "by the brand of X" where X has one brand:
+/// people say the name, which another template asks for.
+fn is_roundabout(kb: &Kb, branch: &Branch<Step>, slots: &[NodeId]) -> bool {
+    let Some(&slot) = branch.slot.and_then(|slot| slots.get(slot)) else { return false };
+    match &branch.steps[..] {
+        [first, _, ..] => match kb.linked(first, slot)[..] {
+            [only] => !kb.name(only).is_empty(),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
 /// Returns the beginning of a node's document.
 fn document(kb: &Kb, node: NodeId) -> String {
     kb.text(node).chars().take(DOCUMENT_CHARS).collect()
@@ -459,7 +486,7 @@ impl Requester {
                 false => document(kb, draft.question.gold),
             };
             json!({"type": draft.kind_words, "style": draft.question.style.name(),
-                   "requirement": draft.requirement, "document": document})
+                   "paths": draft.paths, "document": document})
         });
         let with_manner = |items| json!({"manner": self.manner, "items": items});
         let written = self.ask("synthesize/write", items.collect(), with_manner)?;
@@ -471,7 +498,7 @@ impl Requester {
         let reworded = self.ask("synthesize/rewrite", items.collect(), alone)?;
         retain(counts, &mut drafts, reworded, |draft, reply| draft.reword(&reply));
         let items = drafts.iter().map(|draft| {
-            json!({"query": draft.question.text, "link": draft.requirement,
+            json!({"query": draft.question.text, "paths": draft.paths,
                    "documents": draft.documents(kb)})
         });
         let judged = self.ask("synthesize/judge", items.collect(), alone)?;
@@ -546,6 +573,9 @@ fn draw((maker, tally): &mut (QuestionMaker<'_>, Tally), stream: &mut Stream) ->
     let Some(grounding) = grounding else {
         return maker.reject("has no candidates, or too many");
     };
-    let template = maker.templates.get(template)?;
-    Some(Draft::draw(&maker.base.kb, template, grounding, kind, stream))
+    let (kb, template) = (&maker.base.kb, maker.templates.get(template)?);
+    if template.branches.iter().any(|branch| is_roundabout(kb, branch, &grounding.slots)) {
+        return maker.reject("names a node by way of another");
+    }
+    Some(Draft::draw(kb, template, grounding, kind, stream))
 }

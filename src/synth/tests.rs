@@ -50,6 +50,13 @@ impl Sample {
         Kb::open(&self.home.get("base").unwrap().kb_dir()).unwrap()
     }
 
+    fn indexed(&self) -> IndexedBase {
+        let base = self.home.get("base").unwrap();
+        let stop = AtomicBool::new(false);
+        build(&self.kb(), &base.index_dir(), &|_| {}, &stop).unwrap();
+        IndexedBase::open(&base.kb_dir(), &base.index_dir(), "base").unwrap()
+    }
+
     fn edges(&self) -> HashSet<(u32, String, u32)> {
         let text = fs::read_to_string(self.dir.path().join("source/edges.tsv")).unwrap();
         let edge = |line: &str| {
@@ -64,11 +71,8 @@ impl Sample {
 fn indexed() -> &'static (Sample, IndexedBase) {
     static BASE: LazyLock<(Sample, IndexedBase)> = LazyLock::new(|| {
         let sample = Sample::new(SampleKind::Mag, 0.001);
-        let base = sample.home.get("base").unwrap();
-        let stop = AtomicBool::new(false);
-        build(&sample.kb(), &base.index_dir(), &|_| {}, &stop).unwrap();
-        let opened = IndexedBase::open(&base.kb_dir(), &base.index_dir(), "base").unwrap();
-        (sample, opened)
+        let base = sample.indexed();
+        (sample, base)
     });
     &BASE
 }
@@ -432,6 +436,27 @@ fn what_nobody_would_ask_is_no_question_and_its_template_is_drawn_no_more() {
     assert!(counts[0] > 20 && 4 * counts[1] < counts[0], "{counts:?}");
     let unasked = kept.quality.dropped["asks what nobody would ask"];
     assert!((4..200).contains(&unasked), "{unasked} dropped");
+}
+
+#[test]
+fn no_node_is_named_by_way_of_another_that_has_only_it() {
+    let sample = Sample::new(SampleKind::Amazon, 0.002);
+    let base = sample.indexed();
+    let made = made(&base, 1, Some(&requester(|request| said(reply(request)))), 120);
+    assert!(made.quality.dropped["names a node by way of another"] > 0);
+    let graph = Naive::new(&base.kb, sample.edges());
+    let templates = discover::templates(&base.kb, wanted_templates(120), 1);
+    for question in &made.questions {
+        let template = templates.iter().find(|one| one.id == question.template).unwrap();
+        for branch in template.branches.iter().filter(|branch| branch.steps.len() > 1) {
+            let Some(slot) = branch.slot else { continue };
+            let from = question.slots[slot];
+            let linked = (0..base.kb.n_nodes())
+                .filter(|&to| graph.joined(from, &branch.steps[0], to))
+                .count();
+            assert_ne!(linked, 1, "{}", question.template);
+        }
+    }
 }
 
 #[test]

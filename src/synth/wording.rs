@@ -358,12 +358,7 @@ fn negation_phrase(kb: &Kb, steps: &[Step], stream: &mut Stream) -> String {
 
 /// Draws the relational part of a question: the phrases of all branches, joined. `names` are the
 /// names of the slot nodes.
-pub(super) fn requirement(
-    kb: &Kb,
-    template: &Template,
-    names: &[String],
-    stream: &mut Stream,
-) -> String {
+fn requirement(kb: &Kb, template: &Template, names: &[String], stream: &mut Stream) -> String {
     let mut phrases = Vec::new();
     for branch in &template.branches {
         phrases.push(match branch.slot {

@@ -117,7 +117,8 @@ fn example(name: &str) -> Value {
         "tools/check" => json!({"requirement": "is of steel", "nodes": [node(1), node(2)]}),
         "tools/score" => json!({"query": queries[0], "nodes": [node(1), node(2)]}),
         "synthesize/write" => json!({"manner": [queries[0]], "items": [
-            {"n": 1, "type": "product", "style": "question", "requirement": "by Dart World",
+            {"n": 1, "type": "product", "style": "question",
+             "paths": ["brand \"Dart World\" <-has_brand- product"],
              "document": "steel dart\nDurable barrel."}]}),
         "synthesize/rewrite" => {
             json!({"items": [{"n": 1, "query": queries[0], "style": "keyword"}]})
@@ -125,7 +126,8 @@ fn example(name: &str) -> Value {
         "synthesize/check" => json!({"items": [{"n": 1, "properties": ["is of steel"],
             "documents": [{"letter": "A", "text": "steel dart\nDurable barrel."}]}]}),
         "synthesize/judge" => {
-            json!({"items": [{"n": 1, "query": queries[0], "link": "by Dart World",
+            json!({"items": [{"n": 1, "query": queries[0], 
+            "paths": ["brand \"Dart World\" <-has_brand- product"],
             "documents": [{"letter": "A", "text": "steel dart\nDurable barrel."}]}]})
         }
         "rerank/score" => json!({"query": queries[0], "entities": [entity],
