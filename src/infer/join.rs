@@ -4,7 +4,8 @@
 //! member     rankings of its categories -> fused -> ordered by its re-ranker
 //!            -> mixed with word search and vector search
 //! ensemble   rankings of its members -> joined by reciprocal rank fusion (Cormack et al. 2009)
-//! answer     tail by expected reciprocal rank -> the answers of a plain question first
+//! answer     tail by expected reciprocal rank -> the answers of a plain question first, or else
+//!            the nodes of the type that the question asks for
 //!            -> the nodes that fulfil the conditions of the question first
 //! ```
 
@@ -16,7 +17,8 @@ use std::{
 use crate::{
     bundle::{
         Fusion, Member,
-        conditions::Conditions,
+        asked::asked_types,
+        conditions::{Conditions, first_of},
         reading::{Phrasings, Reading, read_or_guess},
         reranker::{NodeFeatures, QueryFeatures, Reranker, node_features, search_words},
         router::Features,
@@ -25,7 +27,7 @@ use crate::{
 };
 use agent_ground::words::name_words;
 use agent_index::{IndexError, IndexedBase};
-use agent_kb::{Combine, NodeId, Scores};
+use agent_kb::{Combine, NodeId, Scores, TypeId};
 use agent_retrieve::{Ranking, RetrieveError};
 
 /// Minimum probability of a routed category; does not apply to the most probable one. On training
@@ -305,6 +307,8 @@ pub(super) struct QueryContext {
     /// The reading of the query, without its conditions, as a plain question; `None` if it is not
     /// plain.
     reading: Option<Reading>,
+    /// The types that the query asks for, ascending; empty if it does not say so.
+    asked: Vec<TypeId>,
 }
 
 impl QueryContext {
@@ -318,8 +322,8 @@ impl QueryContext {
         let fusions = || settings.iter().map(|settings| settings.fusion);
         let is_ordered = settings.iter().any(|settings| settings.order().is_some());
         let has_words = is_ordered || fusions().any(|fusion| fusion.words);
-        let wanted = &conditions.wanted;
-        let words = if has_words { search_words(base, wanted) } else { Ranking::new() };
+        let (wanted, asked) = (&conditions.wanted, asked_types(base, query));
+        let words = if has_words { search_words(base, wanted, &asked) } else { Ranking::new() };
         let meaning = tail::search_by_meaning(base, wanted)?;
         let (reading, likely) = phrasings
             .map(|phrasings| read_or_guess(base, &conditions, phrasings))
@@ -329,12 +333,12 @@ impl QueryContext {
         let features = is_ordered.then(features).transpose()?;
         let is_short = name_words(query).nth(SHORT).is_none();
         let found = SearchRankings { words, meaning, is_short };
-        Ok(Self { found, features, conditions, reading })
+        Ok(Self { found, features, conditions, reading, asked })
     }
 }
 
 /// Computes the features of a query for re-rankers, the same as when the query is answered; runs no
-/// programs.
+/// programs. `None` for a plain question, whose answers no re-ranker chooses.
 ///
 /// # Errors
 /// Errors of the embedder.
@@ -342,15 +346,19 @@ pub fn query_features(
     base: &IndexedBase,
     query: &str,
     phrasings: &Phrasings,
-) -> Result<QueryFeatures, IndexError> {
+) -> Result<Option<QueryFeatures>, IndexError> {
     let conditions = Conditions::read(base, query);
-    let (_, likely) = read_or_guess(base, &conditions, phrasings);
+    let (reading, likely) = read_or_guess(base, &conditions, phrasings);
+    if reading.is_some() {
+        return Ok(None);
+    }
     let wanted = &conditions.wanted;
     let near = match base.has_encoder() {
         true => tail::search_by_meaning(base, wanted)?,
         false => Ranking::new(),
     };
-    QueryFeatures::new(base, wanted, [&search_words(base, wanted), &near], likely)
+    let words = search_words(base, wanted, &asked_types(base, query));
+    QueryFeatures::new(base, wanted, [&words, &near], likely).map(Some)
 }
 
 /// A joined ranking, the node features behind it, and the reading and conditions of the query.
@@ -362,6 +370,8 @@ pub(super) struct JoinedAnswer {
     pub(super) reading: Option<Reading>,
     /// The conditions that the query states.
     pub(super) conditions: Conditions,
+    /// The types that the query asks for, ascending; empty if it does not say so.
+    pub(super) asked: Vec<TypeId>,
 }
 
 /// Joins rankings as [`join`] does, with a [`QueryContext`] that was collected before.
@@ -370,7 +380,7 @@ pub(super) fn join_with_features(
     parts: &[MemberRankings<'_>],
     context: QueryContext,
 ) -> Result<JoinedAnswer, RetrieveError> {
-    let QueryContext { found, features, conditions, reading } = context;
+    let QueryContext { found, features, conditions, reading, asked } = context;
     let of_parts = parts.iter().map(|part| ranked(base, &found, features.as_ref(), part));
     let (rankings, features) =
         of_parts.collect::<Result<Vec<_>, IndexError>>()?.into_iter().unzip();
@@ -380,10 +390,11 @@ pub(super) fn join_with_features(
     let ordered = tail::reorder(&all, &found.meaning, ensemble(rankings));
     let ranking = match &reading {
         Some(reading) => reading.apply(&ordered),
-        None => ordered,
+        None if asked.is_empty() => ordered,
+        None => first_of(ordered, |node| asked.contains(&base.kb.node_type(node))),
     };
     let ranking = conditions.apply(base, ranking);
-    Ok(JoinedAnswer { ranking, features, reading, conditions })
+    Ok(JoinedAnswer { ranking, features, reading, conditions, asked })
 }
 
 #[cfg(test)]

@@ -641,9 +641,15 @@ impl BundleRetriever {
                 .with(found.children)
         });
         let reading = joined.reading.as_ref().map(|reading| reading.explanation(node));
+        let kb = &self.runtime.base().kb;
+        let asked = joined.asked.iter().filter(|_| joined.reading.is_none());
+        let asked = asked.map(|&kind| Explanation::new("type asked for", kb.type_name(kind)));
         let of_model = own.map(|own| rank_in_list("reading of the language model", own, node));
-        let explanation =
-            rank_explanation(&self.name, at, score).with(categories).with(reading).with(of_model);
+        let explanation = rank_explanation(&self.name, at, score)
+            .with(categories)
+            .with(reading)
+            .with(asked)
+            .with(of_model);
         let calls = runs.iter().flat_map(|run| run.calls.on(node));
         let reasons = |(member, features): (&Member, &Option<NodeFeatures>)| {
             Some(member.reranker.as_ref()?.reasons(features.as_ref()?, node))

@@ -219,7 +219,9 @@ fn all_rankings(
 struct TrainingRankings {
     /// Ranking by each category's program, by category, then by query.
     rankings: Vec<Vec<Ranking>>,
-    /// Features of the nodes in the rankings of all categories, for each query.
+    /// Features of the nodes in the rankings of all categories, for each query; none for a plain
+    /// question. Plain questions are often most of the labelled ones, and re-rankers that learn
+    /// from them rely too little on words: docs/lab/2026-11-29-plain-training.md.
     node_features: Vec<NodeFeatures>,
 }
 
@@ -235,9 +237,11 @@ impl TrainingRankings {
         run.trials.check_stop()?;
         let (base, fusion) = (&run.base, reranked(category_programs.len(), run.base.has_encoder()));
         let of_query = |(query, labelled): (usize, &LabelledQuery)| {
+            let Some(of_query) = query_features(base, &labelled.text, phrasings)? else {
+                return Ok(NodeFeatures::default());
+            };
             let settings = JoinSettings { fusion, reranker: None };
             let part = member_rankings(&rankings, query, &routing.train[query], settings);
-            let of_query = query_features(base, &labelled.text, phrasings)?;
             Ok(node_features(base, &of_query, &part.rankings)?)
         };
         let train = run.train.queries.par_iter().enumerate();

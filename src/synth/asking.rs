@@ -71,6 +71,11 @@ const RELATIONAL: usize = 15;
 const MAX_QUESTION: usize = 600;
 /// Minimum number of questions that nobody would ask after which a template may be drawn no more.
 const MIN_UNASKED: usize = 4;
+/// The number of requested questions is divided by this number to limit the drafts with the same
+/// gold answer: nodes with very many links would be the answer to a tenth of the questions.
+const SAME_GOLD: usize = 50;
+/// Least limit of the drafts with the same gold answer.
+const MIN_SAME_GOLD: usize = 3;
 /// Reason for rejecting a draw for which the model's reply is missing or malformed.
 const NO_REPLY: &str = "has no usable reply of the model";
 /// Reason for rejecting a draw that the model finds unnatural.
@@ -348,6 +353,16 @@ impl Tally {
     }
 }
 
+/// The questions that are being made, with what decides which further ones are drawn.
+struct Making<'a> {
+    maker: QuestionMaker<'a>,
+    tally: Tally,
+    /// Number of drafts with each gold answer.
+    golds: BTreeMap<NodeId, usize>,
+    /// Maximum number of drafts with one gold answer.
+    most_of_one: usize,
+}
+
 /// Returns the letters that name the candidates of an item, in their order.
 fn letters() -> impl Iterator<Item = String> {
     ('A'..='Z').map(String::from)
@@ -386,7 +401,7 @@ fn document(kb: &Kb, node: NodeId) -> String {
 /// Removes the drafts whose result is missing or refused by `keep`, and counts them under the
 /// reason.
 fn retain<T>(
-    (maker, tally): &mut (QuestionMaker<'_>, Tally),
+    making: &mut Making<'_>,
     drafts: &mut Vec<Draft>,
     results: Vec<Option<T>>,
     keep: impl Fn(&mut Draft, T) -> Result<(), &'static str>,
@@ -397,9 +412,9 @@ fn retain<T>(
             Ok(()) => drafts.push(draft),
             Err(reason) => {
                 if reason == UNASKED {
-                    tally.count(&draft.question.template, false);
+                    making.tally.count(&draft.question.template, false);
                 }
-                let _: Option<()> = maker.reject(reason);
+                let _: Option<()> = making.maker.reject(reason);
             }
         }
     }
@@ -474,12 +489,8 @@ impl Requester {
     }
 
     /// Makes questions from drafts; drafts that fail are counted.
-    fn make(
-        &self,
-        counts: &mut (QuestionMaker<'_>, Tally),
-        mut drafts: Vec<Draft>,
-    ) -> Result<Vec<Question>, End> {
-        let kb = &counts.0.base.kb;
+    fn make(&self, making: &mut Making<'_>, mut drafts: Vec<Draft>) -> Result<Vec<Question>, End> {
+        let kb = &making.maker.base.kb;
         let items = drafts.iter().map(|draft| {
             let document = match draft.is_relational() {
                 true => String::new(),
@@ -490,19 +501,19 @@ impl Requester {
         });
         let with_manner = |items| json!({"manner": self.manner, "items": items});
         let written = self.ask("synthesize/write", items.collect(), with_manner)?;
-        retain(counts, &mut drafts, written, Draft::write);
+        retain(making, &mut drafts, written, Draft::write);
         let items = drafts.iter().map(|Draft { question, .. }| {
             json!({"query": question.text, "style": question.style.name()})
         });
         let alone = |items| json!({"items": items});
         let reworded = self.ask("synthesize/rewrite", items.collect(), alone)?;
-        retain(counts, &mut drafts, reworded, |draft, reply| draft.reword(&reply));
+        retain(making, &mut drafts, reworded, |draft, reply| draft.reword(&reply));
         let items = drafts.iter().map(|draft| {
             json!({"query": draft.question.text, "paths": draft.paths,
                    "documents": draft.documents(kb)})
         });
         let judged = self.ask("synthesize/judge", items.collect(), alone)?;
-        retain(counts, &mut drafts, judged, |draft, reply| draft.judge(&reply));
+        retain(making, &mut drafts, judged, |draft, reply| draft.judge(&reply));
         let (relational, mut fused): (Vec<Draft>, Vec<Draft>) =
             drafts.into_iter().partition(Draft::is_relational);
         let items = fused.iter().map(|draft| {
@@ -510,7 +521,7 @@ impl Requester {
             json!({"properties": words.collect::<Vec<_>>(), "documents": draft.documents(kb)})
         });
         let checked = self.ask("synthesize/check", items.collect(), alone)?;
-        retain(counts, &mut fused, checked, |draft, reply| draft.check(kb, &reply));
+        retain(making, &mut fused, checked, |draft, reply| draft.check(kb, &reply));
         Ok(relational.into_iter().chain(fused).map(|draft| draft.question).collect())
     }
 }
@@ -525,7 +536,12 @@ pub(super) fn construct(
     requester: &Requester,
     watch: &mut Watch<'_>,
 ) -> Result<(Vec<Question>, DropCounts, Option<Interruption>), SynthError> {
-    let mut counts = (QuestionMaker::new(base, templates), Tally::default());
+    let mut making = Making {
+        maker: QuestionMaker::new(base, templates),
+        tally: Tally::default(),
+        golds: BTreeMap::new(),
+        most_of_one: (wanted / SAME_GOLD).max(MIN_SAME_GOLD),
+    };
     let mut questions = Vec::new();
     let mut stream = Stream::new(seed, "questions with a model", 0);
     let (mut drawn, mut asked) = (0, 0);
@@ -535,32 +551,33 @@ pub(super) fn construct(
         let mut drafts = Vec::new();
         while drafts.len() < missing && drawn < wanted.saturating_mul(DRAWS) {
             drawn += 1;
-            drafts.extend(draw(&mut counts, &mut stream));
+            drafts.extend(draw(&mut making, &mut stream));
         }
         if drafts.is_empty() {
             break;
         }
         asked += drafts.len();
-        match requester.make(&mut counts, drafts) {
+        match requester.make(&mut making, drafts) {
             Ok(made) => {
-                let (maker, tally) = &mut counts;
-                made.iter().for_each(|one| tally.count(&one.template, true));
-                questions.extend(made.into_iter().filter_map(|one| maker.accept(one)));
+                made.iter().for_each(|one| making.tally.count(&one.template, true));
+                questions.extend(made.into_iter().filter_map(|one| making.maker.accept(one)));
             }
             Err(End::Replies(LlmError::Stopped)) => return Err(SynthError::Stopped),
             Err(End::Replies(error)) => {
-                return Ok((questions, counts.0.dropped, Some(Interruption(error))));
+                return Ok((questions, making.maker.dropped, Some(Interruption(error))));
             }
             Err(End::Prompt(error)) => return Err(error.into()),
         }
     }
     watch.report("questions", wanted, wanted)?;
-    Ok((questions, counts.0.dropped, None))
+    Ok((questions, making.maker.dropped, None))
 }
 
-/// Draws a template with nodes in its slots; `None` if nobody would ask its questions, or if it has
-/// no candidates or more than a question of the drawn kind may have.
-fn draw((maker, tally): &mut (QuestionMaker<'_>, Tally), stream: &mut Stream) -> Option<Draft> {
+/// Draws a template with nodes in its slots and a gold answer; `None` if nobody would ask its
+/// questions, if it has no candidates or more than a question of the drawn kind may have, or if
+/// many questions have this gold answer already.
+fn draw(making: &mut Making<'_>, stream: &mut Stream) -> Option<Draft> {
+    let Making { maker, tally, golds, most_of_one } = making;
     let (kind, most) = match stream.percent(RELATIONAL) {
         true => (Kind::Relational, MAX_ANSWERS),
         false => (Kind::Fused, MAX_READ),
@@ -577,5 +594,11 @@ fn draw((maker, tally): &mut (QuestionMaker<'_>, Tally), stream: &mut Stream) ->
     if template.branches.iter().any(|branch| is_roundabout(kb, branch, &grounding.slots)) {
         return maker.reject("names a node by way of another");
     }
-    Some(Draft::draw(kb, template, grounding, kind, stream))
+    let draft = Draft::draw(kb, template, grounding, kind, stream);
+    let drafts = golds.entry(draft.question.gold).or_default();
+    if *drafts == *most_of_one {
+        return maker.reject("has the gold answer of many others");
+    }
+    *drafts += 1;
+    Some(draft)
 }

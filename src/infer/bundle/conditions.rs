@@ -84,6 +84,23 @@ pub struct Conditions {
     literals: Vec<Vec<String>>,
 }
 
+/// Puts the nodes for which `holds` is true first, both parts in their order. The scores of the
+/// others are scaled to be below those of the first.
+pub fn first_of(ranking: Vec<(NodeId, f32)>, holds: impl Fn(NodeId) -> bool) -> Vec<(NodeId, f32)> {
+    let (mut first, others): (Vec<_>, Vec<_>) = ranking.into_iter().partition(|pair| holds(pair.0));
+    let (Some(least), Some(most)) = (first.last(), others.first()) else {
+        first.extend(others);
+        return first;
+    };
+    let least = least.1;
+    let share = match most.1 > 0.0 && least > 0.0 {
+        true => OUTSIDE_SHARE * least / most.1,
+        false => 0.0,
+    };
+    first.extend(others.into_iter().map(|(node, score)| (node, score * share)));
+    first
+}
+
 /// Kind of the values of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -192,20 +209,7 @@ impl Conditions {
         if self.all.is_empty() && self.excluded.is_empty() {
             return ranking;
         }
-        let holds = self.holds(base);
-        let (mut first, others): (Vec<_>, Vec<_>) =
-            ranking.into_iter().partition(|pair| holds(pair.0));
-        let (Some(least), Some(most)) = (first.last(), others.first()) else {
-            first.extend(others);
-            return first;
-        };
-        let least = least.1;
-        let share = match most.1 > 0.0 && least > 0.0 {
-            true => OUTSIDE_SHARE * least / most.1,
-            false => 0.0,
-        };
-        first.extend(others.into_iter().map(|(node, score)| (node, score * share)));
-        first
+        first_of(ranking, self.holds(base))
     }
 
     /// Orders the nodes by date, undated nodes last, if the question asks for the newest or oldest;

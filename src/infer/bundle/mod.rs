@@ -22,6 +22,7 @@
 //! Equal runs write equal bytes. A bundle answers only on the base that it was made for, unless the
 //! user forces another.
 
+pub mod asked;
 pub mod conditions;
 pub mod cutoff;
 mod fit;

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use agent_ground::words::{is_question_word, name_words};
 use agent_index::{FieldsQuery, IndexError, IndexedBase, terms::QueryTerms};
-use agent_kb::{Direction, Kb, NodeId, Scores};
+use agent_kb::{Direction, Kb, NodeId, Scores, TypeId};
 use agent_retrieve::Feature;
 
 /// Number of candidates from each program; further nodes follow in their order.
@@ -118,9 +118,16 @@ impl Reranker {
     }
 }
 
-/// Returns the first [`COMPARED`] candidates from text search with their scores, best first.
-pub(crate) fn search_words(base: &IndexedBase, query: &str) -> Vec<(NodeId, f32)> {
-    base.search_fields(query, base.kb.candidate_types(), COMPARED)
+/// Returns the first [`COMPARED`] candidates from text search with their scores, best first; of the
+/// types `asked`, if any is given and such nodes are found.
+pub(crate) fn search_words(
+    base: &IndexedBase,
+    query: &str,
+    asked: &[TypeId],
+) -> Vec<(NodeId, f32)> {
+    let of = |types: &[TypeId]| base.search_fields(query, types, COMPARED);
+    let found = if asked.is_empty() { Vec::new() } else { of(asked) };
+    if found.is_empty() { of(base.kb.candidate_types()) } else { found }
 }
 
 /// Inputs of the features that depend on the query alone.
@@ -364,7 +371,7 @@ mod tests {
         rankings: &[(f32, &Vec<(NodeId, f32)>)],
     ) -> NodeFeatures {
         {
-            let found = search_words(base, query);
+            let found = search_words(base, query, &[]);
             let query = QueryFeatures::new(base, query, [&found, &[]], Scores::default()).unwrap();
             node_features(base, &query, rankings)
         }

@@ -1,0 +1,196 @@
+//! The type of the things that a question asks for: "function" in "which function does SFRP1 have",
+//! "tickets" in "I was away. Show me tickets by Anna about printers".
+//!
+//! The word for the type is sought in the last sentence that has a "which" or "what" or begins with
+//! a command, between this word and the next word that shapes a sentence, or punctuation mark.
+//! There, the first word counts that is the head of a type's name ("function" of
+//! `molecular_function`) or a synonym. A later one counts instead if the words from the first to it
+//! may be a compound ("gene expression process"): no plural and no verb is among them ("drugs treat
+//! diseases", "drug treats disease").
+//!
+//! Nodes of the type come first in an answer. English only. How often the type is right, and what
+//! it changes: docs/lab/2026-11-29-type-asked-for.md.
+
+use std::borrow::Cow;
+
+use agent_ground::words::{Language, is_part, is_question_word, name_words};
+use agent_index::IndexedBase;
+use agent_kb::TypeId;
+
+use crate::bundle::lexicon::{Synonyms, synonyms};
+
+/// Words that begin a command, sorted.
+const COMMANDS: [&str; 17] = [
+    "bring", "find", "get", "give", "identify", "list", "look", "looking", "name", "need",
+    "please", "pull", "return", "search", "show", "tell", "want",
+];
+/// Number of words at the beginning of a command, of which one is in [`COMMANDS`].
+const MAX_LEAD: usize = 4;
+/// Words that stand before what is asked for, or at the end of a type's name, and say nothing.
+const GENERIC: [&str; 10] =
+    ["form", "forms", "kind", "kinds", "one", "ones", "sort", "sorts", "type", "types"];
+/// Maximum number of words among which the type is sought.
+const MAX_SOUGHT: usize = 8;
+
+/// Returns the types of the things that a question asks for, ascending. Empty if it does not say
+/// so, if they may not be answers, or if all possible answers have one type.
+pub fn asked_types(base: &IndexedBase, query: &str) -> Vec<TypeId> {
+    let candidates = base.kb.candidate_types();
+    if candidates.len() < 2 || !base.stems.languages().has(Language::ENGLISH) {
+        return Vec::new();
+    }
+    let synonyms = synonyms(&base.stems, "type", base.kb.types());
+    let stem = |word: &str| base.stems.stem(word).into_owned();
+    let heads: Vec<Vec<String>> = base
+        .kb
+        .types()
+        .iter()
+        .zip(&synonyms)
+        .map(|(name, Synonyms { means, .. })| {
+            head_words(name).iter().map(|word| stem(word)).chain(means.iter().cloned()).collect()
+        })
+        .collect();
+    let types = |word: &str| -> Vec<TypeId> {
+        let stem = stem(word);
+        let named = (0u16..).zip(&heads).filter(|(_, heads)| heads.contains(&stem));
+        named.map(|pair| TypeId(pair.0)).collect()
+    };
+    let mut asked = first_head(&sought_words(query), types);
+    asked.retain(|kind| candidates.contains(kind));
+    asked
+}
+
+/// Returns the heads of a type's name, in lower case: "process" of `biological_process`, "gene" and
+/// "protein" of `gene/protein`, "field" of `field_of_study`, "cell" of `cell_type`.
+fn head_words(name: &str) -> Vec<String> {
+    let head = |part: &str| {
+        let words: Vec<Cow<'_, str>> = name_words(part).map(|pair| pair.1).collect();
+        let own = words.split(|word| word == "of").next().unwrap_or_default();
+        let is_generic = |word: &&Cow<'_, str>| GENERIC.contains(&word.as_ref());
+        own.iter().rev().find(|word| !is_generic(word)).or(own.last()).map(ToString::to_string)
+    };
+    name.split('/').filter_map(head).collect()
+}
+
+/// Returns the words among which the type is sought, of the last sentence that has any.
+fn sought_words(query: &str) -> Vec<Cow<'_, str>> {
+    let sentences: Vec<&str> = query.split_inclusive(['.', '?', '!', '\n']).collect();
+    sentences.into_iter().rev().find_map(sought_in_sentence).unwrap_or_default()
+}
+
+/// Returns the words of a sentence among which the type is sought; `None` if the sentence has no
+/// "which" or "what" and does not begin with a command.
+fn sought_in_sentence(sentence: &str) -> Option<Vec<Cow<'_, str>>> {
+    let words: Vec<_> = name_words(sentence).collect();
+    let asks = words.iter().position(|(_, word)| matches!(word.as_ref(), "which" | "what"));
+    let is_command = |word: &str| COMMANDS.contains(&word);
+    let is_article = |(_, word): &(_, Cow<'_, str>)| matches!(word.as_ref(), "a" | "an" | "the");
+    let start = match asks {
+        // "Which" and "what" before an article begin a clause, as in "what a drug does".
+        Some(at) if words.get(at + 1).is_some_and(is_article) => return Some(Vec::new()),
+        Some(at) => at + 1,
+        None => words.iter().take(MAX_LEAD).position(|(_, word)| is_command(word))? + 1,
+    };
+    let shapes = |word: &str| is_question_word(word) || word.chars().nth(1).is_none();
+    let leads = |word: &str| shapes(word) || is_command(word) || GENERIC.contains(&word);
+    let from = start + words.iter().skip(start).take_while(|(_, word)| leads(word)).count();
+    let mut sought = Vec::new();
+    let mut end = words.get(from).map_or(0, |(range, _)| range.start);
+    for (range, word) in words.into_iter().skip(from).take(MAX_SOUGHT) {
+        let between = sentence.get(end..range.start).unwrap_or_default();
+        end = range.end;
+        if is_part(sentence, &range) {
+            continue;
+        }
+        if shapes(&word) || between.contains([',', ';', ':', '(', ')']) {
+            break;
+        }
+        sought.push(word);
+    }
+    Some(sought)
+}
+
+/// Returns the types that the head of the first noun names; empty if no word names a type. `types`
+/// returns the types that a word names.
+fn first_head(words: &[Cow<'_, str>], types: impl Fn(&str) -> Vec<TypeId>) -> Vec<TypeId> {
+    let is_plural_or_verb = |word: &str| {
+        let ends_in_s =
+            word.ends_with('s') && !["ss", "us", "is"].iter().any(|end| word.ends_with(end));
+        ends_in_s || word.ends_with("ed")
+    };
+    let mut head = Vec::new();
+    for word in words {
+        let named = types(word);
+        if named.is_empty() && head.is_empty() {
+            continue;
+        }
+        if !named.is_empty() {
+            head = named;
+        }
+        if is_plural_or_verb(word) {
+            break;
+        }
+    }
+    head
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the word that counts, where the types are those of [`TYPES`].
+    fn asked(query: &str) -> Vec<&'static str> {
+        const TYPES: [&str; 7] = [
+            "gene/protein",
+            "drug",
+            "disease",
+            "biological_process",
+            "cell_type",
+            "field_of_study",
+            "side_effect",
+        ];
+        let types = |word: &str| -> Vec<TypeId> {
+            let singular = word.strip_suffix("es").filter(|one| one.ends_with('s'));
+            let singular = singular.or(word.strip_suffix('s')).unwrap_or(word);
+            let has = |name: &&str| {
+                let heads = head_words(name);
+                heads.iter().any(|head| head == word || head == singular)
+            };
+            (0u16..).zip(&TYPES).filter(|(_, name)| has(name)).map(|pair| TypeId(pair.0)).collect()
+        };
+        let found = first_head(&sought_words(query), types);
+        found.into_iter().map(|kind| TYPES[usize::from(kind.0)]).collect()
+    }
+
+    #[test]
+    fn the_head_of_the_noun_behind_which_or_a_command_is_asked_for() {
+        for (query, expected) in [
+            ("Which drugs treat a disease with this gene?", "drug"),
+            ("Which drug treats lung disease?", "drug"),
+            ("Which gene expression process is slow?", "biological_process"),
+            ("My aunt has a disease. What are the side effects of it?", "side_effect"),
+            ("What's the process in which a gene is changed?", "biological_process"),
+            ("Which of FGF1's processes are known", "biological_process"),
+            ("FGF1 takes part in what process?", "biological_process"),
+            ("what kind of cells have it", "cell_type"),
+            ("can you show me all proteins that bind it", "gene/protein"),
+            ("List fields of study, and drugs", "field_of_study"),
+        ] {
+            assert_eq!(asked(query), [expected], "{query}");
+        }
+    }
+
+    #[test]
+    fn a_question_that_does_not_say_it_asks_for_no_type() {
+        for query in [
+            "gene that causes the disease",
+            "What interacts with a gene?",
+            "The drug that I take stopped working.",
+            "Show me what a drug does",
+            "Find old films, drugs apart",
+            "",
+        ] {
+            assert_eq!(asked(query), [""; 0], "{query}");
+        }
+    }
+}
