@@ -26,9 +26,10 @@ fn module() -> Vec<u8> {
     fs::read(root.join("sandboxes/wasm/examples/rust.wasm")).unwrap()
 }
 
-/// A home with the sample, and two programs of the user beside it.
+/// A home with the sample, and two programs of the user beside it. With fewer validation queries the
+/// baseline may be frozen in place of the programs.
 fn world() -> World {
-    let world = World::shop();
+    let world = World::shop_with(60);
     fs::create_dir_all(world.path("mine")).unwrap();
     fs::write(world.path("mine/brand.wasm"), module()).unwrap();
     fs::write(world.path("mine/names.rhai"), BY_NAMES).unwrap();
