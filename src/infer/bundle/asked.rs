@@ -19,7 +19,7 @@ use agent_kb::TypeId;
 
 use crate::bundle::lexicon::{Synonyms, synonyms};
 
-/// Words that begin a command, sorted.
+/// Words that begin a command.
 const COMMANDS: [&str; 17] = [
     "bring", "find", "get", "give", "identify", "list", "look", "looking", "name", "need",
     "please", "pull", "return", "search", "show", "tell", "want",
@@ -39,6 +39,10 @@ pub fn asked_types(base: &IndexedBase, query: &str) -> Vec<TypeId> {
     if candidates.len() < 2 || !base.stems.languages().has(Language::ENGLISH) {
         return Vec::new();
     }
+    let sought = sought_words(query);
+    if sought.is_empty() {
+        return Vec::new();
+    }
     let synonyms = synonyms(&base.stems, "type", base.kb.types());
     let stem = |word: &str| base.stems.stem(word).into_owned();
     let heads: Vec<Vec<String>> = base
@@ -55,7 +59,7 @@ pub fn asked_types(base: &IndexedBase, query: &str) -> Vec<TypeId> {
         let named = (0u16..).zip(&heads).filter(|(_, heads)| heads.contains(&stem));
         named.map(|pair| TypeId(pair.0)).collect()
     };
-    let mut asked = first_head(&sought_words(query), types);
+    let mut asked = first_head(&sought, types);
     asked.retain(|kind| candidates.contains(kind));
     asked
 }

@@ -126,7 +126,7 @@ fn example(name: &str) -> Value {
         "synthesize/check" => json!({"items": [{"n": 1, "properties": ["is of steel"],
             "documents": [{"letter": "A", "text": "steel dart\nDurable barrel."}]}]}),
         "synthesize/judge" => {
-            json!({"items": [{"n": 1, "query": queries[0], 
+            json!({"items": [{"n": 1, "query": queries[0],
             "paths": ["brand \"Dart World\" <-has_brand- product"],
             "documents": [{"letter": "A", "text": "steel dart\nDurable barrel."}]}]})
         }
