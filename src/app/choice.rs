@@ -103,7 +103,7 @@ impl Choices for Effort {
         match self {
             Self::None => ("0", "Only in programs that call a language model"),
             Self::Reads => {
-                ("1", "Also to read the query: category, linked entities, wanted type, constraints")
+                ("1", "Also to read the query: category, entities, wanted type, conditions")
             }
             Self::Judges => {
                 ("2", "Also to judge the first 10 answers, and up to 50 if none of them is good")

@@ -337,6 +337,16 @@ impl QueryContext {
     }
 }
 
+impl QueryContext {
+    /// Leaves the conditions to a model that read the query, unless the question is plain.
+    pub(super) fn without_conditions(mut self) -> Self {
+        if self.reading.is_none() {
+            self.conditions = self.conditions.cleared();
+        }
+        self
+    }
+}
+
 /// Computes the features of a query for re-rankers, the same as when the query is answered; runs no
 /// programs. `None` for a plain question, whose answers no re-ranker chooses.
 ///

@@ -55,7 +55,7 @@ use crate::{
         router::features,
     },
     join::{JoinedAnswer, QueryContext, join_with_features},
-    query_reader::{CategoryOption, ReadQuery, mix_in, read_query},
+    query_reader::{CategoryOption, ReadQuery, fields_text, mix_in, read_query},
 };
 use agent_ground::words::one_line;
 use agent_index::IndexedBase;
@@ -419,6 +419,8 @@ pub struct BundleRetriever {
     phrasings: Option<Phrasings>,
     /// Model that reads the query, in addition to the bundle's router.
     assistant: Option<Arc<Assistant>>,
+    /// Fields and relations of the base, as the model is shown them; set by the first query.
+    fields: OnceLock<String>,
     /// Whether nodes that the model names from its own knowledge are used as answers.
     known_answers: bool,
 }
@@ -455,6 +457,7 @@ impl BundleRetriever {
             phrasings,
             cutoff,
             assistant: None,
+            fields: OnceLock::new(),
             known_answers: true,
         })
     }
@@ -503,7 +506,9 @@ impl BundleRetriever {
                 description: (!one.is_described_by_name).then_some(one.description.as_str()),
             })
             .collect();
-        let read = read_query(self.runtime.base(), assistant, query, &offered)?;
+        let base = self.runtime.base();
+        let fields = self.fields.get_or_init(|| fields_text(base));
+        let read = read_query(base, assistant, query, (&offered, fields))?;
         Ok(Some(if self.known_answers { read } else { read.map(ReadQuery::without_answers) }))
     }
 
@@ -676,6 +681,8 @@ impl Retriever for BundleRetriever {
             read => (read.and_then(Result::ok), None),
         };
         let RankedCategories { runs, routes, context } = self.runs(query, read.as_ref(), detail)?;
+        let is_believed = read.as_ref().is_some_and(|read| read.weight() > 0.0);
+        let context = if is_believed { context.without_conditions() } else { context };
         let ranking = |at| runs.iter().find(|run| run.category == at).map(|run| &run.ranking);
         let parts = parts(&self.members, &routes, ranking);
         let mut joined = join_with_features(self.runtime.base(), &parts, context)?;
@@ -688,8 +695,11 @@ impl Retriever for BundleRetriever {
         // The reading of a plain question replaces the model's.
         let read = read.filter(|_| joined.reading.is_none());
         let own = read.as_ref().map(|read| read.ranking(self.runtime.base()));
-        if let Some((read, own)) = read.as_ref().zip(own.as_ref()) {
+        if let Some((read, own)) = read.as_ref().zip(own.as_ref())
+            && is_believed
+        {
             let mixed = mix_in(joined.ranking, own, read.weight());
+            joined.conditions = read.conditions(self.runtime.base(), joined.conditions);
             joined.ranking = joined.conditions.apply(self.runtime.base(), mixed);
         }
         joined.ranking.truncate(k);

@@ -1,20 +1,27 @@
 //! Query reading by a language model: category, entities, relations to the answers, target type,
-//! constraints, and answers that the model knows. The reading is mixed into the bundle's ranking
-//! with the probability that the model states, and removes no node. Names without a node in the
-//! base are ignored.
+//! constraints, conditions, and answers that the model knows. The reading is mixed into the bundle's
+//! ranking with the probability that the model states, and removes no node; nodes that meet its
+//! conditions come first. Names without a node in the base are ignored.
 //!
 //! Known answers use the model's knowledge as the hypothetical documents of HyDE do: Gao et al.,
 //! *Precise Zero-Shot Dense Retrieval without Relevance Labels*, 2022.
+
+use std::cmp::Reverse;
 
 use rustc_hash::FxHashSet;
 use serde_json::{Value as Json, json};
 
 use crate::{
-    ROUTER_ROLE, RequestBounds, log_unassisted,
+    ROUTER_ROLE, RequestBounds,
+    bundle::conditions::Conditions,
+    log_unassisted,
     shown::{Entity, LinkedEntities},
 };
 use agent_index::{IndexedBase, TextPart};
-use agent_kb::{Combine, Direction, NodeId, RelationId, Scores, TypeId, best};
+use agent_kb::{
+    Combine, Direction, NodeId, RelationId, Scores, Tuple, TypeId, best,
+    table::{ColumnKind, Sample, sample},
+};
 use agent_llm::LlmError;
 use agent_retrieve::{AssistFailure, Ranking, RetrieveError};
 use agent_tools::{Assistant, AssistantError};
@@ -34,6 +41,20 @@ const MAX_ANSWERS: usize = 5;
 const MAX_RELATIONS: usize = 6;
 /// Maximum number of constraints of a reading.
 const MAX_CONSTRAINTS: usize = 8;
+/// Maximum number of conditions of a reading.
+const MAX_CONDITIONS: usize = 6;
+/// Maximum number of excluded phrases of a reading.
+const MAX_EXCLUDED: usize = 4;
+/// Maximum number of fields in the prompt.
+const MAX_FIELDS: usize = 40;
+/// Number of pairs of types joined by a relation up to which the prompt shows all with their types.
+const MAX_TUPLES: usize = 30;
+/// Maximum number of relations that the prompt shows by name.
+const MAX_SHOWN_RELATIONS: usize = 60;
+/// Maximum number of values of a field in the prompt.
+const MAX_VALUES: usize = 4;
+/// Maximum length in characters of the relations of an entity in the prompt.
+const RELATION_CHARS: usize = 400;
 /// Maximum length of one text in a reading, in characters.
 const MAX_CHARS: usize = 200;
 /// Maximum number of nodes linked to one name.
@@ -52,19 +73,14 @@ const FOUND: usize = 200;
 const RANKED: usize = 200;
 /// Score of a node that is linked to all entities of the reading. For comparison: 1 for the first
 /// known answer, 2 for a full match of the constraints.
-const LINKED: f32 = 3.0;
+const LINKED: f32 = 2.0;
 /// Score of a node that is two steps from an entity over relations that the reading does not name.
 /// Nodes at one step, or over named relations, have the score 1.
 const OTHER_STEPS: f32 = 0.5;
 /// Factor between the scores of consecutive known answers.
 const NEXT_ANSWER: f32 = 0.8;
 /// Weight of the reading's ranking in the mixed ranking if the reading's probability is 1.
-const SURE_SHARE: f32 = 0.75;
-/// Factor of the weight if none of the first [`FIRST`] nodes of the reading is among the first
-/// [`KNOWN`] nodes of the bundle.
-const DOUBTED: f32 = 0.25;
-const FIRST: usize = 3;
-const KNOWN: usize = 200;
+const SURE_SHARE: f32 = 0.85;
 /// Number added to the ranks of the bundle's ranking in the mixed score, see [`mix_in`].
 const RANK_OFFSET: f32 = 5.0;
 
@@ -101,9 +117,14 @@ pub(super) struct ReadQuery {
     target: Option<TypeId>,
     /// Further constraints on the answers.
     constraints: Vec<String>,
+    /// Conditions in the syntax of [`agent_kb::filter`].
+    conditions: Vec<String>,
+    /// Words that the names of answers do not have.
+    excluded: Vec<String>,
 }
 
-/// Asks a model to read a query. The inner error is an outage or an unusable reply.
+/// Asks a model to read a query. The prompt shows the categories, and the fields and relations as
+/// [`fields_text`] describes them. The inner error is an outage or an unusable reply.
 ///
 /// # Errors
 /// [`RetrieveError::Llm`] if a ceiling is reached or the run is stopped, since every further
@@ -112,7 +133,7 @@ pub(super) fn read_query(
     base: &IndexedBase,
     assistant: &Assistant,
     query: &str,
-    categories: &[CategoryOption<'_>],
+    (categories, fields): (&[CategoryOption<'_>], &str),
 ) -> Result<Result<ReadQuery, AssistFailure>, RetrieveError> {
     let linked = LinkedEntities::link(base, query);
     let offered = (1..).zip(categories).map(
@@ -123,7 +144,8 @@ pub(super) fn read_query(
     let inputs = json!({
         "categories": offered.collect::<Vec<Json>>(),
         "types": types,
-        "entities": linked.shown(),
+        "fields": fields,
+        "entities": linked.shown(RELATION_CHARS),
         "query": query,
     });
     let reply = match assistant.json(ROUTER_ROLE.role(), PROMPT, inputs) {
@@ -142,6 +164,47 @@ pub(super) fn read_query(
         }
     };
     Ok(Ok(ReadQuery::from_reply(base, &reply, &linked, categories.len())))
+}
+
+/// Describes the fields of possible answers that a condition may check, by kind and common values,
+/// and the relations, those with most edges first: with their types, one to a line, or by name if
+/// there are many.
+pub(super) fn fields_text(base: &IndexedBase) -> String {
+    let kb = &base.kb;
+    let of_type = |&kind: &TypeId| sample(kb, kind).into_iter().map(move |field| (kind, field));
+    let field = |(kind, field): (TypeId, Sample)| {
+        let of = match field.kind {
+            ColumnKind::Number => "number",
+            ColumnKind::Year => "year",
+            ColumnKind::Date => "date",
+            ColumnKind::Category | ColumnKind::Categories => "",
+            _ => return None,
+        };
+        let common = field.values.iter().take(MAX_VALUES).map(String::as_str);
+        let about: Vec<&str> = [of].into_iter().filter(|of| !of.is_empty()).chain(common).collect();
+        let name = kb.field_name(field.field);
+        Some(format!("{name} of {}: {}", kb.type_name(kind), about.join(", ")))
+    };
+    let mut lines: Vec<String> =
+        kb.candidate_types().iter().flat_map(of_type).filter_map(field).take(MAX_FIELDS).collect();
+    let mut tuples: Vec<&Tuple> = kb.tuples().iter().collect();
+    tuples.sort_by_key(|tuple| Reverse(tuple.edges));
+    if tuples.len() <= MAX_TUPLES {
+        lines.extend(tuples.iter().map(|tuple| {
+            let (source, target) = (kb.type_name(tuple.source), kb.type_name(tuple.target));
+            let relation = Direction::Out.arrow(kb.relation_name(tuple.relation));
+            format!("{source} {relation} {target}")
+        }));
+    } else {
+        let mut names: Vec<&str> = Vec::new();
+        for name in tuples.iter().map(|tuple| kb.relation_name(tuple.relation)) {
+            if !names.contains(&name) && names.len() < MAX_SHOWN_RELATIONS {
+                names.push(name);
+            }
+        }
+        lines.push(format!("relations: {}", names.join(", ")));
+    }
+    lines.join("\n")
 }
 
 impl ReadQuery {
@@ -173,7 +236,10 @@ impl ReadQuery {
             [*node].iter().chain(namesakes).map(|&node| (node, 1.0)).collect()
         });
         let names = texts("names", MAX_NAMES);
-        let named = names.iter().map(|name| nodes_named(base, name, &[]));
+        let named = names.iter().map(|name| {
+            let (name, kind) = with_type(base, name);
+            nodes_named(base, name, kind.as_slice())
+        });
         let known = texts("answers", MAX_ANSWERS);
         let relation = |text: String| base.kb.relation_id(text.trim_matches(['<', '-', '>', ' ']));
         let relations = texts("relations", MAX_RELATIONS).into_iter().filter_map(relation);
@@ -187,6 +253,8 @@ impl ReadQuery {
             ),
             target,
             constraints: texts("constraints", MAX_CONSTRAINTS),
+            conditions: texts("conditions", MAX_CONDITIONS),
+            excluded: texts("excluded", MAX_EXCLUDED),
         }
     }
 
@@ -195,13 +263,18 @@ impl ReadQuery {
         Self { answers: Vec::new(), ..self }
     }
 
+    /// Returns the conditions of the reading in place of those read without the model.
+    pub(super) fn conditions(&self, base: &IndexedBase, read: Conditions) -> Conditions {
+        read.replaced(base, &self.conditions, &self.excluded)
+    }
+
     /// Returns the nodes of all mentions, with link confidence.
     pub(super) fn linked_nodes(&self) -> impl Iterator<Item = (NodeId, f32)> {
         self.entities.iter().flat_map(|one| one.nodes.iter().map(|&node| (node, one.strength)))
     }
 
     /// Ranks at most 200 nodes of the target type. A node's score has three parts: its links to the
-    /// entities (3 if it is linked to all of them), its place among the known answers (1 for the
+    /// entities (2 if it is linked to all of them), its place among the known answers (1 for the
     /// first), and the match of its document and its neighbours' names with the constraints (1 for
     /// the best BM25 score, and 1 if all words occur). Empty if the reading has no entities, known
     /// answers or constraints.
@@ -233,7 +306,7 @@ impl ReadQuery {
         scores.filter(|node, _| of_type(node) && may_answer(node)).top(RANKED).ranking()
     }
 
-    /// Returns the weight of the reading's ranking in [`mix_in`]: three quarters of the reading's
+    /// Returns the weight of the reading's ranking in [`mix_in`]: 0.85 of the reading's
     /// probability.
     pub(super) fn weight(&self) -> f32 {
         SURE_SHARE * self.probability
@@ -242,18 +315,12 @@ impl ReadQuery {
 
 /// Mixes `own`, the ranking of a reading, into `ranking`. A node scores `w r + (1 - w) 6 / (5 +
 /// rank)`: `r` is its score in `own` divided by the best score there, and `rank` its rank in
-/// `ranking`. `w` is `weight`, or a quarter of `weight` if none of the first 3 nodes of `own` is
-/// among the first 200 of `ranking`: a confidently wrong reading names nodes that no program finds.
-/// Best first, ties by ascending id. No node is removed; with an empty `own` or a weight of 0,
-/// `ranking` is returned unchanged.
+/// `ranking`; `w` is `weight`. Best first, ties by ascending id. No node is removed; with an empty
+/// `own` or a weight of 0, `ranking` is returned unchanged.
 pub(super) fn mix_in(ranking: Ranking, own: &Ranking, weight: f32) -> Ranking {
     if own.is_empty() || weight <= 0.0 {
         return ranking;
     }
-    let head = &ranking[..ranking.len().min(KNOWN)];
-    let is_known = |node: NodeId| head.iter().any(|pair| pair.0 == node);
-    let agrees = own.iter().take(FIRST).any(|pair| is_known(pair.0));
-    let weight = if agrees { weight } else { weight * DOUBTED };
     let by_rank =
         |(rank, (node, _))| (node, (1.0 - weight) * (RANK_OFFSET + 1.0) / (RANK_OFFSET + rank));
     let ranks = (1u32..).map(|rank| rank as f32);
@@ -265,6 +332,13 @@ pub(super) fn mix_in(ranking: Ranking, own: &Ranking, weight: f32) -> Ranking {
 /// Returns the target type, or all candidate types without one.
 fn target_types(base: &IndexedBase, target: Option<TypeId>) -> Vec<TypeId> {
     target.map_or_else(|| base.kb.candidate_types().to_vec(), |kind| vec![kind])
+}
+
+/// Splits the type off a name, as in "WWW (venue)".
+fn with_type<'a>(base: &IndexedBase, name: &'a str) -> (&'a str, Option<TypeId>) {
+    let parts = name.strip_suffix(')').and_then(|name| name.rsplit_once(" ("));
+    let typed = parts.and_then(|(name, kind)| Some((name, base.kb.type_id(kind)?)));
+    typed.map_or((name, None), |(name, kind)| (name, Some(kind)))
 }
 
 /// Links a name to its strongest node, and to a second node of nearly the same strength.
@@ -389,6 +463,37 @@ mod tests {
     }
 
     #[test]
+    fn what_a_field_can_check_and_what_is_excluded_are_conditions() {
+        let base = example_base();
+        let read = reading(json!({
+            "conditions": ["price<20", "has_brand!=Tidewell", "wings=2", "price<1", "cheap"],
+            "excluded": ["steel mugs", " - "],
+        }));
+        let of_question = Conditions::read(&base, "without handles");
+        let conditions = read.conditions(&base, of_question);
+        let texts: Vec<String> = conditions.all.iter().map(ToString::to_string).collect();
+        assert_eq!(texts, ["price<20", "has_brand!=Tidewell"], "what nothing fulfils is left out");
+        let products = base.kb.nodes_of_type(base.kb.type_id("product").unwrap());
+        let first = conditions.fulfilled(&base, products.to_vec());
+        let names: Vec<&str> = first.iter().map(|&node| base.kb.name(node)).collect();
+        assert!(names.contains(&"Trail Wool Socks"), "{names:?}");
+        for wrong in ["Summit Steel Bottle", "Ridge Steel Mug"] {
+            assert!(!names.contains(&wrong), "{names:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_may_state_its_type() {
+        let base = example_base();
+        let named = |name: &str| {
+            reading(json!({"probability": 1.0, "names": [name]})).linked_nodes().count()
+        };
+        assert_eq!(named("Tidewell (brand)"), 1);
+        assert_eq!(named("Tidewell (product)"), 0);
+        assert_eq!(with_type(&base, "Bottle (steel)"), ("Bottle (steel)", None));
+    }
+
+    #[test]
     fn two_steps_count_whole_along_the_relations_of_the_way() {
         let base = example_base();
         let relation = base.kb.relation_id("has_brand").unwrap();
@@ -404,7 +509,7 @@ mod tests {
 
     #[test]
     fn a_reading_weighs_as_much_as_it_is_believed() {
-        assert!((reading(json!({"probability": 0.8})).weight() - 0.6).abs() < 1e-6);
+        assert!((reading(json!({"probability": 0.8})).weight() - 0.68).abs() < 1e-6);
         let nodes = |ranking: Ranking| ranking.into_iter().map(|pair| pair.0).collect::<Vec<_>>();
         let given: Ranking = vec![(2, 5.0), (1, 4.0), (9, 3.0)];
         let own: Ranking = vec![(7, 3.0), (8, 2.0), (9, 1.0)];
@@ -415,13 +520,5 @@ mod tests {
         assert_eq!(sure[0], (7, 0.75));
         assert_eq!(nodes(sure), [7, 8, 9, 2, 1], "no node is left out");
         assert_eq!(nodes(mix_in(given, &own, 0.01)), [2, 1, 9, 7, 8]);
-    }
-
-    #[test]
-    fn a_reading_of_which_the_bundle_knows_nothing_is_doubted() {
-        let given: Ranking = vec![(2, 5.0), (1, 4.0), (9, 3.0)];
-        let own: Ranking = vec![(7, 3.0), (8, 2.0), (6, 1.5), (9, 1.0)];
-        let nodes: Vec<NodeId> = mix_in(given, &own, 0.75).into_iter().map(|pair| pair.0).collect();
-        assert_eq!(nodes[..4], [2, 1, 9, 7]);
     }
 }

@@ -13,7 +13,10 @@ use std::{sync::Arc, time::Duration};
 
 use serde_json::{Value as Json, json};
 
-use crate::{RequestBounds, shown::LinkedEntities};
+use crate::{
+    RequestBounds,
+    shown::{LinkedEntities, RELATION_CHARS},
+};
 use agent_ground::words::one_line;
 use agent_index::{IndexedBase, Part};
 use agent_kb::{
@@ -180,7 +183,7 @@ impl React {
         let nodes: Vec<Json> = shortlist.iter().take(self.n_shown()).map(shown).collect();
         let inputs = json!({
             "schema": self.schema, "toolkit": self.toolkit, "query": query,
-            "entities": linked.shown(), "shortlist": nodes, "turns": MAX_TURNS, "calls": MAX_CALLS,
+            "entities": linked.shown(RELATION_CHARS), "shortlist": nodes, "turns": MAX_TURNS, "calls": MAX_CALLS,
         });
         self.assistant.request(REACT_ROLE.role(), PROMPT, inputs, 0).map_err(prompt_error)
     }

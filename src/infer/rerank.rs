@@ -12,7 +12,10 @@ use std::{collections::HashMap, iter, sync::Arc};
 
 use serde_json::{Value, json};
 
-use crate::{RequestBounds, log_unassisted, shown::LinkedEntities};
+use crate::{
+    RequestBounds, log_unassisted,
+    shown::{LinkedEntities, RELATION_CHARS},
+};
 use agent_index::IndexedBase;
 use agent_kb::{
     NodeId,
@@ -150,7 +153,7 @@ impl Rerank {
             if batches.is_empty() {
                 break;
             }
-            let entities = linked.shown();
+            let entities = linked.shown(RELATION_CHARS);
             let requests = batches.iter().map(|batch| {
                 let candidates: Vec<Value> = (1..)
                     .zip(*batch)

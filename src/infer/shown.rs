@@ -20,8 +20,9 @@ const MAX_NAMESAKES: usize = 4;
 const MIN_STRENGTH: f32 = 0.2;
 /// Maximum number of neighbours whose names are shown, per relation and direction.
 const NAMED: usize = 8;
-/// Maximum length in characters of the relations of one node; the first line is always shown.
-const RELATION_CHARS: usize = 800;
+/// Maximum length in characters of the relations of a judged node and its entities; the first line
+/// is always shown.
+pub(super) const RELATION_CHARS: usize = 800;
 /// Maximum total length, in characters, of the relations that are listed without their neighbours.
 const FURTHER_CHARS: usize = 400;
 /// Number of neighbours over one relation and direction from which a node counts as a hub. Links
@@ -100,11 +101,12 @@ fn neighbors(
 
 /// Formats one line per relation and direction: type, number and names of the neighbours.
 /// Neighbours in `first` are named first, and lines with such neighbours precede the others.
-/// Relations beyond [`RELATION_CHARS`] share one line without names, see [`further`].
+/// Relations beyond `max_chars` share one line without names, see [`further`].
 fn relation_lines(
     base: &IndexedBase,
     lists: impl Iterator<Item = (RelationId, Direction, Vec<NodeId>)>,
     first: &[NodeId],
+    max_chars: usize,
 ) -> String {
     let (mut asked_for, mut other): (Vec<_>, Vec<_>) =
         lists.partition(|(_, _, nodes)| nodes.iter().any(|node| first.contains(node)));
@@ -123,7 +125,7 @@ fn relation_lines(
         let more = if nodes.len() > NAMED { ", ..." } else { "" };
         let line = format!("{}: {}{more}\n", head(list), names.join("; "));
         length += line.chars().count();
-        if at > 0 && length > RELATION_CHARS {
+        if at > 0 && length > max_chars {
             text += &further(asked_for[at..].iter().map(head).collect());
             break;
         }
@@ -201,8 +203,9 @@ impl<'a> LinkedEntities<'a> {
         self.entities.iter().flat_map(nodes).collect()
     }
 
-    /// Formats the entities for a prompt: number from 1, id, type, name, strength, relations.
-    pub(super) fn shown(&self) -> Vec<Json> {
+    /// Formats the entities for a prompt: number from 1, id, type, name, strength, and relations of
+    /// at most `max_chars` characters.
+    pub(super) fn shown(&self, max_chars: usize) -> Vec<Json> {
         let base = self.base;
         let entity = |(n, entity): (usize, &Entity)| {
             let lists = entity.neighbors.iter().cloned();
@@ -217,7 +220,7 @@ impl<'a> LinkedEntities<'a> {
                 "type": base.kb.type_name(base.kb.node_type(entity.node)),
                 "name": name(base, entity.node),
                 "strength": format!("{:.2}{read}{alike}", entity.strength),
-                "relations": relation_lines(base, lists, &[]),
+                "relations": relation_lines(base, lists, &[], max_chars),
             })
         };
         (1..).zip(&self.entities).map(entity).collect()
@@ -234,7 +237,7 @@ impl<'a> LinkedEntities<'a> {
         if !links.is_empty() {
             text += &format!("\nlinks to what the query names:\n{}", links.join("\n"));
         }
-        let relations = relation_lines(base, own.into_iter(), &self.nodes());
+        let relations = relation_lines(base, own.into_iter(), &self.nodes(), RELATION_CHARS);
         if !relations.is_empty() {
             text += &format!("\nrelations:\n{}", relations.trim_end());
         }
@@ -309,7 +312,7 @@ mod tests {
         let (_, links) = shown.split_once("links to what the query names:\n").unwrap();
         assert!(links.starts_with("-has_brand-> Tidewell\n"), "{shown}");
         assert!(links.contains("relations:\n") && links.contains("-has_brand-> brand (1)"));
-        let entity = linked.shown()[0]["relations"].as_str().unwrap().to_owned();
+        let entity = linked.shown(RELATION_CHARS)[0]["relations"].as_str().unwrap().to_owned();
         assert!(entity.contains("<-has_brand- product (4)"), "{entity}");
     }
 
@@ -338,7 +341,7 @@ mod tests {
         let names: Vec<usize> =
             linked.entities.iter().map(|entity| entity.namesakes.len()).collect();
         assert_eq!(names, [3, 0], "one person, one street");
-        let strength = linked.shown()[0]["strength"].as_str().unwrap().to_owned();
+        let strength = linked.shown(RELATION_CHARS)[0]["strength"].as_str().unwrap().to_owned();
         assert!(strength.ends_with("the first of 4 nodes of this name"), "{strength}");
         let by_the_last = linked.candidate(7, "papers by Ann Lee", 100);
         assert!(by_the_last.contains("-written_by-> Ann Lee"), "{by_the_last}");
@@ -354,7 +357,8 @@ mod tests {
         let read = LinkedEntities::link(&base, query).with(&[(other, 0.75), (alone[0], 1.0)]);
         assert_eq!(nodes(&read)[..2], [other, alone[0]]);
         assert_eq!(nodes(&read).len(), (alone.len() + 1).min(MAX_ENTITIES), "none twice");
-        let strength = |at: usize| read.shown()[at]["strength"].as_str().unwrap().to_owned();
+        let strength =
+            |at: usize| read.shown(RELATION_CHARS)[at]["strength"].as_str().unwrap().to_owned();
         assert_eq!(strength(0), "0.75, which the query was read to mean");
         assert!(
             strength(1).ends_with(READ) && !strength(1).starts_with("1.00"),

@@ -39,7 +39,7 @@ use agent_ground::words::{is_question_word, name_words, one_line, quoted_ranges}
 use agent_index::{IndexedBase, entities::ExactMention};
 use agent_kb::{
     FieldId, Kb, NodeId, RelationId, Tuple, TypeId,
-    filter::{Check, Condition},
+    filter::{Check, Condition, matching},
     table::{
         dates::{MONTHS, as_year},
         value::{date, quantity},
@@ -165,6 +165,31 @@ impl Conditions {
         let (rest, wanted) = (reader.without(&reader.used), reader.without(&reader.negated));
         let Reader { found: all, newest_first, excluded, literals, .. } = reader;
         Self { rest, wanted, all, newest_first, excluded, literals }
+    }
+
+    /// Returns the question alone, without its conditions.
+    pub(crate) fn cleared(self) -> Self {
+        Self { rest: self.rest, wanted: self.wanted, ..Self::default() }
+    }
+
+    /// Returns the question with other conditions: texts in the syntax of [`agent_kb::filter`], and
+    /// words that the names of answers do not have. Ignores texts that are no conditions, and
+    /// conditions that no possible answer fulfils.
+    pub(crate) fn replaced(
+        self,
+        base: &IndexedBase,
+        texts: &[String],
+        excluded: &[String],
+    ) -> Self {
+        let kb = &base.kb;
+        let is_candidate = |node: &NodeId| kb.is_candidate(*node);
+        let may_hold = |condition: &Condition| {
+            let fulfilled = matching(kb, std::slice::from_ref(condition));
+            fulfilled.is_ok_and(|nodes| nodes.as_slice().iter().any(is_candidate))
+        };
+        let all = texts.iter().filter_map(|text| text.parse().ok()).filter(may_hold).collect();
+        let excluded = excluded.iter().map(|text| Excluded::new(base, text)).collect();
+        Self { all, excluded, ..self.cleared() }
     }
 
     /// Returns a function that checks whether a node fulfils all conditions.

@@ -106,6 +106,7 @@ fn example(name: &str) -> Value {
             "names": [{"text": "node \"Dart World\" (brand): 4"}],
             "failed": "[{\"rows\": \"dart\"}]\nthe base has no type \"dart\""}),
         "router/read" => json!({"query": queries[0], "types": ["product"], "entities": [entity],
+            "fields": "price of product: number\nproduct -has_brand-> brand",
             "categories": [{"n": 1, "name": "by brand", "description": "Names a brand."}]}),
         "tools/parse_query" => json!({"query": queries[0], "attributes": ["brand", "use"]}),
         "tools/summarize" => {

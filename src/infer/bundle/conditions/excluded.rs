@@ -7,7 +7,7 @@
 //! punctuation mark, question word or word such as "with"; at most three, and "or" begins a new
 //! phrase.
 
-use std::ops::Range;
+use std::{borrow::Cow, ops::Range};
 
 use crate::bundle::conditions::{
     Reader,
@@ -32,11 +32,16 @@ pub(super) struct Excluded {
 }
 
 impl Excluded {
+    pub(super) fn new(base: &IndexedBase, text: &str) -> Self {
+        let stem = |(_, word): (_, Cow<'_, str>)| base.stems.stem(&word).into_owned();
+        Self { text: text.to_owned(), stems: name_words(text).map(stem).collect() }
+    }
+
     /// Whether the name of a node has all words of the phrase.
     pub(super) fn is_in_name(&self, base: &IndexedBase, node: NodeId) -> bool {
         let words: Vec<_> = name_words(base.kb.name(node)).map(|pair| pair.1).collect();
         let has = |stem: &String| words.iter().any(|word| base.stems.stem(word) == **stem);
-        self.stems.iter().all(has)
+        !self.stems.is_empty() && self.stems.iter().all(has)
     }
 }
 
@@ -84,10 +89,7 @@ impl Reader<'_> {
     pub(super) fn exclude(&mut self, range: Range<usize>) {
         let words = self.words.get(range).unwrap_or_default();
         let (Some(first), Some(last)) = (words.first(), words.last()) else { return };
-        let phrase = Excluded {
-            text: self.text[first.range.start..last.range.end].to_owned(),
-            stems: words.iter().map(|word| word.stem.clone()).collect(),
-        };
+        let phrase = Excluded::new(self.base, &self.text[first.range.start..last.range.end]);
         if self.excluded.len() < MAX_PHRASES && !self.excluded.contains(&phrase) {
             self.excluded.push(phrase);
         }
