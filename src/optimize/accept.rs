@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Event, OptimizeError, Run,
+    Event, Result, Run,
     category_programs::CategoryProgram,
     e_value::{EValue, Levels},
     trial::Origin,
@@ -60,14 +60,14 @@ impl Run<'_> {
     /// whether the program was replaced.
     pub(super) fn accept(
         &mut self,
-        category_program: &mut CategoryProgram,
+        category: &mut CategoryProgram,
         mut changed: CategoryProgram,
         queries: &[usize],
         origin: &Origin,
-    ) -> Result<bool, OptimizeError> {
+    ) -> Result<bool> {
         let differences: Vec<f64> = queries
             .iter()
-            .map(|&at| f64::from(changed.train[at]) - f64::from(category_program.train[at]))
+            .map(|&at| f64::from(changed.train[at]) - f64::from(category.train[at]))
             .collect();
         let e_value = EValue::from_differences(&differences);
         let difference = e_value.difference();
@@ -82,11 +82,11 @@ impl Run<'_> {
             queries.iter().zip(&differences).map(with_wording).collect();
         let gain = wording::gain(&by_wording);
         let accepted = gain >= MIN_GAIN;
-        let (name, change) = (category_program.name(), &origin.change);
+        let (name, change) = (category.name(), &origin.change);
         (self.watch)(Event::Tested { name, change, difference, p, accepted });
         let decision = Decision {
             category: name.to_owned(),
-            from: category_program.program.id().to_owned(),
+            from: category.program.id().to_owned(),
             to: changed.program.id().to_owned(),
             params: changed.params.clone(),
             change: change.clone(),
@@ -100,9 +100,9 @@ impl Run<'_> {
         };
         self.trials.journal.commit("decision", &key_of(&decision), &decision, &[])?;
         if accepted {
-            changed.queries = category_program.queries.take();
-            changed.name = category_program.name.take();
-            *category_program = changed;
+            changed.queries = category.queries.take();
+            changed.name = category.name.take();
+            *category = changed;
         }
         Ok(accepted)
     }

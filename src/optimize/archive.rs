@@ -16,7 +16,7 @@ const MAX_PROGRAMS: usize = 256;
 pub(super) struct ArchivedProgram {
     /// The program with its reciprocal rank on each training query; 0 on queries that it did not
     /// run on.
-    pub(super) category_program: CategoryProgram,
+    pub(super) category: CategoryProgram,
     /// Description of the change that produced the program.
     pub(super) change: String,
     /// Whether the program ran on all of its training queries.
@@ -33,9 +33,7 @@ impl Archive {
     /// Adds a program. If a program with the same source and parameters is archived already, the
     /// new one replaces it only if the archived one has not run on all of its training queries.
     pub(super) fn add(&mut self, program: ArchivedProgram) {
-        let same = |other: &&mut ArchivedProgram| {
-            other.category_program.answers_as(&program.category_program)
-        };
+        let same = |other: &&mut ArchivedProgram| other.category.answers_as(&program.category);
         match self.programs.iter_mut().find(same) {
             Some(known) if !known.is_complete => *known = program,
             Some(_) => {}
@@ -43,7 +41,7 @@ impl Archive {
         }
         if self.programs.len() > MAX_PROGRAMS {
             let sum = |program: &ArchivedProgram| {
-                program.category_program.train.iter().map(|&rank| f64::from(rank)).sum()
+                program.category.train.iter().map(|&rank| f64::from(rank)).sum()
             };
             let sums: Vec<f64> = self.programs.iter().map(sum).collect();
             let least = (0..sums.len()).reduce(|a, b| if sums[b] < sums[a] { b } else { a });
@@ -65,7 +63,7 @@ impl Archive {
         queries: &[usize],
     ) -> Vec<&ArchivedProgram> {
         let better = |one: &ArchivedProgram| {
-            queries.iter().filter(|&&at| one.category_program.train[at] > other.train[at]).count()
+            queries.iter().filter(|&&at| one.category.train[at] > other.train[at]).count()
         };
         let mut found: Vec<(usize, &ArchivedProgram)> =
             self.programs.iter().map(|one| (better(one), one)).filter(|one| one.0 > 0).collect();
@@ -99,8 +97,8 @@ mod tests {
     use super::*;
 
     fn archived(source: &str, ranks: &[f32]) -> ArchivedProgram {
-        let category_program = CategoryProgram::for_test(source, ranks);
-        ArchivedProgram { category_program, change: "written".to_owned(), is_complete: true }
+        let category = CategoryProgram::for_test(source, ranks);
+        ArchivedProgram { category, change: "written".to_owned(), is_complete: true }
     }
 
     fn archive(programs: &[&[f32]]) -> Archive {
@@ -115,9 +113,8 @@ mod tests {
     fn programs_that_answer_more_queries_better_come_first() {
         let archive = archive(&[&[1.0, 0.5, 0.0], &[0.5, 1.0, 0.0], &[0.6, 1.0, 0.2]]);
         let better_on = |own: &[f32], queries: &[usize]| -> Vec<String> {
-            let found =
-                archive.better_on(&archived("own", own).category_program, queries).into_iter();
-            found.map(|one| one.category_program.program.source().to_owned()).collect()
+            let found = archive.better_on(&archived("own", own).category, queries).into_iter();
+            found.map(|one| one.category.program.source().to_owned()).collect()
         };
         assert_eq!(better_on(&[0.5, 0.9, 0.1], &[0, 1, 2]), ["2", "0", "1"]);
         assert_eq!(better_on(&[0.5, 0.9, 0.1], &[1]), ["1", "2"]);
@@ -133,10 +130,7 @@ mod tests {
         let programs = archive.programs();
         assert_eq!(programs.len(), MAX_PROGRAMS);
         assert_eq!(
-            (
-                programs[0].category_program.program.source(),
-                programs[2].category_program.program.source()
-            ),
+            (programs[0].category.program.source(), programs[2].category.program.source()),
             ("0", "more 2")
         );
     }

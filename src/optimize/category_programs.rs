@@ -96,37 +96,32 @@ impl CategoryProgram {
 
 /// Selects the categories to keep: greedily those that add most to the mean reciprocal rank over
 /// all `n` training queries ([`discover::cover`]). If none adds enough, keeps the first category.
-pub(super) fn needed(category_programs: Vec<CategoryProgram>, n: usize) -> Vec<CategoryProgram> {
-    let worths: Vec<discover::Worth> = category_programs
+pub(super) fn needed(categories: Vec<CategoryProgram>, n: usize) -> Vec<CategoryProgram> {
+    let worths: Vec<discover::Worth> = categories
         .iter()
-        .map(|category_program| {
-            category_program.train.iter().map(|&rank| f64::from(rank)).enumerate().collect()
-        })
+        .map(|category| category.train.iter().map(|&rank| f64::from(rank)).enumerate().collect())
         .collect();
     let borrowed: Vec<&[(usize, f64)]> = worths.iter().map(Vec::as_slice).collect();
     let mut kept = discover::cover(&borrowed, n, MAX_CATEGORIES, n as f64 * MIN_CATEGORY_GAIN);
     if kept.is_empty() {
         kept.push(0);
     }
-    let mut category_programs: Vec<Option<CategoryProgram>> =
-        category_programs.into_iter().map(Some).collect();
-    kept.into_iter().filter_map(|at| category_programs[at].take()).collect()
+    let mut categories: Vec<Option<CategoryProgram>> = categories.into_iter().map(Some).collect();
+    kept.into_iter().filter_map(|at| categories[at].take()).collect()
 }
 
 /// Returns the training queries of each category, as positions: those that were assigned to the
 /// category, otherwise those on which its program has the highest reciprocal rank. On equal
 /// reciprocal ranks the earlier category gets the query; queries that no program answers are
 /// omitted.
-pub(super) fn assign(category_programs: &[CategoryProgram], n: usize) -> Vec<Vec<usize>> {
-    let mut assigned = vec![Vec::new(); category_programs.len()];
+pub(super) fn assign(categories: &[CategoryProgram], n: usize) -> Vec<Vec<usize>> {
+    let mut assigned = vec![Vec::new(); categories.len()];
     for query in 0..n {
-        let best = category_programs.iter().enumerate().fold(
+        let best = categories.iter().enumerate().fold(
             None,
-            |best: Option<(usize, f32)>, (at, category_program)| match best {
-                Some((_, most)) if category_program.train[query] <= most => best,
-                _ if category_program.train[query] > 0.0 => {
-                    Some((at, category_program.train[query]))
-                }
+            |best: Option<(usize, f32)>, (at, category)| match best {
+                Some((_, most)) if category.train[query] <= most => best,
+                _ if category.train[query] > 0.0 => Some((at, category.train[query])),
                 _ => best,
             },
         );
@@ -134,8 +129,8 @@ pub(super) fn assign(category_programs: &[CategoryProgram], n: usize) -> Vec<Vec
             assigned[at].push(query);
         }
     }
-    for (queries, category_program) in assigned.iter_mut().zip(category_programs) {
-        if let Some(own) = &category_program.queries {
+    for (queries, category) in assigned.iter_mut().zip(categories) {
+        if let Some(own) = &category.queries {
             queries.clone_from(&own.train);
         }
     }
@@ -145,11 +140,10 @@ pub(super) fn assign(category_programs: &[CategoryProgram], n: usize) -> Vec<Vec
 /// Returns a weight for each category: how far the summed reciprocal rank on its training queries
 /// is below the maximum, plus 0.5, so that a perfect category keeps a weight. Categories without
 /// queries have weight 0.
-pub(super) fn lacking(category_programs: &[CategoryProgram], assigned: &[Vec<usize>]) -> Vec<f64> {
-    let lack =
-        |(category_program, queries): (&CategoryProgram, &Vec<usize>)| match queries.is_empty() {
-            true => 0.0,
-            false => queries.len() as f64 - category_program.sum_on(queries) + 0.5,
-        };
-    category_programs.iter().zip(assigned).map(lack).collect()
+pub(super) fn lacking(categories: &[CategoryProgram], assigned: &[Vec<usize>]) -> Vec<f64> {
+    let lack = |(category, queries): (&CategoryProgram, &Vec<usize>)| match queries.is_empty() {
+        true => 0.0,
+        false => queries.len() as f64 - category.sum_on(queries) + 0.5,
+    };
+    categories.iter().zip(assigned).map(lack).collect()
 }

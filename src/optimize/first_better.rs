@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Event, OptimizeError, Run,
+    Event, Result, Run,
     category_programs::CategoryProgram,
     trial::{mean, reciprocal_rank},
 };
@@ -102,10 +102,7 @@ fn spread(n: usize) -> Vec<usize> {
 
 /// Returns the reciprocal rank of each baseline on one query; 0 for a baseline that cannot search
 /// for the query's text.
-fn baseline_ranks(
-    runtime: &Runtime,
-    query: &LabelledQuery,
-) -> Result<BaselineRanks, OptimizeError> {
+fn baseline_ranks(runtime: &Runtime, query: &LabelledQuery) -> Result<BaselineRanks> {
     let mut ranks = BaselineRanks::default();
     for (rank, system) in ranks.iter_mut().zip(System::ALL) {
         let found = match system {
@@ -128,12 +125,7 @@ impl Run<'_> {
     /// Reports the milestone of a scope if its programs beat every baseline on `queries` (positions
     /// of training queries), at most once per run. `ranks` are the reciprocal ranks of the programs
     /// on these queries.
-    pub(super) fn compare(
-        &mut self,
-        scope: Scope,
-        queries: &[usize],
-        ranks: &[f32],
-    ) -> Result<(), OptimizeError> {
+    pub(super) fn compare(&mut self, scope: Scope, queries: &[usize], ranks: &[f32]) -> Result<()> {
         if self.first_better.reported.contains(&scope) || queries.len() < MIN_COMPARED {
             return Ok(());
         }
@@ -155,8 +147,8 @@ impl Run<'_> {
     pub(super) fn compare_together(
         &mut self,
         probabilities: &[Vec<f32>],
-        category_programs: &[CategoryProgram],
-    ) -> Result<(), OptimizeError> {
+        categories: &[CategoryProgram],
+    ) -> Result<()> {
         let routed = |(query, probabilities): (usize, &Vec<f32>)| {
             let top =
                 probabilities.iter().enumerate().fold(None, |top: Option<(usize, f32)>, next| {
@@ -165,8 +157,7 @@ impl Run<'_> {
                         _ => Some((next.0, *next.1)),
                     }
                 });
-            top.and_then(|(at, _)| category_programs.get(at))
-                .map_or(0.0, |category_program| category_program.train[query])
+            top.and_then(|(at, _)| categories.get(at)).map_or(0.0, |category| category.train[query])
         };
         let ranks: Vec<f32> = probabilities.iter().enumerate().map(routed).collect();
         let all: Vec<usize> = (0..ranks.len()).collect();
@@ -175,11 +166,11 @@ impl Run<'_> {
 
     /// Returns the reciprocal ranks of the baselines on each of `queries` (positions of training
     /// queries). The baselines search for each query only once in a run.
-    fn baselines_on(&mut self, queries: &[usize]) -> Result<Vec<BaselineRanks>, OptimizeError> {
+    fn baselines_on(&mut self, queries: &[usize]) -> Result<Vec<BaselineRanks>> {
         self.trials.check_stop()?;
         self.first_better.ranks.resize(self.train.queries.len(), None);
         let (known, runtime) = (&self.first_better.ranks, &self.trials.runtime);
-        let found: Result<Vec<BaselineRanks>, OptimizeError> = queries
+        let found: Result<Vec<BaselineRanks>> = queries
             .par_iter()
             .map(|&at| match known[at] {
                 Some(ranks) => Ok(ranks),
@@ -203,7 +194,7 @@ impl Run<'_> {
         total: usize,
         own: &[f32],
         baselines: &[BaselineRanks],
-    ) -> Result<Option<Milestone>, OptimizeError> {
+    ) -> Result<Option<Milestone>> {
         let mut best: Option<(System, Vec<f32>, f64)> = None;
         for (at, system) in System::ALL.into_iter().enumerate() {
             let ranks: Vec<f32> = baselines.iter().map(|ranks| ranks[at]).collect();

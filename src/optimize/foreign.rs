@@ -11,7 +11,7 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use crate::{OptimizeError, trial::LocalRun};
+use crate::{Result, trial::LocalRun};
 use agent_retrieve::Ranking;
 use agent_sandbox::{Limits, check_ranking};
 
@@ -56,11 +56,7 @@ impl ForeignCheck {
     ///
     /// # Errors
     /// Any error that `here` returns.
-    pub fn keep(
-        &self,
-        units: &mut Vec<ForeignUnit>,
-        here: &LocalRun<'_>,
-    ) -> Result<Vec<String>, OptimizeError> {
+    pub fn keep(&self, units: &mut Vec<ForeignUnit>, here: &LocalRun<'_>) -> Result<Vec<String>> {
         let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
         let before = dropped.clone();
         dropped.extend(units.iter().filter(|unit| !self.fits(unit)).map(|one| one.worker.clone()));
@@ -123,7 +119,7 @@ mod tests {
     }
 
     /// Returns the rankings that this process computes.
-    fn here(places: &[usize]) -> Result<Vec<TrialRanking>, OptimizeError> {
+    fn here(places: &[usize]) -> Result<Vec<TrialRanking>> {
         Ok(places.iter().map(|&place| (honest(place), None)).collect())
     }
 
@@ -167,7 +163,7 @@ mod tests {
         assert_eq!(check.keep(&mut units, &here).unwrap(), ["b"]);
         assert_eq!(units, [unit("a", 0, honest)]);
         // A query that fails here proves nothing.
-        let fails = |places: &[usize]| -> Result<Vec<TrialRanking>, OptimizeError> {
+        let fails = |places: &[usize]| -> Result<Vec<TrialRanking>> {
             Ok(places.iter().map(|_| (Ranking::new(), Some("deadline".to_owned()))).collect())
         };
         assert!(check.keep(&mut units, &fails).unwrap().is_empty() && units.is_empty());

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
 use crate::{
-    OptimizeError, Run,
+    OptimizeError, Result, Run,
     ablation::Ablation,
     actor::Actor,
     asks::asks,
@@ -58,7 +58,7 @@ pub(super) struct PoolFeatures {
 impl PoolFeatures {
     /// Computes the router features of all training and validation queries, and learns phrasings of
     /// plain questions, in addition to those of the lexicon.
-    pub(super) fn new(run: &Run<'_>, lexicon: Vec<Phrasing>) -> Result<Self, OptimizeError> {
+    pub(super) fn new(run: &Run<'_>, lexicon: Vec<Phrasing>) -> Result<Self> {
         let base = &run.base;
         let blind = run.options.lacks(Ablation::Router);
         let of_pool = |pool: &Pool| {
@@ -88,9 +88,9 @@ pub(super) struct Routing {
 
 impl Routing {
     /// Trains a router on the reciprocal ranks of each category's program on training queries.
-    pub(super) fn new(features: &PoolFeatures, category_programs: &[CategoryProgram]) -> Self {
-        let (router, train) = train_router(&features.train, category_programs);
-        let mut validation = vec![Vec::new(); category_programs.len()];
+    pub(super) fn new(features: &PoolFeatures, categories: &[CategoryProgram]) -> Self {
+        let (router, train) = train_router(&features.train, categories);
+        let mut validation = vec![Vec::new(); categories.len()];
         for (query, features) in features.validation.iter().enumerate() {
             let top = Fusion::of_scores(1, true);
             if let Some(&(at, _)) = select_categories(&router.probabilities(features), top).first()
@@ -106,18 +106,13 @@ impl Routing {
 /// either the programs' reciprocal ranks or, if queries were assigned to categories, this
 /// assignment. Also returns the probability of each category for each training query, from a router
 /// that was trained without this query.
-fn train_router(
-    features: &[Features],
-    category_programs: &[CategoryProgram],
-) -> (Router, Vec<Vec<f32>>) {
+fn train_router(features: &[Features], categories: &[CategoryProgram]) -> (Router, Vec<Vec<f32>>) {
     let worth: Vec<Vec<f32>> = (0..features.len())
-        .map(|query| {
-            category_programs.iter().map(|category_program| category_program.train[query]).collect()
-        })
+        .map(|query| categories.iter().map(|category| category.train[query]).collect())
         .collect();
     let mut aims = vec![worth.clone()];
-    if category_programs.iter().any(|category_program| category_program.queries.is_some()) {
-        aims.push(assigned(&worth, category_programs));
+    if categories.iter().any(|category| category.queries.is_some()) {
+        aims.push(assigned(&worth, categories));
     }
     let unseen = |aim: &[Vec<f32>], ridge: f64| -> Vec<Vec<f32>> {
         let folds: Vec<Vec<Vec<f32>>> = (0..FOLDS)
@@ -128,7 +123,7 @@ fn train_router(
                     kept.push(features[query].clone());
                     kept_aim.push(aim[query].clone());
                 }
-                let router = route::train(&kept, &kept_aim, category_programs.len(), ridge);
+                let router = route::train(&kept, &kept_aim, categories.len(), ridge);
                 let left_out = (fold..features.len()).step_by(FOLDS);
                 left_out.map(|query| router.probabilities(&features[query])).collect()
             })
@@ -149,16 +144,16 @@ fn train_router(
         }
     }
     let (aim, ridge, probabilities) = best;
-    (route::train(features, aim, category_programs.len(), ridge), probabilities)
+    (route::train(features, aim, categories.len(), ridge), probabilities)
 }
 
 /// Returns a copy of `worth` in which the rows of queries that were assigned to a category are
 /// replaced: 1 for this category, 0 for the others.
-fn assigned(worth: &[Vec<f32>], category_programs: &[CategoryProgram]) -> Vec<Vec<f32>> {
+fn assigned(worth: &[Vec<f32>], categories: &[CategoryProgram]) -> Vec<Vec<f32>> {
     let mut aim = worth.to_vec();
-    for (at, category_program) in category_programs.iter().enumerate() {
-        for &query in category_program.queries.iter().flat_map(|queries| &queries.train) {
-            aim[query] = vec![0.0; category_programs.len()];
+    for (at, category) in categories.iter().enumerate() {
+        for &query in category.queries.iter().flat_map(|queries| &queries.train) {
+            aim[query] = vec![0.0; categories.len()];
             aim[query][at] = 1.0;
         }
     }
@@ -194,24 +189,19 @@ fn reranked(n_categories: usize, meaning: bool) -> Fusion {
 /// queries has empty rankings on the others.
 fn all_rankings(
     run: &Run<'_>,
-    category_programs: &[CategoryProgram],
+    categories: &[CategoryProgram],
     on_validation: bool,
-) -> Result<Vec<Vec<TrialRanking>>, OptimizeError> {
+) -> Result<Vec<Vec<TrialRanking>>> {
     let pool = if on_validation { &run.validation } else { &run.train };
     let all: Vec<usize> = (0..pool.queries.len()).collect();
-    let of = |category_program: &CategoryProgram| {
-        let queries = category_program.part.as_ref().filter(|_| !on_validation).unwrap_or(&all);
-        let ranked = run.trials.rankings(
-            &category_program.program,
-            &category_program.params,
-            pool,
-            queries,
-        )?;
+    let of = |category: &CategoryProgram| {
+        let queries = category.part.as_ref().filter(|_| !on_validation).unwrap_or(&all);
+        let ranked = run.trials.rankings(&category.program, &category.params, pool, queries)?;
         let mut of_all: Vec<TrialRanking> = vec![(Ranking::new(), None); all.len()];
         queries.iter().zip(ranked).for_each(|(&query, ranked)| of_all[query] = ranked);
         Ok(of_all)
     };
-    category_programs.iter().map(of).collect()
+    categories.iter().map(of).collect()
 }
 
 /// Rankings of the training queries, and features of the ranked nodes for the re-ranker. The
@@ -229,13 +219,13 @@ impl TrainingRankings {
     /// Runs the programs of all categories on all training queries and computes the node features.
     fn new(
         run: &Run<'_>,
-        category_programs: &[CategoryProgram],
+        categories: &[CategoryProgram],
         routing: &Routing,
         phrasings: &Phrasings,
-    ) -> Result<Self, OptimizeError> {
-        let rankings = without_failures(all_rankings(run, category_programs, false)?);
+    ) -> Result<Self> {
+        let rankings = without_failures(all_rankings(run, categories, false)?);
         run.trials.check_stop()?;
-        let (base, fusion) = (&run.base, reranked(category_programs.len(), run.base.has_encoder()));
+        let (base, fusion) = (&run.base, reranked(categories.len(), run.base.has_encoder()));
         let of_query = |(query, labelled): (usize, &LabelledQuery)| {
             let Some(of_query) = query_features(base, &labelled.text, phrasings)? else {
                 return Ok(NodeFeatures::default());
@@ -245,8 +235,7 @@ impl TrainingRankings {
             Ok(node_features(base, &of_query, &part.rankings)?)
         };
         let train = run.train.queries.par_iter().enumerate();
-        let node_features =
-            train.map(of_query).collect::<Result<Vec<NodeFeatures>, OptimizeError>>()?;
+        let node_features = train.map(of_query).collect::<Result<Vec<NodeFeatures>>>()?;
         Ok(Self { rankings, node_features })
     }
 
@@ -299,7 +288,7 @@ struct FusionRanks {
 /// Evaluation of one member of an ensemble: its categories, and the reciprocal ranks of every
 /// fusion.
 struct MemberEvaluation {
-    category_programs: Vec<CategoryProgram>,
+    categories: Vec<CategoryProgram>,
     routing: Routing,
     training: TrainingRankings,
     /// The re-ranker of the joined rankings, trained on all training queries.
@@ -314,29 +303,28 @@ impl MemberEvaluation {
     /// every fusion.
     fn new(
         run: &mut Run<'_>,
-        category_programs: Vec<CategoryProgram>,
+        categories: Vec<CategoryProgram>,
         features: &PoolFeatures,
-    ) -> Result<Self, OptimizeError> {
-        let routing = Routing::new(features, &category_programs);
+    ) -> Result<Self> {
+        let routing = Routing::new(features, &categories);
         run.trials.check_stop()?;
-        let rankings = all_rankings(run, &category_programs, true)?;
+        let rankings = all_rankings(run, &categories, true)?;
         let all: Vec<usize> = (0..run.validation.queries.len()).collect();
-        for (category_program, ranked) in category_programs.iter().zip(&rankings) {
+        for (category, ranked) in categories.iter().zip(&rankings) {
             let origin = Origin {
-                proposed_by: category_program.proposed_by.clone(),
+                proposed_by: category.proposed_by.clone(),
                 change: "frozen".to_owned(),
                 parent: None,
             };
-            let program = (&category_program.program, &category_program.params);
+            let program = (&category.program, &category.params);
             run.trials.keep(program, &run.validation, &all, &origin, ranked)?;
         }
         let rankings = without_failures(rankings);
-        let training =
-            TrainingRankings::new(run, &category_programs, &routing, &features.phrasings)?;
+        let training = TrainingRankings::new(run, &categories, &routing, &features.phrasings)?;
         let reranker = training.reranker(&run.train.queries, |_| true);
-        let fusions = fusions(category_programs.len(), run.base.has_encoder());
+        let fusions = fusions(categories.len(), run.base.has_encoder());
         let fused = Vec::new();
-        let mut answered = Self { category_programs, routing, training, reranker, rankings, fused };
+        let mut answered = Self { categories, routing, training, reranker, rankings, fused };
         for fusion in fusions {
             let members = [(&answered, fusion)];
             let validation = joined_ranks(run, features, &members)?;
@@ -356,7 +344,7 @@ impl MemberEvaluation {
     /// queries and the validation queries in `queries` (positions) together. Fusions differ on few
     /// queries, so that small differences may be chance (one-standard-error rule: Breiman et al.
     /// 1984).
-    fn select(&self, queries: &[usize]) -> Result<&FusionRanks, OptimizeError> {
+    fn select(&self, queries: &[usize]) -> Result<&FusionRanks> {
         let ranks = |fused: &FusionRanks| {
             [values_at(&fused.validation, queries).as_slice(), fused.train.as_slice()].concat()
         };
@@ -384,7 +372,7 @@ fn joined_ranks(
     run: &Run<'_>,
     features: &PoolFeatures,
     members: &[(&MemberEvaluation, Fusion)],
-) -> Result<Vec<f32>, OptimizeError> {
+) -> Result<Vec<f32>> {
     let (base, runtime) = (&run.base, &run.trials.runtime);
     let of_query = |(query, labelled): (usize, &LabelledQuery)| {
         let parts = members.iter().map(|&(member, fusion)| {
@@ -405,7 +393,7 @@ fn training_rankings(
     run: &Run<'_>,
     features: &PoolFeatures,
     members: &[(&MemberEvaluation, Fusion)],
-) -> Result<Vec<Ranking>, OptimizeError> {
+) -> Result<Vec<Ranking>> {
     let (base, train) = (&run.base, &run.train.queries);
     run.trials.check_stop()?;
     let without_folds = |&(member, fusion): &(&'_ MemberEvaluation, Fusion)| {
@@ -434,7 +422,7 @@ fn cutoff(
     run: &Run<'_>,
     features: &PoolFeatures,
     members: &[(&MemberEvaluation, Fusion)],
-) -> Result<Option<Cutoff>, OptimizeError> {
+) -> Result<Option<Cutoff>> {
     let rankings = training_rankings(run, features, members)?;
     let answers = run.train.queries.iter().map(|labelled| labelled.answers.as_slice());
     Ok(cutoff::train(&rankings.into_iter().zip(answers).collect::<Vec<_>>()))
@@ -457,7 +445,7 @@ impl EnsembleEvaluation {
         run: &mut Run<'_>,
         members: Vec<Vec<CategoryProgram>>,
         features: &PoolFeatures,
-    ) -> Result<Self, OptimizeError> {
+    ) -> Result<Self> {
         let answered = members.into_iter().map(|own| MemberEvaluation::new(run, own, features));
         Ok(Self(answered.collect::<Result<_, _>>()?))
     }
@@ -470,9 +458,9 @@ impl EnsembleEvaluation {
         run: &Run<'_>,
         features: &PoolFeatures,
         queries: &[usize],
-    ) -> Result<Selection<'_>, OptimizeError> {
+    ) -> Result<Selection<'_>> {
         let best = self.0.iter().map(|member| Ok((member, member.select(queries)?)));
-        let best = best.collect::<Result<Vec<_>, OptimizeError>>()?;
+        let best = best.collect::<Result<Vec<_>>>()?;
         let all: Vec<(&MemberEvaluation, Fusion)> =
             best.iter().map(|&(member, best)| (member, best.fusion)).collect();
         let first = best.first().map_or_else(Vec::new, |(_, best)| best.validation.clone());
@@ -515,7 +503,7 @@ impl Selection<'_> {
                 })
             };
             members.push(Member {
-                categories: member.category_programs.iter().map(&mut place).collect(),
+                categories: member.categories.iter().map(&mut place).collect(),
                 router: member.routing.router.clone(),
                 fusion: *fusion,
                 reranker: fusion.ordered.then(|| member.reranker.clone()),
@@ -554,9 +542,9 @@ impl FinalPrograms {
 
     /// Returns the program of each category: the changed one where `kept` is true, otherwise the
     /// initial one.
-    fn category_programs(&self, kept: &[bool]) -> Vec<CategoryProgram> {
+    fn categories(&self, kept: &[bool]) -> Vec<CategoryProgram> {
         match &self.test {
-            Some(test) => test.category_programs(&self.initial, kept),
+            Some(test) => test.categories(&self.initial, kept),
             None => self.initial.clone(),
         }
     }
@@ -567,13 +555,12 @@ impl FinalPrograms {
 /// second member with the first `search_count` categories, which the search actor found. Routers
 /// and re-rankers that are trained on the two lists make different errors.
 fn members(
-    category_programs: Vec<CategoryProgram>,
+    categories: Vec<CategoryProgram>,
     search_count: usize,
     n_train: usize,
 ) -> Vec<Vec<CategoryProgram>> {
-    let of_search: Vec<CategoryProgram> =
-        category_programs.iter().take(search_count).cloned().collect();
-    let needed = needed(category_programs, n_train);
+    let of_search: Vec<CategoryProgram> = categories.iter().take(search_count).cloned().collect();
+    let needed = needed(categories, n_train);
     let is_found = |one: &CategoryProgram| of_search.iter().any(|other| other.is_same(one));
     match search_count == 0 || needed.iter().all(is_found) {
         true => vec![needed],
@@ -588,14 +575,14 @@ pub(super) fn freeze(
     finished: &FinalPrograms,
     features: &PoolFeatures,
     actor: Option<&Actor>,
-) -> Result<(Bundle, Verdict), OptimizeError> {
+) -> Result<(Bundle, Verdict)> {
     (run.watch)(super::Event::Progress { phase: "measuring and freezing", done: 0, total: 1 });
     let n_train = run.train.queries.len();
-    let members = |category_programs: Vec<CategoryProgram>| match actor.is_some() {
-        true => members(category_programs, finished.search_count, n_train),
-        false => vec![category_programs],
+    let members = |categories: Vec<CategoryProgram>| match actor.is_some() {
+        true => members(categories, finished.search_count, n_train),
+        false => vec![categories],
     };
-    let of_run = members(finished.category_programs(&finished.kept()));
+    let of_run = members(finished.categories(&finished.kept()));
     let answers = EnsembleEvaluation::new(run, of_run, features)?;
     let all: Vec<usize> = (0..run.validation.queries.len()).collect();
     let held_out = held_out(run, finished, &members, &answers, features)?;
@@ -605,22 +592,23 @@ pub(super) fn freeze(
     let verdict = Verdict::new(&ranks, &baselines, run.options.seed)?;
     let of_programs = chosen.best_program(run);
     let best: Vec<f32> = of_programs.iter().zip(&ranks).map(|(a, b)| a.max(*b)).collect();
-    let (category_programs, members) = chosen.frozen();
-    let mut queries = vec![Vec::new(); category_programs.len()];
+    let (categories, members) = chosen.frozen();
+    let asks = categories.iter().any(|category| asks(&category.program));
+    let mut queries = vec![Vec::new(); categories.len()];
     for (query, features) in features.validation.iter().enumerate() {
         if let Some(&(at, _)) = merged_routes(&routes(&members, features, None)).first() {
             queries[at].push(query);
         }
     }
-    let categories: Result<Vec<Category>, OptimizeError> = category_programs
+    let categories: Result<Vec<Category>> = categories
         .iter()
         .zip(&queries)
-        .map(|(category_program, queries)| {
+        .map(|(category, queries)| {
             Ok(Category {
-                name: category_program.name().to_owned(),
-                program: category_program.program.clone(),
-                params: category_program.params.clone(),
-                proposed_by: category_program.proposed_by.clone(),
+                name: category.name().to_owned(),
+                program: category.program.clone(),
+                params: category.params.clone(),
+                proposed_by: category.proposed_by.clone(),
                 validation: category_score(queries, &ranks, &baselines, run.options.seed)?,
             })
         })
@@ -643,7 +631,6 @@ pub(super) fn freeze(
         best_program: Some(mean(&best)),
         proof: finished.test.as_ref().map(|test| test.proof.clone()),
     };
-    let asks = category_programs.iter().any(|category_program| asks(&category_program.program));
     let provenance = provenance(run, actor.map(|actor| actor.provenance(run.options, asks)));
     let cutoff = cutoff(run, features, &chosen.members)?;
     let mut ensemble = members;
@@ -693,7 +680,7 @@ fn baseline_bundle(
     bundle: Bundle,
     baseline: &str,
     baselines: &BTreeMap<&'static str, Vec<f32>>,
-) -> Result<Bundle, OptimizeError> {
+) -> Result<Bundle> {
     let Some(program) = fallback::program(&run.base, baseline) else { return Ok(bundle.sealed()) };
     let all: Vec<usize> = (0..run.validation.queries.len()).collect();
     let ranked = run.trials.rankings(&program, &Default::default(), &run.validation, &all)?;
@@ -704,7 +691,7 @@ fn baseline_bundle(
         Ok(reciprocal_rank(&run.trials.runtime, &joined, &labelled.answers))
     };
     let pairs = ranked.iter().zip(&run.validation.queries);
-    let ranks = pairs.map(rank).collect::<Result<Vec<f32>, OptimizeError>>()?;
+    let ranks = pairs.map(rank).collect::<Result<Vec<f32>>>()?;
     let score = category_score(&all, &ranks, baselines, run.options.seed)?;
     Ok(match score {
         Some(score) => fallback::bundle(bundle, program, score),
@@ -721,7 +708,7 @@ fn held_out(
     members: &dyn Fn(Vec<CategoryProgram>) -> Vec<Vec<CategoryProgram>>,
     answers: &EnsembleEvaluation,
     features: &PoolFeatures,
-) -> Result<HeldOut, OptimizeError> {
+) -> Result<HeldOut> {
     let n = run.validation.queries.len();
     let mut order: Vec<usize> = (0..n).collect();
     let mut rng = ChaCha8Rng::seed_from_u64(run.options.seed);
@@ -742,7 +729,7 @@ fn held_out(
             (true, _) => answers,
             (_, Some(at)) => &others_kept[at].1,
             _ => {
-                let of_run = members(finished.category_programs(&kept_here));
+                let of_run = members(finished.categories(&kept_here));
                 let answers = EnsembleEvaluation::new(run, of_run, features)?;
                 others_kept.push((kept_here, answers));
                 &others_kept[others_kept.len() - 1].1
@@ -759,13 +746,13 @@ fn held_out(
 }
 
 /// Returns, by name of the baseline, its reciprocal rank on each validation query.
-fn baseline_ranks(run: &Run<'_>) -> Result<BTreeMap<&'static str, Vec<f32>>, OptimizeError> {
+fn baseline_ranks(run: &Run<'_>) -> Result<BTreeMap<&'static str, Vec<f32>>> {
     let runtime = &run.trials.runtime;
     let mut ranks = BTreeMap::new();
     for system in System::ALL {
         run.trials.check_stop()?;
         let baseline = Baseline::new(run.base.clone(), system);
-        let of_queries: Result<Vec<f32>, OptimizeError> = run
+        let of_queries: Result<Vec<f32>> = run
             .validation
             .queries
             .par_iter()
@@ -786,7 +773,7 @@ fn category_score(
     ranks: &[f32],
     baselines: &BTreeMap<&'static str, Vec<f32>>,
     seed: u64,
-) -> Result<Option<CategoryScore>, OptimizeError> {
+) -> Result<Option<CategoryScore>> {
     let best = baselines
         .iter()
         .map(|(&name, ranks)| (name, values_at(ranks, queries)))

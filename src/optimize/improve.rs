@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use tracing::debug_span;
 
 use crate::{
-    Ablation, Event, OptimizeError, Run, Stop,
+    Ablation, Event, Result, Run, Stop,
     accept::{MIN_GAIN, key_of},
     actor::{Actor, LLM, headed},
     archive::{Archive, ArchivedProgram, draw_order},
@@ -45,10 +45,10 @@ const PARENT: &str = "parent";
 /// The categories with the programs that improvement starts from.
 #[derive(Default)]
 pub(super) struct InitialPrograms {
-    /// Number of categories that the search actor found; they come first in `category_programs`.
+    /// Number of categories that the search actor found; they come first in `categories`.
     pub(super) search_count: usize,
     /// The categories, each with its first program.
-    pub(super) category_programs: Vec<CategoryProgram>,
+    pub(super) categories: Vec<CategoryProgram>,
     /// Programs that were measured while categories were searched for.
     pub(super) archive: Archive,
     /// Mined metapaths, which the operators of the search actor add to plans.
@@ -76,9 +76,9 @@ pub(super) struct StepTarget<'a> {
     /// Number of the improvement step, from 0.
     pub(super) step: usize,
     /// Index of the category that the step changes.
-    pub(super) category: usize,
+    pub(super) at: usize,
     /// The category's current program.
-    pub(super) category_program: &'a mut CategoryProgram,
+    pub(super) category: &'a mut CategoryProgram,
     /// The category's training queries, as positions in the training pool.
     pub(super) queries: &'a [usize],
 }
@@ -142,44 +142,43 @@ impl Run<'_> {
         &mut self,
         initial: InitialPrograms,
         mut actor: Option<&mut Actor>,
-    ) -> Result<(Vec<CategoryProgram>, Stop), OptimizeError> {
-        let InitialPrograms { mut category_programs, archive, metapaths, challengers, .. } =
-            initial;
-        self.take_challengers(&mut category_programs, challengers)?;
+    ) -> Result<(Vec<CategoryProgram>, Stop)> {
+        let InitialPrograms { mut categories, archive, metapaths, challengers, .. } = initial;
+        self.take_challengers(&mut categories, challengers)?;
         let mutates = self.options.actors.search && !self.options.lacks(Ablation::Mutation);
         let tunes = !self.options.lacks(Ablation::Tuning);
         let search_steps = if mutates { self.options.steps } else { 0 };
         let llm_steps =
-            if actor.is_some() { self.options.model_steps() * category_programs.len() } else { 0 };
-        let (bandit, model_steps) = (Bandit::default(), vec![0; category_programs.len()]);
+            if actor.is_some() { self.options.model_steps() * categories.len() } else { 0 };
+        let (bandit, model_steps) = (Bandit::default(), vec![0; categories.len()]);
         let mut state = State { archive, bandit, metapaths, tried: BTreeSet::new(), model_steps };
         let turns = turns(search_steps, llm_steps);
         for (step, turn) in turns.iter().enumerate() {
             if self.is_late() {
-                return Ok((category_programs, Stop::Minutes));
+                return Ok((categories, Stop::Minutes));
             }
             let (phase, total) = ("improving programs", turns.len());
             (self.watch)(Event::Progress { phase, done: step, total });
             match (turn, actor.as_deref_mut()) {
                 (Turn::Search, actor) => {
-                    self.search_step(step, &mut category_programs, &mut state, actor.as_deref())?;
+                    self.search_step(step, &mut categories, &mut state, actor.as_deref())?;
                 }
                 (Turn::Model, Some(actor)) => match actor.stop() {
                     Some(unusable @ Stop::Unusable(_)) => {
-                        return Ok((category_programs, unusable.clone()));
+                        return Ok((categories, unusable.clone()));
                     }
                     Some(_) => {}
-                    None => self.model_step(step, &mut category_programs, &mut state, actor)?,
+                    None => self.model_step(step, &mut categories, &mut state, actor)?,
                 },
                 (Turn::Model, None) => {}
             }
         }
-        self.take_archived(&mut category_programs, &state.archive)?;
-        if tunes && !self.tune_all(&mut category_programs)? {
-            return Ok((category_programs, Stop::Minutes));
+        self.take_archived(&mut categories, &state.archive)?;
+        if tunes && !self.tune_all(&mut categories)? {
+            return Ok((categories, Stop::Minutes));
         }
         let stopped = actor.and_then(|actor| actor.stop().cloned());
-        Ok((category_programs, stopped.unwrap_or(Stop::Done)))
+        Ok((categories, stopped.unwrap_or(Stop::Done)))
     }
 
     /// Whether the time budget of the run is used up.
@@ -189,18 +188,15 @@ impl Run<'_> {
 
     /// Tunes the parameters of the programs of all categories; returns false if the time budget
     /// ended before all were tuned.
-    fn tune_all(
-        &mut self,
-        category_programs: &mut [CategoryProgram],
-    ) -> Result<bool, OptimizeError> {
-        let total = category_programs.len();
+    fn tune_all(&mut self, categories: &mut [CategoryProgram]) -> Result<bool> {
+        let total = categories.len();
         for at in 0..total {
             if self.is_late() {
                 return Ok(false);
             }
             (self.watch)(Event::Progress { phase: "tuning parameters", done: at, total });
-            let assigned = assign(category_programs, self.train.queries.len());
-            self.tune(&mut category_programs[at], &assigned[at])?;
+            let assigned = assign(categories, self.train.queries.len());
+            self.tune(&mut categories[at], &assigned[at])?;
         }
         Ok(true)
     }
@@ -209,17 +205,17 @@ impl Run<'_> {
     /// comes with the index of its category.
     fn take_challengers(
         &mut self,
-        category_programs: &mut [CategoryProgram],
+        categories: &mut [CategoryProgram],
         challengers: Vec<(usize, CategoryProgram)>,
-    ) -> Result<(), OptimizeError> {
-        for (at, category_program) in challengers {
-            let assigned = assign(category_programs, self.train.queries.len());
+    ) -> Result<()> {
+        for (at, category) in challengers {
+            let assigned = assign(categories, self.train.queries.len());
             let origin = Origin {
-                proposed_by: category_program.proposed_by.clone(),
+                proposed_by: category.proposed_by.clone(),
                 change: "the model's first program".to_owned(),
                 parent: None,
             };
-            self.accept(&mut category_programs[at], category_program, &assigned[at], &origin)?;
+            self.accept(&mut categories[at], category, &assigned[at], &origin)?;
         }
         Ok(())
     }
@@ -230,25 +226,23 @@ impl Run<'_> {
     fn search_step(
         &mut self,
         step: usize,
-        category_programs: &mut [CategoryProgram],
+        categories: &mut [CategoryProgram],
         state: &mut State,
         actor: Option<&Actor>,
-    ) -> Result<(), OptimizeError> {
+    ) -> Result<()> {
         self.trials.check_stop()?;
         let _span = debug_span!("step", step).entered();
-        let assigned = assign(category_programs, self.train.queries.len());
+        let assigned = assign(categories, self.train.queries.len());
         let mut rng = self.rng_of(step);
-        let plans: Vec<Plan> = category_programs
-            .iter()
-            .filter_map(|category_program| category_program.plan.clone())
-            .collect();
+        let plans: Vec<Plan> =
+            categories.iter().filter_map(|category| category.plan.clone()).collect();
         let operators = state.bandit.order();
-        for category in draw_order(&lacking(category_programs, &assigned), &mut rng) {
-            let queries = assigned[category].as_slice();
-            let category_program = &mut category_programs[category];
-            let mut target = StepTarget { step, category, category_program, queries };
-            let header = actor.map(|actor| actor.category_header(target.category_program.name()));
-            let header = header.filter(|_| target.category_program.queries.is_some());
+        for at in draw_order(&lacking(categories, &assigned), &mut rng) {
+            let queries = assigned[at].as_slice();
+            let category = &mut categories[at];
+            let mut target = StepTarget { step, at, category, queries };
+            let header = actor.map(|actor| actor.category_header(target.category.name()));
+            let header = header.filter(|_| target.category.queries.is_some());
             for &operator in &operators {
                 let proposer = (operator, header.as_deref());
                 let measured = self.operate(proposer, &plans, &mut target, state, &mut rng)?;
@@ -268,30 +262,30 @@ impl Run<'_> {
     fn model_step(
         &mut self,
         step: usize,
-        category_programs: &mut [CategoryProgram],
+        categories: &mut [CategoryProgram],
         state: &mut State,
         actor: &mut Actor,
-    ) -> Result<(), OptimizeError> {
+    ) -> Result<()> {
         self.trials.check_stop()?;
         let _span = debug_span!("step", step).entered();
-        let assigned = assign(category_programs, self.train.queries.len());
-        let lacking = lacking(category_programs, &assigned);
+        let assigned = assign(categories, self.train.queries.len());
+        let lacking = lacking(categories, &assigned);
         let order = |&a: &usize, &b: &usize| {
             let fewest = state.model_steps[a].cmp(&state.model_steps[b]);
             fewest.then(lacking[b].total_cmp(&lacking[a])).then(a.cmp(&b))
         };
-        let worth_asking = (0..category_programs.len()).filter(|&category| {
-            let category_program = &category_programs[category];
-            state.model_steps[category] < self.options.model_steps()
-                && !category_program.program.is_module()
-                && self.may_gain(category_program, &assigned[category])
+        let worth_asking = (0..categories.len()).filter(|&at| {
+            let category = &categories[at];
+            state.model_steps[at] < self.options.model_steps()
+                && !category.program.is_module()
+                && self.may_gain(category, &assigned[at])
         });
-        let Some(category) = worth_asking.min_by(order) else { return Ok(()) };
-        state.model_steps[category] += 1;
-        let queries = assigned[category].as_slice();
-        let open = unanswered(category_programs, queries);
-        let category_program = &mut category_programs[category];
-        let target = StepTarget { step, category, category_program, queries };
+        let Some(at) = worth_asking.min_by(order) else { return Ok(()) };
+        state.model_steps[at] += 1;
+        let queries = assigned[at].as_slice();
+        let open = unanswered(categories, queries);
+        let category = &mut categories[at];
+        let target = StepTarget { step, at, category, queries };
         let mut rng = self.rng_of(step);
         let done = self.rewrite(actor, target, &open, &mut state.archive, &mut rng);
         actor.unless_stopped(done).map(drop)
@@ -300,9 +294,9 @@ impl Run<'_> {
     /// Whether a change of the program can be accepted at all: the summed reciprocal rank on
     /// `queries` is far enough below its maximum, and more than one query is below rank 1. A change
     /// that helps a single query is too specific.
-    pub(super) fn may_gain(&self, category_program: &CategoryProgram, queries: &[usize]) -> bool {
+    pub(super) fn may_gain(&self, category: &CategoryProgram, queries: &[usize]) -> bool {
         let lacks = |&query: &usize| {
-            let lack = f64::from(1.0 - category_program.train[query]);
+            let lack = f64::from(1.0 - category.train[query]);
             (Wording::detect(&self.train.queries[query].text), lack)
         };
         let lacking: Vec<(Wording, f64)> = queries.iter().map(lacks).collect();
@@ -326,13 +320,13 @@ impl Run<'_> {
         target: &mut StepTarget<'_>,
         state: &mut State,
         rng: &mut ChaCha8Rng,
-    ) -> Result<Option<Measurement>, OptimizeError> {
-        let parent = target.category_program.clone();
+    ) -> Result<Option<Measurement>> {
+        let parent = target.category.clone();
         let Some(plan) = &parent.plan else { return Ok(None) };
         let mates: Vec<Option<&Plan>> = match operator {
             Operator::Merge => {
                 let mates = state.archive.better_on(&parent, target.queries).into_iter();
-                mates.map(|mate| mate.category_program.plan.as_ref()).collect()
+                mates.map(|mate| mate.category.plan.as_ref()).collect()
             }
             _ => vec![None],
         };
@@ -340,13 +334,13 @@ impl Run<'_> {
             let (metapaths, queries) = (state.metapaths.as_slice(), target.queries);
             let material = Material { metapaths, others: plans, mate, queries };
             let mut made = children(operator, plan, &material);
-            made.retain(|(plan, _)| !state.is_known(target.category, plan));
+            made.retain(|(plan, _)| !state.is_known(target.at, plan));
             (!made.is_empty()).then_some(made)
         });
         let Some((plan, change)) = untried.and_then(|made| made.choose(rng).cloned()) else {
             return Ok(None);
         };
-        state.tried.insert((target.category, in_order(&plan)));
+        state.tried.insert((target.at, in_order(&plan)));
         let mut program = self.rendered(&plan);
         if let Some(header) = header {
             program = Program::new(&headed(program.source(), header));
@@ -366,12 +360,12 @@ impl Run<'_> {
         child: Child,
         target: &mut StepTarget<'_>,
         archive: &mut Archive,
-    ) -> Result<Measurement, OptimizeError> {
+    ) -> Result<Measurement> {
         let Child { plan, program, params, origin } = child;
         let choice = Choice {
-            category: target.category,
+            category: target.at,
             queries: target.queries.to_vec(),
-            parent: target.category_program.program.id().to_owned(),
+            parent: target.category.program.id().to_owned(),
             child: program.id().to_owned(),
         };
         // A run that is resumed with a higher ceiling takes model steps that it had skipped. A
@@ -386,7 +380,7 @@ impl Run<'_> {
                 break;
             }
             ranks = self.trial(&program, &params, false, queries, &origin)?;
-            let before = target.category_program.train_on(queries);
+            let before = target.category.train_on(queries);
             let sum = |ranks: &[f32]| ranks.iter().map(|&rank| f64::from(rank)).sum::<f64>();
             (measured.queries, measured.ranks) = (queries.to_vec(), ranks.clone());
             (measured.mrr, measured.before) = (mean(&ranks), mean(&before));
@@ -409,19 +403,17 @@ impl Run<'_> {
         let (name, queries) = (None, None);
         let changed =
             CategoryProgram { plan, program, params, proposed_by, name, queries, train, part };
-        measured.accepted =
-            self.accept(target.category_program, changed, target.queries, &origin)?;
+        measured.accepted = self.accept(target.category, changed, target.queries, &origin)?;
         if measured.accepted {
             if is_complete {
                 let all: Vec<usize> = (0..self.train.queries.len()).collect();
-                let CategoryProgram { program, params, .. } = &*target.category_program;
+                let CategoryProgram { program, params, .. } = &*target.category;
                 let (program, params) = (program.clone(), params.clone());
-                target.category_program.train =
-                    self.trial(&program, &params, false, &all, &origin)?;
+                target.category.train = self.trial(&program, &params, false, &all, &origin)?;
                 measured.calls += all.len();
             }
-            let (category_program, change) = (target.category_program.clone(), origin.change);
-            archive.add(ArchivedProgram { category_program, change, is_complete: true });
+            let (category, change) = (target.category.clone(), origin.change);
+            archive.add(ArchivedProgram { category, change, is_complete: true });
         }
         Ok(measured)
     }
@@ -431,34 +423,34 @@ impl Run<'_> {
     /// category with assigned queries takes only programs with the category's name.
     fn take_archived(
         &mut self,
-        category_programs: &mut [CategoryProgram],
+        categories: &mut [CategoryProgram],
         archive: &Archive,
-    ) -> Result<(), OptimizeError> {
-        let assigned = assign(category_programs, self.train.queries.len());
+    ) -> Result<()> {
+        let assigned = assign(categories, self.train.queries.len());
         for (at, queries) in assigned.iter().enumerate() {
             let sum = |program: &CategoryProgram| program.sum_on(queries);
             let fits = |program: &CategoryProgram| {
-                let same_name = category_programs[at].queries.is_none()
-                    || program.name() == category_programs[at].name();
-                same_name && !category_programs.iter().any(|other| other.answers_as(program))
+                let same_name =
+                    categories[at].queries.is_none() || program.name() == categories[at].name();
+                same_name && !categories.iter().any(|other| other.answers_as(program))
             };
-            let least = sum(&category_programs[at]) + MIN_GAIN;
+            let least = sum(&categories[at]) + MIN_GAIN;
             let best = archive
                 .programs()
                 .iter()
                 .enumerate()
-                .filter(|(_, archived)| fits(&archived.category_program))
-                .map(|(place, archived)| (sum(&archived.category_program), place))
+                .filter(|(_, archived)| fits(&archived.category))
+                .map(|(place, archived)| (sum(&archived.category), place))
                 .filter(|&(sum, _)| sum >= least)
                 .reduce(|best, next| if next.0 > best.0 { next } else { best });
             if let Some((_, best)) = best {
                 let taken = self.completed(archive, best)?;
                 let origin = Origin {
-                    proposed_by: taken.category_program.proposed_by.clone(),
+                    proposed_by: taken.category.proposed_by.clone(),
                     change: taken.change,
                     parent: None,
                 };
-                self.accept(&mut category_programs[at], taken.category_program, queries, &origin)?;
+                self.accept(&mut categories[at], taken.category, queries, &origin)?;
             }
         }
         Ok(())
@@ -466,19 +458,14 @@ impl Run<'_> {
 
     /// Returns the archived program with this index; first runs the program on all of its training
     /// queries if it has not run on all of them.
-    fn completed(
-        &mut self,
-        archive: &Archive,
-        index: usize,
-    ) -> Result<ArchivedProgram, OptimizeError> {
+    fn completed(&mut self, archive: &Archive, index: usize) -> Result<ArchivedProgram> {
         let mut program = archive.programs()[index].clone();
         if !program.is_complete {
             let CategoryProgram { plan, program: source, params, proposed_by, part, .. } =
-                program.category_program;
+                program.category;
             let change = program.change.clone();
             let origin = Origin { proposed_by, change, parent: None };
-            program.category_program =
-                self.category_program(plan, source, params, part, &origin)?;
+            program.category = self.category_program(plan, source, params, part, &origin)?;
             program.is_complete = true;
         }
         Ok(program)
@@ -486,25 +473,22 @@ impl Run<'_> {
 }
 
 impl State {
-    /// Whether a plan was measured already, on the queries of this category or on all training
+    /// Whether a plan was measured already, on the queries of the category at index `at` or on all training
     /// queries.
-    fn is_known(&self, category: usize, plan: &Plan) -> bool {
+    fn is_known(&self, at: usize, plan: &Plan) -> bool {
         let plan = in_order(plan);
         let answers_alike = |one: &ArchivedProgram| {
-            one.is_complete
-                && one.category_program.plan.as_ref().is_some_and(|own| in_order(own) == plan)
+            one.is_complete && one.category.plan.as_ref().is_some_and(|own| in_order(own) == plan)
         };
-        self.archive.programs().iter().any(answers_alike) || self.tried.contains(&(category, plan))
+        self.archive.programs().iter().any(answers_alike) || self.tried.contains(&(at, plan))
     }
 }
 
 /// Returns those of `queries` (positions of training queries) that no category's program answers
 /// well. The router can send all other queries to a program that answers them, so they do not
 /// justify a change.
-fn unanswered(category_programs: &[CategoryProgram], queries: &[usize]) -> Vec<usize> {
-    let is_open = |&&query: &&usize| {
-        category_programs.iter().all(|category_program| category_program.train[query] < GOOD)
-    };
+fn unanswered(categories: &[CategoryProgram], queries: &[usize]) -> Vec<usize> {
+    let is_open = |&&query: &&usize| categories.iter().all(|category| category.train[query] < GOOD);
     queries.iter().filter(is_open).copied().collect()
 }
 
@@ -512,7 +496,7 @@ fn unanswered(category_programs: &[CategoryProgram], queries: &[usize]) -> Vec<u
 mod tests {
     use super::*;
 
-    fn category_program(ranks: &[f32]) -> CategoryProgram {
+    fn category(ranks: &[f32]) -> CategoryProgram {
         CategoryProgram::for_test("", ranks)
     }
 
@@ -532,9 +516,8 @@ mod tests {
 
     #[test]
     fn queries_that_another_program_answers_are_not_open() {
-        let category_programs =
-            [category_program(&[0.1, 0.0, 1.0, 0.1]), category_program(&[0.0, 1.0, 0.0, 0.5])];
-        assert_eq!(unanswered(&category_programs, &[0, 1, 2, 3]), [0, 3]);
-        assert_eq!(unanswered(&category_programs, &[1, 2]), [0usize; 0]);
+        let categories = [category(&[0.1, 0.0, 1.0, 0.1]), category(&[0.0, 1.0, 0.0, 0.5])];
+        assert_eq!(unanswered(&categories, &[0, 1, 2, 3]), [0, 3]);
+        assert_eq!(unanswered(&categories, &[1, 2]), [0usize; 0]);
     }
 }

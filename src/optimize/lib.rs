@@ -195,6 +195,9 @@ impl Actors {
     }
 }
 
+/// Result of a function that may end a run.
+pub type Result<T, E = OptimizeError> = std::result::Result<T, E>;
+
 /// Error that ends a run without a bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum OptimizeError {
@@ -434,7 +437,7 @@ pub struct Inputs<'a> {
 ///
 /// # Errors
 /// Any [`OptimizeError`]; the journal keeps all completed steps.
-pub fn run(inputs: Inputs<'_>) -> Result<Outcome, OptimizeError> {
+pub fn run(inputs: Inputs<'_>) -> Result<Outcome> {
     let Inputs { base, assistant, train, validation, options, dir, journal, threads, .. } = inputs;
     let Inputs { evaluators, watch, waited, stop, .. } = inputs;
     check_queries(&train, &validation)?;
@@ -487,19 +490,19 @@ pub fn run(inputs: Inputs<'_>) -> Result<Outcome, OptimizeError> {
     run.report_phase("reading queries");
     let features = freeze::PoolFeatures::new(&run, lexicon::phrasings(&run.base, questions))?;
     let start = run.initial_programs(actor.as_mut())?;
-    let (search_count, initial) = (start.search_count, start.category_programs.clone());
+    let (search_count, initial) = (start.search_count, start.categories.clone());
     run.report_phase("training the router");
     let routing = Routing::new(&features, &initial);
     run.compare_together(&routing.train, &initial)?;
-    let (category_programs, stopped) = run.improve(start, actor.as_mut())?;
-    run.compare_together(&routing.train, &category_programs)?;
+    let (categories, stopped) = run.improve(start, actor.as_mut())?;
+    run.compare_together(&routing.train, &categories)?;
     run.report_phase("testing on validation");
     let routed: Vec<Vec<usize>> = initial
         .iter()
         .zip(&routing.validation)
-        .map(|(category_program, own)| category_program.routed(own))
+        .map(|(category, own)| category.routed(own))
         .collect();
-    let test = run.run_sequential_test(&initial, category_programs, &routed)?;
+    let test = run.run_sequential_test(&initial, categories, &routed)?;
     let finished = FinalPrograms { search_count, initial, test };
     let (bundle, verdict) = freeze::freeze(&mut run, &finished, &features, actor.as_ref())?;
     bundle.write(&dir.join(BUNDLE_FILE))?;
@@ -514,10 +517,7 @@ pub fn run(inputs: Inputs<'_>) -> Result<Outcome, OptimizeError> {
 ///
 /// # Errors
 /// [`OptimizeError::NoQueries`] if one of the lists is empty.
-pub fn check_queries(
-    train: &[LabelledQuery],
-    validation: &[LabelledQuery],
-) -> Result<(), OptimizeError> {
+pub fn check_queries(train: &[LabelledQuery], validation: &[LabelledQuery]) -> Result<()> {
     match (train.is_empty(), validation.is_empty()) {
         (true, _) => Err(OptimizeError::NoQueries("training", "train")),
         (_, true) => Err(OptimizeError::NoQueries("validation", "val")),
@@ -552,7 +552,7 @@ impl Run<'_> {
 
     /// Fails unless the journal in `dir` belongs to a run with this base, these queries and these
     /// options; a new journal stores them.
-    fn check_same_run(&mut self, dir: &Path, actor: Option<&Actor>) -> Result<(), OptimizeError> {
+    fn check_same_run(&mut self, dir: &Path, actor: Option<&Actor>) -> Result<()> {
         let mut identity = serde_json::json!({
             "index": self.base.fingerprint(),
             "train": self.train.digest(),
@@ -607,7 +607,7 @@ impl Run<'_> {
         on_validation: bool,
         queries: &[usize],
         origin: &Origin,
-    ) -> Result<Vec<f32>, OptimizeError> {
+    ) -> Result<Vec<f32>> {
         let pool = if on_validation { &self.validation } else { &self.train };
         let ranks = self.trials.run(program, params, pool, queries, origin)?.reciprocal_ranks;
         if !on_validation {
@@ -625,7 +625,7 @@ impl Run<'_> {
         params: ParamValues,
         part: Option<Vec<usize>>,
         origin: &Origin,
-    ) -> Result<CategoryProgram, OptimizeError> {
+    ) -> Result<CategoryProgram> {
         let n = self.train.queries.len();
         let queries = part.clone().unwrap_or_else(|| (0..n).collect());
         let ranks = self.trial(&program, &params, false, &queries, origin)?;
@@ -637,30 +637,23 @@ impl Run<'_> {
     }
 
     /// Finds the categories and the first program of each.
-    fn initial_programs(
-        &mut self,
-        actor: Option<&mut Actor>,
-    ) -> Result<InitialPrograms, OptimizeError> {
-        let InitialPrograms { search_count, mut category_programs, mut archive, metapaths, .. } =
+    fn initial_programs(&mut self, actor: Option<&mut Actor>) -> Result<InitialPrograms> {
+        let InitialPrograms { search_count, mut categories, mut archive, metapaths, .. } =
             match self.options.actors.search {
                 true => self.discover()?,
                 false => InitialPrograms {
-                    category_programs: self.programs_of_user()?,
+                    categories: self.programs_of_user()?,
                     ..InitialPrograms::default()
                 },
             };
         let challengers = match actor {
-            Some(actor) => self.write_programs(actor, &mut category_programs)?,
+            Some(actor) => self.write_programs(actor, &mut categories)?,
             None => Vec::new(),
         };
-        for category_program in &category_programs {
+        for category in &categories {
             let change = "the category's first program".to_owned();
-            archive.add(ArchivedProgram {
-                category_program: category_program.clone(),
-                change,
-                is_complete: true,
-            });
+            archive.add(ArchivedProgram { category: category.clone(), change, is_complete: true });
         }
-        Ok(InitialPrograms { search_count, category_programs, archive, metapaths, challengers })
+        Ok(InitialPrograms { search_count, categories, archive, metapaths, challengers })
     }
 }

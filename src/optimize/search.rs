@@ -2,7 +2,7 @@
 //! language model.
 
 use crate::{
-    Ablation, Event, OptimizeError, Run,
+    Ablation, Event, Result, Run,
     archive::{Archive, ArchivedProgram},
     category_programs::{CategoryProgram, MAX_CATEGORIES, MIN_CATEGORY_GAIN, assign, needed},
     discover,
@@ -23,7 +23,7 @@ impl Run<'_> {
     /// Mines metapaths, and runs the programs of the shortlisted plans and the user's programs on
     /// training queries. Those that together answer best become the categories. Archives the
     /// programs of all plans that ran.
-    pub(super) fn discover(&mut self) -> Result<InitialPrograms, OptimizeError> {
+    pub(super) fn discover(&mut self) -> Result<InitialPrograms> {
         let n = self.train.queries.len();
         let min_support = (n / 100).max(2);
         (self.watch)(Event::Progress { phase: "mining metapaths", done: 0, total: 1 });
@@ -55,7 +55,7 @@ impl Run<'_> {
             queries.iter().zip(&ranks).for_each(|(&query, &rank)| train[query] = rank);
             let (plan, params) = (Some(plan.clone()), ParamValues::new());
             let proposed_by = SEARCH.to_owned();
-            let category_program = CategoryProgram {
+            let category = CategoryProgram {
                 plan,
                 program,
                 params,
@@ -66,7 +66,7 @@ impl Run<'_> {
                 part: None,
             };
             let change = origin.change.clone();
-            archive.add(ArchivedProgram { category_program, change, is_complete });
+            archive.add(ArchivedProgram { category, change, is_complete });
             worths.push(queries.into_iter().zip(ranks.into_iter().map(f64::from)).collect());
         }
         let tried = self.try_user_programs()?;
@@ -78,7 +78,7 @@ impl Run<'_> {
         if chosen.is_empty() {
             chosen.push(plans.len() - 1);
         }
-        let mut category_programs = Vec::new();
+        let mut categories = Vec::new();
         for (done, &at) in chosen.iter().enumerate() {
             (self.watch)(Event::Progress {
                 phase: "building categories",
@@ -86,38 +86,31 @@ impl Run<'_> {
                 total: chosen.len(),
             });
             if let Some(tried) = at.checked_sub(plans.len()).and_then(|at| tried.get(at)) {
-                category_programs.push(self.program_of_user(tried)?);
+                categories.push(self.program_of_user(tried)?);
                 continue;
             }
             let plan = plans[at].0.clone();
             let program = self.rendered(&plan);
-            let category_program =
+            let category =
                 self.category_program(Some(plan), program, ParamValues::new(), None, &origin)?;
             let change = origin.change.clone();
-            archive.add(ArchivedProgram {
-                category_program: category_program.clone(),
-                change,
-                is_complete: true,
-            });
-            category_programs.push(category_program);
+            archive.add(ArchivedProgram { category: category.clone(), change, is_complete: true });
+            categories.push(category);
         }
-        let mut category_programs = needed(category_programs, n);
-        make_names_differ(&mut category_programs);
-        for (queries, category_program) in
-            assign(&category_programs, n).iter().zip(&category_programs)
-        {
-            let (name, mrr) =
-                (category_program.name(), trial::mean(&category_program.train_on(queries)));
+        let mut categories = needed(categories, n);
+        make_names_differ(&mut categories);
+        for (queries, category) in assign(&categories, n).iter().zip(&categories) {
+            let (name, mrr) = (category.name(), trial::mean(&category.train_on(queries)));
             let n = queries.len();
             let answer_counts =
                 |&at: &usize| (at, mine::mined_answer_count(&self.train.queries[at]));
             let answer_counts: Vec<(usize, usize)> = queries.iter().map(answer_counts).collect();
-            let bound = category_program.plan.as_ref().filter(|plan| !plan.branches.is_empty());
+            let bound = category.plan.as_ref().filter(|plan| !plan.branches.is_empty());
             let bound = bound.map(|plan| discover::bound(plan, &metapaths, &answer_counts));
             (self.watch)(Event::Category { name, n, mrr, bound });
         }
-        let (search_count, challengers) = (category_programs.len(), Vec::new());
-        Ok(InitialPrograms { search_count, category_programs, archive, metapaths, challengers })
+        let (search_count, challengers) = (categories.len(), Vec::new());
+        Ok(InitialPrograms { search_count, categories, archive, metapaths, challengers })
     }
 
     /// Returns the program of a plan; if relaxation is disabled, the one that ranks only nodes that
@@ -131,13 +124,9 @@ impl Run<'_> {
 
     /// Tunes the parameters of a category's program on `queries` (positions of training queries),
     /// and accepts the tuned values if they gain enough.
-    pub(super) fn tune(
-        &mut self,
-        category_program: &mut CategoryProgram,
-        queries: &[usize],
-    ) -> Result<(), OptimizeError> {
+    pub(super) fn tune(&mut self, category: &mut CategoryProgram, queries: &[usize]) -> Result<()> {
         self.trials.check_stop()?;
-        let key = format!("{} {} {queries:?}", category_program.program.id(), self.train.digest());
+        let key = format!("{} {} {queries:?}", category.program.id(), self.train.digest());
         let key = blake3::hash(key.as_bytes()).to_hex().to_string();
         let params = match self.trials.journal.find::<ParamValues>("tune", &key)? {
             Some(params) => params,
@@ -145,8 +134,8 @@ impl Run<'_> {
                 let (hits, misses) = self.cache.hits_and_misses();
                 let params = tune::tune(
                     &self.trials,
-                    &category_program.program,
-                    &category_program.params,
+                    &category.program,
+                    &category.params,
                     &self.train,
                     queries,
                 )?;
@@ -157,22 +146,19 @@ impl Run<'_> {
                 params
             }
         };
-        if params == category_program.params {
+        if params == category.params {
             return Ok(());
         }
         let origin = Origin {
             proposed_by: "tuner".to_owned(),
             change: "tuned parameters".to_owned(),
-            parent: Some(category_program.program.id().to_owned()),
+            parent: Some(category.program.id().to_owned()),
         };
-        let (plan, program, part) = (
-            category_program.plan.clone(),
-            category_program.program.clone(),
-            category_program.part.clone(),
-        );
+        let (plan, program, part) =
+            (category.plan.clone(), category.program.clone(), category.part.clone());
         let mut tuned = self.category_program(plan, program, params, part, &origin)?;
-        tuned.proposed_by.clone_from(&category_program.proposed_by);
-        tuned.name.clone_from(&category_program.name);
-        self.accept(category_program, tuned, queries, &origin).map(|_| ())
+        tuned.proposed_by.clone_from(&category.proposed_by);
+        tuned.name.clone_from(&category.name);
+        self.accept(category, tuned, queries, &origin).map(|_| ())
     }
 }

@@ -16,7 +16,7 @@ use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
 use crate::{
-    Event, OptimizeError, Run,
+    Event, OptimizeError, Result, Run,
     category_programs::CategoryProgram,
     e_value::{ERROR_RATE, EValue, Levels, each_alone},
     trial::Origin,
@@ -45,7 +45,7 @@ struct Entry {
 /// A completed sequential test of changed programs against the initial programs.
 pub(super) struct SequentialTest {
     /// The program of each category after the changes.
-    category_programs: Vec<CategoryProgram>,
+    categories: Vec<CategoryProgram>,
     /// Result of the test, as the bundle stores it.
     pub(super) proof: Proof,
     levels: Levels,
@@ -85,7 +85,7 @@ impl SequentialTest {
                 e_value.proves(level)
             });
             if wins {
-                return (0..self.category_programs.len()).map(|at| changed.contains(&at)).collect();
+                return (0..self.categories.len()).map(|at| changed.contains(&at)).collect();
             }
         }
         let tested = if self.proof.proven { &changed } else { &self.alone };
@@ -97,7 +97,7 @@ impl SequentialTest {
             })
             .collect();
         let capitals: Vec<f64> = found.iter().map(|pair| pair.0).collect();
-        let mut kept = vec![false; self.category_programs.len()];
+        let mut kept = vec![false; self.categories.len()];
         for ((&at, (_, share)), e) in tested.iter().zip(&found).zip(each_alone(&capitals)) {
             kept[at] = e * self.levels.each.powf(*share) >= 1.0;
         }
@@ -109,12 +109,12 @@ impl SequentialTest {
 
     /// Returns the program of each category: the changed one where `kept` is true, otherwise the
     /// one in `initial`.
-    pub(super) fn category_programs(
+    pub(super) fn categories(
         &self,
         initial: &[CategoryProgram],
         kept: &[bool],
     ) -> Vec<CategoryProgram> {
-        let pairs = initial.iter().zip(&self.category_programs).zip(kept);
+        let pairs = initial.iter().zip(&self.categories).zip(kept);
         pairs.map(|((old, new), &kept)| if kept { new } else { old }.clone()).collect()
     }
 
@@ -134,16 +134,15 @@ impl Run<'_> {
     pub(super) fn run_sequential_test(
         &mut self,
         initial: &[CategoryProgram],
-        category_programs: Vec<CategoryProgram>,
+        categories: Vec<CategoryProgram>,
         routed: &[Vec<usize>],
-    ) -> Result<Option<SequentialTest>, OptimizeError> {
-        let changed: Vec<usize> = (0..initial.len())
-            .filter(|&at| !initial[at].answers_as(&category_programs[at]))
-            .collect();
+    ) -> Result<Option<SequentialTest>> {
+        let changed: Vec<usize> =
+            (0..initial.len()).filter(|&at| !initial[at].answers_as(&categories[at])).collect();
         if changed.is_empty() {
             return Ok(None);
         }
-        let levels = self.levels(&category_programs)?;
+        let levels = self.levels(&categories)?;
         let mut order: Vec<(usize, usize)> = changed
             .iter()
             .flat_map(|&at| routed[at].iter().map(move |&query| (query, at)))
@@ -156,8 +155,7 @@ impl Run<'_> {
             order.iter().map(|&(query, category)| Entry { query, category, gain: None }).collect();
         let all: Vec<usize> = (0..entries.len()).collect();
         let before = self.ranks_of(initial, &entries, &all)?;
-        let e_value =
-            self.test_together(&category_programs, &mut entries, &before, levels.together)?;
+        let e_value = self.test_together(&categories, &mut entries, &before, levels.together)?;
         let proven = e_value.proves(levels.together);
         let mut proof = Proof {
             error_rate: ERROR_RATE,
@@ -172,31 +170,31 @@ impl Run<'_> {
         };
         let mut alone = Vec::new();
         if proven {
-            self.gain(&category_programs, &mut entries, &before, &all)?;
+            self.gain(&categories, &mut entries, &before, &all)?;
         } else {
             for &category in &changed {
                 let own: Vec<usize> =
                     all.iter().copied().filter(|&at| entries[at].category == category).collect();
                 if are_enough(own.len(), levels.each) {
-                    self.gain(&category_programs, &mut entries, &before, &own)?;
+                    self.gain(&categories, &mut entries, &before, &own)?;
                     alone.push(category);
                 }
             }
-            proof.categories = proofs(&alone, &category_programs, &entries, levels.each);
+            proof.categories = proofs(&alone, &categories, &entries, levels.each);
         }
         (self.watch)(Event::SequentialTest(&proof));
-        Ok(Some(SequentialTest { category_programs, proof, levels, alone, entries }))
+        Ok(Some(SequentialTest { categories, proof, levels, alone, entries }))
     }
 
     /// Tests all changes together, on batches of queries, until the changes are proven or can no
     /// longer be proven. Returns the e-value at the end.
     fn test_together(
         &mut self,
-        category_programs: &[CategoryProgram],
+        categories: &[CategoryProgram],
         entries: &mut [Entry],
         before: &[f32],
         level: f64,
-    ) -> Result<EValue, OptimizeError> {
+    ) -> Result<EValue> {
         let mut e_value = EValue::default();
         let mut tested = 0;
         while tested < entries.len() && !e_value.proves(level) {
@@ -207,7 +205,7 @@ impl Run<'_> {
             }
             let end = FIRST_BATCH.max(2 * tested).min(entries.len());
             let batch: Vec<usize> = (tested..end).collect();
-            self.gain(category_programs, entries, before, &batch)?;
+            self.gain(categories, entries, before, &batch)?;
             for entry in &entries[tested..end] {
                 if !e_value.proves(level) {
                     e_value.add(entry.gain.unwrap_or_default());
@@ -222,14 +220,14 @@ impl Run<'_> {
     /// stores the gains. `before` has the initial program's reciprocal rank for each entry.
     fn gain(
         &mut self,
-        category_programs: &[CategoryProgram],
+        categories: &[CategoryProgram],
         entries: &mut [Entry],
         before: &[f32],
         places: &[usize],
-    ) -> Result<(), OptimizeError> {
+    ) -> Result<()> {
         let open: Vec<usize> =
             places.iter().copied().filter(|&at| entries[at].gain.is_none()).collect();
-        let after = self.ranks_of(category_programs, entries, &open)?;
+        let after = self.ranks_of(categories, entries, &open)?;
         for (&at, after) in open.iter().zip(after) {
             entries[at].gain = Some(f64::from(after) - f64::from(before[at]));
         }
@@ -239,10 +237,10 @@ impl Run<'_> {
     /// Returns the significance levels of this test, which depend on its number among the run's
     /// tests in the journal. Thus a run that is continued after its end does not use the same part
     /// of the error rate twice.
-    fn levels(&mut self, category_programs: &[CategoryProgram]) -> Result<Levels, OptimizeError> {
+    fn levels(&mut self, categories: &[CategoryProgram]) -> Result<Levels> {
         let mut hasher = blake3::Hasher::new();
-        for category_program in category_programs {
-            let line = format!("{} {:?}\n", category_program.program.id(), category_program.params);
+        for category in categories {
+            let line = format!("{} {:?}\n", category.program.id(), category.params);
             hasher.update(line.as_bytes());
         }
         let digest = hasher.finalize().to_hex().to_string();
@@ -264,32 +262,26 @@ impl Run<'_> {
     /// on its query.
     fn ranks_of(
         &mut self,
-        category_programs: &[CategoryProgram],
+        categories: &[CategoryProgram],
         entries: &[Entry],
         places: &[usize],
-    ) -> Result<Vec<f32>, OptimizeError> {
+    ) -> Result<Vec<f32>> {
         let mut ranks = vec![0.0; places.len()];
-        for (category, category_program) in category_programs.iter().enumerate() {
-            let own: Vec<usize> = (0..places.len())
-                .filter(|&place| entries[places[place]].category == category)
-                .collect();
+        for (at, category) in categories.iter().enumerate() {
+            let own: Vec<usize> =
+                (0..places.len()).filter(|&place| entries[places[place]].category == at).collect();
             if own.is_empty() {
                 continue;
             }
             let queries: Vec<usize> =
                 own.iter().map(|&place| entries[places[place]].query).collect();
             let origin = Origin {
-                proposed_by: category_program.proposed_by.clone(),
+                proposed_by: category.proposed_by.clone(),
                 change: "tested on validation".to_owned(),
                 parent: None,
             };
-            let own_ranks = self.trial(
-                &category_program.program,
-                &category_program.params,
-                true,
-                &queries,
-                &origin,
-            )?;
+            let own_ranks =
+                self.trial(&category.program, &category.params, true, &queries, &origin)?;
             for (place, rank) in own.into_iter().zip(own_ranks) {
                 ranks[place] = rank;
             }
@@ -308,7 +300,7 @@ fn are_enough(queries: usize, level: f64) -> bool {
 /// Returns the results of the categories that were tested alone, in the order of `alone`.
 fn proofs(
     alone: &[usize],
-    category_programs: &[CategoryProgram],
+    categories: &[CategoryProgram],
     entries: &[Entry],
     level: f64,
 ) -> Vec<CategoryProof> {
@@ -325,7 +317,7 @@ fn proofs(
         .zip(&e_value)
         .zip(each_alone(&capitals))
         .map(|((&at, e_value), e)| CategoryProof {
-            name: category_programs[at].name().to_owned(),
+            name: categories[at].name().to_owned(),
             level,
             e,
             n: e_value.n(),
@@ -356,8 +348,7 @@ mod tests {
         }
         let all: Vec<f64> = entries.iter().filter_map(|entry| entry.gain).collect();
         let e_value = EValue::from_differences(&all);
-        let category_programs: Vec<CategoryProgram> =
-            gains.iter().map(|_| category_program("")).collect();
+        let categories: Vec<CategoryProgram> = gains.iter().map(|_| category_program("")).collect();
         let alone: Vec<usize> = (0..gains.len()).collect();
         let proof = Proof {
             error_rate: ERROR_RATE,
@@ -368,9 +359,9 @@ mod tests {
             difference: e_value.difference(),
             needed: e_value.needed(levels.together),
             proven: e_value.proves(levels.together),
-            categories: proofs(&alone, &category_programs, &entries, levels.each),
+            categories: proofs(&alone, &categories, &entries, levels.each),
         };
-        SequentialTest { category_programs, proof, levels, alone, entries }
+        SequentialTest { categories, proof, levels, alone, entries }
     }
 
     #[test]
@@ -402,9 +393,8 @@ mod tests {
             test.proof.categories.iter().map(|category| category.proven).collect();
         assert_eq!(proven, [true, false, false]);
         let initial = [category_program("a"), category_program("b"), category_program("c")];
-        let frozen = test.category_programs(&initial, &test.kept());
-        let sources: Vec<&str> =
-            frozen.iter().map(|category_program| category_program.program.source()).collect();
+        let frozen = test.categories(&initial, &test.kept());
+        let sources: Vec<&str> = frozen.iter().map(|category| category.program.source()).collect();
         assert_eq!(sources, ["", "b", "c"]);
         // A test that failed with all queries also fails without some.
         assert_eq!(test.kept_without(&(8..16).collect::<Vec<_>>()), [true, false, false]);

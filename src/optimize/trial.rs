@@ -13,7 +13,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use tracing::debug_span;
 
-use crate::{OptimizeError, asks::asks, journal::Journal};
+use crate::{OptimizeError, Result, asks::asks, journal::Journal};
 use agent_dataset::LabelledQuery;
 use agent_infer::{ParamValues, Runtime};
 use agent_kb::NodeId;
@@ -105,7 +105,7 @@ pub type TrialRanking = (Ranking, Option<String>);
 
 /// Function that runs a program in this process on queries, given as positions, and returns their
 /// rankings.
-pub type LocalRun<'a> = dyn Fn(&[usize]) -> Result<Vec<TrialRanking>, OptimizeError> + 'a;
+pub type LocalRun<'a> = dyn Fn(&[usize]) -> Result<Vec<TrialRanking>> + 'a;
 
 /// Access to other processes that run programs.
 pub trait Evaluators: Sync {
@@ -121,7 +121,7 @@ pub trait Evaluators: Sync {
         params: &ParamValues,
         queries: &[&str],
         here: &LocalRun<'_>,
-    ) -> Result<Vec<TrialRanking>, OptimizeError>;
+    ) -> Result<Vec<TrialRanking>>;
 }
 
 /// Returns the reciprocal rank of the best ranked answer in a ranking, counting only nodes that are
@@ -155,7 +155,7 @@ pub fn rankings(
     params: &ParamValues,
     pool: &Pool,
     queries: &[usize],
-) -> Result<Vec<TrialRanking>, OptimizeError> {
+) -> Result<Vec<TrialRanking>> {
     let span = debug_span!("trial", pool = pool.name, queries = queries.len());
     queries
         .par_iter()
@@ -221,7 +221,7 @@ impl Trials<'_> {
     ///
     /// # Errors
     /// [`OptimizeError::Stopped`] if the stop flag is set.
-    pub fn check_stop(&self) -> Result<(), OptimizeError> {
+    pub fn check_stop(&self) -> Result<()> {
         if self.stop.load(Ordering::Relaxed) { Err(OptimizeError::Stopped) } else { Ok(()) }
     }
 
@@ -229,7 +229,7 @@ impl Trials<'_> {
     ///
     /// # Errors
     /// [`OptimizeError::Program`] if the program does not compile.
-    pub fn compile(&self, program: &Program) -> Result<CompiledProgram, OptimizeError> {
+    pub fn compile(&self, program: &Program) -> Result<CompiledProgram> {
         self.runtime.compile(program).map_err(|failure| program_failed(program, failure))
     }
 
@@ -250,7 +250,7 @@ impl Trials<'_> {
         params: &ParamValues,
         pool: &Pool,
         queries: &[usize],
-    ) -> Result<Vec<TrialRanking>, OptimizeError> {
+    ) -> Result<Vec<TrialRanking>> {
         let compiled = self.compile(program)?;
         let runtime = self.runtime_of(program);
         self.rankings_on(runtime, (program, &compiled), params, pool, queries)
@@ -268,7 +268,7 @@ impl Trials<'_> {
         params: &ParamValues,
         pool: &Pool,
         queries: &[usize],
-    ) -> Result<Vec<TrialRanking>, OptimizeError> {
+    ) -> Result<Vec<TrialRanking>> {
         let Some(evaluators) = self.evaluators.filter(|_| !asks(program)) else {
             return rankings(runtime, self.stop, compiled, params, pool, queries);
         };
@@ -291,7 +291,7 @@ impl Trials<'_> {
         pool: &Pool,
         queries: &[usize],
         origin: &Origin,
-    ) -> Result<Trial, OptimizeError> {
+    ) -> Result<Trial> {
         self.check_stop()?;
         if let Some(trial) = self.journal.find(TRIAL, &key(program, params, pool, queries))? {
             return Ok(trial);
@@ -312,7 +312,7 @@ impl Trials<'_> {
         queries: &[usize],
         origin: &Origin,
         rankings: &[TrialRanking],
-    ) -> Result<Trial, OptimizeError> {
+    ) -> Result<Trial> {
         let key = key(program, params, pool, queries);
         if let Some(trial) = self.journal.find(TRIAL, &key)? {
             return Ok(trial);

@@ -9,7 +9,7 @@
 //! measured to be worse (`docs/optimizer.md`).
 
 use crate::{
-    OptimizeError,
+    Result,
     trial::{Pool, Trials, program_failed, reciprocal_ranks},
 };
 use agent_infer::ParamValues;
@@ -56,7 +56,7 @@ struct ParamWorths<'a> {
 
 impl ParamWorths<'_> {
     /// Returns the summed reciprocal rank of the program with these parameters on the queries.
-    fn worth(&mut self, params: &ParamValues) -> Result<f64, OptimizeError> {
+    fn worth(&mut self, params: &ParamValues) -> Result<f64> {
         if let Some((_, worth)) = self.known.iter().find(|(known, _)| known == params) {
             return Ok(*worth);
         }
@@ -80,7 +80,7 @@ pub fn tune(
     start: &ParamValues,
     pool: &Pool,
     queries: &[usize],
-) -> Result<ParamValues, OptimizeError> {
+) -> Result<ParamValues> {
     let compiled = trials.compile(program)?;
     let declared = trials
         .runtime

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Event, OptimizeError, Run,
+    Event, Result, Run,
     asks::asks,
     category_programs::{CategoryProgram, MAX_CATEGORIES, MIN_CATEGORY_GAIN, needed},
     discover::{self, Worth},
@@ -88,7 +88,7 @@ pub(super) struct UserTrial {
 impl Run<'_> {
     /// Tries the user's programs on all training queries. Skips, with a message, programs that ask
     /// a language model, and programs that fail on all queries.
-    pub(super) fn try_user_programs(&mut self) -> Result<Vec<UserTrial>, OptimizeError> {
+    pub(super) fn try_user_programs(&mut self) -> Result<Vec<UserTrial>> {
         let all: Vec<usize> = (0..self.train.queries.len()).collect();
         let total = self.options.programs.len();
         let mut tried = Vec::new();
@@ -126,37 +126,34 @@ impl Run<'_> {
 
     /// Returns a category with a tried program of the user, named by the program's header or else
     /// by its file.
-    pub(super) fn program_of_user(
-        &mut self,
-        tried: &UserTrial,
-    ) -> Result<CategoryProgram, OptimizeError> {
+    pub(super) fn program_of_user(&mut self, tried: &UserTrial) -> Result<CategoryProgram> {
         let UserProgram { file, program } = &tried.program;
         let none = ParamValues::new();
-        let mut category_program =
+        let mut category =
             self.category_program(None, program.clone(), none, None, &tried.origin)?;
         let name = program.category().unwrap_or(file);
-        category_program.name = Some(name.to_owned());
-        Ok(category_program)
+        category.name = Some(name.to_owned());
+        Ok(category)
     }
 
     /// Tries the user's programs and returns those that become categories, for runs without the
     /// search actor.
-    pub(super) fn programs_of_user(&mut self) -> Result<Vec<CategoryProgram>, OptimizeError> {
+    pub(super) fn programs_of_user(&mut self) -> Result<Vec<CategoryProgram>> {
         let tried = self.try_user_programs()?;
         let n = self.train.queries.len();
         let worths: Vec<&[(usize, f64)]> =
             tried.iter().map(|tried| tried.worth.as_slice()).collect();
         let chosen = discover::cover(&worths, n, MAX_CATEGORIES, n as f64 * MIN_CATEGORY_GAIN);
-        let mut category_programs = Vec::new();
+        let mut categories = Vec::new();
         for at in chosen {
-            category_programs.push(self.program_of_user(&tried[at])?);
+            categories.push(self.program_of_user(&tried[at])?);
         }
-        if category_programs.is_empty() {
-            return Ok(category_programs);
+        if categories.is_empty() {
+            return Ok(categories);
         }
-        let mut category_programs = needed(category_programs, n);
-        make_names_differ(&mut category_programs);
-        Ok(category_programs)
+        let mut categories = needed(categories, n);
+        make_names_differ(&mut categories);
+        Ok(categories)
     }
 }
 
@@ -172,14 +169,14 @@ fn trial_message(file: &str, mrr: f64, n: usize, failed: usize) -> String {
 
 /// Makes the names of categories with the user's programs unique: a name that an earlier category
 /// or one with a composed program has gets a number, such as `name (2)`.
-pub(super) fn make_names_differ(category_programs: &mut [CategoryProgram]) {
-    for at in 0..category_programs.len() {
-        let Some(name) = category_programs[at].name.clone() else { continue };
+pub(super) fn make_names_differ(categories: &mut [CategoryProgram]) {
+    for at in 0..categories.len() {
+        let Some(name) = categories[at].name.clone() else { continue };
         let taken = |name: &str| {
-            let others = category_programs.iter().enumerate();
-            let mut others = others
-                .filter(|&(other, category_program)| other < at || category_program.name.is_none());
-            others.any(|(_, category_program)| category_program.name() == name)
+            let others = categories.iter().enumerate();
+            let mut others =
+                others.filter(|&(other, category)| other < at || category.name.is_none());
+            others.any(|(_, category)| category.name() == name)
         };
         let mut distinct = name.clone();
         let mut number = 2;
@@ -187,7 +184,7 @@ pub(super) fn make_names_differ(category_programs: &mut [CategoryProgram]) {
             distinct = format!("{name} ({number})");
             number += 1;
         }
-        category_programs[at].name = Some(distinct);
+        categories[at].name = Some(distinct);
     }
 }
 
@@ -224,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_taken_gets_a_number() {
-        let category_program = |source: &str, name: Option<&str>| CategoryProgram {
+        let category = |source: &str, name: Option<&str>| CategoryProgram {
             plan: None,
             program: Program::new(source),
             params: ParamValues::new(),
@@ -234,14 +231,14 @@ mod tests {
             train: Vec::new(),
             part: None,
         };
-        let mut category_programs = vec![
-            category_program("", Some("mine")),
-            category_program("", Some("mine")),
-            category_program("", Some("theirs")),
-            category_program("//! category: theirs", None),
+        let mut categories = vec![
+            category("", Some("mine")),
+            category("", Some("mine")),
+            category("", Some("theirs")),
+            category("//! category: theirs", None),
         ];
-        make_names_differ(&mut category_programs);
-        let names: Vec<&str> = category_programs.iter().map(CategoryProgram::name).collect();
+        make_names_differ(&mut categories);
+        let names: Vec<&str> = categories.iter().map(CategoryProgram::name).collect();
         assert_eq!(names, ["mine", "mine (2)", "theirs (2)", "theirs"]);
     }
 }

@@ -15,7 +15,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
 use crate::{
-    Ablation, OptimizeError, Run,
+    Ablation, Result, Run,
     actor::{
         Actor, Attempt, Categories, CategoryRecord, LLM, NOT_ASKED,
         advice::{AcceptedAdvice, advice_from_others},
@@ -113,10 +113,10 @@ impl Run<'_> {
         open: &[usize],
         archive: &mut Archive,
         rng: &mut ChaCha8Rng,
-    ) -> Result<(), OptimizeError> {
-        let name = target.category_program.name().to_owned();
+    ) -> Result<()> {
+        let name = target.category.name().to_owned();
         let notes = actor.notes.entry(name.clone()).or_default();
-        notes.attempts.mark_current(target.category_program);
+        notes.attempts.mark_current(target.category);
         if notes.gap > PATIENCE {
             let steps = std::mem::take(&mut notes.gap);
             notes.restarts += 1;
@@ -128,7 +128,7 @@ impl Run<'_> {
         }
         let contrast = match self.options.lacks(Ablation::Comparator) {
             true => None,
-            false => Some(self.contrast(target.category_program, target.queries, open, rng)?),
+            false => Some(self.contrast(target.category, target.queries, open, rng)?),
         };
         self.follow(actor, &name, contrast.as_ref(), &mut target, archive)
     }
@@ -141,14 +141,14 @@ impl Run<'_> {
         name: &str,
         target: &mut StepTarget<'_>,
         archive: &mut Archive,
-    ) -> Result<(), OptimizeError> {
+    ) -> Result<()> {
         let sample = target.step as u32 + 1;
-        let request = self.draft_request(name, target.queries, target.category_program, sample);
-        let before = mean(&target.category_program.train_on(target.queries));
+        let request = self.draft_request(name, target.queries, target.category, sample);
+        let before = mean(&target.category.train_on(target.queries));
         let attempt = Attempt::new(name, "initial", before);
         let written = self.drafts(actor, std::slice::from_ref(&request), sample)?;
         let written = written.into_iter().next().unwrap_or_else(|| Err(NOT_ASKED.to_owned()));
-        let parent = (&*target.category_program, target.queries);
+        let parent = (&*target.category, target.queries);
         let program = self.not_tried_before(actor, name, parent, written);
         let key = format!("initial {name} {sample}");
         let note = "a program begun anew";
@@ -165,8 +165,8 @@ impl Run<'_> {
         contrast: Option<&Contrast>,
         target: &mut StepTarget<'_>,
         archive: &mut Archive,
-    ) -> Result<(), OptimizeError> {
-        let before = mean(&target.category_program.train_on(target.queries));
+    ) -> Result<()> {
+        let before = mean(&target.category.train_on(target.queries));
         let advice = match contrast {
             Some(contrast) => self.advice(actor, name, target, contrast)?,
             None => Ok(String::new()),
@@ -196,16 +196,16 @@ impl Run<'_> {
         written: DraftResult,
         target: &mut StepTarget<'_>,
         archive: &mut Archive,
-    ) -> Result<(), OptimizeError> {
+    ) -> Result<()> {
         let mut attempt = step_info.attempt;
         let name = attempt.category.clone();
         match written {
             Ok(program) => {
                 attempt.program = Some(program.id().to_owned());
                 let change = step_info.change.to_owned();
-                let parent = Some(target.category_program.program.id().to_owned());
+                let parent = Some(target.category.program.id().to_owned());
                 let origin = Origin { proposed_by: LLM.to_owned(), change, parent };
-                let params = self.inherited_params(target.category_program, &program)?;
+                let params = self.inherited_params(target.category, &program)?;
                 let source = program.clone();
                 let child = Child { plan: None, program, params, origin };
                 let measured = self.measure(child, target, archive)?;
@@ -244,15 +244,11 @@ impl Run<'_> {
 
     /// Returns those tuned parameters of the category's program (the parent) that the new program
     /// (the child) declares with the same value and range.
-    fn inherited_params(
-        &self,
-        parent: &CategoryProgram,
-        child: &Program,
-    ) -> Result<ParamValues, OptimizeError> {
+    fn inherited_params(&self, parent: &CategoryProgram, child: &Program) -> Result<ParamValues> {
         if parent.params.is_empty() || parent.program.is_module() {
             return Ok(ParamValues::new());
         }
-        let declared = |program: &Program| -> Result<BTreeMap<String, [f64; 3]>, OptimizeError> {
+        let declared = |program: &Program| -> Result<BTreeMap<String, [f64; 3]>> {
             let runtime = self.trials.runtime_of(program);
             let params = runtime.declared_params(&self.trials.compile(program)?);
             let params = params.unwrap_or_default().into_iter();
@@ -268,29 +264,28 @@ impl Run<'_> {
     /// renders execution traces of some of them.
     fn contrast(
         &mut self,
-        category_program: &CategoryProgram,
+        category: &CategoryProgram,
         queries: &[usize],
         open: &[usize],
         rng: &mut ChaCha8Rng,
-    ) -> Result<Contrast, OptimizeError> {
-        let is_good = |&&query: &&usize| category_program.train[query] >= GOOD;
+    ) -> Result<Contrast> {
+        let is_good = |&&query: &&usize| category.train[query] >= GOOD;
         let good: Vec<usize> = queries.iter().filter(is_good).copied().collect();
         let wording = |at: usize| Wording::detect(&self.train.queries[at].text);
         let good = wording::sample(&good, SHOWN_GOOD, wording, rng);
         let bad = wording::sample(open, SHOWN_BAD, wording, rng);
-        let compiled = self.trials.compile(&category_program.program)?;
+        let compiled = self.trials.compile(&category.program)?;
         let (runtime, source) =
-            (self.trials.runtime_of(&category_program.program), category_program.program.source());
+            (self.trials.runtime_of(&category.program), category.program.source());
         let shown = |at: &usize| {
             let query = &self.train.queries[*at];
-            execution_trace::render(runtime, &compiled, &category_program.params, source, query)
+            execution_trace::render(runtime, &compiled, &category.params, source, query)
         };
         let line = |at: &usize| execution_trace::line(&self.base.kb, &self.train.queries[*at]);
-        let is_open =
-            |query: &&usize| category_program.train[**query] < GOOD && !bad.contains(query);
+        let is_open = |query: &&usize| category.train[**query] < GOOD && !bad.contains(query);
         let further = queries.iter().filter(is_open).copied().collect();
-        let further = worst_first(further, category_program);
-        let ranked = |at: &usize| match category_program.train[*at] {
+        let further = worst_first(further, category);
+        let ranked = |at: &usize| match category.train[*at] {
             0.0 => format!("not ranked: {}", line(at)),
             rank => format!("rank {:.0}: {}", 1.0 / rank, line(at)),
         };
@@ -310,18 +305,18 @@ impl Run<'_> {
         name: &str,
         target: &StepTarget<'_>,
         contrast: &Contrast,
-    ) -> Result<Result<String, String>, OptimizeError> {
+    ) -> Result<Result<String, String>> {
         let sample = target.step as u32 + 1;
         let mut inputs = json!({
             "category": actor.category(name),
-            "current": self.current(actor, name, target.category_program, target.queries),
-            "tried": actor.attempts(name).lines(target.category_program),
+            "current": self.current(actor, name, target.category, target.queries),
+            "tried": actor.attempts(name).lines(target.category),
             "good": contrast.good,
             "also_good": contrast.also_good,
             "bad": contrast.bad,
             "also_bad": contrast.also_bad,
         });
-        let params = &target.category_program.params;
+        let params = &target.category.params;
         let source = inputs["current"]["source"].as_str().unwrap_or_default();
         inputs["current"]["source"] = shown::with_values(source, params).into();
         let reply = actor.ask(COMPARATOR_ROLE.role(), "comparator/contrast", inputs, sample)?;
@@ -338,13 +333,13 @@ impl Run<'_> {
         target: &StepTarget<'_>,
         advice: &str,
         contrast: Option<&Contrast>,
-    ) -> Result<(String, DraftResult), OptimizeError> {
-        let (category_program, queries, sample) =
-            (&*target.category_program, target.queries, target.step as u32 + 1);
+    ) -> Result<(String, DraftResult)> {
+        let (category, queries, sample) =
+            (&*target.category, target.queries, target.step as u32 + 1);
         let mut inputs = self.short_prompt_inputs(actor, name);
         inputs["queries"] = self.solved_queries(&self.examples(queries, SHOWN_TO_IMPROVE, sample));
-        inputs["current"] = self.current(actor, name, category_program, queries);
-        inputs["current"]["tuned"] = shown::tuned_text(&category_program.params).into();
+        inputs["current"] = self.current(actor, name, category, queries);
+        inputs["current"]["tuned"] = shown::tuned_text(&category.params).into();
         inputs["advice"] = match contrast {
             Some(_) => whole_lines(advice, ADVICE_CHARS).into(),
             None => NO_ADVICE.into(),
@@ -353,14 +348,14 @@ impl Run<'_> {
         let bad = contrast.map_or(&[][..], |contrast| &contrast.bad);
         inputs["traces"] = bad.iter().take(SHOWN_TO_AUTHOR).cloned().collect();
         let text = |query: usize| self.train.queries[query].text.as_str();
-        inputs["previous"] = actor.attempts(name).programs(category_program, text);
-        let tried = worst_first(queries.to_vec(), category_program);
-        let request = self.draft_request_on(name, tried, queries, category_program);
+        inputs["previous"] = actor.attempts(name).programs(category, text);
+        let tried = worst_first(queries.to_vec(), category);
+        let request = self.draft_request_on(name, tried, queries, category);
         let reply = actor.ask_all(ACTOR_ROLE.role(), "actor/improve", vec![inputs], sample)?;
         let note = reply.iter().flatten().map(|reply| shown::author_note(&reply.text)).collect();
         let written = self.repair(actor, std::slice::from_ref(&request), reply, sample)?;
         let written = written.into_iter().next().unwrap_or_else(|| Err(NOT_ASKED.to_owned()));
-        Ok((note, self.not_tried_before(actor, name, (category_program, queries), written)))
+        Ok((note, self.not_tried_before(actor, name, (category, queries), written)))
     }
 
     /// Formats the current program of a category and its scores for a prompt. Omits the program's
@@ -369,10 +364,10 @@ impl Run<'_> {
         &self,
         actor: &Actor,
         name: &str,
-        category_program: &CategoryProgram,
+        category: &CategoryProgram,
         queries: &[usize],
     ) -> Value {
-        let mut current = self.standing(category_program, queries);
+        let mut current = self.standing(category, queries);
         let source = current["source"].as_str().unwrap_or_default();
         current["source"] = shown::without_header(source, &actor.category_header(name)).into();
         current
@@ -384,13 +379,13 @@ impl Run<'_> {
         &mut self,
         actor: &Actor,
         name: &str,
-        (category_program, queries): (&CategoryProgram, &[usize]),
+        (category, queries): (&CategoryProgram, &[usize]),
         written: DraftResult,
     ) -> DraftResult {
         let program = written?;
         let notes = actor.notes.get(name);
         let tried = notes.is_some_and(|notes| notes.tried.contains(program.id()));
-        if !tried && program.id() != category_program.program.id() {
+        if !tried && program.id() != category.program.id() {
             return Ok(program);
         }
         if asks(&program) {
@@ -426,7 +421,7 @@ impl Run<'_> {
         &mut self,
         actor: &mut Actor,
         found: &[FoundCategory],
-    ) -> Result<(), OptimizeError> {
+    ) -> Result<()> {
         let replies = actor.take_replies(None);
         if actor.stop().is_some() {
             return Ok(());
@@ -448,7 +443,7 @@ impl Run<'_> {
         actor: &mut Actor,
         key: &str,
         attempt: Attempt,
-    ) -> Result<(), OptimizeError> {
+    ) -> Result<()> {
         let replies = actor.take_replies(Some(&attempt.category));
         if actor.stop().is_some() {
             return Ok(());

@@ -12,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
 use crate::{
-    OptimizeError, Run,
+    Result, Run,
     actor::{Actor, NOT_ASKED},
     category_programs::{MAX_CATEGORIES, Queries},
     trial::Pool,
@@ -60,10 +60,7 @@ impl Run<'_> {
     /// Asks a model for categories and for the category of each training and validation query.
     /// Returns at least one category. The last one is [`OTHERS`] if it has training queries or
     /// there is no other category.
-    pub(super) fn find_categories(
-        &mut self,
-        actor: &mut Actor,
-    ) -> Result<Vec<FoundCategory>, OptimizeError> {
+    pub(super) fn find_categories(&mut self, actor: &mut Actor) -> Result<Vec<FoundCategory>> {
         let n = self.train.queries.len();
         let mut sample: Vec<usize> = (0..n).collect();
         let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
@@ -103,7 +100,7 @@ impl Run<'_> {
         sample: &[usize],
         max_categories: usize,
         places: &mut [Option<usize>],
-    ) -> Result<Vec<(String, String)>, OptimizeError> {
+    ) -> Result<Vec<(String, String)>> {
         if max_categories == 0 || actor.stop().is_some() {
             return Ok(Vec::new());
         }
@@ -137,7 +134,7 @@ impl Run<'_> {
         named: &[(String, String)],
         in_train: bool,
         queries: &[usize],
-    ) -> Result<Vec<Option<usize>>, OptimizeError> {
+    ) -> Result<Vec<Option<usize>>> {
         let mut assigned: Vec<Option<Option<usize>>> = vec![None; queries.len()];
         if named.is_empty() {
             return Ok(vec![None; queries.len()]);

@@ -13,7 +13,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    Ablation, Event, OptimizeError, Run,
+    Ablation, Event, Result, Run,
     accept::MIN_GAIN,
     actor::{
         Actor, Attempt, LLM, NOT_ASKED, Notes,
@@ -76,17 +76,17 @@ enum ReplyContent {
 
 impl Run<'_> {
     /// Asks the model for categories and for a draft of each category's program. Adds each category
-    /// to `category_programs` with the draft or, if this does not gain enough, with the best
+    /// to `categories` with the draft or, if this does not gain enough, with the best
     /// available program. Returns the challengers, each with the index of its category.
     pub(crate) fn write_programs(
         &mut self,
         actor: &mut Actor,
-        category_programs: &mut Vec<CategoryProgram>,
-    ) -> Result<Vec<(usize, CategoryProgram)>, OptimizeError> {
+        categories: &mut Vec<CategoryProgram>,
+    ) -> Result<Vec<(usize, CategoryProgram)>> {
         (self.watch)(Event::Progress { phase: "finding categories", done: 0, total: 1 });
         let found = self.find_categories(actor)?;
         self.commit_categories(actor, &found)?;
-        let fallback = self.fallback(category_programs)?;
+        let fallback = self.fallback(categories)?;
         for FoundCategory { name, description, .. } in &found {
             let description = description.clone();
             actor.notes.insert(name.clone(), Notes { description, ..Notes::default() });
@@ -131,38 +131,31 @@ impl Run<'_> {
             };
             let is_sure =
                 |draft: &CategoryProgram| draft.sum_on(&unseen) >= best.sum_on(&unseen) + MIN_GAIN;
-            let (mut category_program, mut challenger) = match draft {
+            let (mut category, mut challenger) = match draft {
                 Some(draft) if is_sure(&draft) => (draft, None),
                 draft => (self.adopt(best, &actor.category_header(&name))?, draft),
             };
             let n = queries.train.len();
-            category_program.queries = Some(queries.clone());
-            for category_program in
-                [Some(&mut category_program), challenger.as_mut()].into_iter().flatten()
-            {
-                if category_program.proposed_by == LLM && !self.options.lacks(Ablation::Tuning) {
-                    self.tune(category_program, &queries.train)?;
+            category.queries = Some(queries.clone());
+            for category in [Some(&mut category), challenger.as_mut()].into_iter().flatten() {
+                if category.proposed_by == LLM && !self.options.lacks(Ablation::Tuning) {
+                    self.tune(category, &queries.train)?;
                 }
             }
-            let mrr = mean(&category_program.train_on(&queries.train));
+            let mrr = mean(&category.train_on(&queries.train));
             (self.watch)(Event::Category { name: &name, n, mrr, bound: None });
-            challengers.extend(challenger.map(|challenger| (category_programs.len(), challenger)));
-            category_programs.push(category_program);
+            challengers.extend(challenger.map(|challenger| (categories.len(), challenger)));
+            categories.push(category);
         }
         Ok(challengers)
     }
 
     /// Returns the programs that a category can have instead of a draft: those in
-    /// `category_programs` that are not WebAssembly modules or, if there are none, one that only
+    /// `categories` that are not WebAssembly modules or, if there are none, one that only
     /// searches text.
-    fn fallback(
-        &mut self,
-        category_programs: &[CategoryProgram],
-    ) -> Result<Vec<CategoryProgram>, OptimizeError> {
+    fn fallback(&mut self, categories: &[CategoryProgram]) -> Result<Vec<CategoryProgram>> {
         // A module has no header that could name another category.
-        let readable = category_programs
-            .iter()
-            .filter(|category_program| !category_program.program.is_module());
+        let readable = categories.iter().filter(|category| !category.program.is_module());
         let readable: Vec<CategoryProgram> = readable.cloned().collect();
         if !readable.is_empty() {
             return Ok(readable);
@@ -176,21 +169,17 @@ impl Run<'_> {
 
     /// Returns a copy of a program for another category, with this category's header, measured on
     /// all training queries.
-    fn adopt(
-        &mut self,
-        category_program: &CategoryProgram,
-        header: &str,
-    ) -> Result<CategoryProgram, OptimizeError> {
-        let program = Program::new(&headed(category_program.program.source(), header));
+    fn adopt(&mut self, category: &CategoryProgram, header: &str) -> Result<CategoryProgram> {
+        let program = Program::new(&headed(category.program.source(), header));
         let origin = Origin {
-            proposed_by: category_program.proposed_by.clone(),
+            proposed_by: category.proposed_by.clone(),
             change: "adopted for the category".to_owned(),
-            parent: Some(category_program.program.id().to_owned()),
+            parent: Some(category.program.id().to_owned()),
         };
         self.category_program(
-            category_program.plan.clone(),
+            category.plan.clone(),
             program,
-            category_program.params.clone(),
+            category.params.clone(),
             None,
             &origin,
         )
@@ -235,7 +224,7 @@ impl Run<'_> {
         actor: &mut Actor,
         requests: &[DraftRequest],
         sample: u32,
-    ) -> Result<Vec<DraftResult>, OptimizeError> {
+    ) -> Result<Vec<DraftResult>> {
         if actor.stop().is_some() {
             let why = "no further requests are sent".to_owned();
             return Ok(requests.iter().map(|_| Err(why.clone())).collect());
@@ -262,7 +251,7 @@ impl Run<'_> {
         requests: &[DraftRequest],
         replies: Vec<Result<Reply, String>>,
         sample: u32,
-    ) -> Result<Vec<DraftResult>, OptimizeError> {
+    ) -> Result<Vec<DraftResult>> {
         let mut written: Vec<DraftResult> = vec![Err(NOT_ASKED.to_owned()); requests.len()];
         let mut open: Vec<(usize, Result<Reply, String>)> =
             replies.into_iter().enumerate().collect();
@@ -309,7 +298,7 @@ impl Run<'_> {
         actor: &Actor,
         request: &DraftRequest,
         reply: Result<Reply, String>,
-    ) -> Result<ReplyContent, OptimizeError> {
+    ) -> Result<ReplyContent> {
         let reply = match reply {
             Ok(reply) => reply,
             Err(why) => return Ok(ReplyContent::Missing(why)),
@@ -338,11 +327,7 @@ impl Run<'_> {
     /// program can be measured. Failures are: the program does not compile, has invalid parameters,
     /// leaks answers, exceeds the allowance of runs that ask a model, fails on a query, or returns
     /// no node for any query.
-    fn failures(
-        &mut self,
-        program: &Program,
-        request: &DraftRequest,
-    ) -> Result<Vec<Value>, OptimizeError> {
+    fn failures(&mut self, program: &Program, request: &DraftRequest) -> Result<Vec<Value>> {
         let queries: Vec<usize> = request.tried.iter().copied().take(TRIED).collect();
         let runtime = self.trials.runtime_of(program);
         let compiled = match runtime.compile(program) {
@@ -399,7 +384,7 @@ impl Run<'_> {
         requests: &[DraftRequest],
         written: &mut [DraftResult],
         sample: u32,
-    ) -> Result<(), OptimizeError> {
+    ) -> Result<()> {
         let (mut places, mut inputs) = (Vec::new(), Vec::new());
         for (at, request) in requests.iter().enumerate() {
             let Ok(program) = &written[at] else { continue };
@@ -415,7 +400,7 @@ impl Run<'_> {
             let runtime = self.trials.runtime_of(&program);
             let compiled = self.trials.compile(&program)?;
             let none = ParamValues::new();
-            let traces: Result<Vec<String>, OptimizeError> = worst
+            let traces: Result<Vec<String>> = worst
                 .into_iter()
                 .take(TRIED_OUT_TRACES)
                 .map(|place| {
@@ -465,7 +450,7 @@ impl Run<'_> {
 
     /// Returns the reciprocal rank of a program with its declared parameters on each of the
     /// training queries in `tried` (positions).
-    fn tried_ranks(&self, program: &Program, tried: &[usize]) -> Result<Vec<f32>, OptimizeError> {
+    fn tried_ranks(&self, program: &Program, tried: &[usize]) -> Result<Vec<f32>> {
         let (runtime, none) = (self.trials.runtime_of(program), ParamValues::new());
         let rankings = self.trials.rankings(program, &none, &self.train, tried)?;
         Ok(reciprocal_ranks(runtime, &rankings, &self.train, tried))
@@ -481,7 +466,7 @@ impl Run<'_> {
         queries: &[usize],
         (best, before): (&CategoryProgram, f64),
         written: DraftResult,
-    ) -> Result<Option<CategoryProgram>, OptimizeError> {
+    ) -> Result<Option<CategoryProgram>> {
         let mut attempt = Attempt::new(&request.name, "initial", before);
         let draft = match written {
             Ok(program) => {

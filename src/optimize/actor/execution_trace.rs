@@ -14,7 +14,7 @@
 
 use std::fmt::Write;
 
-use crate::{OptimizeError, wording::Wording};
+use crate::{Result, wording::Wording};
 use agent_dataset::LabelledQuery;
 use agent_ground::words::one_line;
 use agent_infer::{
@@ -61,7 +61,7 @@ pub(super) fn render(
     params: &ParamValues,
     source: &str,
     query: &LabelledQuery,
-) -> Result<String, OptimizeError> {
+) -> Result<String> {
     let trace = Trace::default();
     let (ranking, failure) = match runtime.run(compiled, params, &query.text, Some(&trace))? {
         Ok(outcome) => (outcome.ranking, None),

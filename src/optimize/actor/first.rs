@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
 use crate::{
-    Ablation, OptimizeError, Run,
+    Ablation, Result, Run,
     actor::{
         Actor,
         drafts::DraftRequest,
@@ -100,8 +100,8 @@ impl Run<'_> {
 
     /// Formats a category's program with its mean reciprocal rank on `queries`, overall and by
     /// wording, for a prompt.
-    pub(super) fn standing(&self, category_program: &CategoryProgram, queries: &[usize]) -> Value {
-        self.standing_of(&category_program.program, queries, &category_program.train_on(queries))
+    pub(super) fn standing(&self, category: &CategoryProgram, queries: &[usize]) -> Value {
+        self.standing_of(&category.program, queries, &category.train_on(queries))
     }
 
     /// Does the same as [`Run::standing`] for a program with its reciprocal ranks on `queries`.
@@ -118,7 +118,7 @@ impl Run<'_> {
     }
 
     /// Mines the metapaths that prompts show, once in a run, unless mining is disabled.
-    pub(super) fn mine_for_prompts(&mut self, actor: &mut Actor) -> Result<(), OptimizeError> {
+    pub(super) fn mine_for_prompts(&mut self, actor: &mut Actor) -> Result<()> {
         if actor.has_mined || self.options.lacks(Ablation::Mining) {
             return Ok(());
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::{
-    Ablation, Event, OptimizeError, Run,
+    Ablation, Event, Result, Run,
     actor::{Actor, execution_trace::cut},
     lexicon::{self, PLACE},
 };
@@ -93,7 +93,7 @@ impl Run<'_> {
     pub(crate) fn write_questions(
         &mut self,
         actor: &mut Actor,
-    ) -> Result<BTreeMap<String, Vec<String>>, OptimizeError> {
+    ) -> Result<BTreeMap<String, Vec<String>>> {
         if self.options.lacks(Ablation::Lexicon) {
             return Ok(BTreeMap::new());
         }

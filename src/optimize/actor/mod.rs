@@ -52,7 +52,7 @@ pub(crate) use crate::actor::{
     lexicon::LEXICON_ROLE,
 };
 use crate::{
-    Ablation, Event, OptimizeError, Options, Run, Stop,
+    Ablation, Event, OptimizeError, Options, Result, Run, Stop,
     actor::{advice::AcceptedAdvice, briefing::Briefing, earlier::Attempts},
     improve::Measurement,
     mine::MinedPattern,
@@ -248,7 +248,7 @@ impl Actor {
     ///
     /// # Errors
     /// If the service gives no reply, or the reply cannot be stored.
-    pub(super) fn greet(&mut self) -> Result<(), OptimizeError> {
+    pub(super) fn greet(&mut self) -> Result<()> {
         let llm = self.assistant.llm();
         let request = llm.request(ACTOR_ROLE.role(), vec![Message::user(GREETING)], None, 0);
         match self.waiting(|| llm.ask(&request)) {
@@ -283,7 +283,7 @@ impl Actor {
         prompt: &str,
         inputs: Vec<Value>,
         sample: u32,
-    ) -> Result<Vec<Result<Reply, String>>, OptimizeError> {
+    ) -> Result<Vec<Result<Reply, String>>> {
         let requests = self.requests(&role, prompt, inputs, sample)?;
         let replies = self.waiting(|| self.assistant.llm().ask_all(&requests));
         replies
@@ -304,7 +304,7 @@ impl Actor {
         prompt: &str,
         category_inputs: Vec<(&str, Value)>,
         sample: u32,
-    ) -> Result<Vec<Result<Reply, String>>, OptimizeError> {
+    ) -> Result<Vec<Result<Reply, String>>> {
         let (names, inputs): (Vec<&str>, Vec<Value>) = category_inputs.into_iter().unzip();
         let before = self.replies.len();
         let replies = self.ask_all(role, prompt, inputs, sample)?;
@@ -323,7 +323,7 @@ impl Actor {
         prompt: &str,
         inputs: Value,
         sample: u32,
-    ) -> Result<Result<Reply, String>, OptimizeError> {
+    ) -> Result<Result<Reply, String>> {
         let mut replies = self.ask_all(role, prompt, vec![inputs], sample)?;
         Ok(replies.pop().unwrap_or_else(|| Err(NOT_ASKED.to_owned())))
     }
@@ -347,7 +347,7 @@ impl Actor {
         prompt: &str,
         inputs: Vec<Value>,
         sample: u32,
-    ) -> Result<Vec<Result<Value, String>>, OptimizeError> {
+    ) -> Result<Vec<Result<Value, String>>> {
         let requests = self.requests(&role, prompt, inputs, sample)?;
         let answers = self.waiting(|| self.assistant.llm().ask_json_all(&requests, REPAIRS));
         answers
@@ -381,10 +381,7 @@ impl Actor {
 
     /// Classifies a reply. Returns its value, an inner error that ends only this step, or an error
     /// that ends the run, such as an outage. If a cost ceiling is reached, the actor stops.
-    fn classify<T>(
-        &mut self,
-        reply: Result<T, LlmError>,
-    ) -> Result<Result<T, String>, OptimizeError> {
+    fn classify<T>(&mut self, reply: Result<T, LlmError>) -> Result<Result<T, String>> {
         match reply {
             Ok(value) => Ok(Ok(value)),
             Err(error @ LlmError::Reply { .. }) => Ok(Err(error.to_string())),
@@ -398,10 +395,7 @@ impl Actor {
 
     /// Returns the result of a step, or `None` if the step ended because a request of a program's
     /// tool failed. If a cost ceiling is reached, the actor stops.
-    pub(super) fn unless_stopped<T>(
-        &mut self,
-        done: Result<T, OptimizeError>,
-    ) -> Result<Option<T>, OptimizeError> {
+    pub(super) fn unless_stopped<T>(&mut self, done: Result<T>) -> Result<Option<T>> {
         match done {
             Err(OptimizeError::Llm(error)) => {
                 if let Err(why) = self.classify::<T>(Err(error))? {

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::ser::{CompactFormatter, Formatter};
 
-use crate::journal::{BODY_DEPTH, JournalError};
+use crate::journal::{BODY_DEPTH, JournalError, Result};
 
 /// Encodes a value as JSON. Fails as soon as the text has more than `limit` bytes. Error messages
 /// name the step by `kind` and `key`.
@@ -14,7 +14,7 @@ pub(super) fn encode<T: Serialize + ?Sized>(
     key: &str,
     value: &T,
     limit: usize,
-) -> Result<String, JournalError> {
+) -> Result<String> {
     let mut text = LimitedBuffer { bytes: Vec::new(), limit, full: false };
     let mut depth = Depth { depth: 0, too_deep: false };
     let mut serializer = serde_json::Serializer::with_formatter(&mut text, &mut depth);
@@ -33,11 +33,7 @@ pub(super) fn encode<T: Serialize + ?Sized>(
 }
 
 /// Decodes a value from JSON. Error messages name the step by `kind` and `key`.
-pub(super) fn decode<T: DeserializeOwned>(
-    kind: &str,
-    key: &str,
-    body: &str,
-) -> Result<T, JournalError> {
+pub(super) fn decode<T: DeserializeOwned>(kind: &str, key: &str, body: &str) -> Result<T> {
     serde_json::from_str(body).map_err(|source| JournalError::Decode {
         kind: kind.to_owned(),
         key: key.to_owned(),

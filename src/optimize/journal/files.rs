@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::journal::{
-    JournalError,
+    JournalError, Result,
     lock::{FileLocation, Lock},
     reserve::Reserve,
     store::Store,
@@ -58,7 +58,7 @@ pub(super) enum State {
 
 impl Files {
     /// Fails if the result of a step could not be stored, so that the step must not be computed.
-    pub(super) fn check_writable(&self) -> Result<(), JournalError> {
+    pub(super) fn check_writable(&self) -> Result<()> {
         match &self.writer()?.state {
             State::Open => self.check_locations(),
             State::Full(cause) | State::Failed(cause) => Err(self.stopped(cause)),
@@ -66,7 +66,7 @@ impl Files {
     }
 
     /// Fails if not even a result that was paid for could be stored.
-    pub(super) fn check_keeps_paid(&self) -> Result<(), JournalError> {
+    pub(super) fn check_keeps_paid(&self) -> Result<()> {
         match &self.writer()?.state {
             State::Open | State::Full(_) => self.check_locations(),
             State::Failed(cause) => Err(self.stopped(cause)),
@@ -77,10 +77,7 @@ impl Files {
     /// `write` once more; after that, only results that were paid for are written. This is safe,
     /// because a full disk makes the writing fail, not the syncing. After any other failure nothing
     /// more is written.
-    pub(super) fn write(
-        &mut self,
-        mut write: impl FnMut(&mut Store) -> Result<(), JournalError>,
-    ) -> Result<(), JournalError> {
+    pub(super) fn write(&mut self, mut write: impl FnMut(&mut Store) -> Result<()>) -> Result<()> {
         let mut written = write(&mut self.store);
         let Some(writer) = &mut self.writer else { return written };
         if let Err(error @ JournalError::Full { .. }) = &written
@@ -102,7 +99,7 @@ impl Files {
         written
     }
 
-    fn writer(&self) -> Result<&Writer, JournalError> {
+    fn writer(&self) -> Result<&Writer> {
         let path = || self.store.path().to_owned();
         self.writer.as_ref().ok_or_else(|| JournalError::ReadOnly { path: path() })
     }
@@ -113,7 +110,7 @@ impl Files {
 
     /// Fails if the lock, the database or the write-ahead log was removed or replaced since it was
     /// opened for writing.
-    pub(super) fn check_locations(&self) -> Result<(), JournalError> {
+    pub(super) fn check_locations(&self) -> Result<()> {
         self.writer.iter().flat_map(|writer| &writer.locations).try_for_each(FileLocation::check)
     }
 }

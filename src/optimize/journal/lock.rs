@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use crate::journal::JournalError;
+use crate::journal::{JournalError, Result};
 use agent_ground::files;
 
 /// Name of the lock file in a run directory.
@@ -35,7 +35,7 @@ pub(super) struct Lock {
 
 impl Lock {
     /// Takes the lock of an existing run directory.
-    pub(super) fn take(dir: &Path) -> Result<Self, JournalError> {
+    pub(super) fn take(dir: &Path) -> Result<Self> {
         let path = dir.join(LOCK_FILE);
         let mut file = files::open_to_lock(&path).map_err(JournalError::io("open", &path))?;
         let mut locked = file.try_lock();
@@ -116,19 +116,19 @@ pub(super) struct FileLocation {
 
 impl FileLocation {
     /// Returns the path with the identity of the file that is there now.
-    pub(super) fn current(path: &Path) -> Result<Self, JournalError> {
+    pub(super) fn current(path: &Path) -> Result<Self> {
         let metadata = fs::metadata(path).map_err(JournalError::io("find", path))?;
         Ok(Self { path: path.to_owned(), file: identity(&metadata) })
     }
 
     /// Returns the path with the identity of an open file.
-    fn from_file(path: &Path, file: &File) -> Result<Self, JournalError> {
+    fn from_file(path: &Path, file: &File) -> Result<Self> {
         let metadata = file.metadata().map_err(JournalError::io("find", path))?;
         Ok(Self { path: path.to_owned(), file: identity(&metadata) })
     }
 
     /// Fails with [`JournalError::Moved`] unless the same file is still at the path.
-    pub(super) fn check(&self) -> Result<(), JournalError> {
+    pub(super) fn check(&self) -> Result<()> {
         match fs::metadata(&self.path) {
             Ok(metadata) if identity(&metadata) == self.file => Ok(()),
             _ => Err(JournalError::Moved { path: self.path.clone() }),

@@ -57,6 +57,9 @@ use crate::journal::{
 pub use crate::journal::{error::JournalError, lock::writer_pid, replies::JournalReplies};
 use agent_sandbox::program::Program;
 
+/// Result of a function of the journal.
+type Result<T, E = JournalError> = std::result::Result<T, E>;
+
 /// Name of the database file in a run directory.
 pub const DATABASE_FILE: &str = "run.sqlite";
 /// Name of the database file while the database is being created.
@@ -118,7 +121,7 @@ impl Journal {
     /// [`JournalError::Exists`], [`JournalError::NotEmpty`], [`JournalError::Locked`],
     /// [`JournalError::Io`], [`JournalError::Storage`], [`JournalError::Full`], and
     /// [`JournalError::TooLarge`] for the configuration.
-    pub fn create(dir: &Path, config: &Value) -> Result<Self, JournalError> {
+    pub fn create(dir: &Path, config: &Value) -> Result<Self> {
         let text = encode("run", "config", config, CONFIG_BYTES)?;
         fs::create_dir_all(dir).map_err(JournalError::io("create", dir))?;
         if dir.join(DATABASE_FILE).exists()
@@ -158,7 +161,7 @@ impl Journal {
     /// [`JournalError::NotARun`], [`JournalError::Locked`], [`JournalError::Damaged`],
     /// [`JournalError::NewerVersion`], [`JournalError::OlderVersion`], [`JournalError::Io`],
     /// [`JournalError::Storage`], [`JournalError::Full`], [`JournalError::Moved`].
-    pub fn resume(dir: &Path) -> Result<Self, JournalError> {
+    pub fn resume(dir: &Path) -> Result<Self> {
         check_run(dir)?;
         let lock = Lock::take(dir)?;
         Self::write(dir, lock)
@@ -169,18 +172,18 @@ impl Journal {
     ///
     /// # Errors
     /// As [`Journal::resume`], except [`JournalError::Locked`].
-    pub fn open_read_only(dir: &Path) -> Result<Self, JournalError> {
+    pub fn open_read_only(dir: &Path) -> Result<Self> {
         check_run(dir)?;
         Self::open(dir, None)
     }
 
     /// Opens the database for writing, for the holder of the lock.
-    fn write(dir: &Path, lock: Lock) -> Result<Self, JournalError> {
+    fn write(dir: &Path, lock: Lock) -> Result<Self> {
         Self::open(dir, Some(lock))
     }
 
     /// Opens the database: for writing if `lock` is given, otherwise for reading.
-    fn open(dir: &Path, lock: Option<Lock>) -> Result<Self, JournalError> {
+    fn open(dir: &Path, lock: Option<Lock>) -> Result<Self> {
         let path = dir.join(DATABASE_FILE);
         let access = if lock.is_some() { Access::Write } else { Access::Read };
         let store = Store::open(&path, access)?;
@@ -214,11 +217,7 @@ impl Journal {
     /// # Errors
     /// [`JournalError::Decode`] if the result has another type; [`JournalError::Damaged`],
     /// [`JournalError::Storage`].
-    pub fn find<T: DeserializeOwned>(
-        &self,
-        kind: &str,
-        key: &str,
-    ) -> Result<Option<T>, JournalError> {
+    pub fn find<T: DeserializeOwned>(&self, kind: &str, key: &str) -> Result<Option<T>> {
         let found = self.files.lock().store.step(kind, key)?;
         match found {
             Some(step) => decode(kind, key, &step.body).map(Some),
@@ -243,7 +242,7 @@ impl Journal {
         key: &str,
         body: &T,
         programs: &[Program],
-    ) -> Result<(), JournalError> {
+    ) -> Result<()> {
         self.commit_with(kind, key, body, programs, &[])
     }
 
@@ -260,7 +259,7 @@ impl Journal {
         body: &T,
         programs: &[Program],
         replies: &[String],
-    ) -> Result<(), JournalError> {
+    ) -> Result<()> {
         let body = encode(kind, key, body, BODY_BYTES)?;
         self.append(kind, key, &body, programs, replies)
     }
@@ -270,7 +269,7 @@ impl Journal {
     ///
     /// # Errors
     /// [`JournalError::Moved`] if a file of the run was removed or replaced.
-    pub fn replies(&self) -> Result<Arc<JournalReplies>, JournalError> {
+    pub fn replies(&self) -> Result<Arc<JournalReplies>> {
         self.files.lock().check_locations()?;
         Ok(Arc::new(JournalReplies::new(self.files.clone(), self.path.clone())))
     }
@@ -309,7 +308,7 @@ impl Journal {
     ///
     /// # Errors
     /// [`JournalError::Damaged`], [`JournalError::Storage`].
-    pub fn steps(&self) -> Result<Vec<StepRecord>, JournalError> {
+    pub fn steps(&self) -> Result<Vec<StepRecord>> {
         let mut steps = Vec::new();
         self.files.lock().store.each_step(|step| {
             steps.push(step_record(step)?);
@@ -323,7 +322,7 @@ impl Journal {
     ///
     /// # Errors
     /// [`JournalError::Damaged`], [`JournalError::Storage`].
-    pub fn steps_after(&self, n: u64, limit: usize) -> Result<Vec<StepRecord>, JournalError> {
+    pub fn steps_after(&self, n: u64, limit: usize) -> Result<Vec<StepRecord>> {
         let stored = self.files.lock().store.steps_after(n, limit)?;
         stored.into_iter().map(step_record).collect()
     }
@@ -334,7 +333,7 @@ impl Journal {
     /// # Errors
     /// [`JournalError::BadPrefix`], [`JournalError::Ambiguous`], [`JournalError::Damaged`],
     /// [`JournalError::Storage`].
-    pub fn program(&self, id_or_prefix: &str) -> Result<Option<Program>, JournalError> {
+    pub fn program(&self, id_or_prefix: &str) -> Result<Option<Program>> {
         let prefix = id_or_prefix.to_ascii_lowercase();
         let digits = prefix.bytes().all(|byte| byte.is_ascii_hexdigit());
         if !digits || !(PREFIX_DIGITS..=blake3::OUT_LEN * 2).contains(&prefix.len()) {
@@ -355,7 +354,7 @@ impl Journal {
     ///
     /// # Errors
     /// [`JournalError::Damaged`], [`JournalError::Storage`].
-    pub fn programs(&self) -> Result<Vec<Program>, JournalError> {
+    pub fn programs(&self) -> Result<Vec<Program>> {
         self.files.lock().store.programs()
     }
 
@@ -367,7 +366,7 @@ impl Journal {
         body: &str,
         programs: &[Program],
         replies: &[String],
-    ) -> Result<(), JournalError> {
+    ) -> Result<()> {
         check_names(kind, key)?;
         check_programs(kind, key, programs)?;
         check_replies(kind, key, replies)?;
@@ -396,7 +395,7 @@ impl Journal {
 }
 
 /// Converts a step from its stored form.
-fn step_record(step: StoredStep) -> Result<StepRecord, JournalError> {
+fn step_record(step: StoredStep) -> Result<StepRecord> {
     let list = |text: &str| text.split_terminator(' ').map(str::to_owned).collect();
     Ok(StepRecord {
         n: step.n.unsigned_abs(),
@@ -415,7 +414,7 @@ fn is_same_json(a: &str, b: &str) -> bool {
 }
 
 /// Fails if the kind or the key of a step is too long.
-fn check_names(kind: &str, key: &str) -> Result<(), JournalError> {
+fn check_names(kind: &str, key: &str) -> Result<()> {
     let too_large = |what: &str, limit| {
         Err(JournalError::TooLarge { what: format!("the {what} of a step"), limit, unit: "bytes" })
     };
@@ -429,7 +428,7 @@ fn check_names(kind: &str, key: &str) -> Result<(), JournalError> {
 }
 
 /// Fails if a step proposes too many programs, or a program is too long.
-fn check_programs(kind: &str, key: &str, programs: &[Program]) -> Result<(), JournalError> {
+fn check_programs(kind: &str, key: &str, programs: &[Program]) -> Result<()> {
     if programs.len() > PROGRAMS_PER_STEP {
         return Err(JournalError::TooLarge {
             what: format!("the list of programs of step {kind} {key:?}"),
@@ -450,7 +449,7 @@ fn check_programs(kind: &str, key: &str, programs: &[Program]) -> Result<(), Jou
 }
 
 /// Fails if a step uses too many replies, or the key of a reply is invalid.
-fn check_replies(kind: &str, key: &str, replies: &[String]) -> Result<(), JournalError> {
+fn check_replies(kind: &str, key: &str, replies: &[String]) -> Result<()> {
     if replies.len() > REPLIES_PER_STEP {
         return Err(JournalError::TooLarge {
             what: format!("the list of replies of step {kind} {key:?}"),
@@ -463,7 +462,7 @@ fn check_replies(kind: &str, key: &str, replies: &[String]) -> Result<(), Journa
 
 /// Fails if a directory holds a run or other files; a lock file and leftovers of an interrupted
 /// creation are allowed.
-fn check_empty(dir: &Path) -> Result<(), JournalError> {
+fn check_empty(dir: &Path) -> Result<()> {
     if dir.join(DATABASE_FILE).exists() {
         return Err(JournalError::Exists { dir: dir.to_owned() });
     }
@@ -478,7 +477,7 @@ fn check_empty(dir: &Path) -> Result<(), JournalError> {
 }
 
 /// Fails unless a directory holds a run.
-fn check_run(dir: &Path) -> Result<(), JournalError> {
+fn check_run(dir: &Path) -> Result<()> {
     let database = dir.join(DATABASE_FILE);
     let why = match (dir.is_dir(), database.is_file()) {
         (true, true) => return Ok(()),
@@ -492,7 +491,7 @@ fn check_run(dir: &Path) -> Result<(), JournalError> {
 }
 
 /// Syncs the entries of a directory to the disk, on systems that support this.
-fn sync_directory(dir: &Path) -> Result<(), JournalError> {
+fn sync_directory(dir: &Path) -> Result<()> {
     if cfg!(unix) {
         File::open(dir).and_then(|file| file.sync_all()).map_err(JournalError::io("write", dir))?;
     }

@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 
 use crate::journal::{
-    BODY_BYTES, JournalError, KEY_BYTES,
+    BODY_BYTES, JournalError, KEY_BYTES, Result,
     encode::{decode, encode},
     files::SharedFiles,
     store::StoredReply,
@@ -38,7 +38,7 @@ impl JournalReplies {
     /// # Errors
     /// [`JournalError::Damaged`], [`JournalError::Storage`]; [`JournalError::Decode`] if another
     /// version wrote the exchange in another form.
-    pub fn find(&self, key: &str) -> Result<Option<Exchange>, JournalError> {
+    pub fn find(&self, key: &str) -> Result<Option<Exchange>> {
         let stored = self.files.lock().store.reply(key)?;
         stored.map(exchange).transpose()
     }
@@ -50,7 +50,7 @@ impl JournalReplies {
     /// # Errors
     /// As [`Journal::commit`](super::Journal::commit), except [`JournalError::Conflict`]; also
     /// [`JournalError::BadKey`].
-    pub fn keep(&self, key: &str, exchange: &Exchange) -> Result<(), JournalError> {
+    pub fn keep(&self, key: &str, exchange: &Exchange) -> Result<()> {
         check_key(key)?;
         let request = encode(KIND, key, &exchange.request, BODY_BYTES)?;
         let reply = encode(KIND, key, &exchange.reply, BODY_BYTES)?;
@@ -68,7 +68,7 @@ impl JournalReplies {
     ///
     /// # Errors
     /// As [`JournalReplies::find`].
-    pub fn exchanges(&self) -> Result<Vec<(String, Exchange)>, JournalError> {
+    pub fn exchanges(&self) -> Result<Vec<(String, Exchange)>> {
         let mut exchanges = Vec::new();
         self.files.lock().store.each_reply(|stored| {
             let key = stored.key.clone();
@@ -123,7 +123,7 @@ fn store_error(error: JournalError) -> LlmError {
 }
 
 /// Converts an exchange from its stored form.
-fn exchange(stored: StoredReply) -> Result<Exchange, JournalError> {
+fn exchange(stored: StoredReply) -> Result<Exchange> {
     Ok(Exchange {
         request: decode(KIND, &stored.key, &stored.request)?,
         reply: decode(KIND, &stored.key, &stored.reply)?,
@@ -133,7 +133,7 @@ fn exchange(stored: StoredReply) -> Result<Exchange, JournalError> {
 
 /// Fails if the key of a reply is empty, too long or contains whitespace, which separates keys in
 /// lists.
-pub(super) fn check_key(key: &str) -> Result<(), JournalError> {
+pub(super) fn check_key(key: &str) -> Result<()> {
     if key.is_empty() || key.len() > KEY_BYTES || key.contains(char::is_whitespace) {
         return Err(JournalError::BadKey { limit: KEY_BYTES });
     }

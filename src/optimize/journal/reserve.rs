@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::journal::JournalError;
+use crate::journal::{JournalError, Result};
 
 /// Name of the file in a run directory that reserves disk space.
 pub(super) const RESERVE_FILE: &str = "reserve";
@@ -26,7 +26,7 @@ pub(super) struct Reserve {
 impl Reserve {
     /// Writes the file that reserves disk space in the run directory `dir`; fails if the disk is
     /// full.
-    pub(super) fn take(dir: &Path) -> Result<Self, JournalError> {
+    pub(super) fn take(dir: &Path) -> Result<Self> {
         let reserve = Self { path: dir.join(RESERVE_FILE) };
         // Compressing file systems would not reserve space for zeros.
         let mut bytes = vec![0; RESERVE_BYTES];

@@ -34,8 +34,8 @@ use rusqlite::{
     config::DbConfig, ffi, params,
 };
 
-use crate::journal::JournalError;
 pub(super) use crate::journal::store::replies::StoredReply;
+use crate::journal::{JournalError, Result};
 use agent_ground::files;
 use agent_kb::sqlite;
 use agent_sandbox::program::Program;
@@ -105,7 +105,7 @@ pub(super) struct Store {
 
 impl Store {
     /// Creates a database with a configuration and without steps, and closes it.
-    pub(super) fn create(path: &Path, config: &str) -> Result<(), JournalError> {
+    pub(super) fn create(path: &Path, config: &str) -> Result<()> {
         let written = || -> rusqlite::Result<()> {
             let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
                 | OpenFlags::SQLITE_OPEN_CREATE
@@ -131,7 +131,7 @@ impl Store {
 
     /// Opens a database and checks its header, tables and configuration. With [`Access::Write`]
     /// also checks all rows, which takes time linear in the size of the database.
-    pub(super) fn open(path: &Path, access: Access) -> Result<Self, JournalError> {
+    pub(super) fn open(path: &Path, access: Access) -> Result<Self> {
         if access == Access::Write {
             files::refuse_link(path).map_err(JournalError::io("open", path))?;
         }
@@ -161,7 +161,7 @@ impl Store {
     }
 
     /// Opens a database. If `immutable`, SQLite assumes that no process writes it.
-    fn open_with(path: &Path, access: Access, immutable: bool) -> Result<Self, JournalError> {
+    fn open_with(path: &Path, access: Access, immutable: bool) -> Result<Self> {
         let flags = match access {
             Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE,
             Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
@@ -204,7 +204,7 @@ impl Store {
 
     /// Checks the header, the tables and the configuration of the database, and reads the
     /// configuration.
-    fn check_header(&mut self) -> Result<(), JournalError> {
+    fn check_header(&mut self) -> Result<()> {
         if self.value::<i64>("PRAGMA application_id")? != APPLICATION {
             return Err(self.damaged("it is not a run journal"));
         }
@@ -245,7 +245,7 @@ impl Store {
     }
 
     /// Checks every page, index and row of the database.
-    fn verify(&self) -> Result<(), JournalError> {
+    fn verify(&self) -> Result<()> {
         // Unlike the quick check, also compares indexes with rows.
         let report: String = self.value("PRAGMA integrity_check(1)")?;
         if report != "ok" {
@@ -280,11 +280,7 @@ impl Store {
 
     /// Returns at most `limit` steps after the step with number `n`, in order of commit. Checks
     /// that no step is missing and that each matches its digest.
-    pub(super) fn steps_after(
-        &self,
-        n: u64,
-        limit: usize,
-    ) -> Result<Vec<StoredStep>, JournalError> {
+    pub(super) fn steps_after(&self, n: u64, limit: usize) -> Result<Vec<StoredStep>> {
         let (mut last, limit) = (n.cast_signed(), i64::try_from(limit).unwrap_or(i64::MAX));
         let mut statement = self.prepare(&format!("{STEP} WHERE n > ?1 ORDER BY n LIMIT ?2"))?;
         let mut rows =
@@ -304,10 +300,7 @@ impl Store {
     /// Calls `visit` with every step in order of commit. Checks that no step is missing and that
     /// each step matches its digest; and that its programs and replies are stored, the programs as
     /// first proposed by this or an earlier step.
-    pub(super) fn each_step(
-        &self,
-        mut visit: impl FnMut(StoredStep) -> Result<(), JournalError>,
-    ) -> Result<(), JournalError> {
+    pub(super) fn each_step(&self, mut visit: impl FnMut(StoredStep) -> Result<()>) -> Result<()> {
         let mut statement = self.prepare(&format!("{STEP} ORDER BY n"))?;
         let mut rows = statement.query([]).map_err(|error| self.failed("read", &error))?;
         let mut last = 0;
@@ -339,7 +332,7 @@ impl Store {
 
     /// Returns the step with this kind and key, after checking it against its digest; `None` if
     /// there is none.
-    pub(super) fn step(&self, kind: &str, key: &str) -> Result<Option<StoredStep>, JournalError> {
+    pub(super) fn step(&self, kind: &str, key: &str) -> Result<Option<StoredStep>> {
         let mut statement = self.prepare(&format!("{STEP} WHERE kind = ?1 AND key = ?2"))?;
         let mut rows =
             statement.query(params![kind, key]).map_err(|error| self.failed("read", &error))?;
@@ -359,7 +352,7 @@ impl Store {
         body: &str,
         programs: &[Program],
         replies: &str,
-    ) -> Result<(), JournalError> {
+    ) -> Result<()> {
         let ids = ids(programs);
         let run = self.run;
         let mut written = || -> rusqlite::Result<()> {
@@ -387,7 +380,7 @@ impl Store {
 
     /// Returns all programs in the order in which steps first proposed them, after checking each
     /// against its digest.
-    pub(super) fn programs(&self) -> Result<Vec<Program>, JournalError> {
+    pub(super) fn programs(&self) -> Result<Vec<Program>> {
         let mut statement = self.prepare("SELECT id, n, source FROM program ORDER BY n")?;
         let mut rows = statement.query([]).map_err(|error| self.failed("read", &error))?;
         let mut programs = Vec::new();
@@ -399,7 +392,7 @@ impl Store {
 
     /// Returns the ids of the programs whose id begins with `prefix` (hexadecimal digits in lower
     /// case), ascending, at most [`LISTED`].
-    pub(super) fn ids(&self, prefix: &str) -> Result<Vec<String>, JournalError> {
+    pub(super) fn ids(&self, prefix: &str) -> Result<Vec<String>> {
         self.prepare(
             "SELECT id FROM program WHERE id >= ?1 AND id < ?1 || 'g' ORDER BY id LIMIT ?2",
         )?
@@ -409,7 +402,7 @@ impl Store {
     }
 
     /// Returns the program with this id, after checking it against the id; `None` if there is none.
-    pub(super) fn program(&self, id: &str) -> Result<Option<Program>, JournalError> {
+    pub(super) fn program(&self, id: &str) -> Result<Option<Program>> {
         let mut statement = self.prepare("SELECT id, n, source FROM program WHERE id = ?1")?;
         let mut rows = statement.query([id]).map_err(|error| self.failed("read", &error))?;
         match rows.next().map_err(|error| self.failed("read", &error))? {
@@ -425,7 +418,7 @@ impl Store {
 
     /// Sets whether closing the database leaves the write-ahead log as it is (`true`) or
     /// checkpoints it.
-    pub(super) fn leave_log(&self, leave: bool) -> Result<(), JournalError> {
+    pub(super) fn leave_log(&self, leave: bool) -> Result<()> {
         self.connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, leave)
             .map(|_| ())
@@ -433,7 +426,7 @@ impl Store {
     }
 
     /// Reads a step from a row of the query [`STEP`] and checks it against its digest.
-    fn checked_step(&self, row: &Row<'_>) -> Result<StoredStep, JournalError> {
+    fn checked_step(&self, row: &Row<'_>) -> Result<StoredStep> {
         let step = StoredStep::read(row).map_err(|error| self.failed("read", &error))?;
         let texts = [&*step.kind, &step.key, &step.programs, &step.replies, &step.body];
         if step_digest(&self.run, step.n, texts) != step.digest {
@@ -444,7 +437,7 @@ impl Store {
 
     /// Reads a program from a row that has its id in `column` and its source two columns further,
     /// and checks that the id is the digest of the source.
-    fn checked_program(&self, row: &Row<'_>, column: usize) -> Result<Program, JournalError> {
+    fn checked_program(&self, row: &Row<'_>, column: usize) -> Result<Program> {
         let (id, source): (String, String) = row
             .get(column)
             .and_then(|id| Ok((id, row.get(column + 2)?)))
@@ -457,14 +450,14 @@ impl Store {
     }
 
     /// Returns the single value that an SQL query gives.
-    fn value<T: rusqlite::types::FromSql>(&self, sql: &str) -> Result<T, JournalError> {
+    fn value<T: rusqlite::types::FromSql>(&self, sql: &str) -> Result<T> {
         self.connection
             .query_row(sql, [], |row| row.get(0))
             .map_err(|error| self.failed("read", &error))
     }
 
     /// Returns the first column of all rows that an SQL query gives.
-    fn list(&self, sql: &str) -> Result<Vec<String>, JournalError> {
+    fn list(&self, sql: &str) -> Result<Vec<String>> {
         self.prepare(sql)?
             .query_map([], |row| row.get(0))
             .and_then(Iterator::collect)
@@ -472,7 +465,7 @@ impl Store {
     }
 
     /// Prepares an SQL statement, or takes the prepared statement from the cache.
-    fn prepare(&self, sql: &str) -> Result<rusqlite::CachedStatement<'_>, JournalError> {
+    fn prepare(&self, sql: &str) -> Result<rusqlite::CachedStatement<'_>> {
         self.connection.prepare_cached(sql).map_err(|error| self.failed("read", &error))
     }
 

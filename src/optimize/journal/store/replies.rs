@@ -4,7 +4,7 @@ use blake3::Hasher;
 use rusqlite::{Row, TransactionBehavior, params};
 
 use crate::journal::{
-    JournalError,
+    Result,
     store::{Store, failed},
 };
 
@@ -39,7 +39,7 @@ impl StoredReply {
 impl Store {
     /// Returns the reply with this key, after checking it against its digest; `None` if there is
     /// none.
-    pub(in crate::journal) fn reply(&self, key: &str) -> Result<Option<StoredReply>, JournalError> {
+    pub(in crate::journal) fn reply(&self, key: &str) -> Result<Option<StoredReply>> {
         let mut statement = self.prepare(&format!("{REPLY} WHERE key = ?1"))?;
         let mut rows = statement.query([key]).map_err(|error| self.failed("read", &error))?;
         match rows.next().map_err(|error| self.failed("read", &error))? {
@@ -49,7 +49,7 @@ impl Store {
     }
 
     /// Whether there is a reply with this key. Does not check the reply.
-    pub(in crate::journal) fn has_reply(&self, key: &str) -> Result<bool, JournalError> {
+    pub(in crate::journal) fn has_reply(&self, key: &str) -> Result<bool> {
         self.prepare("SELECT 1 FROM reply WHERE key = ?1")?
             .exists([key])
             .map_err(|error| self.failed("read", &error))
@@ -59,8 +59,8 @@ impl Store {
     /// digest.
     pub(in crate::journal) fn each_reply(
         &self,
-        mut visit: impl FnMut(StoredReply) -> Result<(), JournalError>,
-    ) -> Result<(), JournalError> {
+        mut visit: impl FnMut(StoredReply) -> Result<()>,
+    ) -> Result<()> {
         let mut statement = self.prepare(&format!("{REPLY} ORDER BY key"))?;
         let mut rows = statement.query([]).map_err(|error| self.failed("read", &error))?;
         while let Some(row) = rows.next().map_err(|error| self.failed("read", &error))? {
@@ -78,7 +78,7 @@ impl Store {
         request: &str,
         reply: &str,
         paid: bool,
-    ) -> Result<(), JournalError> {
+    ) -> Result<()> {
         let digest = reply_digest(&self.run, [key, role, request, reply], paid);
         let mut written = || -> rusqlite::Result<()> {
             let transaction =
@@ -92,7 +92,7 @@ impl Store {
     }
 
     /// Reads a reply from a row of the query [`REPLY`] and checks it against its digest.
-    fn checked_reply(&self, row: &Row<'_>) -> Result<StoredReply, JournalError> {
+    fn checked_reply(&self, row: &Row<'_>) -> Result<StoredReply> {
         let stored = StoredReply::read(row).map_err(|error| self.failed("read", &error))?;
         let texts = [&*stored.key, &stored.role, &stored.request, &stored.reply];
         if reply_digest(&self.run, texts, stored.paid) != stored.digest {
