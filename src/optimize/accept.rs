@@ -8,7 +8,7 @@ use crate::{
     Event, Result, Run,
     category_programs::CategoryProgram,
     e_value::{EValue, Levels},
-    trial::Origin,
+    trial::{Origin, differences, digest},
     wording::{self, Wording},
 };
 use agent_infer::ParamValues;
@@ -65,22 +65,15 @@ impl Run<'_> {
         queries: &[usize],
         origin: &Origin,
     ) -> Result<bool> {
-        let differences: Vec<f64> = queries
-            .iter()
-            .map(|&at| f64::from(changed.train[at]) - f64::from(category.train[at]))
-            .collect();
+        let differences = differences(&changed.train_on(queries), &category.train_on(queries));
         let e_value = EValue::from_differences(&differences);
         let difference = e_value.difference();
         let p = match differences.is_empty() {
             true => 1.0,
             false => randomization_p(&differences, self.options.seed)?,
         };
-        let with_wording = |(&at, &difference): (&usize, &f64)| {
-            (Wording::detect(&self.train.queries[at].text), difference)
-        };
-        let by_wording: Vec<(Wording, f64)> =
-            queries.iter().zip(&differences).map(with_wording).collect();
-        let gain = wording::gain(&by_wording);
+        let wordings = queries.iter().map(|&at| Wording::detect(&self.train.queries[at].text));
+        let gain = wording::gain(&wordings.zip(differences).collect::<Vec<_>>());
         let accepted = gain >= MIN_GAIN;
         let (name, change) = (category.name(), &origin.change);
         (self.watch)(Event::Tested { name, change, difference, p, accepted });
@@ -110,6 +103,5 @@ impl Run<'_> {
 
 /// Returns the hexadecimal digest of a step's result, which is the step's key in the journal.
 pub(super) fn key_of(result: &impl Serialize) -> String {
-    let text = serde_json::to_string(result).unwrap_or_default();
-    blake3::hash(text.as_bytes()).to_hex().to_string()
+    digest(&serde_json::to_string(result).unwrap_or_default())
 }

@@ -5,7 +5,7 @@
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;
 
-use crate::category_programs::CategoryProgram;
+use crate::{category_programs::CategoryProgram, trial::sum};
 
 /// Maximum number of programs in the archive. When one more is added, the program with the smallest
 /// summed reciprocal rank is dropped.
@@ -40,10 +40,8 @@ impl Archive {
             None => self.programs.push(program),
         }
         if self.programs.len() > MAX_PROGRAMS {
-            let sum = |program: &ArchivedProgram| {
-                program.category.train.iter().map(|&rank| f64::from(rank)).sum()
-            };
-            let sums: Vec<f64> = self.programs.iter().map(sum).collect();
+            let sums: Vec<f64> =
+                self.programs.iter().map(|program| sum(&program.category.train)).collect();
             let least = (0..sums.len()).reduce(|a, b| if sums[b] < sums[a] { b } else { a });
             least.into_iter().for_each(|at| drop(self.programs.remove(at)));
         }

@@ -1,7 +1,11 @@
 //! Categories during a run: each has a program, and the program's reciprocal ranks on training
 //! queries.
 
-use crate::{discover, plan::Plan};
+use crate::{
+    discover,
+    plan::Plan,
+    trial::{largest, sum},
+};
 use agent_infer::ParamValues;
 use agent_sandbox::program::Program;
 
@@ -9,7 +13,7 @@ use agent_sandbox::program::Program;
 pub(super) const MAX_CATEGORIES: usize = 12;
 /// Minimum increase of the mean reciprocal rank over all training queries that a category must
 /// bring to be kept.
-pub(super) const MIN_CATEGORY_GAIN: f64 = 0.006;
+const MIN_CATEGORY_GAIN: f64 = 0.006;
 
 /// A query is answered well if its reciprocal rank is at least this value, that is, if an answer is
 /// first.
@@ -85,7 +89,7 @@ impl CategoryProgram {
 
     /// Returns the program's summed reciprocal rank on `queries` (positions of training queries).
     pub(super) fn sum_on(&self, queries: &[usize]) -> f64 {
-        queries.iter().map(|&at| f64::from(self.train[at])).sum()
+        sum(&self.train_on(queries))
     }
 
     /// Returns the program's reciprocal rank on each of `queries` (positions of training queries).
@@ -94,20 +98,25 @@ impl CategoryProgram {
     }
 }
 
-/// Selects the categories to keep: greedily those that add most to the mean reciprocal rank over
-/// all `n` training queries ([`discover::cover`]). If none adds enough, keeps the first category.
+/// Returns the positions of the programs that become categories: greedily those that add most to
+/// the mean reciprocal rank over all `n` training queries ([`discover::cover`]), as long as they add
+/// enough.
+pub(super) fn best_together(worths: &[impl AsRef<[(usize, f64)]>], n: usize) -> Vec<usize> {
+    discover::cover(worths, n, MAX_CATEGORIES, n as f64 * MIN_CATEGORY_GAIN)
+}
+
+/// Selects the categories to keep ([`best_together`]). If none adds enough, keeps the first one.
 pub(super) fn needed(categories: Vec<CategoryProgram>, n: usize) -> Vec<CategoryProgram> {
     let worths: Vec<discover::Worth> = categories
         .iter()
         .map(|category| category.train.iter().map(|&rank| f64::from(rank)).enumerate().collect())
         .collect();
-    let borrowed: Vec<&[(usize, f64)]> = worths.iter().map(Vec::as_slice).collect();
-    let mut kept = discover::cover(&borrowed, n, MAX_CATEGORIES, n as f64 * MIN_CATEGORY_GAIN);
+    let mut kept = best_together(&worths, n);
     if kept.is_empty() {
         kept.push(0);
     }
     let mut categories: Vec<Option<CategoryProgram>> = categories.into_iter().map(Some).collect();
-    kept.into_iter().filter_map(|at| categories[at].take()).collect()
+    kept.into_iter().filter_map(|at| categories.get_mut(at)?.take()).collect()
 }
 
 /// Returns the training queries of each category, as positions: those that were assigned to the
@@ -117,15 +126,8 @@ pub(super) fn needed(categories: Vec<CategoryProgram>, n: usize) -> Vec<Category
 pub(super) fn assign(categories: &[CategoryProgram], n: usize) -> Vec<Vec<usize>> {
     let mut assigned = vec![Vec::new(); categories.len()];
     for query in 0..n {
-        let best = categories.iter().enumerate().fold(
-            None,
-            |best: Option<(usize, f32)>, (at, category)| match best {
-                Some((_, most)) if category.train[query] <= most => best,
-                _ if category.train[query] > 0.0 => Some((at, category.train[query])),
-                _ => best,
-            },
-        );
-        if let Some((at, _)) = best {
+        let ranks = categories.iter().map(|category| f64::from(category.train[query]));
+        if let Some((_, at)) = largest(ranks.zip(0_usize..)).filter(|best| best.0 > 0.0) {
             assigned[at].push(query);
         }
     }

@@ -2,9 +2,7 @@
 //!
 //! The objective is the mean over queries of the logarithm of the expected F1 of the answer under
 //! the probabilities of its cut points, minus an L2 penalty: the reward of Choppy (Bahri et al.,
-//! SIGIR 2020) with F1 for every cut point. The objective is maximised by full-batch Adam (Kingma &
-//! Ba 2015) from zero weights. Gradients are summed in the order of queries, so that the result
-//! does not depend on the number of threads.
+//! SIGIR 2020) with F1 for every cut point. The weights start at zero.
 //!
 //! Expected precision and recall come from cross-validation: each query's ranking is cut by weights
 //! that were trained without this query. The router and the re-ranker that made this ranking must
@@ -13,13 +11,13 @@
 
 use rayon::prelude::*;
 
+use crate::softmax::{add, dot, fit, powers};
 use agent_infer::bundle::cutoff::{CutPoint, Cutoff, Expected, FEATURES, MAX_RANK, cut_points};
 use agent_kb::NodeId;
 use agent_retrieve::{
     Ranking,
     eval::{SetMetrics, sets::f1_by_end},
 };
-use agent_train::Adam;
 
 /// Minimum number of training queries with an answer in their ranking; with fewer, no cut-off is
 /// trained.
@@ -31,10 +29,6 @@ pub(super) const FOLDS: usize = 5;
 const GROUPS: usize = 5;
 /// Minimum number of queries of a group; means over fewer queries are too noisy.
 const MIN_GROUP: usize = 20;
-/// Number of gradient steps of Adam when weights are trained.
-const STEPS: usize = 300;
-/// Step size of Adam when weights are trained.
-const RATE: f64 = 0.05;
 /// Factor of the L2 penalty on every weight.
 const RIDGE: f64 = 1e-3;
 /// Constant that is added to every F1, so that queries without a good cut point do not dominate.
@@ -66,26 +60,15 @@ impl Lesson {
     /// Returns the gradient, with respect to the weights, of the logarithm of the query's expected
     /// F1.
     fn gradient(&self, weights: &Row) -> Row {
-        let log = |place: &CutPoint| -> f64 {
-            place
-                .features
-                .iter()
-                .zip(weights)
-                .map(|(feature, weight)| f64::from(*feature) * weight)
-                .sum()
-        };
-        let logs: Vec<f64> = self.cut_points.iter().map(log).collect();
-        let largest = logs.iter().copied().fold(f64::MIN, f64::max);
-        let powers: Vec<f64> = logs.into_iter().map(|log| (log - largest).exp()).collect();
+        let logs = self.cut_points.iter().map(|place| dot(&place.features, weights));
+        let powers = powers(&logs.collect::<Vec<_>>());
         let all: f64 = powers.iter().sum();
         let worths = self.worth.iter().map(|worth| worth + FLOOR);
         let expected = powers.iter().zip(worths).map(|(p, worth)| p * worth).sum::<f64>() / all;
         let mut gradient = [0.0; FEATURES.len()];
         for ((place, power), worth) in self.cut_points.iter().zip(&powers).zip(&self.worth) {
             let share = power / all * (worth + FLOOR - expected) / expected;
-            for (part, feature) in gradient.iter_mut().zip(place.features) {
-                *part += share * f64::from(feature);
-            }
+            add(&mut gradient, &place.features, share);
         }
         gradient
     }
@@ -113,27 +96,11 @@ pub fn train(queries: &[(Ranking, &[NodeId])]) -> Option<Cutoff> {
 /// Trains the weights on the queries for whose positions `taken` returns true; the returned cut-off
 /// has no expected precision and recall yet.
 fn weights(lessons: &[Lesson], taken: impl Fn(usize) -> bool) -> Cutoff {
-    let numbered = lessons.iter().enumerate();
-    let taught: Vec<&Lesson> = numbered
-        .filter(|&(query, lesson)| taken(query) && lesson.teaches())
-        .map(|pair| pair.1)
-        .collect();
-    let n = taught.len().max(1) as f64;
-    let mut weights: Row = [0.0; FEATURES.len()];
-    let mut adam = Adam::new(weights.len(), RATE);
-    for _ in 0..STEPS {
-        let gradients: Vec<Row> =
-            taught.par_iter().map(|lesson| lesson.gradient(&weights)).collect();
-        let mut gradient = weights.map(|weight| -RIDGE * weight);
-        for one in gradients {
-            for (sum, part) in gradient.iter_mut().zip(one) {
-                *sum += part / n;
-            }
-        }
-        adam.ascend(&mut weights, &gradient);
-    }
-    let named = FEATURES.iter().zip(weights);
-    let weights = named.map(|(name, weight)| ((*name).to_owned(), weight as f32)).collect();
+    let is_taught = |&(query, lesson): &(usize, &Lesson)| taken(query) && lesson.teaches();
+    let taught: Vec<&Lesson> =
+        lessons.iter().enumerate().filter(is_taught).map(|pair| pair.1).collect();
+    let gradient = |lesson: &&Lesson, weights: &Row| Some(lesson.gradient(weights));
+    let weights = fit(&FEATURES, [0.0; FEATURES.len()], RIDGE, &taught, gradient);
     Cutoff { weights, expected: Vec::new() }
 }
 

@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::{
     mine::{AnswerBits, LinkSource, MinedPattern, Step},
     plan::{Branch, LinkedBy, Plan},
+    trial::largest,
 };
 use agent_kb::TypeId;
 
@@ -142,7 +143,7 @@ pub fn shortlist(
             }
         }
     }
-    let worths: Vec<&[(usize, f64)]> = plans.iter().map(|(_, worth)| worth.as_slice()).collect();
+    let worths: Vec<&Worth> = plans.iter().map(|(_, worth)| worth).collect();
     let chosen = cover(&worths, n_queries, max_plans, 0.0);
     chosen.into_iter().map(|at| plans[at].clone()).collect()
 }
@@ -197,7 +198,7 @@ pub fn bound(plan: &Plan, metapaths: &[Metapath], queries: &[(usize, usize)]) ->
 /// add as much, the first of them. Stops after `max_options` options, or when the next one adds no
 /// more than `min_gain`.
 pub fn cover(
-    options: &[&[(usize, f64)]],
+    options: &[impl AsRef<[(usize, f64)]>],
     n_queries: usize,
     max_options: usize,
     min_gain: f64,
@@ -206,18 +207,14 @@ pub fn cover(
     let mut chosen = Vec::new();
     while chosen.len() < max_options {
         let gains = options.iter().map(|option| {
-            option.iter().map(|&(query, worth)| (worth - best[query]).max(0.0)).sum::<f64>()
+            option
+                .as_ref()
+                .iter()
+                .map(|&(query, worth)| (worth - best[query]).max(0.0))
+                .sum::<f64>()
         });
-        let next =
-            gains.enumerate().fold(None, |top: Option<(usize, f64)>, (at, gain)| match top {
-                Some((_, largest)) if gain <= largest => top,
-                _ => Some((at, gain)),
-            });
-        let Some((at, gain)) = next else { break };
-        if gain <= min_gain {
-            break;
-        }
-        for &(query, worth) in options[at] {
+        let Some((_, at)) = largest(gains.zip(0..)).filter(|next| next.0 > min_gain) else { break };
+        for &(query, worth) in options[at].as_ref() {
             best[query] = best[query].max(worth);
         }
         chosen.push(at);
@@ -265,6 +262,6 @@ mod tests {
         assert_eq!(cover(&options, 3, 9, 0.0), [0, 2]);
         assert_eq!(cover(&options, 3, 1, 0.0), [0]);
         assert_eq!(cover(&options, 3, 9, 1.0), [0]);
-        assert_eq!(cover(&[], 0, 9, 0.0), [0usize; 0]);
+        assert_eq!(cover(&[Worth::new(); 0], 0, 9, 0.0), [0usize; 0]);
     }
 }

@@ -7,20 +7,18 @@
 //! 0. Programs are fitted to training answers, so a milestone proves no gain. Validation queries
 //! are not used, and no decision of a run depends on milestones.
 
-use std::time::Duration;
-
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Event, Result, Run,
     category_programs::CategoryProgram,
-    trial::{mean, reciprocal_rank},
+    trial::{default_ranking, largest, mean, reciprocal_rank},
 };
 use agent_dataset::LabelledQuery;
 use agent_infer::Runtime;
 use agent_retrieve::{
-    Baseline, Ranking, RetrieveError, Retriever, System,
+    Baseline, RetrieveError, Retriever, System,
     eval::{Interval, statistics::bootstrap_interval},
 };
 
@@ -106,10 +104,7 @@ fn baseline_ranks(runtime: &Runtime, query: &LabelledQuery) -> Result<BaselineRa
     let mut ranks = BaselineRanks::default();
     for (rank, system) in ranks.iter_mut().zip(System::ALL) {
         let found = match system {
-            System::Hybrid => runtime.candidates(&query.text).map(|candidates| -> Ranking {
-                let n = candidates.len() as f32;
-                candidates.iter().enumerate().map(|(at, &node)| (node, n - at as f32)).collect()
-            }),
+            System::Hybrid => default_ranking(runtime, &query.text),
             system => Baseline::new(runtime.base().clone(), system).retrieve(&query.text, DEPTH),
         };
         match found {
@@ -129,14 +124,35 @@ impl Run<'_> {
         if self.first_better.reported.contains(&scope) || queries.len() < MIN_COMPARED {
             return Ok(());
         }
-        let since = self.started.elapsed();
+        let seconds = self.started.elapsed().as_secs_f64();
         let places = spread(queries.len());
         let compared: Vec<usize> = places.iter().map(|&place| queries[place]).collect();
         let own: Vec<f32> = places.iter().map(|&place| ranks[place]).collect();
         let baselines = self.baselines_on(&compared)?;
-        if let Some(better) = self.better(scope, since, queries.len(), &own, &baselines)? {
+        let best = largest(System::ALL.into_iter().enumerate().map(|(at, system)| {
+            let ranks: Vec<f32> = baselines.iter().map(|ranks| ranks[at]).collect();
+            (mean(&ranks), (system, ranks))
+        }));
+        let mrr = mean(&own);
+        let Some((baseline_mrr, (system, theirs))) = best.filter(|best| mrr > best.0) else {
+            return Ok(());
+        };
+        let differences: Vec<f64> =
+            own.iter().zip(&theirs).map(|(own, theirs)| f64::from(own - theirs)).collect();
+        let ci95 = bootstrap_interval(&differences, self.options.seed)?;
+        if ci95.low > 0.0 {
             self.first_better.reported.push(scope);
-            (self.watch)(Event::Milestone(&better));
+            let (n, total, baseline) = (own.len(), queries.len(), system.name().to_owned());
+            (self.watch)(Event::Milestone(&Milestone {
+                scope,
+                seconds,
+                n,
+                total,
+                mrr,
+                baseline,
+                baseline_mrr,
+                ci95,
+            }));
         }
         Ok(())
     }
@@ -150,14 +166,8 @@ impl Run<'_> {
         categories: &[CategoryProgram],
     ) -> Result<()> {
         let routed = |(query, probabilities): (usize, &Vec<f32>)| {
-            let top =
-                probabilities.iter().enumerate().fold(None, |top: Option<(usize, f32)>, next| {
-                    match top {
-                        Some((_, most)) if *next.1 <= most => top,
-                        _ => Some((next.0, *next.1)),
-                    }
-                });
-            top.and_then(|(at, _)| categories.get(at)).map_or(0.0, |category| category.train[query])
+            let probabilities = probabilities.iter().map(|&probability| f64::from(probability));
+            largest(probabilities.zip(categories)).map_or(0.0, |top| top.1.train[query])
         };
         let ranks: Vec<f32> = probabilities.iter().enumerate().map(routed).collect();
         let all: Vec<usize> = (0..ranks.len()).collect();
@@ -170,57 +180,15 @@ impl Run<'_> {
         self.trials.check_stop()?;
         self.first_better.ranks.resize(self.train.queries.len(), None);
         let (known, runtime) = (&self.first_better.ranks, &self.trials.runtime);
-        let found: Result<Vec<BaselineRanks>> = queries
-            .par_iter()
-            .map(|&at| match known[at] {
-                Some(ranks) => Ok(ranks),
-                None => baseline_ranks(runtime, &self.train.queries[at]),
-            })
-            .collect();
-        let found = found?;
+        let ranks = |&at: &usize| match known[at] {
+            Some(ranks) => Ok(ranks),
+            None => baseline_ranks(runtime, &self.train.queries[at]),
+        };
+        let found: Vec<BaselineRanks> = queries.par_iter().map(ranks).collect::<Result<_>>()?;
         for (&at, ranks) in queries.iter().zip(&found) {
             self.first_better.ranks[at] = Some(*ranks);
         }
         Ok(found)
-    }
-
-    /// Returns a milestone if the reciprocal ranks `own` of the programs beat every baseline,
-    /// otherwise `None`. `own` and `baselines` are in the same order of queries, which were taken
-    /// from `total` queries.
-    fn better(
-        &self,
-        scope: Scope,
-        since: Duration,
-        total: usize,
-        own: &[f32],
-        baselines: &[BaselineRanks],
-    ) -> Result<Option<Milestone>> {
-        let mut best: Option<(System, Vec<f32>, f64)> = None;
-        for (at, system) in System::ALL.into_iter().enumerate() {
-            let ranks: Vec<f32> = baselines.iter().map(|ranks| ranks[at]).collect();
-            let mrr = mean(&ranks);
-            if best.as_ref().is_none_or(|(_, _, most)| mrr > *most) {
-                best = Some((system, ranks, mrr));
-            }
-        }
-        let mrr = mean(own);
-        let Some((system, theirs, baseline_mrr)) = best.filter(|best| mrr > best.2) else {
-            return Ok(None);
-        };
-        let differences: Vec<f64> =
-            own.iter().zip(&theirs).map(|(own, theirs)| f64::from(own - theirs)).collect();
-        let ci95 = bootstrap_interval(&differences, self.options.seed)?;
-        let better = Milestone {
-            scope,
-            seconds: since.as_secs_f64(),
-            n: own.len(),
-            total,
-            mrr,
-            baseline: system.name().to_owned(),
-            baseline_mrr,
-            ci95,
-        };
-        Ok((ci95.low > 0.0).then_some(better))
     }
 }
 

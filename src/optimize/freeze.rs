@@ -16,7 +16,7 @@ use crate::{
     cutoff::{self, FOLDS},
     fallback, reading, reranker, route,
     sequential_test::SequentialTest,
-    trial::{Origin, Pool, TrialRanking, mean, reciprocal_rank},
+    trial::{Origin, Pool, TrialRanking, differences, largest, mean, reciprocal_rank},
     verdict::{Standing, Verdict},
 };
 use agent_dataset::{LabelledQuery, is_synthetic};
@@ -92,11 +92,9 @@ impl Routing {
         let (router, train) = train_router(&features.train, categories);
         let mut validation = vec![Vec::new(); categories.len()];
         for (query, features) in features.validation.iter().enumerate() {
-            let top = Fusion::of_scores(1, true);
-            if let Some(&(at, _)) = select_categories(&router.probabilities(features), top).first()
-            {
-                validation[at].push(query);
-            }
+            let top =
+                select_categories(&router.probabilities(features), Fusion::of_scores(1, true));
+            top.first().into_iter().for_each(|&(at, _)| validation[at].push(query));
         }
         Self { router, train, validation }
     }
@@ -235,7 +233,7 @@ impl TrainingRankings {
             Ok(node_features(base, &of_query, &part.rankings)?)
         };
         let train = run.train.queries.par_iter().enumerate();
-        let node_features = train.map(of_query).collect::<Result<Vec<NodeFeatures>>>()?;
+        let node_features = train.map(of_query).collect::<Result<_>>()?;
         Ok(Self { rankings, node_features })
     }
 
@@ -324,19 +322,14 @@ impl MemberEvaluation {
         let reranker = training.reranker(&run.train.queries, |_| true);
         let fusions = fusions(categories.len(), run.base.has_encoder());
         let fused = Vec::new();
-        let mut answered = Self { categories, routing, training, reranker, rankings, fused };
+        let mut member = Self { categories, routing, training, reranker, rankings, fused };
         for fusion in fusions {
-            let members = [(&answered, fusion)];
+            let members = [(&member, fusion)];
             let validation = joined_ranks(run, features, &members)?;
-            let rankings = training_rankings(run, features, &members)?;
-            let runtime = &run.trials.runtime;
-            let queries = run.train.queries.iter().zip(&rankings);
-            let train =
-                queries.map(|(query, ranking)| reciprocal_rank(runtime, ranking, &query.answers));
-            let train = train.collect();
-            answered.fused.push(FusionRanks { fusion, validation, train });
+            let train = ranks_of(run, &run.train, &training_rankings(run, features, &members)?);
+            member.fused.push(FusionRanks { fusion, validation, train });
         }
-        Ok(answered)
+        Ok(member)
     }
 
     /// Selects the fusion with the re-ranker, unless another fusion is better by more than
@@ -352,17 +345,15 @@ impl MemberEvaluation {
         let safe = self.fused.last().ok_or_else(none)?;
         let of_safe = ranks(safe);
         let lead = |fused: &FusionRanks| {
-            let differences: Vec<f64> =
-                ranks(fused).iter().zip(&of_safe).map(|(a, b)| f64::from(a - b)).collect();
-            let n = differences.len().max(1) as f64;
-            let mean = differences.iter().sum::<f64>() / n;
-            let variance = differences.iter().map(|of| (of - mean).powi(2)).sum::<f64>() / n;
+            let ranks = ranks(fused);
+            let differences = || ranks.iter().zip(&of_safe).map(|(a, b)| f64::from(a - b));
+            let n = ranks.len().max(1) as f64;
+            let mean = differences().sum::<f64>() / n;
+            let variance = differences().map(|of| (of - mean).powi(2)).sum::<f64>() / n;
             mean - CLEARLY * (variance / n).sqrt()
         };
-        let better =
-            self.fused.iter().map(|fused| (lead(fused), fused)).filter(|pair| pair.0 > 0.0);
-        let best = better.reduce(|best, next| if next.0 > best.0 { next } else { best });
-        Ok(best.map_or(safe, |pair| pair.1))
+        let best = largest(self.fused.iter().map(|fused| (lead(fused), fused)));
+        Ok(best.filter(|best| best.0 > 0.0).map_or(safe, |best| best.1))
     }
 }
 
@@ -373,18 +364,38 @@ fn joined_ranks(
     features: &PoolFeatures,
     members: &[(&MemberEvaluation, Fusion)],
 ) -> Result<Vec<f32>> {
-    let (base, runtime) = (&run.base, &run.trials.runtime);
-    let of_query = |(query, labelled): (usize, &LabelledQuery)| {
+    let joined = join_all(run, &run.validation, Some(&features.phrasings), |query| {
         let parts = members.iter().map(|&(member, fusion)| {
             let probabilities = member.routing.router.probabilities(&features.validation[query]);
             let settings = JoinSettings { fusion, reranker: Some(&member.reranker) };
             member_rankings(&member.rankings, query, &probabilities, settings)
         });
-        let parts: Vec<MemberRankings<'_>> = parts.collect();
-        let ranking = join(base, &labelled.text, &parts, Some(&features.phrasings))?;
-        Ok(reciprocal_rank(runtime, &ranking, &labelled.answers))
+        parts.collect()
+    });
+    Ok(ranks_of(run, &run.validation, &joined?))
+}
+
+/// Joins the rankings of members for each query of a pool. `parts` returns the rankings for the query
+/// at a position.
+fn join_all<'a>(
+    run: &Run<'_>,
+    pool: &Pool,
+    phrasings: Option<&Phrasings>,
+    parts: impl Fn(usize) -> Vec<MemberRankings<'a>> + Sync,
+) -> Result<Vec<Ranking>> {
+    let base = &run.base;
+    let joined = |(query, labelled): (usize, &LabelledQuery)| {
+        Ok(join(base, &labelled.text, &parts(query), phrasings)?)
     };
-    run.validation.queries.par_iter().enumerate().map(of_query).collect()
+    pool.queries.par_iter().enumerate().map(joined).collect()
+}
+
+/// Returns the reciprocal rank of each ranking; the rankings are those of all queries of a pool.
+fn ranks_of(run: &Run<'_>, pool: &Pool, rankings: &[Ranking]) -> Vec<f32> {
+    let rank = |(labelled, ranking): (&LabelledQuery, &Ranking)| {
+        reciprocal_rank(&run.trials.runtime, ranking, &labelled.answers)
+    };
+    pool.queries.iter().zip(rankings).map(rank).collect()
 }
 
 /// Returns the ranking of each training query by an ensemble, whose members are given with their
@@ -394,26 +405,19 @@ fn training_rankings(
     features: &PoolFeatures,
     members: &[(&MemberEvaluation, Fusion)],
 ) -> Result<Vec<Ranking>> {
-    let (base, train) = (&run.base, &run.train.queries);
     run.trials.check_stop()?;
-    let without_folds = |&(member, fusion): &(&'_ MemberEvaluation, Fusion)| {
-        member.training.without_folds(train, fusion)
-    };
-    let rerankers: Vec<Vec<Reranker>> = members.iter().map(without_folds).collect();
-    let ranked = |(query, labelled): (usize, &LabelledQuery)| {
+    let rerankers: Vec<Vec<Reranker>> = members
+        .iter()
+        .map(|&(member, fusion)| member.training.without_folds(&run.train.queries, fusion))
+        .collect();
+    join_all(run, &run.train, Some(&features.phrasings), |query| {
         let parts = members.iter().zip(&rerankers).map(|(&(member, fusion), folds)| {
+            let MemberEvaluation { training, routing, .. } = member;
             let settings = JoinSettings { fusion, reranker: folds.get(query % FOLDS) };
-            member_rankings(
-                &member.training.rankings,
-                query,
-                &member.routing.train[query],
-                settings,
-            )
+            member_rankings(&training.rankings, query, &routing.train[query], settings)
         });
-        let parts: Vec<MemberRankings<'_>> = parts.collect();
-        Ok(join(base, &labelled.text, &parts, Some(&features.phrasings))?)
-    };
-    train.par_iter().enumerate().map(ranked).collect()
+        parts.collect()
+    })
 }
 
 /// Trains the cut-off of an ensemble on the training queries; `None` if too few queries have an
@@ -428,10 +432,6 @@ fn cutoff(
     Ok(cutoff::train(&rankings.into_iter().zip(answers).collect::<Vec<_>>()))
 }
 
-/// Evaluations of the members that an ensemble may have; a bundle uses only the first or all of
-/// them.
-struct EnsembleEvaluation(Vec<MemberEvaluation>);
-
 /// The selected members of an ensemble, each with its fusion, and the reciprocal rank that they
 /// reach together on each validation query.
 struct Selection<'a> {
@@ -439,54 +439,41 @@ struct Selection<'a> {
     ranks: Vec<f32>,
 }
 
-impl EnsembleEvaluation {
-    /// Evaluates every member, given as its categories.
-    fn new(
-        run: &mut Run<'_>,
-        members: Vec<Vec<CategoryProgram>>,
-        features: &PoolFeatures,
-    ) -> Result<Self> {
-        let answered = members.into_iter().map(|own| MemberEvaluation::new(run, own, features));
-        Ok(Self(answered.collect::<Result<_, _>>()?))
-    }
-
+impl<'a> Selection<'a> {
     /// Selects all members if together they are better than the first member on the validation
     /// queries in `queries` (positions), otherwise the first member alone. Each member has the
     /// fusion that [`MemberEvaluation::select`] chooses.
-    fn select(
-        &self,
+    fn new(
+        members: &'a [MemberEvaluation],
         run: &Run<'_>,
         features: &PoolFeatures,
         queries: &[usize],
-    ) -> Result<Selection<'_>> {
-        let best = self.0.iter().map(|member| Ok((member, member.select(queries)?)));
+    ) -> Result<Self> {
+        let best = members.iter().map(|member| Ok((member, member.select(queries)?)));
         let best = best.collect::<Result<Vec<_>>>()?;
-        let all: Vec<(&MemberEvaluation, Fusion)> =
+        let mut members: Vec<(&MemberEvaluation, Fusion)> =
             best.iter().map(|&(member, best)| (member, best.fusion)).collect();
-        let first = best.first().map_or_else(Vec::new, |(_, best)| best.validation.clone());
-        if all.len() > 1 {
-            let together = joined_ranks(run, features, &all)?;
-            if mean(&values_at(&together, queries)) > mean(&values_at(&first, queries)) {
-                return Ok(Selection { members: all, ranks: together });
+        let ranks = best.first().map_or_else(Vec::new, |(_, best)| best.validation.clone());
+        if members.len() > 1 {
+            let together = joined_ranks(run, features, &members)?;
+            if mean(&values_at(&together, queries)) > mean(&values_at(&ranks, queries)) {
+                return Ok(Self { members, ranks: together });
             }
         }
-        Ok(Selection { members: all.into_iter().take(1).collect(), ranks: first })
+        members.truncate(1);
+        Ok(Self { members, ranks })
     }
-}
 
-impl Selection<'_> {
-    /// Returns, for each validation query, the highest reciprocal rank that any single program of
-    /// the members reaches.
-    fn best_program(&self, run: &Run<'_>) -> Vec<f32> {
-        let rankings = || self.members.iter().flat_map(|(member, _)| &member.rankings);
-        let queries = run.validation.queries.iter().enumerate();
-        let best = |(query, labelled): (usize, &LabelledQuery)| {
-            let rank = |of: &Vec<Ranking>| {
-                reciprocal_rank(&run.trials.runtime, &of[query], &labelled.answers)
-            };
-            rankings().map(rank).fold(0.0, f32::max)
-        };
-        queries.map(best).collect()
+    /// Returns, for each validation query, the highest reciprocal rank that the members together or
+    /// any single program of them reaches.
+    fn best_ranks(&self, run: &Run<'_>) -> Vec<f32> {
+        let mut best = self.ranks.clone();
+        for rankings in self.members.iter().flat_map(|(member, _)| &member.rankings) {
+            for (best, rank) in best.iter_mut().zip(ranks_of(run, &run.validation, rankings)) {
+                *best = rank.max(*best);
+            }
+        }
+        best
     }
 
     /// Returns the distinct categories of all members, and the members in the bundle's form, which
@@ -513,6 +500,16 @@ impl Selection<'_> {
     }
 }
 
+/// Evaluates the members that an ensemble may have, each given as its categories; a bundle uses only
+/// the first or all of them.
+fn evaluate(
+    run: &mut Run<'_>,
+    members: Vec<Vec<CategoryProgram>>,
+    features: &PoolFeatures,
+) -> Result<Vec<MemberEvaluation>> {
+    members.into_iter().map(|own| MemberEvaluation::new(run, own, features)).collect()
+}
+
 /// Returns the values at the positions in `queries`, in this order.
 fn values_at(values: &[f32], queries: &[usize]) -> Vec<f32> {
     queries.iter().map(|&query| values[query]).collect()
@@ -529,11 +526,6 @@ pub(super) struct FinalPrograms {
 }
 
 impl FinalPrograms {
-    /// Returns, for each category, whether its change is proven; empty if no program changed.
-    fn kept(&self) -> Vec<bool> {
-        self.test.as_ref().map_or_else(Vec::new, SequentialTest::kept)
-    }
-
     /// Returns, for each category, whether its change would be proven without the validation
     /// queries in `queries` (positions); empty if no program changed.
     fn kept_without(&self, queries: &[usize]) -> Vec<bool> {
@@ -582,37 +574,33 @@ pub(super) fn freeze(
         true => members(categories, finished.search_count, n_train),
         false => vec![categories],
     };
-    let of_run = members(finished.categories(&finished.kept()));
-    let answers = EnsembleEvaluation::new(run, of_run, features)?;
+    let of_run = members(finished.categories(&finished.kept_without(&[])));
+    let evaluated = evaluate(run, of_run, features)?;
     let all: Vec<usize> = (0..run.validation.queries.len()).collect();
-    let held_out = held_out(run, finished, &members, &answers, features)?;
-    let chosen = answers.select(run, features, &all)?;
+    let held_out = held_out(run, finished, &members, &evaluated, features)?;
+    let chosen = Selection::new(&evaluated, run, features, &all)?;
     let ranks = chosen.ranks.clone();
     let baselines = baseline_ranks(run)?;
     let verdict = Verdict::new(&ranks, &baselines, run.options.seed)?;
-    let of_programs = chosen.best_program(run);
-    let best: Vec<f32> = of_programs.iter().zip(&ranks).map(|(a, b)| a.max(*b)).collect();
-    let (categories, members) = chosen.frozen();
+    let best = chosen.best_ranks(run);
+    let (categories, mut ensemble) = chosen.frozen();
     let asks = categories.iter().any(|category| asks(&category.program));
     let mut queries = vec![Vec::new(); categories.len()];
     for (query, features) in features.validation.iter().enumerate() {
-        if let Some(&(at, _)) = merged_routes(&routes(&members, features, None)).first() {
+        if let Some(&(at, _)) = merged_routes(&routes(&ensemble, features, None)).first() {
             queries[at].push(query);
         }
     }
-    let categories: Result<Vec<Category>> = categories
-        .iter()
-        .zip(&queries)
-        .map(|(category, queries)| {
-            Ok(Category {
-                name: category.name().to_owned(),
-                program: category.program.clone(),
-                params: category.params.clone(),
-                proposed_by: category.proposed_by.clone(),
-                validation: category_score(queries, &ranks, &baselines, run.options.seed)?,
-            })
+    let category = |(category, queries): (&&CategoryProgram, &Vec<usize>)| {
+        Ok(Category {
+            name: category.name().to_owned(),
+            program: category.program.clone(),
+            params: category.params.clone(),
+            proposed_by: category.proposed_by.clone(),
+            validation: category_score(queries, &ranks, &baselines, run.options.seed)?,
         })
-        .collect();
+    };
+    let categories: Result<Vec<Category>> = categories.iter().zip(&queries).map(category).collect();
     let dataset = Dataset {
         name: run.options.dataset.clone(),
         title: run.base.kb.title().to_owned(),
@@ -623,17 +611,13 @@ pub(super) fn freeze(
     let validation = Validation {
         n: ranks.len(),
         mrr: mean(&ranks),
-        baselines: baselines
-            .iter()
-            .map(|(name, ranks)| ((*name).to_owned(), mean(ranks)))
-            .collect(),
+        baselines: baselines.iter().map(|(&name, of)| (name.to_owned(), mean(of))).collect(),
         held_out: Some(held_out),
         best_program: Some(mean(&best)),
         proof: finished.test.as_ref().map(|test| test.proof.clone()),
     };
     let provenance = provenance(run, actor.map(|actor| actor.provenance(run.options, asks)));
     let cutoff = cutoff(run, features, &chosen.members)?;
-    let mut ensemble = members;
     let Member { router, fusion, reranker, .. } = ensemble.remove(0);
     let format = Bundle::format_of(Some(&features.phrasings), fusion, &ensemble);
     let (categories, digest) = (categories?, String::new());
@@ -684,14 +668,11 @@ fn baseline_bundle(
     let Some(program) = fallback::program(&run.base, baseline) else { return Ok(bundle.sealed()) };
     let all: Vec<usize> = (0..run.validation.queries.len()).collect();
     let ranked = run.trials.rankings(&program, &Default::default(), &run.validation, &all)?;
-    let rank = |((ranking, _), labelled): (&TrialRanking, &LabelledQuery)| {
+    let joined = join_all(run, &run.validation, bundle.phrasings.as_ref(), |query| {
         let settings = JoinSettings { fusion: fallback::FUSION, reranker: None };
-        let part = MemberRankings { settings, rankings: vec![(1.0, ranking)] };
-        let joined = join(&run.base, &labelled.text, &[part], bundle.phrasings.as_ref())?;
-        Ok(reciprocal_rank(&run.trials.runtime, &joined, &labelled.answers))
-    };
-    let pairs = ranked.iter().zip(&run.validation.queries);
-    let ranks = pairs.map(rank).collect::<Result<Vec<f32>>>()?;
+        vec![MemberRankings { settings, rankings: vec![(1.0, &ranked[query].0)] }]
+    });
+    let ranks = ranks_of(run, &run.validation, &joined?);
     let score = category_score(&all, &ranks, baselines, run.options.seed)?;
     Ok(match score {
         Some(score) => fallback::bundle(bundle, program, score),
@@ -706,7 +687,7 @@ fn held_out(
     run: &mut Run<'_>,
     finished: &FinalPrograms,
     members: &dyn Fn(Vec<CategoryProgram>) -> Vec<Vec<CategoryProgram>>,
-    answers: &EnsembleEvaluation,
+    evaluated: &[MemberEvaluation],
     features: &PoolFeatures,
 ) -> Result<HeldOut> {
     let n = run.validation.queries.len();
@@ -715,27 +696,26 @@ fn held_out(
     rng.set_stream(FOLD_STREAM);
     order.shuffle(&mut rng);
     let folds = FOLDS.min(n);
-    let kept = finished.kept();
-    let mut others_kept: Vec<(Vec<bool>, EnsembleEvaluation)> = Vec::new();
+    let kept = finished.kept_without(&[]);
+    let mut others_kept: Vec<(Vec<bool>, Vec<MemberEvaluation>)> = Vec::new();
     let mut ranks = vec![0.0; n];
     for fold in 0..folds {
-        let (inside, others): (Vec<usize>, Vec<usize>) =
-            (0..n).partition(|place| place % folds == fold);
-        let [inside, others] = [inside, others]
-            .map(|places| places.iter().map(|&place| order[place]).collect::<Vec<_>>());
+        let (inside, others): (Vec<_>, Vec<_>) =
+            order.iter().enumerate().partition(|(place, _)| place % folds == fold);
+        let [inside, others] =
+            [inside, others].map(|of| of.into_iter().map(|(_, &query)| query).collect::<Vec<_>>());
         let kept_here = finished.kept_without(&inside);
         let known = others_kept.iter().position(|(other, _)| *other == kept_here);
-        let answers = match (kept_here == kept, known) {
-            (true, _) => answers,
+        let evaluated = match (kept_here == kept, known) {
+            (true, _) => evaluated,
             (_, Some(at)) => &others_kept[at].1,
             _ => {
                 let of_run = members(finished.categories(&kept_here));
-                let answers = EnsembleEvaluation::new(run, of_run, features)?;
-                others_kept.push((kept_here, answers));
+                others_kept.push((kept_here, evaluate(run, of_run, features)?));
                 &others_kept[others_kept.len() - 1].1
             }
         };
-        let fold_ranks = answers.select(run, features, &others)?.ranks;
+        let fold_ranks = Selection::new(evaluated, run, features, &others)?.ranks;
         for query in inside {
             ranks[query] = fold_ranks[query];
         }
@@ -747,21 +727,14 @@ fn held_out(
 
 /// Returns, by name of the baseline, its reciprocal rank on each validation query.
 fn baseline_ranks(run: &Run<'_>) -> Result<BTreeMap<&'static str, Vec<f32>>> {
-    let runtime = &run.trials.runtime;
     let mut ranks = BTreeMap::new();
     for system in System::ALL {
         run.trials.check_stop()?;
         let baseline = Baseline::new(run.base.clone(), system);
-        let of_queries: Result<Vec<f32>> = run
-            .validation
-            .queries
-            .par_iter()
-            .map(|query| {
-                let ranking = baseline.retrieve(&query.text, BASELINE_DEPTH)?;
-                Ok(reciprocal_rank(runtime, &ranking, &query.answers))
-            })
-            .collect();
-        ranks.insert(system.name(), of_queries?);
+        let ranking = |query: &LabelledQuery| baseline.retrieve(&query.text, BASELINE_DEPTH);
+        let rankings: Result<Vec<Ranking>, _> =
+            run.validation.queries.par_iter().map(ranking).collect();
+        ranks.insert(system.name(), ranks_of(run, &run.validation, &rankings?));
     }
     Ok(ranks)
 }
@@ -774,18 +747,16 @@ fn category_score(
     baselines: &BTreeMap<&'static str, Vec<f32>>,
     seed: u64,
 ) -> Result<Option<CategoryScore>> {
-    let best = baselines
-        .iter()
-        .map(|(&name, ranks)| (name, values_at(ranks, queries)))
-        .map(|(name, ranks)| (name, mean(&ranks), ranks))
-        .reduce(|best, next| if next.1 > best.1 { next } else { best });
-    let Some((baseline, baseline_mrr, baseline_ranks)) = best.filter(|_| !queries.is_empty())
+    let best = largest(baselines.iter().map(|(&name, ranks)| {
+        let ranks = values_at(ranks, queries);
+        (mean(&ranks), (name, ranks))
+    }));
+    let Some((baseline_mrr, (baseline, baseline_ranks))) = best.filter(|_| !queries.is_empty())
     else {
         return Ok(None);
     };
     let ranks = values_at(ranks, queries);
-    let differences: Vec<f64> =
-        ranks.iter().zip(&baseline_ranks).map(|(a, b)| f64::from(*a) - f64::from(*b)).collect();
+    let differences = differences(&ranks, &baseline_ranks);
     Ok(Some(CategoryScore {
         n: queries.len(),
         baseline: baseline.to_owned(),

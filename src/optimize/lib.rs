@@ -46,6 +46,7 @@ pub mod roles;
 pub mod route;
 mod search;
 mod sequential_test;
+mod softmax;
 pub mod trial;
 pub mod tune;
 pub mod user;

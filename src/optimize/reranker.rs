@@ -5,23 +5,15 @@
 //! the log probability of all answers together, minus a penalty on the squared distance of the
 //! weights to the prior, which are weights learned on other bases. The objective is ListNet's
 //! top-one likelihood (Cao et al. 2007), with several correct answers as in marginal likelihood and
-//! the prior as in hierarchical models. The objective is maximised by full-batch Adam (Kingma & Ba
-//! 2015) from the prior. Gradients are summed in the order of queries, so that the result does not
-//! depend on the number of threads.
+//! the prior as in hierarchical models. The weights start at the prior.
 //!
 //! The features of a training query must come from a router that was trained without this query;
 //! otherwise the weights rely on the router too much.
 
-use rayon::prelude::*;
-
+use crate::softmax::{add, dot, fit, powers};
 use agent_infer::bundle::reranker::{FEATURES, NodeFeatures, Reranker};
 use agent_kb::NodeId;
-use agent_train::Adam;
 
-/// Number of gradient steps of Adam when the weights are trained.
-const STEPS: usize = 300;
-/// Step size of Adam when the weights are trained.
-const RATE: f64 = 0.05;
 /// Strength of the prior, in queries: half of this number times the squared distance to the prior
 /// is subtracted from the sum of the queries' log probabilities. The more queries there are, the
 /// further the weights move from the prior.
@@ -40,12 +32,8 @@ type Row = [f64; FEATURES.len()];
 /// Returns the gradient of the log probability of one query's answers: the expected features of the
 /// answers minus those of all candidate nodes. `None` if no candidate is an answer.
 fn gradient_of(features: &NodeFeatures, answers: &[NodeId], weights: &Row) -> Option<Row> {
-    let sum = |row: &[f32; FEATURES.len()]| -> f64 {
-        row.iter().zip(weights).map(|(value, weight)| f64::from(*value) * weight).sum()
-    };
-    let logs: Vec<f64> = features.rows.iter().map(sum).collect();
-    let largest = logs.iter().copied().fold(f64::MIN, f64::max);
-    let powers: Vec<f64> = logs.into_iter().map(|log| (log - largest).exp()).collect();
+    let logs = features.rows.iter().map(|row| dot(row, weights));
+    let powers = powers(&logs.collect::<Vec<_>>());
     let is_answer = |at: usize| answers.binary_search(&features.nodes[at]).is_ok();
     let all: f64 = powers.iter().sum();
     let right: f64 =
@@ -56,9 +44,7 @@ fn gradient_of(features: &NodeFeatures, answers: &[NodeId], weights: &Row) -> Op
     let mut gradient = [0.0; FEATURES.len()];
     for (at, (row, power)) in features.rows.iter().zip(&powers).enumerate() {
         let share = if is_answer(at) { power / right } else { 0.0 } - power / all;
-        for (part, value) in gradient.iter_mut().zip(row) {
-            *part += share * f64::from(*value);
-        }
+        add(&mut gradient, row, share);
     }
     Some(gradient)
 }
@@ -67,25 +53,11 @@ fn gradient_of(features: &NodeFeatures, answers: &[NodeId], weights: &Row) -> Op
 /// its answers, sorted ascending. Queries without an answer among the candidates are ignored; if no
 /// other query is left, the weights are the prior.
 pub fn train(queries: &[(NodeFeatures, &[NodeId])]) -> Reranker {
-    let n = queries.len().max(1) as f64;
-    let ridge = PRIOR_STRENGTH / n;
-    let mut weights: Row = PRIOR;
-    let mut adam = Adam::new(weights.len(), RATE);
-    for _ in 0..STEPS {
-        let gradients: Vec<Option<Row>> = queries
-            .par_iter()
-            .map(|(features, answers)| gradient_of(features, answers, &weights))
-            .collect();
-        let mut gradient: Row = std::array::from_fn(|at| -ridge * (weights[at] - PRIOR[at]));
-        for one in gradients.into_iter().flatten() {
-            for (sum, part) in gradient.iter_mut().zip(one) {
-                *sum += part / n;
-            }
-        }
-        adam.ascend(&mut weights, &gradient);
-    }
-    let named = FEATURES.iter().zip(weights);
-    Reranker { weights: named.map(|(name, weight)| ((*name).to_owned(), weight as f32)).collect() }
+    let ridge = PRIOR_STRENGTH / queries.len().max(1) as f64;
+    let gradient = |(features, answers): &(NodeFeatures, &[NodeId]), weights: &Row| {
+        gradient_of(features, answers, weights)
+    };
+    Reranker { weights: fit(&FEATURES, PRIOR, ridge, queries, gradient) }
 }
 
 #[cfg(test)]

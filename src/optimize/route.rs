@@ -9,16 +9,13 @@
 
 use std::collections::BTreeMap;
 
+use crate::softmax::{RATE, STEPS, powers};
 use agent_infer::bundle::router::{Features, Router};
 use agent_train::Adam;
 
 /// Constant that is added to every reciprocal rank, so that queries that no program answers do not
 /// dominate.
 const FLOOR: f64 = 0.02;
-/// Number of gradient steps of Adam when the router is trained.
-const STEPS: usize = 300;
-/// Step size of Adam when the router is trained.
-const RATE: f64 = 0.05;
 /// A feature that occurs in fewer training queries than this gets no weight.
 const MIN_QUERIES: usize = 2;
 
@@ -33,29 +30,22 @@ pub fn train(features: &[Features], worth: &[Vec<f32>], n_categories: usize, rid
     counts.retain(|_, n| *n >= MIN_QUERIES);
     let ids: BTreeMap<&str, usize> =
         counts.keys().enumerate().map(|(at, &name)| (name, at)).collect();
-    let rows: Vec<Vec<(usize, f64)>> = features
-        .iter()
-        .map(|query| {
-            let known = query.iter().filter_map(|(name, value)| {
-                ids.get(name.as_str()).map(|&id| (id, f64::from(*value)))
-            });
-            known.collect()
-        })
-        .collect();
+    let known = |(name, value): &(String, f32)| Some((*ids.get(name.as_str())?, f64::from(*value)));
+    let rows: Vec<Vec<(usize, f64)>> =
+        features.iter().map(|query| query.iter().filter_map(known).collect()).collect();
     let n = n_categories;
     let mut weights = vec![0.0f64; ids.len() * n];
     let mut adam = Adam::new(weights.len(), RATE);
     for _ in 0..STEPS {
         let mut gradient: Vec<f64> = weights.iter().map(|weight| -ridge * weight).collect();
         for (row, worth) in rows.iter().zip(worth) {
-            let mut powers = vec![0.0f64; n];
+            let mut logs = vec![0.0f64; n];
             for &(id, value) in row {
-                for (power, weight) in powers.iter_mut().zip(&weights[id * n..]) {
-                    *power += weight * value;
+                for (log, weight) in logs.iter_mut().zip(&weights[id * n..]) {
+                    *log += weight * value;
                 }
             }
-            let largest = powers.iter().copied().fold(f64::MIN, f64::max);
-            powers.iter_mut().for_each(|power| *power = (*power - largest).exp());
+            let powers = powers(&logs);
             let sum: f64 = powers.iter().sum();
             let value = |c: usize| f64::from(worth[c]) + FLOOR;
             let expected: f64 = (0..n).map(|c| powers[c] / sum * value(c)).sum();
@@ -69,15 +59,8 @@ pub fn train(features: &[Features], worth: &[Vec<f32>], n_categories: usize, rid
         }
         adam.ascend(&mut weights, &gradient);
     }
-    let weights = ids
-        .into_iter()
-        .map(|(name, id)| {
-            (
-                name.to_owned(),
-                weights[id * n..(id + 1) * n].iter().map(|&weight| weight as f32).collect(),
-            )
-        })
-        .collect();
+    let row = |id: usize| weights[id * n..(id + 1) * n].iter().map(|&weight| weight as f32);
+    let weights = ids.into_iter().map(|(name, id)| (name.to_owned(), row(id).collect())).collect();
     Router { n_categories, weights }
 }
 

@@ -4,10 +4,10 @@
 use crate::{
     Ablation, Event, Result, Run,
     archive::{Archive, ArchivedProgram},
-    category_programs::{CategoryProgram, MAX_CATEGORIES, MIN_CATEGORY_GAIN, assign, needed},
+    category_programs::{CategoryProgram, assign, best_together, needed},
     discover,
     improve::InitialPrograms,
-    mine,
+    mine::{self, MinedPattern},
     plan::{self, Plan},
     trial::{self, Origin},
     tune,
@@ -19,23 +19,22 @@ use agent_sandbox::program::Program;
 /// Maximum number of plans with metapaths that are run after mining.
 const SHORTLISTED: usize = 60;
 
+/// Returns the minimum number of the `n` training queries of which a mined metapath must reach
+/// answers.
+fn min_support(n: usize) -> usize {
+    (n / 100).max(2)
+}
+
 impl Run<'_> {
     /// Mines metapaths, and runs the programs of the shortlisted plans and the user's programs on
     /// training queries. Those that together answer best become the categories. Archives the
     /// programs of all plans that ran.
     pub(super) fn discover(&mut self) -> Result<InitialPrograms> {
         let n = self.train.queries.len();
-        let min_support = (n / 100).max(2);
-        (self.watch)(Event::Progress { phase: "mining metapaths", done: 0, total: 1 });
-        let mined = match self.options.lacks(Ablation::Mining) {
-            true => Vec::new(),
-            false => {
-                let (queries, hops) = (&self.train.queries, self.options.hops);
-                mine::mine(&self.base, queries, min_support, hops, self.trials.stop)?
-            }
-        };
+        self.report_phase("mining metapaths");
+        let mined = self.mine()?;
         let metapaths = discover::metapaths(&mined);
-        let mut plans = discover::shortlist(&metapaths, n, min_support, SHORTLISTED);
+        let mut plans = discover::shortlist(&metapaths, n, min_support(n), SHORTLISTED);
         let everywhere = (0..n).map(|query| (query, 0.0)).collect();
         plans.push((Plan { target: None, branches: Vec::new() }, everywhere));
         let origin = Origin {
@@ -49,42 +48,25 @@ impl Run<'_> {
             (self.watch)(Event::Progress { phase: "trying plans", done: at, total: plans.len() });
             let program = self.rendered(plan);
             let queries: Vec<usize> = supported.iter().map(|pair| pair.0).collect();
-            let ranks = self.trial(&program, &ParamValues::new(), false, &queries, &origin)?;
-            let is_complete = queries.len() == n;
-            let mut train = vec![0.0; n];
-            queries.iter().zip(&ranks).for_each(|(&query, &rank)| train[query] = rank);
-            let (plan, params) = (Some(plan.clone()), ParamValues::new());
-            let proposed_by = SEARCH.to_owned();
-            let category = CategoryProgram {
-                plan,
-                program,
-                params,
-                proposed_by,
-                name: None,
-                queries: None,
-                train,
-                part: None,
-            };
+            let (plan, none, is_complete) =
+                (Some(plan.clone()), ParamValues::new(), queries.len() == n);
+            let part = Some(queries.clone());
+            let mut category = self.category_program(plan, program, none, part, &origin)?;
+            category.part = None;
+            worths.push(queries.iter().map(|&at| (at, f64::from(category.train[at]))).collect());
             let change = origin.change.clone();
             archive.add(ArchivedProgram { category, change, is_complete });
-            worths.push(queries.into_iter().zip(ranks.into_iter().map(f64::from)).collect());
         }
         let tried = self.try_user_programs()?;
-        let user_worths = tried.iter().map(|tried| tried.worth.as_slice());
-        let borrowed: Vec<&[(usize, f64)]> =
-            worths.iter().map(Vec::as_slice).chain(user_worths).collect();
-        let mut chosen =
-            discover::cover(&borrowed, n, MAX_CATEGORIES, n as f64 * MIN_CATEGORY_GAIN);
+        let user_worths = tried.iter().map(|tried| &tried.worth);
+        let mut chosen = best_together(&worths.iter().chain(user_worths).collect::<Vec<_>>(), n);
         if chosen.is_empty() {
             chosen.push(plans.len() - 1);
         }
         let mut categories = Vec::new();
         for (done, &at) in chosen.iter().enumerate() {
-            (self.watch)(Event::Progress {
-                phase: "building categories",
-                done,
-                total: chosen.len(),
-            });
+            let (phase, total) = ("building categories", chosen.len());
+            (self.watch)(Event::Progress { phase, done, total });
             if let Some(tried) = at.checked_sub(plans.len()).and_then(|at| tried.get(at)) {
                 categories.push(self.program_of_user(tried)?);
                 continue;
@@ -100,17 +82,25 @@ impl Run<'_> {
         let mut categories = needed(categories, n);
         make_names_differ(&mut categories);
         for (queries, category) in assign(&categories, n).iter().zip(&categories) {
-            let (name, mrr) = (category.name(), trial::mean(&category.train_on(queries)));
-            let n = queries.len();
-            let answer_counts =
-                |&at: &usize| (at, mine::mined_answer_count(&self.train.queries[at]));
-            let answer_counts: Vec<(usize, usize)> = queries.iter().map(answer_counts).collect();
+            let (name, n) = (category.name(), queries.len());
+            let mrr = trial::mean(&category.train_on(queries));
+            let count = |&at: &usize| (at, mine::mined_answer_count(&self.train.queries[at]));
+            let answer_counts: Vec<(usize, usize)> = queries.iter().map(count).collect();
             let bound = category.plan.as_ref().filter(|plan| !plan.branches.is_empty());
             let bound = bound.map(|plan| discover::bound(plan, &metapaths, &answer_counts));
             (self.watch)(Event::Category { name, n, mrr, bound });
         }
         let (search_count, challengers) = (categories.len(), Vec::new());
         Ok(InitialPrograms { search_count, categories, archive, metapaths, challengers })
+    }
+
+    /// Mines the metapaths of the training queries; none if mining is disabled.
+    pub(super) fn mine(&self) -> Result<Vec<MinedPattern>> {
+        if self.options.lacks(Ablation::Mining) {
+            return Ok(Vec::new());
+        }
+        let (queries, hops) = (&self.train.queries, self.options.hops);
+        Ok(mine::mine(&self.base, queries, min_support(queries.len()), hops, self.trials.stop)?)
     }
 
     /// Returns the program of a plan; if relaxation is disabled, the one that ranks only nodes that
@@ -127,18 +117,14 @@ impl Run<'_> {
     pub(super) fn tune(&mut self, category: &mut CategoryProgram, queries: &[usize]) -> Result<()> {
         self.trials.check_stop()?;
         let key = format!("{} {} {queries:?}", category.program.id(), self.train.digest());
-        let key = blake3::hash(key.as_bytes()).to_hex().to_string();
+        let key = trial::digest(&key);
+        let CategoryProgram { plan, program, params: start, proposed_by, name, part, .. } =
+            category.clone();
         let params = match self.trials.journal.find::<ParamValues>("tune", &key)? {
             Some(params) => params,
             None => {
                 let (hits, misses) = self.cache.hits_and_misses();
-                let params = tune::tune(
-                    &self.trials,
-                    &category.program,
-                    &category.params,
-                    &self.train,
-                    queries,
-                )?;
+                let params = tune::tune(&self.trials, &program, &start, &self.train, queries)?;
                 let (hits_now, misses_now) = self.cache.hits_and_misses();
                 self.tuning_cache.0 += hits_now - hits;
                 self.tuning_cache.1 += misses_now - misses;
@@ -146,19 +132,16 @@ impl Run<'_> {
                 params
             }
         };
-        if params == category.params {
+        if params == start {
             return Ok(());
         }
         let origin = Origin {
             proposed_by: "tuner".to_owned(),
             change: "tuned parameters".to_owned(),
-            parent: Some(category.program.id().to_owned()),
+            parent: Some(program.id().to_owned()),
         };
-        let (plan, program, part) =
-            (category.plan.clone(), category.program.clone(), category.part.clone());
         let mut tuned = self.category_program(plan, program, params, part, &origin)?;
-        tuned.proposed_by.clone_from(&category.proposed_by);
-        tuned.name.clone_from(&category.name);
+        (tuned.proposed_by, tuned.name) = (proposed_by, name);
         self.accept(category, tuned, queries, &origin).map(|_| ())
     }
 }

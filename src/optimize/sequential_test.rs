@@ -19,7 +19,7 @@ use crate::{
     Event, OptimizeError, Result, Run,
     category_programs::CategoryProgram,
     e_value::{ERROR_RATE, EValue, Levels, each_alone},
-    trial::Origin,
+    trial::{Origin, digest},
 };
 use agent_infer::bundle::{CategoryProof, Proof};
 
@@ -238,12 +238,10 @@ impl Run<'_> {
     /// tests in the journal. Thus a run that is continued after its end does not use the same part
     /// of the error rate twice.
     fn levels(&mut self, categories: &[CategoryProgram]) -> Result<Levels> {
-        let mut hasher = blake3::Hasher::new();
-        for category in categories {
-            let line = format!("{} {:?}\n", category.program.id(), category.params);
-            hasher.update(line.as_bytes());
-        }
-        let digest = hasher.finalize().to_hex().to_string();
+        let line = |category: &CategoryProgram| {
+            format!("{} {:?}\n", category.program.id(), category.params)
+        };
+        let digest = digest(&categories.iter().map(line).collect::<String>());
         for test in 1..=MAX_TESTS {
             let key = test.to_string();
             match self.trials.journal.find::<String>("race", &key)? {

@@ -18,7 +18,7 @@ use agent_dataset::LabelledQuery;
 use agent_infer::{ParamValues, Runtime};
 use agent_kb::NodeId;
 use agent_retrieve::{
-    Ranking,
+    Ranking, RetrieveError,
     eval::{AnswerRanks, Candidates, ScoreRule},
 };
 use agent_sandbox::{CompiledProgram, Failure, program::Program};
@@ -39,12 +39,10 @@ pub struct Pool {
 impl Pool {
     /// Creates a pool with this name, `train` or `validation`, from the queries of a split.
     pub fn new(name: &'static str, queries: Vec<LabelledQuery>) -> Self {
-        let mut hasher = blake3::Hasher::new();
-        for query in &queries {
-            let line = format!("{} {:?} {:?}\n", query.id, query.text, query.answers);
-            hasher.update(line.as_bytes());
-        }
-        Self { name, queries, digest: hasher.finalize().to_hex().to_string() }
+        let line =
+            |query: &LabelledQuery| format!("{} {:?} {:?}\n", query.id, query.text, query.answers);
+        let digest = digest(&queries.iter().map(line).collect::<String>());
+        Self { name, queries, digest }
     }
 
     /// Returns the digest of the ids, texts and answers of the pool's queries, as hexadecimal
@@ -97,7 +95,27 @@ impl Trial {
 /// Returns the mean of reciprocal ranks; 0 if there are none.
 pub fn mean(ranks: &[f32]) -> f64 {
     // An empty sum is -0.
-    (ranks.iter().map(|&rank| f64::from(rank)).sum::<f64>() + 0.0) / ranks.len().max(1) as f64
+    (sum(ranks) + 0.0) / ranks.len().max(1) as f64
+}
+
+/// Returns the sum of reciprocal ranks.
+pub(crate) fn sum(ranks: &[f32]) -> f64 {
+    ranks.iter().map(|&rank| f64::from(rank)).sum()
+}
+
+/// Returns the differences of reciprocal ranks, new minus old, query by query.
+pub(crate) fn differences(new: &[f32], old: &[f32]) -> Vec<f64> {
+    new.iter().zip(old).map(|(&new, &old)| f64::from(new) - f64::from(old)).collect()
+}
+
+/// Returns the pair with the largest number; of several, the first.
+pub(crate) fn largest<T>(pairs: impl Iterator<Item = (f64, T)>) -> Option<(f64, T)> {
+    pairs.reduce(|best, next| if next.0 > best.0 { next } else { best })
+}
+
+/// Returns the digest of a text, as hexadecimal digits.
+pub(crate) fn digest(text: &str) -> String {
+    blake3::hash(text.as_bytes()).to_hex().to_string()
 }
 
 /// The ranking of one query, and the failure message if the program failed on the query.
@@ -133,13 +151,19 @@ pub fn reciprocal_rank(runtime: &Runtime, ranking: &Ranking, answers: &[NodeId])
 
 /// Returns the key of a trial's journal step: a digest of all inputs on which the result depends.
 fn key(program: &Program, params: &ParamValues, pool: &Pool, queries: &[usize]) -> String {
-    let depends_on = format!("{} {params:?} {} {queries:?}", program.id(), pool.digest);
-    blake3::hash(depends_on.as_bytes()).to_hex().to_string()
+    digest(&format!("{} {params:?} {} {queries:?}", program.id(), pool.digest))
 }
 
 /// Creates the error for a program that does not compile or run.
 pub fn program_failed(program: &Program, failure: Failure) -> OptimizeError {
     OptimizeError::Program(program.short_id().to_owned(), Box::new(failure))
+}
+
+/// Returns a ranking of the default list of candidates for a query's text.
+pub(crate) fn default_ranking(runtime: &Runtime, text: &str) -> Result<Ranking, RetrieveError> {
+    let candidates = runtime.candidates(text)?;
+    let n = candidates.len() as f32;
+    Ok(candidates.iter().enumerate().map(|(at, &node)| (node, n - at as f32)).collect())
 }
 
 /// Runs a program on queries of a pool and returns its rankings, in the order of `queries`. A query
@@ -168,13 +192,7 @@ pub fn rankings(
             }
             match runtime.run(compiled, params, text, None)? {
                 Ok(outcome) => Ok((outcome.ranking, None)),
-                Err(failure) => {
-                    let candidates = runtime.candidates(text)?;
-                    let n = candidates.len() as f32;
-                    let ranking =
-                        candidates.iter().enumerate().map(|(at, &node)| (node, n - at as f32));
-                    Ok((ranking.collect(), Some(failure_text(&failure))))
-                }
+                Err(failure) => Ok((default_ranking(runtime, text)?, Some(failure_text(&failure)))),
             }
         })
         .collect()

@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use crate::{
     Event, Result, Run,
     asks::asks,
-    category_programs::{CategoryProgram, MAX_CATEGORIES, MIN_CATEGORY_GAIN, needed},
-    discover::{self, Worth},
+    category_programs::{CategoryProgram, best_together, needed},
+    discover::Worth,
     journal::{Journal, JournalError},
-    trial::Origin,
+    trial::{self, Origin},
 };
 use agent_infer::ParamValues;
 use agent_sandbox::program::Program;
@@ -42,12 +42,8 @@ pub struct UserProgram {
 /// Returns a digest of the programs and their file names, as hexadecimal digits. The digest depends
 /// on the order of the programs.
 pub fn digest(programs: &[UserProgram]) -> String {
-    let mut hasher = blake3::Hasher::new();
-    for one in programs {
-        let line = format!("{:?} {}\n", one.file, one.program.id());
-        hasher.update(line.as_bytes());
-    }
-    hasher.finalize().to_hex().to_string()
+    let line = |one: &UserProgram| format!("{:?} {}\n", one.file, one.program.id());
+    trial::digest(&programs.iter().map(line).collect::<String>())
 }
 
 /// Stores the user's programs in a run's journal, so that the run can be resumed without the files.
@@ -106,12 +102,8 @@ impl Run<'_> {
             let origin = Origin { proposed_by: USER.to_owned(), change, parent: None };
             let none = ParamValues::new();
             let trial = self.trials.run(&one.program, &none, &self.train, &all, &origin)?;
-            (self.watch)(Event::Message(trial_message(
-                &one.file,
-                trial.mrr(),
-                all.len(),
-                trial.failed,
-            )));
+            let message = trial_message(&one.file, trial.mrr(), all.len(), trial.failed);
+            (self.watch)(Event::Message(message));
             if let Some(failure) = &trial.failure {
                 (self.watch)(Event::Message(format!("{}: {failure}", one.file)));
             }
@@ -141,17 +133,10 @@ impl Run<'_> {
     pub(super) fn programs_of_user(&mut self) -> Result<Vec<CategoryProgram>> {
         let tried = self.try_user_programs()?;
         let n = self.train.queries.len();
-        let worths: Vec<&[(usize, f64)]> =
-            tried.iter().map(|tried| tried.worth.as_slice()).collect();
-        let chosen = discover::cover(&worths, n, MAX_CATEGORIES, n as f64 * MIN_CATEGORY_GAIN);
-        let mut categories = Vec::new();
-        for at in chosen {
-            categories.push(self.program_of_user(&tried[at])?);
-        }
-        if categories.is_empty() {
-            return Ok(categories);
-        }
-        let mut categories = needed(categories, n);
+        let worths: Vec<&Worth> = tried.iter().map(|tried| &tried.worth).collect();
+        let chosen = best_together(&worths, n);
+        let categories = chosen.into_iter().map(|at| self.program_of_user(&tried[at]));
+        let mut categories = needed(categories.collect::<Result<_>>()?, n);
         make_names_differ(&mut categories);
         Ok(categories)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::trial::mean;
+use crate::trial::{differences, largest, mean};
 use agent_retrieve::eval::{
     Interval,
     statistics::{StatisticsError, bootstrap_interval, holm, randomization_p},
@@ -69,18 +69,13 @@ impl Verdict {
         baselines: &BTreeMap<&'static str, Vec<f32>>,
         seed: u64,
     ) -> Result<Verdict, StatisticsError> {
-        let less = |other: &Vec<f32>| -> Vec<f64> {
-            ranks.iter().zip(other).map(|(a, b)| f64::from(*a) - f64::from(*b)).collect()
-        };
-        let differences: Vec<Vec<f64>> = baselines.values().map(less).collect();
+        let differences: Vec<Vec<f64>> =
+            baselines.values().map(|other| differences(ranks, other)).collect();
         let p_values = differences.iter().map(|differences| randomization_p(differences, seed));
         let p_values = holm(&p_values.collect::<Result<Vec<f64>, _>>()?)?;
-        let best = baselines
-            .iter()
-            .zip(differences.iter().zip(p_values))
-            .map(|((&name, ranks), test)| (name, mean(ranks), test))
-            .reduce(|best, next| if next.1 > best.1 { next } else { best });
-        let (baseline, baseline_mrr, (differences, p)) = best.ok_or(StatisticsError::Empty)?;
+        let tested = baselines.iter().zip(differences.iter().zip(p_values));
+        let best = largest(tested.map(|((name, ranks), test)| (mean(ranks), (*name, test))));
+        let (baseline_mrr, (baseline, (differences, p))) = best.ok_or(StatisticsError::Empty)?;
         let values: Vec<f64> = ranks.iter().map(|&rank| f64::from(rank)).collect();
         let difference = mean(ranks) - baseline_mrr;
         let standing = match (difference > 0.0, p < LEVEL) {

@@ -61,7 +61,7 @@ impl Run<'_> {
     /// Returns the inputs of the prompt for a first program; without metapaths if none were mined.
     pub(super) fn first_inputs(&self, actor: &Actor, request: &DraftRequest) -> Value {
         let DraftRequest { name, tried, queries, best, .. } = request;
-        let ranked = ranked(&actor.mined, queries);
+        let ranked = ranked(actor.mined.as_deref().unwrap_or_default(), queries);
         let mut inputs = self.prompt_inputs(actor, name);
         inputs["schema"] = actor.briefing.schema.as_str().into();
         inputs["queries"] = self.solved_queries(tried);
@@ -119,14 +119,10 @@ impl Run<'_> {
 
     /// Mines the metapaths that prompts show, once in a run, unless mining is disabled.
     pub(super) fn mine_for_prompts(&mut self, actor: &mut Actor) -> Result<()> {
-        if actor.has_mined || self.options.lacks(Ablation::Mining) {
-            return Ok(());
+        if actor.mined.is_none() && !self.options.lacks(Ablation::Mining) {
+            self.report_phase("mining metapaths for prompts");
+            actor.mined = Some(self.mine()?);
         }
-        self.report_phase("mining metapaths for prompts");
-        let least = (self.train.queries.len() / 100).max(2);
-        let (queries, hops) = (&self.train.queries, self.options.hops);
-        actor.mined = mine::mine(&self.base, queries, least, hops, self.trials.stop)?;
-        actor.has_mined = true;
         Ok(())
     }
 

@@ -170,9 +170,8 @@ pub(super) struct Actor {
     notes: BTreeMap<String, Notes>,
     /// Advice whose program was accepted, in order of acceptance.
     accepted_advice: Vec<AcceptedAdvice>,
-    /// Mined metapaths for prompts; empty until `has_mined`.
-    mined: Vec<MinedPattern>,
-    has_mined: bool,
+    /// Mined metapaths for prompts, once they are mined.
+    mined: Option<Vec<MinedPattern>>,
     /// Number of consecutive unusable results so far; see [`MAX_UNUSABLE`].
     unusable: usize,
     stop: Option<Stop>,
@@ -194,8 +193,7 @@ impl Actor {
             briefing,
             notes: BTreeMap::new(),
             accepted_advice: Vec::new(),
-            mined: Vec::new(),
-            has_mined: false,
+            mined: None,
             unusable: 0,
             stop: None,
             replies: Vec::new(),
