@@ -4,7 +4,7 @@
 use crate::{
     discover,
     plan::Plan,
-    trial::{largest, sum},
+    trial::{Origin, largest, sum},
 };
 use agent_infer::ParamValues;
 use agent_sandbox::program::Program;
@@ -76,6 +76,12 @@ impl CategoryProgram {
 
     pub(super) fn name(&self) -> &str {
         self.name.as_deref().or(self.program.category()).unwrap_or_default()
+    }
+
+    /// Returns the origin of the program, without the program that was changed into it.
+    pub(super) fn origin(&self, change: &str) -> Origin {
+        let (proposed_by, change) = (self.proposed_by.clone(), change.to_owned());
+        Origin { proposed_by, change, parent: None }
     }
 
     /// Returns the positions of the validation queries on which the category is tested: those that

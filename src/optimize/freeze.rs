@@ -16,7 +16,7 @@ use crate::{
     cutoff::{self, FOLDS},
     fallback, reading, reranker, route,
     sequential_test::SequentialTest,
-    trial::{Origin, Pool, TrialRanking, differences, largest, mean, reciprocal_rank},
+    trial::{Pool, TrialRanking, differences, largest, mean, reciprocal_rank},
     verdict::{Standing, Verdict},
 };
 use agent_dataset::{LabelledQuery, is_synthetic};
@@ -309,11 +309,7 @@ impl MemberEvaluation {
         let rankings = all_rankings(run, &categories, true)?;
         let all: Vec<usize> = (0..run.validation.queries.len()).collect();
         for (category, ranked) in categories.iter().zip(&rankings) {
-            let origin = Origin {
-                proposed_by: category.proposed_by.clone(),
-                change: "frozen".to_owned(),
-                parent: None,
-            };
+            let origin = category.origin("frozen");
             let program = (&category.program, &category.params);
             run.trials.keep(program, &run.validation, &all, &origin, ranked)?;
         }

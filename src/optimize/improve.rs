@@ -32,7 +32,7 @@ use crate::{
     gate::gate,
     mutate::{Material, Operator, children, in_order},
     plan::Plan,
-    trial::{Origin, mean},
+    trial::{Origin, largest, mean, sum},
     wording::{self, Wording},
 };
 use agent_infer::{ParamValues, bundle::SEARCH};
@@ -163,7 +163,7 @@ impl Run<'_> {
                 (Turn::Search, actor) => {
                     self.search_step(step, &mut categories, &mut state, actor.as_deref())?;
                 }
-                (Turn::Model, Some(actor)) => match actor.stop() {
+                (Turn::Model, Some(actor)) => match &actor.stop {
                     Some(unusable @ Stop::Unusable(_)) => {
                         return Ok((categories, unusable.clone()));
                     }
@@ -177,7 +177,7 @@ impl Run<'_> {
         if tunes && !self.tune_all(&mut categories)? {
             return Ok((categories, Stop::Minutes));
         }
-        let stopped = actor.and_then(|actor| actor.stop().cloned());
+        let stopped = actor.and_then(|actor| actor.stop.clone());
         Ok((categories, stopped.unwrap_or(Stop::Done)))
     }
 
@@ -210,11 +210,7 @@ impl Run<'_> {
     ) -> Result<()> {
         for (at, category) in challengers {
             let assigned = assign(categories, self.train.queries.len());
-            let origin = Origin {
-                proposed_by: category.proposed_by.clone(),
-                change: "the model's first program".to_owned(),
-                parent: None,
-            };
+            let origin = category.origin("the model's first program");
             self.accept(&mut categories[at], category, &assigned[at], &origin)?;
         }
         Ok(())
@@ -381,7 +377,6 @@ impl Run<'_> {
             }
             ranks = self.trial(&program, &params, false, queries, &origin)?;
             let before = target.category.train_on(queries);
-            let sum = |ranks: &[f32]| ranks.iter().map(|&rank| f64::from(rank)).sum::<f64>();
             (measured.queries, measured.ranks) = (queries.to_vec(), ranks.clone());
             (measured.mrr, measured.before) = (mean(&ranks), mean(&before));
             measured.gain = sum(&ranks) - sum(&before);
@@ -397,9 +392,8 @@ impl Run<'_> {
         }
         let part = asks(&program).then(|| target.queries.to_vec());
         let is_complete = part.is_none();
-        let mut train = vec![0.0; self.train.queries.len()];
-        target.queries.iter().zip(&ranks).for_each(|(&query, &rank)| train[query] = rank);
         let proposed_by = origin.proposed_by.clone();
+        let train = self.on_training(target.queries, &ranks);
         let (name, queries) = (None, None);
         let changed =
             CategoryProgram { plan, program, params, proposed_by, name, queries, train, part };
@@ -407,9 +401,8 @@ impl Run<'_> {
         if measured.accepted {
             if is_complete {
                 let all: Vec<usize> = (0..self.train.queries.len()).collect();
-                let CategoryProgram { program, params, .. } = &*target.category;
-                let (program, params) = (program.clone(), params.clone());
-                target.category.train = self.trial(&program, &params, false, &all, &origin)?;
+                let CategoryProgram { program, params, train, .. } = &mut *target.category;
+                *train = self.trial(program, params, false, &all, &origin)?;
                 measured.calls += all.len();
             }
             let (category, change) = (target.category.clone(), origin.change);
@@ -435,40 +428,18 @@ impl Run<'_> {
                 same_name && !categories.iter().any(|other| other.answers_as(program))
             };
             let least = sum(&categories[at]) + MIN_GAIN;
-            let best = archive
-                .programs()
-                .iter()
-                .enumerate()
-                .filter(|(_, archived)| fits(&archived.category))
-                .map(|(place, archived)| (sum(&archived.category), place))
-                .filter(|&(sum, _)| sum >= least)
-                .reduce(|best, next| if next.0 > best.0 { next } else { best });
-            if let Some((_, best)) = best {
-                let taken = self.completed(archive, best)?;
-                let origin = Origin {
-                    proposed_by: taken.category.proposed_by.clone(),
-                    change: taken.change,
-                    parent: None,
-                };
-                self.accept(&mut categories[at], taken.category, queries, &origin)?;
+            let fitting = archive.programs().iter().filter(|archived| fits(&archived.category));
+            let best = largest(fitting.map(|archived| (sum(&archived.category), archived)));
+            let Some((_, best)) = best.filter(|best| best.0 >= least) else { continue };
+            let (mut category, origin) =
+                (best.category.clone(), best.category.origin(&best.change));
+            if !best.is_complete {
+                let CategoryProgram { plan, program, params, part, .. } = category;
+                category = self.category_program(plan, program, params, part, &origin)?;
             }
+            self.accept(&mut categories[at], category, queries, &origin)?;
         }
         Ok(())
-    }
-
-    /// Returns the archived program with this index; first runs the program on all of its training
-    /// queries if it has not run on all of them.
-    fn completed(&mut self, archive: &Archive, index: usize) -> Result<ArchivedProgram> {
-        let mut program = archive.programs()[index].clone();
-        if !program.is_complete {
-            let CategoryProgram { plan, program: source, params, proposed_by, part, .. } =
-                program.category;
-            let change = program.change.clone();
-            let origin = Origin { proposed_by, change, parent: None };
-            program.category = self.category_program(plan, source, params, part, &origin)?;
-            program.is_complete = true;
-        }
-        Ok(program)
     }
 }
 

@@ -546,6 +546,11 @@ fn forbidden_words(
 }
 
 impl Run<'_> {
+    /// Reports a message for the user.
+    fn report(&mut self, message: String) {
+        (self.watch)(Event::Message(message));
+    }
+
     /// Reports the start of a phase whose length is unknown.
     fn report_phase(&mut self, phase: &'static str) {
         (self.watch)(Event::Progress { phase, done: 0, total: 1 });
@@ -630,11 +635,17 @@ impl Run<'_> {
         let n = self.train.queries.len();
         let queries = part.clone().unwrap_or_else(|| (0..n).collect());
         let ranks = self.trial(&program, &params, false, &queries, origin)?;
-        let mut train = vec![0.0; n];
-        queries.iter().zip(ranks).for_each(|(&query, rank)| train[query] = rank);
-        let proposed_by = origin.proposed_by.clone();
+        let (train, proposed_by) = (self.on_training(&queries, &ranks), origin.proposed_by.clone());
         let (name, queries) = (None, None);
         Ok(CategoryProgram { plan, program, params, proposed_by, name, queries, train, part })
+    }
+
+    /// Returns the reciprocal rank on each training query: `ranks` on those in `queries`
+    /// (positions), 0 on the others.
+    fn on_training(&self, queries: &[usize], ranks: &[f32]) -> Vec<f32> {
+        let mut train = vec![0.0; self.train.queries.len()];
+        queries.iter().zip(ranks).for_each(|(&query, &rank)| train[query] = rank);
+        train
     }
 
     /// Finds the categories and the first program of each.

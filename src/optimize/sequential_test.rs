@@ -19,7 +19,7 @@ use crate::{
     Event, OptimizeError, Result, Run,
     category_programs::CategoryProgram,
     e_value::{ERROR_RATE, EValue, Levels, each_alone},
-    trial::{Origin, digest},
+    trial::digest,
 };
 use agent_infer::bundle::{CategoryProof, Proof};
 
@@ -273,11 +273,7 @@ impl Run<'_> {
             }
             let queries: Vec<usize> =
                 own.iter().map(|&place| entries[places[place]].query).collect();
-            let origin = Origin {
-                proposed_by: category.proposed_by.clone(),
-                change: "tested on validation".to_owned(),
-                parent: None,
-            };
+            let origin = category.origin("tested on validation");
             let own_ranks =
                 self.trial(&category.program, &category.params, true, &queries, &origin)?;
             for (place, rank) in own.into_iter().zip(own_ranks) {

@@ -91,11 +91,11 @@ impl Run<'_> {
         for (done, one) in self.options.programs.iter().enumerate() {
             (self.watch)(Event::Progress { phase: "trying your programs", done, total });
             if asks(&one.program) {
-                (self.watch)(Event::Message(format!(
+                self.report(format!(
                     "{}: skipped, since it calls functions that ask a language model, which only \
                      programs of the llm actor may do",
                     one.file
-                )));
+                ));
                 continue;
             }
             let change = one.file.clone();
@@ -103,9 +103,9 @@ impl Run<'_> {
             let none = ParamValues::new();
             let trial = self.trials.run(&one.program, &none, &self.train, &all, &origin)?;
             let message = trial_message(&one.file, trial.mrr(), all.len(), trial.failed);
-            (self.watch)(Event::Message(message));
+            self.report(message);
             if let Some(failure) = &trial.failure {
-                (self.watch)(Event::Message(format!("{}: {failure}", one.file)));
+                self.report(format!("{}: {failure}", one.file));
             }
             if trial.failed < all.len() {
                 let worth = trial.reciprocal_ranks.iter().map(|&rank| f64::from(rank));

@@ -17,13 +17,12 @@ use serde_json::{Value, json};
 use crate::{
     Ablation, Result, Run,
     actor::{
-        Actor, Attempt, Categories, CategoryRecord, LLM, NOT_ASKED,
+        Actor, Attempt, INITIAL, LLM, Notes,
         advice::{AcceptedAdvice, advice_from_others},
-        categories::FoundCategory,
         drafts::DraftResult,
         earlier::{self, Attempts},
         execution_trace::{self, whole_lines},
-        shown,
+        only, shown,
     },
     archive::Archive,
     asks::asks,
@@ -88,20 +87,6 @@ struct Contrast {
     also_bad: Vec<String>,
 }
 
-/// What is known about an improvement step before its program is measured.
-struct StepInfo<'a> {
-    /// The attempt that the journal will store, without its measurement.
-    attempt: Attempt,
-    /// Key of the step in the journal.
-    key: String,
-    /// Description of the change.
-    change: &'a str,
-    /// The advice behind the change; empty if there is none.
-    advice: &'a str,
-    /// The note that the model wrote before the program.
-    note: &'a str,
-}
-
 impl Run<'_> {
     /// Runs one model step on a category: contrasts queries, asks for advice, asks for a rewritten
     /// program and tests this program; or restarts the category if a restart is due. Badly answered
@@ -115,7 +100,7 @@ impl Run<'_> {
         rng: &mut ChaCha8Rng,
     ) -> Result<()> {
         let name = target.category.name().to_owned();
-        let notes = actor.notes.entry(name.clone()).or_default();
+        let notes = actor.notes_of(&name);
         notes.attempts.mark_current(target.category);
         if notes.gap > PATIENCE {
             let steps = std::mem::take(&mut notes.gap);
@@ -145,15 +130,12 @@ impl Run<'_> {
         let sample = target.step as u32 + 1;
         let request = self.draft_request(name, target.queries, target.category, sample);
         let before = mean(&target.category.train_on(target.queries));
-        let attempt = Attempt::new(name, "initial", before);
+        let attempt = Attempt::new(name, INITIAL, before);
         let written = self.drafts(actor, std::slice::from_ref(&request), sample)?;
-        let written = written.into_iter().next().unwrap_or_else(|| Err(NOT_ASKED.to_owned()));
         let parent = (&*target.category, target.queries);
-        let program = self.not_tried_before(actor, name, parent, written);
-        let key = format!("initial {name} {sample}");
-        let note = "a program begun anew";
-        let step_info = StepInfo { attempt, key, change: "begun anew", advice: "", note };
-        self.test(actor, step_info, program, target, archive)
+        let program = self.not_tried_before(actor, name, parent, only(written));
+        let written = ("a program begun anew".to_owned(), program);
+        self.test(actor, attempt, written, target, archive)
     }
 
     /// Asks for advice on the contrast, if there is one, then for a better program, and tests this
@@ -167,57 +149,58 @@ impl Run<'_> {
         archive: &mut Archive,
     ) -> Result<()> {
         let before = mean(&target.category.train_on(target.queries));
-        let advice = match contrast {
-            Some(contrast) => self.advice(actor, name, target, contrast)?,
-            None => Ok(String::new()),
-        };
         let mut attempt = Attempt::new(name, "improve", before);
-        attempt.advice = contrast.and_then(|_| advice.as_ref().ok().cloned());
-        let (note, program) = match &advice {
-            Ok(advice) => self.request_rewrite(actor, name, target, advice, contrast)?,
-            Err(why) => (String::new(), Err(why.clone())),
+        let advice = match contrast {
+            Some(contrast) => self.advice(actor, name, target, contrast)?.map(Some),
+            None => Ok(None),
         };
-        let advice = advice.unwrap_or_default();
-        let key = format!("step {}", target.step);
-        let change = match contrast {
-            Some(_) => "rewritten after advice",
-            None => "rewritten without advice",
+        let written = match advice {
+            Ok(advice) => {
+                attempt.advice = advice;
+                let advice = attempt.advice.as_deref();
+                self.request_rewrite(actor, name, target, advice, contrast)?
+            }
+            Err(why) => (String::new(), Err(why)),
         };
-        let step_info = StepInfo { attempt, key, change, advice: &advice, note: &note };
-        self.test(actor, step_info, program, target, archive)
+        self.test(actor, attempt, written, target, archive)
     }
 
     /// Measures a written program against the category's current program, which it replaces if
-    /// accepted, and commits the attempt. If there is no program, commits the reason.
+    /// accepted, and commits the attempt. If there is no program, commits the reason. A program comes
+    /// with the note that the model wrote before it.
     fn test(
         &mut self,
         actor: &mut Actor,
-        step_info: StepInfo<'_>,
-        written: DraftResult,
+        mut attempt: Attempt,
+        (note, written): (String, DraftResult),
         target: &mut StepTarget<'_>,
         archive: &mut Archive,
     ) -> Result<()> {
-        let mut attempt = step_info.attempt;
         let name = attempt.category.clone();
+        let is_restart = attempt.kind == INITIAL;
         match written {
             Ok(program) => {
                 attempt.program = Some(program.id().to_owned());
-                let change = step_info.change.to_owned();
+                let change = match (is_restart, &attempt.advice) {
+                    (true, _) => "begun anew".to_owned(),
+                    (_, Some(_)) => "rewritten after advice".to_owned(),
+                    (_, None) => "rewritten without advice".to_owned(),
+                };
                 let parent = Some(target.category.program.id().to_owned());
                 let origin = Origin { proposed_by: LLM.to_owned(), change, parent };
                 let params = self.inherited_params(target.category, &program)?;
                 let source = program.clone();
                 let child = Child { plan: None, program, params, origin };
                 let measured = self.measure(child, target, archive)?;
-                actor.remember(&name, &source, step_info.note, &measured);
-                attempt.note(&measured);
-                if measured.accepted && !step_info.advice.is_empty() {
-                    actor.accepted_advice.push(AcceptedAdvice {
-                        category: name.clone(),
-                        advice: step_info.advice.to_owned(),
-                        before: measured.before,
-                        after: measured.mrr,
-                    });
+                actor.remember(&name, &source, &note, &measured);
+                let (before, after) = (measured.before, measured.mrr);
+                (attempt.before, attempt.after) = (before, Some(after));
+                (attempt.n, attempt.accepted) = (Some(measured.queries.len()), measured.accepted);
+                let advice = attempt.advice.clone().filter(|advice| !advice.is_empty());
+                if let Some(advice) = advice.filter(|_| measured.accepted) {
+                    let category = name.clone();
+                    let accepted = AcceptedAdvice { category, advice, before, after };
+                    actor.accepted_advice.push(accepted);
                 }
                 if asks(&source) && !measured.accepted {
                     let rest = target.queries.len().saturating_sub(measured.calls);
@@ -226,20 +209,19 @@ impl Run<'_> {
             }
             Err(why) => {
                 self.report(format!("no better program for {name}: {why}"));
-                if !step_info.note.is_empty() {
-                    actor
-                        .notes
-                        .entry(name.clone())
-                        .or_default()
-                        .attempts
-                        .failed(step_info.note, &why);
+                if !note.is_empty() {
+                    actor.notes_of(&name).attempts.failed(&note, &why);
                 }
                 attempt.failure = Some(why);
             }
         }
-        let notes = actor.notes.entry(name).or_default();
+        let notes = actor.notes_of(&name);
         notes.gap = if attempt.accepted { 0 } else { notes.gap + 1 };
-        self.commit_attempt(actor, &step_info.key, attempt)
+        let key = match is_restart {
+            true => format!("initial {name} {}", target.step as u32 + 1),
+            false => format!("step {}", target.step),
+        };
+        self.commit_asked(actor, Some(&name), ("attempt", &key), &attempt)
     }
 
     /// Returns those tuned parameters of the category's program (the parent) that the new program
@@ -275,10 +257,9 @@ impl Run<'_> {
         let good = wording::sample(&good, SHOWN_GOOD, wording, rng);
         let bad = wording::sample(open, SHOWN_BAD, wording, rng);
         let compiled = self.trials.compile(&category.program)?;
-        let (runtime, source) =
-            (self.trials.runtime_of(&category.program), category.program.source());
+        let runtime = self.trials.runtime_of(&category.program);
         let shown = |at: &usize| {
-            let query = &self.train.queries[*at];
+            let (source, query) = (category.program.source(), &self.train.queries[*at]);
             execution_trace::render(runtime, &compiled, &category.params, source, query)
         };
         let line = |at: &usize| execution_trace::line(&self.base.kb, &self.train.queries[*at]);
@@ -307,9 +288,10 @@ impl Run<'_> {
         contrast: &Contrast,
     ) -> Result<Result<String, String>> {
         let sample = target.step as u32 + 1;
+        let ranks = (target.queries, &*target.category.train_on(target.queries));
         let mut inputs = json!({
             "category": actor.category(name),
-            "current": self.current(actor, name, target.category, target.queries),
+            "current": self.current(actor, name, &target.category.program, ranks),
             "tried": actor.attempts(name).lines(target.category),
             "good": contrast.good,
             "also_good": contrast.also_good,
@@ -319,7 +301,8 @@ impl Run<'_> {
         let params = &target.category.params;
         let source = inputs["current"]["source"].as_str().unwrap_or_default();
         inputs["current"]["source"] = shown::with_values(source, params).into();
-        let reply = actor.ask(COMPARATOR_ROLE.role(), "comparator/contrast", inputs, sample)?;
+        let (role, prompt) = (COMPARATOR_ROLE.role(), "comparator/contrast");
+        let reply = only(actor.ask_all(role, prompt, vec![inputs], sample)?);
         actor.note_usable(reply.as_ref().map(|_| ()).map_err(String::as_str));
         Ok(reply.map(|reply| reply.text.trim().to_owned()))
     }
@@ -331,20 +314,21 @@ impl Run<'_> {
         actor: &mut Actor,
         name: &str,
         target: &StepTarget<'_>,
-        advice: &str,
+        advice: Option<&str>,
         contrast: Option<&Contrast>,
     ) -> Result<(String, DraftResult)> {
         let (category, queries, sample) =
             (&*target.category, target.queries, target.step as u32 + 1);
         let mut inputs = self.short_prompt_inputs(actor, name);
         inputs["queries"] = self.solved_queries(&self.examples(queries, SHOWN_TO_IMPROVE, sample));
-        inputs["current"] = self.current(actor, name, category, queries);
+        let ranks = (queries, &*category.train_on(queries));
+        inputs["current"] = self.current(actor, name, &category.program, ranks);
         inputs["current"]["tuned"] = shown::tuned_text(&category.params).into();
-        inputs["advice"] = match contrast {
-            Some(_) => whole_lines(advice, ADVICE_CHARS).into(),
+        inputs["advice"] = match advice {
+            Some(advice) => whole_lines(advice, ADVICE_CHARS).into(),
             None => NO_ADVICE.into(),
         };
-        inputs["elsewhere"] = actor.advice_elsewhere(name);
+        inputs["elsewhere"] = advice_from_others(&actor.accepted_advice, name);
         let bad = contrast.map_or(&[][..], |contrast| &contrast.bad);
         inputs["traces"] = bad.iter().take(SHOWN_TO_AUTHOR).cloned().collect();
         let text = |query: usize| self.train.queries[query].text.as_str();
@@ -354,20 +338,19 @@ impl Run<'_> {
         let reply = actor.ask_all(ACTOR_ROLE.role(), "actor/improve", vec![inputs], sample)?;
         let note = reply.iter().flatten().map(|reply| shown::author_note(&reply.text)).collect();
         let written = self.repair(actor, std::slice::from_ref(&request), reply, sample)?;
-        let written = written.into_iter().next().unwrap_or_else(|| Err(NOT_ASKED.to_owned()));
-        Ok((note, self.not_tried_before(actor, name, (category, queries), written)))
+        Ok((note, self.not_tried_before(actor, name, (category, queries), only(written))))
     }
 
-    /// Formats the current program of a category and its scores for a prompt. Omits the program's
-    /// header, which the prompt shows separately.
-    fn current(
+    /// Formats a program of the category `name` for a prompt, with the queries on which it ran and
+    /// its reciprocal ranks. Omits the program's header, which the prompt shows separately.
+    pub(super) fn current(
         &self,
         actor: &Actor,
         name: &str,
-        category: &CategoryProgram,
-        queries: &[usize],
+        program: &Program,
+        (queries, ranks): (&[usize], &[f32]),
     ) -> Value {
-        let mut current = self.standing(category, queries);
+        let mut current = self.standing(program, queries, ranks);
         let source = current["source"].as_str().unwrap_or_default();
         current["source"] = shown::without_header(source, &actor.category_header(name)).into();
         current
@@ -414,48 +397,12 @@ impl Run<'_> {
         inputs["language"] = actor.briefing.language_outline.as_str().into();
         inputs
     }
-
-    /// Commits the categories that the model found. If the actor stopped, commits nothing, so that
-    /// a resumed run asks for the categories again.
-    pub(super) fn commit_categories(
-        &mut self,
-        actor: &mut Actor,
-        found: &[FoundCategory],
-    ) -> Result<()> {
-        let replies = actor.take_replies(None);
-        if actor.stop().is_some() {
-            return Ok(());
-        }
-        let found = found.iter().map(|category| CategoryRecord {
-            name: category.name.clone(),
-            description: category.description.clone(),
-            train: category.queries.train.clone(),
-            validation: category.queries.validation.clone(),
-        });
-        let categories = Categories { found: found.collect() };
-        Ok(self.trials.journal.commit_with("categories", "found", &categories, &[], &replies)?)
-    }
-
-    /// Commits an attempt under this key. If the actor stopped, commits nothing, so that a resumed
-    /// run repeats the step.
-    pub(super) fn commit_attempt(
-        &mut self,
-        actor: &mut Actor,
-        key: &str,
-        attempt: Attempt,
-    ) -> Result<()> {
-        let replies = actor.take_replies(Some(&attempt.category));
-        if actor.stop().is_some() {
-            return Ok(());
-        }
-        Ok(self.trials.journal.commit_with("attempt", key, &attempt, &[], &replies)?)
-    }
 }
 
 impl Actor {
-    /// Formats advice from categories other than `name` whose programs were accepted, for a prompt.
-    pub(super) fn advice_elsewhere(&self, name: &str) -> Value {
-        advice_from_others(&self.accepted_advice, name)
+    /// Returns what the actor remembers about a category.
+    fn notes_of(&mut self, name: &str) -> &mut Notes {
+        self.notes.entry(name.to_owned()).or_default()
     }
 
     pub(super) fn category(&self, name: &str) -> Value {
@@ -487,7 +434,7 @@ impl Actor {
         note: &str,
         measured: &Measurement,
     ) {
-        let notes = self.notes.entry(name.to_owned()).or_default();
+        let notes = self.notes_of(name);
         if !notes.tried.insert(program.id().to_owned()) {
             return;
         }

@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 
 use crate::{
     Result, Run,
-    actor::{Actor, NOT_ASKED},
-    category_programs::{MAX_CATEGORIES, Queries},
+    actor::{Actor, CategoryRecord, only},
+    category_programs::MAX_CATEGORIES,
     trial::Pool,
 };
 use agent_ground::words::one_line;
@@ -48,19 +48,11 @@ pub(super) const OTHERS: &str = "other questions";
 /// Number of the random generator's stream that draws the sample of training queries.
 const SAMPLE_STREAM: u64 = 1 << 40;
 
-/// A category that the model found, before it has a program.
-#[derive(Clone, Debug)]
-pub(super) struct FoundCategory {
-    pub(super) name: String,
-    pub(super) description: String,
-    pub(super) queries: Queries,
-}
-
 impl Run<'_> {
     /// Asks a model for categories and for the category of each training and validation query.
     /// Returns at least one category. The last one is [`OTHERS`] if it has training queries or
     /// there is no other category.
-    pub(super) fn find_categories(&mut self, actor: &mut Actor) -> Result<Vec<FoundCategory>> {
+    pub(super) fn find_categories(&mut self, actor: &mut Actor) -> Result<Vec<CategoryRecord>> {
         let n = self.train.queries.len();
         let mut sample: Vec<usize> = (0..n).collect();
         let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
@@ -76,7 +68,7 @@ impl Run<'_> {
         let assigned = self.assign_queries(actor, &named, true, &open)?;
         open.iter().zip(assigned).for_each(|(&query, category)| train[query] = category);
         let left = left(&train);
-        if left.len() * MAX_LEFT_SHARE > n && left.len() >= MIN_QUERIES && actor.stop().is_none() {
+        if left.len() * MAX_LEFT_SHARE > n && left.len() >= MIN_QUERIES && actor.stop.is_none() {
             let room = (MAX_CATEGORIES - 1).saturating_sub(named.len());
             let more: Vec<usize> = left.iter().copied().take(SAMPLE).collect();
             let known = named.len();
@@ -101,7 +93,7 @@ impl Run<'_> {
         max_categories: usize,
         places: &mut [Option<usize>],
     ) -> Result<Vec<(String, String)>> {
-        if max_categories == 0 || actor.stop().is_some() {
+        if max_categories == 0 || actor.stop.is_some() {
             return Ok(Vec::new());
         }
         let inputs = json!({
@@ -110,7 +102,7 @@ impl Run<'_> {
         });
         let replies =
             actor.ask_json_all(CATEGORIES_ROLE.role(), "categories/discover", vec![inputs], 0)?;
-        match replies.into_iter().next().unwrap_or_else(|| Err(NOT_ASKED.to_owned())) {
+        match only(replies) {
             Ok(reply) => {
                 let found = proposed_categories(&reply, sample.len(), max_categories);
                 for (index, category) in found.iter().enumerate() {
@@ -135,23 +127,18 @@ impl Run<'_> {
         in_train: bool,
         queries: &[usize],
     ) -> Result<Vec<Option<usize>>> {
-        let mut assigned: Vec<Option<Option<usize>>> = vec![None; queries.len()];
         if named.is_empty() {
             return Ok(vec![None; queries.len()]);
         }
-        let listed: Vec<Value> = named
-            .iter()
-            .enumerate()
-            .map(|(at, (name, description))| {
-                json!({ "n": at + 1, "name": name, "description": description })
-            })
-            .collect();
+        let mut assigned: Vec<Option<Option<usize>>> = vec![None; queries.len()];
+        let one = |((name, description), n): (&(String, String), usize)| json!({ "n": n, "name": name, "description": description });
+        let listed: Vec<Value> = named.iter().zip(1..).map(one).collect();
         // The second pass requests the queries that the first one omitted.
         for pass in 0..2 {
             let open: Vec<usize> =
                 (0..queries.len()).filter(|&at| assigned[at].is_none()).collect();
             self.trials.check_stop()?;
-            if actor.stop().is_some() {
+            if actor.stop.is_some() {
                 break;
             }
             let pool = if in_train { &self.train } else { &self.validation };
@@ -159,12 +146,8 @@ impl Run<'_> {
                 let ids: Vec<usize> = batch.iter().map(|&at| queries[at]).collect();
                 json!({ "categories": listed, "queries": numbered(pool, &ids) })
             });
-            let replies = actor.ask_json_all(
-                CATEGORIES_ROLE.role(),
-                "categories/assign",
-                inputs.collect(),
-                pass,
-            )?;
+            let (role, inputs) = (CATEGORIES_ROLE.role(), inputs.collect());
+            let replies = actor.ask_json_all(role, "categories/assign", inputs, pass)?;
             for (batch, reply) in open.chunks(BATCH).zip(replies) {
                 let reply = reply.unwrap_or_default();
                 for (place, category) in assignments(&reply, batch.len(), named.len()) {
@@ -178,11 +161,8 @@ impl Run<'_> {
 
 /// Returns the texts of queries, numbered from 1, for a prompt.
 fn numbered(pool: &Pool, queries: &[usize]) -> Vec<Value> {
-    queries
-        .iter()
-        .enumerate()
-        .map(|(n, &at)| json!({ "n": n + 1, "text": pool.queries[at].text }))
-        .collect()
+    let one = |(&at, n): (&usize, usize)| json!({ "n": n, "text": pool.queries[at].text });
+    queries.iter().zip(1..).map(one).collect()
 }
 
 /// A category that a model's reply proposes.
@@ -274,27 +254,31 @@ fn grouped(
     named: Vec<(String, String)>,
     train: &[Option<usize>],
     validation: &[Option<usize>],
-) -> Vec<FoundCategory> {
+) -> Vec<CategoryRecord> {
     let of = |pool: &[Option<usize>], wanted: Option<usize>| -> Vec<usize> {
         (0..pool.len()).filter(|&query| pool[query] == wanted).collect()
     };
     let least = (train.len() / MIN_SHARE).max(MIN_QUERIES);
+    let record = |name, description, at| {
+        let (train, validation) = (of(train, at), of(validation, at));
+        CategoryRecord { name, description, train, validation }
+    };
+    let description = "Questions of any kind that are in no other category.".to_owned();
+    let mut others = record(OTHERS.to_owned(), description, None);
     let mut found = Vec::new();
-    let mut others = Queries { train: of(train, None), validation: of(validation, None) };
     for (at, (name, description)) in named.into_iter().enumerate() {
-        let queries = Queries { train: of(train, Some(at)), validation: of(validation, Some(at)) };
-        if queries.train.len() >= least {
-            found.push(FoundCategory { name, description, queries });
+        let category = record(name, description, Some(at));
+        if category.train.len() >= least {
+            found.push(category);
         } else {
-            others.train.extend(queries.train);
-            others.validation.extend(queries.validation);
+            others.train.extend(category.train);
+            others.validation.extend(category.validation);
         }
     }
     others.train.sort_unstable();
     others.validation.sort_unstable();
     if !others.train.is_empty() || found.is_empty() {
-        let description = "Questions of any kind that are in no other category.".to_owned();
-        found.push(FoundCategory { name: OTHERS.to_owned(), description, queries: others });
+        found.push(others);
     }
     found
 }
@@ -350,10 +334,8 @@ mod tests {
         let named = ["large", "small"].map(|name| (name.to_owned(), String::new())).to_vec();
         let train = [Some(0), Some(0), Some(1), None, Some(0), Some(0)];
         let found = grouped(named, &train, &[Some(1), Some(0), None]);
-        let shown: Vec<(&str, &[usize], &[usize])> = found
-            .iter()
-            .map(|one| (one.name.as_str(), &*one.queries.train, &*one.queries.validation))
-            .collect();
+        let shown: Vec<(&str, &[usize], &[usize])> =
+            found.iter().map(|one| (one.name.as_str(), &*one.train, &*one.validation)).collect();
         assert_eq!(shown, [("large", &[0, 1, 4, 5][..], &[1][..]), (OTHERS, &[2, 3], &[0, 2])]);
         assert_eq!(grouped(Vec::new(), &[None], &[None])[0].name, OTHERS);
     }

@@ -16,19 +16,18 @@ use crate::{
     Ablation, Event, Result, Run,
     accept::MIN_GAIN,
     actor::{
-        Actor, Attempt, LLM, NOT_ASKED, Notes,
+        Actor, Attempt, Categories, CategoryRecord, INITIAL, LLM, NOT_ASKED, Notes,
+        advice::advice_from_others,
         author::{ACTOR_ROLE, SHOWN_TO_IMPROVE, TRIED, failure, headed},
-        categories::FoundCategory,
         execution_trace,
         first::EXAMPLES,
-        shown,
     },
     asks::{asking_function, asks},
-    category_programs::CategoryProgram,
+    category_programs::{CategoryProgram, Queries},
     gate::gate,
     improve::Measurement,
     plan::{self, Plan},
-    trial::{Origin, failure_text, mean, reciprocal_ranks},
+    trial::{Origin, failure_text, largest, mean, reciprocal_ranks},
 };
 use agent_infer::{ParamValues, bundle::SEARCH};
 use agent_llm::{Reply, replies::extract_program};
@@ -83,22 +82,20 @@ impl Run<'_> {
         actor: &mut Actor,
         categories: &mut Vec<CategoryProgram>,
     ) -> Result<Vec<(usize, CategoryProgram)>> {
-        (self.watch)(Event::Progress { phase: "finding categories", done: 0, total: 1 });
-        let found = self.find_categories(actor)?;
-        self.commit_categories(actor, &found)?;
+        self.report_phase("finding categories");
+        let found = Categories { found: self.find_categories(actor)? };
+        self.commit_asked(actor, None, ("categories", "found"), &found)?;
+        let found = found.found;
         let fallback = self.fallback(categories)?;
-        for FoundCategory { name, description, .. } in &found {
+        for CategoryRecord { name, description, .. } in &found {
             let description = description.clone();
             actor.notes.insert(name.clone(), Notes { description, ..Notes::default() });
         }
         let best_on = |queries: &[usize]| {
-            fallback
-                .iter()
-                .map(|program| (mean(&program.train_on(queries)), program))
-                .reduce(|best, next| if next.0 > best.0 { next } else { best })
+            largest(fallback.iter().map(|program| (mean(&program.train_on(queries)), program)))
         };
-        let request = |found: &FoundCategory| {
-            let queries = &found.queries.train;
+        let request = |found: &CategoryRecord| {
+            let queries = &found.train;
             let best = best_on(queries)?.1;
             self.may_gain(best, queries).then(|| self.draft_request(&found.name, queries, best, 0))
         };
@@ -109,22 +106,15 @@ impl Run<'_> {
         let written = actor.unless_stopped(written)?.unwrap_or_default();
         let mut drafts = requests.iter().zip(written);
         let (total, mut challengers) = (found.len(), Vec::new());
-        for (done, (FoundCategory { name, queries, .. }, is_asked)) in
-            found.into_iter().zip(is_asked).enumerate()
-        {
+        for (done, (found, is_asked)) in found.into_iter().zip(is_asked).enumerate() {
+            let CategoryRecord { name, train, validation, .. } = found;
             (self.watch)(Event::Progress { phase: "writing programs", done, total });
-            let Some((before, best)) = best_on(&queries.train) else { continue };
-            let mut unseen = queries.train.clone();
+            let Some((before, best)) = best_on(&train) else { continue };
+            let mut unseen = train.clone();
             let draft = match is_asked.then(|| drafts.next()).flatten() {
                 Some((request, written)) => {
                     unseen.retain(|at| !request.tried.contains(at));
-                    let judged = self.evaluate_draft(
-                        actor,
-                        request,
-                        &queries.train,
-                        (best, before),
-                        written,
-                    );
+                    let judged = self.evaluate_draft(actor, request, (best, before), written);
                     actor.unless_stopped(judged)?.flatten()
                 }
                 None => None,
@@ -135,14 +125,13 @@ impl Run<'_> {
                 Some(draft) if is_sure(&draft) => (draft, None),
                 draft => (self.adopt(best, &actor.category_header(&name))?, draft),
             };
-            let n = queries.train.len();
-            category.queries = Some(queries.clone());
+            category.queries = Some(Queries { train: train.clone(), validation });
             for category in [Some(&mut category), challenger.as_mut()].into_iter().flatten() {
                 if category.proposed_by == LLM && !self.options.lacks(Ablation::Tuning) {
-                    self.tune(category, &queries.train)?;
+                    self.tune(category, &train)?;
                 }
             }
-            let mrr = mean(&category.train_on(&queries.train));
+            let (n, mrr) = (train.len(), mean(&category.train_on(&train)));
             (self.watch)(Event::Category { name: &name, n, mrr, bound: None });
             challengers.extend(challenger.map(|challenger| (categories.len(), challenger)));
             categories.push(category);
@@ -206,14 +195,10 @@ impl Run<'_> {
         queries: &[usize],
         best: &CategoryProgram,
     ) -> DraftRequest {
-        let (runs, queries) = (self.runs_of(queries), queries.to_vec());
-        DraftRequest { name: name.to_owned(), tried, runs, queries, best: best.clone() }
-    }
-
-    /// Returns the number of program runs that are needed to try, measure and freeze a program of a
-    /// category with these training queries.
-    pub(super) fn runs_of(&self, queries: &[usize]) -> usize {
-        TRIED + queries.len() + self.validation.queries.len()
+        // Enough to try, measure and freeze the program.
+        let runs = TRIED + queries.len() + self.validation.queries.len();
+        let (name, queries, best) = (name.to_owned(), queries.to_vec(), best.clone());
+        DraftRequest { name, tried, runs, queries, best }
     }
 
     /// Asks the model for the requested first programs, has them repaired until they run and,
@@ -225,16 +210,16 @@ impl Run<'_> {
         requests: &[DraftRequest],
         sample: u32,
     ) -> Result<Vec<DraftResult>> {
-        if actor.stop().is_some() {
+        if actor.stop.is_some() {
             let why = "no further requests are sent".to_owned();
-            return Ok(requests.iter().map(|_| Err(why.clone())).collect());
+            return Ok(vec![Err(why); requests.len()]);
         }
         (self.watch)(Event::Progress { phase: "writing programs", done: 0, total: requests.len() });
         self.mine_for_prompts(actor)?;
-        let inputs = requests
-            .iter()
-            .map(|request| (request.name.as_str(), self.first_inputs(actor, request)));
-        let inputs: Vec<(&str, Value)> = inputs.collect();
+        let mut inputs = Vec::new();
+        for request in requests {
+            inputs.push((request.name.as_str(), self.first_inputs(actor, request)));
+        }
         let replies = actor.ask_each(ACTOR_ROLE.role(), "actor/initial", inputs, sample)?;
         let mut written = self.repair(actor, requests, replies, sample)?;
         if !self.options.lacks(Ablation::Steps) {
@@ -411,13 +396,11 @@ impl Run<'_> {
             let mut one = self.short_prompt_inputs(actor, &request.name);
             let solved = request.tried.get(..SHOWN_TO_IMPROVE).unwrap_or(&request.tried);
             one["queries"] = self.solved_queries(solved);
-            one["current"] = self.standing_of(&program, &tried, &ranks);
-            let header = actor.category_header(&request.name);
-            one["current"]["source"] = shown::without_header(program.source(), &header).into();
+            one["current"] = self.current(actor, &request.name, &program, (&tried, &ranks));
             one["current"]["tuned"] = "".into();
             one["advice"] = tried_out(score, tried.len()).into();
             one["previous"] = json!([]);
-            one["elsewhere"] = actor.advice_elsewhere(&request.name);
+            one["elsewhere"] = advice_from_others(&actor.accepted_advice, &request.name);
             one["traces"] = traces?.into();
             places.push(at);
             inputs.push((request.name.as_str(), one));
@@ -463,11 +446,11 @@ impl Run<'_> {
         &mut self,
         actor: &mut Actor,
         request: &DraftRequest,
-        queries: &[usize],
         (best, before): (&CategoryProgram, f64),
         written: DraftResult,
     ) -> Result<Option<CategoryProgram>> {
-        let mut attempt = Attempt::new(&request.name, "initial", before);
+        let queries = request.queries.as_slice();
+        let mut attempt = Attempt::new(&request.name, INITIAL, before);
         let draft = match written {
             Ok(program) => {
                 attempt.program = Some(program.id().to_owned());
@@ -514,7 +497,8 @@ impl Run<'_> {
                 None
             }
         };
-        self.commit_attempt(actor, &format!("initial {} 0", request.name), attempt)?;
+        let (name, key) = (request.name.as_str(), format!("initial {} 0", request.name));
+        self.commit_asked(actor, Some(name), ("attempt", &key), &attempt)?;
         Ok(draft)
     }
 }

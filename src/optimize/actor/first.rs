@@ -13,10 +13,10 @@ use crate::{
     Ablation, Result, Run,
     actor::{
         Actor,
+        advice::advice_from_others,
         drafts::DraftRequest,
         execution_trace::{cut, named, number},
     },
-    category_programs::CategoryProgram,
     mine::{self, LinkSource, MinedPattern, Step},
     trial::mean,
     wording::{self, Wording},
@@ -69,8 +69,8 @@ impl Run<'_> {
         inputs["worked"] = self.worked_examples(&ranked, tried);
         inputs["links"] = self.links(tried, queries);
         inputs["documents"] = self.documents(tried);
-        inputs["best"] = self.standing(best, queries);
-        inputs["elsewhere"] = actor.advice_elsewhere(name);
+        inputs["best"] = self.standing(&best.program, queries, &best.train_on(queries));
+        inputs["elsewhere"] = advice_from_others(&actor.accepted_advice, name);
         inputs
     }
 
@@ -98,14 +98,9 @@ impl Run<'_> {
         examples.iter().map(solved).collect()
     }
 
-    /// Formats a category's program with its mean reciprocal rank on `queries`, overall and by
-    /// wording, for a prompt.
-    pub(super) fn standing(&self, category: &CategoryProgram, queries: &[usize]) -> Value {
-        self.standing_of(&category.program, queries, &category.train_on(queries))
-    }
-
-    /// Does the same as [`Run::standing`] for a program with its reciprocal ranks on `queries`.
-    pub(super) fn standing_of(&self, program: &Program, queries: &[usize], ranks: &[f32]) -> Value {
+    /// Formats a program with its mean reciprocal rank on `queries`, overall and by wording, for a
+    /// prompt. `ranks` are its reciprocal ranks on these queries.
+    pub(super) fn standing(&self, program: &Program, queries: &[usize], ranks: &[f32]) -> Value {
         let wording = |&at: &usize| Wording::detect(&self.train.queries[at].text);
         let by_wording: Vec<(Wording, f32)> =
             queries.iter().map(wording).zip(ranks.iter().copied()).collect();

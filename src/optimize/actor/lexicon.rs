@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::{
-    Ablation, Event, Result, Run,
+    Ablation, Result, Run,
     actor::{Actor, execution_trace::cut},
     lexicon::{self, PLACE},
 };
@@ -97,7 +97,7 @@ impl Run<'_> {
         if self.options.lacks(Ablation::Lexicon) {
             return Ok(BTreeMap::new());
         }
-        (self.watch)(Event::Progress { phase: "wording questions", done: 0, total: 1 });
+        self.report_phase("wording questions");
         let base = self.base.clone();
         let metapaths = lexicon::metapaths(&base.kb);
         let batches: Vec<&[Metapath]> = metapaths.chunks(BATCH).collect();
@@ -123,10 +123,7 @@ impl Run<'_> {
                 Err(why) => self.report(format!("no questions about some relations: {why}")),
             }
         }
-        let replies = actor.take_replies(None);
-        if actor.stop().is_none() {
-            self.trials.journal.commit_with("lexicon", "questions", &written, &[], &replies)?;
-        }
+        self.commit_asked(actor, None, ("lexicon", "questions"), &written)?;
         Ok(written)
     }
 }

@@ -52,9 +52,8 @@ pub(crate) use crate::actor::{
     lexicon::LEXICON_ROLE,
 };
 use crate::{
-    Ablation, Event, OptimizeError, Options, Result, Run, Stop,
+    Ablation, OptimizeError, Options, Result, Run, Stop,
     actor::{advice::AcceptedAdvice, briefing::Briefing, earlier::Attempts},
-    improve::Measurement,
     mine::MinedPattern,
     roles::ROLES,
 };
@@ -63,6 +62,8 @@ use agent_infer::bundle::LlmProvenance;
 use agent_llm::{LlmError, Message, Reply, Request, Role, RoleSpec, prompts::PromptError};
 use agent_tools::{Assistant, TOOLS_ROLE};
 
+/// Kind of attempts to write a first program, or a new one without the earlier attempts.
+const INITIAL: &str = "initial";
 /// Value of `proposed_by` of programs by the llm actor.
 pub(super) const LLM: &str = "llm";
 /// Number of consecutive unusable results after which the actor sends no further request. A result
@@ -76,7 +77,7 @@ const NOT_ASKED: &str = "no request was sent";
 const REPAIRS: u32 = 1;
 
 /// An attempt of the llm actor to write or improve a program, as the journal stores it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Attempt {
     /// Name of the category.
     pub category: String,
@@ -105,25 +106,8 @@ pub struct Attempt {
 impl Attempt {
     /// Creates an attempt that has no program yet.
     fn new(category: &str, kind: &str, before: f64) -> Self {
-        Self {
-            category: category.to_owned(),
-            kind: kind.to_owned(),
-            advice: None,
-            program: None,
-            failure: None,
-            before,
-            after: None,
-            n: None,
-            accepted: false,
-        }
-    }
-
-    /// Stores the measurement of the attempt's program.
-    fn note(&mut self, measured: &Measurement) {
-        self.before = measured.before;
-        self.after = Some(measured.mrr);
-        self.n = Some(measured.queries.len());
-        self.accepted = measured.accepted;
+        let (category, kind) = (category.to_owned(), kind.to_owned());
+        Self { category, kind, before, ..Self::default() }
     }
 }
 
@@ -174,7 +158,8 @@ pub(super) struct Actor {
     mined: Option<Vec<MinedPattern>>,
     /// Number of consecutive unusable results so far; see [`MAX_UNUSABLE`].
     unusable: usize,
-    stop: Option<Stop>,
+    /// Why the actor sends no further request; `None` while it may send requests.
+    pub(super) stop: Option<Stop>,
     /// Keys of the replies that the current step used.
     replies: Vec<String>,
     /// Milliseconds that the actor spent waiting for replies.
@@ -184,13 +169,10 @@ pub(super) struct Actor {
 impl Actor {
     /// Creates the llm actor of a run.
     pub(super) fn new(assistant: Arc<Assistant>, waited: Arc<AtomicU64>, run: &Run<'_>) -> Self {
-        let briefing = Briefing::new(
-            &run.base.kb,
-            run.options.listed_tools(run.base.part(Part::Query).is_ok()),
-        );
+        let listed = run.options.listed_tools(run.base.part(Part::Query).is_ok());
         Self {
             assistant,
-            briefing,
+            briefing: Briefing::new(&run.base.kb, listed),
             notes: BTreeMap::new(),
             accepted_advice: Vec::new(),
             mined: None,
@@ -267,11 +249,6 @@ impl Actor {
         reply
     }
 
-    /// Returns why the actor sends no further request; `None` while it may send requests.
-    pub(super) fn stop(&self) -> Option<&Stop> {
-        self.stop.as_ref()
-    }
-
     /// Sends the prompt once with each of `inputs`, several requests at a time. Returns the replies
     /// in the order of `inputs`; an inner error states why there is no usable reply. `sample`
     /// distinguishes requests with the same text.
@@ -284,14 +261,7 @@ impl Actor {
     ) -> Result<Vec<Result<Reply, String>>> {
         let requests = self.requests(&role, prompt, inputs, sample)?;
         let replies = self.waiting(|| self.assistant.llm().ask_all(&requests));
-        replies
-            .into_iter()
-            .zip(&requests)
-            .map(|(reply, request)| {
-                self.note_reply_key(request, &reply);
-                self.classify(reply)
-            })
-            .collect()
+        self.classify_all(&requests, replies)
     }
 
     /// Does the same as [`Actor::ask_all`] with one input per category. The key of each reply is
@@ -312,18 +282,6 @@ impl Actor {
             notes.replies.extend(keys.next());
         }
         Ok(replies)
-    }
-
-    /// Does the same as [`Actor::ask_all`] with a single input.
-    fn ask(
-        &mut self,
-        role: Role,
-        prompt: &str,
-        inputs: Value,
-        sample: u32,
-    ) -> Result<Result<Reply, String>> {
-        let mut replies = self.ask_all(role, prompt, vec![inputs], sample)?;
-        Ok(replies.pop().unwrap_or_else(|| Err(NOT_ASKED.to_owned())))
     }
 
     /// Renders the prompt with each of `inputs` and returns the requests, in the same order.
@@ -347,22 +305,24 @@ impl Actor {
         sample: u32,
     ) -> Result<Vec<Result<Value, String>>> {
         let requests = self.requests(&role, prompt, inputs, sample)?;
-        let answers = self.waiting(|| self.assistant.llm().ask_json_all(&requests, REPAIRS));
-        answers
-            .into_iter()
-            .zip(&requests)
-            .map(|((value, _), request)| {
-                self.note_reply_key(request, &value);
-                self.classify(value)
-            })
-            .collect()
+        let replies = self.waiting(|| self.assistant.llm().ask_json_all(&requests, REPAIRS));
+        self.classify_all(&requests, replies.into_iter().map(|reply| reply.0))
     }
 
-    /// Records the key of a reply that the current step uses, unless there is no reply.
-    fn note_reply_key<T>(&mut self, request: &Request, reply: &Result<T, LlmError>) {
-        if reply.is_ok() {
-            self.replies.push(request.key());
-        }
+    /// Classifies the replies to `requests`, and records the keys of the replies, which the current
+    /// step uses.
+    fn classify_all<T>(
+        &mut self,
+        requests: &[Request],
+        replies: impl IntoIterator<Item = Result<T, LlmError>>,
+    ) -> Result<Vec<Result<T, String>>> {
+        let classified = replies.into_iter().zip(requests).map(|(reply, request)| {
+            if reply.is_ok() {
+                self.replies.push(request.key());
+            }
+            self.classify(reply)
+        });
+        classified.collect()
     }
 
     /// Removes and returns the recorded keys of the replies of the current step and of its
@@ -409,22 +369,37 @@ impl Actor {
     /// Records whether a program or advice was usable; stops the actor after [`MAX_UNUSABLE`]
     /// consecutive failures.
     fn note_usable(&mut self, usable: Result<(), &str>) {
-        match usable {
-            Ok(()) => self.unusable = 0,
-            Err(why) => {
-                self.unusable += 1;
-                if self.unusable >= MAX_UNUSABLE && self.stop.is_none() {
-                    self.stop = Some(Stop::Unusable(format!(
-                        "{MAX_UNUSABLE} consecutive results were unusable; last: {why}"
-                    )));
-                }
-            }
+        let Err(why) = usable else {
+            self.unusable = 0;
+            return;
+        };
+        self.unusable += 1;
+        if self.unusable >= MAX_UNUSABLE && self.stop.is_none() {
+            let why = format!("{MAX_UNUSABLE} consecutive results were unusable; last: {why}");
+            self.stop = Some(Stop::Unusable(why));
         }
     }
 }
 
+/// Returns the result of the only request.
+fn only<T>(results: Vec<Result<T, String>>) -> Result<T, String> {
+    results.into_iter().next().unwrap_or_else(|| Err(NOT_ASKED.to_owned()))
+}
+
 impl Run<'_> {
-    fn report(&mut self, message: String) {
-        (self.watch)(Event::Message(message));
+    /// Commits a step with the keys of the replies that it and its category used. If the actor
+    /// stopped, commits nothing, so that a resumed run repeats the step.
+    fn commit_asked(
+        &mut self,
+        actor: &mut Actor,
+        category: Option<&str>,
+        (kind, key): (&str, &str),
+        body: &impl Serialize,
+    ) -> Result<()> {
+        let replies = actor.take_replies(category);
+        if actor.stop.is_some() {
+            return Ok(());
+        }
+        Ok(self.trials.journal.commit_with(kind, key, body, &[], &replies)?)
     }
 }
