@@ -34,19 +34,6 @@ pub enum Ablation {
 }
 
 impl Ablation {
-    /// All parts of the optimizer that can be disabled.
-    pub const ALL: [Self; 9] = [
-        Self::Mining,
-        Self::Tuning,
-        Self::Relaxation,
-        Self::Router,
-        Self::Cache,
-        Self::Mutation,
-        Self::Comparator,
-        Self::Steps,
-        Self::Lexicon,
-    ];
-
     /// Returns the part's name in options and files, such as `mining`.
     pub fn name(self) -> &'static str {
         match self {
@@ -77,41 +64,36 @@ impl Ablation {
 /// `actors`; `None` if they can.
 pub fn conflict(without: &[Ablation], actors: Actors) -> Option<String> {
     let absent = |part: &Ablation| {
-        let is_absent =
-            part.is_search_part() && !actors.search || part.is_llm_part() && !actors.llm;
-        let actor = if part.is_search_part() { "search" } else { "llm" };
-        is_absent.then(|| {
-            let part = part.name();
-            format!("{part} is a part of the {actor} actor; use --actor search,llm")
-        })
+        let actor = match part {
+            _ if part.is_search_part() && !actors.search => "search",
+            _ if part.is_llm_part() && !actors.llm => "llm",
+            _ => return None,
+        };
+        let part = part.name();
+        Some(format!("{part} is a part of the {actor} actor; use --actor search,llm"))
     };
-    if let Some(why) = without.iter().find_map(absent) {
-        return Some(why);
-    }
+    let exclusive = [
+        (Ablation::Mining, Ablation::Relaxation, "without mining there are no metapaths to relax"),
+        (Ablation::Mining, Ablation::Mutation, "without mining there are no metapaths to mutate"),
+        (Ablation::Comparator, Ablation::Steps, "without steps the comparator is never asked"),
+    ];
     let has = |part| without.contains(&part);
-    if has(Ablation::Mining) && has(Ablation::Relaxation) {
-        return Some("without mining there are no metapaths to relax; disable only one".to_owned());
-    }
-    if has(Ablation::Mining) && has(Ablation::Mutation) {
-        return Some(
-            "without mining there are no metapaths to mutate; disable only one".to_owned(),
-        );
-    }
-    if has(Ablation::Comparator) && has(Ablation::Steps) {
-        return Some("without steps the comparator is never asked; disable only one".to_owned());
-    }
-    None
+    let mut both = exclusive.iter().filter(|(first, second, _)| has(*first) && has(*second));
+    let conflict = || Some(format!("{}; disable only one", both.next()?.2));
+    without.iter().find_map(absent).or_else(conflict)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        Ablation::{
+            Cache, Comparator, Lexicon, Mining, Mutation, Relaxation, Router, Steps, Tuning,
+        },
+        *,
+    };
 
     #[test]
     fn combinations_that_say_nothing_are_refused() {
-        use Ablation::{
-            Cache, Comparator, Lexicon, Mining, Mutation, Relaxation, Router, Steps, Tuning,
-        };
         let actors = |names: &str| Actors::named(names).unwrap();
         let both = actors("search,llm");
         assert_eq!(conflict(&[], both), None);
@@ -131,7 +113,9 @@ mod tests {
 
     #[test]
     fn names_are_those_of_files() {
-        for part in Ablation::ALL {
+        for part in
+            [Mining, Tuning, Relaxation, Router, Cache, Mutation, Comparator, Steps, Lexicon]
+        {
             assert_eq!(serde_json::to_value(part).unwrap(), part.name());
         }
     }

@@ -15,25 +15,18 @@ const EXPLORATION: f64 = 0.5;
 
 /// Number of turns of an operator, with the sums of rewards (reciprocal rank) and of costs (program
 /// runs).
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug, Default)]
 struct Tally {
-    operator: Operator,
     turns: usize,
     reward: f64,
     cost: f64,
 }
 
-/// The operators of a run with their statistics, from which the next operator is chosen.
-#[derive(Debug)]
+/// The statistics of a run's operators, from which the next operator is chosen.
+#[derive(Debug, Default)]
 pub(super) struct Bandit {
-    tallies: Vec<Tally>,
-}
-
-impl Default for Bandit {
-    fn default() -> Self {
-        let tally = |operator| Tally { operator, turns: 0, reward: 0.0, cost: 0.0 };
-        Self { tallies: Operator::ALL.map(tally).to_vec() }
-    }
+    /// One for each operator, in the order of [`Operator::ALL`].
+    tallies: [Tally; Operator::ALL.len()],
 }
 
 impl Bandit {
@@ -50,20 +43,19 @@ impl Bandit {
                 _ => (tally.reward / n + bound) / (tally.cost / n),
             }
         };
-        let mut order: Vec<(f64, Operator)> =
-            self.tallies.iter().map(|tally| (index(tally), tally.operator)).collect();
-        order.sort_by(|a, b| b.0.total_cmp(&a.0));
-        order.into_iter().map(|(_, operator)| operator).collect()
+        let mut order = Operator::ALL.to_vec();
+        let index_of = |operator: &Operator| index(&self.tallies[*operator as usize]);
+        order.sort_by(|a, b| index_of(b).total_cmp(&index_of(a)));
+        order
     }
 
     /// Records a turn of an operator: its gain in summed reciprocal rank, and the number of program
     /// runs that it took (`calls`).
     pub(super) fn note(&mut self, operator: Operator, gain: f64, calls: usize) {
-        if let Some(tally) = self.tallies.iter_mut().find(|tally| tally.operator == operator) {
-            tally.turns += 1;
-            tally.reward += gain.clamp(0.0, MAX_REWARD);
-            tally.cost += calls.max(1) as f64;
-        }
+        let tally = &mut self.tallies[operator as usize];
+        tally.turns += 1;
+        tally.reward += gain.clamp(0.0, MAX_REWARD);
+        tally.cost += calls.max(1) as f64;
     }
 }
 

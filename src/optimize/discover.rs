@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::{
-    mine::{AnswerBits, LinkSource, MinedPattern, Step},
+    mine::{AnswerBits, LinkSource, MinedPattern, Pattern, Step},
     plan::{Branch, LinkedBy, Plan},
     trial::largest,
 };
@@ -66,18 +66,17 @@ impl Metapath {
 pub fn metapaths(mined: &[MinedPattern]) -> Vec<Metapath> {
     let mut metapaths: BTreeMap<(TypeId, TypeId, &[Step]), Metapath> = BTreeMap::new();
     for MinedPattern { pattern, coverage, reached, bits, gain } in mined {
-        let metapath = metapaths
-            .entry((pattern.target, pattern.start, pattern.steps.as_slice()))
-            .or_insert_with(|| Metapath {
-                start: pattern.start,
-                steps: pattern.steps.clone(),
-                target: pattern.target,
-                bits: 0.0,
-                shares: HashMap::new(),
-                reached: HashMap::new(),
-                named_gain: 0.0,
-                described_gain: 0.0,
-            });
+        let Pattern { start, steps, target, .. } = pattern;
+        let metapath = metapaths.entry((*target, *start, steps)).or_insert_with(|| Metapath {
+            start: *start,
+            steps: steps.clone(),
+            target: *target,
+            bits: 0.0,
+            shares: HashMap::new(),
+            reached: HashMap::new(),
+            named_gain: 0.0,
+            described_gain: 0.0,
+        });
         metapath.bits = metapath.bits.max(*bits);
         match pattern.source {
             LinkSource::Named => metapath.named_gain = *gain,
@@ -118,11 +117,8 @@ pub fn shortlist(
     let mut plans: Vec<(Plan, Worth)> = Vec::new();
     for (at, first) in metapaths.iter().enumerate() {
         let plan = Plan { target: Some(first.target), branches: vec![first.branch()] };
-        let mut worth: Worth = first
-            .shares
-            .iter()
-            .map(|(&query, &share)| (query, f64::from(share) * first.bits))
-            .collect();
+        let worth = |(&query, &share): (&usize, &f32)| (query, f64::from(share) * first.bits);
+        let mut worth: Worth = first.shares.iter().map(worth).collect();
         worth.sort_unstable_by_key(|pair| pair.0);
         plans.push((plan, worth));
         for second in metapaths.iter().take(at.min(MAX_PAIRED_METAPATHS)) {
@@ -169,11 +165,10 @@ pub fn bound(plan: &Plan, metapaths: &[Metapath], queries: &[(usize, usize)]) ->
         (metapath.start, Some(metapath.target)) == (branch.start, plan.target)
             && metapath.steps == branch.steps
     };
-    let ways: Vec<(LinkedBy, &Metapath)> = plan
-        .branches
-        .iter()
-        .filter_map(|b| Some((b.linked, metapaths.iter().find(|metapath| matches(b, metapath))?)))
-        .collect();
+    let way = |branch: &Branch| {
+        Some((branch.linked, metapaths.iter().find(|metapath| matches(branch, metapath))?))
+    };
+    let ways: Vec<(LinkedBy, &Metapath)> = plan.branches.iter().filter_map(way).collect();
     let (mut recall, mut mrr) = (0.0, 0.0);
     for &(query, n_answers) in queries {
         let reached = ways.iter().fold(0, |reached: AnswerBits, (linked, metapath)| {

@@ -6,10 +6,7 @@
 //! Only text literals are checked, not comments, identifiers or numbers. Words in names of the
 //! schema (types, relations and fields) are never a leak.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 use agent_ground::words::{is_question_word, name_words};
 
@@ -34,23 +31,14 @@ pub struct ForbiddenWords {
 }
 
 /// A leak: what a text literal of a program contains from a known query or its answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Leak {
     /// The name or id of an answer of a known query.
+    #[error("its text names {0:?}, an answer of a known query")]
     Answer(String),
     /// A word that occurs in only one known query.
+    #[error("its text contains {0:?}, a word of only one known query")]
     Word(String),
-}
-
-impl fmt::Display for Leak {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Answer(name) => write!(f, "its text names {name:?}, an answer of a known query"),
-            Self::Word(word) => {
-                write!(f, "its text contains {word:?}, a word of only one known query")
-            }
-        }
-    }
 }
 
 impl ForbiddenWords {
@@ -66,8 +54,7 @@ impl ForbiddenWords {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for query in queries {
             n_queries += 1;
-            let found: BTreeSet<String> = words(query).into_iter().collect();
-            for word in found {
+            for word in words(query).into_iter().collect::<BTreeSet<String>>() {
                 *counts.entry(word).or_default() += 1;
             }
         }

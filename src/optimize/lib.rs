@@ -172,13 +172,8 @@ pub struct Actors {
 impl Actors {
     /// Returns the comma-separated names of the actors, such as `search,llm`.
     pub fn names(self) -> String {
-        let actors = [(self.search, SEARCH), (self.llm, LLM)];
-        actors
-            .into_iter()
-            .filter(|actor| actor.0)
-            .map(|actor| actor.1)
-            .collect::<Vec<_>>()
-            .join(",")
+        let actors = [(self.search, SEARCH), (self.llm, LLM)].into_iter();
+        actors.filter(|actor| actor.0).map(|actor| actor.1).collect::<Vec<_>>().join(",")
     }
 
     /// Parses comma-separated names, as [`Actors::names`] returns them; `None` if a name is
@@ -498,11 +493,8 @@ pub fn run(inputs: Inputs<'_>) -> Result<Outcome> {
     let (categories, stopped) = run.improve(start, actor.as_mut())?;
     run.compare_together(&routing.train, &categories)?;
     run.report_phase("testing on validation");
-    let routed: Vec<Vec<usize>> = initial
-        .iter()
-        .zip(&routing.validation)
-        .map(|(category, own)| category.routed(own))
-        .collect();
+    let routed = initial.iter().zip(&routing.validation);
+    let routed: Vec<_> = routed.map(|(category, own)| category.routed(own)).collect();
     let test = run.run_sequential_test(&initial, categories, &routed)?;
     let finished = FinalPrograms { search_count, initial, test };
     let (bundle, verdict) = freeze::freeze(&mut run, &finished, &features, actor.as_ref())?;
@@ -578,29 +570,26 @@ impl Run<'_> {
         if let Some(actor) = actor {
             identity["llm"] = actor.identity(self.options);
         }
-        match self.trials.journal.find::<serde_json::Value>("run", "identity")? {
-            None => Ok(self.trials.journal.commit("run", "identity", &identity, &[])?),
-            Some(stored) if stored == identity => Ok(()),
-            Some(stored) => {
-                let value = |part: &str| format!("{part} {}", stored[part]);
-                let parts: Vec<String> = [
-                    ("index", "another base or index".to_owned()),
-                    ("train", "other training queries".to_owned()),
-                    ("validation", "other validation queries".to_owned()),
-                    ("seed", value("seed")),
-                    ("steps", value("steps")),
-                    ("hops", "another maximum metapath length (--hops)".to_owned()),
-                    ("without", "other disabled parts".to_owned()),
-                    ("programs", user::OTHER_PROGRAMS.to_owned()),
-                    ("llm", "other actors, models, model settings or prompts".to_owned()),
-                ]
-                .into_iter()
-                .filter(|(part, _)| stored.get(part) != identity.get(part))
-                .map(|(_, text)| text)
-                .collect();
-                Err(OptimizeError::OtherRun(dir.display().to_string(), parts.join(", ")))
-            }
+        let own = || Ok::<_, JournalError>((identity.clone(), Vec::new()));
+        let stored = self.trials.journal.step("run", "identity", own)?;
+        if stored == identity {
+            return Ok(());
         }
+        let value = |part: &str| format!("{part} {}", stored[part]);
+        let parts = [
+            ("index", "another base or index".to_owned()),
+            ("train", "other training queries".to_owned()),
+            ("validation", "other validation queries".to_owned()),
+            ("seed", value("seed")),
+            ("steps", value("steps")),
+            ("hops", "another maximum metapath length (--hops)".to_owned()),
+            ("without", "other disabled parts".to_owned()),
+            ("programs", user::OTHER_PROGRAMS.to_owned()),
+            ("llm", "other actors, models, model settings or prompts".to_owned()),
+        ];
+        let differs = |(part, _): &(&str, String)| stored.get(part) != identity.get(part);
+        let parts: Vec<String> = parts.into_iter().filter(differs).map(|(_, text)| text).collect();
+        Err(OptimizeError::OtherRun(dir.display().to_string(), parts.join(", ")))
     }
 
     /// Runs a trial of a program on queries of the validation pool (if `on_validation`) or of the
@@ -650,22 +639,20 @@ impl Run<'_> {
 
     /// Finds the categories and the first program of each.
     fn initial_programs(&mut self, actor: Option<&mut Actor>) -> Result<InitialPrograms> {
-        let InitialPrograms { search_count, mut categories, mut archive, metapaths, .. } =
-            match self.options.actors.search {
-                true => self.discover()?,
-                false => InitialPrograms {
-                    categories: self.programs_of_user()?,
-                    ..InitialPrograms::default()
-                },
-            };
-        let challengers = match actor {
-            Some(actor) => self.write_programs(actor, &mut categories)?,
-            None => Vec::new(),
+        let mut initial = match self.options.actors.search {
+            true => self.discover()?,
+            false => {
+                let categories = self.programs_of_user()?;
+                InitialPrograms { categories, ..InitialPrograms::default() }
+            }
         };
-        for category in &categories {
-            let change = "the category's first program".to_owned();
-            archive.add(ArchivedProgram { category: category.clone(), change, is_complete: true });
+        if let Some(actor) = actor {
+            initial.challengers = self.write_programs(actor, &mut initial.categories)?;
         }
-        Ok(InitialPrograms { search_count, categories, archive, metapaths, challengers })
+        for category in initial.categories.iter().cloned() {
+            let change = "the category's first program".to_owned();
+            initial.archive.add(ArchivedProgram { category, change, is_complete: true });
+        }
+        Ok(initial)
     }
 }

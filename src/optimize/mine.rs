@@ -85,6 +85,13 @@ pub struct Pattern {
     pub target: TypeId,
 }
 
+impl Pattern {
+    /// Whether the metapath may start at a linked entity.
+    pub(crate) fn starts_at(&self, base: &IndexedBase, entity: &LinkedEntity) -> bool {
+        entity.source == self.source && base.kb.node_type(entity.node) == self.start
+    }
+}
+
 /// A pattern with its coverage, information and gain on the queries that it was mined from.
 #[derive(Clone, Debug)]
 pub struct MinedPattern {
@@ -128,21 +135,17 @@ pub struct LinkedEntity {
 /// within each source and type.
 pub fn linked_entities(base: &IndexedBase, query: &str) -> Vec<LinkedEntity> {
     let linked = base.entities.link(&base.kb, query, &[], LINKED_ENTITIES);
-    let named = linked
-        .as_slice()
-        .iter()
-        .filter(|(_, strength)| *strength >= MIN_LINK)
-        .map(|&(node, strength)| LinkedEntity { source: LinkSource::Named, node, strength });
-    let mut linked: Vec<LinkedEntity> = named.collect();
+    let named = linked.as_slice().iter().filter(|(_, strength)| *strength >= MIN_LINK);
+    let source = LinkSource::Named;
+    let mut linked: Vec<LinkedEntity> =
+        named.map(|&(node, strength)| LinkedEntity { source, node, strength }).collect();
     for kind in 0..base.kb.types().len() {
         let types = [TypeId(kind as u16)];
         let found = base.text.search(query, TextPart::Document, &types, SEARCHED_ENTITIES);
         let best = found.first().map_or(1.0, |pair| pair.1);
-        linked.extend(found.into_iter().map(|(node, score)| LinkedEntity {
-            source: LinkSource::Described,
-            node,
-            strength: score / best,
-        }));
+        let source = LinkSource::Described;
+        let described = |(node, score)| LinkedEntity { source, node, strength: score / best };
+        linked.extend(found.into_iter().map(described));
     }
     linked
 }
@@ -154,25 +157,23 @@ struct Steps(Vec<Vec<Step>>);
 impl Steps {
     fn new(base: &IndexedBase) -> Self {
         let tuples = base.kb.tuples();
-        let of_type = |kind: usize| {
-            let kind = TypeId(kind as u16);
-            let mut steps = Vec::new();
+        let of_type = |kind: u16| {
+            let (kind, mut steps) = (TypeId(kind), Vec::new());
             for relation in (0..base.kb.relations().len() as u16).map(RelationId) {
                 let own = || tuples.iter().filter(move |tuple| tuple.relation == relation);
-                let (goes, comes) =
-                    (own().any(|t| t.source == kind), own().any(|t| t.target == kind));
+                let goes = own().any(|tuple| tuple.source == kind);
+                let comes = own().any(|tuple| tuple.target == kind);
                 let within_type = own().any(|tuple| tuple.source == tuple.target);
-                let directions = [
-                    (Direction::Out, goes),
-                    (Direction::In, comes),
-                    (Direction::Any, within_type && (goes || comes)),
-                ];
-                let possible = directions.into_iter().filter(|pair| pair.1);
-                steps.extend(possible.map(|(direction, _)| Step { relation, direction }));
+                let any = within_type && (goes || comes);
+                for (direction, is_possible) in
+                    [(Direction::Out, goes), (Direction::In, comes), (Direction::Any, any)]
+                {
+                    steps.extend(is_possible.then_some(Step { relation, direction }));
+                }
             }
             steps
         };
-        Self((0..base.kb.types().len()).map(of_type).collect())
+        Self((0..base.kb.types().len() as u16).map(of_type).collect())
     }
 
     /// Returns the possible steps from a node of this node's type.
@@ -186,9 +187,8 @@ fn steps_from(base: &IndexedBase, steps: &Steps, node: NodeId) -> Vec<(Step, Nod
     let mut found = Vec::new();
     for &step in steps.at_node(base, node) {
         let neighbors = base.kb.neighbors(node, step.relation, step.direction);
-        found.extend(
-            neighbors.iter().take(MAX_JOINED - found.len()).map(|&neighbor| (step, neighbor)),
-        );
+        let room = MAX_JOINED - found.len();
+        found.extend(neighbors.iter().take(room).map(|&neighbor| (step, neighbor)));
     }
     found
 }
@@ -246,13 +246,11 @@ fn mine_query(
     let is_sure = |entity: &LinkedEntity| {
         hops > 2 && entity.source == LinkSource::Named && entity.strength >= MIN_LONG_LINK
     };
-    let further: Vec<HashMap<NodeId, BTreeSet<[Step; 2]>>> = linked
-        .iter()
-        .map(|entity| match is_sure(entity) {
-            true => two_steps_from(base, steps, entity.node),
-            false => HashMap::new(),
-        })
-        .collect();
+    let further = |entity: &LinkedEntity| match is_sure(entity) {
+        true => two_steps_from(base, steps, entity.node),
+        false => HashMap::new(),
+    };
+    let further: Vec<HashMap<NodeId, BTreeSet<[Step; 2]>>> = linked.iter().map(further).collect();
     let mut shares: BTreeMap<Pattern, Share> = BTreeMap::new();
     let mut n_long = 0;
     for (at, &answer) in answers.iter().enumerate() {
@@ -313,16 +311,11 @@ fn mine_query(
 /// Returns the number of nodes of the pattern's target type that the pattern reaches from the
 /// linked entities of a query.
 fn reach(base: &IndexedBase, pattern: &Pattern, linked: &[LinkedEntity]) -> usize {
-    let is_linked = |entity: &&LinkedEntity| {
-        entity.source == pattern.source && base.kb.node_type(entity.node) == pattern.start
-    };
-    let mut nodes: Vec<NodeId> =
-        linked.iter().filter(is_linked).map(|entity| entity.node).collect();
+    let starts = linked.iter().filter(|entity| pattern.starts_at(base, entity));
+    let mut nodes: Vec<NodeId> = starts.map(|entity| entity.node).collect();
     for step in &pattern.steps {
-        nodes = nodes
-            .iter()
-            .flat_map(|&node| base.kb.neighbors(node, step.relation, step.direction).into_vec())
-            .collect();
+        let next = |&node| base.kb.neighbors(node, step.relation, step.direction).into_vec();
+        nodes = nodes.iter().flat_map(next).collect();
         nodes.sort_unstable();
         nodes.dedup();
     }
@@ -343,15 +336,13 @@ pub fn mine(
     stop: &AtomicBool,
 ) -> Result<Vec<MinedPattern>, IndexError> {
     let steps = Steps::new(base);
-    let per_query: Result<Vec<_>, _> = queries
-        .par_iter()
-        .map(|query| match stop.load(Ordering::Relaxed) {
-            true => Err(IndexError::Stopped),
-            false => Ok(mine_query(base, &steps, query, hops)),
-        })
-        .collect();
+    let mined = |query| match stop.load(Ordering::Relaxed) {
+        true => Err(IndexError::Stopped),
+        false => Ok(mine_query(base, &steps, query, hops)),
+    };
+    let per_query: Vec<_> = queries.par_iter().map(mined).collect::<Result<_, _>>()?;
     let mut found: BTreeMap<Pattern, Vec<(usize, Share)>> = BTreeMap::new();
-    for (at, shares) in per_query?.into_iter().enumerate() {
+    for (at, shares) in per_query.into_iter().enumerate() {
         for (pattern, share) in shares {
             found.entry(pattern).or_default().push((at, share));
         }

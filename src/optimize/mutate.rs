@@ -71,13 +71,10 @@ pub fn children(operator: Operator, plan: &Plan, material: &Material<'_>) -> Vec
         Operator::Linking => linked_otherwise(plan),
         Operator::Sums => other_sums(plan),
         Operator::Drop => dropped(plan),
-        Operator::Add => {
-            let branches = added_branches(plan, material);
-            taken(plan, &branches, "add a metapath")
-        }
+        Operator::Add => taken(plan, added_branches(plan, material), "add a metapath"),
         Operator::Cross => {
             let branches = others_branches(plan, material.others);
-            taken(plan, &branches, "take a metapath of another category")
+            taken(plan, branches, "take a metapath of another category")
         }
         Operator::Merge => material.mate.map_or_else(Vec::new, |mate| merged(plan, mate)),
     }
@@ -99,6 +96,13 @@ fn with_branch(plan: &Plan, at: usize, change: impl FnOnce(&mut Branch)) -> Plan
     changed
 }
 
+/// Returns the plan without the branch at index `at`.
+fn without_branch(plan: &Plan, at: usize) -> Plan {
+    let mut changed = plan.clone();
+    changed.branches.remove(at);
+    changed
+}
+
 fn linked_otherwise(plan: &Plan) -> Vec<(Plan, String)> {
     let mut children = Vec::new();
     for (at, branch) in plan.branches.iter().enumerate() {
@@ -114,44 +118,35 @@ fn linked_otherwise(plan: &Plan) -> Vec<(Plan, String)> {
 }
 
 fn other_sums(plan: &Plan) -> Vec<(Plan, String)> {
-    let change = |branch: &Branch| {
+    let child = |(at, branch): (usize, &Branch)| {
         let how = if branch.sums { "largest" } else { "sum" };
-        format!("carry the {how} of scores along a metapath")
+        let change = format!("carry the {how} of scores along a metapath");
+        (with_branch(plan, at, |branch| branch.sums = !branch.sums), change)
     };
-    let children = plan.branches.iter().enumerate().map(|(at, branch)| {
-        (with_branch(plan, at, |branch| branch.sums = !branch.sums), change(branch))
-    });
-    children.collect()
+    plan.branches.iter().enumerate().map(child).collect()
 }
 
 fn dropped(plan: &Plan) -> Vec<(Plan, String)> {
     if plan.branches.len() < 2 {
         return Vec::new();
     }
-    let without = |at| {
-        let mut changed = plan.clone();
-        changed.branches.remove(at);
-        (changed, "drop a metapath".to_owned())
-    };
+    let without = |at| (without_branch(plan, at), "drop a metapath".to_owned());
     (0..plan.branches.len()).map(without).collect()
 }
 
 /// Returns the plans that result from adding one of `branches` to the plan. If the plan is full,
 /// the added branch replaces each of the plan's own branches in turn.
-fn taken(plan: &Plan, branches: &[Branch], change: &str) -> Vec<(Plan, String)> {
+fn taken(plan: &Plan, branches: Vec<Branch>, change: &str) -> Vec<(Plan, String)> {
     let mut children = Vec::new();
     for branch in branches {
         let mut with = plan.clone();
-        with.branches.push(branch.clone());
+        with.branches.push(branch);
         if with.branches.len() <= MAX_BRANCHES {
             children.push((with, change.to_owned()));
             continue;
         }
-        for at in 0..plan.branches.len() {
-            let mut without = with.clone();
-            without.branches.remove(at);
-            children.push((without, change.to_owned()));
-        }
+        let without = |at| (without_branch(&with, at), change.to_owned());
+        children.extend((0..plan.branches.len()).map(without));
     }
     children
 }
@@ -213,12 +208,9 @@ fn merged(plan: &Plan, mate: &Plan) -> Vec<(Plan, String)> {
         if chosen.count_ones() as usize != room {
             continue;
         }
-        let branches: Vec<Branch> = all
-            .iter()
-            .enumerate()
-            .filter(|(at, _)| chosen & (1 << at) != 0)
-            .map(|(_, branch)| (*branch).clone())
-            .collect();
+        let is_chosen = |(at, _): &(usize, &&Branch)| chosen & (1 << at) != 0;
+        let branches = all.iter().enumerate().filter(is_chosen);
+        let branches = branches.map(|(_, branch)| (*branch).clone()).collect();
         let child = Plan { target: plan.target, branches };
         let has_own = |parent: &Plan, other: &Plan| {
             child.branches.iter().any(|branch| has(parent, branch) && !has(other, branch))

@@ -47,6 +47,18 @@ pub enum LinkedBy {
     Either,
 }
 
+impl LinkedBy {
+    /// Returns the prefix of variables for such entities, the word in names of categories, and the
+    /// description in the headers of programs.
+    fn texts(self) -> [&'static str; 3] {
+        match self {
+            Self::Named => ["", "named", "named by the query"],
+            Self::Described => ["described_", "described", "described by the query"],
+            Self::Either => [LIKELY, "likely", "named or described by the query"],
+        }
+    }
+}
+
 /// One branch of a plan: linked entities, and the metapath that leads from them to nodes of the
 /// target type.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -154,11 +166,7 @@ fn named_branches<'a>(base: &IndexedBase, plan: &'a Plan) -> Vec<NamedBranch<'a>
         .map(|branch| {
             let kind = base.kb.type_name(branch.start).to_owned();
             let word = words.get(&branch.start).cloned().unwrap_or_default();
-            let prefix = match branch.linked {
-                LinkedBy::Named => "",
-                LinkedBy::Described => "described_",
-                LinkedBy::Either => LIKELY,
-            };
+            let [prefix, ..] = branch.linked.texts();
             let relation =
                 || branch.steps.last().map_or("", |step| base.kb.relation_name(step.relation));
             let mut suffix = word.clone();
@@ -210,39 +218,23 @@ pub fn category_name(base: &IndexedBase, plan: &Plan) -> String {
                 format!("{mark}{}", base.kb.relation_name(step.relation))
             };
             let relations: Vec<String> = branch.steps.iter().map(relation).collect();
-            let how = match branch.linked {
-                LinkedBy::Named => "named",
-                LinkedBy::Described => "described",
-                LinkedBy::Either => "likely",
-            };
+            let [_, how, _] = branch.linked.texts();
             format!("{how} {} ({})", base.kb.type_name(branch.start), relations.join(", "))
         })
         .collect();
     format!("{target} by {}", ways.join(" and "))
 }
 
-/// Renders a plan as a program. The program ranks nodes that at least one of the plan's metapaths
-/// reaches or that text search finds; nodes that several metapaths reach get higher scores.
-pub fn render(base: &IndexedBase, plan: &Plan) -> Program {
-    render_as(base, plan, true)
-}
-
-/// Renders a plan as a program without relaxation: the program ranks only nodes that all of the
-/// plan's metapaths reach. A plan without metapaths is rendered as by [`render`].
-pub fn render_strict(base: &IndexedBase, plan: &Plan) -> Program {
-    render_as(base, plan, plan.branches.is_empty())
-}
-
-fn render_as(base: &IndexedBase, plan: &Plan, relaxed: bool) -> Program {
+/// Renders a plan as a program. If `relaxed`, the program ranks nodes that at least one of the plan's
+/// metapaths reaches or that text search finds; nodes that several metapaths reach get higher scores.
+/// Otherwise, and if the plan has metapaths, the program ranks only nodes that all of them reach.
+pub fn render(base: &IndexedBase, plan: &Plan, relaxed: bool) -> Program {
+    let relaxed = relaxed || plan.branches.is_empty();
     let branches = named_branches(base, plan);
     let mut out = String::new();
     let _ = writeln!(out, "//! category: {}", comment(&category_name(base, plan)));
     for named in &branches {
-        let how = match named.branch.linked {
-            LinkedBy::Named => "named by the query",
-            LinkedBy::Described => "described by the query",
-            LinkedBy::Either => "named or described by the query",
-        };
+        let [_, _, how] = named.branch.linked.texts();
         let target = plan.target.map_or("", |target| base.kb.type_name(target));
         let metapath = format!("{} {target}", metapath_in_words(base, named.branch));
         let _ = writeln!(out, "//! Walk from what is {how}: {}", comment(&metapath));
@@ -357,10 +349,8 @@ fn render_pool(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &[Na
     };
     let _ = writeln!(out, "\n    // The pool: what was reached, or found by words.");
     let _ = writeln!(out, "    let found = normalize(search_fields(query, {types}, {SEARCHED}));");
-    let mut sum: Vec<String> = branches
-        .iter()
-        .map(|named| format!("{} * params.{}", named.reached, named.weight))
-        .collect();
+    let reached = |named: &NamedBranch<'_>| format!("{} * params.{}", named.reached, named.weight);
+    let mut sum: Vec<String> = branches.iter().map(reached).collect();
     for (at, first) in branches.iter().enumerate() {
         for second in &branches[at + 1..] {
             sum.push(format!("{} * {} * params.w_both", first.reached, second.reached));
@@ -372,13 +362,12 @@ fn render_pool(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &[Na
 
 fn render_order(out: &mut String, plan: &Plan, branches: &[NamedBranch<'_>]) {
     let _ = writeln!(out, "\n    // Its order: what the query says beside the names of anchors.");
-    let named: BTreeSet<&str> = branches
-        .iter()
-        .filter(|named| named.branch.linked != LinkedBy::Described)
-        .map(|named| named.linked.as_str())
-        .collect();
+    let linked_of = |is_meant: &dyn Fn(&Branch) -> bool| -> BTreeSet<&str> {
+        let meant = branches.iter().filter(|named| is_meant(named.branch));
+        meant.map(|named| named.linked.as_str()).collect()
+    };
     let mut rest = "query".to_owned();
-    for linked in named {
+    for linked in linked_of(&|branch| branch.linked != LinkedBy::Described) {
         rest = format!("without_names({rest}, at_least({linked}, 0.4))");
     }
     let _ = writeln!(out, "    let rest = {rest};");
@@ -389,13 +378,8 @@ fn render_order(out: &mut String, plan: &Plan, branches: &[NamedBranch<'_>]) {
         "normalize(match_names(query, pool)) * params.w_names".to_owned(),
         "similarity(rest, pool) * params.w_meaning".to_owned(),
     ];
-    let itself: BTreeSet<&str> = branches
-        .iter()
-        .filter(|named| Some(named.branch.start) == plan.target)
-        .map(|named| named.linked.as_str())
-        .collect();
     let mut order = order.join("\n        + ");
-    for linked in itself {
+    for linked in linked_of(&|branch| Some(branch.start) == plan.target) {
         let _ = write!(order, "\n        - {linked} * params.w_itself");
     }
     let _ = writeln!(out, "    top({order}, {RETURNED})");
@@ -450,7 +434,7 @@ mod tests {
     /// Renders the plan of [`plan`] for a base, checks that the program compiles, and returns its
     /// source.
     fn compiled(base: &IndexedBase) -> String {
-        let source = render(base, &plan()).source().to_owned();
+        let source = render(base, &plan(), true).source().to_owned();
         let sandbox = RhaiSandbox::new(std::sync::Arc::new(Workers::new(1).unwrap()));
         let compiled = sandbox.compile(Code::Rhai(&source), &Limits::default());
         assert!(compiled.is_ok(), "{:?}\n{source}", compiled.err());

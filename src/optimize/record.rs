@@ -150,6 +150,7 @@ pub struct Record {
     /// Requests to language models with their replies, and the key of each. Sorted by role, in the
     /// order of [`ROLES`](crate::roles::ROLES), then by key.
     pub exchanges: Vec<(String, Exchange)>,
+    /// Prices of language models, by model; empty if the configuration has none.
     prices: BTreeMap<String, Price>,
 }
 
@@ -191,7 +192,10 @@ impl Record {
             pid,
             categories: journal.programs()?.iter().map(category).collect(),
             exchanges,
-            prices: prices(config),
+            prices: config
+                .get("prices")
+                .and_then(|prices| BTreeMap::deserialize(prices).ok())
+                .unwrap_or_default(),
             steps,
         })
     }
@@ -220,7 +224,7 @@ impl Record {
 
     /// Returns the cost of each role that asked a language model, in the order of
     /// [`ROLES`](crate::roles::ROLES).
-    pub fn costs(&self) -> Vec<(Role, RoleCost)> {
+    pub fn role_costs(&self) -> Vec<RoleCostEntry> {
         let ledger = Ledger::new(self.prices.clone(), Ceilings::default());
         let mut costs: BTreeMap<Role, RoleCost> = BTreeMap::new();
         for (_, exchange) in &self.exchanges {
@@ -236,30 +240,28 @@ impl Record {
         for (role, spent) in ledger.spent() {
             costs.entry(role).or_default().spent = spent;
         }
-        let mut costs: Vec<(Role, RoleCost)> = costs.into_iter().collect();
-        costs.sort_by_key(|(role, _)| position(role));
-        costs
-    }
-
-    /// Returns [`Record::costs`] as entries that can be serialized.
-    pub fn role_costs(&self) -> Vec<RoleCostEntry> {
-        self.costs().into_iter().map(|(role, cost)| RoleCostEntry { role, cost }).collect()
+        let entries = costs.into_iter().map(|(role, cost)| RoleCostEntry { role, cost });
+        let mut entries: Vec<RoleCostEntry> = entries.collect();
+        entries.sort_by_key(|entry| position(&entry.role));
+        entries
     }
 
     /// Returns the total cost of all roles.
     pub fn cost(&self) -> RoleCost {
-        self.costs().into_iter().fold(RoleCost::default(), |sum, (_, cost)| RoleCost {
-            spent: sum.spent.and(cost.spent),
-            from_cache: sum.from_cache + cost.from_cache,
-            estimated: sum.estimated + cost.estimated,
+        self.role_costs().iter().fold(RoleCost::default(), |sum, RoleCostEntry { cost, .. }| {
+            RoleCost {
+                spent: sum.spent.and(cost.spent),
+                from_cache: sum.from_cache + cost.from_cache,
+                estimated: sum.estimated + cost.estimated,
+            }
         })
     }
 
     /// Reads the frozen bundle of a finished run; `None` if the run is not finished or the bundle
     /// cannot be read.
     pub fn bundle(&self) -> Option<Bundle> {
-        let finished = self.state == State::Finished;
-        finished.then(|| Bundle::read(&self.dir.join(BUNDLE_FILE)).ok()).flatten()
+        let path = self.dir.join(BUNDLE_FILE);
+        (self.state == State::Finished).then(|| Bundle::read(&path).ok()).flatten()
     }
 
     /// Returns the current program of each category: that of `bundle` if given, otherwise the last
@@ -275,10 +277,6 @@ impl Record {
             };
             return bundle.categories.iter().map(standing).collect();
         }
-        self.standings_so_far()
-    }
-
-    fn standings_so_far(&self) -> Vec<Standing> {
         // Categories, each with its program and parameters.
         let mut chosen: Vec<(String, (String, String))> = Vec::new();
         let mut scores: HashMap<(String, String), (usize, f64)> = HashMap::new();
@@ -338,11 +336,4 @@ impl Record {
 /// version.
 pub fn body<T: for<'a> Deserialize<'a>>(step: &StepRecord) -> Option<T> {
     T::deserialize(&step.body).ok()
-}
-
-/// Reads the prices of language models, by model, from the configuration of a run; empty if it has
-/// none.
-fn prices(config: &Value) -> BTreeMap<String, Price> {
-    let known = config.get("prices").and_then(|prices| BTreeMap::deserialize(prices).ok());
-    known.unwrap_or_default()
 }

@@ -106,10 +106,7 @@ impl Run<'_> {
     /// Returns the program of a plan; if relaxation is disabled, the one that ranks only nodes that
     /// all metapaths reach.
     pub(super) fn rendered(&self, plan: &Plan) -> Program {
-        match self.options.lacks(Ablation::Relaxation) {
-            true => plan::render_strict(&self.base, plan),
-            false => plan::render(&self.base, plan),
-        }
+        plan::render(&self.base, plan, !self.options.lacks(Ablation::Relaxation))
     }
 
     /// Tunes the parameters of a category's program on `queries` (positions of training queries),

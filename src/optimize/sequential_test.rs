@@ -19,6 +19,7 @@ use crate::{
     Event, OptimizeError, Result, Run,
     category_programs::CategoryProgram,
     e_value::{ERROR_RATE, EValue, Levels, each_alone},
+    journal::JournalError,
     trial::digest,
 };
 use agent_infer::bundle::{CategoryProof, Proof};
@@ -243,14 +244,9 @@ impl Run<'_> {
         };
         let digest = digest(&categories.iter().map(line).collect::<String>());
         for test in 1..=MAX_TESTS {
-            let key = test.to_string();
-            match self.trials.journal.find::<String>("race", &key)? {
-                Some(other) if other != digest => {}
-                Some(_) => return Ok(Levels::for_test(test)),
-                None => {
-                    self.trials.journal.commit("race", &key, &digest, &[])?;
-                    return Ok(Levels::for_test(test));
-                }
+            let own = || Ok::<_, JournalError>((digest.clone(), Vec::new()));
+            if self.trials.journal.step("race", &test.to_string(), own)? == digest {
+                return Ok(Levels::for_test(test));
             }
         }
         Err(OptimizeError::SequentialTests(MAX_TESTS))
@@ -266,13 +262,14 @@ impl Run<'_> {
     ) -> Result<Vec<f32>> {
         let mut ranks = vec![0.0; places.len()];
         for (at, category) in categories.iter().enumerate() {
-            let own: Vec<usize> =
-                (0..places.len()).filter(|&place| entries[places[place]].category == at).collect();
+            let tested = places.iter().map(|&place| entries[place]).enumerate();
+            let (own, queries): (Vec<usize>, Vec<usize>) = tested
+                .filter(|(_, entry)| entry.category == at)
+                .map(|(own, entry)| (own, entry.query))
+                .unzip();
             if own.is_empty() {
                 continue;
             }
-            let queries: Vec<usize> =
-                own.iter().map(|&place| entries[places[place]].query).collect();
             let origin = category.origin("tested on validation");
             let own_ranks =
                 self.trial(&category.program, &category.params, true, &queries, &origin)?;

@@ -166,13 +166,10 @@ pub(crate) fn default_ranking(runtime: &Runtime, text: &str) -> Result<Ranking, 
     Ok(candidates.iter().enumerate().map(|(at, &node)| (node, n - at as f32)).collect())
 }
 
-/// Runs a program on queries of a pool and returns its rankings, in the order of `queries`. A query
-/// on which the program fails gets the default list of candidates, and the failure message.
-///
-/// # Errors
-/// [`OptimizeError::Stopped`]; [`OptimizeError::Llm`] if a model that a tool asked gave no reply;
-/// or an error of an index.
-pub fn rankings(
+/// Runs a program in this process on queries of a pool and returns its rankings, in the order of
+/// `queries`. A query on which the program fails gets the default list of candidates, and the
+/// failure message.
+fn rankings(
     runtime: &Runtime,
     stop: &AtomicBool,
     compiled: &CompiledProgram,
@@ -181,21 +178,22 @@ pub fn rankings(
     queries: &[usize],
 ) -> Result<Vec<TrialRanking>> {
     let span = debug_span!("trial", pool = pool.name, queries = queries.len());
-    queries
-        .par_iter()
-        .map(|&at| {
-            // Worker threads do not inherit the span.
-            let _span = span.enter();
-            let text = &pool.queries[at].text;
-            if stop.load(Ordering::Relaxed) {
-                return Err(OptimizeError::Stopped);
-            }
-            match runtime.run(compiled, params, text, None)? {
-                Ok(outcome) => Ok((outcome.ranking, None)),
-                Err(failure) => Ok((default_ranking(runtime, text)?, Some(failure_text(&failure)))),
-            }
+    let ranking = |&at: &usize| {
+        // Worker threads do not inherit the span.
+        let _span = span.enter();
+        let text = &pool.queries[at].text;
+        check_stop(stop)?;
+        Ok(match runtime.run(compiled, params, text, None)? {
+            Ok(outcome) => (outcome.ranking, None),
+            Err(failure) => (default_ranking(runtime, text)?, Some(failure_text(&failure))),
         })
-        .collect()
+    };
+    queries.par_iter().map(ranking).collect()
+}
+
+/// Fails with [`OptimizeError::Stopped`] if the stop flag is set.
+fn check_stop(stop: &AtomicBool) -> Result<()> {
+    if stop.load(Ordering::Relaxed) { Err(OptimizeError::Stopped) } else { Ok(()) }
 }
 
 /// Returns the reciprocal rank of each ranking, in the order of `queries`, which are positions in
@@ -240,7 +238,7 @@ impl Trials<'_> {
     /// # Errors
     /// [`OptimizeError::Stopped`] if the stop flag is set.
     pub fn check_stop(&self) -> Result<()> {
-        if self.stop.load(Ordering::Relaxed) { Err(OptimizeError::Stopped) } else { Ok(()) }
+        check_stop(self.stop)
     }
 
     /// Parses a program and checks that it can be run.
@@ -258,10 +256,12 @@ impl Trials<'_> {
     }
 
     /// Runs a program on queries of a pool (given as positions), in other processes if there are
-    /// some and the program asks no model. Returns the rankings, as the function [`rankings`] does.
+    /// some and the program asks no model. Returns its rankings, in the order of `queries`. A query on
+    /// which the program fails gets the default list of candidates, and the failure message.
     ///
     /// # Errors
-    /// As [`Trials::compile`] and [`rankings`].
+    /// As [`Trials::compile`]; [`OptimizeError::Stopped`]; [`OptimizeError::Llm`] if a model that a
+    /// tool asked gave no reply; or an error of an index.
     pub fn rankings(
         &self,
         program: &Program,
@@ -278,7 +278,7 @@ impl Trials<'_> {
     /// this process.
     ///
     /// # Errors
-    /// As [`rankings`].
+    /// As [`Trials::rankings`].
     pub fn rankings_on(
         &self,
         runtime: &Runtime,

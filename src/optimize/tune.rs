@@ -10,10 +10,10 @@
 
 use crate::{
     Result,
-    trial::{Pool, Trials, program_failed, reciprocal_ranks},
+    trial::{Pool, Trials, program_failed, reciprocal_ranks, sum},
 };
 use agent_infer::ParamValues;
-use agent_sandbox::{CompiledProgram, Param, program::Program};
+use agent_sandbox::{Param, program::Program};
 
 /// Number of passes of the search over all parameters.
 const PASSES: usize = 2;
@@ -43,32 +43,6 @@ fn neighbors(param: &Param, value: f64) -> Vec<f64> {
     values
 }
 
-/// Summed reciprocal ranks of a program for each tried set of parameters; the program runs once
-/// with each set.
-struct ParamWorths<'a> {
-    trials: &'a Trials<'a>,
-    program: &'a Program,
-    compiled: &'a CompiledProgram,
-    pool: &'a Pool,
-    queries: &'a [usize],
-    known: Vec<(ParamValues, f64)>,
-}
-
-impl ParamWorths<'_> {
-    /// Returns the summed reciprocal rank of the program with these parameters on the queries.
-    fn worth(&mut self, params: &ParamValues) -> Result<f64> {
-        if let Some((_, worth)) = self.known.iter().find(|(known, _)| known == params) {
-            return Ok(*worth);
-        }
-        let (offline, program) = (&self.trials.offline, (self.program, self.compiled));
-        let ranked = self.trials.rankings_on(offline, program, params, self.pool, self.queries)?;
-        let ranks = reciprocal_ranks(offline, &ranked, self.pool, self.queries);
-        let worth = ranks.iter().map(|&rank| f64::from(rank)).sum();
-        self.known.push((params.clone(), worth));
-        Ok(worth)
-    }
-}
-
 /// Tunes the parameters of a program on queries of a pool, given as positions, beginning with the
 /// values in `start`. Returns the tuned parameters that differ from the declared values.
 ///
@@ -82,20 +56,28 @@ pub fn tune(
     queries: &[usize],
 ) -> Result<ParamValues> {
     let compiled = trials.compile(program)?;
-    let declared = trials
-        .runtime
-        .declared_params(&compiled)
-        .map_err(|failure| program_failed(program, failure))?;
-    let compiled = &compiled;
-    let mut worths = ParamWorths { trials, program, compiled, pool, queries, known: Vec::new() };
-    let (mut best, mut best_worth) = (start.clone(), worths.worth(start)?);
+    let declared = trials.runtime.declared_params(&compiled);
+    let declared = declared.map_err(|failure| program_failed(program, failure))?;
+    // Summed reciprocal ranks for each set of parameters, with which the program runs once.
+    let mut known: Vec<(ParamValues, f64)> = Vec::new();
+    let mut worth = |params: &ParamValues| -> Result<f64> {
+        if let Some((_, worth)) = known.iter().find(|(known, _)| known == params) {
+            return Ok(*worth);
+        }
+        let (offline, program) = (&trials.offline, (program, &compiled));
+        let ranked = trials.rankings_on(offline, program, params, pool, queries)?;
+        let worth = sum(&reciprocal_ranks(offline, &ranked, pool, queries));
+        known.push((params.clone(), worth));
+        Ok(worth)
+    };
+    let (mut best, mut best_worth) = (start.clone(), worth(start)?);
     for _ in 0..PASSES {
         let at_start = best.clone();
         for param in declared.iter().filter(|param| param.min < param.max) {
             let value = best.get(&param.name).copied().unwrap_or(param.value);
             for other in neighbors(param, value) {
                 let moved = with_value(&best, param, other);
-                let moved_worth = worths.worth(&moved)?;
+                let moved_worth = worth(&moved)?;
                 if moved_worth - best_worth >= MIN_GAIN {
                     (best, best_worth) = (moved, moved_worth);
                 }

@@ -150,7 +150,7 @@ impl Run<'_> {
             return Ok(readable);
         }
         let plan = Plan { target: None, branches: Vec::new() };
-        let program = plan::render(&self.base, &plan);
+        let program = plan::render(&self.base, &plan, true);
         let change = "search by words".to_owned();
         let origin = Origin { proposed_by: SEARCH.to_owned(), change, parent: None };
         Ok(vec![self.category_program(Some(plan), program, ParamValues::new(), None, &origin)?])
@@ -165,13 +165,8 @@ impl Run<'_> {
             change: "adopted for the category".to_owned(),
             parent: Some(category.program.id().to_owned()),
         };
-        self.category_program(
-            category.plan.clone(),
-            program,
-            category.params.clone(),
-            None,
-            &origin,
-        )
+        let (plan, params) = (category.plan.clone(), category.params.clone());
+        self.category_program(plan, program, params, None, &origin)
     }
 
     /// Builds the request for a first program of a category. The example queries are drawn at
@@ -336,23 +331,14 @@ impl Run<'_> {
         }
         let rankings = self.trials.rankings(program, &ParamValues::new(), &self.train, &queries)?;
         let text = |at: usize| self.train.queries[queries[at]].text.as_str();
-        let failed: Vec<Value> = rankings
-            .iter()
-            .enumerate()
-            .filter_map(|(at, (_, failed))| Some(failure(text(at), failed.as_ref()?)))
-            .take(SHOWN_FAILURES)
-            .collect();
-        let empty = rankings.iter().position(|(ranking, _)| ranking.is_empty());
-        let failures = match empty {
-            _ if !failed.is_empty() => failed,
-            Some(at) if rankings.iter().all(|(ranking, _)| ranking.is_empty()) => {
-                vec![failure(
-                    text(at),
-                    "the program returned no node for any query it was tried on",
-                )]
-            }
-            _ => Vec::new(),
-        };
+        let failed = rankings.iter().enumerate();
+        let failed = failed.filter_map(|(at, (_, why))| Some(failure(text(at), why.as_ref()?)));
+        let mut failures: Vec<Value> = failed.take(SHOWN_FAILURES).collect();
+        let is_empty = rankings.iter().all(|(ranking, _)| ranking.is_empty());
+        if failures.is_empty() && is_empty && !rankings.is_empty() {
+            let why = "the program returned no node for any query it was tried on";
+            failures.push(failure(text(0), why));
+        }
         if asks(program) && !failures.is_empty() {
             self.allowance.give_back(request.runs - queries.len());
         }
@@ -385,14 +371,12 @@ impl Run<'_> {
             let runtime = self.trials.runtime_of(&program);
             let compiled = self.trials.compile(&program)?;
             let none = ParamValues::new();
-            let traces: Result<Vec<String>> = worst
-                .into_iter()
-                .take(TRIED_OUT_TRACES)
-                .map(|place| {
-                    let query = &self.train.queries[tried[place]];
-                    execution_trace::render(runtime, &compiled, &none, program.source(), query)
-                })
-                .collect();
+            let trace = |place: usize| {
+                let query = &self.train.queries[tried[place]];
+                execution_trace::render(runtime, &compiled, &none, program.source(), query)
+            };
+            let traces: Result<Vec<String>> =
+                worst.into_iter().take(TRIED_OUT_TRACES).map(trace).collect();
             let mut one = self.short_prompt_inputs(actor, &request.name);
             let solved = request.tried.get(..SHOWN_TO_IMPROVE).unwrap_or(&request.tried);
             one["queries"] = self.solved_queries(solved);
@@ -413,10 +397,9 @@ impl Run<'_> {
             };
             let Ok(program) = &mut written[at] else { continue };
             let is_unseen = |query: &usize| !request.tried.contains(query);
-            let mut judged: Vec<usize> =
-                request.queries.iter().copied().filter(is_unseen).collect();
-            if judged.is_empty() {
-                judged.clone_from(&request.queries);
+            let mut judged = request.queries.clone();
+            if judged.iter().any(is_unseen) {
+                judged.retain(is_unseen);
             }
             let before = mean(&self.tried_ranks(program, &judged)?);
             let after = mean(&self.tried_ranks(&revised, &judged)?);

@@ -179,6 +179,12 @@ struct Kind {
     received: u64,
 }
 
+impl Kind {
+    fn new(role: RoleSpec, calls: Spread<u64>, sent: Spread<u64>, received: u64) -> Self {
+        Self { role, calls, sent, received }
+    }
+}
+
 /// Estimates the cost of a run with the llm actor on this base, with these queries and options.
 pub fn estimate(
     kb: &Kb,
@@ -205,9 +211,10 @@ pub fn estimate(
             total.tokens_out[at] += calls[at] * received[at];
         }
         total.usd = total.usd.zip(price).map(|(usd, price)| {
-            let paid =
-                |at: usize| sent[at] as f64 * price.input + received[at] as f64 * price.output;
-            [0, 1, 2].map(|at| usd[at] + calls[at] as f64 * paid(at) / 1e6)
+            [0, 1, 2].map(|at| {
+                let paid = sent[at] as f64 * price.input + received[at] as f64 * price.output;
+                usd[at] + calls[at] as f64 * paid / 1e6
+            })
         });
     }
     Estimate::of(&total)
@@ -227,7 +234,7 @@ fn category_requests(
     train: &[LabelledQuery],
     validation: &[LabelledQuery],
 ) -> [Kind; 3] {
-    let queries = |pool: &[LabelledQuery]| -> String {
+    let queries = |pool: &[LabelledQuery]| {
         pool.iter().map(|query| query.text.as_str()).collect::<Vec<_>>().join("\n")
     };
     let batches = |n: usize| n.div_ceil(BATCH) as u64;
@@ -239,42 +246,29 @@ fn category_requests(
     let batch = "x".repeat(all * BATCH / train.len().max(validation.len()).max(1));
     let to_find = format!("{}{}", briefing.schema, queries(train));
     [
-        Kind {
-            role: ACTOR_ROLE,
-            calls: [1; 3],
-            sent: sent(GREETING, [0, 100]),
-            received: SHORT_REPLY,
-        },
-        Kind {
-            role: CATEGORIES_ROLE,
-            calls: [1, 1, 4],
-            sent: sent(&to_find, [SENT_TO_FIND, 1_000]),
-            received: FOUND,
-        },
-        Kind {
-            role: CATEGORIES_ROLE,
-            calls: [assigned, assigned, most_assigned],
-            sent: sent(&batch, [SENT_TO_ASSIGN, 4_000]),
-            received: ASSIGNED,
-        },
+        Kind::new(ACTOR_ROLE, [1; 3], sent(GREETING, [0, 100]), SHORT_REPLY),
+        Kind::new(CATEGORIES_ROLE, [1, 1, 4], sent(&to_find, [SENT_TO_FIND, 1_000]), FOUND),
+        Kind::new(
+            CATEGORIES_ROLE,
+            [assigned, assigned, most_assigned],
+            sent(&batch, [SENT_TO_ASSIGN, 4_000]),
+            ASSIGNED,
+        ),
     ]
 }
 
 /// Returns the number and size of the requests for questions about relations.
 fn lexicon_requests(kb: &Kb, options: &Options) -> Kind {
-    let n = match options.lacks(Ablation::Lexicon) {
-        true => 0,
-        false => metapaths(kb).len(),
-    };
+    let n = if options.lacks(Ablation::Lexicon) { 0 } else { metapaths(kb).len() };
     let calls = n.div_ceil(METAPATHS) as u64;
     let per_call = (n as u64).div_ceil(calls.max(1));
     let [typical, most] = [0, 1].map(|at| SENT_TO_WORD[at] + per_call * SENT_PER_METAPATH[at]);
-    Kind {
-        role: LEXICON_ROLE,
-        calls: [calls, calls, 2 * calls],
-        sent: [typical / 2, typical, most],
-        received: per_call * WORDED,
-    }
+    Kind::new(
+        LEXICON_ROLE,
+        [calls, calls, 2 * calls],
+        [typical / 2, typical, most],
+        per_call * WORDED,
+    )
 }
 
 /// Returns the number and size of the requests for first programs, revisions, advice and improved
@@ -300,32 +294,17 @@ fn program_requests(kb: &Kb, briefing: &Briefing, n_train: usize, options: &Opti
     let to_improve = [least, short / TYPICAL_BYTES_PER_TOKEN + SENT_TO_IMPROVE, longest];
     [
         // No program is requested if nothing can be gained.
-        Kind {
-            role: ACTOR_ROLE,
-            calls: [0, typical, most * PER_PROGRAM],
-            sent: to_write,
-            received: WRITTEN,
-        },
+        Kind::new(ACTOR_ROLE, [0, typical, most * PER_PROGRAM], to_write, WRITTEN),
         // Each first program is revised once, unless steps are disabled.
-        Kind {
-            role: ACTOR_ROLE,
-            calls: [0, typical * revisions, most * revisions],
-            sent: to_improve,
-            received: WRITTEN,
-        },
-        Kind {
-            role: COMPARATOR_ROLE,
-            calls: [0, typical_steps * contrasts, steps * contrasts],
-            sent: [least, SENT_TO_COMPARE, longest],
-            received: ADVICE,
-        },
+        Kind::new(ACTOR_ROLE, [0, typical * revisions, most * revisions], to_improve, WRITTEN),
+        Kind::new(
+            COMPARATOR_ROLE,
+            [0, typical_steps * contrasts, steps * contrasts],
+            [least, SENT_TO_COMPARE, longest],
+            ADVICE,
+        ),
         // A program after a restart is revised too.
-        Kind {
-            role: ACTOR_ROLE,
-            calls: [0, typical_steps, steps * (PER_PROGRAM + 1)],
-            sent: to_improve,
-            received: WRITTEN,
-        },
+        Kind::new(ACTOR_ROLE, [0, typical_steps, steps * (PER_PROGRAM + 1)], to_improve, WRITTEN),
     ]
 }
 
@@ -334,7 +313,7 @@ fn tool_requests(n_validation: usize, options: &Options) -> Kind {
     let runs = if options.llm_tools { max_runs(n_validation) as u64 } else { 0 };
     let most = runs * REQUESTS_PER_RUN * PER_TOOL_REQUEST;
     let longest = TOKENS_PER_RUN / REQUESTS_PER_RUN;
-    Kind { role: TOOLS_ROLE, calls: [0, 0, most], sent: [0, 0, longest], received: SHORT_REPLY }
+    Kind::new(TOOLS_ROLE, [0, 0, most], [0, 0, longest], SHORT_REPLY)
 }
 
 #[cfg(test)]

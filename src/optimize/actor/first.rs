@@ -126,14 +126,11 @@ impl Run<'_> {
         let kb = &self.base.kb;
         let line = |one: &RankedPattern<'_>| {
             let pattern = &one.mined.pattern;
-            let share: f64 = one
-                .reached
-                .iter()
-                .map(|&(at, reached)| {
-                    let all = mine::mined_answer_count(&self.train.queries[at]).max(1);
-                    f64::from(reached.count_ones()) / all as f64
-                })
-                .sum();
+            let shares = one.reached.iter().map(|&(at, reached)| {
+                let all = mine::mined_answer_count(&self.train.queries[at]).max(1);
+                f64::from(reached.count_ones()) / all as f64
+            });
+            let share: f64 = shares.sum();
             let all = kb.nodes_of_type(pattern.target).len() as f64;
             let found = match pattern.source {
                 LinkSource::Named => "named",
@@ -179,17 +176,14 @@ impl Run<'_> {
             let at = examples.iter().find(reaches);
             let found = at.and_then(|&at| {
                 let query = &self.train.queries[at];
-                Some((query, find_path(&self.base, &pattern.steps, query, pattern)?))
+                Some((query, find_path(&self.base, query, pattern)?))
             });
             let Some((query, (strength, path))) = found else { continue };
             let mut line = format!("query: {}\nlink gives ", cut(&query.text, QUERY_CHARS));
             line += &format!("{} {}", named(&self.base.kb, path[0]), number(strength));
             for (step, &node) in pattern.steps.iter().zip(&path[1..]) {
-                line += &format!(
-                    "\n{} leads to {}",
-                    self.written_step(step),
-                    named(&self.base.kb, node)
-                );
+                let end = named(&self.base.kb, node);
+                line += &format!("\n{} leads to {end}", self.written_step(step));
             }
             line += ", a right answer";
             lines.push(line);
@@ -203,10 +197,10 @@ impl Run<'_> {
         let mut lines: Vec<String> = Vec::new();
         let mut add_line = |call: String, text: &str| {
             let found = self.base.entities.link(&self.base.kb, text, &[], COUNTED_NODES).ranking();
-            let nodes = found.iter().take(LINKED_NODES).map(|&(node, strength)| {
+            let node = |&(node, strength): &(NodeId, f32)| {
                 format!("{} {}", named(&self.base.kb, node), number(strength))
-            });
-            let nodes: Vec<String> = nodes.collect();
+            };
+            let nodes: Vec<String> = found.iter().take(LINKED_NODES).map(node).collect();
             lines.push(format!("{call}: {}", nodes.join("; ")));
         };
         for &at in examples.iter().take(LINKED) {
@@ -293,42 +287,32 @@ struct RankedPattern<'a> {
 fn ranked<'a>(mined: &'a [MinedPattern], queries: &[usize]) -> Vec<RankedPattern<'a>> {
     let own = NodeSet::new(queries.iter().map(|&at| at as NodeId).collect());
     let is_own = |at: usize| own.contains(at as NodeId);
-    let mut ranked: Vec<(f64, RankedPattern<'a>)> = mined
-        .iter()
-        .filter_map(|mined| {
-            let covered: f64 = mined
-                .coverage
-                .iter()
-                .filter(|pair| is_own(pair.0))
-                .map(|pair| f64::from(pair.1))
-                .sum();
-            let reached = mined.reached.iter().filter(|pair| is_own(pair.0)).copied().collect();
-            (covered > 0.0).then_some((covered * mined.bits, RankedPattern { mined, reached }))
-        })
-        .collect();
+    let of_own = |mined: &'a MinedPattern| {
+        let covered = mined.coverage.iter().filter(|pair| is_own(pair.0));
+        let covered: f64 = covered.map(|pair| f64::from(pair.1)).sum();
+        let reached = mined.reached.iter().filter(|pair| is_own(pair.0)).copied().collect();
+        (covered > 0.0).then_some((covered * mined.bits, RankedPattern { mined, reached }))
+    };
+    let mut ranked: Vec<(f64, RankedPattern<'a>)> = mined.iter().filter_map(of_own).collect();
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
     ranked.into_iter().map(|pair| pair.1).collect()
 }
 
-/// Finds the strongest linked entity of the query from which `steps` lead to an answer. Returns the
+/// Finds the strongest linked entity of the query from which a pattern leads to an answer. Returns the
 /// strength of the link and the path from the entity to the answer; `None` if no such path is found
 /// within [`WORKED_EDGES`] edges.
 fn find_path(
     base: &IndexedBase,
-    steps: &[Step],
     query: &LabelledQuery,
     pattern: &mine::Pattern,
 ) -> Option<(f32, Vec<NodeId>)> {
     let answers = NodeSet::new(query.answers[..mine::mined_answer_count(query)].to_vec());
     let mut left = WORKED_EDGES;
-    let of_pattern = |start: &mine::LinkedEntity| {
-        start.source == pattern.source && base.kb.node_type(start.node) == pattern.start
-    };
-    let mut linked: Vec<mine::LinkedEntity> =
-        mine::linked_entities(base, &query.text).into_iter().filter(of_pattern).collect();
+    let mut linked = mine::linked_entities(base, &query.text);
+    linked.retain(|entity| pattern.starts_at(base, entity));
     linked.sort_by(|a, b| b.strength.total_cmp(&a.strength));
     linked.into_iter().find_map(|start| {
-        let path = follow(base, start.node, steps, &answers, &mut left)?;
+        let path = follow(base, start.node, &pattern.steps, &answers, &mut left)?;
         Some((start.strength, [vec![start.node], path].concat()))
     })
 }

@@ -7,32 +7,23 @@ use std::{
 
 use thiserror::Error;
 
+use crate::journal::KEY_BYTES;
+
 /// Error of opening, reading or writing a journal.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// The directory for a new run holds a run already.
-    #[error("{} already holds a run: continue it with --resume, or name another --run DIR", .dir.display())]
-    Exists {
-        /// Directory in which the run is or should be.
-        dir: PathBuf,
-    },
-    /// The directory for a new run holds other files.
-    #[error("{} is not empty (it contains {found:?}): name another --run DIR", .dir.display())]
-    NotEmpty {
-        /// Directory in which the run is or should be.
-        dir: PathBuf,
-        /// Name of a file in the directory.
-        found: String,
-    },
-    /// The directory has no run that could be resumed or read.
-    #[error("{} does not contain a run: {why}", .dir.display())]
-    NotARun {
-        /// Directory in which the run is or should be.
-        dir: PathBuf,
-        /// What is missing, and what can be done.
-        why: &'static str,
-    },
+    /// The directory for a new run holds a run already. Holds the directory.
+    #[error("{} already holds a run: continue it with --resume, or name another --run DIR", .0.display())]
+    Exists(PathBuf),
+    /// The directory for a new run holds other files. Holds the directory and the name of a file in
+    /// it.
+    #[error("{path} is not empty (it contains {1:?}): name another --run DIR", path = .0.display())]
+    NotEmpty(PathBuf, String),
+    /// The directory has no run that could be resumed or read. Holds the directory, and what is
+    /// missing and what can be done.
+    #[error("{path} does not contain a run: {1}", path = .0.display())]
+    NotARun(PathBuf, &'static str),
     /// Another process writes the run. The id of the process is unknown if the system hides a
     /// locked file or if the process has just started.
     #[error("the run in {} is in use by {}: wait for it to end, or stop it", .dir.display(), holder(*.pid))]
@@ -42,14 +33,10 @@ pub enum JournalError {
         /// Id of the process that writes the run, if known.
         pid: Option<u32>,
     },
-    /// The database is damaged: the stored data differ from those that were written.
-    #[error("{} is damaged: {what}; restore it from a copy, or start again with another --run DIR", .path.display())]
-    Damaged {
-        /// Path of the run's database.
-        path: PathBuf,
-        /// First defect that was found.
-        what: String,
-    },
+    /// The database is damaged: the stored data differ from those that were written. Holds the path
+    /// of the database and the first defect that was found.
+    #[error("{path} is damaged: {1}; restore it from a copy, or start again with another --run DIR", path = .0.display())]
+    Damaged(PathBuf, String),
     /// A later version of the software wrote the run, in a format that this version cannot read.
     #[error("{} has journal format {found}, this version reads up to {supported}: use a newer version", .path.display())]
     NewerVersion {
@@ -91,32 +78,19 @@ pub enum JournalError {
         /// Message that states the cause, from SQLite if it reported one.
         cause: String,
     },
-    /// A file could not be written, because the disk is full.
-    #[error("cannot write {}: the disk is full; free some space and use --resume", .path.display())]
-    Full {
-        /// File that could not be written.
-        path: PathBuf,
-    },
-    /// An earlier write to the journal failed, so that nothing more is written.
-    #[error("the journal {} accepts no more steps after a failed write ({cause}): fix the cause and use --resume", .path.display())]
-    Stopped {
-        /// Path of the run's database.
-        path: PathBuf,
-        /// Message of the failed write.
-        cause: String,
-    },
-    /// The files of the run were removed or replaced while the run was being written.
-    #[error("{} was removed or replaced during the run: restore the run's directory and use --resume", .path.display())]
-    Moved {
-        /// File that was removed or replaced.
-        path: PathBuf,
-    },
-    /// A write was requested, but the journal was opened for reading.
-    #[error("{} was opened for reading: open it with resume to write", .path.display())]
-    ReadOnly {
-        /// Path of the run's database.
-        path: PathBuf,
-    },
+    /// A file could not be written, because the disk is full. Holds the file.
+    #[error("cannot write {}: the disk is full; free some space and use --resume", .0.display())]
+    Full(PathBuf),
+    /// An earlier write to the journal failed, so that nothing more is written. Holds the path of the
+    /// database and the message of the failed write.
+    #[error("the journal {path} accepts no more steps after a failed write ({1}): fix the cause and use --resume", path = .0.display())]
+    Stopped(PathBuf, String),
+    /// A file of the run was removed or replaced while the run was being written. Holds the file.
+    #[error("{} was removed or replaced during the run: restore the run's directory and use --resume", .0.display())]
+    Moved(PathBuf),
+    /// A write was requested, but the journal was opened for reading. Holds the path of the database.
+    #[error("{} was opened for reading: open it with resume to write", .0.display())]
+    ReadOnly(PathBuf),
     /// A step with the same kind and key was committed with another result: the run is not
     /// deterministic, or the run's configuration was changed.
     #[error(
@@ -141,11 +115,8 @@ pub enum JournalError {
         unit: &'static str,
     },
     /// The key of a reply is empty, too long, or has whitespace.
-    #[error("the key of a reply must have 1 to {limit} bytes and no spaces")]
-    BadKey {
-        /// Maximum length of a key in bytes.
-        limit: usize,
-    },
+    #[error("the key of a reply must have 1 to {KEY_BYTES} bytes and no spaces")]
+    BadKey,
     /// A step uses a reply that is not stored in the journal.
     #[error("step {kind} {key:?} names the reply {reply:?}, which is not stored: store it first")]
     UnknownReply {
@@ -178,12 +149,9 @@ pub enum JournalError {
         /// Error of the deserialization.
         source: serde_json::Error,
     },
-    /// The prefix of a program's id is too short, too long or not hexadecimal.
-    #[error("{prefix:?} does not name a program: give 6 to 64 hexadecimal digits of its id")]
-    BadPrefix {
-        /// Prefix of a program's id that was given.
-        prefix: String,
-    },
+    /// The prefix of a program's id is too short, too long or not hexadecimal. Holds the prefix.
+    #[error("{0:?} does not name a program: give 6 to 64 hexadecimal digits of its id")]
+    BadPrefix(String),
     /// The ids of several programs begin with the prefix.
     #[error("{prefix:?} names several programs: {}; give more digits", .ids.join(", "))]
     Ambiguous {
@@ -199,7 +167,7 @@ impl JournalError {
     pub(super) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full { path },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full(path),
             _ => Self::Io { action, path, source },
         }
     }

@@ -12,13 +12,9 @@ use crate::journal::{
 
 /// The open files of a run, shared by the journal and its replies.
 #[derive(Clone, Debug)]
-pub(super) struct SharedFiles(Arc<Mutex<Files>>);
+pub(super) struct SharedFiles(pub(super) Arc<Mutex<Files>>);
 
 impl SharedFiles {
-    pub(super) fn new(files: Files) -> Self {
-        Self(Arc::new(Mutex::new(files)))
-    }
-
     pub(super) fn lock(&self) -> MutexGuard<'_, Files> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -100,12 +96,11 @@ impl Files {
     }
 
     fn writer(&self) -> Result<&Writer> {
-        let path = || self.store.path().to_owned();
-        self.writer.as_ref().ok_or_else(|| JournalError::ReadOnly { path: path() })
+        self.writer.as_ref().ok_or_else(|| JournalError::ReadOnly(self.store.path().to_owned()))
     }
 
     fn stopped(&self, cause: &str) -> JournalError {
-        JournalError::Stopped { path: self.store.path().to_owned(), cause: cause.to_owned() }
+        JournalError::Stopped(self.store.path().to_owned(), cause.to_owned())
     }
 
     /// Fails if the lock, the database or the write-ahead log was removed or replaced since it was

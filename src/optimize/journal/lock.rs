@@ -6,7 +6,7 @@
 
 use std::{
     fs::{self, File, TryLockError},
-    io::{Read, Write},
+    io::{self, Read, Write},
     path::{Path, PathBuf},
     process, thread,
     time::Duration,
@@ -60,7 +60,7 @@ impl Lock {
             .and_then(|()| file.write_all(process::id().to_string().as_bytes()))
             .map_err(JournalError::io("write", &path))?;
         // The file may have been replaced between opening and locking.
-        let location = FileLocation::from_file(&path, &file)?;
+        let location = FileLocation::new(&path, file.metadata())?;
         location.check()?;
         Ok(Self { file, location })
     }
@@ -77,15 +77,12 @@ impl Drop for Lock {
 /// Returns the process id in a lock file, after several attempts to read it; `None` if it cannot be
 /// read.
 fn holder(path: &Path) -> Option<u32> {
-    for look in 0..MAX_TRIES {
-        if look > 0 {
+    (0..MAX_TRIES).find_map(|attempt| {
+        if attempt > 0 {
             thread::sleep(Duration::from_millis(RETRY_MS));
         }
-        if let Some(pid) = files::open(path).ok().and_then(number) {
-            return Some(pid);
-        }
-    }
-    None
+        number(files::open(path).ok()?)
+    })
 }
 
 /// Reads the process id in a lock file; `None` if there is none.
@@ -100,7 +97,7 @@ fn number(file: File) -> Option<u32> {
 pub fn writer_pid(dir: &Path) -> Option<u32> {
     let path = dir.join(LOCK_FILE);
     // A killed process leaves its id behind.
-    let pid = files::open(&path).ok().and_then(number)?;
+    let pid = number(files::open(&path).ok()?)?;
     let file = files::open(&path).ok()?;
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)).then_some(pid)
 }
@@ -117,13 +114,12 @@ pub(super) struct FileLocation {
 impl FileLocation {
     /// Returns the path with the identity of the file that is there now.
     pub(super) fn current(path: &Path) -> Result<Self> {
-        let metadata = fs::metadata(path).map_err(JournalError::io("find", path))?;
-        Ok(Self { path: path.to_owned(), file: identity(&metadata) })
+        Self::new(path, fs::metadata(path))
     }
 
-    /// Returns the path with the identity of an open file.
-    fn from_file(path: &Path, file: &File) -> Result<Self> {
-        let metadata = file.metadata().map_err(JournalError::io("find", path))?;
+    /// Returns the path with the identity of the file that has these metadata.
+    fn new(path: &Path, metadata: io::Result<fs::Metadata>) -> Result<Self> {
+        let metadata = metadata.map_err(JournalError::io("find", path))?;
         Ok(Self { path: path.to_owned(), file: identity(&metadata) })
     }
 
@@ -131,7 +127,7 @@ impl FileLocation {
     pub(super) fn check(&self) -> Result<()> {
         match fs::metadata(&self.path) {
             Ok(metadata) if identity(&metadata) == self.file => Ok(()),
-            _ => Err(JournalError::Moved { path: self.path.clone() }),
+            _ => Err(JournalError::Moved(self.path.clone())),
         }
     }
 }

@@ -39,8 +39,8 @@ mod tests;
 
 use std::{
     fs::{self, File},
-    path::{Path, PathBuf},
-    sync::Arc,
+    path::Path,
+    sync::{Arc, Mutex},
 };
 
 use serde::{Serialize, de::DeserializeOwned};
@@ -52,7 +52,7 @@ use crate::journal::{
     lock::{FileLocation, LOCK_FILE, Lock},
     replies::check_key,
     reserve::Reserve,
-    store::{Access, Store, StoredStep},
+    store::{Store, StoredStep},
 };
 pub use crate::journal::{error::JournalError, lock::writer_pid, replies::JournalReplies};
 use agent_sandbox::program::Program;
@@ -109,7 +109,6 @@ pub struct StepRecord {
 #[derive(Debug)]
 pub struct Journal {
     files: SharedFiles,
-    path: PathBuf,
     config: Value,
 }
 
@@ -151,7 +150,7 @@ impl Journal {
         if let Some(parent) = fs::canonicalize(dir).ok().as_deref().and_then(Path::parent) {
             sync_directory(parent)?;
         }
-        Self::write(dir, lock)
+        Self::open(dir, Some(lock))
     }
 
     /// Opens a run to continue it. Checks every row of the database, which takes time linear in its
@@ -163,8 +162,7 @@ impl Journal {
     /// [`JournalError::Storage`], [`JournalError::Full`], [`JournalError::Moved`].
     pub fn resume(dir: &Path) -> Result<Self> {
         check_run(dir)?;
-        let lock = Lock::take(dir)?;
-        Self::write(dir, lock)
+        Self::open(dir, Some(Lock::take(dir)?))
     }
 
     /// Opens a run for reading; another process may write the run at the same time. Rows of the
@@ -177,20 +175,12 @@ impl Journal {
         Self::open(dir, None)
     }
 
-    /// Opens the database for writing, for the holder of the lock.
-    fn write(dir: &Path, lock: Lock) -> Result<Self> {
-        Self::open(dir, Some(lock))
-    }
-
     /// Opens the database: for writing if `lock` is given, otherwise for reading.
     fn open(dir: &Path, lock: Option<Lock>) -> Result<Self> {
         let path = dir.join(DATABASE_FILE);
-        let access = if lock.is_some() { Access::Write } else { Access::Read };
-        let store = Store::open(&path, access)?;
-        let config = serde_json::from_str(&store.config).map_err(|error| {
-            let what = format!("the configuration is not JSON: {error}");
-            JournalError::Damaged { path: path.clone(), what }
-        })?;
+        let store = Store::open(&path, lock.is_some())?;
+        let config = serde_json::from_str(&store.config)
+            .map_err(|error| store.damaged(&format!("the configuration is not JSON: {error}")))?;
         let writer = match lock {
             Some(lock) => Some(Writer {
                 locations: vec![
@@ -204,7 +194,7 @@ impl Journal {
             }),
             None => None,
         };
-        Ok(Self { files: SharedFiles::new(Files { store, writer }), path, config })
+        Ok(Self { files: SharedFiles(Arc::new(Mutex::new(Files { store, writer }))), config })
     }
 
     /// Returns the configuration that the run was created with, as read back from its JSON.
@@ -219,10 +209,7 @@ impl Journal {
     /// [`JournalError::Storage`].
     pub fn find<T: DeserializeOwned>(&self, kind: &str, key: &str) -> Result<Option<T>> {
         let found = self.files.lock().store.step(kind, key)?;
-        match found {
-            Some(step) => decode(kind, key, &step.body).map(Some),
-            None => Ok(None),
-        }
+        found.map(|step| decode(kind, key, &step.body)).transpose()
     }
 
     /// Commits a step with its result and the programs that it proposed, in one transaction, which
@@ -271,7 +258,7 @@ impl Journal {
     /// [`JournalError::Moved`] if a file of the run was removed or replaced.
     pub fn replies(&self) -> Result<Arc<JournalReplies>> {
         self.files.lock().check_locations()?;
-        Ok(Arc::new(JournalReplies::new(self.files.clone(), self.path.clone())))
+        Ok(Arc::new(JournalReplies(self.files.clone())))
     }
 
     /// Returns the result of the step with this kind and key. Reads the result if the step was
@@ -339,7 +326,7 @@ impl Journal {
         if !digits || !(PREFIX_DIGITS..=blake3::OUT_LEN * 2).contains(&prefix.len()) {
             // Cut, so that the message stays readable if a whole file was given by mistake.
             let prefix = id_or_prefix.chars().take(blake3::OUT_LEN * 2 + 1).collect();
-            return Err(JournalError::BadPrefix { prefix });
+            return Err(JournalError::BadPrefix(prefix));
         }
         let files = self.files.lock();
         let mut ids = files.store.ids(&prefix)?;
@@ -368,8 +355,17 @@ impl Journal {
         replies: &[String],
     ) -> Result<()> {
         check_names(kind, key)?;
-        check_programs(kind, key, programs)?;
-        check_replies(kind, key, replies)?;
+        check_size(programs.len(), PROGRAMS_PER_STEP, "programs", || {
+            format!("the list of programs of step {kind} {key:?}")
+        })?;
+        for program in programs {
+            let name = || format!("program {}", program.short_id());
+            check_size(program.source().len(), PROGRAM_BYTES, "bytes", name)?;
+        }
+        check_size(replies.len(), REPLIES_PER_STEP, "replies", || {
+            format!("the list of replies of step {kind} {key:?}")
+        })?;
+        replies.iter().try_for_each(|reply| check_key(reply))?;
         let mut files = self.files.lock();
         files.check_writable()?;
         let names = replies.join(" ");
@@ -377,12 +373,8 @@ impl Journal {
             let same = stored.programs == store::ids(programs)
                 && stored.replies == names
                 && (stored.body == body || is_same_json(&stored.body, body));
-            let conflict = || JournalError::Conflict {
-                n: stored.n.unsigned_abs(),
-                kind: kind.to_owned(),
-                key: key.to_owned(),
-            };
-            return if same { Ok(()) } else { Err(conflict()) };
+            let (n, kind, key) = (stored.n.unsigned_abs(), kind.to_owned(), key.to_owned());
+            return if same { Ok(()) } else { Err(JournalError::Conflict { n, kind, key }) };
         }
         for reply in replies {
             if !files.store.has_reply(reply)? {
@@ -415,62 +407,34 @@ fn is_same_json(a: &str, b: &str) -> bool {
 
 /// Fails if the kind or the key of a step is too long.
 fn check_names(kind: &str, key: &str) -> Result<()> {
-    let too_large = |what: &str, limit| {
-        Err(JournalError::TooLarge { what: format!("the {what} of a step"), limit, unit: "bytes" })
-    };
-    if kind.len() > KIND_BYTES {
-        return too_large("kind", KIND_BYTES);
-    }
-    if key.len() > KEY_BYTES {
-        return too_large("key", KEY_BYTES);
-    }
-    Ok(())
+    check_size(kind.len(), KIND_BYTES, "bytes", || "the kind of a step".to_owned())?;
+    check_size(key.len(), KEY_BYTES, "bytes", || "the key of a step".to_owned())
 }
 
-/// Fails if a step proposes too many programs, or a program is too long.
-fn check_programs(kind: &str, key: &str, programs: &[Program]) -> Result<()> {
-    if programs.len() > PROGRAMS_PER_STEP {
-        return Err(JournalError::TooLarge {
-            what: format!("the list of programs of step {kind} {key:?}"),
-            limit: PROGRAMS_PER_STEP,
-            unit: "programs",
-        });
+/// Fails if the size of a part is above its limit; `what` names the part in the message.
+fn check_size(
+    size: usize,
+    limit: usize,
+    unit: &'static str,
+    what: impl FnOnce() -> String,
+) -> Result<()> {
+    match size > limit {
+        true => Err(JournalError::TooLarge { what: what(), limit, unit }),
+        false => Ok(()),
     }
-    for program in programs {
-        if program.source().len() > PROGRAM_BYTES {
-            return Err(JournalError::TooLarge {
-                what: format!("program {}", program.short_id()),
-                limit: PROGRAM_BYTES,
-                unit: "bytes",
-            });
-        }
-    }
-    Ok(())
-}
-
-/// Fails if a step uses too many replies, or the key of a reply is invalid.
-fn check_replies(kind: &str, key: &str, replies: &[String]) -> Result<()> {
-    if replies.len() > REPLIES_PER_STEP {
-        return Err(JournalError::TooLarge {
-            what: format!("the list of replies of step {kind} {key:?}"),
-            limit: REPLIES_PER_STEP,
-            unit: "replies",
-        });
-    }
-    replies.iter().try_for_each(|reply| check_key(reply))
 }
 
 /// Fails if a directory holds a run or other files; a lock file and leftovers of an interrupted
 /// creation are allowed.
 fn check_empty(dir: &Path) -> Result<()> {
     if dir.join(DATABASE_FILE).exists() {
-        return Err(JournalError::Exists { dir: dir.to_owned() });
+        return Err(JournalError::Exists(dir.to_owned()));
     }
     for entry in fs::read_dir(dir).map_err(JournalError::io("read", dir))? {
         let name = entry.map_err(JournalError::io("read", dir))?.file_name();
         let name = name.to_string_lossy();
         if name != LOCK_FILE && !name.starts_with(UNFINISHED_FILE) {
-            return Err(JournalError::NotEmpty { dir: dir.to_owned(), found: name.into_owned() });
+            return Err(JournalError::NotEmpty(dir.to_owned(), name.into_owned()));
         }
     }
     Ok(())
@@ -487,7 +451,7 @@ fn check_run(dir: &Path) -> Result<()> {
         (true, false) => "it has no run.sqlite; start a run without --resume",
         (false, _) => "the directory does not exist; start a run without --resume",
     };
-    Err(JournalError::NotARun { dir: dir.to_owned(), why })
+    Err(JournalError::NotARun(dir.to_owned(), why))
 }
 
 /// Syncs the entries of a directory to the disk, on systems that support this.

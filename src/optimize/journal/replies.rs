@@ -4,8 +4,6 @@
 //! numbers, so that the order in which threads store them does not matter. Steps name the keys of
 //! the replies that they used.
 
-use std::path::PathBuf;
-
 use crate::journal::{
     BODY_BYTES, JournalError, KEY_BYTES, Result,
     encode::{decode, encode},
@@ -22,16 +20,9 @@ const MAX_UNUSABLE: usize = 1_000;
 
 /// Access to the stored replies of a run. The run stays locked until this is dropped.
 #[derive(Debug)]
-pub struct JournalReplies {
-    files: SharedFiles,
-    path: PathBuf,
-}
+pub struct JournalReplies(pub(super) SharedFiles);
 
 impl JournalReplies {
-    pub(super) fn new(files: SharedFiles, path: PathBuf) -> Self {
-        Self { files, path }
-    }
-
     /// Returns the exchange (request and reply) that is stored under a key; `None` if there is
     /// none.
     ///
@@ -39,7 +30,7 @@ impl JournalReplies {
     /// [`JournalError::Damaged`], [`JournalError::Storage`]; [`JournalError::Decode`] if another
     /// version wrote the exchange in another form.
     pub fn find(&self, key: &str) -> Result<Option<Exchange>> {
-        let stored = self.files.lock().store.reply(key)?;
+        let stored = self.0.lock().store.reply(key)?;
         stored.map(exchange).transpose()
     }
 
@@ -55,7 +46,7 @@ impl JournalReplies {
         let request = encode(KIND, key, &exchange.request, BODY_BYTES)?;
         let reply = encode(KIND, key, &exchange.reply, BODY_BYTES)?;
         let (role, paid) = (exchange.request.role.name(), exchange.paid);
-        let mut files = self.files.lock();
+        let mut files = self.0.lock();
         if files.store.reply(key)?.is_some() {
             return Ok(());
         }
@@ -70,7 +61,7 @@ impl JournalReplies {
     /// As [`JournalReplies::find`].
     pub fn exchanges(&self) -> Result<Vec<(String, Exchange)>> {
         let mut exchanges = Vec::new();
-        self.files.lock().store.each_reply(|stored| {
+        self.0.lock().store.each_reply(|stored| {
             let key = stored.key.clone();
             exchanges.push((key, exchange(stored)?));
             Ok(())
@@ -80,11 +71,6 @@ impl JournalReplies {
         });
         Ok(exchanges)
     }
-
-    /// Returns the path of the run's database.
-    pub fn path(&self) -> &std::path::Path {
-        &self.path
-    }
 }
 
 impl ReplyStore for JournalReplies {
@@ -93,7 +79,7 @@ impl ReplyStore for JournalReplies {
     fn get(&self, key: &str) -> Result<Option<Exchange>, LlmError> {
         let found = self.find(key).map_err(store_error)?;
         if found.is_none() {
-            self.files.lock().check_writable().map_err(store_error)?;
+            self.0.lock().check_writable().map_err(store_error)?;
         }
         Ok(found)
     }
@@ -135,7 +121,7 @@ fn exchange(stored: StoredReply) -> Result<Exchange> {
 /// lists.
 pub(super) fn check_key(key: &str) -> Result<()> {
     if key.is_empty() || key.len() > KEY_BYTES || key.contains(char::is_whitespace) {
-        return Err(JournalError::BadKey { limit: KEY_BYTES });
+        return Err(JournalError::BadKey);
     }
     Ok(())
 }

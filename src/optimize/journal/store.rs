@@ -30,8 +30,8 @@ use std::{
 
 use blake3::Hasher;
 use rusqlite::{
-    Connection, ErrorCode, OpenFlags, OptionalExtension, Row, TransactionBehavior,
-    config::DbConfig, ffi, params,
+    Connection, ErrorCode, OpenFlags, Params, Row, Transaction, TransactionBehavior,
+    config::DbConfig, ffi, params, types::FromSql,
 };
 
 pub(super) use crate::journal::store::replies::StoredReply;
@@ -65,7 +65,7 @@ const TABLES: [&str; 4] = [
      programs TEXT NOT NULL, replies TEXT NOT NULL, body TEXT NOT NULL, digest BLOB NOT NULL, \
      UNIQUE(kind, key)) STRICT",
 ];
-/// Query for rows of steps, with the columns in the order that [`StoredStep::read`] expects.
+/// Query for rows of steps, with the columns in the order that [`Store::checked_step`] expects.
 const STEP: &str = "SELECT n, kind, key, programs, replies, body, digest FROM step";
 
 /// A step in the form in which the database stores it.
@@ -80,16 +80,6 @@ pub(super) struct StoredStep {
     /// Space-separated keys of the replies that the step used.
     pub(super) replies: String,
     pub(super) body: String,
-    digest: [u8; 32],
-}
-
-/// How a database is opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
-    /// For reading and writing; the caller holds the lock of the run.
-    Write,
-    /// For reading; another process may write at the same time.
-    Read,
 }
 
 /// The open database of a run.
@@ -129,10 +119,11 @@ impl Store {
         written().map_err(|error| failed("create", path, &error))
     }
 
-    /// Opens a database and checks its header, tables and configuration. With [`Access::Write`]
-    /// also checks all rows, which takes time linear in the size of the database.
-    pub(super) fn open(path: &Path, access: Access) -> Result<Self> {
-        if access == Access::Write {
+    /// Opens a database for reading and, if the caller holds the lock of the run (`write`), for
+    /// writing. Checks its header, tables and configuration; if `write`, also all rows, which takes
+    /// time linear in the size of the database.
+    pub(super) fn open(path: &Path, write: bool) -> Result<Self> {
+        if write {
             files::refuse_link(path).map_err(JournalError::io("open", path))?;
         }
         // SQLite would wait for ever at a pipe in the place of its journal, and says of a link in
@@ -150,21 +141,21 @@ impl Store {
             // SQLite would treat the file as a new database and delete the write-ahead log.
             return Err(damaged(path, "the file is empty"));
         }
-        match Self::open_with(path, access, false) {
+        match Self::open_with(path, write, false) {
             // Without permission to write the shared index, SQLite reads a database only as
             // immutable. Without a log, the database is immutable.
-            Err(JournalError::Storage { .. }) if access == Access::Read && !has_log(path) => {
-                Self::open_with(path, access, true)
+            Err(JournalError::Storage { .. }) if !write && !has_log(path) => {
+                Self::open_with(path, write, true)
             }
             opened => opened,
         }
     }
 
     /// Opens a database. If `immutable`, SQLite assumes that no process writes it.
-    fn open_with(path: &Path, access: Access, immutable: bool) -> Result<Self> {
-        let flags = match access {
-            Access::Write => OpenFlags::SQLITE_OPEN_READ_WRITE,
-            Access::Read => OpenFlags::SQLITE_OPEN_READ_ONLY,
+    fn open_with(path: &Path, write: bool, immutable: bool) -> Result<Self> {
+        let flags = match write {
+            true => OpenFlags::SQLITE_OPEN_READ_WRITE,
+            false => OpenFlags::SQLITE_OPEN_READ_ONLY,
         } | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = match immutable {
             true => sqlite::connect(address(path), flags | OpenFlags::SQLITE_OPEN_URI),
@@ -175,13 +166,13 @@ impl Store {
             Self { connection, path: path.to_owned(), run: [0; 32], config: String::new() };
         // Nothing is written before all checks have passed.
         store.leave_log(true)?;
-        set_up(&store.connection).map_err(|error| store.failed("open", &error))?;
+        set_up(&store.connection).map_err(store.failed("open"))?;
         store.check_header()?;
-        if access == Access::Write {
+        if write {
             store.verify()?;
             let mode: String = store.value("PRAGMA journal_mode = WAL")?;
             let read_only = store.connection.is_readonly("main");
-            if mode != "wal" || read_only.map_err(|error| store.failed("open", &error))? {
+            if mode != "wal" || read_only.map_err(store.failed("open"))? {
                 return Err(JournalError::Storage {
                     action: "write",
                     path: store.path,
@@ -193,10 +184,10 @@ impl Store {
             store
                 .connection
                 .pragma_update(None, "user_version", FORMAT)
-                .map_err(|error| store.failed("write", &error))?;
+                .map_err(store.failed("write"))?;
             // If an earlier sync of the log failed, a power cut may lose its content and all later
             // commits. A checkpoint syncs the log again, except a part that readers may need.
-            copy_log(&store.connection).map_err(|error| store.failed("write", &error))?;
+            copy_log(&store.connection).map_err(store.failed("write"))?;
             store.leave_log(false)?;
         }
         Ok(store)
@@ -220,8 +211,8 @@ impl Store {
             let path = self.path.clone();
             return Err(JournalError::OlderVersion { path, found, supported: FORMAT });
         }
-        let tables: Vec<String> =
-            self.list("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name")?;
+        let sql = "SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name";
+        let tables: Vec<String> = self.rows(sql, [], |row| self.get(row, 0))?;
         let others: i64 = self.value(
             "SELECT count(*) FROM sqlite_schema WHERE sql IS NULL AND name NOT IN \
              ('sqlite_autoindex_program_1', 'sqlite_autoindex_reply_1', \
@@ -230,17 +221,11 @@ impl Store {
         if tables != TABLES || others != 0 {
             return Err(self.damaged("its tables are not those of a run journal"));
         }
-        let (config, digest) = self
-            .connection
-            .query_row("SELECT config, digest FROM run WHERE id = 1", [], |row| {
-                Ok((row.get::<_, String>(0)?, row.get::<_, [u8; 32]>(1)?))
-            })
-            .map_err(|error| self.failed("read", &error))?;
-        if config_digest(&config) != digest {
+        self.config = self.value("SELECT config FROM run WHERE id = 1")?;
+        self.run = self.value("SELECT digest FROM run WHERE id = 1")?;
+        if config_digest(&self.config) != self.run {
             return Err(self.damaged("the configuration does not match its digest"));
         }
-        self.config = config;
-        self.run = digest;
         Ok(())
     }
 
@@ -254,68 +239,43 @@ impl Store {
         let mut proposed = HashMap::new();
         self.each_step(|step| {
             for id in step.programs.split_terminator(' ') {
-                if !proposed.contains_key(id) {
-                    proposed.insert(id.to_owned(), step.n);
-                }
+                proposed.entry(id.to_owned()).or_insert(step.n);
             }
             Ok(())
         })?;
-        let mut statement = self.prepare("SELECT n, id, step, source FROM program ORDER BY n")?;
-        let mut rows = statement.query([]).map_err(|error| self.failed("read", &error))?;
         let mut n_programs = 0;
-        while let Some(row) = rows.next().map_err(|error| self.failed("read", &error))? {
+        self.each_row("SELECT n, id, step, source FROM program ORDER BY n", [], |row| {
             n_programs += 1;
             let program = self.checked_program(row, 1)?;
-            let (n, step): (i64, i64) = row
-                .get(0)
-                .and_then(|n| Ok((n, row.get(2)?)))
-                .map_err(|error| self.failed("read", &error))?;
+            let (n, step): (i64, i64) = (self.get(row, 0)?, self.get(row, 2)?);
             if n != n_programs || proposed.get(program.id()) != Some(&step) {
-                return Err(self
-                    .damaged(&format!("program {} does not belong to step {step}", program.id())));
+                let what = format!("program {} does not belong to step {step}", program.id());
+                return Err(self.damaged(&what));
             }
-        }
+            Ok(())
+        })?;
         self.each_reply(|_| Ok(()))
     }
 
     /// Returns at most `limit` steps after the step with number `n`, in order of commit. Checks
     /// that no step is missing and that each matches its digest.
     pub(super) fn steps_after(&self, n: u64, limit: usize) -> Result<Vec<StoredStep>> {
-        let (mut last, limit) = (n.cast_signed(), i64::try_from(limit).unwrap_or(i64::MAX));
-        let mut statement = self.prepare(&format!("{STEP} WHERE n > ?1 ORDER BY n LIMIT ?2"))?;
-        let mut rows =
-            statement.query(params![last, limit]).map_err(|error| self.failed("read", &error))?;
-        let mut steps = Vec::new();
-        while let Some(row) = rows.next().map_err(|error| self.failed("read", &error))? {
-            let step = self.checked_step(row)?;
-            last = last.saturating_add(1);
-            if step.n != last {
-                return Err(self.damaged(&format!("step {last} is missing")));
-            }
-            steps.push(step);
-        }
-        Ok(steps)
+        let (n, limit) = (n.cast_signed(), i64::try_from(limit).unwrap_or(i64::MAX));
+        let mut last = n;
+        let sql = format!("{STEP} WHERE n > ?1 ORDER BY n LIMIT ?2");
+        self.rows(&sql, params![n, limit], |row| self.next_step(row, &mut last))
     }
 
     /// Calls `visit` with every step in order of commit. Checks that no step is missing and that
     /// each step matches its digest; and that its programs and replies are stored, the programs as
     /// first proposed by this or an earlier step.
     pub(super) fn each_step(&self, mut visit: impl FnMut(StoredStep) -> Result<()>) -> Result<()> {
-        let mut statement = self.prepare(&format!("{STEP} ORDER BY n"))?;
-        let mut rows = statement.query([]).map_err(|error| self.failed("read", &error))?;
         let mut last = 0;
-        while let Some(row) = rows.next().map_err(|error| self.failed("read", &error))? {
-            let step = self.checked_step(row)?;
-            last += 1;
-            if step.n != last {
-                return Err(self.damaged(&format!("step {last} is missing")));
-            }
+        self.each_row(&format!("{STEP} ORDER BY n"), [], |row| {
+            let step = self.next_step(row, &mut last)?;
             for id in step.programs.split_terminator(' ') {
-                let first = self
-                    .prepare("SELECT step FROM program WHERE id = ?1")?
-                    .query_row([id], |row| row.get::<_, i64>(0))
-                    .optional()
-                    .map_err(|error| self.failed("read", &error))?;
+                let sql = "SELECT step FROM program WHERE id = ?1";
+                let first: Option<i64> = self.rows(sql, [id], |row| self.get(row, 0))?.pop();
                 if first.is_none_or(|first| first > step.n) {
                     return Err(self.damaged(&format!("program {id} of step {last} is missing")));
                 }
@@ -325,21 +285,15 @@ impl Store {
                     return Err(self.damaged(&format!("reply {key:?} of step {last} is missing")));
                 }
             }
-            visit(step)?;
-        }
-        Ok(())
+            visit(step)
+        })
     }
 
     /// Returns the step with this kind and key, after checking it against its digest; `None` if
     /// there is none.
     pub(super) fn step(&self, kind: &str, key: &str) -> Result<Option<StoredStep>> {
-        let mut statement = self.prepare(&format!("{STEP} WHERE kind = ?1 AND key = ?2"))?;
-        let mut rows =
-            statement.query(params![kind, key]).map_err(|error| self.failed("read", &error))?;
-        match rows.next().map_err(|error| self.failed("read", &error))? {
-            Some(row) => self.checked_step(row).map(Some),
-            None => Ok(None),
-        }
+        let sql = format!("{STEP} WHERE kind = ?1 AND key = ?2");
+        Ok(self.rows(&sql, params![kind, key], |row| self.checked_step(row))?.pop())
     }
 
     /// Adds a step and the programs that are not stored yet, in one transaction, which is on the
@@ -353,11 +307,8 @@ impl Store {
         programs: &[Program],
         replies: &str,
     ) -> Result<()> {
-        let ids = ids(programs);
-        let run = self.run;
-        let mut written = || -> rusqlite::Result<()> {
-            let transaction =
-                self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let (ids, run) = (ids(programs), self.run);
+        self.write(|transaction| {
             let n: i64 = transaction
                 .prepare_cached("SELECT coalesce(max(n), 0) + 1 FROM step")?
                 .query_row([], |row| row.get(0))?;
@@ -373,42 +324,42 @@ impl Store {
                     )?
                     .execute(params![program.id(), n, program.source()])?;
             }
+            Ok(())
+        })
+    }
+
+    /// Runs statements that write, in one transaction. After an error, either the whole transaction
+    /// or nothing is stored.
+    fn write(
+        &mut self,
+        statements: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<()>,
+    ) -> Result<()> {
+        let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate);
+        let written = transaction.and_then(|transaction| {
+            statements(&transaction)?;
             transaction.commit()
-        };
-        written().map_err(|error| failed("write", &self.path, &error))
+        });
+        written.map_err(|error| failed("write", &self.path, &error))
     }
 
     /// Returns all programs in the order in which steps first proposed them, after checking each
     /// against its digest.
     pub(super) fn programs(&self) -> Result<Vec<Program>> {
-        let mut statement = self.prepare("SELECT id, n, source FROM program ORDER BY n")?;
-        let mut rows = statement.query([]).map_err(|error| self.failed("read", &error))?;
-        let mut programs = Vec::new();
-        while let Some(row) = rows.next().map_err(|error| self.failed("read", &error))? {
-            programs.push(self.checked_program(row, 0)?);
-        }
-        Ok(programs)
+        let sql = "SELECT id, n, source FROM program ORDER BY n";
+        self.rows(sql, [], |row| self.checked_program(row, 0))
     }
 
     /// Returns the ids of the programs whose id begins with `prefix` (hexadecimal digits in lower
     /// case), ascending, at most [`LISTED`].
     pub(super) fn ids(&self, prefix: &str) -> Result<Vec<String>> {
-        self.prepare(
-            "SELECT id FROM program WHERE id >= ?1 AND id < ?1 || 'g' ORDER BY id LIMIT ?2",
-        )?
-        .query_map(params![prefix, LISTED], |row| row.get(0))
-        .and_then(Iterator::collect)
-        .map_err(|error| self.failed("read", &error))
+        let sql = "SELECT id FROM program WHERE id >= ?1 AND id < ?1 || 'g' ORDER BY id LIMIT ?2";
+        self.rows(sql, params![prefix, LISTED], |row| self.get(row, 0))
     }
 
     /// Returns the program with this id, after checking it against the id; `None` if there is none.
     pub(super) fn program(&self, id: &str) -> Result<Option<Program>> {
-        let mut statement = self.prepare("SELECT id, n, source FROM program WHERE id = ?1")?;
-        let mut rows = statement.query([id]).map_err(|error| self.failed("read", &error))?;
-        match rows.next().map_err(|error| self.failed("read", &error))? {
-            Some(row) => self.checked_program(row, 0).map(Some),
-            None => Ok(None),
-        }
+        let sql = "SELECT id, n, source FROM program WHERE id = ?1";
+        Ok(self.rows(sql, [id], |row| self.checked_program(row, 0))?.pop())
     }
 
     /// Returns the path of the database file.
@@ -422,15 +373,33 @@ impl Store {
         self.connection
             .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, leave)
             .map(|_| ())
-            .map_err(|error| self.failed("open", &error))
+            .map_err(self.failed("open"))
     }
 
     /// Reads a step from a row of the query [`STEP`] and checks it against its digest.
     fn checked_step(&self, row: &Row<'_>) -> Result<StoredStep> {
-        let step = StoredStep::read(row).map_err(|error| self.failed("read", &error))?;
+        let step = StoredStep {
+            n: self.get(row, 0)?,
+            kind: self.get(row, 1)?,
+            key: self.get(row, 2)?,
+            programs: self.get(row, 3)?,
+            replies: self.get(row, 4)?,
+            body: self.get(row, 5)?,
+        };
         let texts = [&*step.kind, &step.key, &step.programs, &step.replies, &step.body];
-        if step_digest(&self.run, step.n, texts) != step.digest {
+        if step_digest(&self.run, step.n, texts) != self.get::<[u8; 32]>(row, 6)? {
             return Err(self.damaged(&format!("step {} does not match its digest", step.n)));
+        }
+        Ok(step)
+    }
+
+    /// Does the same as [`Store::checked_step`] for the step after the one with number `last`, and
+    /// counts `last` up. Fails if this step is missing.
+    fn next_step(&self, row: &Row<'_>, last: &mut i64) -> Result<StoredStep> {
+        let step = self.checked_step(row)?;
+        *last = last.saturating_add(1);
+        if step.n != *last {
+            return Err(self.damaged(&format!("step {last} is missing")));
         }
         Ok(step)
     }
@@ -438,10 +407,7 @@ impl Store {
     /// Reads a program from a row that has its id in `column` and its source two columns further,
     /// and checks that the id is the digest of the source.
     fn checked_program(&self, row: &Row<'_>, column: usize) -> Result<Program> {
-        let (id, source): (String, String) = row
-            .get(column)
-            .and_then(|id| Ok((id, row.get(column + 2)?)))
-            .map_err(|error| self.failed("read", &error))?;
+        let (id, source): (String, String) = (self.get(row, column)?, self.get(row, column + 2)?);
         let program = Program::new(&source);
         if program.id() != id {
             return Err(self.damaged(&format!("program {id} does not match its digest")));
@@ -450,46 +416,57 @@ impl Store {
     }
 
     /// Returns the single value that an SQL query gives.
-    fn value<T: rusqlite::types::FromSql>(&self, sql: &str) -> Result<T> {
-        self.connection
-            .query_row(sql, [], |row| row.get(0))
-            .map_err(|error| self.failed("read", &error))
+    fn value<T: FromSql>(&self, sql: &str) -> Result<T> {
+        self.connection.query_row(sql, [], |row| row.get(0)).map_err(self.failed("read"))
     }
 
-    /// Returns the first column of all rows that an SQL query gives.
-    fn list(&self, sql: &str) -> Result<Vec<String>> {
-        self.prepare(sql)?
-            .query_map([], |row| row.get(0))
-            .and_then(Iterator::collect)
-            .map_err(|error| self.failed("read", &error))
+    /// Calls `visit` with each row that an SQL query gives.
+    fn each_row(
+        &self,
+        sql: &str,
+        params: impl Params,
+        mut visit: impl FnMut(&Row<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut statement = self.prepare(sql)?;
+        let mut rows = statement.query(params).map_err(self.failed("read"))?;
+        while let Some(row) = rows.next().map_err(self.failed("read"))? {
+            visit(row)?;
+        }
+        Ok(())
+    }
+
+    /// Reads all rows that an SQL query gives.
+    fn rows<T>(
+        &self,
+        sql: &str,
+        params: impl Params,
+        mut read: impl FnMut(&Row<'_>) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        let mut found = Vec::new();
+        self.each_row(sql, params, |row| {
+            found.push(read(row)?);
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Returns the value in a column of a row.
+    fn get<T: FromSql>(&self, row: &Row<'_>, column: usize) -> Result<T> {
+        row.get(column).map_err(self.failed("read"))
     }
 
     /// Prepares an SQL statement, or takes the prepared statement from the cache.
     fn prepare(&self, sql: &str) -> Result<rusqlite::CachedStatement<'_>> {
-        self.connection.prepare_cached(sql).map_err(|error| self.failed("read", &error))
+        self.connection.prepare_cached(sql).map_err(self.failed("read"))
     }
 
-    fn failed(&self, action: &'static str, error: &rusqlite::Error) -> JournalError {
-        failed(action, &self.path, error)
+    /// Returns a function that converts an error of SQLite that occurred during `action`.
+    fn failed(&self, action: &'static str) -> impl Fn(rusqlite::Error) -> JournalError {
+        move |error| failed(action, &self.path, &error)
     }
 
-    fn damaged(&self, what: &str) -> JournalError {
+    pub(super) fn damaged(&self, what: &str) -> JournalError {
         damaged(&self.path, what)
-    }
-}
-
-impl StoredStep {
-    /// Reads a step from a row of the query [`STEP`].
-    fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self {
-            n: row.get(0)?,
-            kind: row.get(1)?,
-            key: row.get(2)?,
-            programs: row.get(3)?,
-            replies: row.get(4)?,
-            body: row.get(5)?,
-            digest: row.get(6)?,
-        })
     }
 }
 
@@ -548,18 +525,20 @@ fn set_up(connection: &Connection) -> rusqlite::Result<()> {
 
 /// Computes the digest of a run, which covers its configuration.
 fn config_digest(config: &str) -> [u8; 32] {
-    let mut hasher = Hasher::new();
-    hasher.update(b"agent run 1\n");
-    hasher.update(config.as_bytes());
-    hasher.finalize().into()
+    digest(&[b"agent run 1\n", config.as_bytes()], &[])
 }
 
 /// Computes the digest of a step from the digest of its run, its number and its texts.
 fn step_digest(run: &[u8; 32], n: i64, texts: [&str; 5]) -> [u8; 32] {
+    digest(&[b"agent step 2\n", run, &n.to_le_bytes()], &texts)
+}
+
+/// Computes the digest of some bytes, followed by texts with their lengths.
+fn digest(parts: &[&[u8]], texts: &[&str]) -> [u8; 32] {
     let mut hasher = Hasher::new();
-    hasher.update(b"agent step 2\n");
-    hasher.update(run);
-    hasher.update(&n.to_le_bytes());
+    for part in parts {
+        hasher.update(part);
+    }
     for text in texts {
         hasher.update(&(text.len() as u64).to_le_bytes());
         hasher.update(text.as_bytes());
@@ -571,7 +550,7 @@ fn step_digest(run: &[u8; 32], n: i64, texts: [&str; 5]) -> [u8; 32] {
 /// operation, such as a failed read, means a damaged database.
 fn failed(action: &'static str, path: &Path, error: &rusqlite::Error) -> JournalError {
     let cause = match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => return JournalError::Full { path: path.to_owned() },
+        Some(ErrorCode::DiskFull) => return JournalError::Full(path.to_owned()),
         Some(
             ErrorCode::SystemIoFailure
             | ErrorCode::ReadOnly
@@ -585,11 +564,8 @@ fn failed(action: &'static str, path: &Path, error: &rusqlite::Error) -> Journal
             | ErrorCode::TooBig
             | ErrorCode::OperationInterrupted
             | ErrorCode::ApiMisuse,
-        ) => match error.sqlite_error() {
-            Some(code) => match operation(code.extended_code) {
-                Some(operation) => format!("{error} while {operation}"),
-                None => error.to_string(),
-            },
+        ) => match error.sqlite_error().and_then(|code| operation(code.extended_code)) {
+            Some(operation) => format!("{error} while {operation}"),
             None => error.to_string(),
         },
         _ => return damaged(path, &error.to_string()),
@@ -616,5 +592,5 @@ fn operation(code: i32) -> Option<&'static str> {
 
 /// Creates the error for a damaged database; `what` states the defect.
 fn damaged(path: &Path, what: &str) -> JournalError {
-    JournalError::Damaged { path: path.to_owned(), what: what.to_owned() }
+    JournalError::Damaged(path.to_owned(), what.to_owned())
 }

@@ -88,12 +88,31 @@ impl Lines {
     /// Converts the next step of the journal to a line; `category` returns the name of the category
     /// of the program with a given id.
     pub fn line(&mut self, step: &StepRecord, category: impl Fn(&str) -> String) -> Line {
+        let basic = Line {
+            n: step.n,
+            kind: step.kind.clone(),
+            key: step.key.clone(),
+            programs: step.programs.clone(),
+            replies: step.replies.clone(),
+            ..Line::default()
+        };
         if step.kind == TRIAL
             && let Some(trial) = body::<Trial>(step)
         {
             let proposed_by = trial.origin.proposed_by.clone();
             self.proposers.entry(trial.program.clone()).or_insert(proposed_by);
-            return trial_line(&category(&trial.program), step, trial);
+            return Line {
+                category: Some(category(&trial.program)),
+                mrr: Some(trial.mrr()),
+                queries: Some(trial.queries.len()),
+                program: Some(trial.program),
+                proposed_by: Some(trial.origin.proposed_by),
+                change: Some(trial.origin.change),
+                pool: Some(trial.pool),
+                failed: Some(trial.failed),
+                failure: trial.failure,
+                ..basic
+            };
         }
         if step.kind == DECISION
             && let Some(decision) = body::<Decision>(step)
@@ -102,51 +121,20 @@ impl Lines {
                 true => Some(TUNER.to_owned()),
                 false => self.proposers.get(&decision.to).cloned(),
             };
-            return decision_line(step, decision, proposed_by);
+            return Line {
+                category: Some(decision.category),
+                program: Some(decision.to),
+                from: Some(decision.from),
+                proposed_by,
+                change: Some(decision.change),
+                pool: Some("train".to_owned()),
+                queries: Some(decision.n),
+                difference: Some(decision.difference),
+                p: Some(decision.p),
+                accepted: Some(decision.accepted),
+                ..basic
+            };
         }
-        basic_line(step)
-    }
-}
-
-/// Returns a line with only the fields that every kind of step has.
-fn basic_line(step: &StepRecord) -> Line {
-    Line {
-        n: step.n,
-        kind: step.kind.clone(),
-        key: step.key.clone(),
-        programs: step.programs.clone(),
-        replies: step.replies.clone(),
-        ..Line::default()
-    }
-}
-
-fn trial_line(category: &str, step: &StepRecord, trial: Trial) -> Line {
-    Line {
-        category: Some(category.to_owned()),
-        mrr: Some(trial.mrr()),
-        queries: Some(trial.queries.len()),
-        program: Some(trial.program),
-        proposed_by: Some(trial.origin.proposed_by),
-        change: Some(trial.origin.change),
-        pool: Some(trial.pool),
-        failed: Some(trial.failed),
-        failure: trial.failure,
-        ..basic_line(step)
-    }
-}
-
-fn decision_line(step: &StepRecord, decision: Decision, proposed_by: Option<String>) -> Line {
-    Line {
-        category: Some(decision.category),
-        program: Some(decision.to),
-        from: Some(decision.from),
-        proposed_by,
-        change: Some(decision.change),
-        pool: Some("train".to_owned()),
-        queries: Some(decision.n),
-        difference: Some(decision.difference),
-        p: Some(decision.p),
-        accepted: Some(decision.accepted),
-        ..basic_line(step)
+        basic
     }
 }

@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 use crate::{
     BUNDLE_FILE, Decision,
@@ -19,9 +20,6 @@ use agent_infer::{
 };
 use agent_sandbox::{Origin, program::Program};
 
-/// Kind and key of the journal step that stores the run's identity.
-const RUN: &str = "run";
-const IDENTITY: &str = "identity";
 /// Name of the pool of training queries in trials.
 const TRAIN: &str = "train";
 /// Character between the id of a program and the id of its parameters.
@@ -127,19 +125,17 @@ impl Sources {
     /// If the directory has no run, or the run's journal is damaged.
     pub fn from_run(dir: &Path) -> Result<Sources, JournalError> {
         let journal = Journal::open_read_only(dir)?;
-        let programs: HashMap<String, Program> = journal
-            .programs()?
-            .into_iter()
-            .map(|program| (program.id().to_owned(), program))
-            .collect();
+        let programs = journal.programs()?.into_iter();
+        let programs: HashMap<String, Program> =
+            programs.map(|program| (program.id().to_owned(), program)).collect();
         // A run that is not finished has no bundle yet.
         let bundle = Bundle::read(&dir.join(BUNDLE_FILE)).ok();
         let frozen = |program: &Program, params: &ParamValues| {
             let mut categories = bundle.iter().flat_map(|bundle| &bundle.categories);
             categories.any(|category| category.program == *program && category.params == *params)
         };
-        let text = |value: Option<&serde_json::Value>| Some(value?.as_str()?.to_owned());
-        let identity: Option<serde_json::Value> = journal.find(RUN, IDENTITY)?;
+        let text = |value: Option<&Value>| Some(value?.as_str()?.to_owned());
+        let identity: Option<Value> = journal.find("run", "identity")?;
         let mut sources = Sources {
             entries: Vec::new(),
             origins: HashMap::new(),
@@ -201,8 +197,7 @@ impl Sources {
     /// `None` if no category has it or there is no bundle.
     pub fn category(&self, entry: &Entry) -> Option<(&Bundle, usize)> {
         let bundle = self.bundle.as_ref()?;
-        let index =
-            bundle.categories.iter().position(|category| category.program == entry.program)?;
-        Some((bundle, index))
+        let mut categories = bundle.categories.iter();
+        Some((bundle, categories.position(|category| category.program == entry.program)?))
     }
 }

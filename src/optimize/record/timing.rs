@@ -93,15 +93,11 @@ impl Timing {
     /// Adds seconds to the phase with this name and to its step with this index. Does not record
     /// more than 100 phases, or more than 10 000 steps of a phase.
     pub fn add(&mut self, name: &str, step: usize, seconds: f64) {
-        let at = match self.phases.iter().position(|phase| phase.name == name) {
-            Some(at) => at,
-            None if self.phases.len() >= MAX_PHASES => return,
-            None => {
-                self.phases.push(Phase { name: name.to_owned(), ..Phase::default() });
-                self.phases.len() - 1
-            }
-        };
-        let Some(phase) = self.phases.get_mut(at) else { return };
+        let is_known = self.phases.iter().any(|phase| phase.name == name);
+        if !is_known && self.phases.len() < MAX_PHASES {
+            self.phases.push(Phase { name: name.to_owned(), ..Phase::default() });
+        }
+        let Some(phase) = self.phases.iter_mut().find(|phase| phase.name == name) else { return };
         phase.seconds += seconds;
         if step < MAX_STEPS {
             phase.steps.resize(phase.steps.len().max(step + 1), 0.0);
@@ -114,8 +110,7 @@ impl Timing {
         let mut sum = self.clone();
         sum.seconds += now.seconds;
         for phase in &now.phases {
-            let known = sum.phases.iter().position(|earlier| earlier.name == phase.name);
-            match known.and_then(|at| sum.phases.get_mut(at)) {
+            match sum.phases.iter_mut().find(|earlier| earlier.name == phase.name) {
                 Some(earlier) => {
                     earlier.seconds += phase.seconds;
                     let n = earlier.steps.len().max(phase.steps.len());

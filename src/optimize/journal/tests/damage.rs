@@ -9,10 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 
 use super::{Seen, add, crashes::directory, exchange, filled, image, program, seen};
-use crate::journal::{
-    DATABASE_FILE, Journal, JournalError,
-    store::{Access, Store},
-};
+use crate::journal::{DATABASE_FILE, Journal, JournalError, store::Store};
 use agent_llm::ReplyStore;
 
 /// Size of a page of the database, in bytes.
@@ -63,7 +60,7 @@ fn found(dir: &std::path::Path) -> [Result<Seen, JournalError>; 2] {
     let read = || Journal::open_read_only(dir).and_then(|journal| seen(&journal));
     let first = read();
     // Opens as a writer does, without the disk space that a run reserves.
-    let checked = Store::open(&dir.join(DATABASE_FILE), Access::Write).map(drop);
+    let checked = Store::open(&dir.join(DATABASE_FILE), true).map(drop);
     [first, checked.and_then(|()| read())]
 }
 
