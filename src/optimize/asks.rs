@@ -72,11 +72,9 @@ impl Allowance {
     /// Subtracts `runs` from the allowance if at least that many program runs remain; returns
     /// whether they were subtracted.
     pub(super) fn claim(&mut self, runs: usize) -> bool {
-        let enough = runs <= self.left;
-        if enough {
-            self.left -= runs;
-        }
-        enough
+        let left = self.left.checked_sub(runs);
+        self.left = left.unwrap_or(self.left);
+        left.is_some()
     }
 
     /// Adds claimed program runs that were not used to the allowance again.

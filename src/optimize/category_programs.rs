@@ -84,15 +84,6 @@ impl CategoryProgram {
         Origin { proposed_by, change, parent: None }
     }
 
-    /// Returns the positions of the validation queries on which the category is tested: those that
-    /// were assigned to the category, otherwise `routed`.
-    pub(super) fn routed(&self, routed: &[usize]) -> Vec<usize> {
-        match &self.queries {
-            Some(own) => own.validation.clone(),
-            None => routed.to_vec(),
-        }
-    }
-
     /// Returns the program's summed reciprocal rank on `queries` (positions of training queries).
     pub(super) fn sum_on(&self, queries: &[usize]) -> f64 {
         sum(&self.train_on(queries))

@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use rand::{SeedableRng, seq::SliceRandom};
-use rand_chacha::ChaCha8Rng;
+use rand::seq::SliceRandom;
 use rayon::prelude::*;
 
 use crate::{
@@ -16,16 +15,14 @@ use crate::{
     cutoff::{self, FOLDS},
     fallback, reading, reranker, route,
     sequential_test::SequentialTest,
-    trial::{Pool, TrialRanking, differences, largest, mean, reciprocal_rank},
+    trial::{Pool, TrialRanking, differences, generator, largest, mean, reciprocal_rank},
     verdict::{Standing, Verdict},
 };
 use agent_dataset::{LabelledQuery, is_synthetic};
 use agent_infer::{
     JoinSettings, MemberRankings,
     bundle::{
-        Bundle, Category, CategoryScore, Dataset, Fusion, HeldOut, LlmProvenance, Member,
-        Provenance, Validation,
-        cutoff::Cutoff,
+        Bundle, Category, CategoryScore, Dataset, Fusion, HeldOut, Member, Provenance, Validation,
         reading::{Phrasing, Phrasings},
         reranker::{NodeFeatures, Reranker, node_features},
         router::{Features, Router, features},
@@ -416,18 +413,6 @@ fn training_rankings(
     })
 }
 
-/// Trains the cut-off of an ensemble on the training queries; `None` if too few queries have an
-/// answer in their ranking.
-fn cutoff(
-    run: &Run<'_>,
-    features: &PoolFeatures,
-    members: &[(&MemberEvaluation, Fusion)],
-) -> Result<Option<Cutoff>> {
-    let rankings = training_rankings(run, features, members)?;
-    let answers = run.train.queries.iter().map(|labelled| labelled.answers.as_slice());
-    Ok(cutoff::train(&rankings.into_iter().zip(answers).collect::<Vec<_>>()))
-}
-
 /// The selected members of an ensemble, each with its fusion, and the reciprocal rank that they
 /// reach together on each validation query.
 struct Selection<'a> {
@@ -612,8 +597,21 @@ pub(super) fn freeze(
         best_program: Some(mean(&best)),
         proof: finished.test.as_ref().map(|test| test.proof.clone()),
     };
-    let provenance = provenance(run, actor.map(|actor| actor.provenance(run.options, asks)));
-    let cutoff = cutoff(run, features, &chosen.members)?;
+    let provenance = Provenance {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        seed: run.options.seed,
+        steps: run.options.steps,
+        n_train,
+        n_validation: run.validation.queries.len(),
+        llm: actor.map(|actor| actor.provenance(run.options, asks)),
+        without: run.options.without.iter().map(|part| part.name().to_owned()).collect(),
+        drift: Vec::new(),
+        synthetic: is_synthetic(&run.train.queries) || is_synthetic(&run.validation.queries),
+        baseline: None,
+    };
+    let rankings = training_rankings(run, features, &chosen.members)?;
+    let answers = run.train.queries.iter().map(|labelled| labelled.answers.as_slice());
+    let cutoff = cutoff::train(&rankings.into_iter().zip(answers).collect::<Vec<_>>());
     let Member { router, fusion, reranker, .. } = ensemble.remove(0);
     let format = Bundle::format_of(Some(&features.phrasings), fusion, &ensemble);
     let (categories, digest) = (categories?, String::new());
@@ -636,21 +634,6 @@ pub(super) fn freeze(
         Standing::Better | Standing::Unproven => bundle.sealed(),
     };
     Ok((bundle, verdict))
-}
-
-fn provenance(run: &Run<'_>, llm: Option<LlmProvenance>) -> Provenance {
-    Provenance {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        seed: run.options.seed,
-        steps: run.options.steps,
-        n_train: run.train.queries.len(),
-        n_validation: run.validation.queries.len(),
-        llm,
-        without: run.options.without.iter().map(|part| part.name().to_owned()).collect(),
-        drift: Vec::new(),
-        synthetic: is_synthetic(&run.train.queries) || is_synthetic(&run.validation.queries),
-        baseline: None,
-    }
 }
 
 /// Returns a bundle that ranks like a baseline, measured on the validation queries; returns
@@ -688,9 +671,7 @@ fn held_out(
 ) -> Result<HeldOut> {
     let n = run.validation.queries.len();
     let mut order: Vec<usize> = (0..n).collect();
-    let mut rng = ChaCha8Rng::seed_from_u64(run.options.seed);
-    rng.set_stream(FOLD_STREAM);
-    order.shuffle(&mut rng);
+    order.shuffle(&mut generator(run.options.seed, FOLD_STREAM));
     let folds = FOLDS.min(n);
     let kept = finished.kept_without(&[]);
     let mut others_kept: Vec<(Vec<bool>, Vec<MemberEvaluation>)> = Vec::new();

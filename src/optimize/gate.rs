@@ -2,10 +2,9 @@
 //! runs on the category's other queries only if its score on the gate is higher than that of the
 //! current program, or equal if a model wrote it.
 
-use rand::{SeedableRng, seq::SliceRandom};
-use rand_chacha::ChaCha8Rng;
+use rand::seq::SliceRandom;
 
-use crate::wording::Wording;
+use crate::{trial::generator, wording::Wording};
 use agent_dataset::LabelledQuery;
 
 /// Maximum number of queries of a gate.
@@ -19,8 +18,7 @@ pub(super) fn gate(queries: &[usize], pool: &[LabelledQuery], seed: u64) -> Vec<
     if queries.len() <= GATE_SIZE {
         return queries.to_vec();
     }
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    rng.set_stream(GATE_STREAM);
+    let mut rng = generator(seed, GATE_STREAM);
     let (mut quoted, mut free): (Vec<usize>, Vec<usize>) =
         queries.iter().partition(|&&at| Wording::detect(&pool[at].text) == Wording::Quoted);
     quoted.shuffle(&mut rng);

@@ -15,7 +15,7 @@
 
 use std::collections::BTreeSet;
 
-use rand::{SeedableRng, seq::IndexedRandom};
+use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 use tracing::debug_span;
@@ -32,7 +32,7 @@ use crate::{
     gate::gate,
     mutate::{Material, Operator, children, in_order},
     plan::Plan,
-    trial::{Origin, largest, mean, sum},
+    trial::{Origin, generator, largest, mean, sum},
     wording::{self, Wording},
 };
 use agent_infer::{ParamValues, bundle::SEARCH};
@@ -144,9 +144,12 @@ impl Run<'_> {
         mut actor: Option<&mut Actor>,
     ) -> Result<(Vec<CategoryProgram>, Stop)> {
         let InitialPrograms { mut categories, archive, metapaths, challengers, .. } = initial;
-        self.take_challengers(&mut categories, challengers)?;
+        for (at, category) in challengers {
+            let assigned = assign(&categories, self.train.queries.len());
+            let origin = category.origin("the model's first program");
+            self.accept(&mut categories[at], category, &assigned[at], &origin)?;
+        }
         let mutates = self.options.actors.search && !self.options.lacks(Ablation::Mutation);
-        let tunes = !self.options.lacks(Ablation::Tuning);
         let search_steps = if mutates { self.options.steps } else { 0 };
         let llm_steps =
             if actor.is_some() { self.options.model_steps() * categories.len() } else { 0 };
@@ -174,8 +177,14 @@ impl Run<'_> {
             }
         }
         self.take_archived(&mut categories, &state.archive)?;
-        if tunes && !self.tune_all(&mut categories)? {
-            return Ok((categories, Stop::Minutes));
+        let total = if self.options.lacks(Ablation::Tuning) { 0 } else { categories.len() };
+        for at in 0..total {
+            if self.is_late() {
+                return Ok((categories, Stop::Minutes));
+            }
+            (self.watch)(Event::Progress { phase: "tuning parameters", done: at, total });
+            let assigned = assign(&categories, self.train.queries.len());
+            self.tune(&mut categories[at], &assigned[at])?;
         }
         let stopped = actor.and_then(|actor| actor.stop.clone());
         Ok((categories, stopped.unwrap_or(Stop::Done)))
@@ -184,36 +193,6 @@ impl Run<'_> {
     /// Whether the time budget of the run is used up.
     fn is_late(&self) -> bool {
         self.options.budget.is_some_and(|budget| self.started.elapsed() >= budget)
-    }
-
-    /// Tunes the parameters of the programs of all categories; returns false if the time budget
-    /// ended before all were tuned.
-    fn tune_all(&mut self, categories: &mut [CategoryProgram]) -> Result<bool> {
-        let total = categories.len();
-        for at in 0..total {
-            if self.is_late() {
-                return Ok(false);
-            }
-            (self.watch)(Event::Progress { phase: "tuning parameters", done: at, total });
-            let assigned = assign(categories, self.train.queries.len());
-            self.tune(&mut categories[at], &assigned[at])?;
-        }
-        Ok(true)
-    }
-
-    /// Replaces a category's program with each of its challengers that gains enough. A challenger
-    /// comes with the index of its category.
-    fn take_challengers(
-        &mut self,
-        categories: &mut [CategoryProgram],
-        challengers: Vec<(usize, CategoryProgram)>,
-    ) -> Result<()> {
-        for (at, category) in challengers {
-            let assigned = assign(categories, self.train.queries.len());
-            let origin = category.origin("the model's first program");
-            self.accept(&mut categories[at], category, &assigned[at], &origin)?;
-        }
-        Ok(())
     }
 
     /// Runs one step of the search actor: goes through the categories in random order, and for each
@@ -301,9 +280,7 @@ impl Run<'_> {
     }
 
     fn rng_of(&self, step: usize) -> ChaCha8Rng {
-        let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
-        rng.set_stream(step as u64 + 1);
-        rng
+        generator(self.options.seed, step as u64 + 1)
     }
 
     /// Draws one of the untried plans that the operator derives from the category's plan, and

@@ -58,17 +58,15 @@ impl ForbiddenWords {
                 *counts.entry(word).or_default() += 1;
             }
         }
-        let rare = counts
-            .into_iter()
-            .filter(|(word, n)| {
-                *n == 1
-                    && n_queries >= MIN_QUERIES
-                    && word.chars().count() >= MIN_LETTERS
-                    && !is_question_word(word)
-                    && !schema.contains(word)
-            })
-            .map(|(word, _)| word)
-            .collect();
+        let is_rare = |(word, n): (String, usize)| {
+            let counts = n == 1
+                && n_queries >= MIN_QUERIES
+                && word.chars().count() >= MIN_LETTERS
+                && !is_question_word(&word)
+                && !schema.contains(&word);
+            counts.then_some(word)
+        };
+        let rare = counts.into_iter().filter_map(is_rare).collect();
         let answers = answers
             .map(words)
             .filter(|name| !name.is_empty() && !name.iter().all(|word| schema.contains(word)))

@@ -179,15 +179,9 @@ impl Actors {
     /// Parses comma-separated names, as [`Actors::names`] returns them; `None` if a name is
     /// unknown.
     pub fn named(names: &str) -> Option<Actors> {
-        let mut actors = Actors { search: false, llm: false };
-        for name in names.split(',') {
-            match name {
-                SEARCH => actors.search = true,
-                LLM => actors.llm = true,
-                _ => return None,
-            }
-        }
-        Some(actors)
+        let has = |actor| names.split(',').any(|name| name == actor);
+        let are_known = names.split(',').all(|name| [SEARCH, LLM].contains(&name));
+        are_known.then(|| Actors { search: has(SEARCH), llm: has(LLM) })
     }
 }
 
@@ -252,20 +246,13 @@ impl OptimizeError {
     /// Whether the service of the language model was unavailable; the run can be resumed once the
     /// service answers.
     pub fn is_outage(&self) -> bool {
-        match self {
-            Self::Llm(error) => error.is_outage(),
-            Self::NoService(_) => true,
-            _ => false,
-        }
+        matches!(self, Self::NoService(_)) || matches!(self, Self::Llm(error) if error.is_outage())
     }
 }
 
 impl From<LlmError> for OptimizeError {
     fn from(error: LlmError) -> Self {
-        match error {
-            LlmError::Stopped => Self::Stopped,
-            other => Self::Llm(other),
-        }
+        if matches!(error, LlmError::Stopped) { Self::Stopped } else { Self::Llm(error) }
     }
 }
 
@@ -280,10 +267,7 @@ impl From<RetrieveError> for OptimizeError {
 
 impl From<IndexError> for OptimizeError {
     fn from(error: IndexError) -> Self {
-        match error {
-            IndexError::Stopped => Self::Stopped,
-            other => Self::Index(other),
-        }
+        if matches!(error, IndexError::Stopped) { Self::Stopped } else { Self::Index(error) }
     }
 }
 
@@ -494,7 +478,10 @@ pub fn run(inputs: Inputs<'_>) -> Result<Outcome> {
     run.compare_together(&routing.train, &categories)?;
     run.report_phase("testing on validation");
     let routed = initial.iter().zip(&routing.validation);
-    let routed: Vec<_> = routed.map(|(category, own)| category.routed(own)).collect();
+    let assigned = |(category, routed): (&CategoryProgram, &Vec<usize>)| {
+        category.queries.as_ref().map_or(routed, |queries| &queries.validation).clone()
+    };
+    let routed: Vec<_> = routed.map(assigned).collect();
     let test = run.run_sequential_test(&initial, categories, &routed)?;
     let finished = FinalPrograms { search_count, initial, test };
     let (bundle, verdict) = freeze::freeze(&mut run, &finished, &features, actor.as_ref())?;

@@ -163,12 +163,9 @@ fn added_branches(plan: &Plan, material: &Material<'_>) -> Vec<Branch> {
         let share = |query| f64::from(metapath.shares.get(query).copied().unwrap_or(0.0));
         material.queries.iter().map(share).sum::<f64>() * metapath.bits
     };
-    let mut ranked: Vec<(f64, &Metapath)> = material
-        .metapaths
-        .iter()
-        .filter(|metapath| lacks(metapath))
-        .map(|metapath| (information(metapath), metapath))
-        .collect();
+    let lacking = material.metapaths.iter().filter(|metapath| lacks(metapath));
+    let mut ranked: Vec<(f64, &Metapath)> =
+        lacking.map(|metapath| (information(metapath), metapath)).collect();
     ranked.sort_by(|a, b| b.0.total_cmp(&a.0));
     ranked.truncate(ADDED_METAPATHS);
     ranked.into_iter().map(|(_, metapath)| metapath.branch()).collect()
@@ -178,11 +175,8 @@ fn added_branches(plan: &Plan, material: &Material<'_>) -> Vec<Branch> {
 /// the order of `others`.
 fn others_branches(plan: &Plan, others: &[Plan]) -> Vec<Branch> {
     let mut branches: Vec<Branch> = Vec::new();
-    let theirs = others
-        .iter()
-        .filter(|other| other.target == plan.target && *other != plan)
-        .flat_map(|other| &other.branches);
-    for branch in theirs {
+    let like = others.iter().filter(|other| other.target == plan.target && *other != plan);
+    for branch in like.flat_map(|other| &other.branches) {
         if !plan.branches.contains(branch) && !branches.contains(branch) {
             branches.push(branch.clone());
         }

@@ -246,7 +246,11 @@ pub fn render(base: &IndexedBase, plan: &Plan, relaxed: bool) -> Program {
     render_metapaths(&mut out, base, plan, &branches);
     match relaxed {
         true => render_pool(&mut out, base, plan, &branches),
-        false => render_strict_pool(&mut out, &branches),
+        false => {
+            let reached: Vec<&str> = branches.iter().map(|named| named.reached.as_str()).collect();
+            out += "\n    // The pool: what every walk reached.\n";
+            let _ = writeln!(out, "    let pool = top({}, {POOL});", reached.join(" * "));
+        }
     }
     render_order(&mut out, plan, &branches);
     out += "}\n";
@@ -333,12 +337,6 @@ fn render_metapaths(
         }
         let _ = writeln!(out, "    let {reached} = {metapath};");
     }
-}
-
-fn render_strict_pool(out: &mut String, branches: &[NamedBranch<'_>]) {
-    let reached: Vec<&str> = branches.iter().map(|named| named.reached.as_str()).collect();
-    let _ = writeln!(out, "\n    // The pool: what every walk reached.");
-    let _ = writeln!(out, "    let pool = top({}, {POOL});", reached.join(" * "));
 }
 
 fn render_pool(out: &mut String, base: &IndexedBase, plan: &Plan, branches: &[NamedBranch<'_>]) {

@@ -12,15 +12,14 @@
 //! takes far fewer queries than proving each alone: with ten changes and ten validation queries for
 //! each, only large gains can be proven alone.
 
-use rand::{SeedableRng, seq::SliceRandom};
-use rand_chacha::ChaCha8Rng;
+use rand::seq::SliceRandom;
 
 use crate::{
     Event, OptimizeError, Result, Run,
     category_programs::CategoryProgram,
     e_value::{ERROR_RATE, EValue, Levels, each_alone},
     journal::JournalError,
-    trial::digest,
+    trial::{digest, generator},
 };
 use agent_infer::bundle::{CategoryProof, Proof};
 
@@ -76,7 +75,9 @@ impl SequentialTest {
             let share = gains.len() as f64 / known.len().max(1) as f64;
             (gains, share)
         };
-        let changed: Vec<usize> = self.changed();
+        let mut changed: Vec<usize> = self.entries.iter().map(|entry| entry.category).collect();
+        changed.sort_unstable();
+        changed.dedup();
         if self.proof.proven {
             let (gains, share) = gains_and_share(None);
             let level = self.levels.together.powf(share);
@@ -90,13 +91,11 @@ impl SequentialTest {
             }
         }
         let tested = if self.proof.proven { &changed } else { &self.alone };
-        let found: Vec<(f64, f64)> = tested
-            .iter()
-            .map(|&at| {
-                let (gains, share) = gains_and_share(Some(at));
-                (EValue::from_differences(&gains).e(), share)
-            })
-            .collect();
+        let capital_and_share = |&at: &usize| {
+            let (gains, share) = gains_and_share(Some(at));
+            (EValue::from_differences(&gains).e(), share)
+        };
+        let found: Vec<(f64, f64)> = tested.iter().map(capital_and_share).collect();
         let capitals: Vec<f64> = found.iter().map(|pair| pair.0).collect();
         let mut kept = vec![false; self.categories.len()];
         for ((&at, (_, share)), e) in tested.iter().zip(&found).zip(each_alone(&capitals)) {
@@ -118,14 +117,6 @@ impl SequentialTest {
         let pairs = initial.iter().zip(&self.categories).zip(kept);
         pairs.map(|((old, new), &kept)| if kept { new } else { old }.clone()).collect()
     }
-
-    /// Returns the indices of the categories with tested changes, ascending.
-    fn changed(&self) -> Vec<usize> {
-        let mut changed: Vec<usize> = self.entries.iter().map(|entry| entry.category).collect();
-        changed.sort_unstable();
-        changed.dedup();
-        changed
-    }
 }
 
 impl Run<'_> {
@@ -144,16 +135,13 @@ impl Run<'_> {
             return Ok(None);
         }
         let levels = self.levels(&categories)?;
-        let mut order: Vec<(usize, usize)> = changed
-            .iter()
-            .flat_map(|&at| routed[at].iter().map(move |&query| (query, at)))
-            .collect();
-        order.sort_unstable();
-        let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
-        rng.set_stream(TEST_STREAM);
-        order.shuffle(&mut rng);
-        let mut entries: Vec<Entry> =
-            order.iter().map(|&(query, category)| Entry { query, category, gain: None }).collect();
+        let mut entries = Vec::new();
+        for &category in &changed {
+            let entry = |&query: &usize| Entry { query, category, gain: None };
+            entries.extend(routed[category].iter().map(entry));
+        }
+        entries.sort_unstable_by_key(|entry| (entry.query, entry.category));
+        entries.shuffle(&mut generator(self.options.seed, TEST_STREAM));
         let all: Vec<usize> = (0..entries.len()).collect();
         let before = self.ranks_of(initial, &entries, &all)?;
         let e_value = self.test_together(&categories, &mut entries, &before, levels.together)?;
@@ -295,27 +283,21 @@ fn proofs(
     entries: &[Entry],
     level: f64,
 ) -> Vec<CategoryProof> {
-    let e_value: Vec<EValue> = alone
-        .iter()
-        .map(|&at| {
-            let own = entries.iter().filter(|entry| entry.category == at);
-            EValue::from_differences(&own.filter_map(|entry| entry.gain).collect::<Vec<_>>())
-        })
-        .collect();
-    let capitals: Vec<f64> = e_value.iter().map(EValue::e).collect();
-    alone
-        .iter()
-        .zip(&e_value)
-        .zip(each_alone(&capitals))
-        .map(|((&at, e_value), e)| CategoryProof {
-            name: categories[at].name().to_owned(),
-            level,
-            e,
-            n: e_value.n(),
-            difference: e_value.difference(),
-            proven: e * level >= 1.0,
-        })
-        .collect()
+    let e_value = |&at: &usize| {
+        let own = entries.iter().filter(|entry| entry.category == at);
+        EValue::from_differences(&own.filter_map(|entry| entry.gain).collect::<Vec<_>>())
+    };
+    let e_values: Vec<EValue> = alone.iter().map(e_value).collect();
+    let capitals: Vec<f64> = e_values.iter().map(EValue::e).collect();
+    let proof = |((&at, e_value), e): ((&usize, &EValue), f64)| CategoryProof {
+        name: categories[at].name().to_owned(),
+        level,
+        e,
+        n: e_value.n(),
+        difference: e_value.difference(),
+        proven: e * level >= 1.0,
+    };
+    alone.iter().zip(&e_values).zip(each_alone(&capitals)).map(proof).collect()
 }
 
 #[cfg(test)]

@@ -9,6 +9,8 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use tracing::debug_span;
@@ -111,6 +113,13 @@ pub(crate) fn differences(new: &[f32], old: &[f32]) -> Vec<f64> {
 /// Returns the pair with the largest number; of several, the first.
 pub(crate) fn largest<T>(pairs: impl Iterator<Item = (f64, T)>) -> Option<(f64, T)> {
     pairs.reduce(|best, next| if next.0 > best.0 { next } else { best })
+}
+
+/// Returns the random generator of a run with this seed; each purpose has its own `stream`.
+pub(crate) fn generator(seed: u64, stream: u64) -> ChaCha8Rng {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    rng.set_stream(stream);
+    rng
 }
 
 /// Returns the digest of a text, as hexadecimal digits.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Record, Source, TrainError, ValidationPoint, store::best_of};
+use crate::{Record, Result, Source, TrainError, ValidationPoint, Watch, store::best_of};
 use agent_dataset::LabelledQuery;
 use agent_index::IndexedBase;
 
@@ -50,10 +50,7 @@ impl<S: Clone + PartialEq + Serialize + DeserializeOwned> Task<'_, S> {
     /// # Errors
     /// [`TrainError::NoCheckpoint`] if the checkpoint does not exist or belongs to another task;
     /// the errors of [`Record::read`].
-    pub(super) fn read_checkpoint(
-        &self,
-        system: &str,
-    ) -> Result<Record<CheckpointInfo<S>>, TrainError> {
+    pub(super) fn read_checkpoint(&self, system: &str) -> Result<Record<CheckpointInfo<S>>> {
         if !self.checkpoint.exists() {
             return Err(self.no_checkpoint("it does not exist"));
         }
@@ -71,7 +68,7 @@ impl<S: Clone + PartialEq + Serialize + DeserializeOwned> Task<'_, S> {
     ///
     /// # Errors
     /// [`TrainError::Io`] if it cannot be removed.
-    pub(super) fn remove_checkpoint(&self) -> Result<(), TrainError> {
+    pub(super) fn remove_checkpoint(&self) -> Result<()> {
         match std::fs::remove_dir_all(self.checkpoint) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(TrainError::io(self.checkpoint, error))
@@ -131,89 +128,116 @@ pub(super) struct Limits {
     pub(super) batches: usize,
 }
 
-/// A model in training, which [`learn`] updates batch by batch.
-pub(super) trait Learner {
+/// The changing state of training, which a checkpoint stores; `W` are the weights in training, with
+/// the state of the optimizer.
+pub(super) struct State<W> {
+    pub(super) position: Position,
+    pub(super) curve: Vec<ValidationPoint>,
+    pub(super) weights: W,
+}
+
+/// A training by epochs, with its inputs, which do not change.
+pub(super) trait Trainer {
+    /// Weights in training, with the state of the optimizer.
+    type Weights;
+
+    /// Returns the limits at which training ends.
+    fn limits(&self) -> Limits;
+
+    /// Returns the progress reports and the stop flag of the caller.
+    fn watch(&self) -> &Watch<'_, Progress>;
+
+    /// Returns the weights before the first batch, and the loss of the first batch.
+    fn begin(&self) -> Result<(Self::Weights, f64)>;
+
+    /// Reads the state of training from the checkpoint.
+    fn read(&self) -> Result<State<Self::Weights>>;
+
+    /// Writes the state of training as a checkpoint.
+    fn write(&self, state: &State<Self::Weights>) -> Result<()>;
+
     /// Prepares an epoch (from 0). Called before the first batch of the epoch, and again if
     /// training resumes at that batch.
-    fn begin(&mut self, epoch: usize) -> Result<(), TrainError>;
+    fn begin_epoch(&self, _weights: &mut Self::Weights, _epoch: usize) -> Result<()> {
+        Ok(())
+    }
 
     /// Updates the weights by one batch of an epoch; returns the loss of the batch.
-    fn step(&mut self, epoch: usize, batch: usize) -> Result<f64, TrainError>;
+    fn step(&self, weights: &mut Self::Weights, epoch: usize, batch: usize) -> Result<f64>;
 
     /// Returns the mean reciprocal rank of validation queries with the current weights.
-    fn validate(&mut self) -> Result<f64, TrainError>;
+    fn validate(&self, weights: &Self::Weights) -> Result<f64>;
 
     /// Saves the current weights as the best so far.
-    fn keep(&mut self);
+    fn keep(&self, weights: &mut Self::Weights);
 }
 
-/// Validates the current weights, adds the result to `curve`, and lets the learner keep the weights
-/// if they are the best so far. `step` is the number of finished epochs and `loss` the loss that
-/// the added point states.
-pub(super) fn validate(
-    learner: &mut dyn Learner,
-    curve: &mut Vec<ValidationPoint>,
-    step: usize,
-    loss: f64,
-) -> Result<ValidationPoint, TrainError> {
-    let point = ValidationPoint { step, loss, mrr: learner.validate()? };
-    if best_of(curve).is_none_or(|best| point.mrr > best.mrr) {
-        learner.keep();
-    }
-    curve.push(point);
-    Ok(point)
-}
-
-/// Calls `write`, which writes a checkpoint, if `result` is [`TrainError::Stopped`]; returns
-/// `result`.
+/// Trains until all epochs are finished or validation stops improving, from the first batch or
+/// (`resume`) from the checkpoint. Returns the weights and the validation results.
 ///
 /// # Errors
-/// The error in `result`, and errors of `write`.
-pub(super) fn checkpoint_if_stopped(
-    result: Result<(), TrainError>,
-    write: impl FnOnce() -> Result<(), TrainError>,
-) -> Result<(), TrainError> {
+/// [`TrainError::Stopped`], once the checkpoint is written; errors of the trainer.
+pub(super) fn learn<T: Trainer>(
+    trainer: &T,
+    resume: bool,
+) -> Result<(T::Weights, Vec<ValidationPoint>)> {
+    let mut state = match resume {
+        true => trainer.read()?,
+        false => {
+            let (weights, loss) = trainer.begin()?;
+            let (position, curve) = (Position::default(), Vec::new());
+            let mut state = State { position, curve, weights };
+            validate(trainer, &mut state, loss)?;
+            state
+        }
+    };
+    let result = run_epochs(trainer, &mut state);
     if matches!(result, Err(TrainError::Stopped)) {
-        write()?;
+        trainer.write(&state)?;
     }
-    result
+    result?;
+    (trainer.watch().report)(Progress::Completing);
+    Ok((state.weights, state.curve))
 }
 
-/// Trains until all epochs are finished or validation stops improving, from `position`, which is
-/// updated after each batch. Adds the validation after each epoch to `curve`.
-///
-/// # Errors
-/// [`TrainError::Stopped`] from `check_stop`, after which `position` and the learner hold the state
-/// to resume from; errors of the learner.
-pub(super) fn learn(
-    learner: &mut dyn Learner,
-    position: &mut Position,
-    curve: &mut Vec<ValidationPoint>,
-    limits: Limits,
-    check_stop: &dyn Fn() -> Result<(), TrainError>,
-    report: &dyn Fn(Progress),
-) -> Result<(), TrainError> {
-    let Limits { epochs, patience, batches } = limits;
-    while position.epoch < epochs {
-        if position.batch == 0 {
-            let best = best_of(curve).map_or(0, |point| point.step);
-            if position.epoch >= best + patience {
+/// Validates the current weights, adds the result to the curve, keeps the weights if they are the
+/// best so far, and reports the result. `loss` is the loss that the added point states.
+fn validate<T: Trainer>(trainer: &T, state: &mut State<T::Weights>, loss: f64) -> Result<()> {
+    let step = state.position.epoch;
+    let point = ValidationPoint { step, loss, mrr: trainer.validate(&state.weights)? };
+    if best_of(&state.curve).is_none_or(|best| point.mrr > best.mrr) {
+        trainer.keep(&mut state.weights);
+    }
+    state.curve.push(point);
+    (trainer.watch().report)(Progress::Validated(point, trainer.limits().epochs));
+    Ok(())
+}
+
+/// Trains from the position in `state`, which is updated after each batch.
+fn run_epochs<T: Trainer>(trainer: &T, state: &mut State<T::Weights>) -> Result<()> {
+    let (watch, Limits { epochs, patience, batches }) = (trainer.watch(), trainer.limits());
+    while state.position.epoch < epochs {
+        let epoch = state.position.epoch;
+        if state.position.batch == 0 {
+            let best = best_of(&state.curve).map_or(0, |point| point.step);
+            if epoch >= best + patience {
                 break;
             }
-            check_stop()?;
-            learner.begin(position.epoch)?;
+            watch.check_stop()?;
+            trainer.begin_epoch(&mut state.weights, epoch)?;
         }
-        while position.batch < batches {
-            check_stop()?;
-            position.loss += learner.step(position.epoch, position.batch)?;
+        while state.position.batch < batches {
+            watch.check_stop()?;
+            let position = &mut state.position;
+            position.loss += trainer.step(&mut state.weights, epoch, position.batch)?;
             position.batch += 1;
-            let done = position.epoch * batches + position.batch;
+            let (done, total) = (epoch * batches + position.batch, epochs * batches);
             let loss = position.loss / position.batch as f64;
-            report(Progress::Learning { done, total: epochs * batches, loss });
+            (watch.report)(Progress::Learning { done, total, loss });
         }
-        let loss = position.loss / batches.max(1) as f64;
-        *position = Position { epoch: position.epoch + 1, batch: 0, loss: 0.0 };
-        report(Progress::Validated(validate(learner, curve, position.epoch, loss)?, epochs));
+        let loss = state.position.loss / batches.max(1) as f64;
+        state.position = Position { epoch: epoch + 1, batch: 0, loss: 0.0 };
+        validate(trainer, state, loss)?;
     }
     Ok(())
 }

@@ -26,6 +26,9 @@ use agent_dataset::LabelledQuery;
 use agent_index::IndexError;
 use agent_kb::KbError;
 
+/// Result of training, or of using a model.
+pub type Result<T, E = TrainError> = std::result::Result<T, E>;
+
 /// Why training failed, or why a model cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TrainError {
@@ -46,20 +49,16 @@ pub enum TrainError {
         reason: String,
     },
     /// The model was trained on another knowledge base, or on another version of it.
-    #[error("the model in {path} was trained on another version of the dataset; train it again")]
-    OtherBase {
-        /// Directory of the model.
-        path: String,
-    },
+    /// Holds the directory of the model.
+    #[error("the model in {0} was trained on another version of the dataset; train it again")]
+    OtherBase(String),
     /// The model was trained with another embedder than that of the index.
+    /// Holds the directory of the model.
     #[error(
-        "the model in {path} was trained with a different embedder than the index; index the dataset with \
+        "the model in {0} was trained with a different embedder than the index; index the dataset with \
          it, or train again"
     )]
-    OtherEmbedder {
-        /// Directory of the model.
-        path: String,
-    },
+    OtherEmbedder(String),
     /// The model belongs to another retrieval system than the one that was to use it.
     #[error("the model in {path} belongs to the system {found}, not {wanted}")]
     OtherSystem {
@@ -71,14 +70,12 @@ pub enum TrainError {
         wanted: String,
     },
     /// The model is a sentence encoder, which has no node vectors.
+    /// Holds the directory of the model.
     #[error(
-        "the model in {path} is a sentence encoder; index the base with it, `agent index N --embedder \
-         candle:{path}`, and use dense or hybrid"
+        "the model in {0} is a sentence encoder; index the base with it, `agent index N --embedder \
+         candle:{0}`, and use dense or hybrid"
     )]
-    SentenceEncoder {
-        /// Directory of the model.
-        path: String,
-    },
+    SentenceEncoder(String),
     /// Training cannot be resumed from the checkpoint.
     #[error("{path} is not a checkpoint of this training: {reason}; start again without --resume")]
     NoCheckpoint {
@@ -88,13 +85,9 @@ pub enum TrainError {
         reason: &'static str,
     },
     /// No query of a split has an answer among the candidates.
-    #[error(
-        "{split} has no query with an answer among the candidates; add labelled queries to {split}"
-    )]
-    NoQueries {
-        /// Name of the split: `train` or `val`.
-        split: &'static str,
-    },
+    /// Holds the name of the split: `train` or `val`.
+    #[error("{0} has no query with an answer among the candidates; add labelled queries to {0}")]
+    NoQueries(&'static str),
     /// A mask names an unknown field.
     #[error(
         "{name:?} in the mask is not a field; use document, details, relations, lexical, dense or one of \
@@ -151,7 +144,7 @@ impl<P> Watch<'_, P> {
     ///
     /// # Errors
     /// [`TrainError::Stopped`] once the flag is set.
-    fn check_stop(&self) -> Result<(), TrainError> {
+    fn check_stop(&self) -> Result<()> {
         if self.stop.load(Ordering::Relaxed) { Err(TrainError::Stopped) } else { Ok(()) }
     }
 }

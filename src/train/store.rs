@@ -11,7 +11,7 @@ use std::{
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{TrainError, digest};
+use crate::{Result, TrainError, digest};
 use agent_dataset::LabelledQuery;
 use agent_ground::files;
 use agent_kb::publish;
@@ -126,8 +126,8 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
         self,
         dir: &Path,
         names: &[&str],
-        write: impl FnOnce(&Path) -> Result<(), TrainError>,
-    ) -> Result<Self, TrainError> {
+        write: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<Self> {
         self.save_all(dir, |staging| {
             write(staging)?;
             Ok(names.iter().map(|&name| name.to_owned()).collect())
@@ -142,8 +142,8 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
     pub(super) fn save_all(
         mut self,
         dir: &Path,
-        write: impl FnOnce(&Path) -> Result<Vec<String>, TrainError>,
-    ) -> Result<Self, TrainError> {
+        write: impl FnOnce(&Path) -> Result<Vec<String>>,
+    ) -> Result<Self> {
         let parent = dir.parent().unwrap_or(Path::new("."));
         let failed = |path: &Path| {
             let path = path.to_owned();
@@ -169,12 +169,12 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
     /// # Errors
     /// [`TrainError::Io`]; [`TrainError::Damaged`] if a digest does not match;
     /// [`TrainError::OtherSystem`] if the model does not belong to `system`.
-    pub(super) fn read(dir: &Path, system: &str) -> Result<Self, TrainError> {
+    pub(super) fn read(dir: &Path, system: &str) -> Result<Self> {
         Self::read_as(dir, Some(system))
     }
 
     /// Reads a record as [`read`](Self::read) does; `None` accepts any system.
-    fn read_as(dir: &Path, system: Option<&str>) -> Result<Self, TrainError> {
+    fn read_as(dir: &Path, system: Option<&str>) -> Result<Self> {
         let path = dir.join(RECORD);
         let bytes =
             files::read(&path, MAX_RECORD_BYTES).map_err(|error| TrainError::io(&path, error))?;
@@ -204,11 +204,11 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
     ///
     /// # Errors
     /// [`TrainError::OtherBase`] if it was not.
-    pub(super) fn check_base(&self, base: &str, dir: &Path) -> Result<(), TrainError> {
+    pub(super) fn check_base(&self, base: &str, dir: &Path) -> Result<()> {
         if self.source.base == base {
             return Ok(());
         }
-        Err(TrainError::OtherBase { path: dir.display().to_string() })
+        Err(TrainError::OtherBase(dir.display().to_string()))
     }
 
     /// Returns the digest that `checksum` must hold: BLAKE3 of this record with an empty
@@ -225,7 +225,7 @@ impl Record<serde_json::Value> {
     ///
     /// # Errors
     /// [`TrainError::Io`]; [`TrainError::Damaged`] if a digest does not match.
-    pub fn open(dir: &Path) -> Result<Self, TrainError> {
+    pub fn open(dir: &Path) -> Result<Self> {
         Self::read_as(dir, None)
     }
 }
@@ -249,7 +249,7 @@ fn digest_of(path: &Path) -> std::io::Result<String> {
 ///
 /// # Errors
 /// [`TrainError::Io`], also if the file already exists.
-pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), TrainError> {
+pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     File::create_new(path)
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
         .map_err(|error| TrainError::io(path, error))

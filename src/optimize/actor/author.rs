@@ -22,6 +22,7 @@ use crate::{
         drafts::DraftResult,
         earlier::{self, Attempts},
         execution_trace::{self, whole_lines},
+        first::EXAMPLES,
         only, shown,
     },
     archive::Archive,
@@ -115,7 +116,21 @@ impl Run<'_> {
             true => None,
             false => Some(self.contrast(target.category, target.queries, open, rng)?),
         };
-        self.follow(actor, &name, contrast.as_ref(), &mut target, archive)
+        let before = mean(&target.category.train_on(target.queries));
+        let mut attempt = Attempt::new(&name, "improve", before);
+        let advice = match &contrast {
+            Some(contrast) => self.advice(actor, &name, &target, contrast)?.map(Some),
+            None => Ok(None),
+        };
+        let written = match advice {
+            Ok(advice) => {
+                attempt.advice = advice;
+                let guidance = attempt.advice.as_deref().zip(contrast.as_ref());
+                self.request_rewrite(actor, &name, &target, guidance)?
+            }
+            Err(why) => (String::new(), Err(why)),
+        };
+        self.test(actor, attempt, written, &mut target, archive)
     }
 
     /// Asks for a new program of a category, without showing earlier attempts in the prompt, and
@@ -128,40 +143,14 @@ impl Run<'_> {
         archive: &mut Archive,
     ) -> Result<()> {
         let sample = target.step as u32 + 1;
-        let request = self.draft_request(name, target.queries, target.category, sample);
+        let examples = self.examples(target.queries, EXAMPLES, sample);
+        let request = self.draft_request(name, examples, target.queries, target.category);
         let before = mean(&target.category.train_on(target.queries));
         let attempt = Attempt::new(name, INITIAL, before);
         let written = self.drafts(actor, std::slice::from_ref(&request), sample)?;
         let parent = (&*target.category, target.queries);
         let program = self.not_tried_before(actor, name, parent, only(written));
         let written = ("a program begun anew".to_owned(), program);
-        self.test(actor, attempt, written, target, archive)
-    }
-
-    /// Asks for advice on the contrast, if there is one, then for a better program, and tests this
-    /// program.
-    fn follow(
-        &mut self,
-        actor: &mut Actor,
-        name: &str,
-        contrast: Option<&Contrast>,
-        target: &mut StepTarget<'_>,
-        archive: &mut Archive,
-    ) -> Result<()> {
-        let before = mean(&target.category.train_on(target.queries));
-        let mut attempt = Attempt::new(name, "improve", before);
-        let advice = match contrast {
-            Some(contrast) => self.advice(actor, name, target, contrast)?.map(Some),
-            None => Ok(None),
-        };
-        let written = match advice {
-            Ok(advice) => {
-                attempt.advice = advice;
-                let advice = attempt.advice.as_deref();
-                self.request_rewrite(actor, name, target, advice, contrast)?
-            }
-            Err(why) => (String::new(), Err(why)),
-        };
         self.test(actor, attempt, written, target, archive)
     }
 
@@ -314,8 +303,7 @@ impl Run<'_> {
         actor: &mut Actor,
         name: &str,
         target: &StepTarget<'_>,
-        advice: Option<&str>,
-        contrast: Option<&Contrast>,
+        guidance: Option<(&str, &Contrast)>,
     ) -> Result<(String, DraftResult)> {
         let (category, queries, sample) =
             (&*target.category, target.queries, target.step as u32 + 1);
@@ -324,17 +312,17 @@ impl Run<'_> {
         let ranks = (queries, &*category.train_on(queries));
         inputs["current"] = self.current(actor, name, &category.program, ranks);
         inputs["current"]["tuned"] = shown::tuned_text(&category.params).into();
-        inputs["advice"] = match advice {
-            Some(advice) => whole_lines(advice, ADVICE_CHARS).into(),
+        inputs["advice"] = match guidance {
+            Some((advice, _)) => whole_lines(advice, ADVICE_CHARS).into(),
             None => NO_ADVICE.into(),
         };
         inputs["elsewhere"] = advice_from_others(&actor.accepted_advice, name);
-        let bad = contrast.map_or(&[][..], |contrast| &contrast.bad);
+        let bad = guidance.map_or(&[][..], |(_, contrast)| &contrast.bad);
         inputs["traces"] = bad.iter().take(SHOWN_TO_AUTHOR).cloned().collect();
         let text = |query: usize| self.train.queries[query].text.as_str();
         inputs["previous"] = actor.attempts(name).programs(category, text);
         let tried = worst_first(queries.to_vec(), category);
-        let request = self.draft_request_on(name, tried, queries, category);
+        let request = self.draft_request(name, tried, queries, category);
         let reply = actor.ask_all(ACTOR_ROLE.role(), "actor/improve", vec![inputs], sample)?;
         let note = reply.iter().flatten().map(|reply| shown::author_note(&reply.text)).collect();
         let written = self.repair(actor, std::slice::from_ref(&request), reply, sample)?;

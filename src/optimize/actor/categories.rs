@@ -7,15 +7,14 @@
 //! asked once for further categories among them. Small categories join [`OTHERS`]. The model sees
 //! no answers.
 
-use rand::{SeedableRng, seq::SliceRandom};
-use rand_chacha::ChaCha8Rng;
+use rand::seq::SliceRandom;
 use serde_json::{Value, json};
 
 use crate::{
     Result, Run,
     actor::{Actor, CategoryRecord, only},
     category_programs::MAX_CATEGORIES,
-    trial::Pool,
+    trial::{Pool, generator},
 };
 use agent_ground::words::one_line;
 use agent_llm::RoleSpec;
@@ -55,9 +54,7 @@ impl Run<'_> {
     pub(super) fn find_categories(&mut self, actor: &mut Actor) -> Result<Vec<CategoryRecord>> {
         let n = self.train.queries.len();
         let mut sample: Vec<usize> = (0..n).collect();
-        let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
-        rng.set_stream(SAMPLE_STREAM);
-        sample.shuffle(&mut rng);
+        sample.shuffle(&mut generator(self.options.seed, SAMPLE_STREAM));
         sample.truncate(SAMPLE);
         let mut train: Vec<Option<usize>> = vec![None; n];
         let mut named = self.discover_categories(actor, &sample, MAX_CATEGORIES - 1, &mut train)?;
@@ -131,8 +128,10 @@ impl Run<'_> {
             return Ok(vec![None; queries.len()]);
         }
         let mut assigned: Vec<Option<Option<usize>>> = vec![None; queries.len()];
-        let one = |((name, description), n): (&(String, String), usize)| json!({ "n": n, "name": name, "description": description });
-        let listed: Vec<Value> = named.iter().zip(1..).map(one).collect();
+        let mut listed = Vec::new();
+        for (n, (name, description)) in (1..).zip(named) {
+            listed.push(json!({ "n": n, "name": name, "description": description }));
+        }
         // The second pass requests the queries that the first one omitted.
         for pass in 0..2 {
             let open: Vec<usize> =

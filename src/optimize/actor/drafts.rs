@@ -97,7 +97,9 @@ impl Run<'_> {
         let request = |found: &CategoryRecord| {
             let queries = &found.train;
             let best = best_on(queries)?.1;
-            self.may_gain(best, queries).then(|| self.draft_request(&found.name, queries, best, 0))
+            let examples = || self.examples(queries, EXAMPLES, 0);
+            let request = || self.draft_request(&found.name, examples(), queries, best);
+            self.may_gain(best, queries).then(request)
         };
         let asked: Vec<Option<DraftRequest>> = found.iter().map(request).collect();
         let is_asked: Vec<bool> = asked.iter().map(Option::is_some).collect();
@@ -169,21 +171,9 @@ impl Run<'_> {
         self.category_program(plan, program, params, None, &origin)
     }
 
-    /// Builds the request for a first program of a category. The example queries are drawn at
-    /// random; different values of `sample` give different draws.
-    pub(super) fn draft_request(
-        &self,
-        name: &str,
-        queries: &[usize],
-        best: &CategoryProgram,
-        sample: u32,
-    ) -> DraftRequest {
-        self.draft_request_on(name, self.examples(queries, EXAMPLES, sample), queries, best)
-    }
-
     /// Builds the request for a program of a category that is tried on the first queries in
     /// `tried`.
-    pub(super) fn draft_request_on(
+    pub(super) fn draft_request(
         &self,
         name: &str,
         tried: Vec<usize>,
@@ -444,20 +434,20 @@ impl Run<'_> {
                 for subset in [gate.as_slice(), queries] {
                     let none = ParamValues::new();
                     let ranks = self.trial(&program, &none, false, subset, &origin)?;
-                    (attempt.n, attempt.after) = (Some(subset.len()), Some(mean(&ranks)));
-                    attempt.before = mean(&best.train_on(subset));
+                    let (before, after) = (mean(&best.train_on(subset)), mean(&ranks));
+                    (attempt.n, attempt.before) = (Some(subset.len()), before);
+                    attempt.after = Some(after);
                     let whole = subset.len() == queries.len();
-                    let after = mean(&ranks);
                     // `accepted` stays false here; `Attempts::mark_current` marks accepted programs
                     // later.
                     measured = Measurement {
                         queries: subset.to_vec(),
                         ranks,
                         mrr: after,
-                        before: attempt.before,
+                        before,
                         ..Measurement::default()
                     };
-                    if after < attempt.before || whole && after == attempt.before {
+                    if after < before || whole && after == before {
                         break;
                     }
                     if whole {

@@ -31,15 +31,8 @@ const QUERY_CHARS: usize = 200;
 pub(super) struct PastAttempt {
     /// The note that the model wrote before the program.
     note: String,
-    outcome: Outcome,
-}
-
-/// Outcome of an earlier attempt.
-#[derive(Clone, Debug)]
-enum Outcome {
-    Measured(MeasuredProgram),
-    /// No program could be measured; holds the reason.
-    Nothing(String),
+    /// The measured program, or the reason why no program could be measured.
+    outcome: Result<MeasuredProgram, String>,
 }
 
 /// A program that was measured in an earlier attempt.
@@ -101,15 +94,15 @@ pub(super) struct Attempts(Vec<PastAttempt>);
 impl Attempts {
     /// Adds an attempt whose program was measured, with the model's note.
     pub(super) fn measured(&mut self, note: &str, measured: MeasuredProgram) {
-        self.add(note, Outcome::Measured(measured));
+        self.add(note, Ok(measured));
     }
 
     /// Adds an attempt in which no program could be measured, with the reason.
     pub(super) fn failed(&mut self, note: &str, why: &str) {
-        self.add(note, Outcome::Nothing(cut(why, WHY_CHARS)));
+        self.add(note, Err(cut(why, WHY_CHARS)));
     }
 
-    fn add(&mut self, note: &str, outcome: Outcome) {
+    fn add(&mut self, note: &str, outcome: Result<MeasuredProgram, String>) {
         let note = cut(note, NOTE_CHARS);
         self.0.push(PastAttempt { note, outcome });
         if self.0.len() > REMEMBERED {
@@ -120,9 +113,7 @@ impl Attempts {
     /// Marks the attempts whose program is the current program `present` as kept.
     pub(super) fn mark_current(&mut self, present: &CategoryProgram) {
         for one in self.0.iter_mut().filter(|one| one.is(present)) {
-            if let Outcome::Measured(measured) = &mut one.outcome {
-                measured.kept = true;
-            }
+            one.outcome.iter_mut().for_each(|measured| measured.kept = true);
         }
     }
 
@@ -142,7 +133,7 @@ impl Attempts {
         text: impl Fn(usize) -> &'a str,
     ) -> Value {
         let refused = self.0.iter().filter_map(|one| match &one.outcome {
-            Outcome::Measured(measured) if !measured.kept && !one.is(present) => {
+            Ok(measured) if !measured.kept && !one.is(present) => {
                 Some((measured.score() - measured.present(present), measured, one))
             }
             _ => None,
@@ -168,15 +159,15 @@ impl Attempts {
 
 impl PastAttempt {
     fn is(&self, present: &CategoryProgram) -> bool {
-        matches!(&self.outcome, Outcome::Measured(one) if one.source == present.program.source())
+        matches!(&self.outcome, Ok(one) if one.source == present.program.source())
     }
 
     /// Describes the outcome of the attempt, with the score of the current program `present` on the
     /// same queries.
     fn verdict(&self, present: &CategoryProgram) -> String {
         let measured = match &self.outcome {
-            Outcome::Nothing(why) => return format!("no program, since {why}"),
-            Outcome::Measured(measured) => measured,
+            Err(why) => return format!("no program, since {why}"),
+            Ok(measured) => measured,
         };
         let (score, now) = (measured.score(), measured.present(present));
         let outcome = match score.total_cmp(&measured.before) {

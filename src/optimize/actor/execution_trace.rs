@@ -129,9 +129,7 @@ fn write_nodes(text: &mut String, kb: &Kb, signals: &Signals) {
     for (letter, ShownNode { node, rank, score, .. }) in letters(signals).iter().zip(&signals.shown)
     {
         let place = match (rank, score) {
-            (Some(rank), Some(score)) => {
-                format!("rank {rank}, score {}", number(*score))
-            }
+            (Some(rank), Some(score)) => format!("rank {rank}, score {}", number(*score)),
             _ => "not ranked".to_owned(),
         };
         let _ = writeln!(text, "{letter} {}, {place}", named(kb, *node));
@@ -217,12 +215,8 @@ fn write_starts(text: &mut String, kb: &Kb, signals: &Signals) {
             true => starts.iter().map(&mut start).collect(),
             false => starts.iter().take(1).chain(leading).map(&mut start).collect(),
         };
-        let _ = writeln!(
-            text,
-            "start {}, {n} nodes: {}",
-            cut(label, LABEL_CHARS),
-            if shown.is_empty() { "none found".to_owned() } else { shown.join("; ") }
-        );
+        let shown = if shown.is_empty() { "none found".to_owned() } else { shown.join("; ") };
+        let _ = writeln!(text, "start {}, {n} nodes: {shown}", cut(label, LABEL_CHARS));
     }
 }
 

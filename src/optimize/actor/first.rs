@@ -5,8 +5,6 @@
 //! All inputs come from training queries of the category. The examples depend on the seed and the
 //! number of the draft, so that the prompts for different drafts show different queries.
 
-use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
 use crate::{
@@ -18,7 +16,7 @@ use crate::{
         execution_trace::{cut, named, number},
     },
     mine::{self, LinkSource, MinedPattern, Step},
-    trial::mean,
+    trial::{generator, mean},
     wording::{self, Wording},
 };
 use agent_dataset::LabelledQuery;
@@ -77,8 +75,7 @@ impl Run<'_> {
     /// Draws at most `n` of the training queries at random, from both wordings. Different values of
     /// `sample` give different draws.
     pub(super) fn examples(&self, queries: &[usize], n: usize, sample: u32) -> Vec<usize> {
-        let mut rng = ChaCha8Rng::seed_from_u64(self.options.seed);
-        rng.set_stream(EXAMPLE_STREAM + u64::from(sample));
+        let mut rng = generator(self.options.seed, EXAMPLE_STREAM + u64::from(sample));
         let wording = |at: usize| Wording::detect(&self.train.queries[at].text);
         wording::sample(queries, n, wording, &mut rng)
     }

@@ -53,19 +53,17 @@ pub(super) enum State {
 }
 
 impl Files {
-    /// Fails if the result of a step could not be stored, so that the step must not be computed.
-    pub(super) fn check_writable(&self) -> Result<()> {
-        match &self.writer()?.state {
+    /// Fails if a result could not be stored, so that it must not be computed. `paid` states whether
+    /// the result was paid for.
+    pub(super) fn check_writable(&self, paid: bool) -> Result<()> {
+        let path = || self.store.path().to_owned();
+        let writer = self.writer.as_ref().ok_or_else(|| JournalError::ReadOnly(path()))?;
+        match &writer.state {
+            State::Full(_) if paid => self.check_locations(),
             State::Open => self.check_locations(),
-            State::Full(cause) | State::Failed(cause) => Err(self.stopped(cause)),
-        }
-    }
-
-    /// Fails if not even a result that was paid for could be stored.
-    pub(super) fn check_keeps_paid(&self) -> Result<()> {
-        match &self.writer()?.state {
-            State::Open | State::Full(_) => self.check_locations(),
-            State::Failed(cause) => Err(self.stopped(cause)),
+            State::Full(cause) | State::Failed(cause) => {
+                Err(JournalError::Stopped(path(), cause.clone()))
+            }
         }
     }
 
@@ -93,14 +91,6 @@ impl Files {
             self.store.leave_log(true)?;
         }
         written
-    }
-
-    fn writer(&self) -> Result<&Writer> {
-        self.writer.as_ref().ok_or_else(|| JournalError::ReadOnly(self.store.path().to_owned()))
-    }
-
-    fn stopped(&self, cause: &str) -> JournalError {
-        JournalError::Stopped(self.store.path().to_owned(), cause.to_owned())
     }
 
     /// Fails if the lock, the database or the write-ahead log was removed or replaced since it was

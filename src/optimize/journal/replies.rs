@@ -50,7 +50,7 @@ impl JournalReplies {
         if files.store.reply(key)?.is_some() {
             return Ok(());
         }
-        files.check_keeps_paid()?;
+        files.check_writable(true)?;
         files.write(|store| store.append_reply(key, role, &request, &reply, paid))
     }
 
@@ -79,7 +79,7 @@ impl ReplyStore for JournalReplies {
     fn get(&self, key: &str) -> Result<Option<Exchange>, LlmError> {
         let found = self.find(key).map_err(store_error)?;
         if found.is_none() {
-            self.0.lock().check_writable().map_err(store_error)?;
+            self.0.lock().check_writable(false).map_err(store_error)?;
         }
         Ok(found)
     }

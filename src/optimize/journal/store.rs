@@ -18,8 +18,6 @@
 //! records are on the disk. WAL needs a local file system. Sources:
 //! <https://www.sqlite.org/wal.html>, <https://www.sqlite.org/fileformat2.html>.
 
-mod replies;
-
 use std::{
     collections::HashMap,
     fs,
@@ -34,7 +32,6 @@ use rusqlite::{
     config::DbConfig, ffi, params, types::FromSql,
 };
 
-pub(super) use crate::journal::store::replies::StoredReply;
 use crate::journal::{JournalError, Result};
 use agent_ground::files;
 use agent_kb::sqlite;
@@ -68,6 +65,9 @@ const TABLES: [&str; 4] = [
 /// Query for rows of steps, with the columns in the order that [`Store::checked_step`] expects.
 const STEP: &str = "SELECT n, kind, key, programs, replies, body, digest FROM step";
 
+/// Query for rows of replies, with the columns in the order that [`Store::checked_reply`] expects.
+const REPLY: &str = "SELECT key, role, request, reply, paid, digest FROM reply";
+
 /// A step in the form in which the database stores it.
 #[derive(Debug)]
 pub(super) struct StoredStep {
@@ -80,6 +80,16 @@ pub(super) struct StoredStep {
     /// Space-separated keys of the replies that the step used.
     pub(super) replies: String,
     pub(super) body: String,
+}
+
+/// A reply in the form in which the database stores it.
+#[derive(Debug)]
+pub(super) struct StoredReply {
+    pub(super) key: String,
+    role: String,
+    pub(super) request: String,
+    pub(super) reply: String,
+    pub(super) paid: bool,
 }
 
 /// The open database of a run.
@@ -362,6 +372,63 @@ impl Store {
         Ok(self.rows(sql, [id], |row| self.checked_program(row, 0))?.pop())
     }
 
+    /// Returns the reply with this key, after checking it against its digest; `None` if there is
+    /// none.
+    pub(super) fn reply(&self, key: &str) -> Result<Option<StoredReply>> {
+        let sql = format!("{REPLY} WHERE key = ?1");
+        Ok(self.rows(&sql, [key], |row| self.checked_reply(row))?.pop())
+    }
+
+    /// Whether there is a reply with this key. Does not check the reply.
+    pub(super) fn has_reply(&self, key: &str) -> Result<bool> {
+        self.prepare("SELECT 1 FROM reply WHERE key = ?1")?
+            .exists([key])
+            .map_err(self.failed("read"))
+    }
+
+    /// Calls `visit` with every reply, in order of keys, after checking the reply against its
+    /// digest.
+    pub(super) fn each_reply(
+        &self,
+        mut visit: impl FnMut(StoredReply) -> Result<()>,
+    ) -> Result<()> {
+        self.each_row(&format!("{REPLY} ORDER BY key"), [], |row| visit(self.checked_reply(row)?))
+    }
+
+    /// Adds a reply, which is on the disk when this returns `Ok`. After an error, either the whole
+    /// reply or nothing is stored.
+    pub(super) fn append_reply(
+        &mut self,
+        key: &str,
+        role: &str,
+        request: &str,
+        reply: &str,
+        paid: bool,
+    ) -> Result<()> {
+        let digest = reply_digest(&self.run, [key, role, request, reply], paid);
+        self.write(|transaction| {
+            let sql = "INSERT INTO reply VALUES(?1, ?2, ?3, ?4, ?5, ?6)";
+            let values = params![key, role, request, reply, paid, digest];
+            transaction.prepare_cached(sql)?.execute(values).map(drop)
+        })
+    }
+
+    /// Reads a reply from a row of the query [`REPLY`] and checks it against its digest.
+    fn checked_reply(&self, row: &Row<'_>) -> Result<StoredReply> {
+        let stored = StoredReply {
+            key: self.get(row, 0)?,
+            role: self.get(row, 1)?,
+            request: self.get(row, 2)?,
+            reply: self.get(row, 3)?,
+            paid: self.get(row, 4)?,
+        };
+        let texts = [&*stored.key, &stored.role, &stored.request, &stored.reply];
+        if reply_digest(&self.run, texts, stored.paid) != self.get::<[u8; 32]>(row, 5)? {
+            return Err(self.damaged(&format!("reply {:?} does not match its digest", stored.key)));
+        }
+        Ok(stored)
+    }
+
     /// Returns the path of the database file.
     pub(super) fn path(&self) -> &Path {
         &self.path
@@ -531,6 +598,12 @@ fn config_digest(config: &str) -> [u8; 32] {
 /// Computes the digest of a step from the digest of its run, its number and its texts.
 fn step_digest(run: &[u8; 32], n: i64, texts: [&str; 5]) -> [u8; 32] {
     digest(&[b"agent step 2\n", run, &n.to_le_bytes()], &texts)
+}
+
+/// Computes the digest of a reply from the digest of its run, its texts, and whether the run paid
+/// for it.
+fn reply_digest(run: &[u8; 32], texts: [&str; 4], paid: bool) -> [u8; 32] {
+    digest(&[b"agent reply 1\n", run, &[u8::from(paid)]], &texts)
 }
 
 /// Computes the digest of some bytes, followed by texts with their lengths.

@@ -58,6 +58,7 @@ pub struct Entry {
 }
 
 /// All programs of a run or of a bundle, with their origins.
+#[derive(Default)]
 pub struct Sources {
     /// In a run: one entry per program and set of parameters, in the order of first trials. In a
     /// bundle: one entry per category, in the bundle's order.
@@ -110,12 +111,9 @@ impl Sources {
         };
         Sources {
             entries: bundle.categories.iter().map(entry).collect(),
-            origins: HashMap::new(),
-            decisions: Vec::new(),
             bundle: Some(bundle.clone()),
             dataset: Some(bundle.dataset.name.clone()),
-            validation: None,
-            journal: None,
+            ..Sources::default()
         }
     }
 
@@ -137,13 +135,10 @@ impl Sources {
         let text = |value: Option<&Value>| Some(value?.as_str()?.to_owned());
         let identity: Option<Value> = journal.find("run", "identity")?;
         let mut sources = Sources {
-            entries: Vec::new(),
-            origins: HashMap::new(),
-            decisions: Vec::new(),
-            bundle: None,
             dataset: text(journal.config().get("dataset")),
             validation: text(identity.as_ref().and_then(|identity| identity.get("validation"))),
             journal: Some(dir.join(DATABASE_FILE)),
+            ..Sources::default()
         };
         // Entries by program and parameters.
         let mut places: HashMap<(String, String), usize> = HashMap::new();

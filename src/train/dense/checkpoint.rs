@@ -4,7 +4,7 @@ use safetensors::Dtype;
 use serde::{Serialize, de::DeserializeOwned};
 
 use crate::{
-    Record, TrainError, ValidationPoint,
+    Record, Result, ValidationPoint,
     epochs::{CheckpointInfo, Position, Task},
 };
 use agent_index::{IndexError, arrays::Arrays};
@@ -38,7 +38,7 @@ pub(super) fn write<S: Clone + PartialEq + Serialize + DeserializeOwned>(
     curve: &[ValidationPoint],
     numbers: [&[f32]; 4],
     negatives: &[Vec<NodeId>],
-) -> Result<(), TrainError> {
+) -> Result<()> {
     let (settings, position) = (task.settings.clone(), position.clone());
     let info = CheckpointInfo { settings, position, steps };
     let record = Record::new(system, task.source, info, curve.to_vec());
@@ -68,7 +68,7 @@ pub(super) fn write<S: Clone + PartialEq + Serialize + DeserializeOwned>(
 pub(super) fn read<S: Clone + PartialEq + Serialize + DeserializeOwned>(
     task: &Task<'_, S>,
     system: &str,
-) -> Result<CheckpointState, TrainError> {
+) -> Result<CheckpointState> {
     let record = task.read_checkpoint(system)?;
     let CheckpointInfo { position, steps, .. } = record.model;
     let arrays = Arrays::open(&task.checkpoint.join(STATE))?;

@@ -8,18 +8,21 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
 use crate::{
-    Record, TrainError, ValidationPoint, Watch,
+    Record, Result, TrainError, Watch,
     adam::RowAdam,
     dense::{
         ModelInfo, Settings,
         checkpoint::{self, CheckpointState},
         fuse,
         model::{SYSTEM, TrainedTable, embed_candidates},
-        pairs::{Pairs, TrainingQuery, is_refreshed, lexical_negatives, without_answers},
+        pairs::{
+            Pairs, TrainingQuery, is_refreshed, lexical_negatives, validation_queries,
+            without_answers,
+        },
         table::{Gradient, Table},
         words::{Bag, Words},
     },
-    epochs::{Learner, Limits, Position, Progress, Task, checkpoint_if_stopped, learn, validate},
+    epochs::{Limits, Progress, State, Task, Trainer, learn},
 };
 use agent_dataset::LabelledQuery;
 use agent_embed::{
@@ -41,13 +44,6 @@ const FUSED: usize = 1_000;
 const WEIGHTS: std::ops::RangeInclusive<u32> = 0..=15;
 const WEIGHT_STEP: f32 = 0.05;
 
-/// The changing state of training, which a checkpoint stores.
-struct State {
-    position: Position,
-    curve: Vec<ValidationPoint>,
-    weights: Weights,
-}
-
 /// Weights in training, with the state of the optimizer and the negatives.
 struct Weights {
     table: Table,
@@ -56,12 +52,6 @@ struct Weights {
     best: Vec<f32>,
     /// For each labelled query, the non-answers that negatives are drawn from.
     negatives: Vec<Vec<NodeId>>,
-}
-
-/// The [`Learner`] of this training: updates `weights` with the inputs in `run`.
-struct RunLearner<'a> {
-    run: &'a Run<'a>,
-    weights: &'a mut Weights,
 }
 
 /// Inputs of training, which do not change.
@@ -89,24 +79,9 @@ pub fn train(
     task: &Task<'_, Settings>,
     report: &(dyn Fn(Progress) + Sync),
     stop: &AtomicBool,
-) -> Result<Record<ModelInfo>, TrainError> {
+) -> Result<Record<ModelInfo>> {
     let run = Run::new(task, Watch { report, stop })?;
-    let mut state = match task.resume {
-        true => run.read()?,
-        false => run.begin()?,
-    };
-    let limits = Limits {
-        epochs: task.settings.epochs,
-        patience: task.settings.patience,
-        batches: run.n_batches(),
-    };
-    let State { position, curve, weights } = &mut state;
-    let learner = &mut RunLearner { run: &run, weights };
-    let check_stop = || run.watch.check_stop();
-    let result = learn(learner, position, curve, limits, &check_stop, run.watch.report);
-    checkpoint_if_stopped(result, || run.write(&state))?;
-    (run.watch.report)(Progress::Completing);
-    let State { curve, weights: Weights { table, best, .. }, .. } = state;
+    let (Weights { table, best, .. }, curve) = learn(&run, task.resume)?;
     let table = Table { dim: table.dim, numbers: best };
     let (weight, fused) = run.fuse(&table)?;
     let (settings, n_made) = (task.settings, run.pairs.queries.len() - run.pairs.n_labelled);
@@ -118,76 +93,21 @@ pub fn train(
 }
 
 impl<'a> Run<'a> {
-    fn new(task: &'a Task<'a, Settings>, watch: Watch<'a, Progress>) -> Result<Self, TrainError> {
-        let Task { base, settings, train, val, .. } = *task;
+    fn new(task: &'a Task<'a, Settings>, watch: Watch<'a, Progress>) -> Result<Self> {
+        let Task { base, settings, train, .. } = *task;
         (watch.report)(preparing("words"));
         let words = Words::of_base(base, train.iter().map(|query| query.text.as_str()));
         let pairs = Pairs::of_bags(base, &words, train, settings.made, settings.seed);
-        let has_candidate =
-            |query: &&LabelledQuery| query.answers.iter().any(|&node| base.kb.is_candidate(node));
-        let validation: Vec<(Bag, &LabelledQuery)> = val
-            .iter()
-            .filter(has_candidate)
-            .map(|query| (words.of_query(base, &query.text), query))
-            .collect();
-        if !train.iter().any(|query| has_candidate(&query)) {
-            return Err(TrainError::NoQueries { split: "train" });
-        }
-        if validation.is_empty() {
-            return Err(TrainError::NoQueries { split: "val" });
-        }
+        let validation = validation_queries(task)?.into_iter();
+        let validation =
+            validation.map(|query| (words.of_query(base, &query.text), query)).collect();
         watch.check_stop()?;
         Ok(Self { task, words, pairs, validation, watch })
     }
 
-    /// Returns the state before the first batch, after a first validation.
-    fn begin(&self) -> Result<State, TrainError> {
-        let Task { base, train, settings, .. } = *self.task;
-        (self.watch.report)(preparing("word vectors"));
-        let builtin;
-        let embedder = match base.embedder_choice() {
-            EmbedderChoice::Builtin => base.embedder(),
-            _ => {
-                builtin = self.builtin()?;
-                &builtin
-            }
-        };
-        let dim = settings.dim.min(embedder.dim());
-        let vector = |stem: &String| -> Result<Vec<f32>, TrainError> {
-            let mut vector = embedder.embed_query(stem).map_err(IndexError::from)?;
-            vector.truncate(dim);
-            if normalise(&mut vector) == 0.0 {
-                let digest = blake3::hash(stem.as_bytes());
-                let mut random = ChaCha8Rng::from_seed(*digest.as_bytes());
-                vector.fill_with(|| random.random_range(-1.0..1.0f32));
-                normalise(&mut vector);
-                vector.iter_mut().for_each(|number| *number *= UNKNOWN);
-            }
-            Ok(vector)
-        };
-        let rows: Result<Vec<Vec<f32>>, TrainError> =
-            self.words.stems.par_iter().map(vector).collect();
-        let numbers = rows?.concat();
-        self.watch.check_stop()?;
-        (self.watch.report)(preparing("negatives"));
-        let negatives = lexical_negatives(base, train);
-        self.watch.check_stop()?;
-        let adam = RowAdam::new(numbers.len(), settings.rate);
-        let table = Table { dim, numbers };
-        let best = table.numbers.clone();
-        let mut weights = Weights { table, adam, best, negatives };
-        // The loss before training is the loss of the first batch.
-        let loss = self.gradient(&weights, 0, 0).loss;
-        let (mut curve, learner) =
-            (Vec::new(), &mut RunLearner { run: self, weights: &mut weights });
-        let first = validate(learner, &mut curve, 0, loss)?;
-        (self.watch.report)(Progress::Validated(first, settings.epochs));
-        Ok(State { position: Position::default(), curve, weights })
-    }
-
     /// Trains the built-in embedder on the documents of the knowledge base; needed if the index has
     /// another embedder.
-    fn builtin(&self) -> Result<LsaEmbedder, TrainError> {
+    fn builtin(&self) -> Result<LsaEmbedder> {
         let kb = &self.task.base.kb;
         let text = |node: usize| kb.text(node as NodeId);
         let corpus = Corpus { n_documents: kb.n_nodes() as usize, text: &text };
@@ -201,10 +121,6 @@ impl<'a> Run<'a> {
             EmbedError::Interrupted => TrainError::Stopped,
             error => IndexError::Embed(error).into(),
         })
-    }
-
-    fn n_batches(&self) -> usize {
-        self.pairs.all.len().div_ceil(self.task.settings.batch)
     }
 
     /// Computes the loss of a batch of an epoch, and its gradient with respect to the table's rows.
@@ -241,7 +157,7 @@ impl<'a> Run<'a> {
     /// Chooses the weight of the encoder in a fusion with `bm25+names` that gives the highest mean
     /// reciprocal rank on validation queries; among several, the smallest. Returns the weight, and
     /// the mean reciprocal ranks with this weight and with weight 0.
-    fn fuse(&self, table: &Table) -> Result<(f32, [f64; 2]), TrainError> {
+    fn fuse(&self, table: &Table) -> Result<(f32, [f64; 2])> {
         let base = self.task.base;
         let kb = &base.kb;
         let all = kb.candidate_types().len() == kb.types().len();
@@ -261,24 +177,71 @@ impl<'a> Run<'a> {
         let mean =
             |step: usize| ranks.iter().map(|row| row[step]).sum::<f64>() / ranks.len() as f64;
         let means: Vec<f64> = (0..WEIGHTS.count()).map(mean).collect();
-        let first = (0, means.first().copied().unwrap_or(0.0));
-        let better = |best: (usize, f64), (step, &mean): (usize, &f64)| {
-            if mean > best.1 { (step, mean) } else { best }
-        };
-        let best = means.iter().enumerate().fold(first, better);
-        Ok((best.0 as f32 * WEIGHT_STEP, [best.1, first.1]))
+        let best = (0..means.len()).reduce(|a, b| if means[b] > means[a] { b } else { a });
+        let best = best.unwrap_or(0);
+        Ok((best as f32 * WEIGHT_STEP, [means[best], means[0]]))
+    }
+}
+
+impl Trainer for Run<'_> {
+    type Weights = Weights;
+
+    fn limits(&self) -> Limits {
+        let Settings { epochs, patience, batch, .. } = *self.task.settings;
+        Limits { epochs, patience, batches: self.pairs.all.len().div_ceil(batch) }
     }
 
-    /// Writes the state of training as a checkpoint.
-    fn write(&self, state: &State) -> Result<(), TrainError> {
+    fn watch(&self) -> &Watch<'_, Progress> {
+        &self.watch
+    }
+
+    fn begin(&self) -> Result<(Weights, f64)> {
+        let Task { base, train, settings, .. } = *self.task;
+        (self.watch.report)(preparing("word vectors"));
+        let builtin;
+        let embedder = match base.embedder_choice() {
+            EmbedderChoice::Builtin => base.embedder(),
+            _ => {
+                builtin = self.builtin()?;
+                &builtin
+            }
+        };
+        let dim = settings.dim.min(embedder.dim());
+        let vector = |stem: &String| -> Result<Vec<f32>> {
+            let mut vector = embedder.embed_query(stem).map_err(IndexError::from)?;
+            vector.truncate(dim);
+            if normalise(&mut vector) == 0.0 {
+                let digest = blake3::hash(stem.as_bytes());
+                let mut random = ChaCha8Rng::from_seed(*digest.as_bytes());
+                vector.fill_with(|| random.random_range(-1.0..1.0f32));
+                normalise(&mut vector);
+                vector.iter_mut().for_each(|number| *number *= UNKNOWN);
+            }
+            Ok(vector)
+        };
+        let rows: Result<Vec<Vec<f32>>> = self.words.stems.par_iter().map(vector).collect();
+        let numbers = rows?.concat();
+        self.watch.check_stop()?;
+        (self.watch.report)(preparing("negatives"));
+        let negatives = lexical_negatives(base, train);
+        self.watch.check_stop()?;
+        let adam = RowAdam::new(numbers.len(), settings.rate);
+        let table = Table { dim, numbers };
+        let best = table.numbers.clone();
+        let weights = Weights { table, adam, best, negatives };
+        // The loss before training is the loss of the first batch.
+        let loss = self.gradient(&weights, 0, 0).loss;
+        Ok((weights, loss))
+    }
+
+    fn write(&self, state: &State<Weights>) -> Result<()> {
         let State { position, curve, weights: Weights { table, adam, best, negatives } } = state;
         let numbers = [&table.numbers[..], best, &adam.mean, &adam.square];
         let progress = (position, adam.steps);
         checkpoint::write(self.task, SYSTEM, progress, curve, numbers, negatives)
     }
 
-    /// Reads the state of training from the checkpoint.
-    fn read(&self) -> Result<State, TrainError> {
+    fn read(&self) -> Result<State<Weights>> {
         let CheckpointState {
             position,
             steps,
@@ -296,36 +259,34 @@ impl<'a> Run<'a> {
         let weights = Weights { table, adam, best, negatives };
         Ok(State { position, curve, weights })
     }
-}
 
-impl Learner for RunLearner<'_> {
-    fn begin(&mut self, epoch: usize) -> Result<(), TrainError> {
-        let Settings { negatives, refresh, epochs, .. } = *self.run.task.settings;
+    fn begin_epoch(&self, weights: &mut Weights, epoch: usize) -> Result<()> {
+        let Settings { negatives, refresh, epochs, .. } = *self.task.settings;
         if is_refreshed(epoch, negatives, refresh, epochs) {
-            self.weights.negatives = self.run.own_negatives(&self.weights.table);
+            weights.negatives = self.own_negatives(&weights.table);
         }
         Ok(())
     }
 
-    fn step(&mut self, epoch: usize, batch: usize) -> Result<f64, TrainError> {
-        let Gradient { loss, rows } = self.run.gradient(self.weights, epoch, batch);
-        self.weights.adam.descend(&mut self.weights.table.numbers, &rows);
+    fn step(&self, weights: &mut Weights, epoch: usize, batch: usize) -> Result<f64> {
+        let Gradient { loss, rows } = self.gradient(weights, epoch, batch);
+        weights.adam.descend(&mut weights.table.numbers, &rows);
         Ok(loss)
     }
 
     /// Ranks all candidates for each validation query.
-    fn validate(&mut self) -> Result<f64, TrainError> {
-        let (base, table) = (self.run.task.base, &self.weights.table);
-        let rows = embed_candidates(base, &self.run.words, table);
+    fn validate(&self, Weights { table, .. }: &Weights) -> Result<f64> {
+        let base = self.task.base;
+        let rows = embed_candidates(base, &self.words, table);
         let rank = |(bag, query): &(Bag, &LabelledQuery)| {
             reciprocal_rank(&scores(base, &rows, &table.embed(bag)), &query.answers)
         };
-        let ranks: Vec<f64> = self.run.validation.par_iter().map(rank).collect();
+        let ranks: Vec<f64> = self.validation.par_iter().map(rank).collect();
         Ok(ranks.iter().sum::<f64>() / ranks.len().max(1) as f64)
     }
 
-    fn keep(&mut self) {
-        self.weights.best.copy_from_slice(&self.weights.table.numbers);
+    fn keep(&self, weights: &mut Weights) {
+        weights.best.copy_from_slice(&weights.table.numbers);
     }
 }
 

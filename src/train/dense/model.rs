@@ -8,7 +8,7 @@ use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Record, Source, TrainError, ValidationPoint,
+    Record, Result, Source, TrainError, ValidationPoint,
     dense::{
         Settings,
         table::Table,
@@ -81,7 +81,7 @@ impl TrainedTable<'_> {
         dir: &Path,
         source: &Source,
         curve: Vec<ValidationPoint>,
-    ) -> Result<Record<ModelInfo>, TrainError> {
+    ) -> Result<Record<ModelInfo>> {
         let Self { settings, words, table, n_made, weight, fused } = self;
         let rows = embed_candidates(base, words, table);
         let mut hasher = blake3::Hasher::new();
@@ -135,10 +135,10 @@ impl Encoder {
     /// # Errors
     /// [`TrainError`] if the model cannot be read, belongs to another system or was trained on
     /// another knowledge base.
-    pub fn open(base: &IndexedBase, dir: &Path) -> Result<(Self, Record<ModelInfo>), TrainError> {
+    pub fn open(base: &IndexedBase, dir: &Path) -> Result<(Self, Record<ModelInfo>)> {
         let record = Record::<ModelInfo>::read(dir, SYSTEM).map_err(|error| match error {
             TrainError::OtherSystem { path, found, .. } if found == tune::SYSTEM => {
-                TrainError::SentenceEncoder { path }
+                TrainError::SentenceEncoder(path)
             }
             error => error,
         })?;

@@ -9,9 +9,12 @@ use rand::{
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
-use crate::dense::{
-    Negatives,
-    words::{Bag, Words},
+use crate::{
+    Result, Task, TrainError,
+    dense::{
+        Negatives,
+        words::{Bag, Words},
+    },
 };
 use agent_dataset::LabelledQuery;
 use agent_ground::words::{is_stop_word, name_words};
@@ -166,6 +169,23 @@ fn name_of_neighbor<'a>(
         relations.filter(|&relation| kb.degree(node, relation, Direction::Any) > 0).collect();
     let neighbors = kb.neighbors(node, *joined.choose(random)?, Direction::Any);
     Some(kb.name(*neighbors.as_slice().choose(random)?))
+}
+
+/// Returns the validation queries that have an answer among the candidates.
+///
+/// # Errors
+/// [`TrainError::NoQueries`] if no training or no validation query has one.
+pub(super) fn validation_queries<'a, S>(task: &Task<'a, S>) -> Result<Vec<&'a LabelledQuery>> {
+    let has_candidate =
+        |query: &&LabelledQuery| query.answers.iter().any(|&node| task.base.kb.is_candidate(node));
+    if !task.train.iter().any(|query| has_candidate(&query)) {
+        return Err(TrainError::NoQueries("train"));
+    }
+    let found: Vec<&LabelledQuery> = task.val.iter().filter(has_candidate).collect();
+    if found.is_empty() {
+        return Err(TrainError::NoQueries("val"));
+    }
+    Ok(found)
 }
 
 /// Returns the nodes to rank for `queries`: all candidates, or `max_nodes` of them if there are

@@ -214,7 +214,7 @@ fn a_damaged_model_another_base_and_missing_queries_are_told() {
     assert!(matches!(other, TrainError::OtherBase { .. }), "{other}");
     given.val.clear();
     let none = train(&world.task(&given, &settings), &|_| {}, &AtomicBool::new(false));
-    assert!(matches!(none, Err(TrainError::NoQueries { split: "val" })));
+    assert!(matches!(none, Err(TrainError::NoQueries("val"))));
 }
 
 #[test]

@@ -8,7 +8,7 @@
 
 use candle_core::{D, Device, Result as CandleResult, Tensor, Var, WithDType};
 
-use crate::TrainError;
+use crate::{Result, TrainError};
 use agent_embed::bert::{Activation, Pooling, Shape, WordPieces};
 
 /// Number added to the attention logits of padding, so that padding gets the share 0.
@@ -39,7 +39,7 @@ impl Transformer<'_> {
     ///
     /// # Errors
     /// [`TrainError::Network`] if the numbers are too few.
-    pub(super) fn variables<T: WithDType>(&self, numbers: &[T]) -> Result<Variables, TrainError> {
+    pub(super) fn variables<T: WithDType>(&self, numbers: &[T]) -> Result<Variables> {
         let mut rest = numbers;
         let mut variables = Vec::with_capacity(self.tensors.len());
         for shape in self.tensors {
@@ -59,7 +59,7 @@ impl Transformer<'_> {
         &self,
         variables: &Variables,
         texts: &[&WordPieces],
-    ) -> Result<Vec<Vec<T>>, TrainError> {
+    ) -> Result<Vec<Vec<T>>> {
         let weights: Vec<Tensor> = variables.0.iter().map(Var::as_detached_tensor).collect();
         self.forward(&weights, texts).and_then(|vectors| vectors.to_vec2()).map_err(failed)
     }
@@ -75,7 +75,7 @@ impl Transformer<'_> {
         variables: &Variables,
         texts: &[&WordPieces],
         by_vector: &[&[f64]],
-    ) -> Result<Vec<T>, TrainError> {
+    ) -> Result<Vec<T>> {
         let run = || {
             let weights: Vec<Tensor> =
                 variables.0.iter().map(|variable| variable.as_tensor().clone()).collect();

@@ -16,17 +16,20 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Record, TrainError, ValidationPoint, Watch,
+    Record, Result, TrainError, Watch,
     adam::RowAdam,
     dense::{
         Negatives,
         checkpoint::{self, CheckpointState},
         fit::{preparing, reciprocal_rank},
         loss::{Contrast, contrast},
-        pairs::{Pairs, TrainingQuery, is_refreshed, lexical_negatives, pool, without_answers},
+        pairs::{
+            Pairs, TrainingQuery, is_refreshed, lexical_negatives, pool, validation_queries,
+            without_answers,
+        },
         transformer::{Transformer, Variables},
     },
-    epochs::{Learner, Limits, Position, Progress, Task, checkpoint_if_stopped, learn, validate},
+    epochs::{Limits, Progress, State, Task, Trainer, learn},
 };
 use agent_dataset::LabelledQuery;
 use agent_embed::{
@@ -131,7 +134,7 @@ impl BaseEncoder {
     ///
     /// # Errors
     /// [`TrainError::Index`] for another architecture, or for a missing or damaged file.
-    pub fn open(dir: &Path, max_tokens: usize) -> Result<Self, TrainError> {
+    pub fn open(dir: &Path, max_tokens: usize) -> Result<Self> {
         let parts = Parts::open(dir, max_tokens).map_err(IndexError::from)?;
         let tensors: Vec<Vec<usize>> =
             parts.tensors().into_iter().map(|(_, shape)| shape).collect();
@@ -154,13 +157,6 @@ impl BaseEncoder {
     }
 }
 
-/// The changing state of training, which a checkpoint stores.
-struct State {
-    position: Position,
-    curve: Vec<ValidationPoint>,
-    weights: Weights,
-}
-
 /// Weights in training, with the state of the optimizer and the negatives.
 struct Weights {
     numbers: Vec<f32>,
@@ -169,12 +165,6 @@ struct Weights {
     best: Vec<f32>,
     /// For each labelled query, the non-answers that negatives are drawn from.
     negatives: Vec<Vec<NodeId>>,
-}
-
-/// The [`Learner`] of this training: updates `weights` with the inputs in `run`.
-struct RunLearner<'a> {
-    run: &'a Run<'a>,
-    weights: &'a mut Weights,
 }
 
 /// Inputs of training, which do not change.
@@ -206,24 +196,9 @@ pub fn tune(
     encoder: &BaseEncoder,
     report: &(dyn Fn(Progress) + Sync),
     stop: &AtomicBool,
-) -> Result<Record<TunedModelInfo>, TrainError> {
+) -> Result<Record<TunedModelInfo>> {
     let run = Run::new(task, encoder, Watch { report, stop })?;
-    let mut state = match task.resume {
-        true => run.read()?,
-        false => run.begin()?,
-    };
-    let limits = Limits {
-        epochs: task.settings.epochs,
-        patience: task.settings.patience,
-        batches: run.n_batches(),
-    };
-    let State { position, curve, weights } = &mut state;
-    let learner = &mut RunLearner { run: &run, weights };
-    let result =
-        learn(learner, position, curve, limits, &|| run.watch.check_stop(), run.watch.report);
-    checkpoint_if_stopped(result, || run.write(&state))?;
-    (run.watch.report)(Progress::Completing);
-    let State { curve, weights: Weights { best, .. }, .. } = state;
+    let (Weights { best, .. }, curve) = learn(&run, task.resume)?;
     let info = TunedModelInfo {
         settings: task.settings.clone(),
         dim: encoder.parts.shape().hidden,
@@ -244,44 +219,15 @@ impl<'a> Run<'a> {
         task: &'a Task<'a, Settings>,
         encoder: &'a BaseEncoder,
         watch: Watch<'a, Progress>,
-    ) -> Result<Self, TrainError> {
-        let Task { base, settings, train, val, .. } = *task;
+    ) -> Result<Self> {
+        let Task { base, settings, train, .. } = *task;
         (watch.report)(preparing("pairs"));
         let pairs = Pairs::of_texts(base, train, settings.made, settings.seed);
-        let has_candidate =
-            |query: &&LabelledQuery| query.answers.iter().any(|&node| base.kb.is_candidate(node));
-        if !train.iter().any(|query| has_candidate(&query)) {
-            return Err(TrainError::NoQueries { split: "train" });
-        }
-        let validation: Vec<LabelledQuery> = val.iter().filter(has_candidate).cloned().collect();
-        if validation.is_empty() {
-            return Err(TrainError::NoQueries { split: "val" });
-        }
+        let validation: Vec<LabelledQuery> =
+            validation_queries(task)?.into_iter().cloned().collect();
         let pool = pool(base, &validation, settings.pool, settings.seed);
         watch.check_stop()?;
         Ok(Self { task, encoder, pairs, validation, pool, watch })
-    }
-
-    /// Returns the state before the first batch, after a first validation.
-    fn begin(&self) -> Result<State, TrainError> {
-        let Task { base, train, settings, .. } = *self.task;
-        (self.watch.report)(preparing("negatives"));
-        let negatives = lexical_negatives(base, train);
-        let numbers = self.encoder.parts.numbers().map_err(IndexError::from)?;
-        self.watch.check_stop()?;
-        let adam = RowAdam::new(numbers.len(), settings.rate);
-        let best = numbers.clone();
-        let mut weights = Weights { numbers, adam, best, negatives };
-        (self.watch.report)(preparing("initial validation"));
-        // The loss before training is the loss of the first batch.
-        let variables = self.encoder.transformer().variables(&weights.numbers)?;
-        let loss = self.contrast(&variables, &weights.negatives, 0, 0)?.0.loss;
-        drop(variables);
-        let (mut curve, learner) =
-            (Vec::new(), &mut RunLearner { run: self, weights: &mut weights });
-        let first = validate(learner, &mut curve, 0, loss)?;
-        (self.watch.report)(Progress::Validated(first, settings.epochs));
-        Ok(State { position: Position::default(), curve, weights })
     }
 
     fn n_batches(&self) -> usize {
@@ -306,7 +252,7 @@ impl<'a> Run<'a> {
         negatives: &[Vec<NodeId>],
         epoch: usize,
         batch: usize,
-    ) -> Result<(Contrast, Vec<WordPieces>), TrainError> {
+    ) -> Result<(Contrast, Vec<WordPieces>)> {
         let Settings { batch: size, temperature, seed, .. } = *self.task.settings;
         let (queries, nodes) = self.pairs.batch(negatives, seed, size, (epoch, batch));
         let batch: Vec<&TrainingQuery<String>> =
@@ -329,25 +275,21 @@ impl<'a> Run<'a> {
 
     /// Splits the documents of nodes into word pieces, as in building an index with this encoder,
     /// except for the maximum number of word pieces.
-    fn documents(&self, nodes: &[NodeId]) -> Result<Vec<WordPieces>, TrainError> {
+    fn documents(&self, nodes: &[NodeId]) -> Result<Vec<WordPieces>> {
         let texts: Vec<&str> = nodes.iter().map(|&node| self.task.base.kb.text(node)).collect();
         Ok(self.encoder.parts.cut_documents(&texts).map_err(IndexError::from)?)
     }
 
     /// Embeds texts into vectors, in the order of the texts.
-    fn embed(
-        &self,
-        variables: &Variables,
-        texts: &[WordPieces],
-    ) -> Result<Vec<Vec<f64>>, TrainError> {
+    fn embed(&self, variables: &Variables, texts: &[WordPieces]) -> Result<Vec<Vec<f64>>> {
         let transformer = self.encoder.transformer();
-        let embed = |chunk: &Vec<usize>| -> Result<Vec<(usize, Vec<f64>)>, TrainError> {
+        let embed = |chunk: &Vec<usize>| -> Result<Vec<(usize, Vec<f64>)>> {
             let of_chunk: Vec<&WordPieces> = chunk.iter().map(|&text| &texts[text]).collect();
             let vectors = transformer.embed::<f32>(variables, &of_chunk)?;
             let wide = |vector: Vec<f32>| vector.into_iter().map(f64::from).collect();
             Ok(chunk.iter().copied().zip(vectors.into_iter().map(wide)).collect())
         };
-        let vectors: Result<Vec<_>, TrainError> = chunks(texts).par_iter().map(embed).collect();
+        let vectors: Result<Vec<_>> = chunks(texts).par_iter().map(embed).collect();
         let mut vectors = vectors?.concat();
         vectors.sort_unstable_by_key(|pair| pair.0);
         Ok(vectors.into_iter().map(|pair| pair.1).collect())
@@ -360,7 +302,7 @@ impl<'a> Run<'a> {
         variables: &Variables,
         texts: &[WordPieces],
         by_vector: &[Vec<f64>],
-    ) -> Result<Vec<f32>, TrainError> {
+    ) -> Result<Vec<f32>> {
         let transformer = self.encoder.transformer();
         let gradient = |chunk: &Vec<usize>| {
             let of_chunk: Vec<&WordPieces> = chunk.iter().map(|&text| &texts[text]).collect();
@@ -370,7 +312,7 @@ impl<'a> Run<'a> {
         let mut sum: Vec<f32> = Vec::new();
         // One chunk per thread at a time, to bound the memory.
         for group in chunks(texts).chunks(rayon::current_num_threads()) {
-            let parts: Result<Vec<Vec<f32>>, TrainError> = group.par_iter().map(gradient).collect();
+            let parts: Result<Vec<Vec<f32>>> = group.par_iter().map(gradient).collect();
             for part in parts? {
                 if sum.is_empty() {
                     sum = part;
@@ -383,7 +325,7 @@ impl<'a> Run<'a> {
     }
 
     /// Returns the vectors of the nodes' documents as `f32`, as an index holds them.
-    fn rows(&self, variables: &Variables, nodes: &[NodeId]) -> Result<Vec<Vec<f32>>, TrainError> {
+    fn rows(&self, variables: &Variables, nodes: &[NodeId]) -> Result<Vec<Vec<f32>>> {
         let vectors = self.embed(variables, &self.documents(nodes)?)?;
         Ok(vectors.into_iter().map(narrow).collect())
     }
@@ -395,7 +337,7 @@ impl<'a> Run<'a> {
         variables: &Variables,
         queries: &[LabelledQuery],
         nodes: &[NodeId],
-    ) -> Result<Vec<Vec<(NodeId, f32)>>, TrainError> {
+    ) -> Result<Vec<Vec<(NodeId, f32)>>> {
         let rows = self.rows(variables, nodes)?;
         let texts: Vec<&str> = queries.iter().map(|query| query.text.as_str()).collect();
         let pieces = self.encoder.parts.cut_queries(&texts).map_err(IndexError::from)?;
@@ -408,7 +350,7 @@ impl<'a> Run<'a> {
 
     /// Returns, for each labelled query, the nodes that the encoder ranks highest among those of a
     /// pool that are not answers, best first.
-    fn own_negatives(&self, numbers: &[f32]) -> Result<Vec<Vec<NodeId>>, TrainError> {
+    fn own_negatives(&self, numbers: &[f32]) -> Result<Vec<Vec<NodeId>>> {
         let Task { base, train, settings, .. } = *self.task;
         let variables = self.encoder.transformer().variables(numbers)?;
         let nodes = pool(base, train, settings.pool, settings.seed);
@@ -419,17 +361,44 @@ impl<'a> Run<'a> {
         };
         Ok(scores.into_iter().zip(train).map(negatives).collect())
     }
+}
 
-    /// Writes the state of training as a checkpoint.
-    fn write(&self, state: &State) -> Result<(), TrainError> {
+impl Trainer for Run<'_> {
+    type Weights = Weights;
+
+    fn limits(&self) -> Limits {
+        let Settings { epochs, patience, .. } = *self.task.settings;
+        Limits { epochs, patience, batches: self.n_batches() }
+    }
+
+    fn watch(&self) -> &Watch<'_, Progress> {
+        &self.watch
+    }
+
+    fn begin(&self) -> Result<(Weights, f64)> {
+        let Task { base, train, settings, .. } = *self.task;
+        (self.watch.report)(preparing("negatives"));
+        let negatives = lexical_negatives(base, train);
+        let numbers = self.encoder.parts.numbers().map_err(IndexError::from)?;
+        self.watch.check_stop()?;
+        let adam = RowAdam::new(numbers.len(), settings.rate);
+        let best = numbers.clone();
+        let weights = Weights { numbers, adam, best, negatives };
+        (self.watch.report)(preparing("initial validation"));
+        // The loss before training is the loss of the first batch.
+        let variables = self.encoder.transformer().variables(&weights.numbers)?;
+        let loss = self.contrast(&variables, &weights.negatives, 0, 0)?.0.loss;
+        Ok((weights, loss))
+    }
+
+    fn write(&self, state: &State<Weights>) -> Result<()> {
         let State { position, curve, weights: Weights { numbers, adam, best, negatives } } = state;
         let numbers = [&numbers[..], best, &adam.mean, &adam.square];
         let progress = (position, adam.steps);
         checkpoint::write(self.task, SYSTEM, progress, curve, numbers, negatives)
     }
 
-    /// Reads the state of training from the checkpoint.
-    fn read(&self) -> Result<State, TrainError> {
+    fn read(&self) -> Result<State<Weights>> {
         let CheckpointState {
             position,
             steps,
@@ -444,23 +413,21 @@ impl<'a> Run<'a> {
         let weights = Weights { numbers, adam, best, negatives };
         Ok(State { position, curve, weights })
     }
-}
 
-impl Learner for RunLearner<'_> {
-    fn begin(&mut self, epoch: usize) -> Result<(), TrainError> {
-        let Settings { negatives, refresh, epochs, .. } = *self.run.task.settings;
+    fn begin_epoch(&self, weights: &mut Weights, epoch: usize) -> Result<()> {
+        let Settings { negatives, refresh, epochs, .. } = *self.task.settings;
         if is_refreshed(epoch, negatives, refresh, epochs) {
-            self.weights.negatives = self.run.own_negatives(&self.weights.numbers)?;
+            weights.negatives = self.own_negatives(&weights.numbers)?;
         }
         Ok(())
     }
 
-    fn step(&mut self, epoch: usize, batch: usize) -> Result<f64, TrainError> {
-        let Self { run, weights: Weights { numbers, adam, negatives, .. } } = self;
-        let variables = run.encoder.transformer().variables(numbers)?;
+    fn step(&self, weights: &mut Weights, epoch: usize, batch: usize) -> Result<f64> {
+        let Weights { numbers, adam, negatives, .. } = weights;
+        let variables = self.encoder.transformer().variables(numbers)?;
         let (Contrast { loss, by_vector }, texts) =
-            run.contrast(&variables, negatives, epoch, batch)?;
-        let mut gradient = run.gradient(&variables, &texts, &by_vector)?;
+            self.contrast(&variables, negatives, epoch, batch)?;
+        let mut gradient = self.gradient(&variables, &texts, &by_vector)?;
         drop(variables);
         let square = |block: &[f32]| block.iter().map(|&part| f64::from(part).powi(2)).sum();
         let squares: Vec<f64> = gradient.par_chunks(1 << 16).map(square).collect();
@@ -469,23 +436,23 @@ impl Learner for RunLearner<'_> {
             let scale = (MAX_NORM / norm) as f32;
             gradient.par_iter_mut().for_each(|part| *part *= scale);
         }
-        let rate = run.rate(epoch * run.n_batches() + batch);
-        adam.descend_all(numbers, &gradient, &run.encoder.runs, rate);
+        let rate = self.rate(epoch * self.n_batches() + batch);
+        adam.descend_all(numbers, &gradient, &self.encoder.runs, rate);
         Ok(loss)
     }
 
     /// Ranks the nodes of the pool for each validation query.
-    fn validate(&mut self) -> Result<f64, TrainError> {
-        let Run { encoder, validation, pool, .. } = self.run;
-        let variables = encoder.transformer().variables(&self.weights.numbers)?;
-        let scores = self.run.scores(&variables, validation, pool)?;
+    fn validate(&self, weights: &Weights) -> Result<f64> {
+        let Run { encoder, validation, pool, .. } = self;
+        let variables = encoder.transformer().variables(&weights.numbers)?;
+        let scores = self.scores(&variables, validation, pool)?;
         let ranks = scores.iter().zip(validation);
         let ranks = ranks.map(|(scores, query)| reciprocal_rank(scores, &query.answers));
         Ok(ranks.sum::<f64>() / validation.len().max(1) as f64)
     }
 
-    fn keep(&mut self) {
-        self.weights.best.copy_from_slice(&self.weights.numbers);
+    fn keep(&self, weights: &mut Weights) {
+        weights.best.copy_from_slice(&weights.numbers);
     }
 }
 

@@ -9,11 +9,8 @@ use rayon::prelude::*;
 use safetensors::Dtype;
 
 use crate::{
-    Adam, Record, TrainError, ValidationPoint, Watch,
-    epochs::{
-        CheckpointInfo, Learner, Limits, Position, Progress, Task, checkpoint_if_stopped, learn,
-        validate,
-    },
+    Adam, Record, Result, TrainError, Watch,
+    epochs::{CheckpointInfo, Limits, Progress, State, Task, Trainer, learn},
     graph::{
         ModelInfo, Settings, Variant,
         model::{self, kinds_of},
@@ -36,13 +33,6 @@ struct Example<'a> {
     query: &'a LabelledQuery,
 }
 
-/// The changing state of training, which a checkpoint stores.
-struct State {
-    position: Position,
-    curve: Vec<ValidationPoint>,
-    weights: Weights,
-}
-
 /// Weights in training, with the state of the optimizer.
 struct Weights {
     all: Vec<f64>,
@@ -62,12 +52,6 @@ struct Run<'a> {
     watch: Watch<'a, Progress>,
 }
 
-/// The [`Learner`] of this training: updates `weights` with the inputs in `run`.
-struct RunLearner<'a> {
-    run: &'a Run<'a>,
-    weights: &'a mut Weights,
-}
-
 /// Trains a network on training queries, until validation queries show no more improvement, and
 /// writes the model.
 ///
@@ -82,20 +66,9 @@ pub fn train(
     task: &Task<'_, Settings>,
     report: &(dyn Fn(Progress) + Sync),
     stop: &AtomicBool,
-) -> Result<Record<ModelInfo>, TrainError> {
+) -> Result<Record<ModelInfo>> {
     let run = Run::new(task, Watch { report, stop })?;
-    let mut state = match task.resume {
-        true => run.read()?,
-        false => run.begin()?,
-    };
-    let Settings { epochs, patience, batch, .. } = *task.settings;
-    let limits = Limits { epochs, patience, batches: run.training.len().div_ceil(batch) };
-    let State { position, curve, weights } = &mut state;
-    let learner = &mut RunLearner { run: &run, weights };
-    let result =
-        learn(learner, position, curve, limits, &|| run.watch.check_stop(), run.watch.report);
-    checkpoint_if_stopped(result, || run.write(&state))?;
-    (run.watch.report)(Progress::Completing);
+    let (weights, curve) = learn(&run, task.resume)?;
     let reached = run.validation.iter().filter(|example| !example.answers.is_empty()).count();
     let embedder = task.base.embedder().fingerprint();
     let embedder = (task.settings.variant == Variant::Qagnn).then(|| embedder.to_owned());
@@ -106,16 +79,16 @@ pub fn train(
         taught: run.training.len(),
         reached: [reached, run.validation.len()],
     };
-    let record = model::save(task.dir, task.source, info, &state.weights.best, state.curve)?;
+    let record = model::save(task.dir, task.source, info, &weights.best, curve)?;
     task.remove_checkpoint()?;
     Ok(record)
 }
 
 impl<'a> Run<'a> {
-    fn new(task: &'a Task<'a, Settings>, watch: Watch<'a, Progress>) -> Result<Self, TrainError> {
+    fn new(task: &'a Task<'a, Settings>, watch: Watch<'a, Progress>) -> Result<Self> {
         let base = task.base;
         let (done, total) = (AtomicUsize::new(0), task.train.len() + task.val.len());
-        let example = |query: &'a LabelledQuery| -> Result<Example<'a>, TrainError> {
+        let example = |query: &'a LabelledQuery| -> Result<Example<'a>> {
             watch.check_stop()?;
             let graph = WorkingGraph::new(base, &query.text, task.settings.variant)?;
             let is_answer =
@@ -126,7 +99,7 @@ impl<'a> Run<'a> {
             (watch.report)(Progress::Preparing { stage: "working graphs", done, total });
             Ok(Example { graph, answers, query })
         };
-        let examples = |queries: &'a [LabelledQuery]| -> Result<Vec<Example<'a>>, TrainError> {
+        let examples = |queries: &'a [LabelledQuery]| -> Result<Vec<Example<'a>>> {
             queries.par_iter().map(example).collect()
         };
         let (mut training, mut validation) = (examples(task.train)?, examples(task.val)?);
@@ -135,16 +108,32 @@ impl<'a> Run<'a> {
             .retain(|example| example.query.answers.iter().any(|&node| base.kb.is_candidate(node)));
         for (split, examples) in [("train", &training), ("val", &validation)] {
             if examples.is_empty() {
-                return Err(TrainError::NoQueries { split });
+                return Err(TrainError::NoQueries(split));
             }
         }
         let kinds = kinds_of(base, task.settings.variant);
         Ok(Self { task, kinds, training, validation, watch })
     }
 
-    /// Returns the state before the first batch, after a first validation.
-    fn begin(&self) -> Result<State, TrainError> {
-        let Settings { seed, rate, epochs, ablation, .. } = *self.task.settings;
+    fn system(&self) -> &'static str {
+        self.task.settings.variant.name()
+    }
+}
+
+impl Trainer for Run<'_> {
+    type Weights = Weights;
+
+    fn limits(&self) -> Limits {
+        let Settings { epochs, patience, batch, .. } = *self.task.settings;
+        Limits { epochs, patience, batches: self.training.len().div_ceil(batch) }
+    }
+
+    fn watch(&self) -> &Watch<'_, Progress> {
+        &self.watch
+    }
+
+    fn begin(&self) -> Result<(Weights, f64)> {
+        let Settings { seed, rate, ablation, .. } = *self.task.settings;
         let all = initial_weights(self.kinds, seed);
         let (adam, best) = (Adam::new(all.len(), rate), all.clone());
         // The loss before training is the loss of the first query.
@@ -154,20 +143,10 @@ impl<'a> Run<'a> {
                 gradient(&all, self.kinds, graph, answers, ablation, Precision::Single)?.0
             }
         };
-        let mut weights = Weights { all, adam, best };
-        let (mut curve, learner) =
-            (Vec::new(), &mut RunLearner { run: self, weights: &mut weights });
-        let first = validate(learner, &mut curve, 0, loss)?;
-        (self.watch.report)(Progress::Validated(first, epochs));
-        Ok(State { position: Position::default(), curve, weights })
+        Ok((Weights { all, adam, best }, loss))
     }
 
-    fn system(&self) -> &'static str {
-        self.task.settings.variant.name()
-    }
-
-    /// Writes the state of training as a checkpoint.
-    fn write(&self, state: &State) -> Result<(), TrainError> {
+    fn write(&self, state: &State<Weights>) -> Result<()> {
         let State { position, curve, weights } = state;
         let (settings, position) = (self.task.settings.clone(), position.clone());
         let stopped = CheckpointInfo { settings, position, steps: weights.adam.steps };
@@ -184,11 +163,10 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Reads the state of training from the checkpoint.
-    fn read(&self) -> Result<State, TrainError> {
+    fn read(&self) -> Result<State<Weights>> {
         let record = self.task.read_checkpoint(self.system())?;
         let arrays = Arrays::open(&self.task.checkpoint.join(STATE))?;
-        let numbers = |name| -> Result<Vec<f64>, TrainError> {
+        let numbers = |name| -> Result<Vec<f64>> {
             let bits = arrays.get::<u64>(name)?;
             if bits.as_slice().len() != n_weights(self.kinds) {
                 return Err(self.task.no_checkpoint("it was written by another version"));
@@ -201,15 +179,9 @@ impl<'a> Run<'a> {
         let weights = Weights { all: numbers("all")?, adam, best: numbers("best")? };
         Ok(State { position, curve: record.curve, weights })
     }
-}
 
-impl Learner for RunLearner<'_> {
-    fn begin(&mut self, _epoch: usize) -> Result<(), TrainError> {
-        Ok(())
-    }
-
-    fn step(&mut self, epoch: usize, batch: usize) -> Result<f64, TrainError> {
-        let Run { task, kinds, training, .. } = self.run;
+    fn step(&self, weights: &mut Weights, epoch: usize, batch: usize) -> Result<f64> {
+        let Run { task, kinds, training, .. } = self;
         let Settings { seed, batch: size, rate, decay, ablation, .. } = *task.settings;
         let mut order: Vec<usize> = (0..training.len()).collect();
         let mut random = ChaCha8Rng::seed_from_u64(seed);
@@ -218,32 +190,32 @@ impl Learner for RunLearner<'_> {
         let indexes = &order[batch * size..training.len().min((batch + 1) * size)];
         let gradient = |&index: &usize| {
             let Example { graph, answers, .. } = &training[index];
-            gradient(&self.weights.all, *kinds, graph, answers, ablation, Precision::Single)
+            gradient(&weights.all, *kinds, graph, answers, ablation, Precision::Single)
         };
         let parts: Vec<(f64, Vec<f64>)> =
             indexes.par_iter().map(gradient).collect::<Result<_, _>>()?;
-        let (mut loss, mut sum) = (0.0, vec![0.0; self.weights.all.len()]);
+        let (mut loss, mut sum) = (0.0, vec![0.0; weights.all.len()]);
         let n = parts.len().max(1) as f64;
         for (example_loss, part) in &parts {
             loss += example_loss / n;
             // Ascends the negative loss.
             sum.iter_mut().zip(part).for_each(|(sum, part)| *sum -= part / n);
         }
-        self.weights.all.iter_mut().for_each(|weight| *weight *= 1.0 - rate * decay);
-        self.weights.adam.ascend(&mut self.weights.all, &sum);
+        weights.all.iter_mut().for_each(|weight| *weight *= 1.0 - rate * decay);
+        weights.adam.ascend(&mut weights.all, &sum);
         Ok(loss)
     }
 
     /// Ranks the candidates of each validation query's working graph. A query without an answer
     /// among these candidates has the reciprocal rank 0.
-    fn validate(&mut self) -> Result<f64, TrainError> {
-        let Run { task, kinds, validation, .. } = self.run;
-        let rank = |Example { graph, query, .. }: &Example<'_>| -> Result<f64, TrainError> {
+    fn validate(&self, weights: &Weights) -> Result<f64> {
+        let Run { task, kinds, validation, .. } = self;
+        let rank = |Example { graph, query, .. }: &Example<'_>| -> Result<f64> {
             let ablation = task.settings.ablation;
             if graph.n_candidates == 0 {
                 return Ok(0.0);
             }
-            let scores = scores(&self.weights.all, *kinds, graph, ablation, Precision::Single)?;
+            let scores = scores(&weights.all, *kinds, graph, ablation, Precision::Single)?;
             let scores = scores.into_iter().map(|score| score as f32);
             let pairs = graph.candidates().iter().copied().zip(scores).collect();
             let ranking = best(pairs, graph.n_candidates);
@@ -255,7 +227,7 @@ impl Learner for RunLearner<'_> {
         Ok(ranks.iter().sum::<f64>() / ranks.len().max(1) as f64)
     }
 
-    fn keep(&mut self) {
-        self.weights.best.clone_from(&self.weights.all);
+    fn keep(&self, weights: &mut Weights) {
+        weights.best.clone_from(&weights.all);
     }
 }

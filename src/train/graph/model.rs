@@ -6,7 +6,7 @@ use safetensors::Dtype;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Record, Source, TrainError, ValidationPoint,
+    Record, Result, Source, TrainError, ValidationPoint,
     graph::{
         Settings, Variant,
         net::{Kinds, Precision, n_weights, scores},
@@ -50,16 +50,13 @@ pub(super) fn save(
     info: ModelInfo,
     weights: &[f64],
     curve: Vec<ValidationPoint>,
-) -> Result<Record<ModelInfo>, TrainError> {
-    Record::new(info.settings.variant.name(), source, info, curve).save(
-        dir,
-        &[WEIGHTS],
-        |staging| {
-            let weights: Vec<f32> = weights.iter().map(|&weight| weight as f32).collect();
-            let arrays = [(WEIGHTS, Dtype::F32, bytemuck::cast_slice(&weights))];
-            Ok(Arrays::write(&staging.join(WEIGHTS), &arrays)?)
-        },
-    )
+) -> Result<Record<ModelInfo>> {
+    let record = Record::new(info.settings.variant.name(), source, info, curve);
+    record.save(dir, &[WEIGHTS], |staging| {
+        let weights: Vec<f32> = weights.iter().map(|&weight| weight as f32).collect();
+        let arrays = [(WEIGHTS, Dtype::F32, bytemuck::cast_slice(&weights))];
+        Ok(Arrays::write(&staging.join(WEIGHTS), &arrays)?)
+    })
 }
 
 /// A trained graph network.
@@ -107,12 +104,12 @@ impl GraphNetwork {
         base: &IndexedBase,
         dir: &Path,
         variant: Variant,
-    ) -> Result<(Self, Record<ModelInfo>), TrainError> {
+    ) -> Result<(Self, Record<ModelInfo>)> {
         let record = Record::<ModelInfo>::read(dir, variant.name())?;
         record.check_base(base.kb.fingerprint(), dir)?;
         let embedder = record.model.embedder.as_deref();
         if embedder.is_some_and(|embedder| embedder != base.embedder().fingerprint()) {
-            return Err(TrainError::OtherEmbedder { path: dir.display().to_string() });
+            return Err(TrainError::OtherEmbedder(dir.display().to_string()));
         }
         let kinds = kinds_of(base, variant);
         let arrays = Arrays::open(&dir.join(WEIGHTS))?;
@@ -129,12 +126,7 @@ impl GraphNetwork {
     ///
     /// # Errors
     /// [`TrainError::Index`] if the index fails; [`TrainError::Network`] if the computation fails.
-    pub fn rank(
-        &self,
-        base: &IndexedBase,
-        query: &str,
-        k: usize,
-    ) -> Result<GraphRanking, TrainError> {
+    pub fn rank(&self, base: &IndexedBase, query: &str, k: usize) -> Result<GraphRanking> {
         let variant = self.settings.variant;
         let graph = WorkingGraph::new(base, query, variant)?;
         let candidates = graph.candidates();

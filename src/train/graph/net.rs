@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use crate::{
-    TrainError,
+    Result, TrainError,
     graph::{
         Ablation, Variant,
         subgraph::{CONTEXT_KINDS, FEATURES, LEXICAL, RELEVANCE, WorkingGraph},
@@ -112,7 +112,7 @@ pub(super) fn scores(
     graph: &WorkingGraph,
     ablation: Option<Ablation>,
     precision: Precision,
-) -> Result<Vec<f64>, TrainError> {
+) -> Result<Vec<f64>> {
     let tensors = tensors(weights, kinds, precision).map_err(failed)?;
     let scores = forward(&tensors, kinds, graph, ablation, precision).map_err(failed)?;
     scores.to_dtype(DType::F64).and_then(|scores| scores.to_vec1()).map_err(failed)
@@ -131,7 +131,7 @@ pub(super) fn gradient(
     answers: &[u32],
     ablation: Option<Ablation>,
     precision: Precision,
-) -> Result<(f64, Vec<f64>), TrainError> {
+) -> Result<(f64, Vec<f64>)> {
     let run = || -> candle_core::Result<(f64, Vec<f64>)> {
         let tensors = tensors(weights, kinds, precision)?;
         let vars: Vec<Var> =

@@ -264,15 +264,11 @@ fn edges(
             graph.add_edge(index, context, 2 * n_relations + first + 1);
         }
     }
-    let mut edges: Vec<Edge> = graph
-        .raw_edges()
-        .iter()
-        .map(|edge| Edge {
-            source: edge.source().index() as u32,
-            target: edge.target().index() as u32,
-            kind: edge.weight,
-        })
-        .collect();
+    let edge = |edge: &petgraph::graph::Edge<u32>| {
+        let (source, target) = (edge.source().index() as u32, edge.target().index() as u32);
+        Edge { source, target, kind: edge.weight }
+    };
+    let mut edges: Vec<Edge> = graph.raw_edges().iter().map(edge).collect();
     edges.sort_unstable();
     edges
 }

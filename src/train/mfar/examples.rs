@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    TrainError, Watch,
+    Result, Watch,
     mfar::{Conditioning, Progress, Scorers, scorers::Scores},
 };
 use agent_dataset::LabelledQuery;
@@ -95,11 +95,7 @@ impl Example {
     ///
     /// # Errors
     /// [`TrainError::Index`] if a scorer or the embedder fails.
-    fn new(
-        query: &LabelledQuery,
-        scorers: &Scorers,
-        needs_vector: bool,
-    ) -> Result<Self, TrainError> {
+    fn new(query: &LabelledQuery, scorers: &Scorers, needs_vector: bool) -> Result<Self> {
         let found = scorers.scores(&query.text)?;
         let per_scorer = match scorers.has_dense() {
             true => (MAX_CANDIDATES / scorers.len()).clamp(1, PER_SCORER),
@@ -168,7 +164,7 @@ pub(super) fn of_queries(
     scorers: &Scorers,
     needs_vector: bool,
     watch: &Watch<'_, Progress>,
-) -> Result<Vec<Example>, TrainError> {
+) -> Result<Vec<Example>> {
     let done = std::sync::atomic::AtomicUsize::new(0);
     let example = |query: &LabelledQuery| {
         watch.check_stop()?;
@@ -177,8 +173,7 @@ pub(super) fn of_queries(
         (watch.report)(Progress::Asking { done, total: queries.len() });
         Ok(example.answers.contains(&true).then_some(example))
     };
-    let examples: Result<Vec<Option<Example>>, TrainError> =
-        queries.par_iter().map(example).collect();
+    let examples: Result<Vec<Option<Example>>> = queries.par_iter().map(example).collect();
     Ok(examples?.into_iter().flatten().collect())
 }
 
@@ -215,17 +210,14 @@ pub(super) fn conditions(
     let mut phi = vec![(0, 1.0)];
     match conditioning {
         Conditioning::None => {}
-        Conditioning::Words => phi.extend(
-            features
-                .stems
-                .iter()
-                .filter_map(|stem| Some((vocabulary.binary_search(stem).ok()? as u32 + 1, 1.0))),
-        ),
+        Conditioning::Words => {
+            let index = |stem| Some(vocabulary.binary_search(stem).ok()? as u32 + 1);
+            phi.extend(features.stems.iter().filter_map(index).map(|index| (index, 1.0)));
+        }
         Conditioning::Responses => {
-            let best: Vec<f32> = (0..)
-                .zip(&features.best)
-                .map(|(scorer, &score)| standard.of(scorer, score).max(0.0))
-                .collect();
+            let best = (0..).zip(&features.best);
+            let best: Vec<f32> =
+                best.map(|(scorer, &score)| standard.of(scorer, score).max(0.0)).collect();
             let largest = best.iter().copied().fold(0.0, f32::max);
             let above = (1..).zip(&best).filter(|(_, score)| **score > 0.0);
             phi.extend(above.map(|(index, score)| (index, score / largest)));

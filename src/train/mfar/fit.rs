@@ -23,7 +23,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Adam, TrainError, ValidationPoint, Watch,
+    Adam, Result, TrainError, ValidationPoint, Watch,
     mfar::{
         Conditioning, Mfar, Scorers,
         examples::{self, Example, Standard, conditions, n_conditions, vocabulary},
@@ -272,8 +272,8 @@ impl Run<'_> {
     fn ascend(
         &self,
         mut weights: Weights,
-        validate: &mut dyn FnMut(ValidationPoint, &Weights) -> Result<(), TrainError>,
-    ) -> Result<(), TrainError> {
+        validate: &mut dyn FnMut(ValidationPoint, &Weights) -> Result<()>,
+    ) -> Result<()> {
         let mut adam = Adam::new(weights.all.len(), self.settings.rate);
         for step in 0..=self.settings.steps {
             let (loss, gradient) = gradient(&self.training, &weights, self.settings.ridge);
@@ -334,8 +334,8 @@ fn cross_validate(
     examples: &[Example],
     standard: &Standard,
     settings: &Settings,
-    on_step: &mut dyn FnMut(usize) -> Result<(), TrainError>,
-) -> Result<CrossValidation, TrainError> {
+    on_step: &mut dyn FnMut(usize) -> Result<()>,
+) -> Result<CrossValidation> {
     let mut folds: Vec<usize> = (0..examples.len()).map(|index| index % FOLDS).collect();
     folds.shuffle(&mut ChaCha8Rng::seed_from_u64(settings.seed));
     let mut sums: Vec<ValidationPoint> = Vec::new();
@@ -380,14 +380,14 @@ pub fn train(
     settings: &Settings,
     report: &(dyn Fn(Progress) + Sync),
     stop: &AtomicBool,
-) -> Result<TrainedModel, TrainError> {
+) -> Result<TrainedModel> {
     let watch = Watch { report, stop };
     let has_vectors = scorers.has_dense() || settings.conditioning == Some(Conditioning::Encoder);
     let of = |queries| examples::of_queries(queries, scorers, has_vectors, &watch);
     let (mut examples, mut validation) = (of(train)?, of(val)?);
     for (split, examples) in [("train", &examples), ("val", &validation)] {
         if examples.is_empty() {
-            return Err(TrainError::NoQueries { split });
+            return Err(TrainError::NoQueries(split));
         }
     }
     let standard = Standard::of_examples(&examples.iter().collect::<Vec<_>>(), scorers);
@@ -408,13 +408,9 @@ pub fn train(
                 (watch.report)(Progress::Choosing { conditioning, done, total });
                 watch.check_stop()
             };
-            cross_validation.push(cross_validate(
-                conditioning,
-                &examples,
-                &standard,
-                settings,
-                &mut on_step,
-            )?);
+            let validated =
+                cross_validate(conditioning, &examples, &standard, settings, &mut on_step)?;
+            cross_validation.push(validated);
         }
     }
     let best =

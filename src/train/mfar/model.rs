@@ -6,7 +6,7 @@ use std::{collections::HashMap, path::Path, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Record, Source, TrainError, ValidationPoint,
+    Record, Result, Source, TrainError, ValidationPoint,
     mfar::{
         Conditioning, Mask, Scorers, Variant,
         examples::{Features, Standard, best_scores, conditions, n_conditions, stems_of},
@@ -193,9 +193,7 @@ impl Mfar {
         let finite = |numbers: &[f32]| numbers.iter().all(|number| number.is_finite());
         [means.len(), scales.len(), self.gammas.len()] == [n; 3]
             && Some(self.weights.len()) == rows.checked_mul(n)
-            && [means, scales, &self.gammas, &self.weights]
-                .into_iter()
-                .all(|numbers| finite(numbers))
+            && [means, scales, &self.gammas, &self.weights].into_iter().all(|all| finite(all))
             && self.stems.is_sorted()
     }
 
@@ -210,7 +208,7 @@ impl Mfar {
         settings: &Settings,
         cross_validation: Vec<CrossValidation>,
         curve: Vec<ValidationPoint>,
-    ) -> Result<Record<ModelInfo>, TrainError> {
+    ) -> Result<Record<ModelInfo>> {
         let (variant, conditioning) = (self.variant, self.conditioning);
         let settings = settings.clone();
         let info = ModelInfo { settings, variant, conditioning, cross_validation };
@@ -227,7 +225,7 @@ impl Mfar {
     /// # Errors
     /// [`TrainError::Io`]; [`TrainError::Damaged`] if a file is invalid;
     /// [`TrainError::OtherSystem`] if it is a model of another system.
-    pub fn read(dir: &Path) -> Result<(Self, Record<ModelInfo>), TrainError> {
+    pub fn read(dir: &Path) -> Result<(Self, Record<ModelInfo>)> {
         let record = Record::read(dir, SYSTEM)?;
         let path = dir.join(WEIGHTS);
         let bytes =
@@ -251,15 +249,15 @@ impl Mfar {
         record: &Record<ModelInfo>,
         base: &Arc<IndexedBase>,
         dir: &Path,
-    ) -> Result<Scorers, TrainError> {
+    ) -> Result<Scorers> {
         record.check_base(base.kb.fingerprint(), dir)?;
         if !self.embedder.is_empty() && self.embedder != base.embedder().fingerprint() {
-            return Err(TrainError::OtherEmbedder { path: dir.display().to_string() });
+            return Err(TrainError::OtherEmbedder(dir.display().to_string()));
         }
         let scorers = Scorers::open(base.clone(), self.variant)?;
         match scorers.names() == self.scorers {
             true => Ok(scorers),
-            false => Err(TrainError::OtherBase { path: dir.display().to_string() }),
+            false => Err(TrainError::OtherBase(dir.display().to_string())),
         }
     }
 }

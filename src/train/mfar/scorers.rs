@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
-use crate::{TrainError, mfar::Variant};
+use crate::{Result, TrainError, mfar::Variant};
 use agent_index::{
     IndexError, IndexedBase, Part, TextPart,
     fields::{FieldIndex, FieldKind, FieldVectors},
@@ -238,7 +238,7 @@ impl Mask {
     /// # Errors
     /// [`TrainError::NoField`] for an unknown name; [`TrainError::NoScorer`] if the part after `:`
     /// is not a measure of the named scorers.
-    pub fn read(text: &str, scorers: &Scorers) -> Result<Self, TrainError> {
+    pub fn read(text: &str, scorers: &Scorers) -> Result<Self> {
         let mut masked = vec![false; scorers.len()];
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
             let (name, measure) = match part.rsplit_once(':') {

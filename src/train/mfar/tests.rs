@@ -253,8 +253,8 @@ fn training_ends_when_it_is_stopped_and_needs_queries_of_both_splits() {
         train(&scorers, train_queries, val, &Settings::default(), &|_| {}, &stop).err().unwrap()
     };
     assert!(matches!(train_on(&some, &some, true), TrainError::Stopped));
-    assert!(matches!(train_on(&[], &some, false), TrainError::NoQueries { split: "train" }));
-    assert!(matches!(train_on(&some, &[], false), TrainError::NoQueries { split: "val" }));
+    assert!(matches!(train_on(&[], &some, false), TrainError::NoQueries("train")));
+    assert!(matches!(train_on(&some, &[], false), TrainError::NoQueries("val")));
 }
 
 /// Returns the examples of two queries with few candidates; no scorer found the answer of the

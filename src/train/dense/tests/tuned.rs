@@ -348,5 +348,5 @@ fn what_cannot_be_tuned_is_told() {
     given.val.clear();
     let task = planted.task(&given, &settings);
     let none = planted.tune(&task, &|_| {}, &AtomicBool::new(false));
-    assert!(matches!(none, Err(TrainError::NoQueries { split: "val" })));
+    assert!(matches!(none, Err(TrainError::NoQueries("val"))));
 }
