@@ -63,13 +63,13 @@ fn object<'py>(py: Python<'py>, event: &Event<'_>) -> PyResult<Bound<'py, PyDict
             dict.set_item("kind", "told")?;
             dict.set_item("text", text)?;
         }
-        Event::Tested { name, change, difference, p, accepted } => {
+        Event::Tested(decision) => {
             dict.set_item("kind", "tested")?;
-            dict.set_item("name", name)?;
-            dict.set_item("change", change)?;
-            dict.set_item("difference", difference)?;
-            dict.set_item("p", p)?;
-            dict.set_item("accepted", accepted)?;
+            dict.set_item("name", &decision.category)?;
+            dict.set_item("change", &decision.change)?;
+            dict.set_item("difference", decision.difference)?;
+            dict.set_item("p", decision.p)?;
+            dict.set_item("accepted", decision.accepted)?;
         }
         Event::Milestone(_) => dict.set_item("kind", "better")?,
         Event::SequentialTest(_) => dict.set_item("kind", "sequential test")?,

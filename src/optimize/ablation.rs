@@ -48,16 +48,6 @@ impl Ablation {
             Self::Lexicon => "lexicon",
         }
     }
-
-    /// Whether this part belongs to the search actor.
-    pub fn is_search_part(self) -> bool {
-        matches!(self, Self::Mining | Self::Relaxation | Self::Mutation)
-    }
-
-    /// Whether this part belongs to the llm actor.
-    pub fn is_llm_part(self) -> bool {
-        matches!(self, Self::Comparator | Self::Steps | Self::Lexicon)
-    }
 }
 
 /// Returns a message that says why the parts in `without` cannot be disabled together in a run of
@@ -65,8 +55,10 @@ impl Ablation {
 pub fn conflict(without: &[Ablation], actors: Actors) -> Option<String> {
     let absent = |part: &Ablation| {
         let actor = match part {
-            _ if part.is_search_part() && !actors.search => "search",
-            _ if part.is_llm_part() && !actors.llm => "llm",
+            Ablation::Mining | Ablation::Relaxation | Ablation::Mutation if !actors.search => {
+                "search"
+            }
+            Ablation::Comparator | Ablation::Steps | Ablation::Lexicon if !actors.llm => "llm",
             _ => return None,
         };
         let part = part.name();

@@ -75,14 +75,12 @@ impl Run<'_> {
         let wordings = queries.iter().map(|&at| Wording::detect(&self.train.queries[at].text));
         let gain = wording::gain(&wordings.zip(differences).collect::<Vec<_>>());
         let accepted = gain >= MIN_GAIN;
-        let (name, change) = (category.name(), &origin.change);
-        (self.watch)(Event::Tested { name, change, difference, p, accepted });
         let decision = Decision {
-            category: name.to_owned(),
+            category: category.name().to_owned(),
             from: category.program.id().to_owned(),
             to: changed.program.id().to_owned(),
             params: changed.params.clone(),
-            change: change.clone(),
+            change: origin.change.clone(),
             n: queries.len(),
             difference,
             gain,
@@ -91,6 +89,7 @@ impl Run<'_> {
             needed: e_value.needed(Levels::for_test(1).together),
             accepted,
         };
+        (self.watch)(Event::Tested(&decision));
         self.trials.journal.commit("decision", &key_of(&decision), &decision, &[])?;
         if accepted {
             changed.queries = category.queries.take();

@@ -26,7 +26,7 @@ pub(super) struct ArchivedProgram {
 /// Measured programs of a run, in order of insertion.
 #[derive(Default)]
 pub(super) struct Archive {
-    programs: Vec<ArchivedProgram>,
+    pub(super) programs: Vec<ArchivedProgram>,
 }
 
 impl Archive {
@@ -45,11 +45,6 @@ impl Archive {
             let least = (0..sums.len()).reduce(|a, b| if sums[b] < sums[a] { b } else { a });
             least.into_iter().for_each(|at| drop(self.programs.remove(at)));
         }
-    }
-
-    /// Returns all archived programs in order of insertion.
-    pub(super) fn programs(&self) -> &[ArchivedProgram] {
-        &self.programs
     }
 
     /// Returns the programs with a higher reciprocal rank than `other` on at least one of `queries`
@@ -125,7 +120,7 @@ mod tests {
         for n in 0..MAX_PROGRAMS {
             archive.add(archived(&format!("more {n}"), &[0.25, 0.25]));
         }
-        let programs = archive.programs();
+        let programs = archive.programs;
         assert_eq!(programs.len(), MAX_PROGRAMS);
         assert_eq!(
             (programs[0].category.program.source(), programs[2].category.program.source()),

@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use crate::{
-    mine::{AnswerBits, LinkSource, MinedPattern, Pattern, Step},
+    mine::{AnswerBits, MinedPattern, Pattern, Step},
     plan::{Branch, LinkedBy, Plan},
     trial::largest,
 };
@@ -40,21 +40,20 @@ pub struct Metapath {
     pub shares: HashMap<usize, f32>,
     /// By position of the query: the answers that the metapath reaches from named entities, and
     /// those from described entities.
-    pub reached: HashMap<usize, (AnswerBits, AnswerBits)>,
-    named_gain: f64,
-    described_gain: f64,
+    pub reached: HashMap<usize, [AnswerBits; 2]>,
+    /// Gains from named entities, and from described ones, in the order of
+    /// [`LinkSource`](crate::mine::LinkSource).
+    gains: [f64; 2],
 }
 
 impl Metapath {
     /// Returns a plan's branch along this metapath. The branch uses the source of linked entities
     /// (named or described) with clearly more gain, or both if neither has.
     pub fn branch(&self) -> Branch {
-        let linked = if self.named_gain > self.described_gain * CLEAR_SOURCE {
-            LinkedBy::Named
-        } else if self.described_gain > self.named_gain * CLEAR_SOURCE {
-            LinkedBy::Described
-        } else {
-            LinkedBy::Either
+        let linked = match self.gains {
+            [named, described] if named > described * CLEAR_SOURCE => LinkedBy::Named,
+            [named, described] if described > named * CLEAR_SOURCE => LinkedBy::Described,
+            _ => LinkedBy::Either,
         };
         let (start, steps) = (self.start, self.steps.clone());
         Branch { linked, start, sums: steps.len() == 1, steps }
@@ -74,28 +73,21 @@ pub fn metapaths(mined: &[MinedPattern]) -> Vec<Metapath> {
             bits: 0.0,
             shares: HashMap::new(),
             reached: HashMap::new(),
-            named_gain: 0.0,
-            described_gain: 0.0,
+            gains: [0.0; 2],
         });
         metapath.bits = metapath.bits.max(*bits);
-        match pattern.source {
-            LinkSource::Named => metapath.named_gain = *gain,
-            LinkSource::Described => metapath.described_gain = *gain,
-        }
+        let source = pattern.source as usize;
+        metapath.gains[source] = *gain;
         for &(query, share) in coverage {
             let best = metapath.shares.entry(query).or_default();
             *best = best.max(share);
         }
         for &(query, answers) in reached {
-            let (named, described) = metapath.reached.entry(query).or_default();
-            match pattern.source {
-                LinkSource::Named => *named |= answers,
-                LinkSource::Described => *described |= answers,
-            }
+            metapath.reached.entry(query).or_default()[source] |= answers;
         }
     }
     let mut metapaths: Vec<Metapath> = metapaths.into_values().collect();
-    let gain = |metapath: &Metapath| metapath.named_gain.max(metapath.described_gain);
+    let gain = |metapath: &Metapath| metapath.gains[0].max(metapath.gains[1]);
     metapaths.sort_by(|a, b| gain(b).total_cmp(&gain(a)));
     metapaths
 }
@@ -172,7 +164,7 @@ pub fn bound(plan: &Plan, metapaths: &[Metapath], queries: &[(usize, usize)]) ->
     let (mut recall, mut mrr) = (0.0, 0.0);
     for &(query, n_answers) in queries {
         let reached = ways.iter().fold(0, |reached: AnswerBits, (linked, metapath)| {
-            let (named, described) = metapath.reached.get(&query).copied().unwrap_or_default();
+            let [named, described] = metapath.reached.get(&query).copied().unwrap_or_default();
             reached
                 | match linked {
                     LinkedBy::Named => named,
@@ -220,6 +212,7 @@ pub fn cover(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mine::LinkSource;
     use crate::mine::Pattern;
     use agent_kb::{Direction, RelationId};
 

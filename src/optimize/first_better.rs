@@ -143,16 +143,8 @@ impl Run<'_> {
         if ci95.low > 0.0 {
             self.first_better.reported.push(scope);
             let (n, total, baseline) = (own.len(), queries.len(), system.name().to_owned());
-            (self.watch)(Event::Milestone(&Milestone {
-                scope,
-                seconds,
-                n,
-                total,
-                mrr,
-                baseline,
-                baseline_mrr,
-                ci95,
-            }));
+            let better = Milestone { scope, seconds, n, total, mrr, baseline, baseline_mrr, ci95 };
+            (self.watch)(Event::Milestone(&better));
         }
         Ok(())
     }

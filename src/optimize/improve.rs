@@ -208,7 +208,7 @@ impl Run<'_> {
         self.trials.check_stop()?;
         let _span = debug_span!("step", step).entered();
         let assigned = assign(categories, self.train.queries.len());
-        let mut rng = self.rng_of(step);
+        let mut rng = generator(self.options.seed, step as u64 + 1);
         let plans: Vec<Plan> =
             categories.iter().filter_map(|category| category.plan.clone()).collect();
         let operators = state.bandit.order();
@@ -261,7 +261,7 @@ impl Run<'_> {
         let open = unanswered(categories, queries);
         let category = &mut categories[at];
         let target = StepTarget { step, at, category, queries };
-        let mut rng = self.rng_of(step);
+        let mut rng = generator(self.options.seed, step as u64 + 1);
         let done = self.rewrite(actor, target, &open, &mut state.archive, &mut rng);
         actor.unless_stopped(done).map(drop)
     }
@@ -277,10 +277,6 @@ impl Run<'_> {
         let lacking: Vec<(Wording, f64)> = queries.iter().map(lacks).collect();
         let open = lacking.iter().filter(|pair| pair.1 > 0.0).count();
         open > 1 && wording::gain(&lacking) >= MIN_GAIN
-    }
-
-    fn rng_of(&self, step: usize) -> ChaCha8Rng {
-        generator(self.options.seed, step as u64 + 1)
     }
 
     /// Draws one of the untried plans that the operator derives from the category's plan, and
@@ -352,7 +348,7 @@ impl Run<'_> {
             if queries.len() == ranks.len() {
                 break;
             }
-            ranks = self.trial(&program, &params, false, queries, &origin)?;
+            ranks = self.trial(&program, &params, queries, &origin)?;
             let before = target.category.train_on(queries);
             (measured.queries, measured.ranks) = (queries.to_vec(), ranks.clone());
             (measured.mrr, measured.before) = (mean(&ranks), mean(&before));
@@ -379,7 +375,7 @@ impl Run<'_> {
             if is_complete {
                 let all: Vec<usize> = (0..self.train.queries.len()).collect();
                 let CategoryProgram { program, params, train, .. } = &mut *target.category;
-                *train = self.trial(program, params, false, &all, &origin)?;
+                *train = self.trial(program, params, &all, &origin)?;
                 measured.calls += all.len();
             }
             let (category, change) = (target.category.clone(), origin.change);
@@ -405,7 +401,7 @@ impl Run<'_> {
                 same_name && !categories.iter().any(|other| other.answers_as(program))
             };
             let least = sum(&categories[at]) + MIN_GAIN;
-            let fitting = archive.programs().iter().filter(|archived| fits(&archived.category));
+            let fitting = archive.programs.iter().filter(|archived| fits(&archived.category));
             let best = largest(fitting.map(|archived| (sum(&archived.category), archived)));
             let Some((_, best)) = best.filter(|best| best.0 >= least) else { continue };
             let (mut category, origin) =
@@ -428,7 +424,7 @@ impl State {
         let answers_alike = |one: &ArchivedProgram| {
             one.is_complete && one.category.plan.as_ref().is_some_and(|own| in_order(own) == plan)
         };
-        self.archive.programs().iter().any(answers_alike) || self.tried.contains(&(at, plan))
+        self.archive.programs.iter().any(answers_alike) || self.tried.contains(&(at, plan))
     }
 }
 

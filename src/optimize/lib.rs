@@ -298,18 +298,7 @@ pub enum Event<'a> {
     /// A message for the user.
     Message(String),
     /// A change was tested on the training queries of its category.
-    Tested {
-        /// Name of the category.
-        name: &'a str,
-        /// Description of the change.
-        change: &'a str,
-        /// Mean reciprocal rank of the changed program minus that of the previous program.
-        difference: f64,
-        /// Two-sided p-value of the paired randomisation test.
-        p: f64,
-        /// Whether the change was accepted.
-        accepted: bool,
-    },
+    Tested(&'a Decision),
     /// One program, or all programs together, beat every baseline on training queries for the first
     /// time.
     Milestone(&'a Milestone),
@@ -540,8 +529,8 @@ impl Run<'_> {
     fn check_same_run(&mut self, dir: &Path, actor: Option<&Actor>) -> Result<()> {
         let mut identity = serde_json::json!({
             "index": self.base.fingerprint(),
-            "train": self.train.digest(),
-            "validation": self.validation.digest(),
+            "train": self.train.digest,
+            "validation": self.validation.digest,
             "seed": self.options.seed,
             "steps": self.options.steps,
         });
@@ -579,23 +568,18 @@ impl Run<'_> {
         Err(OptimizeError::OtherRun(dir.display().to_string(), parts.join(", ")))
     }
 
-    /// Runs a trial of a program on queries of the validation pool (if `on_validation`) or of the
-    /// training pool. `queries` are positions in the pool; returns the reciprocal ranks in the same
-    /// order.
+    /// Runs a trial of a program on training queries, given as positions; returns the reciprocal
+    /// ranks in the same order.
     fn trial(
         &mut self,
         program: &Program,
         params: &ParamValues,
-        on_validation: bool,
         queries: &[usize],
         origin: &Origin,
     ) -> Result<Vec<f32>> {
-        let pool = if on_validation { &self.validation } else { &self.train };
-        let ranks = self.trials.run(program, params, pool, queries, origin)?.reciprocal_ranks;
-        if !on_validation {
-            self.compare(Scope::Program, queries, &ranks)?;
-        }
-        Ok(ranks)
+        let trial = self.trials.run(program, params, &self.train, queries, origin)?;
+        self.compare(Scope::Program, queries, &trial.reciprocal_ranks)?;
+        Ok(trial.reciprocal_ranks)
     }
 
     /// Runs a trial of a program on all training queries, or only on those in `part` (as
@@ -610,7 +594,7 @@ impl Run<'_> {
     ) -> Result<CategoryProgram> {
         let n = self.train.queries.len();
         let queries = part.clone().unwrap_or_else(|| (0..n).collect());
-        let ranks = self.trial(&program, &params, false, &queries, origin)?;
+        let ranks = self.trial(&program, &params, &queries, origin)?;
         let (train, proposed_by) = (self.on_training(&queries, &ranks), origin.proposed_by.clone());
         let (name, queries) = (None, None);
         Ok(CategoryProgram { plan, program, params, proposed_by, name, queries, train, part })

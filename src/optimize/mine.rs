@@ -223,10 +223,6 @@ fn two_steps_from(
     found
 }
 
-fn reversed(step: Step) -> Step {
-    Step { direction: step.direction.reversed(), ..step }
-}
-
 /// The answers to a query that a pattern reaches: their weighted share of all mined answers, and
 /// their set.
 type Share = (f32, AnswerBits);
@@ -256,7 +252,8 @@ fn mine_query(
     for (at, &answer) in answers.iter().enumerate() {
         let mut inward: BTreeMap<NodeId, Vec<Step>> = BTreeMap::new();
         for (step, neighbor) in steps_from(base, steps, answer) {
-            inward.entry(neighbor).or_default().push(reversed(step));
+            let back = Step { direction: step.direction.reversed(), ..step };
+            inward.entry(neighbor).or_default().push(back);
         }
         let mut reached: BTreeMap<Pattern, f32> = BTreeMap::new();
         for ((entity, outward), further) in linked.iter().zip(&outward).zip(&further) {

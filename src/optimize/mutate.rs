@@ -90,9 +90,7 @@ pub fn in_order(plan: &Plan) -> Plan {
 /// Returns the plan with the branch at index `at` changed by `change`.
 fn with_branch(plan: &Plan, at: usize, change: impl FnOnce(&mut Branch)) -> Plan {
     let mut changed = plan.clone();
-    if let Some(branch) = changed.branches.get_mut(at) {
-        change(branch);
-    }
+    change(&mut changed.branches[at]);
     changed
 }
 

@@ -113,14 +113,6 @@ fn plural(word: &str) -> String {
     }
 }
 
-fn direction(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Out => "out",
-        Direction::In => "in",
-        Direction::Any => "any",
-    }
-}
-
 /// Whether a step can end at nodes of another type than `target`.
 fn leads_elsewhere(base: &IndexedBase, step: Step, target: TypeId) -> bool {
     base.kb.tuples().iter().filter(|tuple| tuple.relation == step.relation).any(|tuple| match step
@@ -326,7 +318,11 @@ fn render_metapaths(
         for step in &branch.steps {
             let relation = literal(base.kb.relation_name(step.relation));
             let line_break = if metapath.contains('(') { "\n        " } else { " " };
-            let direction = direction(step.direction);
+            let direction = match step.direction {
+                Direction::Out => "out",
+                Direction::In => "in",
+                Direction::Any => "any",
+            };
             metapath =
                 format!("hop({metapath},{line_break}{relation}, \"{direction}\", \"{how}\")");
         }

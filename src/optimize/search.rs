@@ -113,7 +113,7 @@ impl Run<'_> {
     /// and accepts the tuned values if they gain enough.
     pub(super) fn tune(&mut self, category: &mut CategoryProgram, queries: &[usize]) -> Result<()> {
         self.trials.check_stop()?;
-        let key = format!("{} {} {queries:?}", category.program.id(), self.train.digest());
+        let key = format!("{} {} {queries:?}", category.program.id(), self.train.digest);
         let key = trial::digest(&key);
         let CategoryProgram { plan, program, params: start, proposed_by, name, part, .. } =
             category.clone();

@@ -259,9 +259,9 @@ impl Run<'_> {
                 continue;
             }
             let origin = category.origin("tested on validation");
-            let own_ranks =
-                self.trial(&category.program, &category.params, true, &queries, &origin)?;
-            for (place, rank) in own.into_iter().zip(own_ranks) {
+            let CategoryProgram { program, params, .. } = category;
+            let trial = self.trials.run(program, params, &self.validation, &queries, &origin)?;
+            for (place, rank) in own.into_iter().zip(trial.reciprocal_ranks) {
                 ranks[place] = rank;
             }
         }

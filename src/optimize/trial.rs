@@ -34,8 +34,8 @@ pub struct Pool {
     pub name: &'static str,
     /// The queries, in the order of the split.
     pub queries: Vec<LabelledQuery>,
-    /// Digest of the ids, texts and answers of the queries.
-    digest: String,
+    /// Digest of the ids, texts and answers of the queries, as hexadecimal digits.
+    pub digest: String,
 }
 
 impl Pool {
@@ -45,12 +45,6 @@ impl Pool {
             |query: &LabelledQuery| format!("{} {:?} {:?}\n", query.id, query.text, query.answers);
         let digest = digest(&queries.iter().map(line).collect::<String>());
         Self { name, queries, digest }
-    }
-
-    /// Returns the digest of the ids, texts and answers of the pool's queries, as hexadecimal
-    /// digits.
-    pub fn digest(&self) -> &str {
-        &self.digest
     }
 }
 

@@ -115,31 +115,14 @@ impl<M: Clone + Serialize + DeserializeOwned> Record<M> {
         best_of(&self.curve)
     }
 
-    /// Writes a model into the directory `dir`: `write` creates the files in a temporary directory,
-    /// then this record is added, with digests of the files `names`. Replaces an existing `dir`
-    /// atomically.
+    /// Writes a model into the directory `dir`: `write` creates the files in a temporary directory
+    /// and returns their names, then this record is added, with digests of these files. Replaces an
+    /// existing `dir` atomically.
     ///
     /// # Errors
     /// Errors of `write`; [`TrainError::Io`] with the path; [`TrainError::Publish`]. `dir` is then
     /// unchanged.
     pub(super) fn save(
-        self,
-        dir: &Path,
-        names: &[&str],
-        write: impl FnOnce(&Path) -> Result<()>,
-    ) -> Result<Self> {
-        self.save_all(dir, |staging| {
-            write(staging)?;
-            Ok(names.iter().map(|&name| name.to_owned()).collect())
-        })
-    }
-
-    /// Writes a model as [`save`](Self::save) does; here `write` returns the names of the files
-    /// whose digests the record states.
-    ///
-    /// # Errors
-    /// As [`save`](Self::save).
-    pub(super) fn save_all(
         mut self,
         dir: &Path,
         write: impl FnOnce(&Path) -> Result<Vec<String>>,

@@ -11,7 +11,7 @@ use crate::{
 };
 use agent_infer::bundle::Proof;
 use agent_optimize::{
-    self as optimize, Event, Inputs, Milestone, OptimizeError, Outcome, Scope,
+    self as optimize, Decision, Event, Inputs, Milestone, OptimizeError, Outcome, Scope,
     record::timing::Timing, trial::Evaluators,
 };
 
@@ -98,10 +98,10 @@ fn notice(event: Event<'_>, stopwatch: &mut Stopwatch) -> Option<String> {
             format!("category: {name}: {n} training queries, mrr {mrr:.1}{could}")
         }
         Event::Message(message) => message,
-        Event::Tested { name, change, difference, p, accepted } => {
-            let verdict = if accepted { "kept" } else { "not kept" };
-            let (points, p) = (points(difference), p_value(p));
-            format!("{verdict}: {change} in {name}: {points:+.1} on training, {p}")
+        Event::Tested(Decision { category, change, difference, p, accepted, .. }) => {
+            let verdict = if *accepted { "kept" } else { "not kept" };
+            let (points, p) = (points(*difference), p_value(*p));
+            format!("{verdict}: {change} in {category}: {points:+.1} on training, {p}")
         }
         Event::Milestone(better) => first_better(&stopwatch.better(better)?),
         Event::SequentialTest(proof) => {

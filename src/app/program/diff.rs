@@ -261,7 +261,7 @@ fn answers(
 fn queries_of(name: &str, sources: &Sources, app: &App) -> Option<Vec<LabelledQuery>> {
     let base = app.home.get(name).ok()?;
     let pool = Pool::new("validation", load_split(&base, &On::Val.split()).ok()?);
-    let same = sources.validation.as_deref() == Some(pool.digest());
+    let same = sources.validation.as_deref() == Some(pool.digest.as_str());
     same.then_some(pool.queries)
 }
 

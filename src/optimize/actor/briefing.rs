@@ -33,12 +33,10 @@ pub(super) struct Briefing {
 impl Briefing {
     /// Builds the texts for a base and the groups of tools that prompts list.
     pub(super) fn new(kb: &Kb, listed: ToolkitScope) -> Self {
-        let (schema, outline) = (schema_text(kb), schema_outline(kb));
-        let toolkit = toolkit_text(kb, listed);
         Self {
-            schema,
-            outline,
-            toolkit,
+            schema: schema_text(kb),
+            outline: schema_outline(kb),
+            toolkit: toolkit_text(kb, listed),
             language: language(),
             toolkit_outline: toolkit_outline(listed),
             language_outline: language_outline(),

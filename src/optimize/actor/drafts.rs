@@ -433,7 +433,7 @@ impl Run<'_> {
                 let (mut draft, mut measured) = (None, Measurement::default());
                 for subset in [gate.as_slice(), queries] {
                     let none = ParamValues::new();
-                    let ranks = self.trial(&program, &none, false, subset, &origin)?;
+                    let ranks = self.trial(&program, &none, subset, &origin)?;
                     let (before, after) = (mean(&best.train_on(subset)), mean(&ranks));
                     (attempt.n, attempt.before) = (Some(subset.len()), before);
                     attempt.after = Some(after);

@@ -50,11 +50,6 @@ pub(super) struct MeasuredProgram {
 }
 
 impl MeasuredProgram {
-    /// Returns the mean reciprocal rank of the measured program.
-    fn score(&self) -> f64 {
-        mean(&self.ranks)
-    }
-
     /// Returns two lists of lines: the queries that this program answers worse than the current
     /// program `present`, and those that it answers better; both with the largest difference first.
     /// A line has the current program's reciprocal rank, this program's, and the query, such as
@@ -134,7 +129,7 @@ impl Attempts {
     ) -> Value {
         let refused = self.0.iter().filter_map(|one| match &one.outcome {
             Ok(measured) if !measured.kept && !one.is(present) => {
-                Some((measured.score() - measured.present(present), measured, one))
+                Some((mean(&measured.ranks) - measured.present(present), measured, one))
             }
             _ => None,
         });
@@ -169,7 +164,7 @@ impl PastAttempt {
             Err(why) => return format!("no program, since {why}"),
             Ok(measured) => measured,
         };
-        let (score, now) = (measured.score(), measured.present(present));
+        let (score, now) = (mean(&measured.ranks), measured.present(present));
         let outcome = match score.total_cmp(&measured.before) {
             _ if measured.kept => "taken, and replaced since",
             Ordering::Greater => "not taken, gained too little",

@@ -136,11 +136,10 @@ impl Journal {
         let unfinished = dir.join(UNFINISHED_FILE);
         for suffix in ["", "-journal", "-wal", "-shm"] {
             let left = dir.join(format!("{UNFINISHED_FILE}{suffix}"));
-            match fs::remove_file(&left) {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    return Err(JournalError::Io { action: "remove", path: left, source: error });
-                }
-                _ => {}
+            if let Err(source) = fs::remove_file(&left)
+                && source.kind() != std::io::ErrorKind::NotFound
+            {
+                return Err(JournalError::Io { action: "remove", path: left, source });
             }
         }
         Store::create(&unfinished, &text)?;

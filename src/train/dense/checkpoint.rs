@@ -48,14 +48,15 @@ pub(super) fn write<S: Clone + PartialEq + Serialize + DeserializeOwned>(
         Some(*end)
     }));
     let negatives = negatives.concat();
-    record.save(task.checkpoint, &[STATE], |staging| {
+    record.save(task.checkpoint, |staging| {
         let numbers = NUMBERS.into_iter().zip(numbers);
         let numbers =
             numbers.map(|(name, values)| (name, Dtype::F32, bytemuck::cast_slice(values)));
         let mut arrays: Vec<(&str, Dtype, &[u8])> = numbers.collect();
         arrays.push(("bounds", Dtype::U64, bytemuck::cast_slice(&bounds)));
         arrays.push(("negatives", Dtype::U32, bytemuck::cast_slice(&negatives)));
-        Ok(Arrays::write(&staging.join(STATE), &arrays)?)
+        Arrays::write(&staging.join(STATE), &arrays)?;
+        Ok(vec![STATE.to_owned()])
     })?;
     Ok(())
 }

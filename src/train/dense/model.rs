@@ -95,7 +95,7 @@ impl TrainedTable<'_> {
             vectors: hasher.finalize().to_hex().to_string(),
         };
         let record = Record::new(SYSTEM, source, info, curve);
-        record.save(dir, &[WORDS], |staging| {
+        record.save(dir, |staging| {
             let (bounds, stems) = Strings::layout(words.stems.iter().map(String::as_str));
             let arrays = [
                 ("bounds", Dtype::U64, bytemuck::cast_slice(&bounds)),
@@ -104,7 +104,8 @@ impl TrainedTable<'_> {
                 ("stems", Dtype::U8, &stems[..]),
             ];
             Arrays::write(&staging.join(WORDS), &arrays)?;
-            Ok(write_vectors(&staging.join(VECTORS), table.dim, &rows)?)
+            write_vectors(&staging.join(VECTORS), table.dim, &rows)?;
+            Ok(vec![WORDS.to_owned()])
         })
     }
 }

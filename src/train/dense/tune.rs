@@ -207,7 +207,7 @@ pub fn tune(
         pool: run.pool.len(),
     };
     let record = Record::new(SYSTEM, task.source, info, curve);
-    let record = record.save_all(task.dir, |staging| {
+    let record = record.save(task.dir, |staging| {
         Ok(encoder.parts.write(staging, &best).map_err(IndexError::from)?)
     })?;
     task.remove_checkpoint()?;

@@ -151,14 +151,15 @@ impl Trainer for Run<'_> {
         let (settings, position) = (self.task.settings.clone(), position.clone());
         let stopped = CheckpointInfo { settings, position, steps: weights.adam.steps };
         let record = Record::new(self.system(), self.task.source, stopped, curve.clone());
-        record.save(self.task.checkpoint, &[STATE], |staging| {
+        record.save(self.task.checkpoint, |staging| {
             let Weights { all, adam, best } = weights;
             // Arrays do not support f64, so the bits are stored.
             let numbers =
                 [("all", all), ("best", best), ("mean", &adam.mean), ("square", &adam.square)];
             let arrays =
                 numbers.map(|(name, numbers)| (name, Dtype::U64, bytemuck::cast_slice(numbers)));
-            Ok(Arrays::write(&staging.join(STATE), &arrays)?)
+            Arrays::write(&staging.join(STATE), &arrays)?;
+            Ok(vec![STATE.to_owned()])
         })?;
         Ok(())
     }

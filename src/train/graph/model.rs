@@ -52,10 +52,11 @@ pub(super) fn save(
     curve: Vec<ValidationPoint>,
 ) -> Result<Record<ModelInfo>> {
     let record = Record::new(info.settings.variant.name(), source, info, curve);
-    record.save(dir, &[WEIGHTS], |staging| {
+    record.save(dir, |staging| {
         let weights: Vec<f32> = weights.iter().map(|&weight| weight as f32).collect();
         let arrays = [(WEIGHTS, Dtype::F32, bytemuck::cast_slice(&weights))];
-        Ok(Arrays::write(&staging.join(WEIGHTS), &arrays)?)
+        Arrays::write(&staging.join(WEIGHTS), &arrays)?;
+        Ok(vec![WEIGHTS.to_owned()])
     })
 }
 

@@ -212,11 +212,12 @@ impl Mfar {
         let (variant, conditioning) = (self.variant, self.conditioning);
         let settings = settings.clone();
         let info = ModelInfo { settings, variant, conditioning, cross_validation };
-        Record::new(SYSTEM, source, info, curve).save(dir, &[WEIGHTS], |staging| {
+        Record::new(SYSTEM, source, info, curve).save(dir, |staging| {
             let path = staging.join(WEIGHTS);
             let json =
                 serde_json::to_vec(self).map_err(|error| TrainError::io(&path, error.into()))?;
-            write_file(&path, &json)
+            write_file(&path, &json)?;
+            Ok(vec![WEIGHTS.to_owned()])
         })
     }
 
