@@ -96,8 +96,8 @@ impl CategoryProgram {
 }
 
 /// Returns the positions of the programs that become categories: greedily those that add most to
-/// the mean reciprocal rank over all `n` training queries ([`discover::cover`]), as long as they add
-/// enough.
+/// the mean reciprocal rank over all `n` training queries ([`discover::cover`]), as long as they
+/// add enough.
 pub(super) fn best_together(worths: &[impl AsRef<[(usize, f64)]>], n: usize) -> Vec<usize> {
     discover::cover(worths, n, MAX_CATEGORIES, n as f64 * MIN_CATEGORY_GAIN)
 }

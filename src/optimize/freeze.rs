@@ -368,8 +368,8 @@ fn joined_ranks(
     Ok(ranks_of(run, &run.validation, &joined?))
 }
 
-/// Joins the rankings of members for each query of a pool. `parts` returns the rankings for the query
-/// at a position.
+/// Joins the rankings of members for each query of a pool. `parts` returns the rankings for the
+/// query at a position.
 fn join_all<'a>(
     run: &Run<'_>,
     pool: &Pool,
@@ -481,8 +481,8 @@ impl<'a> Selection<'a> {
     }
 }
 
-/// Evaluates the members that an ensemble may have, each given as its categories; a bundle uses only
-/// the first or all of them.
+/// Evaluates the members that an ensemble may have, each given as its categories; a bundle uses
+/// only the first or all of them.
 fn evaluate(
     run: &mut Run<'_>,
     members: Vec<Vec<CategoryProgram>>,

@@ -417,8 +417,8 @@ impl Run<'_> {
 }
 
 impl State {
-    /// Whether a plan was measured already, on the queries of the category at index `at` or on all training
-    /// queries.
+    /// Whether a plan was measured already, on the queries of the category at index `at` or on all
+    /// training queries.
     fn is_known(&self, at: usize, plan: &Plan) -> bool {
         let plan = in_order(plan);
         let answers_alike = |one: &ArchivedProgram| {

@@ -217,9 +217,10 @@ pub fn category_name(base: &IndexedBase, plan: &Plan) -> String {
     format!("{target} by {}", ways.join(" and "))
 }
 
-/// Renders a plan as a program. If `relaxed`, the program ranks nodes that at least one of the plan's
-/// metapaths reaches or that text search finds; nodes that several metapaths reach get higher scores.
-/// Otherwise, and if the plan has metapaths, the program ranks only nodes that all of them reach.
+/// Renders a plan as a program. If `relaxed`, the program ranks nodes that at least one of the
+/// plan's metapaths reaches or that text search finds; nodes that several metapaths reach get
+/// higher scores. Otherwise, and if the plan has metapaths, the program ranks only nodes that all
+/// of them reach.
 pub fn render(base: &IndexedBase, plan: &Plan, relaxed: bool) -> Program {
     let relaxed = relaxed || plan.branches.is_empty();
     let branches = named_branches(base, plan);

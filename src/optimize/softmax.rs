@@ -30,10 +30,10 @@ pub(crate) fn add<const N: usize>(gradient: &mut [f64; N], features: &[f32; N], 
     }
 }
 
-/// Maximises the mean of an objective over queries, minus half of `ridge` times the squared distance
-/// of the weights to `start`. `gradient` returns the gradient of the objective on one query; `None`
-/// counts as 0. Gradients are summed in the order of queries, so that the result does not depend on
-/// the number of threads. Returns the weight of each feature.
+/// Maximises the mean of an objective over queries, minus half of `ridge` times the squared
+/// distance of the weights to `start`. `gradient` returns the gradient of the objective on one
+/// query; `None` counts as 0. Gradients are summed in the order of queries, so that the result does
+/// not depend on the number of threads. Returns the weight of each feature.
 pub(crate) fn fit<const N: usize, Q: Sync>(
     names: &[&str; N],
     start: [f64; N],

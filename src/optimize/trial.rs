@@ -259,8 +259,8 @@ impl Trials<'_> {
     }
 
     /// Runs a program on queries of a pool (given as positions), in other processes if there are
-    /// some and the program asks no model. Returns its rankings, in the order of `queries`. A query on
-    /// which the program fails gets the default list of candidates, and the failure message.
+    /// some and the program asks no model. Returns its rankings, in the order of `queries`. A query
+    /// on which the program fails gets the default list of candidates, and the failure message.
     ///
     /// # Errors
     /// As [`Trials::compile`]; [`OptimizeError::Stopped`]; [`OptimizeError::Llm`] if a model that a

@@ -155,8 +155,8 @@ impl Run<'_> {
     }
 
     /// Measures a written program against the category's current program, which it replaces if
-    /// accepted, and commits the attempt. If there is no program, commits the reason. A program comes
-    /// with the note that the model wrote before it.
+    /// accepted, and commits the attempt. If there is no program, commits the reason. A program
+    /// comes with the note that the model wrote before it.
     fn test(
         &mut self,
         actor: &mut Actor,

@@ -295,9 +295,9 @@ fn ranked<'a>(mined: &'a [MinedPattern], queries: &[usize]) -> Vec<RankedPattern
     ranked.into_iter().map(|pair| pair.1).collect()
 }
 
-/// Finds the strongest linked entity of the query from which a pattern leads to an answer. Returns the
-/// strength of the link and the path from the entity to the answer; `None` if no such path is found
-/// within [`WORKED_EDGES`] edges.
+/// Finds the strongest linked entity of the query from which a pattern leads to an answer. Returns
+/// the strength of the link and the path from the entity to the answer; `None` if no such path is
+/// found within [`WORKED_EDGES`] edges.
 fn find_path(
     base: &IndexedBase,
     query: &LabelledQuery,

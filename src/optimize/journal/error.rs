@@ -81,14 +81,15 @@ pub enum JournalError {
     /// A file could not be written, because the disk is full. Holds the file.
     #[error("cannot write {}: the disk is full; free some space and use --resume", .0.display())]
     Full(PathBuf),
-    /// An earlier write to the journal failed, so that nothing more is written. Holds the path of the
-    /// database and the message of the failed write.
+    /// An earlier write to the journal failed, so that nothing more is written. Holds the path of
+    /// the database and the message of the failed write.
     #[error("the journal {path} accepts no more steps after a failed write ({1}): fix the cause and use --resume", path = .0.display())]
     Stopped(PathBuf, String),
     /// A file of the run was removed or replaced while the run was being written. Holds the file.
     #[error("{} was removed or replaced during the run: restore the run's directory and use --resume", .0.display())]
     Moved(PathBuf),
-    /// A write was requested, but the journal was opened for reading. Holds the path of the database.
+    /// A write was requested, but the journal was opened for reading. Holds the path of the
+    /// database.
     #[error("{} was opened for reading: open it with resume to write", .0.display())]
     ReadOnly(PathBuf),
     /// A step with the same kind and key was committed with another result: the run is not

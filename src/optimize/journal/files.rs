@@ -53,8 +53,8 @@ pub(super) enum State {
 }
 
 impl Files {
-    /// Fails if a result could not be stored, so that it must not be computed. `paid` states whether
-    /// the result was paid for.
+    /// Fails if a result could not be stored, so that it must not be computed. `paid` states
+    /// whether the result was paid for.
     pub(super) fn check_writable(&self, paid: bool) -> Result<()> {
         let path = || self.store.path().to_owned();
         let writer = self.writer.as_ref().ok_or_else(|| JournalError::ReadOnly(path()))?;
