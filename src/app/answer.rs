@@ -6,10 +6,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use crate::{
-    App, Result, dataset,
-    llm::{self, LlmArgs},
-    operation::Perform,
-    systems::{Resources, SandboxArgs, open_system, system_name},
+    App, LlmArgs, Perform, Resources, Result, SandboxArgs, dataset, llm, open_system, system_name,
     unassisted,
 };
 use agent_index::IndexedBase;
@@ -74,7 +71,7 @@ impl Reply {
 }
 
 impl Serialize for Reply {
-    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct Record<'a> {
             question: &'a str,

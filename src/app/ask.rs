@@ -8,11 +8,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use crate::{
-    App, AppError, Explain, Result, dataset,
-    llm::{self, LlmArgs},
-    operation::Perform,
-    query, search,
-    systems::{Resources, SandboxArgs, open_bundle, read_bundle_for},
+    App, AppError, Explain, LlmArgs, Perform, Resources, Result, SandboxArgs, dataset, llm,
+    open_bundle, query, read_bundle, search,
 };
 use agent_ask::{
     Analyst, AskError, AskReading, AskRecord, Helps, ReadingsRecord, answer::Answered,
@@ -44,7 +41,7 @@ pub enum Effort {
 impl TryFrom<u8> for Effort {
     type Error = String;
 
-    fn try_from(number: u8) -> std::result::Result<Effort, String> {
+    fn try_from(number: u8) -> Result<Effort, String> {
         match number {
             0 => Ok(Effort::None),
             1 => Ok(Effort::Unread),
@@ -55,7 +52,7 @@ impl TryFrom<u8> for Effort {
 }
 
 /// Parses a command-line argument that is a JSON document.
-fn as_json(text: &str) -> std::result::Result<serde_json::Value, String> {
+fn as_json(text: &str) -> Result<serde_json::Value, String> {
     serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
 }
 
@@ -77,22 +74,18 @@ pub struct Request {
     pub question: String,
     /// Run this plan instead of a question: JSON, as in the `plan` field of an answer
     #[arg(long, value_name = "JSON", value_parser = as_json, conflicts_with_all = ["question", "reading"])]
-    #[serde(default)]
     #[schema(value_type = Option<Object>)]
     pub plan: Option<serde_json::Value>,
     /// Use this bundle for questions that ask for nodes
     #[arg(long, value_name = "FILE")]
-    #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub bundle: Option<PathBuf>,
     /// Choose this interpretation of an ambiguous question, counted from 1
     #[arg(long, value_name = "K")]
-    #[serde(default)]
     #[schema(value_type = Option<u64>, minimum = 1)]
     pub reading: Option<NonZeroUsize>,
     /// Select the questions that a language model answers [default: 2 if one is configured, else 0]
     #[arg(long, value_enum, display_order = 99)]
-    #[serde(default)]
     #[schema(value_type = Option<u8>, minimum = 0, maximum = 2)]
     pub effort: Option<Effort>,
     /// Where Rhai programs run: in this process or inside WebAssembly.
@@ -134,7 +127,7 @@ pub enum Reply {
 }
 
 impl Serialize for Reply {
-    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         match self {
             Reply::Table { question, answered, base, ms } => {
                 AskRecord::new(question, answered, &base.kb, usize::MAX, *ms).serialize(out)
@@ -252,7 +245,7 @@ impl Request {
             return Err(error).hint("to answer a question that asks for nodes, give --bundle FILE");
         };
         app.watch.notice(&format!("the bundle answers with nodes, not a table: {error}"));
-        let bundle = read_bundle_for(file, Some(base.name()), app)?;
+        let bundle = read_bundle(file, Some(base.name()), app)?;
         query::check_fit(&bundle, &base, app)?;
         let resources = Resources::new(llm, self.sandbox.places(app)?, app);
         let opened = open_bundle(&bundle, &base, &resources)?;

@@ -8,6 +8,17 @@ use utoipa::{
     openapi::{ObjectBuilder, RefOr, Schema, schema::Type},
 };
 
+/// Deserializes values from a list of texts, each written as on the command line.
+///
+/// # Errors
+/// If a text is not the form of a value.
+pub fn parsed<'de, T: FromStr<Err: fmt::Display>, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Vec<T>, D::Error> {
+    let texts = Vec::<String>::deserialize(from)?;
+    texts.iter().map(|text| text.parse().map_err(D::Error::custom)).collect()
+}
+
 /// A whole number from `MIN` to `MAX`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounded<const MIN: u64, const MAX: u64>(u64);

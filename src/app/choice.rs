@@ -1,15 +1,15 @@
 //! Enumerations of other crates as values of command-line options and JSON fields.
 
-use clap::{
-    ValueEnum,
-    builder::{EnumValueParser, PossibleValue, TypedValueParser},
-};
+use std::marker::PhantomData;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde::{Deserialize as _, Deserializer, de::Error};
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{ObjectBuilder, RefOr, Schema, schema::Type},
 };
 
+use agent_optimize::Ablation as Part;
 use agent_systems::bundle::Effort;
 use agent_train::{
     dense::Negatives,
@@ -19,16 +19,23 @@ use agent_train::{
 
 /// An enumeration whose variants are the values of a command-line option.
 pub trait Choices: Copy + Send + Sync + 'static {
-    /// All variants, in the order in which the help lists them.
-    const ALL: &'static [Choice<Self>];
+    /// Description of the values in JSON schemas, if they have one.
+    const DESCRIPTION: Option<&'static str> = None;
 
-    /// Returns the variant's name on the command line and its help text.
-    fn described(self) -> (&'static str, &'static str);
+    /// All variants, in the order in which the help lists them, each with its help text.
+    const ALL: &'static [(Self, &'static str)];
+
+    /// Returns the variant's name on the command line.
+    fn name(self) -> &'static str;
 }
 
 /// Returns a parser of the option's values, for `value_parser` of clap.
 pub fn choice<T: Choices>() -> impl TypedValueParser<Value = T> {
-    EnumValueParser::<Choice<T>>::new().map(|choice| choice.0)
+    let values = T::ALL.iter().map(|(of, help)| PossibleValue::new(of.name()).help(*help));
+    PossibleValuesParser::new(values).try_map(|given| {
+        let found = T::ALL.iter().find(|(of, _)| of.name() == given);
+        found.map(|(of, _)| *of).ok_or("unknown value")
+    })
 }
 
 /// Deserializes an effort from its number, 0 to 2.
@@ -52,128 +59,121 @@ fn of_number<E: Error>(number: u8) -> Result<Effort, E> {
     Effort::from_number(number).ok_or_else(unknown)
 }
 
-/// Wraps a variant, so that clap can parse enumerations of other crates.
-#[derive(Clone, Copy, Debug)]
-pub struct Choice<T>(pub T);
+/// A type that only has a JSON schema: the names of an option's values, as an `enum`.
+pub struct Names<T>(PhantomData<T>);
 
-/// Defines types that only name a JSON schema: the names of an option's values, as an `enum`.
-macro_rules! names {
-    ($($(#[$doc:meta])* $name:ident of $choices:ty;)*) => {$(
-        $(#[$doc])*
-        pub struct $name;
-
-        impl PartialSchema for $name {
-            fn schema() -> RefOr<Schema> {
-                let names = <$choices as Choices>::ALL.iter().map(|choice| choice.0.described().0);
-                ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names)).into()
-            }
-        }
-
-        impl ToSchema for $name {}
-    )*};
-}
-
-names! {
-    /// JSON schema of the names of mFAR variants.
-    VariantName of Variant;
-    /// JSON schema of the names of mFAR weight conditionings: what the weights of fields depend on.
-    ConditioningName of Conditioning;
-    /// JSON schema of the names of the parts that a graph network can leave out.
-    AblationName of Ablation;
-    /// JSON schema of the names of the sources of negatives, for the training of encoders.
-    NegativesName of Negatives;
-}
-
-impl<T: Choices> ValueEnum for Choice<T> {
-    fn value_variants<'a>() -> &'a [Self] {
-        T::ALL
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        let (name, help) = self.0.described();
-        Some(PossibleValue::new(name).help(help))
+impl<T: Choices> PartialSchema for Names<T> {
+    fn schema() -> RefOr<Schema> {
+        let names = T::ALL.iter().map(|(of, _)| of.name());
+        let object = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names));
+        object.description(T::DESCRIPTION).into()
     }
 }
+
+impl<T: Choices> ToSchema for Names<T> {}
+
+/// JSON schema of the names of mFAR variants.
+pub type VariantName = Names<Variant>;
+/// JSON schema of the names of mFAR weight conditionings: what the weights of fields depend on.
+pub type ConditioningName = Names<Conditioning>;
+/// JSON schema of the names of the parts that a graph network can leave out.
+pub type AblationName = Names<Ablation>;
+/// JSON schema of the names of the sources of negatives, for the training of encoders.
+pub type NegativesName = Names<Negatives>;
+/// JSON schema of the names of the parts that the optimizer can leave out.
+pub type PartName = Names<Part>;
 
 impl Choices for Effort {
-    const ALL: &'static [Choice<Self>] =
-        &[Choice(Self::None), Choice(Self::Reads), Choice(Self::Judges)];
+    const ALL: &'static [(Self, &'static str)] = &[
+        (Self::None, "Only in programs that call a language model"),
+        (
+            Self::Reads,
+            "Also to read the query: category, entities, wanted type, conditions",
+        ),
+        (Self::Judges, "Also to judge the first 10 answers, and up to 50 if none of them is good"),
+    ];
 
-    fn described(self) -> (&'static str, &'static str) {
-        match self {
-            Self::None => ("0", "Only in programs that call a language model"),
-            Self::Reads => {
-                ("1", "Also to read the query: category, entities, wanted type, conditions")
-            }
-            Self::Judges => {
-                ("2", "Also to judge the first 10 answers, and up to 50 if none of them is good")
-            }
-        }
+    fn name(self) -> &'static str {
+        ["0", "1", "2"][self as usize]
     }
 }
 
 impl Choices for Variant {
-    const ALL: &'static [Choice<Self>] = &[
-        Choice(Self::Lexical),
-        Choice(Self::Dense),
-        Choice(Self::Two),
-        Choice(Self::All),
-        Choice(Self::OnePlusN),
-        Choice(Self::OnePlusNLexical),
+    const ALL: &'static [(Self, &'static str)] = &[
+        (Self::Lexical, "BM25 of every field"),
+        (Self::Dense, "The vector of every field"),
+        (Self::Two, "BM25 and the vector of the whole document"),
+        (Self::All, "BM25 and the vector of every field"),
+        (Self::OnePlusN, "BM25 of the whole document, and the vector of every field"),
+        (Self::OnePlusNLexical, "BM25 of the whole document, and of every field"),
     ];
 
-    fn described(self) -> (&'static str, &'static str) {
-        let help = match self {
-            Self::Lexical => "BM25 of every field",
-            Self::Dense => "The vector of every field",
-            Self::Two => "BM25 and the vector of the whole document",
-            Self::All => "BM25 and the vector of every field",
-            Self::OnePlusN => "BM25 of the whole document, and the vector of every field",
-            Self::OnePlusNLexical => "BM25 of the whole document, and of every field",
-        };
-        (self.name(), help)
+    fn name(self) -> &'static str {
+        Variant::name(self)
     }
 }
 
 impl Choices for Conditioning {
-    const ALL: &'static [Choice<Self>] =
-        &[Choice(Self::None), Choice(Self::Words), Choice(Self::Responses), Choice(Self::Encoder)];
+    const ALL: &'static [(Self, &'static str)] = &[
+        (Self::None, "Nothing: the same weights for all queries"),
+        (Self::Words, "The words of the query"),
+        (Self::Responses, "The best score of each field for the query"),
+        (Self::Encoder, "The vector of the query"),
+    ];
 
-    fn described(self) -> (&'static str, &'static str) {
-        let help = match self {
-            Self::None => "Nothing: the same weights for all queries",
-            Self::Words => "The words of the query",
-            Self::Responses => "The best score of each field for the query",
-            Self::Encoder => "The vector of the query",
-        };
-        (self.name(), help)
+    fn name(self) -> &'static str {
+        Conditioning::name(self)
     }
 }
 
 impl Choices for Ablation {
-    const ALL: &'static [Choice<Self>] =
-        &[Choice(Self::Relations), Choice(Self::Relevance), Choice(Self::Graph)];
+    const ALL: &'static [(Self, &'static str)] = &[
+        (Self::Relations, "Relations and types: all edges are alike"),
+        (Self::Relevance, "Features of links, words and embeddings"),
+        (Self::Graph, "All messages between nodes"),
+    ];
 
-    fn described(self) -> (&'static str, &'static str) {
-        let help = match self {
-            Self::Relations => "Relations and types: all edges are alike",
-            Self::Relevance => "Features of links, words and embeddings",
-            Self::Graph => "All messages between nodes",
-        };
-        (self.name(), help)
+    fn name(self) -> &'static str {
+        Ablation::name(self)
     }
 }
 
 impl Choices for Negatives {
-    const ALL: &'static [Choice<Self>] = &[Choice(Self::Bm25), Choice(Self::Own)];
+    const ALL: &'static [(Self, &'static str)] = &[
+        (Self::Bm25, "The first nodes of bm25+names, as in DPR (with a bag of words: bag:dpr)"),
+        (Self::Own, "At first as bm25, then the first nodes of the encoder, as in ANCE (bag:ance)"),
+    ];
 
-    fn described(self) -> (&'static str, &'static str) {
-        let help = match self {
-            Self::Bm25 => "The first nodes of bm25+names, as in DPR (with a bag of words: bag:dpr)",
-            Self::Own => {
-                "At first as bm25, then the first nodes of the encoder, as in ANCE (bag:ance)"
-            }
-        };
-        (self.name(), help)
+    fn name(self) -> &'static str {
+        Negatives::name(self)
+    }
+}
+
+impl Choices for Part {
+    const DESCRIPTION: Option<&'static str> = Some("A part of the optimizer that can be left out.");
+
+    const ALL: &'static [(Self, &'static str)] = &[
+        (Self::Mining, "Mining of metapaths from training answers; only text search remains"),
+        (Self::Tuning, "Tuning of parameters; they keep their declared values"),
+        (
+            Self::Relaxation,
+            "Relaxation of metapaths; only nodes that all metapaths reach are ranked",
+        ),
+        (Self::Router, "The router; every query uses the category that is best overall"),
+        (Self::Cache, "The cache of tool calls; changes only the time"),
+        (Self::Mutation, "Changes to programs after the categories are found"),
+        (
+            Self::Comparator,
+            "Comparison of well and badly answered queries; the model sees only scores and attempts",
+        ),
+        (
+            Self::Steps,
+            "Improvement by the model; its first programs are only repaired until they run",
+        ),
+        (Self::Lexicon, "The lexicon: questions about each relation, worded by the model"),
+    ];
+
+    fn name(self) -> &'static str {
+        Part::name(self)
     }
 }

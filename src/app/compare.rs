@@ -1,20 +1,20 @@
 //! Answers a question with several systems, side by side. Does not read labelled answers.
 
-use std::{collections::HashSet, sync::Arc, time::Instant};
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+    time::Instant,
+};
 
 use anyhow::anyhow;
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use crate::{
-    App, AppError, Explain, Result, Top,
-    bounded::Bounded,
+    App, AppError, Bounded, Effort, Explain, LlmArgs, Perform, Result, SandboxArgs, Top,
     choice::{choice, effort},
     dataset,
     eval::systems::{Chosen, open},
-    llm::LlmArgs,
-    operation::Perform,
-    systems::{Effort, SandboxArgs},
     unassisted,
 };
 use agent_index::IndexedBase;
@@ -108,12 +108,8 @@ impl Reply {
 }
 
 impl Serialize for Reply {
-    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Systems<'a> {
-            systems: Vec<SystemAnswer<'a>>,
-        }
-        Systems { systems: self.systems() }.serialize(out)
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        BTreeMap::from([("systems", self.systems())]).serialize(out)
     }
 }
 

@@ -11,11 +11,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use crate::{
-    App,
-    error::{Explain, Result},
-    text::{MAX_SHOWN, count, counted, plain},
-};
+use crate::{App, Explain, MAX_SHOWN, Result, count, counted, plain};
 use agent_dataset::{
     Base, DatasetError, Encoding, ImportOptions, ImportReport, InputFormat, Phase, Progress,
     ResolvedDataset, Upsert, import_neutral, import_triples, import_upsert,
@@ -117,13 +113,8 @@ pub fn locate(dataset: &str, app: &App) -> Result<Dataset> {
         Ok(ResolvedDataset::NewDirectory { source, name }) => {
             let place = source.display();
             app.watch.notice(&format!("importing {place} as \"{name}\"; this is done once"));
-            let imported = import(
-                &source,
-                &name,
-                &Input::Detected(TablesInput::default()),
-                &ImportOptions::default(),
-                app,
-            )?;
+            let input = Input::Detected(TablesInput::default());
+            let imported = import(&source, &name, &input, &ImportOptions::default(), app)?;
             imported.tell(app);
             Ok(Dataset { base: imported.report.base, automatic: true })
         }
@@ -213,7 +204,7 @@ pub fn open(dataset: &Dataset, app: &App) -> Result<Arc<IndexedBase>> {
 }
 
 /// Opens the base with its existing index; never builds one.
-pub fn open_index(base: &Base, app: &App) -> std::result::Result<IndexedBase, IndexError> {
+pub fn open_index(base: &Base, app: &App) -> Result<IndexedBase, IndexError> {
     IndexedBase::open_with(&base.kb_dir(), &base.index_dir(), &base.name, app.access())
 }
 

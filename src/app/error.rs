@@ -7,7 +7,7 @@ use agent_dataset::{DatasetError, ProblemReport};
 use agent_systems::SystemError;
 
 /// Result of an operation.
-pub type Result<T> = std::result::Result<T, AppError>;
+pub type Result<T, E = AppError> = std::result::Result<T, E>;
 
 /// Maximum number of installed datasets that a hint lists.
 const MAX_LISTED: usize = 20;
@@ -24,11 +24,6 @@ impl AppError {
     /// Wraps `error` as the fault of the request, such as two options that contradict each other.
     pub fn usage(error: anyhow::Error) -> AppError {
         AppError { error, hints: Vec::new(), usage: true }
-    }
-
-    /// Returns the error as `E`, if it has this type.
-    pub fn of_kind<E: std::error::Error + Send + Sync + 'static>(&self) -> Option<&E> {
-        self.error.downcast_ref()
     }
 
     /// Returns the message and its causes in one line, joined by `: `.

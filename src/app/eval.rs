@@ -26,15 +26,11 @@ use self::{
     systems::{Chosen, Opened, open},
 };
 use crate::{
-    App, AppError, Explain, Result,
-    bounded::Bounded,
+    App, AppError, Benchmark, Bounded, Dataset, Effort, Explain, How, LlmArgs, Measured, Perform,
+    Result, STAND_IN, SandboxArgs,
+    bounded::parsed,
     choice::{choice, efforts},
-    dataset::{self, Dataset},
-    llm::LlmArgs,
-    measured::{self, Benchmark, How, Measured},
-    operation::Perform,
-    systems::{Effort, STAND_IN, SandboxArgs},
-    test_split,
+    dataset, measured, test_split,
 };
 use agent_dataset::{LabelledQuery, Split, is_synthetic};
 use agent_index::IndexedBase;
@@ -95,7 +91,7 @@ pub struct Request {
     /// Use these queries: train, val, test, test-0.1, human or a file like qa.csv; separate
     /// several by commas
     #[arg(long = "split", value_name = "SPLIT", value_delimiter = ',', required = true)]
-    #[serde(rename = "split", deserialize_with = "queries::splits")]
+    #[serde(rename = "split", deserialize_with = "parsed")]
     #[schema(value_type = Vec<String>)]
     pub splits: Vec<Split>,
     /// Measure these systems
@@ -106,17 +102,15 @@ pub struct Request {
     /// Set the weight of these fields of mfar systems to zero: field names joined by commas, or
     /// `relations` or `details` for all fields of that kind
     #[arg(long, value_name = "FIELDS")]
-    #[serde(default)]
     pub mask: Option<String>,
     /// Keep only queries with this value in this extra column of the query file; may be repeated
     #[arg(long = "where", value_name = "COLUMN=VALUE")]
-    #[serde(rename = "where", default)]
+    #[serde(rename = "where", default, deserialize_with = "parsed")]
     #[schema(value_type = Vec<String>)]
     pub filters: Vec<Filter>,
     /// Also report results for each value of this column of the queries; `category`, if the queries
     /// have no column of that name, is the category that the first bundle chooses for a query
     #[arg(long, value_name = "COLUMN")]
-    #[serde(default)]
     pub by: Option<String>,
     /// Rank this many nodes per query, 1 to 100000; --metrics defines how unranked answers count
     #[arg(long, value_name = "K", default_value_t = DEPTH)]

@@ -1,12 +1,9 @@
 //! Explains where a bundle lost the answers to labelled queries, by category. Does not depend on
 //! how this is shown.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use anyhow::Context as _;
 
-use anyhow::{Context as _, anyhow};
-use rayon::prelude::*;
-
-use crate::{App, Result};
+use crate::{App, Result, each};
 use agent_dataset::LabelledQuery;
 use agent_infer::explain::{Cause, ExplainedQuery, Explainer, causes};
 use agent_optimize::trial::mean;
@@ -21,13 +18,8 @@ pub fn explain_all(
     queries: &[LabelledQuery],
     app: &App,
 ) -> Result<Vec<ExplainedQuery>> {
-    let progress = app.watch.progress();
-    let done = AtomicU64::new(0);
     let keep_calls = queries.len() == 1;
-    let one = |query: &LabelledQuery| {
-        if app.stop.load(Ordering::Relaxed) {
-            return Err(anyhow!("nothing was explained"));
-        }
+    each(queries, "explaining", "nothing was explained", app, |query| {
         let mut explained = explainer
             .explain(&query.text, &query.answers)
             .with_context(|| format!("query {} cannot be answered", query.id))?;
@@ -35,11 +27,8 @@ pub fn explain_all(
             // Traces hold all tool results, which is too much for many queries.
             explained.calls = Vec::new();
         }
-        let n = done.fetch_add(1, Ordering::Relaxed) + 1;
-        progress.at("explaining", n, queries.len() as u64);
         Ok(explained)
-    };
-    Ok(queries.par_iter().map(one).collect::<anyhow::Result<_>>()?)
+    })
 }
 
 /// The queries whose most probable category is the same, with the causes of their losses.

@@ -7,7 +7,7 @@ use anyhow::{Context as _, anyhow};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{App, AppError, Explain, Result, dataset, operation::Perform, text::count, vectors};
+use crate::{App, AppError, Explain, Perform, Result, count, dataset, vectors};
 use agent_dataset::Base;
 use agent_embed::{CachedEmbedder, ColbertEncoder, EmbedCost, EmbedError, Embedder};
 use agent_index::{
@@ -26,7 +26,6 @@ pub struct Request {
     /// Embed texts with builtin, candle:DIR, openai:MODEL, import:DIR, or NAME of [embedders.NAME]
     /// in config.toml [default: the embedder of the existing vectors, else builtin]
     #[arg(long, value_name = "EMBEDDER")]
-    #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub embedder: Option<EmbedderChoice>,
     /// With candle, openai or a named embedder, embed only nodes that may be answers; vector search

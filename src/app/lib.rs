@@ -44,8 +44,14 @@ pub mod verify;
 use std::{
     env,
     path::{Path, PathBuf},
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
+
+use anyhow::anyhow;
+use rayon::prelude::*;
 
 use agent_dataset::Home;
 use agent_index::Access;
@@ -54,8 +60,20 @@ use agent_remote::Account;
 use agent_retrieve::Answer;
 use agent_tools::Assistant;
 
-pub use crate::error::{AppError, Explain, Result};
 use crate::private::Private;
+pub use crate::{
+    bounded::Bounded,
+    dataset::Dataset,
+    error::{AppError, Explain, Result},
+    llm::LlmArgs,
+    measured::{Benchmark, How, Measured},
+    operation::Perform,
+    systems::{
+        Effort, Resources, STAND_IN, SandboxArgs, all_threads, open_bundle, open_runtime,
+        open_system, read_bundle, read_program, system_name,
+    },
+    text::{MAX_SHOWN, count, counted, p_cell, p_value, percent, plain},
+};
 
 /// Default address of the service for language models and embedders; the environment variable
 /// OPENAI_BASE_URL names another one.
@@ -160,7 +178,7 @@ impl App {
             return Ok(());
         }
         let why = "a request over a network must not name files or directories of the server";
-        Err(AppError::usage(anyhow::anyhow!(why)))
+        Err(AppError::usage(anyhow!(why)))
             .hint(format!("use `agent {command}` on the machine of the server"))
     }
 
@@ -190,7 +208,7 @@ impl App {
 }
 
 /// Maximum number of nodes that a request asks for.
-pub type Top = bounded::Bounded<1, { text::MAX_K }>;
+pub type Top = Bounded<1, { text::MAX_K }>;
 /// Default maximum number of nodes that a request asks for.
 pub const TOP: Top = Top::new(20);
 
@@ -206,6 +224,30 @@ fn unassisted(answer: &Answer, app: &App) {
             "{why}; this is the answer without it (-v shows what the service said)"
         ));
     }
+}
+
+/// Calls `one` for each item, in parallel, and reports the progress of `stage`. Returns the results
+/// in the order of the items.
+///
+/// # Errors
+/// The error of `one`; if the operation was stopped, an error with the message `stopped`.
+fn each<T: Sync, R: Send>(
+    items: &[T],
+    stage: &str,
+    stopped: &'static str,
+    app: &App,
+    one: impl Fn(&T) -> anyhow::Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let (progress, done) = (app.watch.progress(), AtomicU64::new(0));
+    let one = |item| {
+        if app.stop.load(Ordering::Relaxed) {
+            return Err(anyhow!(stopped));
+        }
+        let result = one(item)?;
+        progress.at(stage, done.fetch_add(1, Ordering::Relaxed) + 1, items.len() as u64);
+        Ok(result)
+    };
+    Ok(items.par_iter().map(one).collect::<anyhow::Result<_>>()?)
 }
 
 /// Returns an environment variable; `None` if it is unset or empty.

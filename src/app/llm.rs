@@ -15,11 +15,7 @@ use anyhow::{Context as _, anyhow};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
-use crate::{
-    App, Network, OPENAI_URL,
-    error::{AppError, Explain, Result},
-    variable,
-};
+use crate::{App, AppError, Explain, Network, OPENAI_URL, Result, variable};
 use agent_ground::files;
 use agent_infer::bundle::Bundle;
 use agent_llm::{
@@ -52,18 +48,15 @@ pub struct LlmArgs {
     /// Use this language model, such as gpt-4.1-mini or ollama/qwen3:8b, for all roles without a
     /// model of their own in the settings
     #[arg(long, value_name = "M", env = "AGENT_MODEL", help_heading = "Language model")]
-    #[serde(default)]
     pub model: Option<String>,
     /// Also record all replies in this file, for --replay
     #[arg(long, value_name = "FILE", conflicts_with = "replay", help_heading = "Language model")]
     #[schema(value_type = Option<String>)]
-    #[serde(default)]
     pub record: Option<PathBuf>,
     /// Replay replies from this file without contacting any service; a request that is not in the
     /// file fails
     #[arg(long, value_name = "FILE", help_heading = "Language model")]
     #[schema(value_type = Option<String>)]
-    #[serde(default)]
     pub replay: Option<PathBuf>,
     /// Neither read nor write the reply cache that runs share
     #[arg(long, help_heading = "Language model")]
@@ -71,16 +64,13 @@ pub struct LlmArgs {
     pub no_cache: bool,
     /// Spend at most this much on language models, in USD
     #[arg(long, value_name = "X", help_heading = "Language model")]
-    #[serde(default)]
     pub budget_usd: Option<f64>,
     /// Use at most this many tokens of language models, sent and received
     #[arg(long, value_name = "T", help_heading = "Language model")]
-    #[serde(default)]
     pub budget_tokens: Option<u64>,
     /// Override built-in prompts with those in this directory; see agent-prompts in the source code
     #[arg(long, value_name = "DIR", help_heading = "Language model")]
     #[schema(value_type = Option<String>)]
-    #[serde(default)]
     pub prompts: Option<PathBuf>,
 }
 
@@ -110,6 +100,11 @@ pub struct Opened {
 }
 
 impl Opened {
+    /// Returns a language model without stores of replies.
+    fn without_stores(assistant: Arc<Assistant>, at_a_time: usize) -> Opened {
+        Opened { assistant, at_a_time, recorder: None, cassette: None, cache: None }
+    }
+
     /// Completes the file of --record, if any. Warns if replies in the file of --replay were not
     /// used, or if the cache had a problem.
     ///
@@ -119,12 +114,9 @@ impl Opened {
         if let Some(recorder) = &self.recorder {
             recorder.finish()?;
         }
-        if let Some(cassette) = &self.cassette {
-            let unused = cassette.unused();
-            if !unused.is_empty() {
-                let n = unused.len();
-                app.watch.warning(&format!("{n} recorded replies were not used"));
-            }
+        let unused = self.cassette.as_ref().map_or(0, |cassette| cassette.unused().len());
+        if unused > 0 {
+            app.watch.warning(&format!("{unused} recorded replies were not used"));
         }
         if let Some(problem) = self.cache.as_ref().and_then(|cache| cache.problem()) {
             app.watch.warning(&problem);
@@ -163,16 +155,7 @@ fn of_server(choice: &LlmArgs, network: &Network) -> Result<Option<Opened>> {
         )))
         .hint("the server uses its own language model, if it has one");
     }
-    let at_a_time = 1;
-    let (recorder, cassette, cache) = (None, None, None);
-    let opened = |assistant: &Arc<Assistant>| Opened {
-        assistant: assistant.clone(),
-        at_a_time,
-        recorder,
-        cassette,
-        cache,
-    };
-    Ok(network.model.as_ref().map(opened))
+    Ok(network.model.clone().map(|assistant| Opened::without_stores(assistant, 1)))
 }
 
 /// Opens the configured language model like [`open`], but waits at most `longest` for a reply.
@@ -198,14 +181,10 @@ fn opened(
     let ceilings = Ceilings { usd: choice.budget_usd, tokens: choice.budget_tokens };
     check_prices(&configured, ceilings)?;
     let mut stores: Vec<Arc<dyn ReplyStore>> = own.into_iter().collect();
-    let cache = match choice.no_cache || choice.replay.is_some() {
-        true => None,
-        false => Some(Arc::new(SharedCache::new(&app.home.path().join("cache").join("replies")))),
-    };
-    let recorder = match &choice.record {
-        Some(path) => Some(Arc::new(Recorder::open(path)?)),
-        None => None,
-    };
+    let replies = app.home.path().join("cache").join("replies");
+    let cache =
+        (!choice.no_cache && choice.replay.is_none()).then(|| Arc::new(SharedCache::new(&replies)));
+    let recorder = choice.record.as_deref().map(Recorder::open).transpose()?.map(Arc::new);
     // The recorder comes before the cache, so that it also records cached replies.
     stores.extend(recorder.iter().map(|recorder| recorder.clone() as Arc<dyn ReplyStore>));
     stores.extend(cache.iter().map(|cache| cache.clone() as Arc<dyn ReplyStore>));
@@ -238,23 +217,19 @@ fn opened(
 /// # Errors
 /// If no model is configured, or settings or prompts are invalid.
 pub fn open_unasked(choice: &LlmArgs, app: &App) -> Result<Opened> {
-    let Some(configured) = configured(app, choice.model.as_deref())? else {
-        return Err(anyhow!("no LLM configured")).hint(REMEDY);
-    };
-    let Configured { roles, settings, .. } = configured;
+    let Configured { roles, settings, .. } = required(choice, app)?;
     let ledger = Ledger::new(settings.prices, Ceilings::default());
     let model = Unasked("a dry run sends no requests".to_owned());
     let llm = Llm::new(Box::new(model), roles, Vec::new(), ledger, app.stop.clone());
     let assistant = Arc::new(Assistant::new(Arc::new(llm), Arc::new(prompts(choice)?)));
-    let at_a_time = settings.limits.at_a_time;
-    Ok(Opened { assistant, at_a_time, recorder: None, cassette: None, cache: None })
+    Ok(Opened::without_stores(assistant, settings.limits.at_a_time))
 }
 
 /// A model that refuses every request; the text says why.
 struct Unasked(String);
 
 impl Model for Unasked {
-    fn ask(&self, _: &Request) -> std::result::Result<Reply, LlmError> {
+    fn ask(&self, _: &Request) -> Result<Reply, LlmError> {
         Err(LlmError::Unrecorded(self.0.clone()))
     }
 }
@@ -273,16 +248,13 @@ fn prompts(choice: &LlmArgs) -> Result<Prompts> {
 /// # Errors
 /// As [`open`].
 pub fn open_if_configured(choice: &LlmArgs, is_asked: bool, app: &App) -> Result<Option<Opened>> {
-    if let (Some(network), false) = (&app.network, is_asked) {
-        return of_server(choice, network);
-    }
-    if app.network.is_some() {
-        return open(choice, None, app).map(Some);
-    }
-    match configured(app, choice.model.as_deref())? {
-        Some(_) if is_asked => open(choice, None, app).map(Some),
-        Some(_) => opened(checked(choice, app)?, choice, None, Duration::MAX, app).map(Some),
-        None => Ok(None),
+    match &app.network {
+        Some(network) if !is_asked => of_server(choice, network),
+        None if configured(app, choice.model.as_deref())?.is_none() => Ok(None),
+        None if !is_asked => {
+            opened(checked(choice, app)?, choice, None, Duration::MAX, app).map(Some)
+        }
+        _ => open(choice, None, app).map(Some),
     }
 }
 
@@ -303,10 +275,10 @@ pub fn open_for_programs(bundle: &Bundle, app: &App) -> Result<Option<Opened>> {
 /// missing.
 pub fn check(choice: &LlmArgs, app: &App) -> Result<Configured> {
     let configured = checked(choice, app)?;
-    if choice.replay.is_none() {
-        require_key(&configured)?;
+    match missing_key(&configured).filter(|_| choice.replay.is_none()) {
+        Some(NoKey { what, remedy }) => Err(anyhow!(what)).hint(remedy),
+        None => Ok(configured),
     }
-    Ok(configured)
 }
 
 /// Returns the configuration; a missing key is not an error.
@@ -314,10 +286,13 @@ fn checked(choice: &LlmArgs, app: &App) -> Result<Configured> {
     if choice.budget_usd.is_some_and(|usd| !(usd > 0.0 && usd < 1e9)) {
         return Err(AppError::usage(anyhow!("--budget-usd must be above 0")));
     }
-    let Some(configured) = configured(app, choice.model.as_deref())? else {
-        return Err(anyhow!("no LLM configured")).hint(REMEDY);
-    };
-    Ok(configured)
+    required(choice, app)
+}
+
+/// Returns the configuration; fails if no model is configured.
+fn required(choice: &LlmArgs, app: &App) -> Result<Configured> {
+    let configured = configured(app, choice.model.as_deref())?;
+    configured.ok_or_else(|| anyhow!("no LLM configured")).hint(REMEDY)
 }
 
 /// Returns the configuration. The model is `model`, or else that of the environment variable
@@ -465,15 +440,6 @@ pub fn missing_key(configured: &Configured) -> Option<NoKey> {
         _ => return None,
     };
     Some(NoKey { what: format!("there is no key for {base_url}"), remedy })
-}
-
-/// # Errors
-/// If a required key is missing.
-fn require_key(configured: &Configured) -> Result<()> {
-    match missing_key(configured) {
-        Some(NoKey { what, remedy }) => Err(anyhow!(what)).hint(remedy),
-        None => Ok(()),
-    }
 }
 
 /// Fails if there is a budget in USD and the settings have no price for a configured model.

@@ -10,7 +10,7 @@ use agent_retrieve::{
     measure::{self, Measure},
 };
 
-use crate::{App, Result, systems::STAND_IN};
+use crate::{App, Result, STAND_IN};
 
 /// Default number of nodes that a system ranks for each query.
 pub const DEPTH: u32 = 1_000;

@@ -10,10 +10,7 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 
-use crate::{
-    error::{Explain, Result},
-    text::MAX_SHOWN,
-};
+use crate::{App, Explain, MAX_SHOWN, Result};
 use agent_dataset::Home;
 use agent_ground::words::nearest;
 use agent_infer::bundle::Bundle;
@@ -64,59 +61,32 @@ pub fn run_dirs(home: &Home) -> Result<Vec<PathBuf>> {
 
 /// Returns the directory of a run: `given` if this path exists, else the run of this name in the
 /// home directory. `latest` is the run that was written last; among runs written at the same time,
-/// the last by name.
+/// the last by name. A request over a network may only name runs in the home directory.
 ///
 /// # Errors
 /// If there is no such run.
-pub fn run_dir(given: &Path, home: &Home) -> Result<PathBuf> {
-    if given.exists() {
-        return Ok(given.to_owned());
+pub fn run_dir(given: &Path, app: &App) -> Result<PathBuf> {
+    match app.network.is_none() && given.exists() {
+        true => Ok(given.to_owned()),
+        false => find(given, DATABASE_FILE, &app.home),
     }
-    run_of_name(given, home)
-}
-
-/// Returns the directory of the run in the home directory that has this name, or of the run that
-/// was written last if the name is `latest`.
-///
-/// # Errors
-/// If there is no such run.
-pub fn run_of_name(name: &Path, home: &Home) -> Result<PathBuf> {
-    find(name, DATABASE_FILE, home)
 }
 
 /// Returns the file of a bundle: `given` itself if it is a file, else the bundle in the run that
 /// `given` names, by its directory or its name in the home directory. `latest` is the bundle that
-/// was written last.
+/// was written last, if possible among those made for `dataset`. A request over a network may only
+/// name runs in the home directory.
 ///
 /// # Errors
-/// If there is no such file or run, if the run has no bundle, or if `latest` is ambiguous.
-pub fn bundle_file(given: &Path, home: &Home) -> Result<PathBuf> {
-    bundle_for(given, None, home)
-}
-
-/// Returns the file of a bundle like [`bundle_file`], but `latest` is the last bundle that was made
-/// for `dataset`, if there is one.
-///
-/// # Errors
-/// As [`bundle_file`].
-pub fn bundle_for(given: &Path, dataset: Option<&str>, home: &Home) -> Result<PathBuf> {
-    if given.exists() && !given.is_dir() {
-        return Ok(given.to_owned());
+/// If there is no such file or run, if the run has no bundle, or if `latest` is ambiguous: bundles
+/// were made for several datasets, none of which is `dataset`.
+pub fn bundle_file(given: &Path, dataset: Option<&str>, app: &App) -> Result<PathBuf> {
+    match app.network.is_none() && given.exists() {
+        true if given.is_dir() => bundle_in(given.to_owned()),
+        true => Ok(given.to_owned()),
+        false if is_latest(given) => latest_bundle(dataset, &app.home),
+        false => bundle_in(find(given, BUNDLE_FILE, &app.home)?),
     }
-    if given.is_dir() { bundle_in(given.to_owned()) } else { bundle_of_run(given, dataset, home) }
-}
-
-/// Returns the bundle file of the run in the home directory that has this name. `latest` is the
-/// bundle that was written last, if possible among those made for `dataset`.
-///
-/// # Errors
-/// If there is no such run, if the run has no bundle, or if `latest` is ambiguous: bundles were
-/// made for several datasets, none of which is `dataset`.
-pub fn bundle_of_run(name: &Path, dataset: Option<&str>, home: &Home) -> Result<PathBuf> {
-    if is_latest(name) {
-        return latest_bundle(dataset, home);
-    }
-    bundle_in(find(name, BUNDLE_FILE, home)?)
 }
 
 /// Returns the file of the bundle for `dataset` that was written last. If there is none, returns
@@ -176,16 +146,16 @@ pub fn is_latest(given: &Path) -> bool {
 ///
 /// # Errors
 /// As [`bundle_file`] and [`model_dir`].
-pub fn system(name: &str, dataset: Option<&str>, home: &Home) -> Result<String> {
+pub fn system(name: &str, dataset: Option<&str>, app: &App) -> Result<String> {
     if let Some(given) = name.strip_prefix(BUNDLE).filter(|given| !given.is_empty()) {
-        return Ok(format!("{BUNDLE}{}", bundle_for(Path::new(given), dataset, home)?.display()));
+        return Ok(format!("{BUNDLE}{}", bundle_file(Path::new(given), dataset, app)?.display()));
     }
     for (model, behind) in MODELS {
         let Some(given) = name.strip_prefix(model).filter(|given| !given.is_empty()) else {
             continue;
         };
         let end = given.find(behind).unwrap_or(given.len());
-        let dir = model_dir(Path::new(&given[..end]), home)?;
+        let dir = model_dir(Path::new(&given[..end]), app)?;
         return Ok(format!("{model}{}{}", dir.display(), &given[end..]));
     }
     Ok(name.to_owned())
@@ -231,32 +201,24 @@ pub fn new_model_dir(name: &str, home: &Home) -> Result<PathBuf> {
 }
 
 /// Returns the directory of a model: `given` if this path exists, else the model of this name in
-/// the home directory.
+/// the home directory. A request over a network may only name models in the home directory.
 ///
 /// # Errors
 /// If there is no such model.
-pub fn model_dir(given: &Path, home: &Home) -> Result<PathBuf> {
-    if given.exists() {
+pub fn model_dir(given: &Path, app: &App) -> Result<PathBuf> {
+    if app.network.is_none() && given.exists() {
         return Ok(given.to_owned());
     }
-    model_of_home(given, home)
-}
-
-/// Returns the directory of the model in the home directory that has this name.
-///
-/// # Errors
-/// If there is no such model.
-pub fn model_of_home(name: &Path, home: &Home) -> Result<PathBuf> {
-    let mut names = model_names(home);
-    if names.iter().any(|known| Path::new(known) == name) {
-        return Ok(models_dir(home).join(name));
+    let mut names = model_names(&app.home);
+    if names.iter().any(|known| Path::new(known) == given) {
+        return Ok(models_dir(&app.home).join(given));
     }
     names.truncate(MAX_SHOWN);
     let hint = match names.is_empty() {
         true => "there is no model yet; make one with `agent train`".to_owned(),
         false => format!("models: {}", names.join(", ")),
     };
-    Err(anyhow!("there is no model {:?}", name.display().to_string())).hint(hint)
+    Err(anyhow!("there is no model {:?}", given.display().to_string())).hint(hint)
 }
 
 /// Returns the directory of the run in the home directory that has this name. `latest` is the run
@@ -303,21 +265,24 @@ fn known(name: &str, dirs: &[PathBuf]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::Unwatched;
 
     #[test]
     fn the_latest_bundle_is_that_of_a_dataset() {
         let dir = tempfile::tempdir().unwrap();
-        let home = Home::new(dir.path());
+        let app = App::new(Home::new(dir.path()), Arc::new(Unwatched));
         let write = |run: &str, dataset: &str| {
-            let dir = runs_dir(&home).join(run);
+            let dir = runs_dir(&app.home).join(run);
             fs::create_dir_all(&dir).unwrap();
             let text = format!("{{\"dataset\": {{\"name\": \"{dataset}\"}}}}");
             fs::write(dir.join(BUNDLE_FILE), text).unwrap();
         };
-        let latest = |dataset| {
-            let file = bundle_of_run(Path::new(LATEST), dataset, &home)?;
-            Result::Ok(file.parent().unwrap().file_name().unwrap().to_owned())
+        let latest = |dataset| -> Result<_> {
+            let file = bundle_file(Path::new(LATEST), dataset, &app)?;
+            Ok(file.parent().unwrap().file_name().unwrap().to_owned())
         };
         assert!(latest(None).unwrap_err().message().contains("does not hold a run with a bundle"));
         write("desk-1", "desk");

@@ -36,12 +36,9 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use crate::{
-    App, AppError, Explain, Result,
-    bounded::Bounded,
-    llm::{self, LlmArgs},
-    operation::Perform,
-    routing,
-    systems::SandboxArgs,
+    App, AppError, Bounded, Explain, LlmArgs, Perform, Result, SandboxArgs,
+    choice::{PartName, choice},
+    llm, routing,
     unit::pool::Pool,
 };
 use agent_dataset::Base;
@@ -107,10 +104,10 @@ pub struct Request {
     #[schema(value_type = Vec<String>)]
     pub program: Vec<PathBuf>,
     /// Leave out this part of the optimizer, to measure its effect; may be repeated
-    #[arg(long, value_enum, value_name = "PART")]
+    #[arg(long, value_name = "PART", value_parser = choice::<Ablation>())]
     #[serde(default)]
-    #[schema(inline)]
-    pub without: Vec<Part>,
+    #[schema(value_type = Vec<PartName>, inline)]
+    pub without: Vec<Ablation>,
     /// Use this random seed [default: 1]
     #[arg(long, value_name = "S")]
     pub seed: Option<u64>,
@@ -170,46 +167,6 @@ pub enum Actor {
     Search,
     /// Asks a language model
     Llm,
-}
-
-/// A part of the optimizer that can be left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize, ToSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Part {
-    /// Mining of metapaths from training answers; only text search remains
-    Mining,
-    /// Tuning of parameters; they keep their declared values
-    Tuning,
-    /// Relaxation of metapaths; only nodes that all metapaths reach are ranked
-    Relaxation,
-    /// The router; every query uses the category that is best overall
-    Router,
-    /// The cache of tool calls; changes only the time
-    Cache,
-    /// Changes to programs after the categories are found
-    Mutation,
-    /// Comparison of well and badly answered queries; the model sees only scores and attempts
-    Comparator,
-    /// Improvement by the model; its first programs are only repaired until they run
-    Steps,
-    /// The lexicon: questions about each relation, worded by the model
-    Lexicon,
-}
-
-impl From<Part> for Ablation {
-    fn from(part: Part) -> Self {
-        match part {
-            Part::Mining => Self::Mining,
-            Part::Tuning => Self::Tuning,
-            Part::Relaxation => Self::Relaxation,
-            Part::Router => Self::Router,
-            Part::Cache => Self::Cache,
-            Part::Mutation => Self::Mutation,
-            Part::Comparator => Self::Comparator,
-            Part::Steps => Self::Steps,
-            Part::Lexicon => Self::Lexicon,
-        }
-    }
 }
 
 /// An open run, with the data, language model and other processes that it uses.
@@ -345,7 +302,7 @@ impl Request {
 
     /// Returns the parts of the optimizer to leave out, each once, in the order of [`Ablation`].
     fn ablations(&self) -> Vec<Ablation> {
-        let mut parts: Vec<Ablation> = self.without.iter().map(|&part| part.into()).collect();
+        let mut parts: Vec<Ablation> = self.without.clone();
         parts.sort_unstable();
         parts.dedup();
         parts

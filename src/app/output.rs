@@ -9,7 +9,7 @@ use std::{
 use anyhow::Context as _;
 use tempfile::NamedTempFile;
 
-use crate::error::Result;
+use crate::Result;
 use agent_ground::files;
 
 /// A file being written, which appears under its path only when it is complete.

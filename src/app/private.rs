@@ -7,12 +7,6 @@ use std::path::PathBuf;
 use crate::variable;
 use agent_sandbox::{self as sandbox, Origin, SandboxOptions, Trust};
 
-/// Returns the record of the runs and bundles that this user made; their programs run in this
-/// process by default.
-pub fn trust_of_user() -> Trust {
-    Private::of_user().trust()
-}
-
 /// Returns the default sandbox options for programs of an origin, such as a bundle; the same as on
 /// the command line. For software that embeds this library.
 pub fn sandbox_of_user(origin: Origin<'_>) -> SandboxOptions {

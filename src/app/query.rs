@@ -10,13 +10,11 @@ use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use crate::{
-    App, Explain, Result, TOP, Top,
+    App, Effort, Explain, LlmArgs, Perform, Resources, Result, SandboxArgs, TOP, Top,
     choice::{choice, effort},
-    dataset,
-    llm::{self, LlmArgs},
-    operation::Perform,
+    dataset, llm, open_bundle, read_bundle,
     search::filtered,
-    systems::{Effort, OpenedBundle, Resources, SandboxArgs, open_bundle, read_bundle_for},
+    systems::OpenedBundle,
     unassisted,
 };
 use agent_index::IndexedBase;
@@ -55,7 +53,6 @@ pub struct Request {
 pub struct Options {
     /// Installed dataset, directory to import, or built-in sample [default: the bundle's]
     #[arg(long, value_name = "N", display_order = 1)]
-    #[serde(default)]
     pub dataset: Option<String>,
     /// Print at most this many nodes, 1 to 10000
     #[arg(short, value_name = "K", default_value_t = TOP, display_order = 4)]
@@ -131,7 +128,7 @@ impl Session {
     /// If the bundle or the base cannot be opened, or if the bundle was made for another base and
     /// `force` is not set.
     pub fn open(bundle: &Path, options: &Options, app: &App) -> Result<Session> {
-        let bundle = read_bundle_for(bundle, options.dataset.as_deref(), app)?;
+        let bundle = read_bundle(bundle, options.dataset.as_deref(), app)?;
         let found = dataset::chosen(options.dataset.as_deref(), &bundle.dataset.name, app)?;
         let base = dataset::open(&found, app)?;
         check_base(&bundle, &base, options.force, app)?;
@@ -181,7 +178,7 @@ pub struct QueryRecord<'a> {
 }
 
 impl Serialize for Reply {
-    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         QueryRecord { query: &self.query, bundle: &self.bundle, answer: self.record() }
             .serialize(out)
     }
@@ -241,11 +238,7 @@ fn check_base(bundle: &Bundle, base: &IndexedBase, force: bool, app: &App) -> Re
 ///
 /// # Errors
 /// [`BundleError::OtherBase`] if the bundle was made for another base.
-pub(crate) fn check_fit(
-    bundle: &Bundle,
-    base: &IndexedBase,
-    app: &App,
-) -> std::result::Result<(), BundleError> {
+pub(crate) fn check_fit(bundle: &Bundle, base: &IndexedBase, app: &App) -> Result<(), BundleError> {
     if bundle.fit(base)? == Fit::Updated {
         app.watch.warning(&bundle.updated());
     }

@@ -11,12 +11,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use self::{found::Findings, recorded::RecordedRun};
-use crate::{
-    App, AppError, Result, dataset, llm, named,
-    operation::Perform,
-    routing,
-    systems::{Resources, SandboxArgs},
-};
+use crate::{App, AppError, Perform, Resources, Result, SandboxArgs, dataset, llm, named, routing};
 use agent_dataset::{DatasetError, Split, load_split};
 use agent_optimize::{journal::Journal, record::programs::Sources, trial::Trial};
 use agent_train::Record;
@@ -27,17 +22,14 @@ use agent_train::Record;
 pub struct Request {
     /// Report on this run: its directory, its name, or `latest`
     #[arg(long, value_name = "RUN", required_unless_present = "model")]
-    #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub run: Option<PathBuf>,
     /// Report on this trained model instead of a run: its directory or its name
     #[arg(long, value_name = "MODEL", conflicts_with_all = ["run", "dataset"])]
-    #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub model: Option<PathBuf>,
     /// Answer the validation queries of this dataset [default: the run's dataset]
     #[arg(long, value_name = "N")]
-    #[serde(default)]
     pub dataset: Option<String>,
     /// Where Rhai programs run: in this process or inside WebAssembly.
     #[command(flatten)]
@@ -59,23 +51,15 @@ pub struct Reply {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Page {
-    Run(Box<RunPage>),
-    Model(Box<ModelPage>),
-}
-
-/// The data of the page of a run.
-#[derive(Serialize)]
-struct RunPage {
-    #[serde(flatten)]
-    run: RecordedRun,
-    found: Findings,
-}
-
-/// The data of the page of a trained model.
-#[derive(Serialize)]
-struct ModelPage {
-    name: String,
-    record: Record<Value>,
+    Run {
+        #[serde(flatten)]
+        run: Box<RecordedRun>,
+        found: Box<Findings>,
+    },
+    Model {
+        name: String,
+        record: Box<Record<Value>>,
+    },
 }
 
 impl Perform for Request {
@@ -93,26 +77,20 @@ impl Perform for Request {
 }
 
 fn of_model(model: &Path, app: &App) -> Result<Reply> {
-    let dir = match app.network {
-        None => named::model_dir(model, &app.home)?,
-        Some(_) => named::model_of_home(model, &app.home)?,
-    };
-    let record = Record::open(&dir)?;
+    let dir = named::model_dir(model, app)?;
+    let record = Box::new(Record::open(&dir)?);
     let name = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(Reply { dir, page: Page::Model(Box::new(ModelPage { name, record })) })
+    Ok(Reply { dir, page: Page::Model { name, record } })
 }
 
 fn of_run(request: &Request, run: &Path, app: &App) -> Result<Reply> {
-    let dir = match app.network {
-        None => named::run_dir(run, &app.home)?,
-        Some(_) => named::run_of_name(run, &app.home)?,
-    };
+    let dir = named::run_dir(run, app)?;
     let journal = Journal::open_read_only(&dir)?;
     let sources = Sources::from_run(&dir)?;
     let measured = measure(request, &sources, &routing::trials(&journal)?, app)?;
-    let found = found::found(&dir, &journal, &sources, measured.as_ref(), app)?;
-    let page = RunPage { run: RecordedRun::read(&dir, &sources)?, found };
-    Ok(Reply { dir, page: Page::Run(Box::new(page)) })
+    let found = Box::new(found::found(&dir, &journal, &sources, measured.as_ref(), app)?);
+    let run = Box::new(RecordedRun::read(&dir, &sources)?);
+    Ok(Reply { dir, page: Page::Run { run, found } })
 }
 
 /// Measures the frozen bundle and the baselines on the validation queries. `None`, with a notice or

@@ -58,15 +58,8 @@ pub fn calibrated(
         let best = ranks.iter().copied().fold(0.0, f32::max);
         let probabilities = bundle.router.probabilities(&features(base, &query.text));
         // Ties go to the first category, as when a query is answered.
-        let top =
-            probabilities.iter().zip(&ranks).fold(
-                None,
-                |top: Option<(f32, f32)>, next| match top {
-                    Some((most, _)) if *next.0 <= most => top,
-                    _ => Some((*next.0, *next.1)),
-                },
-            );
-        top.filter(|_| best > 0.0).map(|(most, rank)| (f64::from(most), rank >= best))
+        let top = probabilities.iter().zip(&ranks).rev().max_by(|a, b| a.0.total_cmp(b.0));
+        top.filter(|_| best > 0.0).map(|(most, rank)| (f64::from(*most), *rank >= best))
     };
     let predictions: Vec<(f64, bool)> =
         queries.par_iter().enumerate().filter_map(prediction).collect();

@@ -1,16 +1,13 @@
 //! Ranks the nodes of a base for a text or an expression of the query language.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use crate::{
-    App, AppError, Result, TOP, Top, dataset,
-    llm::{self, LlmArgs},
-    operation::Perform,
-    systems::{Effort, Resources, SandboxArgs, open_system, system_name},
-    unassisted,
+    App, AppError, Effort, LlmArgs, Perform, Resources, Result, SandboxArgs, TOP, Top, dataset,
+    llm, open_system, system_name, unassisted,
 };
 use agent_index::IndexedBase;
 use agent_infer::{self as infer, HitRecord};
@@ -33,14 +30,12 @@ pub struct Request {
     pub dataset: String,
     /// Search for this text
     #[arg(value_name = "TEXT", required_unless_present = "query")]
-    #[serde(default)]
     pub text: Option<String>,
     /// Instead of ranking for a text, search all nodes with an expression of fields, phrases,
     /// ranges and fuzzy terms, such as +brand:northpeak "steel bottle"~1 -plastic price:[5 TO 20];
     /// needs the index part `query`
     #[arg(long, value_name = "QUERY", allow_hyphen_values = true,
         conflicts_with_all = ["text", "system", "explain"])]
-    #[serde(default)]
     pub query: Option<String>,
     /// Keep only nodes that meet this condition: site=Munich, priority=high,urgent,
     /// created>=2025-03, status!=closed; may be given several times
@@ -92,12 +87,8 @@ impl Reply {
 }
 
 impl Serialize for Reply {
-    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Hits<'a> {
-            hits: Vec<HitRecord<'a>>,
-        }
-        Hits { hits: self.hits() }.serialize(out)
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
+        BTreeMap::from([("hits", self.hits())]).serialize(out)
     }
 }
 

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 
 use anyhow::Context as _;
 
-use crate::{App, Plan, error::Result};
+use crate::{App, Plan, Result};
 use agent_dataset::{Base, attach_questions};
 use agent_index::IndexedBase;
 use agent_synth::{self as synth, Ids, Options, Requester, SynthError, Synthesis, Watch};
@@ -41,7 +41,7 @@ pub(crate) fn make(
 pub(crate) fn watched<T>(
     stages: Plan,
     app: &App,
-    make: impl FnOnce(&mut Watch<'_>) -> std::result::Result<T, SynthError>,
+    make: impl FnOnce(&mut Watch<'_>) -> Result<T, SynthError>,
 ) -> Result<T> {
     let progress = app.watch.progress_of("making questions", stages);
     let mut on_progress = |stage: &'static str, done: usize, of: usize| {

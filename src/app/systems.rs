@@ -41,7 +41,6 @@ pub struct SandboxArgs {
     /// Run Rhai programs here; modules always run inside WebAssembly [default: rhai for programs
     /// that the search actor wrote and froze here, else wasm]
     #[arg(long, value_name = "NAME", value_enum, help_heading = "Sandbox")]
-    #[serde(default)]
     #[schema(inline)]
     sandbox: Option<SandboxName>,
 }
@@ -129,7 +128,7 @@ fn with_opener<T>(
     base: &Arc<IndexedBase>,
     threads: usize,
     resources: &Resources,
-    open: impl FnOnce(&Opener<'_>) -> std::result::Result<T, SystemError>,
+    open: impl FnOnce(&Opener<'_>) -> Result<T, SystemError>,
 ) -> Result<T> {
     Ok(open(&Opener {
         base,
@@ -153,10 +152,10 @@ fn with_opener<T>(
 /// is not allowed.
 pub fn system_name(given: &str, dataset: &str, app: &App) -> Result<String> {
     if app.network.is_none() {
-        return named::system(given, Some(dataset), &app.home);
+        return named::system(given, Some(dataset), app);
     }
     if let Some(run) = given.strip_prefix(named::BUNDLE) {
-        let file = named::bundle_of_run(Path::new(run), Some(dataset), &app.home)?;
+        let file = named::bundle_file(Path::new(run), Some(dataset), app)?;
         return Ok(format!("{}{}", named::BUNDLE, file.display()));
     }
     check_served(given)?;
@@ -168,7 +167,7 @@ pub fn system_name(given: &str, dataset: &str, app: &App) -> Result<String> {
 ///
 /// # Errors
 /// If the system may not be used or does not exist.
-pub fn check_served(name: &str) -> std::result::Result<(), SystemError> {
+pub fn check_served(name: &str) -> Result<(), SystemError> {
     let (spec, arguments) = systems::find(name)?;
     let has_inner = arguments.contains(':') && spec.arguments.contains("SYSTEM");
     match needs_base_alone(spec) && !has_inner {
@@ -209,39 +208,12 @@ pub fn open_runtime(
     with_opener(base, threads, resources, |opener| opener.runtime(origin))
 }
 
-/// Returns the path of a bundle's file, as [`named::bundle_file`] does. A request over a network
-/// may name only the bundle of a run in the home directory.
+/// Reads the bundle that [`named::bundle_file`] finds, and checks its digest.
 ///
 /// # Errors
-/// Those of [`named::bundle_file`] and [`named::bundle_of_run`].
-pub fn bundle_file(given: &Path, app: &App) -> Result<PathBuf> {
-    bundle_file_for(given, None, app)
-}
-
-/// Returns the file of a bundle like [`bundle_file`], but `latest` is the last bundle that was made
-/// for `dataset`, if there is one.
-fn bundle_file_for(given: &Path, dataset: Option<&str>, app: &App) -> Result<PathBuf> {
-    match app.network {
-        None => named::bundle_for(given, dataset, &app.home),
-        Some(_) => named::bundle_of_run(given, dataset, &app.home),
-    }
-}
-
-/// Reads the bundle that [`bundle_file`] finds, and checks its digest.
-///
-/// # Errors
-/// As [`bundle_file`]; if the bundle cannot be read or was changed.
-pub fn read_bundle(given: &Path, app: &App) -> Result<Bundle> {
-    read_bundle_for(given, None, app)
-}
-
-/// Reads a bundle like [`read_bundle`], but `latest` is the last bundle that was made for
-/// `dataset`, if there is one.
-///
-/// # Errors
-/// As [`read_bundle`].
-pub fn read_bundle_for(given: &Path, dataset: Option<&str>, app: &App) -> Result<Bundle> {
-    let file = bundle_file_for(given, dataset, app)?;
+/// As [`named::bundle_file`]; if the bundle cannot be read or was changed.
+pub fn read_bundle(given: &Path, dataset: Option<&str>, app: &App) -> Result<Bundle> {
+    let file = named::bundle_file(given, dataset, app)?;
     let bundle = Bundle::read(&file).map_err(SystemError::from)?;
     if named::is_latest(given) {
         let run = file.parent().and_then(Path::file_name).unwrap_or_default().display();

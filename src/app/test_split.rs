@@ -1,7 +1,7 @@
 //! The only way in which commands read the test split. A file in the home directory counts how
 //! often the split was opened, that is, measured on; the count is reported beside the results.
 
-use crate::{App, error::Result, text};
+use crate::{App, Result, text};
 use agent_dataset::{
     Base, LabelledQuery, Split, ValuedQuery, load_test, load_test_tenth, load_test_values,
 };

@@ -37,7 +37,6 @@ pub struct ModelArgs {
     pub dataset: String,
     /// Store the model under this name [default: KIND-DATASET]
     #[arg(long, value_name = "NAME")]
-    #[serde(default)]
     pub name: Option<String>,
     /// Replace an existing model of this name
     #[arg(long)]
@@ -54,7 +53,7 @@ pub struct Rate(f64);
 impl TryFrom<f64> for Rate {
     type Error = String;
 
-    fn try_from(rate: f64) -> std::result::Result<Rate, String> {
+    fn try_from(rate: f64) -> Result<Rate, String> {
         let rate = Some(rate).filter(|rate| (1e-9..=1.0).contains(rate));
         rate.map(Rate).ok_or_else(|| "give a number from 1e-9 to 1".to_owned())
     }
@@ -63,7 +62,7 @@ impl TryFrom<f64> for Rate {
 impl FromStr for Rate {
     type Err = String;
 
-    fn from_str(text: &str) -> std::result::Result<Rate, String> {
+    fn from_str(text: &str) -> Result<Rate, String> {
         text.parse().unwrap_or(f64::NAN).try_into()
     }
 }
@@ -137,7 +136,7 @@ impl Training {
     fn in_epochs<T>(
         &self,
         app: &App,
-        train: impl FnOnce(&(dyn Fn(Progress) + Sync)) -> std::result::Result<T, TrainError>,
+        train: impl FnOnce(&(dyn Fn(Progress) + Sync)) -> Result<T, TrainError>,
     ) -> Result<T> {
         let progress = app.watch.progress_of("training", EPOCHS);
         let noticed = Mutex::new((Instant::now(), 0));

@@ -17,11 +17,7 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 
-use crate::{
-    App,
-    error::{AppError, Explain, Result},
-    text::count,
-};
+use crate::{App, AppError, Explain, Result, count};
 use agent_dataset::{
     Base, DatasetError, LabelledQuery, Split, load_split, load_test,
     stark::{

@@ -12,12 +12,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use self::drift::{DriftReport, Session};
-use crate::{
-    App, AppError, Explain, Result,
-    dataset::{self, Dataset},
-    operation::Perform,
-    systems::{SandboxArgs, bundle_file},
-};
+use crate::{App, AppError, Dataset, Explain, Perform, Result, SandboxArgs, dataset, named};
 use agent_dataset::DatasetError;
 use agent_index::IndexedBase;
 use agent_infer::bundle::{Bundle, BundleError, Member};
@@ -33,7 +28,6 @@ pub struct Request {
     pub bundle: PathBuf,
     /// Replay the validation queries on this dataset [default: the bundle's dataset, if installed]
     #[arg(long, value_name = "N")]
-    #[serde(default)]
     pub dataset: Option<String>,
     /// Check whether the bundle still fits its updated dataset; exits with status 1 if not
     #[arg(long)]
@@ -138,7 +132,7 @@ impl Request {
 /// Checks the file, programs and router of a bundle, then its results on its base if that is
 /// installed.
 fn checks(request: &Request, app: &App) -> Result<Vec<Check>> {
-    let bundle = match Bundle::read(&bundle_file(&request.bundle, app)?) {
+    let bundle = match Bundle::read(&named::bundle_file(&request.bundle, None, app)?) {
         Ok(bundle) => bundle,
         Err(error @ BundleError::Io { .. }) => return Err(error.into()),
         Err(error) => return Ok(vec![Check::failed("file", error.to_string())]),
@@ -217,7 +211,7 @@ fn on_dataset(request: &Request, bundle: &Bundle, app: &App) -> Result<Vec<Check
 }
 
 /// Compares all files of the base, its index and its queries with their digests.
-fn digests(dataset: &Dataset, base: &IndexedBase, app: &App) -> std::result::Result<(), String> {
+fn digests(dataset: &Dataset, base: &IndexedBase, app: &App) -> Result<(), String> {
     let progress = app.watch.progress();
     let sizes = base.kb.manifest().files.values().map(|file| file.bytes);
     let (mut done, total) = (0, sizes.sum::<u64>() + base.bytes_to_verify());

@@ -2,9 +2,7 @@
 
 use anyhow::anyhow;
 
-use agent_app::{
-    Explain, Result, answer::Request, eval::forecast::of_one, named, operation::Perform as _,
-};
+use agent_app::{Explain, Perform as _, Result, answer::Request, eval::forecast::of_one, named};
 use agent_infer::{
     HitRecord,
     rag::{DroppedSentence, Prose},
@@ -12,7 +10,7 @@ use agent_infer::{
 use agent_kb::Kb;
 use agent_retrieve::check_query;
 
-use crate::{Context, Exit, eval::forecast, hits, printer::plain};
+use crate::{Context, Exit, eval::forecast, hits, plain};
 
 /// Maximum number of characters to print for a dropped sentence.
 const SHOWN_SENTENCE: usize = 200;
@@ -44,14 +42,14 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     if args.dry_run {
         check_query(&request.question)?;
         let check = if request.check { "=check" } else { "" };
-        let system = named::system(&request.system, Some(&request.dataset), &ctx.home)?;
+        let system = named::system(&request.system, Some(&request.dataset), ctx)?;
         let whole = format!("answer{check}:{system}");
         return forecast::print(&of_one(&whole, &request.llm, ctx)?, 1, args.json, ctx);
     }
     let reply = request.perform(ctx)?;
     let prose = &reply.prose;
     for DroppedSentence { text, why } in &prose.dropped {
-        ctx.printer
+        ctx.watch
             .notice(&format!("dropped a sentence that {why}: {}", plain(text, SHOWN_SENTENCE)));
     }
     if args.json {
@@ -68,7 +66,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 
 /// Prints the sentences, one per line, each with the ids of the nodes that it cites, then the cited
 /// nodes with the reason for which each was retrieved.
-fn print(prose: &Prose, kb: &Kb, cited: &[&HitRecord<'_>], ctx: &Context) -> Result<()> {
+fn print(prose: &Prose, kb: &Kb, cited: &[&HitRecord<'_>], ctx: &Context) -> Result<Exit> {
     let mut text = String::new();
     for sentence in &prose.sentences {
         let cites: Vec<String> =

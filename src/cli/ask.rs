@@ -3,11 +3,9 @@
 use std::{io::Write, path::PathBuf};
 
 use agent_app::{
-    Result,
+    Perform as _, Result,
     ask::{Reply, Request},
-    operation::Perform as _,
-    output,
-    text::counted,
+    counted, output,
 };
 use agent_ask::{
     AskError, AskReading, RefusalRecord,
@@ -20,10 +18,7 @@ use agent_kb::{
     table::{Rows, Table},
 };
 
-use crate::{
-    Context, Exit, hits,
-    printer::{plain, table},
-};
+use crate::{Context, Exit, hits, plain, table};
 
 /// Maximum number of rows of a table to print.
 const SHOWN_ROWS: usize = 20;
@@ -56,7 +51,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let reply = match args.request.perform(ctx) {
         Ok(reply) => reply,
         Err(error) => {
-            if let (true, Some(refusal)) = (args.json, error.of_kind::<AskError>()) {
+            if let (true, Some(refusal)) = (args.json, error.downcast_ref::<AskError>()) {
                 ctx.printer.json(&RefusalRecord::new(&args.request.question, refusal))?;
             }
             return Err(error);
@@ -67,28 +62,27 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             if let Some(path) = &args.csv {
                 output::write(path, |out| write_csv(out, answered, &base.kb))?;
                 let rows = counted(answered.table.rows.len() as u64, "row");
-                ctx.printer.notice(&format!("wrote {rows} to {}", path.display()));
+                ctx.watch.notice(&format!("wrote {rows} to {}", path.display()));
             }
             match args.json {
-                true => ctx.printer.json(&reply)?,
-                false => print(answered, &base.kb, ctx)?,
+                true => ctx.printer.json(&reply),
+                false => print(answered, &base.kb, ctx),
             }
         }
         Reply::Readings { readings, .. } => {
             match args.json {
                 true => ctx.printer.json(&reply)?,
                 false => print_readings(readings, ctx)?,
-            }
-            return Ok(Exit::AskedBack);
+            };
+            Ok(Exit::AskedBack)
         }
-        Reply::Bundle(ranking) => hits::print(&ranking.hits(), args.json, ctx)?,
+        Reply::Bundle(ranking) => hits::print(&ranking.hits(), args.json, ctx),
     }
-    Ok(Exit::Done)
 }
 
 /// Prints the readings of an ambiguous question, numbered from 1. Below each come its answer and
 /// those lines of its path that differ between the readings.
-fn print_readings(readings: &[AskReading], ctx: &Context) -> Result<()> {
+fn print_readings(readings: &[AskReading], ctx: &Context) -> Result<Exit> {
     let n = readings.len();
     let mut text = format!("the question can be read in {n} ways; choose one with --reading K\n");
     for (k, reading) in (1..).zip(readings) {
@@ -102,7 +96,7 @@ fn print_readings(readings: &[AskReading], ctx: &Context) -> Result<()> {
 }
 
 /// Prints the answer, the path to its rows, the table and the SQL, then the first rows.
-fn print(answered: &Answered, kb: &Kb, ctx: &Context) -> Result<()> {
+fn print(answered: &Answered, kb: &Kb, ctx: &Context) -> Result<Exit> {
     let Answered { table: asked, result, .. } = answered;
     let mut text = format!("{}\n\n", answered.told);
     let mut line = |label: &str, told: &str| {
@@ -123,32 +117,29 @@ fn print(answered: &Answered, kb: &Kb, ctx: &Context) -> Result<()> {
     answered.sql.iter().for_each(|sql| line("sql", sql));
     ctx.printer.text(&text)?;
     ctx.printer.data("\n")?;
-    match answered.outcome {
-        Outcome::Table => print_rows(result, ctx)?,
-        _ => {
-            if result.rows.len() > 1 {
-                print_rows(result, ctx)?;
-                ctx.printer.data("\n")?;
-            }
-            print_table(answered, kb, ctx)?;
-        }
+    if let Outcome::Table = answered.outcome {
+        return print_rows(result, ctx);
     }
-    Ok(())
+    if result.rows.len() > 1 {
+        print_rows(result, ctx)?;
+        ctx.printer.data("\n")?;
+    }
+    print_table(answered, kb, ctx)
 }
 
-fn print_rows(result: &Rows, ctx: &Context) -> Result<()> {
+fn print_rows(result: &Rows, ctx: &Context) -> Result<Exit> {
     let mut rows = table(result.columns.clone(), &[]);
     for row in result.rows.iter().take(SHOWN_ROWS) {
         rows.add_row(row.iter().map(|value| plain(shown_value(value), SHOWN_CELL)));
     }
     ctx.printer.table(&rows)?;
     told_rest(result.rows.len(), SHOWN_ROWS, ctx);
-    Ok(())
+    Ok(Exit::Done)
 }
 
 /// Prints the first rows that the answer is computed from: up to [`SHOWN_EXAMPLES`] rows below an
 /// answer that is a number, yes or no, otherwise up to [`SHOWN_ROWS`].
-fn print_table(answered: &Answered, kb: &Kb, ctx: &Context) -> Result<()> {
+fn print_table(answered: &Answered, kb: &Kb, ctx: &Context) -> Result<Exit> {
     let asked = &answered.table;
     let mut headings = vec!["id".to_owned(), "name".to_owned()];
     headings.extend(asked.columns.iter().map(|column| column.name.clone()));
@@ -166,13 +157,13 @@ fn print_table(answered: &Answered, kb: &Kb, ctx: &Context) -> Result<()> {
     }
     ctx.printer.table(&rows)?;
     told_rest(counted, shown, ctx);
-    Ok(())
+    Ok(Exit::Done)
 }
 
 fn told_rest(n: usize, shown: usize, ctx: &Context) {
     if n > shown {
         let further = counted((n - shown) as u64, "further row");
-        ctx.printer.notice(&format!("{further}; see all with --json or --csv FILE"));
+        ctx.watch.notice(&format!("{further}; see all with --json or --csv FILE"));
     }
 }
 

@@ -4,18 +4,12 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use clap::Subcommand;
-use serde::Serialize;
+use serde_json::{json, to_value};
 
-use crate::{
-    Context, Exit,
-    printer::{plain, table},
-};
-use agent_app::{
-    error::Result,
-    text::{MAX_SHOWN, count},
-};
+use crate::{Context, Exit, plain, table};
+use agent_app::{MAX_SHOWN, Result, count};
 use agent_embed::cache::{self, CacheFile};
-use agent_llm::shared::{CacheSize, SharedCache};
+use agent_llm::shared::{CacheSize, Contents, SharedCache};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -49,32 +43,6 @@ pub(super) struct ClearArgs {
     embeddings: bool,
 }
 
-/// JSON of the cached replies, as `agent cache show --json` prints it.
-#[derive(Serialize)]
-struct Replies {
-    dir: PathBuf,
-    #[serde(flatten)]
-    all: CacheSize,
-    unreadable: u64,
-    models: Vec<OfModel>,
-}
-
-#[derive(Serialize)]
-struct OfModel {
-    model: String,
-    #[serde(flatten)]
-    kept: CacheSize,
-}
-
-/// JSON of the cached embeddings, as `agent cache show --json` prints it.
-#[derive(Serialize)]
-struct Embeddings {
-    dir: PathBuf,
-    entries: u64,
-    bytes: u64,
-    files: Vec<CacheFile>,
-}
-
 /// Returns the cache, in the home directory, of model replies that all runs share.
 pub(super) fn replies(ctx: &Context) -> SharedCache {
     SharedCache::new(&ctx.home.path().join("cache").join("replies"))
@@ -92,41 +60,46 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
 }
 
 fn show(args: &ShowArgs, ctx: &Context) -> Result<Exit> {
-    let (replies, embeddings) = (kept_replies(ctx)?, kept_embeddings(ctx)?);
+    let (cache, dir) = (replies(ctx), embeddings_dir(ctx));
+    let Contents { all, models, unreadable } =
+        cache.contents().with_context(|| format!("cannot read {}", cache.dir().display()))?;
+    let files = cache::files(&dir).with_context(|| format!("cannot read {}", dir.display()))?;
     if args.json {
-        ctx.printer.json(&serde_json::json!({ "replies": replies, "embeddings": embeddings }))?;
-        return Ok(Exit::Done);
+        let of_model = |(model, kept): (&String, &CacheSize)| json!({"model": model, "entries": kept.entries, "bytes": kept.bytes});
+        return ctx.printer.json(&json!({
+            "replies": {
+                "dir": to_value(cache.dir())?,
+                "entries": all.entries,
+                "bytes": all.bytes,
+                "unreadable": unreadable,
+                "models": models.iter().map(of_model).collect::<Vec<_>>(),
+            },
+            "embeddings": {
+                "dir": to_value(dir)?,
+                "entries": entries(&files),
+                "bytes": bytes(&files),
+                "files": files,
+            },
+        }));
     }
     let mut rows = table(["kept", "of", "entries", "bytes"], &[2, 3]);
-    for OfModel { model, kept } in &replies.models {
-        rows.add_row([
-            "replies".to_owned(),
-            plain(model, MAX_SHOWN),
-            count(kept.entries),
-            count(kept.bytes),
-        ]);
+    let mut row = |kept: &str, of: &str, entries, bytes| {
+        rows.add_row([kept.to_owned(), plain(of, MAX_SHOWN), count(entries), count(bytes)]);
+    };
+    for (model, kept) in &models {
+        row("replies", model, kept.entries, kept.bytes);
     }
-    for file in &embeddings.files {
-        rows.add_row([
-            file.kind.to_owned(),
-            plain(&file.name, MAX_SHOWN),
-            count(file.entries),
-            count(file.bytes),
-        ]);
+    for file in &files {
+        row(file.kind, &file.name, file.entries, file.bytes);
     }
-    for (kept, entries, bytes) in [
-        ("all replies", replies.all.entries, replies.all.bytes),
-        ("all embeddings", embeddings.entries, embeddings.bytes),
-    ] {
-        rows.add_row([kept.to_owned(), String::new(), count(entries), count(bytes)]);
-    }
+    row("all replies", "", all.entries, all.bytes);
+    row("all embeddings", "", entries(&files), bytes(&files));
     ctx.printer.table(&rows)?;
-    if replies.unreadable > 0 {
-        ctx.printer.warning(&format!(
-            "{} files in {} cannot be read and are not used; `agent cache clear --replies` removes \
-             all replies",
-            replies.unreadable,
-            replies.dir.display()
+    if unreadable > 0 {
+        ctx.watch.warning(&format!(
+            "{unreadable} files in {} cannot be read and are not used; `agent cache clear --replies` \
+             removes all replies",
+            cache.dir().display()
         ));
     }
     Ok(Exit::Done)
@@ -144,35 +117,19 @@ fn clear(args: &ClearArgs, ctx: &Context) -> Result<Exit> {
         let dir = embeddings_dir(ctx);
         let removed =
             cache::clear(&dir).with_context(|| format!("cannot clear {}", dir.display()))?;
-        told(ctx, "embeddings", removed.iter().map(|file| file.entries).sum(), bytes(&removed));
+        told(ctx, "embeddings", entries(&removed), bytes(&removed));
     }
     Ok(Exit::Done)
 }
 
 fn told(ctx: &Context, what: &str, entries: u64, bytes: u64) {
-    ctx.printer.notice(&format!("removed {} {what}, {} bytes", count(entries), count(bytes)));
+    ctx.watch.notice(&format!("removed {} {what}, {} bytes", count(entries), count(bytes)));
+}
+
+fn entries(files: &[CacheFile]) -> u64 {
+    files.iter().map(|file| file.entries).sum()
 }
 
 fn bytes(files: &[CacheFile]) -> u64 {
     files.iter().map(|file| file.bytes).sum()
-}
-
-fn kept_replies(ctx: &Context) -> Result<Replies> {
-    let cache = replies(ctx);
-    let contents =
-        cache.contents().with_context(|| format!("cannot read {}", cache.dir().display()))?;
-    let of_model = |(model, kept)| OfModel { model, kept };
-    Ok(Replies {
-        dir: cache.dir().to_owned(),
-        all: contents.all,
-        unreadable: contents.unreadable,
-        models: contents.models.into_iter().map(of_model).collect(),
-    })
-}
-
-fn kept_embeddings(ctx: &Context) -> Result<Embeddings> {
-    let dir = embeddings_dir(ctx);
-    let files = cache::files(&dir).with_context(|| format!("cannot read {}", dir.display()))?;
-    let entries = files.iter().map(|file| file.entries).sum();
-    Ok(Embeddings { dir, entries, bytes: bytes(&files), files })
 }

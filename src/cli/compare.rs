@@ -2,13 +2,10 @@
 
 use std::iter::once;
 
-use agent_app::{Result, compare::Request, operation::Perform as _, text::MAX_SHOWN};
+use agent_app::{MAX_SHOWN, Perform as _, Result, compare::Request};
 use agent_infer::HitRecord;
 
-use crate::{
-    Context, Exit,
-    printer::{plain, table},
-};
+use crate::{Context, Exit, plain, table};
 
 /// Answer a question with several systems, side by side
 ///

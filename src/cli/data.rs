@@ -12,12 +12,9 @@ use std::{collections::BTreeMap, path::PathBuf};
 use anyhow::anyhow;
 use clap::{Subcommand, builder::PossibleValuesParser};
 
-use crate::{
-    Context, Exit,
-    printer::{plain, table},
-    pull, synthesize,
-};
+use crate::{Context, Exit, OneJson, plain, pull, synthesize, table};
 use agent_app::{
+    AppError, Perform as _, Result, count, counted,
     data::{
         facets,
         import::Reply,
@@ -25,9 +22,6 @@ use agent_app::{
         show::{self, OverviewRecord},
     },
     dataset,
-    error::{AppError, Result},
-    operation::Perform as _,
-    text::{count, counted},
 };
 use agent_dataset::{
     sample::{SampleKind, SampleOptions},
@@ -77,15 +71,28 @@ pub(super) enum Command {
     /// The dataset has the schema of a STaRK knowledge base and questions with answers, but
     /// invented content. An existing dataset of the same name is replaced.
     Sample(SampleArgs),
-    Synthesize(synthesize::Args),
+    /// Generate questions with answers for a dataset that has none
+    ///
+    /// Each question, in one of many wordings, combines a metapath with words of an answer's
+    /// document. The metapath leads over the dataset's relations from a named node to a few
+    /// answers. Without a language model the words come from documents, and every answer is checked
+    /// against the documents. With --actor llm, a model extracts properties from documents and
+    /// writes the questions. It checks each answer twice, in two different ways; only answers that
+    /// pass both checks are kept.
+    ///
+    /// With --kind table, instead generates eight kinds of questions whose answers aggregate many
+    /// nodes. Their exact answers are computed from fields and links, without a language model.
+    /// Existing labelled questions are never replaced: with --to DIR the new questions are written
+    /// elsewhere.
+    Synthesize(OneJson<agent_app::data::synthesize::Request>),
     /// Show the contents of a dataset, its likely mistakes, or one of its nodes
-    Show(ShowArgs),
+    Show(OneJson<show::Request>),
     /// Count the nodes with each value of a field, to find useful conditions
     ///
     /// Each count is the number of nodes that meet the condition `FIELD=VALUE`. Fields with more
     /// than 500 values are left out, and so are fields whose values occur on fewer than two nodes
     /// on average.
-    Facets(FacetsArgs),
+    Facets(OneJson<facets::Request>),
     /// Remove a dataset with its indexes
     Remove(remove::Request),
 }
@@ -120,24 +127,6 @@ pub(super) struct SampleArgs {
     json: bool,
 }
 
-#[derive(Debug, clap::Args)]
-pub(super) struct ShowArgs {
-    #[command(flatten)]
-    request: show::Request,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, clap::Args)]
-pub(super) struct FacetsArgs {
-    #[command(flatten)]
-    request: facets::Request,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
 pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
     match command {
         Command::List(args) => list(&args, ctx),
@@ -159,8 +148,8 @@ fn list(args: &ListArgs, ctx: &Context) -> Result<Exit> {
         ctx.printer.json_lines(&datasets)?;
     } else if datasets.is_empty() {
         let home = ctx.home.path().display();
-        ctx.printer.notice(&format!("no dataset is installed in {home}"));
-        ctx.printer.notice("import one with `agent data import --name N --from DIR`");
+        ctx.watch.notice(&format!("no dataset is installed in {home}"));
+        ctx.watch.notice("import one with `agent data import --name N --from DIR`");
     } else {
         let mut rows = table(["name", "nodes", "edges", "questions", "index", "title"], &[1, 2, 3]);
         for line in datasets {
@@ -184,7 +173,7 @@ fn sample(args: &SampleArgs, ctx: &Context) -> Result<Exit> {
     let options = SampleOptions { seed: args.seed, scale: args.scale };
     if let Some(dir) = &args.to {
         let report = dataset::sample_files(kind, options, dir, ctx)?;
-        ctx.printer.notice(&format!(
+        ctx.watch.notice(&format!(
             "wrote {} nodes and {} edges to {}",
             count(report.n_nodes),
             count(report.n_edges),
@@ -199,23 +188,21 @@ fn sample(args: &SampleArgs, ctx: &Context) -> Result<Exit> {
     import::print_end(&reply, args.json, ctx)
 }
 
-fn show(args: &ShowArgs, ctx: &Context) -> Result<Exit> {
+fn show(args: &OneJson<show::Request>, ctx: &Context) -> Result<Exit> {
     match args.request.perform(ctx)? {
-        show::Reply::Nodes(nodes) => return node::show(&nodes.records(), args.json, ctx),
+        show::Reply::Nodes(nodes) => node::show(&nodes.records(), args.json, ctx),
         show::Reply::Issues(summary) => {
-            return summary::issues(&args.request.name, &summary, args.json, ctx);
+            summary::issues(&args.request.name, &summary, args.json, ctx)
         }
-        show::Reply::Dataset(overview) if args.json => ctx.printer.json(&overview.record())?,
-        show::Reply::Dataset(overview) => ctx.printer.text(&describe(&overview.record()))?,
+        show::Reply::Dataset(overview) if args.json => ctx.printer.json(&overview.record()),
+        show::Reply::Dataset(overview) => ctx.printer.text(&describe(&overview.record())),
     }
-    Ok(Exit::Done)
 }
 
-fn show_facets(args: &FacetsArgs, ctx: &Context) -> Result<Exit> {
+fn show_facets(args: &OneJson<facets::Request>, ctx: &Context) -> Result<Exit> {
     let reply = args.request.perform(ctx)?;
     if args.json {
-        ctx.printer.json(&reply)?;
-        return Ok(Exit::Done);
+        return ctx.printer.json(&reply);
     }
     let mut rows = table(["field", "value", "nodes"], &[2]);
     for facet in &reply.facets {
@@ -229,11 +216,11 @@ fn show_facets(args: &FacetsArgs, ctx: &Context) -> Result<Exit> {
             rows.add_row([facet.name.clone(), more, String::new()]);
         }
     }
-    match reply.facets.is_empty() {
-        true => ctx.printer.notice("no field has values that repeat; name a field with --field"),
-        false => ctx.printer.table(&rows)?,
+    if reply.facets.is_empty() {
+        ctx.watch.notice("no field has values that repeat; name a field with --field");
+        return Ok(Exit::Done);
     }
-    Ok(Exit::Done)
+    ctx.printer.table(&rows)
 }
 
 fn describe(shown: &OverviewRecord<'_>) -> String {

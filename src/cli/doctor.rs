@@ -1,7 +1,6 @@
 //! `agent doctor`: checks the home directory and everything installed in it.
 
 use std::{
-    cell::Cell,
     fs,
     path::{Path, PathBuf},
     sync::atomic::Ordering,
@@ -10,11 +9,10 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{Context, Exit, printer::table, progress::Progress};
+use crate::{Context, Exit, table};
 use agent_app::{
-    dataset,
-    error::Result,
-    llm::{self, LlmArgs, NoKey},
+    LlmArgs, Result, dataset,
+    llm::{self, NoKey},
     private::VARIABLE,
 };
 use agent_dataset::{Base, DatasetError};
@@ -90,9 +88,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         checks.push(none.remedy("import one with `agent data import --name N --from DIR`"));
     }
     if args.json {
-        for check in &checks {
-            ctx.printer.json(check)?;
-        }
+        ctx.printer.json_lines(&checks)?;
     } else {
         let mut rows = table(["check", "status", "detail"], &[]);
         for check in &checks {
@@ -122,15 +118,13 @@ fn home(path: &Path, has_datasets: bool) -> Check {
         Ok(_) => Check::new("home", Status::Ok, format!("{} is writable", path.display())),
         Err(error) => {
             let detail = format!("{} is not writable: {error}", path.display());
-            if has_datasets {
-                let only_read = Check::new("home", Status::Note, detail);
-                only_read.remedy(
-                    "questions can be answered; to import, index or optimize, give a writable \
-                     directory with --home DIR or AGENT_HOME",
-                )
-            } else {
-                Check::new("home", Status::Broken, detail)
-                    .remedy("give a writable directory with --home DIR or AGENT_HOME")
+            let remedy = "give a writable directory with --home DIR or AGENT_HOME";
+            let note = "questions can be answered; to import, index or optimize";
+            match has_datasets {
+                true => {
+                    Check::new("home", Status::Note, detail).remedy(format!("{note}, {remedy}"))
+                }
+                false => Check::new("home", Status::Broken, detail).remedy(remedy),
             }
         }
     }
@@ -257,12 +251,10 @@ fn base(name: &str, ctx: &Context) -> Vec<Check> {
         Ok(kb) => format!("{} nodes, opened in {}", kb.n_nodes(), ms(began)),
         Err(error) => return vec![broken(check, error.to_string())],
     };
-    let read = Reading::new(&check, bytes_of(&base), ctx);
+    let mut read = reading(&check, bytes_of(&base), ctx);
+    let whole = kb::verify(&base.kb_dir(), &mut read).map_err(|error| error.to_string());
     let whole =
-        kb::verify(&base.kb_dir(), &mut |n| read.more(n)).map_err(|error| error.to_string());
-    let whole = whole.and_then(|()| {
-        base.verify_queries(&mut |n| read.more(n)).map_err(|error| error.to_string())
-    });
+        whole.and_then(|()| base.verify_queries(&mut read).map_err(|error| error.to_string()));
     drop(read);
     let opened = match whole {
         Ok(()) => Check::new(check, Status::Ok, format!("{opened}; all digests are right")),
@@ -277,9 +269,7 @@ fn base(name: &str, ctx: &Context) -> Vec<Check> {
     let index = match dataset::open_index(&base, ctx) {
         Ok(index) => {
             let (time, embedder) = (ms(began), index.embedder().describe());
-            let read = Reading::new(&check, index.bytes_to_verify(), ctx);
-            let verified = index.verify(&mut |n| read.more(n));
-            drop(read);
+            let verified = index.verify(&mut reading(&check, index.bytes_to_verify(), ctx));
             match verified.and_then(|sealed| Ok((sealed, index.describe_parts()?))) {
                 Ok((sealed, parts)) => {
                     let parts: String = parts.iter().map(|part| format!("; {part}")).collect();
@@ -311,24 +301,13 @@ fn bytes_of(base: &Base) -> u64 {
     of_base + base.record.query_files.values().map(|file| file.bytes).sum::<u64>()
 }
 
-/// Progress of reading files, in bytes.
-struct Reading<'a> {
-    progress: Progress<'a>,
-    stage: String,
-    done: Cell<u64>,
-    total: u64,
-}
-
-impl<'a> Reading<'a> {
-    fn new(what: &str, total: u64, ctx: &'a Context) -> Reading<'a> {
-        let stage = format!("reading {what}");
-        Reading { progress: ctx.printer.progress(), stage, done: Cell::new(0), total }
-    }
-
-    /// Reports that `n` more bytes were read.
-    fn more(&self, n: u64) {
-        self.done.set(self.done.get() + n);
-        self.progress.at(&self.stage, self.done.get(), self.total);
+/// Shows the progress of reading `total` bytes. Returns the function that reports further bytes as
+/// read.
+fn reading(what: &str, total: u64, ctx: &Context) -> impl FnMut(u64) {
+    let (progress, stage, mut done) = (ctx.watch.progress(), format!("reading {what}"), 0);
+    move |n| {
+        done += n;
+        progress.at(&stage, done, total);
     }
 }
 

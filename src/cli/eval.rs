@@ -12,10 +12,9 @@ use self::{files::Files, report::Format};
 pub(super) use self::{files::tag, report::signed};
 use crate::{Context, Exit};
 use agent_app::{
-    Result,
+    Measured, Perform as _, Result,
     eval::{Figures, Request},
-    measured::{Measured, failed},
-    operation::Perform as _,
+    measured::failed,
 };
 
 /// Measure systems on labelled queries
@@ -69,7 +68,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         Figures::Ranks(systems) => report::print(systems, &reply.measured, args.format, ctx)?,
         Figures::Sets(systems) => sets::print(systems, args.format, ctx)?,
         Figures::Values(systems) => values::print(systems, args.format, ctx)?,
-    }
+    };
     print_failed(&reply.measured, ctx);
     Ok(if reply.has_failures() { Exit::Failed } else { Exit::Done })
 }

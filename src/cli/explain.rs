@@ -12,12 +12,10 @@ use anyhow::{Context as _, anyhow};
 
 use crate::{Context, Exit, explain::report::Report};
 use agent_app::{
-    dataset,
-    error::{AppError, Explain, Result},
+    AppError, Explain, LlmArgs, Resources, Result, SandboxArgs, all_threads, dataset,
     eval::queries::{self, Filter},
     explained::explain_all,
-    llm::{self, LlmArgs},
-    systems::{Resources, SandboxArgs, all_threads, open_runtime, read_bundle_for, read_program},
+    llm, open_runtime, read_bundle, read_program,
 };
 use agent_dataset::{LabelledQuery, Split, nodes_of_ids};
 use agent_index::IndexedBase;
@@ -107,8 +105,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         return Err(AppError::usage(anyhow!("the test split is for measuring only")))
             .hint("explain the queries of val, or measure with `agent eval --split test`");
     }
-    let bundle =
-        file.map(|file| read_bundle_for(file, args.dataset.as_deref(), ctx)).transpose()?;
+    let bundle = file.map(|file| read_bundle(file, args.dataset.as_deref(), ctx)).transpose()?;
     let made_for = bundle.as_ref().map_or("", |bundle| &bundle.dataset.name);
     let name = args.dataset.as_deref().unwrap_or(made_for);
     let dataset = dataset::chosen(args.dataset.as_deref(), made_for, ctx)?;
@@ -138,12 +135,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         base: &base,
         with_calls: one,
     };
-    if args.json {
-        report.print_json(ctx)?
-    } else {
-        report.print(ctx)?
-    }
-    Ok(Exit::Done)
+    if args.json { report.print_json(ctx) } else { report.print(ctx) }
 }
 
 /// Builds a labelled query from the text and the answer ids given on the command line.

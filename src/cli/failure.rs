@@ -26,7 +26,7 @@ pub(crate) fn report(error: &AppError, printer: &Printer, stopped: bool) -> Exit
     } else {
         let mut lines = error.lines().into_iter();
         printer.error(&lines.next().unwrap_or_default());
-        lines.for_each(|cause| printer.cause(&cause));
+        lines.for_each(|cause| printer.aside("cause", &cause));
     }
     error.hints().iter().for_each(|hint| printer.hint(hint));
     if error.is_usage() { Exit::Usage } else { Exit::Failed }

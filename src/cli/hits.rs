@@ -3,12 +3,8 @@
 
 use std::collections::HashMap;
 
-use crate::{
-    Context,
-    printer::{plain, table},
-    why,
-};
-use agent_app::{error::Result, text::MAX_SHOWN};
+use crate::{Context, Exit, plain, table, why};
+use agent_app::{MAX_SHOWN, Result};
 use agent_infer::{Expected, HitRecord, StepRecord, path_in_words};
 
 /// Maximum number of characters of a node's name and type together, before the column of reasons.
@@ -33,17 +29,19 @@ pub(super) struct Ending {
 ///
 /// # Errors
 /// If stdout cannot be written to.
-pub(super) fn print(hits: &[HitRecord<'_>], json: bool, ctx: &Context) -> Result<()> {
+pub(super) fn print(hits: &[HitRecord<'_>], json: bool, ctx: &Context) -> Result<Exit> {
     if hits.is_empty() {
-        ctx.printer.notice("no node matches");
-        return Ok(());
+        ctx.watch.notice("no node matches");
+        return Ok(Exit::Done);
     }
     if json { ctx.printer.json_lines(hits) } else { print_table(hits, ctx) }
 }
 
-/// Returns the line that marks the end of the answers among `n` printed nodes. If the end lies
-/// after these nodes, the line names its rank.
-fn told_end(end: Ending, n: usize) -> String {
+/// Returns the line printed below the node of this rank, of `n` nodes: the mark of the end of the
+/// answers if the node is the last answer or the last node, otherwise an empty string. If the end
+/// lies after these nodes, the line names its rank.
+fn rule_below(end: Option<Ending>, rank: usize, n: usize) -> String {
+    let Some(end) = end.filter(|end| end.rank.min(n) == rank) else { return String::new() };
     let Expected { precision, recall } = end.expected;
     let [precision, recall] = [precision, recall].map(|share| 100.0 * share);
     let expected = format!("precision {precision:.0} %, recall {recall:.0} % in training");
@@ -53,18 +51,11 @@ fn told_end(end: Ending, n: usize) -> String {
     }
 }
 
-/// Returns the line printed below the node of this rank, of `n` nodes: the mark of the end of the
-/// answers if the node is the last answer or the last node, otherwise an empty string.
-fn rule_below(end: Option<Ending>, rank: usize, n: usize) -> String {
-    let last = end.filter(|end| end.rank.min(n) == rank);
-    last.map_or(String::new(), |end| told_end(end, n))
-}
-
 /// Prints one row per node with rank, id, type, name and score.
 ///
 /// # Errors
 /// If stdout cannot be written to.
-pub(super) fn print_table(hits: &[HitRecord<'_>], ctx: &Context) -> Result<()> {
+pub(super) fn print_table(hits: &[HitRecord<'_>], ctx: &Context) -> Result<Exit> {
     let mut rows = table(["rank", "id", "type", "name", "score"], &[0, 1, 4]);
     for hit in hits {
         rows.add_row([
@@ -87,7 +78,7 @@ pub(super) fn print_reasons(
     hits: &[HitRecord<'_>],
     end: Option<Ending>,
     ctx: &Context,
-) -> Result<()> {
+) -> Result<Exit> {
     let width = ctx.printer.columns();
     let named = named(hits);
     let longest = named.iter().map(|name| name.chars().count()).max().unwrap_or(0);
@@ -179,7 +170,7 @@ pub(super) fn print_explained(
     hits: &[HitRecord<'_>],
     end: Option<Ending>,
     ctx: &Context,
-) -> Result<()> {
+) -> Result<Exit> {
     let width = ctx.printer.columns();
     let blocks = hits.iter().map(|hit| {
         let (name, node_type) = (plain(hit.name, MAX_SHOWN), plain(hit.node_type, MAX_SHOWN));

@@ -8,12 +8,8 @@ use anyhow::anyhow;
 use clap::Subcommand;
 use serde::Serialize;
 
-use crate::{Context, Exit, printer::table};
-use agent_app::{
-    error::{Explain, Result},
-    named,
-    text::count,
-};
+use crate::{Context, Exit, table};
+use agent_app::{Explain, Result, count, named};
 use agent_dataset::Home;
 use agent_ground::tarball::Member;
 use agent_optimize::BUNDLE_FILE;
@@ -124,7 +120,7 @@ fn placed<'a>(path: &'a str, home: &Home) -> Option<(&'a str, &'a str, &'a str)>
 }
 
 /// Prints the datasets, models, runs and bundles of a tarball as a table or as JSON lines.
-fn tell(things: &[Thing], json: bool, ctx: &Context) -> Result<()> {
+fn tell(things: &[Thing], json: bool, ctx: &Context) -> Result<Exit> {
     if json {
         return ctx.printer.json_lines(things);
     }

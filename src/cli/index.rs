@@ -1,6 +1,6 @@
 //! `agent index`: builds the indexes of a dataset.
 
-use agent_app::{Result, index::Request, operation::Perform as _};
+use agent_app::{Perform as _, Result, index::Request};
 
 use crate::{Context, Exit};
 

@@ -1,10 +1,10 @@
 //! `agent key`: creates, lists and removes the API keys of a server.
 
 use clap::{Subcommand, ValueEnum};
-use serde::Serialize;
+use serde_json::json;
 
-use crate::{Context, Exit, printer::table};
-use agent_app::error::Result;
+use crate::{Context, Exit, table};
+use agent_app::Result;
 use agent_serve::{Keys, Scope};
 
 #[derive(Debug, Subcommand)]
@@ -52,13 +52,6 @@ enum ScopeName {
     Admin,
 }
 
-/// JSON of an API key, without its digest.
-#[derive(Serialize)]
-struct Listed<'a> {
-    name: &'a str,
-    scope: Scope,
-}
-
 pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
     let file = Keys::file(ctx.home.path());
     match command {
@@ -73,30 +66,29 @@ pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {
                 Keys::change(&file, |keys| keys.remove(&args.name))?;
                 return Err(error);
             }
-            ctx.printer
+            ctx.watch
                 .notice("save the key: it is not shown again; a server accepts it after a restart");
         }
         Command::List(args) => {
             let keys = Keys::read(&file)?;
-            let listed = keys.keys.iter().map(|(name, key)| Listed { name, scope: key.scope });
             if args.json {
-                for key in listed {
-                    ctx.printer.json(&key)?;
-                }
+                let keys = keys.keys.iter();
+                let lines = keys.map(|(name, key)| json!({"name": name, "scope": key.scope}));
+                ctx.printer.json_lines(&lines.collect::<Vec<_>>())?;
             } else if keys.keys.is_empty() {
-                ctx.printer.notice("no key exists; create one with `agent key add NAME`");
+                ctx.watch.notice("no key exists; create one with `agent key add NAME`");
             } else {
                 let mut rows = table(["name", "scope"], &[]);
-                for key in listed {
+                for (name, key) in &keys.keys {
                     let scope = if key.scope == Scope::Admin { "admin" } else { "read" };
-                    rows.add_row([key.name, scope]);
+                    rows.add_row([name, scope]);
                 }
                 ctx.printer.table(&rows)?;
             }
         }
         Command::Remove(args) => {
             Keys::change(&file, |keys| keys.remove(&args.name))?;
-            ctx.printer.notice(&format!("removed key {:?}", args.name));
+            ctx.watch.notice(&format!("removed key {:?}", args.name));
         }
     }
     Ok(Exit::Done)

@@ -74,8 +74,8 @@ use tracing_subscriber::{
     EnvFilter, Layer, fmt::format::FmtSpan, layer::SubscriberExt, util::SubscriberInitExt,
 };
 
-use crate::printer::{Level, Printer};
-use agent_app::{App, AppError, Explain, Result, variable};
+use crate::printer::{Level, Printer, plain, table};
+use agent_app::{App, AppError, Explain, Result, Watch as _, variable};
 use agent_dataset::Home;
 use agent_sandbox::MAX_WORKERS;
 
@@ -163,31 +163,26 @@ impl Cli {
 }
 
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Options of every command")]
 struct GlobalArgs {
     /// Keep datasets and indexes in this directory [default: the platform's data directory]
     ///
     /// A home may be copied to another machine. The record of the artefacts made on this machine,
     /// and compiled code, are therefore kept in the user's state and cache directories; AGENT_STATE
     /// names one directory for both.
-    #[arg(
-        long,
-        value_name = "DIR",
-        env = "AGENT_HOME",
-        global = true,
-        help_heading = "Options of every command"
-    )]
+    #[arg(long, value_name = "DIR", env = "AGENT_HOME", global = true)]
     home: Option<PathBuf>,
     /// Read settings from this file [default: config.toml in the home directory, if it exists]
-    #[arg(long, value_name = "FILE", global = true, help_heading = "Options of every command")]
+    #[arg(long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
     /// Write only errors to stderr, no notices or progress
-    #[arg(short, long, global = true, help_heading = "Options of every command")]
+    #[arg(short, long, global = true)]
     quiet: bool,
     /// Write details and timings to stderr; give the option twice to include the internal log
     ///
     /// AGENT_LOG sets filter directives for the internal log, such as agent=debug. At the level
     /// trace, the log shows every run, step, trial, program and tool call with its duration.
-    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet", help_heading = "Options of every command")]
+    #[arg(short, long, global = true, action = clap::ArgAction::Count, conflicts_with = "quiet")]
     verbose: u8,
 }
 
@@ -252,6 +247,16 @@ enum Command {
     Man(manual::ManArgs),
     /// Check the home directory and everything installed in it
     Doctor(doctor::Args),
+}
+
+/// The request of a command, which prints one JSON object with `--json`.
+#[derive(Debug, Args)]
+struct OneJson<R: Args> {
+    #[command(flatten)]
+    request: R,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
 }
 
 /// The context that every command receives.

@@ -7,7 +7,7 @@ use clap::Command;
 use clap_complete::Shell;
 
 use crate::{Cli, Context, Exit};
-use agent_app::{error::Result, output};
+use agent_app::{Result, output};
 
 /// Write a completion script for a shell
 ///
@@ -33,8 +33,7 @@ pub(super) struct ManArgs {
 pub(super) fn completions(args: &CompletionsArgs, ctx: &Context) -> Result<Exit> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::full(), "agent", &mut script);
-    ctx.printer.data(String::from_utf8_lossy(&script).trim_end())?;
-    Ok(Exit::Done)
+    ctx.printer.data(String::from_utf8_lossy(&script).trim_end())
 }
 
 pub(super) fn man(args: &ManArgs, ctx: &Context) -> Result<Exit> {
@@ -43,7 +42,7 @@ pub(super) fn man(args: &ManArgs, ctx: &Context) -> Result<Exit> {
     let mut command = Cli::full().disable_help_subcommand(true);
     command.build();
     let n = write_pages(&command, "agent", dir)?;
-    ctx.printer.notice(&format!("wrote {n} pages to {}", dir.display()));
+    ctx.watch.notice(&format!("wrote {n} pages to {}", dir.display()));
     Ok(Exit::Done)
 }
 

@@ -6,7 +6,7 @@ use crate::{
     Context, Exit,
     serve::{ServedArgs, Serving, finish},
 };
-use agent_app::error::Result;
+use agent_app::Result;
 use agent_serve as serve;
 
 /// Answer an assistant that speaks the Model Context Protocol, over standard input and output

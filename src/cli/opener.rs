@@ -18,7 +18,7 @@ const OPENERS: &[&[&str]] = if cfg!(target_os = "macos") {
 pub(super) fn open(address: &str, ctx: &Context) {
     let opened = has_screen() && OPENERS.iter().any(|opener| started(opener, address));
     let told = if opened { "opening" } else { "no browser can be started here; open" };
-    ctx.printer.notice(&format!("{told} {address}"));
+    ctx.watch.notice(&format!("{told} {address}"));
 }
 
 /// Whether the session has a graphical display; without one, an opener might start a browser inside

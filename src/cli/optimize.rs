@@ -6,11 +6,9 @@ use anyhow::anyhow;
 
 use crate::{Context, Exit, report as page};
 use agent_app::{
-    error::{Explain, Result},
+    Explain, Perform as _, Result, count,
     measured::failed,
-    operation::Perform as _,
     optimize::{Ended, Forecast, Reply, Request},
-    text::count,
 };
 use agent_optimize::{Estimate, Stop};
 
@@ -72,7 +70,7 @@ fn end(ended: &Ended, args: &Args, ctx: &Context) -> Result<Exit> {
     match &ended.outcome.stopped {
         Stop::Done | Stop::Minutes => Ok(Exit::Done),
         Stop::Budget(why) => {
-            ctx.printer.warning(&format!("{why}; the best programs so far are frozen"));
+            ctx.watch.warning(&format!("{why}; the best programs so far are frozen"));
             Ok(Exit::Done)
         }
         Stop::Unusable(why) => Err(anyhow!("{why}; the best programs so far are frozen"))
@@ -96,8 +94,7 @@ fn print_forecast(forecast: &Forecast, ctx: &Context) -> Result<Exit> {
             (work, cost(llm))
         }
     };
-    ctx.printer.data(&format!("{work}\n{llm}"))?;
-    Ok(Exit::Done)
+    ctx.printer.data(&format!("{work}\n{llm}"))
 }
 
 /// Describes the estimated calls, tokens, cost and time of a language model: the range from least
@@ -106,28 +103,31 @@ fn cost(estimate: &Estimate) -> String {
     if estimate.calls[1] == 0 {
         return "0 LLM calls, 0 USD".to_owned();
     }
-    let [least, most] = estimate.minutes;
-    let typical = &estimate.typical;
-    let range = format!(
-        "LLM calls {} to {}, tokens sent {} to {}, received {} to {}, {}, {least:.0} to {most:.0} \
-         minutes of replies",
-        estimate.calls[0],
-        estimate.calls[1],
-        count(estimate.tokens_in[0]),
-        count(estimate.tokens_in[1]),
-        count(estimate.tokens_out[0]),
-        count(estimate.tokens_out[1]),
-        match estimate.usd {
-            Some([least, most]) => format!("{least:.2} to {most:.2} USD"),
-            None => "price not known".to_owned(),
-        },
-    );
+    let Estimate { calls, tokens_in, tokens_out, usd, minutes: [least, most], typical } = estimate;
+    let range = range(*calls, *tokens_in, *tokens_out, *usd);
     format!(
-        "{range}\ntypical: {} LLM calls, tokens sent {}, received {}, {}, {:.0} minutes of replies",
+        "{range}, {least:.0} to {most:.0} minutes of replies\n\
+         typical: {} LLM calls, tokens sent {}, received {}, {}, {:.0} minutes of replies",
         typical.calls,
         count(typical.tokens_in),
         count(typical.tokens_out),
         typical.usd.map_or("price not known".to_owned(), |usd| format!("{usd:.2} USD")),
         typical.minutes,
     )
+}
+
+/// Describes calls, tokens and cost of a language model, each from least to most.
+pub(super) fn range(
+    [least, most]: [u64; 2],
+    tokens_in: [u64; 2],
+    tokens_out: [u64; 2],
+    usd: Option<[f64; 2]>,
+) -> String {
+    let [sent, received] =
+        [tokens_in, tokens_out].map(|[least, most]| format!("{} to {}", count(least), count(most)));
+    let usd = match usd {
+        Some([least, most]) => format!("{least:.2} to {most:.2} USD"),
+        None => "price not known".to_owned(),
+    };
+    format!("LLM calls {least} to {most}, tokens sent {sent}, received {received}, {usd}")
 }

@@ -14,21 +14,19 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
+use anyhow::Context as _;
 use comfy_table::{CellAlignment, Row, Table, TableStyle, presets};
 use indicatif::{MultiProgress, ProgressDrawTarget};
 use serde::Serialize;
 
 use crate::{
+    Exit, colours_stderr,
     failure::ClosedPipe,
     fit::{GAP, fitted},
     progress::Progress,
 };
 pub(super) use agent_app::text::plain;
-use agent_app::{
-    self as app, Plan, Watch,
-    error::{AppError, Result},
-    text::is_hidden,
-};
+use agent_app::{self as app, Plan, Result, Watch, text::is_hidden};
 use agent_ground::words::one_line;
 
 /// Maximum number of times per second that progress is redrawn.
@@ -52,11 +50,12 @@ pub(super) enum Level {
 
 /// Writer to stdout and stderr; no other code of the program writes to them.
 pub(super) struct Printer {
-    level: Level,
+    pub(super) level: Level,
     color: bool,
     /// Whether stdout is a terminal.
     is_watched: bool,
-    bars: MultiProgress,
+    /// The progress lines shown on stderr.
+    pub(super) bars: MultiProgress,
     /// Width that tables are fitted to, in terminal columns; none if unknown.
     width: Option<u16>,
     /// Message on how to resume the command after an interrupt; none if it cannot be resumed.
@@ -66,7 +65,6 @@ pub(super) struct Printer {
 impl Printer {
     pub(super) fn new(level: Level) -> Printer {
         let terminal = io::stderr().is_terminal();
-        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         let target = if terminal && level > Level::Quiet {
             ProgressDrawTarget::stderr_with_hz(BAR_HZ)
         } else {
@@ -76,7 +74,7 @@ impl Printer {
         let is_watched = io::stdout().is_terminal();
         Printer {
             level,
-            color: terminal && !plain,
+            color: colours_stderr(),
             is_watched,
             bars,
             width: width(),
@@ -85,11 +83,12 @@ impl Printer {
     }
 
     /// Writes data to stdout: every byte of `text`, but without hidden characters if stdout is a
-    /// terminal. Adds a final line break if `text` has none.
+    /// terminal. Adds a final line break if `text` has none. Returns [`Exit::Done`], as all
+    /// functions that write to stdout do, since most commands end with one of them.
     ///
     /// # Errors
     /// If stdout cannot be written to; [`ClosedPipe`] if its reader is gone.
-    pub(super) fn data(&self, text: &str) -> Result<()> {
+    pub(super) fn data(&self, text: &str) -> Result<Exit> {
         if self.is_watched { self.text(text) } else { self.write(text) }
     }
 
@@ -98,11 +97,11 @@ impl Printer {
     ///
     /// # Errors
     /// As [`Printer::data`].
-    pub(super) fn text(&self, text: &str) -> Result<()> {
+    pub(super) fn text(&self, text: &str) -> Result<Exit> {
         self.write(&harmless(text))
     }
 
-    fn write(&self, text: &str) -> Result<()> {
+    fn write(&self, text: &str) -> Result<Exit> {
         let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
         let write = || {
             let mut out = io::stdout().lock();
@@ -110,17 +109,18 @@ impl Printer {
             out.write_all(end.as_bytes())?;
             out.flush()
         };
-        self.bars.suspend(write).map_err(|error: io::Error| match error.kind() {
-            io::ErrorKind::BrokenPipe => AppError::from(ClosedPipe),
-            _ => anyhow::Error::from(error).context("cannot write to standard output").into(),
-        })
+        match self.bars.suspend(write) {
+            Ok(()) => Ok(Exit::Done),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(ClosedPipe.into()),
+            Err(error) => Err(error).context("cannot write to standard output")?,
+        }
     }
 
     /// Writes one JSON value on one line.
     ///
     /// # Errors
     /// As [`Printer::data`].
-    pub(super) fn json(&self, value: &impl Serialize) -> Result<()> {
+    pub(super) fn json(&self, value: &impl Serialize) -> Result<Exit> {
         self.json_lines(std::slice::from_ref(value))
     }
 
@@ -128,9 +128,8 @@ impl Printer {
     ///
     /// # Errors
     /// As [`Printer::data`].
-    pub(super) fn json_lines(&self, values: &[impl Serialize]) -> Result<()> {
-        let lines: std::result::Result<Vec<_>, _> =
-            values.iter().map(serde_json::to_string).collect();
+    pub(super) fn json_lines(&self, values: &[impl Serialize]) -> Result<Exit> {
+        let lines: Result<Vec<_>, _> = values.iter().map(serde_json::to_string).collect();
         self.json_texts(&lines?)
     }
 
@@ -138,7 +137,7 @@ impl Printer {
     ///
     /// # Errors
     /// As [`Printer::data`].
-    pub(super) fn json_texts(&self, lines: &[String]) -> Result<()> {
+    pub(super) fn json_texts(&self, lines: &[String]) -> Result<Exit> {
         let text = lines.join("\n");
         if self.is_watched { self.write(&escaped(&text)) } else { self.write(&text) }
     }
@@ -147,7 +146,7 @@ impl Printer {
     ///
     /// # Errors
     /// As [`Printer::data`].
-    pub(super) fn table(&self, table: &Table) -> Result<()> {
+    pub(super) fn table(&self, table: &Table) -> Result<Exit> {
         match self.width {
             Some(width) => self.text(&fitted(table, width).trim_fmt()),
             None => self.text(&table.trim_fmt()),
@@ -159,30 +158,10 @@ impl Printer {
         self.width.map(usize::from)
     }
 
-    /// Writes a notice to stderr.
-    pub(super) fn notice(&self, message: &str) {
-        self.stderr(Level::Normal, "", message);
-    }
-
-    /// Writes a detail to stderr, only with `--verbose`.
-    pub(super) fn detail(&self, message: &str) {
-        self.stderr(Level::Verbose, "", message);
-    }
-
-    /// Writes a warning to stderr.
-    pub(super) fn warning(&self, message: &str) {
-        self.stderr(Level::Normal, "warning: ", message);
-    }
-
     /// Writes the first line of an error message to stderr, after the label `error:`.
     pub(super) fn error(&self, message: &str) {
         let label = if self.color { "\x1b[1;31merror:\x1b[0m " } else { "error: " };
         self.stderr(Level::Quiet, label, message);
-    }
-
-    /// Writes the cause of the error written last to stderr.
-    pub(super) fn cause(&self, message: &str) {
-        self.stderr(Level::Quiet, "  cause: ", message);
     }
 
     /// Writes further information on the error written last to stderr, after the label `word`.
@@ -205,50 +184,28 @@ impl Printer {
         }
     }
 
-    /// Starts to show the progress of work without a name. The progress is shown until the returned
-    /// value is dropped.
-    pub(super) fn progress(&self) -> Progress<'_> {
-        self.progress_of("", &[])
-    }
-
-    /// Starts to show the progress of the work `what`, whose stages are planned in `plan`. The
-    /// progress is shown until the returned value is dropped.
-    pub(super) fn progress_of(&self, what: &str, plan: Plan) -> Progress<'_> {
-        Progress::new(self, what, plan)
-    }
-
     /// Returns the message on how to resume the command after an interrupt; none if it cannot be
     /// resumed.
     pub(super) fn way_on(&self) -> Option<String> {
         self.way_on.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
-
-    /// Returns the amount of output on stderr.
-    pub(super) fn level(&self) -> Level {
-        self.level
-    }
-
-    /// Returns the set of progress lines shown on stderr.
-    pub(super) fn bars(&self) -> &MultiProgress {
-        &self.bars
-    }
 }
 
 impl Watch for Printer {
     fn notice(&self, message: &str) {
-        Printer::notice(self, message);
+        self.stderr(Level::Normal, "", message);
     }
 
     fn warning(&self, message: &str) {
-        Printer::warning(self, message);
+        self.stderr(Level::Normal, "warning: ", message);
     }
 
     fn detail(&self, message: &str) {
-        Printer::detail(self, message);
+        self.stderr(Level::Verbose, "", message);
     }
 
     fn progress_of(&self, what: &str, plan: Plan) -> Box<dyn app::Progress + '_> {
-        Box::new(Printer::progress_of(self, what, plan))
+        Box::new(Progress::new(self, what, plan))
     }
 
     fn resumable(&self, message: &str) {

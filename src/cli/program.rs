@@ -9,8 +9,8 @@ mod show;
 
 use clap::Subcommand;
 
-use crate::{Context, Exit};
-use agent_app::error::Result;
+use crate::{Context, Exit, OneJson};
+use agent_app::Result;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -21,7 +21,7 @@ pub(super) enum Command {
     /// Print the source of a program, or the lexicon of a bundle
     Show(show::Args),
     /// Compare two programs: source, parameters and answers
-    Diff(diff::Args),
+    Diff(OneJson<agent_app::program::diff::Request>),
     /// Show the effect of each parameter of a program on its answers
     Sensitivity(sensitivity::Args),
     /// Show the ancestors of a program, and the test of each change

@@ -11,8 +11,11 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::printer::{Level, Printer, plain};
-use agent_app::{self as app, Plan, text::count};
+use crate::{
+    plain,
+    printer::{Level, Printer},
+};
+use agent_app::{self as app, Plan, Watch as _, count};
 
 /// Minimum time between two plain lines of progress.
 const BETWEEN_LINES: Duration = Duration::from_secs(5);
@@ -83,16 +86,17 @@ impl<'a> Progress<'a> {
         let now = Instant::now();
         let state =
             State { what: what.to_owned(), plan, began: now, stages: Vec::new(), last_line: now };
-        let bar = printer.bars().add(ProgressBar::no_length());
+        let bar = printer.bars.add(ProgressBar::no_length());
         if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
             bar.set_style(style);
         }
         Progress { printer, state: Mutex::new(state), bar }
     }
+}
 
-    /// Reports that `done` of the `total` units of a stage are done.
-    pub(super) fn at(&self, stage: &str, done: u64, total: u64) {
-        if self.printer.level() == Level::Quiet {
+impl app::Progress for Progress<'_> {
+    fn at(&self, stage: &str, done: u64, total: u64) {
+        if self.printer.level == Level::Quiet {
             return;
         }
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -105,7 +109,7 @@ impl<'a> Progress<'a> {
         if let Some(known) = state.stages.get_mut(place) {
             known.at(done, total, now);
         }
-        if !self.printer.bars().is_hidden() {
+        if !self.printer.bars.is_hidden() {
             self.bar.set_message(state.line(place, now));
         } else if now.duration_since(state.last_line) >= BETWEEN_LINES {
             state.last_line = now;
@@ -114,16 +118,10 @@ impl<'a> Progress<'a> {
     }
 }
 
-impl app::Progress for Progress<'_> {
-    fn at(&self, stage: &str, done: u64, total: u64) {
-        Progress::at(self, stage, done, total);
-    }
-}
-
 impl Drop for Progress<'_> {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
-        self.printer.bars().remove(&self.bar);
+        self.printer.bars.remove(&self.bar);
     }
 }
 

@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
 use clap::builder::PossibleValuesParser;
-use serde::Serialize;
+use serde_json::json;
 
 use crate::{Context, Exit, data};
 use agent_app::{
+    Result, count,
     data::import::{Format, Request, Source},
-    error::Result,
-    text::count,
 };
 use agent_dataset::{
     hub::{Hub, RemoteFile},
@@ -44,7 +43,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-fn seconds(text: &str) -> std::result::Result<f64, String> {
+fn seconds(text: &str) -> Result<f64, String> {
     let seconds: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if (0.1..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("use 0.1 to 3600".to_owned()) }
 }
@@ -66,24 +65,10 @@ fn base_files(kind: &str) -> &'static [&'static str] {
 /// Whether `path` is a file of the queries or splits of the dataset `kind` with a safe name: ASCII
 /// letters, digits, `.`, `-` and `_`, and not hidden.
 fn is_of_queries(kind: &str, path: &str) -> bool {
-    let name = ["stark_qa", "split"].iter().find_map(|folder| {
-        path.strip_prefix("qa/")?
-            .strip_prefix(kind)?
-            .strip_prefix('/')?
-            .strip_prefix(folder)?
-            .strip_prefix('/')
-    });
+    let folders = [format!("qa/{kind}/stark_qa/"), format!("qa/{kind}/split/")];
+    let name = folders.iter().find_map(|folder| path.strip_prefix(folder));
     let plain = |c: char| c.is_ascii_alphanumeric() || ['.', '-', '_'].contains(&c);
     name.is_some_and(|name| !name.starts_with('.') && name.chars().all(plain))
-}
-
-/// JSON of a download that was not followed by an import.
-#[derive(Serialize)]
-struct Pulled<'a> {
-    kind: &'a str,
-    path: String,
-    files: usize,
-    bytes: u64,
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
@@ -102,11 +87,11 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let bytes = hub.total_bytes(&files)?;
     let root = ctx.home.path().join("downloads").join("stark");
     let (n, total) = (files.len(), count(bytes));
-    ctx.printer.notice(&format!(
+    ctx.watch.notice(&format!(
         "{REPOSITORY} is licensed {LICENCE}; fetching {n} files, {total} bytes, to {}",
         root.display()
     ));
-    let progress = ctx.printer.progress();
+    let progress = ctx.watch.progress();
     let mut before = 0;
     for file in &files {
         let mut at = |done, _| progress.at("download", before + done, bytes);
@@ -123,7 +108,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
     if args.json {
         let path = root.display().to_string();
-        ctx.printer.json(&Pulled { kind, path, files: files.len(), bytes })?;
+        return ctx.printer.json(&json!({"kind": kind, "path": path, "files": n, "bytes": bytes}));
     }
     Ok(Exit::Done)
 }

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 
 use agent_app::{
-    AppError, Explain, Result,
-    operation::Perform as _,
+    AppError, Explain, Perform as _, Result,
     query::{self, Options, Request},
 };
 use agent_infer::{AnswerRecord, WayRecord};
@@ -16,7 +15,9 @@ use agent_infer::{AnswerRecord, WayRecord};
 use crate::{
     Context, Exit,
     hits::{self, Ending},
-    printer::{plain, table, wrapped},
+    plain,
+    printer::wrapped,
+    table,
 };
 
 /// Maximum number of characters to show for a category's name.
@@ -81,7 +82,7 @@ impl Args {
             }
         };
         if words.len() > 1 {
-            ctx.printer.notice("joined the words into one question; quote it next time");
+            ctx.watch.notice("joined the words into one question; quote it next time");
         }
         Ok((bundle, words.join(" ")))
     }
@@ -121,7 +122,7 @@ fn ending(record: &AnswerRecord<'_>) -> Option<Ending> {
 }
 
 /// Prints a table of the categories that answer, with their probabilities and programs.
-fn print_route(record: &AnswerRecord<'_>, ctx: &Context) -> Result<()> {
+fn print_route(record: &AnswerRecord<'_>, ctx: &Context) -> Result<Exit> {
     let mut rows = table(["category", "probability", "program"], &[1]);
     for WayRecord { category, probability, program } in &record.route {
         rows.add_row([
@@ -151,7 +152,7 @@ fn conditions_line(record: &AnswerRecord<'_>) -> String {
 
 /// Prints, one line each, how the question was understood, its conditions, unused words, doubtful
 /// paths, and the category that answered.
-fn print_understood(record: &AnswerRecord<'_>, ctx: &Context) -> Result<()> {
+fn print_understood(record: &AnswerRecord<'_>, ctx: &Context) -> Result<Exit> {
     let understood = &record.understood;
     let entities = understood.entities.iter().map(|one| {
         let how = match one.exact {

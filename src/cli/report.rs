@@ -7,11 +7,9 @@ use anyhow::{Context as _, anyhow};
 
 use crate::{Context, Exit, opener};
 use agent_app::{
-    Result,
-    operation::Perform as _,
+    Perform as _, Result, SandboxArgs,
     output::write,
     report::{Reply, Request},
-    systems::SandboxArgs,
 };
 use agent_ground::files;
 

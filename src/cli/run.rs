@@ -7,25 +7,35 @@ mod prompts;
 mod remove;
 mod show;
 
+use std::path::PathBuf;
+
 use clap::Subcommand;
 
-use crate::{Context, Exit};
-use agent_app::error::Result;
+use crate::{Context, Exit, OneJson};
+use agent_app::Result;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// List the runs in the home directory
     List(list::Args),
     /// Show the state of a run
-    Show(show::Args),
+    Show(OneJson<RunArg>),
     /// Print the steps of a run, one per line
     Log(log::Args),
     /// Show the costs of language models in a run, by role
-    Cost(cost::Args),
+    Cost(OneJson<RunArg>),
     /// Remove runs with all their files
     Remove(remove::Args),
     /// Print the prompts and replies of language models in a run
     Prompts(prompts::Args),
+}
+
+/// The run that a command shows.
+#[derive(Debug, clap::Args)]
+pub(super) struct RunArg {
+    /// Show this run: its directory, its name, or `latest`
+    #[arg(value_name = "RUN")]
+    dir: PathBuf,
 }
 
 pub(super) fn run(command: Command, ctx: &Context) -> Result<Exit> {

@@ -1,6 +1,6 @@
 //! `agent search`: ranks the nodes of a dataset for a text and prints them.
 
-use agent_app::{Result, operation::Perform as _, search::Request};
+use agent_app::{Perform as _, Result, search::Request};
 
 use crate::{Context, Exit, hits};
 
@@ -21,9 +21,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let reply = args.request.perform(ctx)?;
     let hits = reply.hits();
     if args.request.explain && !args.json && !hits.is_empty() {
-        hits::print_explained(&hits, None, ctx)?;
-    } else {
-        hits::print(&hits, args.json, ctx)?;
+        return hits::print_explained(&hits, None, ctx);
     }
-    Ok(Exit::Done)
+    hits::print(&hits, args.json, ctx)
 }

@@ -11,12 +11,8 @@ use anyhow::anyhow;
 
 use crate::{Context, Exit};
 use agent_app::{
-    dataset::{self, Dataset},
-    error::{AppError, Explain, Result},
-    llm::{self, LlmArgs},
-    named,
-    systems::{Effort, SandboxArgs, all_threads, read_bundle},
-    text::counted,
+    AppError, Dataset, Effort, Explain, LlmArgs, Result, SandboxArgs, all_threads, counted,
+    dataset, llm, named, read_bundle,
 };
 use agent_infer::bundle::Bundle;
 use agent_llm::ledger::Spending;
@@ -91,9 +87,9 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     };
     // The server finishes running requests within its own time limit.
     ctx.ends_itself.store(true, Ordering::Relaxed);
-    let printer = ctx.printer.clone();
+    let watch = ctx.watch.clone();
     let started =
-        move |address: SocketAddr| printer.notice(&format!("listening on http://{address}"));
+        move |address: SocketAddr| watch.notice(&format!("listening on http://{address}"));
     let stop = ctx.stop.clone();
     match serve::run(options, listening, started, move || stop.load(Ordering::Relaxed)) {
         Err(error @ ServeError::Open(_)) => {
@@ -106,8 +102,8 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             let cut_off = outcome?;
             finish(llm, ctx)?;
             match cut_off {
-                0 => ctx.printer.notice("ended; all running requests were finished"),
-                n => ctx.printer.warning(&format!(
+                0 => ctx.watch.notice("ended; all running requests were finished"),
+                n => ctx.watch.warning(&format!(
                     "ended; {} took too long and {} cut off",
                     counted(n as u64, "connection"),
                     if n == 1 { "was" } else { "were" }
@@ -119,7 +115,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 }
 
 /// Parses a host name or address, with or without a port.
-fn host_name(text: &str) -> std::result::Result<String, String> {
+fn host_name(text: &str) -> Result<String, String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
     match !text.is_empty() && text.chars().all(fits) {
         true => Ok(text.to_owned()),
@@ -144,7 +140,7 @@ pub(super) fn finish(llm: Option<llm::Opened>, ctx: &Context) -> Result<()> {
     let Some(llm) = llm else { return Ok(()) };
     llm.finish(ctx)?;
     let Spending { calls, tokens_in, tokens_out, .. } = llm.assistant.llm().ledger().total();
-    ctx.printer.notice(&format!(
+    ctx.watch.notice(&format!(
         "the language model was asked {calls} times; {tokens_in} tokens sent, {tokens_out} received"
     ));
     Ok(())
@@ -167,9 +163,9 @@ impl ServedArgs {
             at_a_time: llm.at_a_time,
         });
         let threads = self.threads.map_or_else(all_threads, |threads| threads as usize);
-        let home = ctx.home.clone();
+        let app = ctx.app.clone();
         let find = move |given: &str| {
-            named::bundle_file(Path::new(given), &home).map_err(|error| error.message())
+            named::bundle_file(Path::new(given), None, &app).map_err(|error| error.message())
         };
         let options = Options {
             bases: self.served(threads, helper, ctx)?,
@@ -185,7 +181,7 @@ impl ServedArgs {
     /// Whether some bundle has programs that ask a language model.
     fn any_asks(&self, ctx: &Context) -> Result<bool> {
         for given in &self.bundles {
-            let file = named::bundle_file(given, &ctx.home)?;
+            let file = named::bundle_file(given, None, ctx)?;
             if Bundle::read(&file).map_err(SystemError::from)?.asks() {
                 return Ok(true);
             }
@@ -211,13 +207,13 @@ impl ServedArgs {
             Ok(Served::new(dataset.base, base, opening.clone()))
         };
         for given in &self.bundles {
-            let name = read_bundle(given, ctx)?.dataset.name;
+            let name = read_bundle(given, None, ctx)?.dataset.name;
             if bases.iter().any(|base| base.name == name) {
                 return Err(AppError::usage(anyhow!("two bundles are for {name:?}")))
                     .hint("give one; PUT /v1/bundles/active can replace it later");
             }
             let base = open(dataset::installed(&name, ctx)?)?;
-            base.activate(&named::bundle_file(given, &ctx.home)?)?;
+            base.activate(&named::bundle_file(given, None, ctx)?)?;
             bases.push(base);
         }
         for name in &self.bases {

@@ -1,40 +1,16 @@
 //! `agent data synthesize`: prints the number of labelled questions that were generated, and their
 //! quality metrics.
 
-use crate::{Context, Exit};
+use crate::{Context, Exit, OneJson, optimize::range};
 use agent_app::{
-    Result,
+    Perform as _, Result,
     data::synthesize::{Forecast, NodeQuestions, Reply, Request, TableQuestions},
-    operation::Perform as _,
-    text::count,
 };
 
-/// Generate questions with answers for a dataset that has none
-///
-/// Each question, in one of many wordings, combines a metapath with words of an answer's document.
-/// The metapath leads over the dataset's relations from a named node to a few answers. Without a
-/// language model the words come from documents, and every answer is checked against the documents.
-/// With --actor llm, a model extracts properties from documents and writes the questions. It checks
-/// each answer twice, in two different ways; only answers that pass both checks are kept.
-///
-/// With --kind table, instead generates eight kinds of questions whose answers aggregate many
-/// nodes. Their exact answers are computed from fields and links, without a language model.
-/// Existing labelled questions are never replaced: with --to DIR the new questions are written
-/// elsewhere.
-#[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    #[command(flatten)]
-    request: Request,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+pub(super) fn run(args: &OneJson<Request>, ctx: &Context) -> Result<Exit> {
     let reply = args.request.perform(ctx)?;
     if args.json {
-        ctx.printer.json(&reply)?;
-        return Ok(Exit::Done);
+        return ctx.printer.json(&reply);
     }
     let (text, seconds) = match &reply {
         Reply::Nodes(made) => (of_nodes(made), Some(made.seconds)),
@@ -43,7 +19,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     };
     ctx.printer.data(&text)?;
     if let Some(seconds) = seconds {
-        ctx.printer.notice(&format!("took {seconds:.1} s"));
+        ctx.watch.notice(&format!("took {seconds:.1} s"));
     }
     Ok(Exit::Done)
 }
@@ -86,19 +62,9 @@ fn of_nodes(made: &NodeQuestions) -> String {
 /// Describes, in two lines, how many questions would be generated and what they would cost.
 fn of_forecast(forecast: &Forecast) -> String {
     let Forecast { queries, llm, .. } = forecast;
-    let [least, most] = llm.calls;
-    let cost = match (most, llm.usd) {
-        (0, _) => "0 LLM calls, 0 USD".to_owned(),
-        (_, usd) => format!(
-            "LLM calls {least} to {most}, tokens sent {} to {}, received {} to {}, {}",
-            count(llm.tokens_in[0]),
-            count(llm.tokens_in[1]),
-            count(llm.tokens_out[0]),
-            count(llm.tokens_out[1]),
-            usd.map_or("price not known".to_owned(), |[least, most]| {
-                format!("{least:.2} to {most:.2} USD")
-            })
-        ),
+    let cost = match llm.calls {
+        [_, 0] => "0 LLM calls, 0 USD".to_owned(),
+        calls => range(calls, llm.tokens_in, llm.tokens_out, llm.usd),
     };
     format!("would make {queries} questions\n{cost}\n")
 }

@@ -1,9 +1,9 @@
 //! `agent systems`: lists all systems. Does not depend on any particular system.
 
-use serde::Serialize;
+use serde_json::json;
 
-use crate::{Context, Exit, printer::table};
-use agent_app::error::Result;
+use crate::{Context, Exit, table};
+use agent_app::Result;
 use agent_systems::{Need, SYSTEMS, SystemSpec};
 
 /// List the systems that rank nodes, and what each needs
@@ -17,31 +17,19 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// JSON of a system.
-#[derive(Serialize)]
-struct Row {
-    name: &'static str,
-    arguments: &'static str,
-    summary: &'static str,
-    needs: Vec<String>,
-}
-
-impl From<&SystemSpec> for Row {
-    fn from(spec: &SystemSpec) -> Self {
-        let needs = spec.needs.iter().map(Need::to_string).collect();
-        Self { name: spec.name, arguments: spec.arguments, summary: spec.summary, needs }
-    }
-}
-
 pub(crate) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+    let needs = |spec: &SystemSpec| spec.needs.iter().map(Need::to_string).collect::<Vec<_>>();
     if args.json {
-        SYSTEMS.iter().try_for_each(|spec| ctx.printer.json(&Row::from(spec)))?;
-        return Ok(Exit::Done);
+        let line = |spec: &SystemSpec| {
+            let (name, arguments, summary) = (spec.name, spec.arguments, spec.summary);
+            let needs = needs(spec);
+            json!({"name": name, "arguments": arguments, "summary": summary, "needs": needs})
+        };
+        return ctx.printer.json_lines(&SYSTEMS.iter().map(line).collect::<Vec<_>>());
     }
     let mut shown = table(["system", "needs", "what it does"], &[]);
     for spec in SYSTEMS {
-        shown.add_row([spec.written(), Row::from(spec).needs.join(", "), spec.summary.to_owned()]);
+        shown.add_row([spec.written(), needs(spec).join(", "), spec.summary.to_owned()]);
     }
-    ctx.printer.table(&shown)?;
-    Ok(Exit::Done)
+    ctx.printer.table(&shown)
 }

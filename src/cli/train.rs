@@ -6,10 +6,9 @@ use std::sync::atomic::Ordering;
 use clap::Subcommand;
 use serde::Serialize;
 
-use crate::{Context, Exit, printer::table};
+use crate::{Context, Exit, table};
 use agent_app::{
-    Result,
-    operation::Perform as _,
+    Perform as _, Result,
     train::{Trained, dense, epoch_line, graph, mfar},
 };
 use agent_train::{
@@ -91,13 +90,12 @@ fn print<M: Serialize>(
     ctx: &Context,
 ) -> Result<Exit> {
     if json {
-        ctx.printer.json(trained)?;
-        return Ok(Exit::Done);
+        return ctx.printer.json(trained);
     }
     ctx.printer.data(lines)?;
     let Trained { directory, seconds, .. } = trained;
-    ctx.printer.notice(&format!("wrote the model to {directory} in {seconds:.1} s"));
-    next.iter().for_each(|line| ctx.printer.notice(line));
+    ctx.watch.notice(&format!("wrote the model to {directory} in {seconds:.1} s"));
+    next.iter().for_each(|line| ctx.watch.notice(line));
     Ok(Exit::Done)
 }
 

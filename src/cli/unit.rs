@@ -22,13 +22,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Context, Exit, eval::tag, query::batch::MAX_LINE_BYTES};
 use agent_app::{
-    dataset::{self, Dataset},
-    error::{AppError, Explain, Result},
+    AppError, Dataset, Explain, Result, SandboxArgs, count, dataset,
     eval::queries,
-    named,
-    systems::{SandboxArgs, read_bundle},
-    test_split,
-    text::{MAX_K, count},
+    named, read_bundle, test_split,
+    text::MAX_K,
     unit::{Kind, Task},
 };
 use agent_dataset::{Base, LabelledQuery, Split};
@@ -194,20 +191,19 @@ fn plan(args: &PlanArgs, ctx: &Context) -> Result<Exit> {
     let remaining = units.remaining();
     let (n, all, dir) = (count(remaining.len() as u64), count(units.len()), args.dir.display());
     let out = if args.index.is_some() { "" } else { " --out FILE" };
-    ctx.printer.notice(&match remaining.is_empty() {
+    ctx.watch.notice(&match remaining.is_empty() {
         true => {
             format!("all {all} units are done; collect them with `agent unit collect {dir}{out}`")
         }
         false => format!("{n} of {all} units remain; run each with `agent unit run {dir} UNIT`"),
     });
-    ctx.printer.data(&remaining.iter().map(|unit| format!("{unit}\n")).collect::<String>())?;
-    Ok(Exit::Done)
+    ctx.printer.data(&remaining.iter().map(|unit| format!("{unit}\n")).collect::<String>())
 }
 
 /// Plans units in which the bundle `given` answers the questions in the file `batch`.
 fn plan_answers(args: &PlanArgs, given: &Path, batch: &Path, ctx: &Context) -> Result<Units> {
-    let bundle = read_bundle(given, ctx)?;
-    let bytes = read(&named::bundle_file(given, &ctx.home)?)?;
+    let bundle = read_bundle(given, None, ctx)?;
+    let bytes = read(&named::bundle_file(given, None, ctx)?)?;
     let found = dataset::chosen(args.dataset.as_deref(), &bundle.dataset.name, ctx)?;
     let (dataset, fingerprint) = named_index(&found, ctx)?;
     if bundle.dataset.index != fingerprint {
@@ -231,7 +227,7 @@ fn plan_answers(args: &PlanArgs, given: &Path, batch: &Path, ctx: &Context) -> R
 
 /// Plans units in which the system `given` ranks nodes for labelled queries.
 fn plan_rankings(args: &PlanArgs, given: &str, ctx: &Context) -> Result<Units> {
-    let full = named::system(given, args.dataset.as_deref(), &ctx.home)?;
+    let full = named::system(given, args.dataset.as_deref(), ctx)?;
     let own_file =
         [BUNDLE, PROGRAM].into_iter().find_map(|kind| Some((kind, full.strip_prefix(kind)?)));
     let (system, file) = match own_file {
@@ -316,7 +312,7 @@ fn task_of(units: &Units) -> Result<Task> {
 
 /// If `result` is an error about missing results, adds a hint on how to run the units that lack
 /// one.
-fn to_be_run<T>(result: std::result::Result<T, UnitsError>, dir: &Path) -> Result<T> {
+fn to_be_run<T>(result: Result<T, UnitsError>, dir: &Path) -> Result<T> {
     match result {
         Err(error @ UnitsError::Missing { .. }) => {
             let dir = dir.display();
@@ -364,9 +360,9 @@ fn collect(args: &CollectArgs, ctx: &Context) -> Result<Exit> {
     let collected = to_be_run(units.collect(&mut out), &args.dir)?;
     out.persist(file).with_context(|| format!("cannot write {shown}"))?;
     let (n, bytes) = (count(units.len()), count(collected.bytes));
-    ctx.printer.notice(&format!("wrote {bytes} bytes of {n} units to {shown}"));
+    ctx.watch.notice(&format!("wrote {bytes} bytes of {n} units to {shown}"));
     for failure in collected.failures.iter().take(MAX_TOLD) {
-        ctx.printer.warning(failure);
+        ctx.watch.warning(failure);
     }
     if collected.failed == 0 {
         return Ok(Exit::Done);

@@ -1,12 +1,8 @@
 //! `agent verify`: checks that a bundle is intact and reproduces its recorded scores.
 
-use crate::{
-    Context, Exit,
-    printer::{plain, table},
-};
+use crate::{Context, Exit, plain, table};
 use agent_app::{
-    Result,
-    operation::Perform as _,
+    Perform as _, Result,
     verify::{
         Check, Reply, Request, Status,
         drift::{DriftReport, FEW, Session},
@@ -46,7 +42,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
                 let name = &session.name;
                 let same =
                     format!("\"{name}\" is the base that the bundle was made for: nothing drifted");
-                ctx.printer.notice(&same);
+                ctx.watch.notice(&same);
                 return Ok(Exit::Done);
             }
             Reply::Drift(session.measure(request, ctx)?)
@@ -58,11 +54,11 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         Reply::Checks { checks } => print_checks(checks, ctx)?,
         Reply::Drift(report) if args.json => ctx.printer.json(report)?,
         Reply::Drift(report) => print_drift(report, ctx)?,
-    }
+    };
     Ok(if reply.holds() { Exit::Done } else { Exit::Failed })
 }
 
-fn print_checks(checks: &[Check], ctx: &Context) -> Result<()> {
+fn print_checks(checks: &[Check], ctx: &Context) -> Result<Exit> {
     let mut rows = table(["check", "status", "detail"], &[]);
     for check in checks {
         let status = match check.status {
@@ -75,7 +71,7 @@ fn print_checks(checks: &[Check], ctx: &Context) -> Result<()> {
     ctx.printer.table(&rows)
 }
 
-fn print_drift(report: &DriftReport, ctx: &Context) -> Result<()> {
+fn print_drift(report: &DriftReport, ctx: &Context) -> Result<Exit> {
     let percent =
         |share: Option<f64>| share.map_or("-".to_owned(), |s| format!("{:.1}", 100.0 * s));
     let verdict = match (report.fits, report.accepted) {

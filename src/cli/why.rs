@@ -1,7 +1,7 @@
 //! Formats the explanation of a hit as lines: its tree, the calls that returned the node, and the
 //! features with the largest gains. Does not depend on how these were found.
 
-use crate::printer::{plain, wrapped};
+use crate::{plain, printer::wrapped};
 use agent_infer::HitRecord;
 use agent_kb::answer::Explanation;
 use agent_retrieve::{Call, Feature};

@@ -717,8 +717,12 @@ fn baseline_ranks(run: &Run<'_>) -> Result<BTreeMap<&'static str, Vec<f32>>> {
 }
 
 /// Compares the bundle with the best baseline on the validation queries in `queries` (positions);
-/// `None` if there are none.
-fn category_score(
+/// `None` if there are none. `ranks` are the reciprocal ranks of the bundle, `baselines` those of
+/// each baseline, by query.
+///
+/// # Errors
+/// If a statistic cannot be computed.
+pub fn category_score(
     queries: &[usize],
     ranks: &[f32],
     baselines: &BTreeMap<&'static str, Vec<f32>>,

@@ -71,6 +71,7 @@ pub use crate::{
     accept::Decision,
     actor::{ACTOR_ROLE, Attempt, Categories, CategoryRecord, Estimate, Range, estimate},
     first_better::{Milestone, Scope},
+    freeze::category_score,
     improve::Choice,
     verdict::{Standing, Verdict},
 };

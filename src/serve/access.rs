@@ -16,7 +16,7 @@ use rand::{TryRng as _, rngs::SysRng};
 use serde::{Deserialize, Serialize};
 use subtle::ConstantTimeEq as _;
 
-use crate::client::Client;
+use crate::Client;
 use agent_dataset::{MAX_NAME_CHARS, is_name};
 use agent_ground::files;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::{timeout, timeout_at};
 
-use crate::{client::Slots, queue::Refused};
+use crate::{Refused, client::Slots};
 
 /// Maximum time for which a job waits until its pool can run it.
 pub(super) const WAIT: Duration = Duration::from_secs(2);

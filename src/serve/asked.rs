@@ -9,12 +9,8 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
-    Server,
-    engine::{Active, Opened},
-    heap,
-    reply::{ApiError, Common, OfBody, OfWork},
-    routes::{Body, deadline, in_range, opened},
-    sent::{in_json, json},
+    ApiError, Body, Common, OfBody, OfWork, Opened, Result, Server, deadline, engine::Active, heap,
+    in_json, in_range, json, opened,
 };
 use agent_ask::{AskError, AskRecord, Helps, ReadingsRecord};
 use agent_infer::{self as infer, HitRecord};
@@ -36,28 +32,22 @@ pub(super) struct Ask {
     #[serde(default)]
     pub(super) question: String,
     /// A plan to run instead of a question, as the field `plan` of an answer holds it.
-    #[serde(default)]
     #[schema(value_type = Option<Object>)]
     pub(super) plan: Option<Value>,
     /// Name of the base; optional if the server has only one.
-    #[serde(default)]
     pub(super) base: Option<String>,
     /// Maximum number of rows of each table in the reply, 1 to 1000; 100 by default.
-    #[serde(default)]
     #[schema(minimum = 1, maximum = 1000, default = 100)]
     pub(super) rows: Option<usize>,
     /// Number of the reading to answer, from 1, if an earlier reply listed several readings of the
     /// question.
-    #[serde(default)]
     #[schema(value_type = Option<u64>, minimum = 1)]
     pub(super) reading: Option<NonZeroUsize>,
     /// Which questions the language model reads: 0 none, 1 those that the rules do not understand,
     /// 2 all. The effort of the server is the maximum and the default.
-    #[serde(default)]
     #[schema(minimum = 0, maximum = 2)]
     pub(super) effort: Option<u8>,
     /// Time limit of the answer in milliseconds, 1 to 60000; 10000 by default.
-    #[serde(default)]
     #[schema(minimum = 1, maximum = 60000, default = 10000)]
     pub(super) timeout_ms: Option<u64>,
 }
@@ -122,12 +112,12 @@ enum AskReply<'a> {
 pub(super) async fn ask(
     State(server): State<Arc<Server>>,
     Body(asked): Body<Ask>,
-) -> Result<impl IntoResponse, ApiError> {
+) -> Result<impl IntoResponse> {
     answer(&server, asked).await.map(json)
 }
 
 /// Answers a question as [`ask`] does; returns an [`AskReply`] as JSON.
-pub(super) async fn answer(server: &Arc<Server>, asked: Ask) -> Result<String, ApiError> {
+pub(super) async fn answer(server: &Arc<Server>, asked: Ask) -> Result<String> {
     let opened = opened(server, asked.base.as_deref())?;
     let deadline = deadline(asked.timeout_ms)?;
     let rows = in_range("rows", asked.rows.unwrap_or(ROWS), MAX_ROWS)?;
@@ -159,12 +149,13 @@ async fn tabled(
     asked: &Ask,
     (effort, rows): (Effort, usize),
     deadline: Instant,
-) -> Result<Told, ApiError> {
+) -> Result<Told> {
     let by_rules = |unassisted| {
         let (opened, asked) = (opened.clone(), asked.clone());
         server.tables.run(deadline, move || by_table(&opened, &asked, rows, None, unassisted))
     };
-    let helper = opened.helper().filter(|_| effort > Effort::None && asked.plan.is_none());
+    let helper = opened.opening.helper.as_ref();
+    let helper = helper.filter(|_| effort > Effort::None && asked.plan.is_none());
     let Some(helper) = helper else { return by_rules(None).await? };
     let (helps, refused) = match effort {
         Effort::Judges => (Helps::All, None),
@@ -199,7 +190,7 @@ fn by_table(
     rows: usize,
     model: Option<(&Arc<Assistant>, Helps)>,
     unassisted: Option<AssistFailure>,
-) -> Result<Told, ApiError> {
+) -> Result<Told> {
     let _last = heap::GivesBack;
     let began = Instant::now();
     let (question, answered) = match &asked.plan {
@@ -247,7 +238,7 @@ async fn by_bundle(
     active: &Active,
     (question, effort): (String, Effort),
     deadline: Instant,
-) -> Result<String, ApiError> {
+) -> Result<String> {
     let (base, asked) = (opened.base.clone(), question.clone());
     let ask = move |bundle: &dyn Retriever| {
         infer::answer(&base, bundle, &asked, NODES, Detail::default())

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{Server, engine::Active, queue::Refused, reply::ApiError};
+use crate::{ApiError, Refused, Result, Server, engine::Active};
 use agent_llm::LlmError;
 use agent_retrieve::{Answer, AssistFailure, RetrieveError, Retriever};
 use agent_systems::bundle::Effort;
@@ -22,7 +22,7 @@ impl Server {
     ///
     /// # Errors
     /// If the requested effort is unknown or exceeds the server's.
-    pub(super) fn effort(&self, asked: Option<u8>) -> Result<Effort, ApiError> {
+    pub(super) fn effort(&self, asked: Option<u8>) -> Result<Effort> {
         let Some(asked) = asked else { return Ok(self.effort) };
         let offered = Effort::from_number(asked).filter(|effort| *effort <= self.effort);
         offered.ok_or_else(|| {
@@ -45,11 +45,11 @@ impl Server {
         effort: Effort,
         deadline: Instant,
         ask: impl Fn(&dyn Retriever) -> Result<Answer, RetrieveError> + Send + Sync + 'static,
-        tell: impl Fn(Answer) -> Result<T, ApiError> + Send + Sync + 'static,
-    ) -> Result<T, ApiError> {
+        tell: impl Fn(Answer) -> Result<T> + Send + Sync + 'static,
+    ) -> Result<T> {
         let work = Arc::new((ask, tell));
         let mut unassisted = None;
-        if let Some(bundle) = active.helped(effort) {
+        if let Some(bundle) = active.helped[effort as usize].clone() {
             let work = work.clone();
             let helped = move || {
                 let answer = match (work.0)(bundle.as_ref()) {
@@ -59,14 +59,9 @@ impl Server {
                 let miss = answer.as_ref().map_or(None, |answer| answer.unassisted);
                 Ok((answer.map_err(ApiError::from).and_then(|answer| (work.1)(answer)), miss))
             };
-            let left = deadline.saturating_duration_since(Instant::now());
-            let helped = self.helped.run(deadline - KEPT.min(left / 2), helped).await;
-            let (told, miss) = match helped {
-                Ok(Ok((told, miss))) => (Some(told), miss),
-                Ok(Err(error)) => (None, Some(miss_of(&error))),
-                Err(Refused::Expired) => (None, Some(AssistFailure::Late)),
-                Err(Refused::Busy(_) | Refused::Draining) => (None, Some(AssistFailure::Busy)),
-                Err(Refused::Failed) => (None, Some(AssistFailure::Outage)),
+            let (told, miss) = match self.by_model(deadline, helped).await {
+                Ok((told, miss)) => (Some(told), miss),
+                Err(miss) => (None, Some(miss)),
             };
             if !matches!(told, Some(Err(_))) {
                 self.metrics.note_helped(miss);
@@ -76,16 +71,14 @@ impl Server {
             }
             unassisted = miss;
         }
-        let bundle = active.alone();
+        let bundle = active.alone.clone();
         let alone = move || {
             let answer = (work.0)(bundle.as_ref())?;
             (work.1)(Answer { unassisted, ..answer })
         };
         self.queue.run(deadline, alone).await?
     }
-}
 
-impl Server {
     /// Runs `ask`, which asks the model, in the pool for such requests; returns its result.
     ///
     /// # Errors
@@ -95,16 +88,24 @@ impl Server {
         deadline: Instant,
         ask: impl FnOnce() -> Result<T, LlmError> + Send + 'static,
     ) -> Result<T, AssistFailure> {
+        let asked = self.by_model(deadline, ask).await;
+        self.metrics.note_helped(asked.as_ref().err().copied());
+        asked
+    }
+
+    /// Runs `ask` like [`Server::with_model`], without counting its outcome.
+    async fn by_model<T: Send + 'static>(
+        &self,
+        deadline: Instant,
+        ask: impl FnOnce() -> Result<T, LlmError> + Send + 'static,
+    ) -> Result<T, AssistFailure> {
         let left = deadline.saturating_duration_since(Instant::now());
-        let asked = match self.helped.run(deadline - KEPT.min(left / 2), ask).await {
-            Ok(Ok(told)) => Ok(told),
-            Ok(Err(error)) => Err(miss_of(&error)),
+        match self.helped.run(deadline - KEPT.min(left / 2), ask).await {
+            Ok(asked) => asked.map_err(|error| miss_of(&error)),
             Err(Refused::Expired) => Err(AssistFailure::Late),
             Err(Refused::Busy(_) | Refused::Draining) => Err(AssistFailure::Busy),
             Err(Refused::Failed) => Err(AssistFailure::Outage),
-        };
-        self.metrics.note_helped(asked.as_ref().err().copied());
-        asked
+        }
     }
 }
 

@@ -18,10 +18,8 @@ use tokio::{
 };
 
 use crate::{
-    Server,
-    client::Client,
-    queue::Refused,
-    reply::{ApiError, Common, OfWork, QueryRequest, patiently},
+    ApiError, Client, Common, OfWork, Refused, Result, Server,
+    reply::{QueryRequest, patiently},
     routes::answered,
     sent::too_long,
 };
@@ -53,7 +51,7 @@ const RETRY_SECONDS: u64 = 10;
 pub(super) async fn batch(
     State(server): State<Arc<Server>>,
     body: Body,
-) -> Result<impl IntoResponse, ApiError> {
+) -> Result<impl IntoResponse> {
     let place = server.batches.try_take(1).ok_or(Refused::Busy(RETRY_SECONDS))?;
     let client = Client::now();
     let answers = lines(body.into_data_stream(), LINE_TIME).map(move |(number, line)| {
@@ -69,9 +67,9 @@ pub(super) async fn batch(
 }
 
 /// Answers line `number` of the request and returns the reply line.
-async fn line_of(server: &Server, number: u64, line: Result<Bytes, ApiError>) -> Bytes {
+async fn line_of(server: &Server, number: u64, line: Result<Bytes>) -> Bytes {
     let (id, answer) = match line.and_then(|line| asked(&line)) {
-        Ok((id, Ok(asked))) => (id, one(server, asked).await),
+        Ok((id, Ok(asked))) => (id, patiently(PATIENCE, || answered(server, asked.clone())).await),
         Ok((id, Err(error))) => (id, Err(error)),
         Err(error) => (None, Err(error)),
     };
@@ -90,7 +88,7 @@ async fn line_of(server: &Server, number: u64, line: Result<Bytes, ApiError>) ->
 }
 
 /// Parses a line. Returns the `id` in it, if any, and the question.
-fn asked(line: &[u8]) -> Result<(Option<Value>, Result<QueryRequest, ApiError>), ApiError> {
+fn asked(line: &[u8]) -> Result<(Option<Value>, Result<QueryRequest>)> {
     let wrong = |error: serde_json::Error| {
         let remedy = "send a JSON object as /openapi.json describes a query";
         ApiError::bad(error.to_string(), remedy)
@@ -107,18 +105,13 @@ fn numbered(number: u64, id: Option<&Value>, object: &str) -> String {
     format!("{{\"line\":{number},{id}{rest}\n")
 }
 
-/// Answers one question; tries again for [`PATIENCE`] while the server is busy.
-async fn one(server: &Server, asked: QueryRequest) -> Result<String, ApiError> {
-    patiently(PATIENCE, || answered(server, asked.clone())).await
-}
-
 /// Splits a body into its lines, each with its number from 1. Leaves out blank lines, but counts
 /// them. The stream ends with an error if a line is too long or not complete within `time`, or if
 /// the body breaks off.
 pub(super) fn lines<E: std::fmt::Display>(
     body: impl Stream<Item = Result<Bytes, E>> + Unpin,
     time: Duration,
-) -> impl Stream<Item = (u64, Result<Bytes, ApiError>)> {
+) -> impl Stream<Item = (u64, Result<Bytes>)> {
     let begun = Lines { body: Some(body), part: Bytes::new(), number: 0 };
     stream::unfold(begun, move |mut lines| async move {
         let line = match timeout_at(Instant::now() + time, lines.next()).await {
@@ -151,7 +144,7 @@ struct Lines<B> {
 
 impl<E: std::fmt::Display, B: Stream<Item = Result<Bytes, E>> + Unpin> Lines<B> {
     /// Reads the next line that is not blank; `None` at the end of the body.
-    async fn next(&mut self) -> Option<Result<Bytes, ApiError>> {
+    async fn next(&mut self) -> Option<Result<Bytes>> {
         // The beginning of a line that ends in a later part. Lines within one part are not copied.
         let (mut begun, mut bytes) = (Vec::new(), 0);
         loop {

@@ -11,11 +11,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    Server,
-    reply::{ApiError, Common, NodeBrief, OfBody, OfWork, briefs, first_right},
-    routes::{Body, deadline, opened, system},
-    sent::{in_json, json},
-    splits::{page, split},
+    Body, Common, OfBody, OfWork, Result, Server, deadline, in_json, json, opened, page,
+    reply::{NodeBrief, briefs, first_right},
+    routes::system,
+    splits::split,
 };
 use agent_dataset::LabelledQuery;
 use agent_kb::Kb;
@@ -44,10 +43,8 @@ pub(super) struct Compare {
     /// Split of the questions: `train`, `val` or `human`.
     split: String,
     /// Name of the base; optional if the server has only one.
-    #[serde(default)]
     base: Option<String>,
     /// Maximum number of questions in the reply, 1 to 50; 20 by default.
-    #[serde(default)]
     #[schema(minimum = 1, maximum = 50, default = 20)]
     limit: Option<usize>,
     /// Start of this page: `next` of the previous reply; 0 by default.
@@ -55,7 +52,6 @@ pub(super) struct Compare {
     cursor: usize,
     /// Time limit of the reply in milliseconds, 1 to 60000; 30000 by default. If it is too short,
     /// the reply has fewer questions.
-    #[serde(default)]
     #[schema(minimum = 1, maximum = 60000, default = 30000)]
     timeout_ms: Option<u64>,
 }
@@ -127,7 +123,7 @@ struct Pair<'a> {
 pub(super) async fn compare(
     State(server): State<Arc<Server>>,
     Body(asked): Body<Compare>,
-) -> Result<impl IntoResponse, ApiError> {
+) -> Result<impl IntoResponse> {
     let opened = opened(&server, asked.base.as_deref())?;
     let deadline = deadline(Some(asked.timeout_ms.unwrap_or(TIME_MS)))?;
     let limit = page(asked.limit, LIMIT, MAX_LIMIT)?;

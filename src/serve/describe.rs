@@ -5,17 +5,15 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
-use axum::extract::{Query, State, rejection::QueryRejection};
+use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    LONGEST_TIME, Server,
-    nodes::{Field, OfBase, bad_query},
-    reply::{ApiError, Common, OfPath, OfWork},
-    routes::{no_bundle, opened},
-    sent::Bounded,
-    splits::page,
+    ApiError, Bounded, Common, LONGEST_TIME, OfPath, OfWork, Params, Result, Server,
+    nodes::{Field, OfBase},
+    opened, page,
+    routes::no_bundle,
 };
 use agent_dataset::{Summary, nodes_of_id};
 use agent_infer::bundle::Category;
@@ -51,9 +49,8 @@ struct AboutSystem {
 ))]
 pub(super) async fn systems(
     State(server): State<Arc<Server>>,
-    of: Result<Query<OfBase>, QueryRejection>,
-) -> Result<Bounded<Systems>, ApiError> {
-    let Query(of) = of.map_err(bad_query)?;
+    Params(of): Params<OfBase>,
+) -> Result<Bounded<Systems>> {
     let opened = opened(&server, of.base.as_deref())?;
     let is_there =
         |need: &Need| matches!(need, Need::Part(part) if opened.base.part(*part).is_ok());
@@ -75,9 +72,8 @@ pub(super) async fn systems(
 ))]
 pub(super) async fn schema(
     State(server): State<Arc<Server>>,
-    of: Result<Query<OfBase>, QueryRejection>,
-) -> Result<Bounded<Arc<Summary>>, ApiError> {
-    let Query(of) = of.map_err(bad_query)?;
+    Params(of): Params<OfBase>,
+) -> Result<Bounded<Arc<Summary>>> {
     let opened = opened(&server, of.base.as_deref())?;
     let deadline = Instant::now() + LONGEST_TIME;
     Ok(Bounded(server.reads.run(deadline, move || opened.summary()).await?))
@@ -132,9 +128,8 @@ struct Listed {
 ))]
 pub(super) async fn list(
     State(server): State<Arc<Server>>,
-    which: Result<Query<Which>, QueryRejection>,
-) -> Result<Bounded<Nodes>, ApiError> {
-    let Query(which) = which.map_err(bad_query)?;
+    Params(which): Params<Which>,
+) -> Result<Bounded<Nodes>> {
     let opened = opened(&server, which.base.as_deref())?;
     let kb = &opened.base.kb;
     let limit = page(which.limit, LIMIT, MAX_LIMIT)?;
@@ -202,26 +197,20 @@ struct CategoryProgram {
 ))]
 pub(super) async fn programs(
     State(server): State<Arc<Server>>,
-    of: Result<Query<OfBase>, QueryRejection>,
-) -> Result<Bounded<Programs>, ApiError> {
-    let Query(of) = of.map_err(bad_query)?;
+    Params(of): Params<OfBase>,
+) -> Result<Bounded<Programs>> {
     let opened = opened(&server, of.base.as_deref())?;
     let active = opened.active().ok_or_else(|| no_bundle(opened.name()))?;
-    let programs = active.categories().iter().map(CategoryProgram::new).collect();
+    let program = |of: &Category| CategoryProgram {
+        category: of.name.clone(),
+        id: of.program.id().to_owned(),
+        source: of.program.source().to_owned(),
+        params: of.params.clone(),
+    };
+    let programs = active.bundle.categories.iter().map(program).collect();
     Ok(Bounded(Programs {
         base: opened.name().to_owned(),
         bundle: active.about.id.clone(),
         programs,
     }))
-}
-
-impl CategoryProgram {
-    fn new(of: &Category) -> CategoryProgram {
-        CategoryProgram {
-            category: of.name.clone(),
-            id: of.program.id().to_owned(),
-            source: of.program.source().to_owned(),
-            params: of.params.clone(),
-        }
-    }
 }

@@ -49,7 +49,7 @@ pub struct Served {
     now: ArcSwap<Opened>,
     /// Held while the base or its bundle is replaced, so that no replacement undoes another.
     changing: Mutex<()>,
-    opening: Opening,
+    pub(super) opening: Opening,
 }
 
 /// One version of a base, with all systems that are open on it.
@@ -69,7 +69,7 @@ pub(super) struct Opened {
     summary: OnceLock<Arc<Summary>>,
     /// Runtime of programs that clients send; opened when first used.
     lab: Mutex<Option<Arc<Runtime>>>,
-    opening: Opening,
+    pub(super) opening: Opening,
 }
 
 /// How bundles and systems are opened.
@@ -118,49 +118,16 @@ pub(super) enum NotExchanged {
 /// The active bundle of a base.
 pub(super) struct Active {
     pub(super) about: AboutBundle,
-    bundle: Bundle,
-    alone: Arc<dyn Retriever>,
-    helped: Option<Helped>,
-}
-
-/// The variants of a bundle that use a language model, one for each effort level.
-struct Helped {
-    /// The variant for [`Effort::None`], in which only programs ask the model; `None` if no program
-    /// does.
-    plain: Option<Arc<dyn Retriever>>,
-    /// The variant for [`Effort::Reads`], in which the model reads the question.
-    read: Arc<dyn Retriever>,
-    /// The variant for [`Effort::Judges`], in which the model also judges the first answers.
-    judged: Arc<dyn Retriever>,
+    pub(super) bundle: Bundle,
+    /// The variant of the bundle that uses no language model.
+    pub(super) alone: Arc<dyn Retriever>,
+    /// The variants that use a language model, by effort: for [`Effort::None`], only programs ask
+    /// the model; for [`Effort::Reads`], it reads the question; for [`Effort::Judges`], it also
+    /// judges the first answers. `None` if the bundle uses no model at this effort.
+    pub(super) helped: [Option<Arc<dyn Retriever>>; 3],
 }
 
 impl Active {
-    /// Returns the variant of the bundle that uses no language model.
-    pub(super) fn alone(&self) -> Arc<dyn Retriever> {
-        self.alone.clone()
-    }
-
-    /// Returns the variant of the bundle that uses a language model as `effort` says; `None` if the
-    /// bundle uses no model at this effort.
-    pub(super) fn helped(&self, effort: Effort) -> Option<Arc<dyn Retriever>> {
-        let helped = self.helped.as_ref()?;
-        match effort {
-            Effort::None => helped.plain.clone(),
-            Effort::Reads => Some(helped.read.clone()),
-            Effort::Judges => Some(helped.judged.clone()),
-        }
-    }
-
-    /// Whether programs of the bundle ask a language model.
-    pub(super) fn asks(&self) -> bool {
-        self.bundle.asks()
-    }
-
-    /// Returns the bundle's categories with their programs, in the order of the bundle.
-    pub(super) fn categories(&self) -> &[Category] {
-        &self.bundle.categories
-    }
-
     /// Returns the first program of the bundle whose id begins with `id`; `None` if there is none,
     /// or if `id` has fewer than [`PREFIX_DIGITS`] digits.
     pub(super) fn program(&self, id: &str) -> Option<&Program> {
@@ -231,11 +198,6 @@ impl Served {
         let name = dataset.name.clone();
         let now = ArcSwap::from_pointee(Opened::new(dataset, base, opening.clone()));
         Served { name, now, changing: Mutex::default(), opening }
-    }
-
-    /// Returns the language model, if the server has one.
-    pub(super) fn helper(&self) -> Option<&Helper> {
-        self.opening.helper.as_ref()
     }
 
     /// Returns the current version of the base. A request calls this only once, so that it sees a
@@ -338,19 +300,18 @@ impl Opened {
         Ok(())
     }
 
-    /// Opens the variants of a bundle that use the language model; `None` if the bundle uses no
-    /// model.
+    /// Opens the variants of a bundle that use the language model, see [`Active::helped`].
     ///
     /// # Errors
     /// If programs of the bundle ask a language model and the server has none, or if the bundle
     /// cannot be opened.
-    fn helped(&self, bundle: &Bundle) -> Result<Option<Helped>, SystemError> {
+    fn helped(&self, bundle: &Bundle) -> Result<[Option<Arc<dyn Retriever>>; 3], SystemError> {
         let asks = bundle.asks();
         let Some(helper) = &self.opening.helper else {
-            return if asks { Err(SystemError::NoServerModel) } else { Ok(None) };
+            return if asks { Err(SystemError::NoServerModel) } else { Ok(Default::default()) };
         };
         if !asks && helper.effort == Effort::None {
-            return Ok(None);
+            return Ok(Default::default());
         }
         let open = |effort| {
             let assistant = Some(&helper.assistant);
@@ -366,7 +327,7 @@ impl Opened {
             Effort::None => Some(most.routed.clone()),
             _ => Some(open(Effort::None)?.routed),
         };
-        Ok(Some(Helped { plain, read: most.routed, judged: Arc::from(most.answers) }))
+        Ok([plain, Some(most.routed), Some(Arc::from(most.answers))])
     }
 
     /// Returns the summary of the base. The first call computes the summary from all nodes.
@@ -449,11 +410,6 @@ impl Opened {
         let queries = Arc::new(load_split(&self.dataset, split)?);
         locked(&self.queries).insert(name, queries.clone());
         Ok(queries)
-    }
-
-    /// Returns the language model, if the server has one.
-    pub(super) fn helper(&self) -> Option<&Helper> {
-        self.opening.helper.as_ref()
     }
 
     /// Returns the analyst, which answers questions over many nodes.

@@ -13,10 +13,7 @@ use std::{
 
 use axum::{
     body::{Body, Bytes},
-    extract::{
-        Path, Query, State,
-        rejection::{PathRejection, QueryRejection},
-    },
+    extract::{Path, State, rejection::PathRejection},
     http::{HeaderMap, header},
     response::IntoResponse,
 };
@@ -25,14 +22,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::IntoParams;
 
 use crate::{
-    Server,
-    client::{Client, Slot},
-    nodes::bad_query,
-    queue::Refused,
-    reply::{ApiError, Common, ErrorBody, OfPath, OfWork},
-    routes::deadline,
+    ApiError, Client, Common, MAX_REPLY, OfPath, OfWork, Params, Refused, Result, Server,
+    client::Slot,
+    deadline,
+    reply::ErrorBody,
     runs::{bad_id, directory},
-    sent::{MAX_REPLY, json_within},
+    sent::json_within,
 };
 use agent_app::report::recorded::{RunNow, now};
 use agent_optimize::{
@@ -79,10 +74,10 @@ pub(super) struct After {
 pub(super) async fn events(
     State(server): State<Arc<Server>>,
     id: Result<Path<String>, PathRejection>,
-    after: Result<Query<After>, QueryRejection>,
+    after: Result<Params<After>>,
     headers: HeaderMap,
-) -> Result<impl IntoResponse, ApiError> {
-    let (Path(id), Query(after)) = (id.map_err(bad_id)?, after.map_err(bad_query)?);
+) -> Result<impl IntoResponse> {
+    let (Path(id), Params(after)) = (id.map_err(bad_id)?, after?);
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.parse().ok());
     let after = last.or(after.after).unwrap_or(0);
     if i64::try_from(after).is_err() {
@@ -196,7 +191,7 @@ struct Follower {
 
 impl Follower {
     /// Reads what is new in the journal and returns the events for it.
-    fn look(&mut self) -> Result<Vec<Bytes>, ApiError> {
+    fn look(&mut self) -> Result<Vec<Bytes>> {
         let mut events = Vec::new();
         if self.told.is_none() {
             events.extend(self.state()?);
@@ -234,7 +229,7 @@ impl Follower {
     }
 
     /// Returns a `state` event; `None` if the state has not changed since the last one.
-    fn state(&mut self) -> Result<Option<Bytes>, ApiError> {
+    fn state(&mut self) -> Result<Option<Bytes>> {
         let began = Instant::now();
         let now = now(&self.dir)?;
         let pause = BETWEEN_STATES.max(began.elapsed().saturating_mul(STATE_SHARE));

@@ -16,7 +16,7 @@ use axum::{
 use files::FILES;
 use serde::Serialize;
 
-use crate::{Server, reply::ApiError};
+use crate::{ApiError, Server};
 
 /// Paths of the explorer's views, all served by the same page. The state of a view is in the query
 /// of its URL.

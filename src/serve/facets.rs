@@ -13,11 +13,7 @@ use agent_app::data::facets::Reply;
 use agent_kb::filter::Condition;
 
 use crate::{
-    LONGEST_TIME, Server,
-    reply::{ApiError, Common, OfBody, OfWork},
-    routes::{Body, in_range, opened},
-    sent::Bounded,
-    within,
+    Body, Bounded, Common, LONGEST_TIME, OfBody, OfWork, Result, Server, in_range, opened, within,
 };
 
 /// Default number of values of a facet.
@@ -30,7 +26,6 @@ pub(super) const MAX_VALUES: usize = 200;
 #[serde(deny_unknown_fields)]
 pub(super) struct FacetsRequest {
     /// Name of the base; optional if the server has only one.
-    #[serde(default)]
     base: Option<String>,
     /// Count only nodes that satisfy all of these conditions, such as `type=ticket` or
     /// `created>=2025-03`.
@@ -42,7 +37,6 @@ pub(super) struct FacetsRequest {
     #[serde(default)]
     field: Vec<String>,
     /// Maximum number of values per field, relation or type, 1 to 200; 20 by default.
-    #[serde(default)]
     #[schema(minimum = 1, maximum = 200, default = 20)]
     k: Option<usize>,
 }
@@ -58,7 +52,7 @@ pub(super) struct FacetsRequest {
 pub(super) async fn facets(
     State(server): State<Arc<Server>>,
     Body(request): Body<FacetsRequest>,
-) -> Result<Bounded<Reply>, ApiError> {
+) -> Result<Bounded<Reply>> {
     let opened = opened(&server, request.base.as_deref())?;
     let FacetsRequest { filter, field, k, .. } = request;
     let k = in_range("k", k.unwrap_or(VALUES), MAX_VALUES)?;

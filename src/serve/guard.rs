@@ -17,11 +17,10 @@ use futures_util::StreamExt as _;
 use tokio::time::timeout;
 
 use crate::{
-    Server,
+    ApiError, MAX_REPLY, Result, Server,
     access::{Scope, bearer, names_a_host},
     connections::TwoLengths,
-    reply::ApiError,
-    sent::{BodyMemory, MAX_REPLY},
+    sent::BodyMemory,
 };
 
 /// Maximum time until the body of a request is complete; batches have limits of their own.
@@ -129,12 +128,7 @@ pub(super) async fn collected(
     }
 }
 
-async fn collect(
-    body: Body,
-    max: usize,
-    time: Duration,
-    memory: &BodyMemory,
-) -> Result<Bytes, ApiError> {
+async fn collect(body: Body, max: usize, time: Duration, memory: &BodyMemory) -> Result<Bytes> {
     let too_large = || {
         let (message, remedy) =
             ("the body is too large", format!("send at most {max} bytes; a batch takes more"));

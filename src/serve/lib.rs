@@ -71,10 +71,22 @@ use tokio::{
 };
 
 use crate::{
-    apart::Apart, client::Slots, mcp::Assistants, metrics::Metrics, queue::Queue, sent::Memory,
+    apart::Apart,
+    client::{Client, Slots},
+    engine::Opened,
+    mcp::Assistants,
+    metrics::Metrics,
+    queue::{Queue, Refused},
+    reply::{ApiError, Common, OfBody, OfPath, OfWork},
+    routes::{Body, Params, deadline, in_range, opened},
+    sent::{Bounded, MAX_REPLY, Memory, in_json, json},
+    splits::page,
 };
 use agent_app::{App, Network};
 use agent_systems::bundle::Effort;
+
+/// Result of a request.
+type Result<T, E = ApiError> = std::result::Result<T, E>;
 
 /// Maximum time limit that a request may set for its answer.
 pub const LONGEST_TIME: Duration = Duration::from_secs(60);
@@ -187,7 +199,7 @@ impl Server {
     ) -> Result<Arc<Server>, ServeError> {
         let Options { bases, threads, find, app, programs, changes } = options;
         // All bases are opened with the same helper.
-        let helper = bases.first().and_then(Served::helper);
+        let helper = bases.first().and_then(|served| served.opening.helper.as_ref());
         let effort = helper.map_or(Effort::None, |helper| helper.effort);
         let network = Network { model: helper.map(|helper| helper.assistant.clone()), changes };
         let clients = keys.keys.len();
@@ -217,12 +229,17 @@ impl Server {
             ending,
         }))
     }
-}
 
-impl Server {
     /// Whether operations may change what is installed.
     fn may_change(&self) -> bool {
         self.app.network.as_ref().is_some_and(|network| network.changes)
+    }
+
+    /// Removes the path of the home directory from all paths in a text.
+    fn without_home(&self, text: String) -> String {
+        let begin =
+            self.home.iter().filter(|home| text.contains(home.as_str())).collect::<Vec<_>>();
+        begin.into_iter().fold(text, |text, home| text.replace(home.as_str(), ""))
     }
 }
 
@@ -232,15 +249,6 @@ fn beginnings(dir: &Path) -> Vec<String> {
     let given = [Some(dir.to_owned()), dir.canonicalize().ok()];
     let given = given.into_iter().flatten().filter(|dir| dir.parent().is_some());
     given.map(|dir| format!("{}/", dir.display())).collect()
-}
-
-impl Server {
-    /// Removes the path of the home directory from all paths in a text.
-    fn without_home(&self, text: String) -> String {
-        let begin =
-            self.home.iter().filter(|home| text.contains(home.as_str())).collect::<Vec<_>>();
-        begin.into_iter().fold(text, |text, home| text.replace(home.as_str(), ""))
-    }
 }
 
 /// Builds the runtime that handles requests, with `threads` threads, but at least 1 and at most 4.

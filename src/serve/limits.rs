@@ -92,6 +92,10 @@ fn time(time: Duration) -> String {
 
 const BUSY: &str = "429 with `Retry-After`";
 const BAD: &str = "400 that names the limit";
+const NEXT: &str = "the next is read when one is answered";
+const LAST: &str = "an error as the last line";
+const IN_LINE: &str = "an error in its line";
+const DROPPED: &str = "some are dropped";
 
 fn connection_rows() -> Vec<Row> {
     let slow = format!("{} in {}", bytes(socket::WRITE_BYTES), time(socket::WRITE_TIME));
@@ -155,23 +159,11 @@ fn work_rows() -> Vec<Row> {
 fn stream_rows() -> Vec<Row> {
     vec![
         ("concurrent batches", batch::MAX_BATCHES.to_string(), BUSY),
-        (
-            "size of a batch line, with the blank lines before it",
-            bytes(batch::MAX_LINE),
-            "an error as the last line",
-        ),
-        ("time for a batch line", time(batch::LINE_TIME), "an error as the last line"),
-        (
-            "concurrent lines of a batch",
-            batch::AT_A_TIME.to_string(),
-            "the next is read when one is answered",
-        ),
-        ("wait of a batch line for a busy server", time(batch::PATIENCE), "an error in its line"),
-        (
-            "size of the answer to a batch line",
-            bytes(batch::MAX_LINE_REPLY),
-            "an error in its line",
-        ),
+        ("size of a batch line, with the blank lines before it", bytes(batch::MAX_LINE), LAST),
+        ("time for a batch line", time(batch::LINE_TIME), LAST),
+        ("concurrent lines of a batch", batch::AT_A_TIME.to_string(), NEXT),
+        ("wait of a batch line for a busy server", time(batch::PATIENCE), IN_LINE),
+        ("size of the answer to a batch line", bytes(batch::MAX_LINE_REPLY), IN_LINE),
         ("clients that follow runs", events::MAX_FOLLOWERS.to_string(), BUSY),
         ("steps of a run per read", events::MAX_STEPS.to_string(), "the rest is read next"),
         ("time without an event", time(events::QUIET), "a comment is sent"),
@@ -183,11 +175,7 @@ fn assistant_rows() -> Vec<Row> {
     vec![
         ("size of a request at `/mcp`", bytes(mcp::MAX_BODY), "413"),
         ("size of a line over a pipe", bytes(pipe::MAX_LINE), "error -32700"),
-        (
-            "concurrent requests over a pipe",
-            pipe::AT_A_TIME.to_string(),
-            "the next is read when one is answered",
-        ),
+        ("concurrent requests over a pipe", pipe::AT_A_TIME.to_string(), NEXT),
         ("time for requests in progress when the pipe ends", time(pipe::END_TIME), "dropped"),
         ("size of a tool's reply", bytes(fit::REPLY_BYTES), "`next_cursor`, or an error"),
         ("size of the text of an error", bytes(fit::ERROR_BYTES), "its middle is cut out"),
@@ -223,15 +211,11 @@ fn program_rows() -> Vec<Row> {
         ("size of the printed output", bytes(of.output_bytes), "failure `output`"),
         ("nodes of a result", of.max_answers.to_string(), "failure `result`"),
         ("parameters", of.parameters.to_string(), "failure `parse`"),
-        (
-            "memory for cached tool results of a bundle",
-            bytes(agent_systems::CACHE_BYTES),
-            "some are dropped",
-        ),
+        ("memory for cached tool results of a bundle", bytes(agent_systems::CACHE_BYTES), DROPPED),
         (
             "memory for cached tool results of all programs of a base",
             bytes(engine::LAB_CACHE_BYTES),
-            "some are dropped",
+            DROPPED,
         ),
         (
             "time for the SQL statement of a question over many nodes",
@@ -256,9 +240,14 @@ fn by_route() -> Vec<Route> {
     use Work::{Apart, AtOnce, Questions};
     let reads = Apart("disk reads", MAX_READS);
     let changes = Apart("replacements", 1);
+    let sandboxes = Apart("programs", MAX_PROGRAMS);
     let route = |path, work, holds: &str| Route { path, work, holds: holds.to_owned() };
     let some = |path, work, n: usize, of: &str| Route { path, work, holds: format!("{n} {of}") };
     let views = crate::explorer::VIEWS.iter().map(|&path| route(path, AtOnce, "a built-in page"));
+    let (queries, results) = (stores::MAX_STORE_QUERIES, stores::MAX_STORE_RESULTS);
+    let by_store = format!("{queries} questions, {results} nodes each");
+    let (nodes, chars) = (describe::MAX_LIMIT, describe::VALUE_CHARS);
+    let listed = format!("{nodes} nodes, {chars} characters per field");
     let mut all: Vec<Route> = views.collect();
     all.extend([
         route("/assets/{name}", AtOnce, "a built-in file"),
@@ -273,35 +262,14 @@ fn by_route() -> Vec<Route> {
         some("/v1/search", Questions, routes::MAX_K, "nodes"),
         route("/v1/batch", Questions, "see Batches and events"),
         some("/v1/ask", Apart("tables", MAX_TABLES), asked::MAX_ROWS, "rows per table"),
-        Route {
-            path: "/v1/vector_stores/{base}/search",
-            work: Questions,
-            holds: format!(
-                "{} questions, {} nodes each",
-                stores::MAX_STORE_QUERIES,
-                stores::MAX_STORE_RESULTS
-            ),
-        },
+        route("/v1/vector_stores/{base}/search", Questions, &by_store),
         some("/v1/compare", Apart("comparisons", MAX_COMPARISONS), compare::MAX_LIMIT, "questions"),
-        some(
-            "/v1/programs/run",
-            Apart("programs", MAX_PROGRAMS),
-            programs::MAX_SAMPLE,
-            "labelled questions",
-        ),
+        some("/v1/programs/run", sandboxes, programs::MAX_SAMPLE, "labelled questions"),
         route("/v1/operations", AtOnce, "all operations"),
         route("/v1/operations/{operation}", Apart("operations", 1), "the reply of the command"),
         route("/v1/nodes/{id}", AtOnce, "a node"),
         some("/v1/nodes/{id}/neighbors", AtOnce, nodes::MAX_LIMIT, "neighbours"),
-        Route {
-            path: "/v1/nodes",
-            work: AtOnce,
-            holds: format!(
-                "{} nodes, {} characters per field",
-                describe::MAX_LIMIT,
-                describe::VALUE_CHARS
-            ),
-        },
+        route("/v1/nodes", AtOnce, &listed),
         route("/v1/base", AtOnce, "all bases"),
         route("/v1/base/active", changes, "a base"),
         route("/v1/bundles", AtOnce, "one bundle per base"),

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use prometheus_client::{
-    encoding::{EncodeLabelSet, text::encode},
+    encoding::text::encode,
     metrics::{
         counter::Counter,
         family::Family,
@@ -16,31 +16,15 @@ use prometheus_client::{
 
 use agent_retrieve::AssistFailure;
 
-/// Labels of the counter of requests.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Of {
-    endpoint: String,
-    status: u16,
-}
-
-/// Label of the histogram of request durations.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct At {
-    endpoint: String,
-}
-
-/// Label of the counter of questions that use a language model.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Help {
-    outcome: &'static str,
-}
-
 /// The counters of a server.
 pub(super) struct Metrics {
     registry: Registry,
-    requests: Family<Of, Counter>,
-    seconds: Family<At, Histogram>,
-    helped: Family<Help, Counter>,
+    /// Requests by endpoint and status.
+    requests: Family<[(&'static str, String); 2], Counter>,
+    /// Durations of requests by endpoint.
+    seconds: Family<[(&'static str, String); 1], Histogram>,
+    /// Questions that use a language model, by outcome.
+    helped: Family<[(&'static str, &'static str); 1], Counter>,
     waiting: Gauge,
     running: Gauge,
 }
@@ -48,15 +32,15 @@ pub(super) struct Metrics {
 impl Metrics {
     pub(super) fn new() -> Metrics {
         let mut registry = Registry::with_prefix("agent");
-        let requests = Family::<Of, Counter>::default();
+        let requests = Family::<[(_, String); 2], Counter>::default();
         // From half a millisecond to 16 seconds.
         let buckets = || Histogram::new(exponential_buckets(0.000_5, 2.0, 16));
-        let seconds = Family::<At, Histogram>::new_with_constructor(buckets);
+        let seconds = Family::<[(_, String); 1], Histogram>::new_with_constructor(buckets);
         let (waiting, running) = (Gauge::default(), Gauge::default());
         registry.register("requests", "Requests by endpoint and status", requests.clone());
         let help = "Time from the request to its answer";
         registry.register_with_unit("request", help, Unit::Seconds, seconds.clone());
-        let helped = Family::<Help, Counter>::default();
+        let helped = Family::<[(_, &'static str); 1], Counter>::default();
         let help = "Questions that use a language model, by outcome";
         registry.register("helped_questions", help, helped.clone());
         registry.register("queue_waiting", "Requests that wait for a thread", waiting.clone());
@@ -67,9 +51,10 @@ impl Metrics {
     /// Counts a request, its response status and how long it took. `endpoint` is a route, never
     /// text that a client sent.
     pub(super) fn note(&self, endpoint: &str, status: u16, took: Duration) {
-        let endpoint = endpoint.to_owned();
-        self.seconds.get_or_create(&At { endpoint: endpoint.clone() }).observe(took.as_secs_f64());
-        self.requests.get_or_create(&Of { endpoint, status }).inc();
+        let of_endpoint = [("endpoint", endpoint.to_owned())];
+        self.seconds.get_or_create(&of_endpoint).observe(took.as_secs_f64());
+        let [endpoint] = of_endpoint;
+        self.requests.get_or_create(&[endpoint, ("status", status.to_string())]).inc();
     }
 
     /// Counts a question that uses a language model; `miss` says why the model did not help, `None`
@@ -83,7 +68,7 @@ impl Metrics {
             Some(AssistFailure::Busy) => "busy",
             Some(AssistFailure::Ceiling) => "ceiling",
         };
-        self.helped.get_or_create(&Help { outcome }).inc();
+        self.helped.get_or_create(&[("outcome", outcome)]).inc();
     }
 
     /// Returns all metrics as text. `waiting` and `running` are the current numbers of waiting and

@@ -4,19 +4,13 @@
 
 use std::sync::Arc;
 
-use axum::extract::{
-    Path, Query, State,
-    rejection::{PathRejection, QueryRejection},
-};
+use axum::extract::{Path, State, rejection::PathRejection};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    Server,
-    engine::Opened,
-    reply::{ApiError, Common, OfPath},
-    sent::{Bounded, MAX_REPLY, too_long},
-    splits::page,
+    ApiError, Bounded, Common, MAX_REPLY, OfPath, Opened, Params, Result, Server, page,
+    sent::too_long,
 };
 use agent_kb::{Direction, Kb, NodeId};
 
@@ -91,37 +85,25 @@ pub(super) struct Which {
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Neighbors {
     /// The neighbours of this page.
-    neighbors: Vec<Neighbor>,
+    pub(super) neighbors: Vec<Neighbor>,
     /// Number of neighbours on all pages.
-    total: usize,
+    pub(super) total: usize,
     /// Cursor that a request sends to get the next page; null on the last page.
     next: Option<usize>,
 }
 
-impl Neighbors {
-    /// Returns the relation, the direction and the node id of each neighbour on this page.
-    pub(super) fn neighbors(&self) -> impl Iterator<Item = (&str, &'static str, NodeId)> {
-        self.neighbors.iter().map(|one| (one.relation.as_str(), one.direction, one.id))
-    }
-
-    /// Returns the number of neighbours on all pages.
-    pub(super) fn total(&self) -> usize {
-        self.total
-    }
-}
-
 #[derive(Debug, Serialize, ToSchema)]
-struct Neighbor {
-    relation: String,
-    direction: &'static str,
-    id: NodeId,
+pub(super) struct Neighbor {
+    pub(super) relation: String,
+    pub(super) direction: &'static str,
+    pub(super) id: NodeId,
     key: String,
     #[serde(rename = "type")]
     node_type: String,
     name: String,
 }
 
-fn node_of(opened: &Opened, id: NodeId) -> Result<&Kb, ApiError> {
+fn node_of(opened: &Opened, id: NodeId) -> Result<&Kb> {
     let kb = &opened.base.kb;
     if kb.contains(id) {
         return Ok(kb);
@@ -135,10 +117,6 @@ fn bad_path(error: PathRejection) -> ApiError {
     ApiError::bad(error.body_text(), remedy)
 }
 
-pub(super) fn bad_query(error: QueryRejection) -> ApiError {
-    ApiError::bad(error.body_text(), "see /openapi.json for the parameters")
-}
-
 /// Read a node: type, name, document, fields, and numbers of neighbours.
 #[utoipa::path(get, path = "/v1/nodes/{id}", params(("id" = u32, Path, description = "Id of the node"), OfBase), responses(
     (status = 200, description = "The node", body = Node),
@@ -147,9 +125,9 @@ pub(super) fn bad_query(error: QueryRejection) -> ApiError {
 pub(super) async fn node(
     State(server): State<Arc<Server>>,
     id: Result<Path<NodeId>, PathRejection>,
-    of: Result<Query<OfBase>, QueryRejection>,
-) -> Result<Bounded<Node>, ApiError> {
-    let (Path(id), Query(of)) = (id.map_err(bad_path)?, of.map_err(bad_query)?);
+    of: Result<Params<OfBase>>,
+) -> Result<Bounded<Node>> {
+    let (Path(id), Params(of)) = (id.map_err(bad_path)?, of?);
     Ok(Bounded(told(&server.base(of.base.as_deref())?.now(), id)?))
 }
 
@@ -157,7 +135,7 @@ pub(super) async fn node(
 ///
 /// # Errors
 /// If there is no such node, or if its document and fields are longer than [`MAX_REPLY`].
-pub(super) fn told(opened: &Opened, id: NodeId) -> Result<Node, ApiError> {
+pub(super) fn told(opened: &Opened, id: NodeId) -> Result<Node> {
     let kb = node_of(opened, id)?;
     let bytes = kb.text(id).len() + kb.fields(id).map(|(_, value)| value.len()).sum::<usize>();
     if bytes > MAX_REPLY {
@@ -183,7 +161,7 @@ pub(super) fn told(opened: &Opened, id: NodeId) -> Result<Node, ApiError> {
 ///
 /// # Errors
 /// If there is no such node.
-pub(super) fn degrees(opened: &Opened, id: NodeId) -> Result<Vec<Degree>, ApiError> {
+pub(super) fn degrees(opened: &Opened, id: NodeId) -> Result<Vec<Degree>> {
     let kb = node_of(opened, id)?;
     let relations = stretches(kb, None, None).map(|(relation, direction)| Degree {
         relation: kb.relation_name(relation).to_owned(),
@@ -201,9 +179,9 @@ pub(super) fn degrees(opened: &Opened, id: NodeId) -> Result<Vec<Degree>, ApiErr
 pub(super) async fn neighbors(
     State(server): State<Arc<Server>>,
     id: Result<Path<NodeId>, PathRejection>,
-    which: Result<Query<Which>, QueryRejection>,
-) -> Result<Bounded<Neighbors>, ApiError> {
-    let (Path(id), Query(which)) = (id.map_err(bad_path)?, which.map_err(bad_query)?);
+    which: Result<Params<Which>>,
+) -> Result<Bounded<Neighbors>> {
+    let (Path(id), Params(which)) = (id.map_err(bad_path)?, which?);
     Ok(Bounded(told_neighbors(&server.base(which.base.as_deref())?.now(), id, &which)?))
 }
 
@@ -211,11 +189,7 @@ pub(super) async fn neighbors(
 ///
 /// # Errors
 /// If there is no such node or relation, or if direction or limit is invalid.
-pub(super) fn told_neighbors(
-    opened: &Opened,
-    id: NodeId,
-    which: &Which,
-) -> Result<Neighbors, ApiError> {
+pub(super) fn told_neighbors(opened: &Opened, id: NodeId, which: &Which) -> Result<Neighbors> {
     let kb = node_of(opened, id)?;
     let limit = page(which.limit, 100, MAX_LIMIT)?;
     let relation = match &which.relation {

@@ -17,10 +17,8 @@ use agent_app::{
 };
 
 use crate::{
-    Server,
-    reply::{ApiError, Common, OfBody, OfPath, OfWork},
-    routes::{Body, LONGEST_CHANGE},
-    sent::{Bounded, MAX_REPLY, json},
+    ApiError, Body, Bounded, Common, MAX_REPLY, OfBody, OfPath, OfWork, Result, Server, json,
+    routes::LONGEST_CHANGE,
 };
 
 /// Writes the notices, warnings and details of operations to the log.
@@ -99,7 +97,7 @@ pub(super) async fn perform(
     State(server): State<Arc<Server>>,
     Path(name): Path<String>,
     Body(request): Body<Value>,
-) -> Result<impl IntoResponse, ApiError> {
+) -> Result<impl IntoResponse> {
     Ok(json(performed(&server, &name, request, MAX_REPLY).await?))
 }
 
@@ -112,7 +110,7 @@ pub(super) async fn performed(
     name: &str,
     request: Value,
     max: usize,
-) -> Result<String, ApiError> {
+) -> Result<String> {
     let operation = Operation::find(name).ok_or_else(|| {
         let names: Vec<&str> = OPERATIONS.iter().map(|operation| operation.name).collect();
         ApiError::not_found("there is no such operation", names.join(", "))

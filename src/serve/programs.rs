@@ -13,13 +13,12 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    Server,
-    engine::Opened,
+    ApiError, Body, Bounded, Common, OfBody, OfWork, Opened, Result, Server, deadline,
     heap::GivesBack,
-    reply::{ApiError, Common, NodeBrief, OfBody, OfWork, briefs, default_k, first_right},
-    routes::{Body, checked_k, deadline, opened},
-    sent::{Bounded, in_json, json},
-    splits::{page, split},
+    in_json, json, opened, page,
+    reply::{NodeBrief, briefs, default_k, first_right},
+    routes::checked_k,
+    splits::split,
 };
 use agent_dataset::LabelledQuery;
 use agent_infer::{self as infer, HitRecord, ParamValues, ProgramCalls, Runtime};
@@ -43,24 +42,20 @@ pub(super) struct RunProgram {
     /// Source of the program, in Rhai; or a WebAssembly module: `wasm:` and its bytes in base64.
     pub(super) source: String,
     /// A question to run the program on.
-    #[serde(default)]
     pub(super) query: Option<String>,
     /// Labelled questions to run the program on.
-    #[serde(default)]
     pub(super) sample: Option<Sample>,
     /// Maximum number of nodes in the answer to `query`, 1 to 1000; 20 by default.
     #[serde(default = "default_k")]
     #[schema(minimum = 1, maximum = 1000, default = 20)]
     pub(super) k: usize,
     /// Name of the base; optional if the server has only one.
-    #[serde(default)]
     pub(super) base: Option<String>,
     /// Values for parameters that the program declares; the declared defaults if omitted.
     #[serde(default)]
     #[schema(value_type = std::collections::HashMap<String, f64>)]
     pub(super) params: ParamValues,
     /// Time limit of the reply in milliseconds, 1 to 60000; 10000 by default.
-    #[serde(default)]
     #[schema(minimum = 1, maximum = 60000, default = 10000)]
     pub(super) timeout_ms: Option<u64>,
 }
@@ -72,10 +67,8 @@ pub(super) struct Sample {
     /// Split of the questions: `train`, `val` or `human`.
     split: String,
     /// Seed that shuffles the questions; without one, they keep the order of the split.
-    #[serde(default)]
     seed: Option<u64>,
     /// Maximum number of questions in the reply, 1 to 20; 10 by default.
-    #[serde(default)]
     #[schema(minimum = 1, maximum = 20, default = 10)]
     limit: Option<usize>,
     /// Start of this page: `next` of the previous reply; 0 by default.
@@ -252,12 +245,12 @@ impl From<Usage> for Used {
 pub(super) async fn run(
     State(server): State<Arc<Server>>,
     Body(asked): Body<RunProgram>,
-) -> Result<impl IntoResponse, ApiError> {
+) -> Result<impl IntoResponse> {
     Ok(json(ran(&server, asked).await?))
 }
 
 /// Runs a program as a request asks; returns a [`ProgramReply`] as JSON.
-pub(super) async fn ran(server: &Arc<Server>, asked: RunProgram) -> Result<String, ApiError> {
+pub(super) async fn ran(server: &Arc<Server>, asked: RunProgram) -> Result<String> {
     let opened = opened(server, asked.base.as_deref())?;
     checked_k(asked.k)?;
     let deadline = deadline(asked.timeout_ms)?;
@@ -275,7 +268,7 @@ pub(super) async fn ran(server: &Arc<Server>, asked: RunProgram) -> Result<Strin
 }
 
 /// Runs the program of a request on one question; returns a [`ProgramReply`] as JSON.
-fn on_query(opened: &Opened, asked: &RunProgram) -> Result<String, ApiError> {
+fn on_query(opened: &Opened, asked: &RunProgram) -> Result<String> {
     let _last = GivesBack;
     let began = Instant::now();
     let query = check_query(asked.query.as_deref().unwrap_or_default())?;
@@ -347,7 +340,7 @@ fn traced(kb: &Kb, call: &ToolCall) -> Traced {
 
 /// Runs the program of a request on a page of labelled questions: on at least one, and on as many
 /// more as time permits. Returns a [`ProgramReply`] as JSON.
-fn on_sample(opened: &Opened, asked: &RunProgram, deadline: Instant) -> Result<String, ApiError> {
+fn on_sample(opened: &Opened, asked: &RunProgram, deadline: Instant) -> Result<String> {
     let _last = GivesBack;
     let began = Instant::now();
     let Some(sample) = &asked.sample else {

@@ -15,7 +15,7 @@ use std::{
 
 use tokio::sync::oneshot;
 
-use crate::client::Client;
+use crate::Client;
 
 /// A new job is refused if it is expected to wait longer than this.
 pub(super) const LONGEST_WAIT: Duration = Duration::from_millis(250);

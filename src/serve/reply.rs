@@ -11,7 +11,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoResponses, ToSchema};
 
-use crate::queue::Refused;
+use crate::{Refused, Result};
 use agent_infer::{HitRecord, WayRecord};
 use agent_kb::{Kb, NodeId, filter::Condition};
 use agent_retrieve::eval::{AnswerRanks, Candidates, ScoreRule};
@@ -50,7 +50,6 @@ pub(super) struct QueryRequest {
     #[schema(minimum = 1, maximum = 1000, default = 20)]
     pub(super) k: usize,
     /// Name of the base; optional if the server has only one.
-    #[serde(default)]
     pub(super) base: Option<String>,
     /// Conditions that every node of the answer meets, such as `site=Munich`,
     /// `priority=high,urgent`, `created>=2025-03` or `status!=closed`; in the form of `--where` of
@@ -64,7 +63,6 @@ pub(super) struct QueryRequest {
     /// How much the server's language model helps: 0 only where programs ask it, 1 it also reads
     /// the question, 2 it also judges the first nodes. The effort of the server is the maximum and
     /// the default. If the model fails, the bundle answers alone, and `unassisted` says why.
-    #[serde(default)]
     #[schema(minimum = 0, maximum = 2)]
     pub(super) effort: Option<u8>,
     /// Whether to show, for each node, the path that leads to it from the linked entities, and the
@@ -73,7 +71,6 @@ pub(super) struct QueryRequest {
     #[schema(default = true)]
     pub(super) paths: bool,
     /// Time limit of the answer in milliseconds, 1 to 60000; 10000 by default.
-    #[serde(default)]
     #[schema(minimum = 1, maximum = 60000, default = 10000)]
     pub(super) timeout_ms: Option<u64>,
 }
@@ -92,7 +89,6 @@ pub(super) struct SearchRequest {
     #[schema(minimum = 1, maximum = 1000, default = 20)]
     pub(super) k: usize,
     /// Name of the base; optional if the server has only one.
-    #[serde(default)]
     pub(super) base: Option<String>,
     /// Conditions that every node of the answer meets, such as `site=Munich`,
     /// `priority=high,urgent`, `created>=2025-03` or `status!=closed`; in the form of `--where` of
@@ -104,7 +100,6 @@ pub(super) struct SearchRequest {
     #[serde(default)]
     pub(super) explain: Detail,
     /// Time limit of the answer in milliseconds, 1 to 60000; 10000 by default.
-    #[serde(default)]
     #[schema(minimum = 1, maximum = 60000, default = 10000)]
     pub(super) timeout_ms: Option<u64>,
 }
@@ -285,6 +280,11 @@ impl ApiError {
         ApiError::new(StatusCode::NOT_FOUND, "not_found", message, remedy)
     }
 
+    /// Returns the error that the server failed, with status 500.
+    pub(super) fn failed(message: impl Into<String>, remedy: impl Into<String>) -> ApiError {
+        ApiError::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", message, remedy)
+    }
+
     /// Whether the server was too busy for the request.
     pub(super) fn is_busy(&self) -> bool {
         self.status == StatusCode::TOO_MANY_REQUESTS
@@ -312,10 +312,10 @@ impl ApiError {
 ///
 /// # Errors
 /// The error of the last call of `work`.
-pub(super) async fn patiently<T, F: Future<Output = Result<T, ApiError>>>(
+pub(super) async fn patiently<T, F: Future<Output = Result<T>>>(
     patience: Duration,
     work: impl Fn() -> F,
-) -> Result<T, ApiError> {
+) -> Result<T> {
     let began = Instant::now();
     loop {
         match work().await {

@@ -11,32 +11,28 @@ use std::{
 use axum::{
     Extension, Json, Router,
     body::Bytes,
-    extract::{FromRequest, Request, State, rejection::JsonRejection},
-    http::{StatusCode, header},
+    extract::{FromRequest, FromRequestParts, Query, Request, State, rejection::JsonRejection},
+    http::{StatusCode, header, request::Parts},
     middleware::from_fn_with_state,
     response::IntoResponse,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use utoipa::{OpenApi, ToSchema};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
-    LONGEST_TIME, Server,
+    ApiError, Bounded, Client, Common, LONGEST_TIME, OfBody, OfWork, Opened, Result, Server,
     access::Scope,
-    asked, batch,
-    client::Client,
-    compare, describe,
-    engine::{AboutBase, AboutBundle, NotExchanged, Opened, Served, offered},
+    asked, batch, compare, describe,
+    engine::{AboutBase, AboutBundle, NotExchanged, Served, offered},
     events, explorer, facets,
     guard::{allowed, collected, noted},
+    in_json, json,
     mcp::{self, Assistants},
     nodes, operations, programs,
-    reply::{
-        ApiError, Common, Detail, ErrorBody, OfBody, OfWork, QueryRequest, SearchReply,
-        SearchRequest,
-    },
+    reply::{Detail, ErrorBody, QueryRequest, SearchReply, SearchRequest},
     runs,
-    sent::{Bounded, bounded, in_json, json},
+    sent::bounded,
     splits, stores, within,
 };
 use agent_dataset::DatasetError;
@@ -149,13 +145,8 @@ async fn no_such_route() -> ApiError {
 }
 
 async fn no_such_method() -> ApiError {
-    let remedy = "see /openapi.json for all routes";
-    ApiError::new(
-        StatusCode::METHOD_NOT_ALLOWED,
-        "bad_method",
-        "the route does not support this method",
-        remedy,
-    )
+    let (status, remedy) = (StatusCode::METHOD_NOT_ALLOWED, "see /openapi.json for all routes");
+    ApiError::new(status, "bad_method", "the route does not support this method", remedy)
 }
 
 /// The body of a request, parsed as JSON. If it is invalid, the error is an [`ApiError`].
@@ -167,12 +158,28 @@ where
 {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+    async fn from_request(request: Request, state: &S) -> Result<Self> {
         match Json::<T>::from_request(request, state).await {
             Ok(Json(body)) => Ok(Body(body)),
             Err(error) => {
                 let remedy = "send a JSON object as /openapi.json describes";
                 Err(ApiError::new(error.status(), "bad_request", invalid(&error), remedy))
+            }
+        }
+    }
+}
+
+/// The parameters in the query of a request. If they are invalid, the error is an [`ApiError`].
+pub(super) struct Params<T>(pub(super) T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
+        match Query::from_request_parts(parts, state).await {
+            Ok(Query(params)) => Ok(Params(params)),
+            Err(error) => {
+                Err(ApiError::bad(error.body_text(), "see /openapi.json for the parameters"))
             }
         }
     }
@@ -194,7 +201,7 @@ impl Server {
     /// # Errors
     /// If the server has no base with this name, or if the request names none and the server has
     /// several.
-    pub(super) fn base(&self, name: Option<&str>) -> Result<&Served, ApiError> {
+    pub(super) fn base(&self, name: Option<&str>) -> Result<&Served> {
         let names = || {
             let names: Vec<&str> = self.bases.iter().map(|base| base.name.as_str()).collect();
             names.join(", ")
@@ -213,9 +220,7 @@ impl Server {
             }),
         }
     }
-}
 
-impl Server {
     /// Returns the description of a bundle for clients, without directories of the server: `file`
     /// becomes relative to the home directory, or else a mere file name.
     fn told_bundle(&self, about: &AboutBundle) -> AboutBundle {
@@ -234,7 +239,7 @@ impl Server {
 ///
 /// # Errors
 /// As [`Server::base`].
-pub(super) fn opened(server: &Server, name: Option<&str>) -> Result<Arc<Opened>, ApiError> {
+pub(super) fn opened(server: &Server, name: Option<&str>) -> Result<Arc<Opened>> {
     Ok(server.base(name)?.now())
 }
 
@@ -243,17 +248,13 @@ pub(super) fn opened(server: &Server, name: Option<&str>) -> Result<Arc<Opened>,
 ///
 /// # Errors
 /// If there is no such system, or if programs of the bundle ask a language model.
-pub(super) fn system(
-    server: &Server,
-    opened: &Opened,
-    name: &str,
-) -> Result<Arc<dyn Retriever>, ApiError> {
+pub(super) fn system(server: &Server, opened: &Opened, name: &str) -> Result<Arc<dyn Retriever>> {
     if name == ACTIVE {
         let active = opened.active().ok_or_else(|| no_bundle(opened.name()))?;
-        if active.asks() {
+        if active.bundle.asks() {
             return Err(SystemError::NotServed(name.to_owned()).into());
         }
-        return Ok(active.alone());
+        return Ok(active.alone.clone());
     }
     match name.strip_prefix(BUNDLE) {
         Some(run) => Ok(opened.bundle(&runs::bundle_file(server, run)?)?),
@@ -268,7 +269,7 @@ pub(super) fn no_bundle(base: &str) -> ApiError {
 }
 
 /// Checks that `k` is 1 to [`MAX_K`].
-pub(super) fn checked_k(k: usize) -> Result<usize, ApiError> {
+pub(super) fn checked_k(k: usize) -> Result<usize> {
     in_range("k", k, MAX_K)
 }
 
@@ -276,7 +277,7 @@ pub(super) fn checked_k(k: usize) -> Result<usize, ApiError> {
 ///
 /// # Errors
 /// If the number is not from 1 to `most`.
-pub(super) fn in_range(name: &str, n: usize, most: usize) -> Result<usize, ApiError> {
+pub(super) fn in_range(name: &str, n: usize, most: usize) -> Result<usize> {
     match (1..=most).contains(&n) {
         true => Ok(n),
         false => Err(ApiError::bad(format!("{name} is {n}"), format!("give 1 to {most}"))),
@@ -288,7 +289,7 @@ pub(super) fn in_range(name: &str, n: usize, most: usize) -> Result<usize, ApiEr
 ///
 /// # Errors
 /// If `timeout_ms` is 0 or exceeds [`LONGEST_TIME`].
-pub(super) fn deadline(timeout_ms: Option<u64>) -> Result<Instant, ApiError> {
+pub(super) fn deadline(timeout_ms: Option<u64>) -> Result<Instant> {
     let time = timeout_ms.map_or(TIME, Duration::from_millis);
     if time.is_zero() || time > LONGEST_TIME {
         let remedy = format!("give 1 to {}", LONGEST_TIME.as_millis());
@@ -309,8 +310,7 @@ impl From<RetrieveError> for ApiError {
             | RetrieveError::Index(_)
             | RetrieveError::Llm(_) => {
                 let remedy = "see the server's log; `agent doctor` checks the base";
-                let status = StatusCode::INTERNAL_SERVER_ERROR;
-                ApiError::new(status, "failed", error.to_string(), remedy)
+                ApiError::failed(error.to_string(), remedy)
             }
         }
     }
@@ -325,7 +325,7 @@ impl From<SystemError> for ApiError {
 
 /// Answers a question with the active bundle. Returns the answer as JSON, with the same numbers as
 /// `agent query --json` prints.
-pub(super) async fn answered(server: &Server, asked: QueryRequest) -> Result<String, ApiError> {
+pub(super) async fn answered(server: &Server, asked: QueryRequest) -> Result<String> {
     let opened = opened(server, asked.base.as_deref())?;
     let (k, deadline) = (checked_k(asked.k)?, deadline(asked.timeout_ms)?);
     let active = opened.active().ok_or_else(|| no_bundle(opened.name()))?;
@@ -377,7 +377,7 @@ struct Reply<'a> {
 async fn query(
     State(server): State<Arc<Server>>,
     Body(asked): Body<QueryRequest>,
-) -> Result<impl IntoResponse, ApiError> {
+) -> Result<impl IntoResponse> {
     Ok(json(answered(&server, asked).await?))
 }
 
@@ -389,21 +389,13 @@ async fn query(
 async fn search(
     State(server): State<Arc<Server>>,
     Body(asked): Body<SearchRequest>,
-) -> Result<impl IntoResponse, ApiError> {
-    Ok(json(searched(&server, asked).await?))
-}
-
-/// Ranks nodes with a system; returns a [`SearchReply`] as JSON.
-pub(super) async fn searched(
-    server: &Arc<Server>,
-    asked: SearchRequest,
-) -> Result<String, ApiError> {
-    let opened = opened(server, asked.base.as_deref())?;
+) -> Result<impl IntoResponse> {
+    let opened = opened(&server, asked.base.as_deref())?;
     let (k, deadline) = (checked_k(asked.k)?, deadline(asked.timeout_ms)?);
     // Opening a system for the first time takes a while, so it is part of the job.
     let shared = server.clone();
     let client = Client::now().explaining(asked.explain == Detail::Full);
-    let nodes = within::nodes(server, &opened, asked.filter, deadline).await?;
+    let nodes = within::nodes(&server, &opened, asked.filter, deadline).await?;
     let work = move || {
         let system = system(&shared, &opened, &asked.system)?;
         let began = Instant::now();
@@ -420,7 +412,7 @@ pub(super) async fn searched(
         let (base, system) = (opened.name(), asked.system.as_str());
         in_json(&SearchReply { base, system, hits, route, stand_in, took_ms })
     };
-    client.asks(server.queue.run(deadline, work)).await?
+    Ok(json(client.asks(server.queue.run(deadline, work)).await??))
 }
 
 /// List the bases that are served.
@@ -449,7 +441,6 @@ struct Activate {
     /// The bundle: its run (a name, or `latest`), or its file on the server.
     bundle: String,
     /// Name of the base; optional if the server has only one.
-    #[serde(default)]
     base: Option<String>,
 }
 
@@ -464,7 +455,7 @@ struct Activate {
 async fn activate(
     State(server): State<Arc<Server>>,
     Body(asked): Body<Activate>,
-) -> Result<Bounded<AboutBundle>, ApiError> {
+) -> Result<Bounded<AboutBundle>> {
     server.base(asked.base.as_deref())?;
     let shared = server.clone();
     // Compiling programs takes a while, so it runs apart from the threads that answer questions.
@@ -479,7 +470,7 @@ async fn activate(
 }
 
 /// Finds the file of the bundle that a request names.
-fn found(server: &Server, bundle: &str) -> Result<PathBuf, ApiError> {
+fn found(server: &Server, bundle: &str) -> Result<PathBuf> {
     (server.find)(bundle)
         .map_err(|why| ApiError::not_found(why, "give a run's name, `latest` or a file"))
 }
@@ -489,11 +480,9 @@ fn found(server: &Server, bundle: &str) -> Result<PathBuf, ApiError> {
 #[serde(deny_unknown_fields)]
 struct Exchange {
     /// Name of the base; optional if the server has only one.
-    #[serde(default)]
     base: Option<String>,
     /// The bundle to activate: its run (a name, or `latest`), or its file on the server. By
     /// default, the active bundle is kept.
-    #[serde(default)]
     bundle: Option<String>,
     /// Accept a bundle that was made for another version of the base.
     #[serde(default)]
@@ -520,7 +509,7 @@ struct Exchanged {
 async fn exchange(
     State(server): State<Arc<Server>>,
     Body(asked): Body<Exchange>,
-) -> Result<Bounded<Exchanged>, ApiError> {
+) -> Result<Bounded<Exchanged>> {
     server.base(asked.base.as_deref())?;
     let shared = server.clone();
     let work = move || {
@@ -570,7 +559,7 @@ async fn live() -> &'static str {
     (status = 403, description = "The request names another server", body = ErrorBody),
     (status = 503, description = "The server is ending", body = ErrorBody),
 ))]
-async fn ready(State(server): State<Arc<Server>>) -> Result<&'static str, ApiError> {
+async fn ready(State(server): State<Arc<Server>>) -> Result<&'static str> {
     match *server.ending.borrow() {
         true => Err(crate::queue::Refused::Draining.into()),
         false => Ok("ok\n"),

@@ -10,23 +10,13 @@ use std::{
     time::SystemTime,
 };
 
-use axum::{
-    extract::{
-        Path, Query, State,
-        rejection::{PathRejection, QueryRejection},
-    },
-    http::StatusCode,
-};
+use axum::extract::{Path, State, rejection::PathRejection};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    Server,
-    nodes::bad_query,
-    reply::{ApiError, Common, ErrorBody, OfPath, OfWork},
-    routes::deadline,
-    sent::Bounded,
-    splits::page,
+    ApiError, Bounded, Common, OfPath, OfWork, Params, Result, Server, deadline, page,
+    reply::ErrorBody,
 };
 use agent_app::report::recorded::{RunNow, TriedProgram, name, now, tried};
 use agent_optimize::{
@@ -107,10 +97,7 @@ impl From<JournalError> for ApiError {
     fn from(error: JournalError) -> ApiError {
         match error {
             JournalError::NotARun { .. } => ApiError::not_found(error.to_string(), LIST_THEM),
-            _ => {
-                let status = StatusCode::INTERNAL_SERVER_ERROR;
-                ApiError::new(status, "failed", error.to_string(), "see `agent run show`")
-            }
+            _ => ApiError::failed(error.to_string(), "see `agent run show`"),
         }
     }
 }
@@ -119,14 +106,12 @@ const LIST_THEM: &str = "GET /v1/runs lists all runs";
 
 /// Returns the directories of all runs, each after the time when its journal was last written; the
 /// latest comes first.
-fn directories(server: &Server) -> Result<Vec<(SystemTime, PathBuf)>, ApiError> {
+fn directories(server: &Server) -> Result<Vec<(SystemTime, PathBuf)>> {
     let runs = server.app.home.path().join("runs");
     let entries = match fs::read_dir(&runs) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries.map_err(|error| {
-            let status = StatusCode::INTERNAL_SERVER_ERROR;
-            ApiError::new(status, "failed", error.to_string(), "check the home directory")
-        })?,
+        entries => entries
+            .map_err(|error| ApiError::failed(error.to_string(), "check the home directory"))?,
     };
     let dated = |path: PathBuf| {
         let hidden = path.file_name()?.to_str()?.starts_with('.');
@@ -141,7 +126,7 @@ fn directories(server: &Server) -> Result<Vec<(SystemTime, PathBuf)>, ApiError> 
 
 /// Returns the directory of the run with this name; for `latest`, of the run that was written last
 /// among those that have a file named `file`.
-pub(super) fn directory(server: &Server, id: &str, file: &str) -> Result<PathBuf, ApiError> {
+pub(super) fn directory(server: &Server, id: &str, file: &str) -> Result<PathBuf> {
     if id == LATEST {
         let mut all = directories(server)?.into_iter().map(|(_, dir)| dir);
         return all
@@ -161,7 +146,7 @@ pub(super) fn directory(server: &Server, id: &str, file: &str) -> Result<PathBuf
 
 /// Returns the path of the bundle of the run with this name; for `latest`, of the run that was
 /// written last among those with a bundle.
-pub(super) fn bundle_file(server: &Server, id: &str) -> Result<PathBuf, ApiError> {
+pub(super) fn bundle_file(server: &Server, id: &str) -> Result<PathBuf> {
     let file = directory(server, id, BUNDLE_FILE)?.join(BUNDLE_FILE);
     match file.exists() {
         true => Ok(file),
@@ -184,9 +169,8 @@ pub(super) fn bad_id(error: PathRejection) -> ApiError {
 ))]
 pub(super) async fn runs(
     State(server): State<Arc<Server>>,
-    part: Result<Query<Part>, QueryRejection>,
-) -> Result<Bounded<Runs>, ApiError> {
-    let Query(part) = part.map_err(bad_query)?;
+    Params(part): Params<Part>,
+) -> Result<Bounded<Runs>> {
     let (limit, cursor) = (page(part.limit, RUNS, MAX_RUNS)?, part.cursor.unwrap_or(0));
     let shared = server.clone();
     let work = move || {
@@ -240,7 +224,7 @@ fn about(server: &Server, dir: &FilePath, changed: SystemTime) -> AboutRun {
 pub(super) async fn run(
     State(server): State<Arc<Server>>,
     id: Result<Path<String>, PathRejection>,
-) -> Result<Bounded<RunNow>, ApiError> {
+) -> Result<Bounded<RunNow>> {
     let Path(id) = id.map_err(bad_id)?;
     let shared = server.clone();
     let work = move || Ok::<_, ApiError>(now(&directory(&shared, &id, DATABASE_FILE)?)?);
@@ -256,9 +240,9 @@ pub(super) async fn run(
 pub(super) async fn programs(
     State(server): State<Arc<Server>>,
     id: Result<Path<String>, PathRejection>,
-    part: Result<Query<Part>, QueryRejection>,
-) -> Result<Bounded<TriedPrograms>, ApiError> {
-    let (Path(id), Query(part)) = (id.map_err(bad_id)?, part.map_err(bad_query)?);
+    part: Result<Params<Part>>,
+) -> Result<Bounded<TriedPrograms>> {
+    let (Path(id), Params(part)) = (id.map_err(bad_id)?, part?);
     let limit = page(part.limit, PROGRAMS, MAX_PROGRAMS)?;
     let cursor = part.cursor.unwrap_or(0);
     let shared = server.clone();

@@ -15,10 +15,8 @@ use std::{
 };
 
 use crate::{
-    Server,
+    ApiError, Refused, Result, Server,
     client::{Slot, Slots},
-    queue::Refused,
-    reply::ApiError,
     routes::internal,
 };
 
@@ -52,7 +50,7 @@ impl<T: Serialize> IntoResponse for Bounded<T> {
 ///
 /// # Errors
 /// If the JSON is longer.
-pub(super) fn in_json(reply: &impl Serialize) -> Result<String, ApiError> {
+pub(super) fn in_json(reply: &impl Serialize) -> Result<String> {
     json_within(reply, MAX_REPLY)
 }
 
@@ -60,7 +58,7 @@ pub(super) fn in_json(reply: &impl Serialize) -> Result<String, ApiError> {
 ///
 /// # Errors
 /// If the JSON is longer.
-pub(super) fn json_within(reply: &impl Serialize, max: usize) -> Result<String, ApiError> {
+pub(super) fn json_within(reply: &impl Serialize, max: usize) -> Result<String> {
     let mut text = Within { bytes: Vec::new(), max };
     match serde_json::to_writer(&mut text, reply) {
         // Drops spare capacity, because the memory limits count lengths.

@@ -6,21 +6,15 @@
 use std::sync::Arc;
 
 use axum::{
-    extract::{
-        Path, Query, State,
-        rejection::{PathRejection, QueryRejection},
-    },
+    extract::{Path, State, rejection::PathRejection},
     http::StatusCode,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    Server,
-    nodes::{OfBase, bad_query},
-    reply::{ApiError, Common, NodeBrief, OfPath, OfWork},
-    routes::{deadline, in_range, opened},
-    sent::Bounded,
+    ApiError, Bounded, Common, OfPath, OfWork, Params, Result, Server, deadline, in_range,
+    nodes::OfBase, opened, reply::NodeBrief,
 };
 use agent_app::test_split;
 use agent_dataset::{DatasetError, LabelledQuery, Split};
@@ -104,7 +98,7 @@ struct Labelled {
 ///
 /// # Errors
 /// If there is no split with this name.
-pub(super) fn split(name: &str) -> Result<Split, ApiError> {
+pub(super) fn split(name: &str) -> Result<Split> {
     match name.parse() {
         Ok(Split::File(_)) => {
             let remedy = format!("give one of {}", OPEN.join(", "));
@@ -119,7 +113,7 @@ pub(super) fn split(name: &str) -> Result<Split, ApiError> {
 ///
 /// # Errors
 /// If the number is not from 1 to `most`.
-pub(super) fn page(limit: Option<usize>, usual: usize, most: usize) -> Result<usize, ApiError> {
+pub(super) fn page(limit: Option<usize>, usual: usize, most: usize) -> Result<usize> {
     in_range("limit", limit.unwrap_or(usual), most)
 }
 
@@ -134,10 +128,7 @@ impl From<DatasetError> for ApiError {
             DatasetError::NoSplit { .. } | DatasetError::UnknownName { .. } => {
                 ApiError::not_found(message, "see GET /v1/splits")
             }
-            _ => {
-                let status = StatusCode::INTERNAL_SERVER_ERROR;
-                ApiError::new(status, "failed", message, "`agent verify` checks the base")
-            }
+            _ => ApiError::failed(message, "`agent verify` checks the base"),
         }
     }
 }
@@ -149,9 +140,8 @@ impl From<DatasetError> for ApiError {
 ))]
 pub(super) async fn splits(
     State(server): State<Arc<Server>>,
-    of: Result<Query<OfBase>, QueryRejection>,
-) -> Result<Bounded<Splits>, ApiError> {
-    let Query(of) = of.map_err(bad_query)?;
+    Params(of): Params<OfBase>,
+) -> Result<Bounded<Splits>> {
     let opened = opened(&server, of.base.as_deref())?;
     let about = |(split, &queries): (&String, &u64)| AboutSplit {
         split: split.clone(),
@@ -170,9 +160,8 @@ pub(super) async fn splits(
 pub(super) async fn queries(
     State(server): State<Arc<Server>>,
     name: Result<Path<String>, PathRejection>,
-    which: Result<Query<Which>, QueryRejection>,
-) -> Result<Bounded<Queries>, ApiError> {
-    let Query(which) = which.map_err(bad_query)?;
+    Params(which): Params<Which>,
+) -> Result<Bounded<Queries>> {
     let Path(name) = name.map_err(|error| ApiError::bad(error.body_text(), "give a split"))?;
     let opened = opened(&server, which.base.as_deref())?;
     let split = split(&name)?;

@@ -9,11 +9,8 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
-    Server,
-    reply::{ApiError, Common, OfBody, OfWork},
-    routes::{Body, deadline},
-    sent::{Bounded, MAX_REPLY, too_long},
-    within,
+    ApiError, Body, Bounded, Common, MAX_REPLY, OfBody, OfWork, Result, Server, deadline,
+    sent::too_long, within,
 };
 use agent_kb::filter::{Condition, MAX_CONDITIONS, MAX_VALUES, Operator};
 use agent_retrieve::{Answer, Detail, Retriever};
@@ -25,7 +22,6 @@ pub(super) struct StoreSearch {
     /// One question, or a list of 1 to 10 questions, whose results follow one another.
     query: StoreQuery,
     /// Maximum number of results for each question, 1 to 50; 10 by default.
-    #[serde(default)]
     #[schema(minimum = 1, maximum = 50, default = 10)]
     max_num_results: Option<usize>,
     /// Must be `false` or omitted: questions are never rewritten.
@@ -33,11 +29,9 @@ pub(super) struct StoreSearch {
     rewrite_query: bool,
     /// Condition that every result must meet, on a field or relation of nodes, of type `eq`, `ne`,
     /// `gt`, `gte`, `lt`, `lte`, `in` or `nin`; or several conditions in an `and`.
-    #[serde(default)]
     #[schema(value_type = Option<Object>)]
     filters: Option<Value>,
     /// Not supported; must be omitted or null.
-    #[serde(default)]
     #[schema(value_type = Option<Object>)]
     ranking_options: Option<Value>,
 }
@@ -47,7 +41,7 @@ impl StoreSearch {
     ///
     /// # Errors
     /// If `rewrite_query` or `ranking_options` is set.
-    fn check(&self) -> Result<(), ApiError> {
+    fn check(&self) -> Result<()> {
         for (name, is_given) in [
             ("rewrite_query", self.rewrite_query),
             ("ranking_options", self.ranking_options.is_some()),
@@ -65,7 +59,7 @@ impl StoreSearch {
 ///
 /// # Errors
 /// If the filter is malformed, or has an `and` inside an `and`.
-fn conditions(filter: &Value) -> Result<Vec<Condition>, ApiError> {
+fn conditions(filter: &Value) -> Result<Vec<Condition>> {
     let bad = || {
         let remedy = "send {\"type\": \"eq\", \"key\": FIELD, \"value\": VALUE}, where type may also be ne, \
                       gt, gte, lt, lte, in or nin, or {\"type\": \"and\", \"filters\": [...]}";
@@ -155,7 +149,7 @@ pub(super) async fn vector_store_search(
     State(server): State<Arc<Server>>,
     Path(name): Path<String>,
     Body(asked): Body<StoreSearch>,
-) -> Result<Bounded<StorePage>, ApiError> {
+) -> Result<Bounded<StorePage>> {
     asked.check()?;
     let served = server.base(Some(&name))?;
     let queries = match asked.query {

@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Instant};
 
-use crate::{Server, engine::Opened, reply::ApiError};
+use crate::{ApiError, Opened, Result, Server};
 use agent_index::IndexedBase;
 use agent_infer as infer;
 use agent_kb::{
@@ -21,7 +21,7 @@ pub(super) async fn nodes(
     opened: &Opened,
     filter: Vec<Condition>,
     deadline: Instant,
-) -> Result<Option<NodeSet>, ApiError> {
+) -> Result<Option<NodeSet>> {
     if filter.is_empty() {
         return Ok(None);
     }

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{App, AppError, Result, TOP, Top, operation::Perform};
+use crate::{App, AppError, Perform, Result, TOP, Top};
 use agent_kb::{
     Kb,
     filter::{Condition, Facet, FilterError, facets, matching},
@@ -59,7 +59,7 @@ impl Reply {
         filter: &[Condition],
         field: &[String],
         k: usize,
-    ) -> std::result::Result<Self, FilterError> {
+    ) -> Result<Self, FilterError> {
         let nodes = matching(kb, filter)?;
         Ok(Self { nodes: nodes.len(), facets: facets(kb, &nodes, field, k)? })
     }

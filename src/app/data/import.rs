@@ -1,16 +1,15 @@
 //! Imports a file or directory as a dataset.
 
-use std::{collections::BTreeMap, path::PathBuf, str::FromStr};
+use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::anyhow;
 use clap::ValueEnum;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
 use crate::{
-    App, AppError, Result,
+    App, AppError, Perform, Result,
     dataset::{self, Input, TablesInput},
-    operation::Perform,
 };
 use agent_dataset::{
     Encoding, ImportOptions, ImportReport, Summary, stark,
@@ -49,35 +48,31 @@ pub struct Source {
     pub from: PathBuf,
     /// Read files of this format [default: detected]
     #[arg(long, value_enum)]
-    #[serde(default)]
     #[schema(inline)]
     pub format: Option<Format>,
     /// Choose which edges of a STaRK dataset to read [default: exact]
     #[arg(long, value_enum)]
-    #[serde(default)]
     #[schema(inline)]
     pub mode: Option<Mode>,
     /// Read this mapping of tables [default: mapping.toml in the directory, or a guess]
     #[arg(long, value_name = "FILE", conflicts_with_all = ["nodes", "edges"])]
-    #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub mapping: Option<PathBuf>,
     /// Read nodes only from this table, given as FILE:TYPE:id=COLUMN,name=COLUMN,COLUMN->TYPE;
     /// omitted parts are guessed; may be given several times
     #[arg(long, value_name = "TABLE")]
-    #[serde(default, deserialize_with = "parsed")]
+    #[serde(default, deserialize_with = "crate::bounded::parsed")]
     #[schema(value_type = Vec<String>)]
     pub nodes: Vec<TableHint>,
     /// Read edges from this table, given as FILE:RELATION:COLUMN->TYPE,COLUMN->TYPE; may be given
     /// several times
     #[arg(long, value_name = "TABLE", requires = "nodes")]
-    #[serde(default, deserialize_with = "parsed")]
+    #[serde(default, deserialize_with = "crate::bounded::parsed")]
     #[schema(value_type = Vec<String>)]
     pub edges: Vec<EdgesTable>,
     /// Read text files of tables in this encoding: utf-8, utf-16le, utf-16be, cp1252 or latin-1
     /// [default: detected]
     #[arg(long, value_name = "ENCODING")]
-    #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub encoding: Option<Encoding>,
     /// Keep columns with few distinct values, such as a department or tags, as text only, without
@@ -87,7 +82,6 @@ pub struct Source {
     pub no_values: bool,
     /// Read labelled questions from this file [default: qa.csv in the directory]
     #[arg(long, value_name = "FILE")]
-    #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub questions: Option<PathBuf>,
     /// Skip and count invalid lines instead of failing
@@ -120,15 +114,6 @@ pub enum Mode {
     Exact,
     /// The stored edges, with relations merged as in the reference implementation
     Faithful,
-}
-
-/// Deserializes descriptions of tables from a list of texts, each as on the command line.
-fn parsed<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(
-    from: D,
-) -> std::result::Result<Vec<T>, D::Error> {
-    let texts = Vec::<String>::deserialize(from)?;
-    let tables: std::result::Result<_, String> = texts.iter().map(|text| text.parse()).collect();
-    tables.map_err(D::Error::custom)
 }
 
 impl Source {
@@ -247,7 +232,7 @@ impl Reply {
 }
 
 impl Serialize for Reply {
-    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct Record<'a> {
             name: &'a str,

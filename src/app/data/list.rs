@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{App, Result, dataset, operation::Perform};
+use crate::{App, Perform, Result, dataset};
 use agent_dataset::Base;
 use agent_index::IndexError;
 

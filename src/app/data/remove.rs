@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{App, Result, operation::Perform};
+use crate::{App, Perform, Result};
 
 /// A dataset to remove.
 #[derive(Clone, Debug, Deserialize, ToSchema, clap::Args)]

@@ -6,7 +6,7 @@ use anyhow::anyhow;
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
-use crate::{App, AppError, Explain, Result, data::list::index_state, dataset, operation::Perform};
+use crate::{App, AppError, Explain, Perform, Result, data::list::index_state, dataset};
 use agent_dataset::{Base, Summary, nodes_of_id, stark::Origin};
 use agent_index::languages;
 use agent_kb::{Direction, Kb, NodeId, RelationId};
@@ -28,7 +28,6 @@ pub struct Request {
     pub issues: bool,
     /// Show the node with this id: its fields and edges
     #[arg(long, value_name = "ID")]
-    #[serde(default)]
     pub node: Option<String>,
 }
 
@@ -45,15 +44,11 @@ pub enum Reply {
 }
 
 impl Serialize for Reply {
-    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Record<'a> {
-            nodes: Vec<NodeRecord<'a>>,
-        }
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Dataset(overview) => overview.record().serialize(out),
             Self::Issues(summary) => summary.serialize(out),
-            Self::Nodes(nodes) => Record { nodes: nodes.records() }.serialize(out),
+            Self::Nodes(nodes) => BTreeMap::from([("nodes", nodes.records())]).serialize(out),
         }
     }
 }

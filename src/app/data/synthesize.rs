@@ -10,15 +10,11 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use clap::ValueEnum;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::{
-    App, AppError, Explain, Plan, Result,
-    bounded::Bounded,
-    dataset,
-    llm::{self, LlmArgs},
-    operation::Perform,
+    App, AppError, Bounded, Explain, LlmArgs, Perform, Plan, Result, dataset, llm,
     synthesize::{QUERIES, SEED, keep, make, summary, watched},
 };
 use agent_ask::synthesize::synthesize as synthesize_tables;
@@ -71,7 +67,6 @@ pub struct Request {
     /// Read templates from this file, or use the STaRK templates with `benchmark` [default: derive
     /// templates from the relations]
     #[arg(long, value_name = "FILE")]
-    #[serde(default)]
     pub templates: Option<String>,
     /// Use this random seed
     #[arg(long, value_name = "S", default_value_t = SEED)]
@@ -79,7 +74,6 @@ pub struct Request {
     pub seed: u64,
     /// Write qa.csv and split/ to this new directory and leave the dataset unchanged
     #[arg(long, value_name = "DIR")]
-    #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub to: Option<PathBuf>,
     /// Print the number of questions and the expected model usage, and make nothing
@@ -175,19 +169,13 @@ pub struct TableQuestions {
 }
 
 /// The expected cost of making questions.
+#[derive(Serialize)]
 pub struct Forecast {
     dataset: String,
     /// Number of questions that would be made.
     pub queries: usize,
     /// Expected usage of the language model.
     pub llm: Estimate,
-}
-
-impl Serialize for Forecast {
-    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
-        let Forecast { dataset, queries, llm } = self;
-        serde_json::json!({"dataset": dataset, "queries": queries, "llm": llm}).serialize(out)
-    }
 }
 
 impl Perform for Request {
@@ -300,15 +288,12 @@ impl Request {
         if let Some(base) = &base {
             self.refuse_labelled(base)?;
         }
-        match (self.templates.as_deref(), &base) {
-            (Some(file), Some(base)) => {
-                templates(&Kb::open(&base.kb_dir())?, file, app)?;
-            }
+        if let Some(file) = self.templates.as_deref() {
             // The types and relations of a dataset are known once it is imported.
-            (Some(file), None) => {
-                template_text(file)?;
+            match &base {
+                Some(base) => drop(templates(&Kb::open(&base.kb_dir())?, file, app)?),
+                None => drop(template_text(file)?),
             }
-            (None, _) => {}
         }
         let (dataset, queries) = (self.dataset.clone(), self.queries.get());
         let llm = synth::estimate(requester, queries);
@@ -330,7 +315,7 @@ impl Request {
         &self,
         base: &Base,
         app: &App,
-        write: impl FnOnce(&Path) -> std::result::Result<(), SynthError>,
+        write: impl FnOnce(&Path) -> Result<(), SynthError>,
     ) -> Result<String> {
         match &self.to {
             Some(dir) => {

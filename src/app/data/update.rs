@@ -1,5 +1,5 @@
-//! Imports new data for an installed dataset, or changes single nodes of it, indexes the new version
-//! as the previous one was, and makes it current in one step.
+//! Imports new data for an installed dataset, or changes single nodes of it, indexes the new
+//! version as the previous one was, and makes it current in one step.
 
 use std::{
     path::{Path, PathBuf},
@@ -10,12 +10,11 @@ use anyhow::anyhow;
 use serde::{Deserialize, Serialize, Serializer};
 use utoipa::ToSchema;
 
+use super::import::{DRY_RUN, Source};
 use crate::{
-    App, AppError, Result,
-    data::import::{DRY_RUN, Source},
+    App, AppError, Perform, Result,
     dataset::{self, Input},
     index::index_as_before,
-    operation::Perform,
 };
 use agent_dataset::{Base, Changes, ImportOptions, ImportReport, Summary, Update, Upsert};
 use agent_index::adopt;
@@ -29,7 +28,6 @@ pub struct Request {
     pub name: String,
     /// Where the data are, and how to read them; absent if single nodes change.
     #[command(flatten)]
-    #[serde(default)]
     #[schema(inline)]
     pub source: Option<Source>,
     /// Replace or add the nodes of this file instead, one JSON object a line: {"id": "T-7", "type":
@@ -39,12 +37,10 @@ pub struct Request {
     /// edges of a relation that a line names are all edges of the node in this relation; others
     /// stay.
     #[arg(long, value_name = "FILE", conflicts_with = "Source")]
-    #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub upsert: Option<PathBuf>,
     /// Delete the nodes whose ids are in this file, one a line, with their edges
     #[arg(long, value_name = "FILE", conflicts_with = "Source")]
-    #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub delete: Option<PathBuf>,
     /// Read everything, report changes and problems, and install nothing
@@ -128,7 +124,7 @@ fn index(served: &Base, base: &Base, app: &App) -> Result<()> {
 }
 
 impl Serialize for Reply {
-    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct Record<'a> {
             name: &'a str,

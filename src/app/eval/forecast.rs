@@ -5,11 +5,7 @@ use anyhow::anyhow;
 use serde::Serialize;
 
 use super::systems::Chosen;
-use crate::{
-    App, Explain, Result,
-    llm::{self, LlmArgs},
-    systems::Effort,
-};
+use crate::{App, Effort, Explain, LlmArgs, Result, llm};
 use agent_llm::ledger::Price;
 use agent_systems as systems;
 use agent_tools::Assistant;

@@ -7,7 +7,6 @@ use std::{
 
 use anyhow::anyhow;
 use rayon::prelude::*;
-use serde::{Deserialize, Deserializer};
 
 use crate::{App, AppError, Explain, Result, test_split};
 use agent_dataset::{Base, DatasetError, LabelledQuery, Split, load_split};
@@ -18,8 +17,7 @@ use agent_systems::bundle;
 const CATEGORY: &str = "category";
 
 /// Keeps the queries that have this value in this column; written `COLUMN=VALUE`.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "String")]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     column: String,
     value: String,
@@ -28,26 +26,10 @@ pub struct Filter {
 impl FromStr for Filter {
     type Err = &'static str;
 
-    fn from_str(text: &str) -> std::result::Result<Filter, Self::Err> {
+    fn from_str(text: &str) -> Result<Filter, Self::Err> {
         let (column, value) = text.split_once('=').ok_or("use COLUMN=VALUE")?;
         Ok(Filter { column: column.to_owned(), value: value.to_owned() })
     }
-}
-
-impl TryFrom<String> for Filter {
-    type Error = &'static str;
-
-    fn try_from(text: String) -> std::result::Result<Filter, Self::Error> {
-        text.parse()
-    }
-}
-
-/// Deserializes splits from a list of names, such as `val`, or file paths.
-pub(super) fn splits<'de, D: Deserializer<'de>>(
-    from: D,
-) -> std::result::Result<Vec<Split>, D::Error> {
-    let names = Vec::<String>::deserialize(from)?;
-    names.iter().map(|name| name.parse().map_err(|never| match never {})).collect()
 }
 
 /// Checks that a request over a network names neither files nor the test split.

@@ -4,7 +4,7 @@ use super::{
     figures::{About, SetFigures, SetSummary, SystemFigures},
     queries::grouped,
 };
-use crate::{Result, measured::Measured};
+use crate::{Measured, Result};
 use agent_dataset::LabelledQuery;
 use agent_retrieve::eval::{SEED, SetEvaluation, SetResult};
 

@@ -3,11 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::{
-    App, Result,
-    llm::{self, LlmArgs},
-    systems::{Effort, Resources, SandboxArgs, open_system, system_name},
-};
+use crate::{App, Effort, LlmArgs, Resources, Result, SandboxArgs, llm, open_system, system_name};
 use agent_index::IndexedBase;
 use agent_retrieve::Retriever;
 use agent_systems::request_bounds;

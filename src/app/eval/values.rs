@@ -1,13 +1,9 @@
 //! Measures answers that are values, such as numbers, names and tables. Does not depend on how
 //! answers are computed.
 
-use std::{
-    sync::atomic::{AtomicU64, Ordering},
-    time::Instant,
-};
+use std::{sync::atomic::Ordering, time::Instant};
 
 use anyhow::anyhow;
-use rayon::prelude::*;
 
 use super::{
     Figures, Reply, Request,
@@ -16,11 +12,9 @@ use super::{
     systems::{Chosen, open},
 };
 use crate::{
-    App, AppError, Explain, Result,
-    dataset::{self, Dataset},
+    App, AppError, Dataset, Explain, Result, dataset, each,
     measured::{invalid, invalid_line},
-    synthetic, test_split,
-    text::plain,
+    plain, synthetic, test_split,
 };
 use agent_dataset::{Base, SYNTHETIC, Split, ValuedQuery, load_values};
 use agent_retrieve::{
@@ -161,16 +155,14 @@ fn answered(
     queries: &[ValuedQuery],
     app: &App,
 ) -> Result<Vec<Answered>> {
-    let progress = app.watch.progress();
-    let done = AtomicU64::new(0);
-    let one = |query: &ValuedQuery| {
+    let stopped = "no result was kept";
+    let all = each(queries, name, stopped, app, |query| {
         let began = Instant::now();
         let answer = system.answer(&query.text, DEPTH, Detail::default());
         let ms = began.elapsed().as_secs_f64() * 1e3;
         if app.stop.load(Ordering::Relaxed) {
-            return Err(anyhow!("no result was kept"));
+            return Err(anyhow!(stopped));
         }
-        progress.at(name, done.fetch_add(1, Ordering::Relaxed) + 1, queries.len() as u64);
         let missed = answer.as_ref().map_or(None, |answer| answer.unassisted);
         let outage = match &answer {
             Ok(_) => missed.is_some_and(AssistFailure::is_transient),
@@ -186,9 +178,7 @@ fn answered(
             plain(given.and_then(std::result::Result::ok).unwrap_or_default(), MAX_SHOWN)
         });
         Ok(Answered { result, failure, unassisted: missed.is_some(), outage, ms, wrong })
-    };
-    let all = queries.par_iter().map(one).collect::<anyhow::Result<Vec<_>>>()?;
-    drop(progress);
+    })?;
     let pairs = || queries.iter().zip(&all);
     let failed = pairs().filter_map(|(query, one)| Some((query.id, one.failure.as_deref()?)));
     for (id, why) in failed.take(MAX_FAILED) {

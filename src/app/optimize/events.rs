@@ -3,12 +3,8 @@
 
 use std::mem;
 
-use crate::{
-    App, Plan,
-    optimize::{Session, pause, timing::Stopwatch},
-    text::p_value,
-    unit::pool::Pool,
-};
+use super::{Session, pause, timing::Stopwatch};
+use crate::{App, Plan, p_value, unit::pool::Pool};
 use agent_infer::bundle::Proof;
 use agent_optimize::{
     self as optimize, Decision, Event, Inputs, Milestone, OptimizeError, Outcome, Scope,

@@ -3,11 +3,8 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{
-    App, Explain, Result,
-    llm::{self, LlmArgs},
-    optimize::{Actor, Request, run::Run},
-};
+use super::{Actor, Request, run::Run};
+use crate::{App, Explain, LlmArgs, Result, llm};
 use agent_llm::{
     Role,
     ledger::{Price, Spending},

@@ -4,12 +4,8 @@
 
 use std::{fs, path::Path};
 
-use crate::{
-    App,
-    error::Result,
-    optimize::{Paused, run::Run},
-    output::write,
-};
+use super::{Paused, run::Run};
+use crate::{App, Result, output::write};
 use agent_optimize::{
     OptimizeError,
     record::pause::{PAUSE_FILE, Pause},

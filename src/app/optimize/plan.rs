@@ -6,16 +6,13 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use serde::Serialize;
 
-use crate::{
-    App, Result, Unwatched, dataset,
-    optimize::{
-        Request,
-        data::{no_questions, queries},
-        model::{Described, Start, new_actors, unasked},
-        run::{STEPS, config, options},
-    },
-    synthesize,
+use super::{
+    Request,
+    data::{no_questions, queries},
+    model::{Described, Start, new_actors, unasked},
+    run::{STEPS, config, options},
 };
+use crate::{App, Result, Unwatched, dataset, synthesize};
 use agent_dataset::{DatasetError, Home, ResolvedDataset, sample::SampleKind};
 use agent_kb::Kb;
 use agent_optimize::{Estimate, estimate};

@@ -8,11 +8,7 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 
-use crate::{
-    App,
-    error::{AppError, Explain, Result},
-    systems::{SandboxArgs, read_program},
-};
+use crate::{App, AppError, Explain, Result, SandboxArgs, read_program};
 use agent_optimize::{
     OptimizeError,
     journal::Journal,

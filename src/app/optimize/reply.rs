@@ -7,10 +7,8 @@ use anyhow::anyhow;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use crate::{
-    Explain, Result,
-    optimize::{Forecast, OnTest, resume_command},
-};
+use super::{Forecast, OnTest, resume_command};
+use crate::{Explain, Result};
 use agent_infer::bundle::Category;
 use agent_llm::ledger::Spending;
 use agent_optimize::{BUNDLE_FILE, Outcome, Scope, record::timing::Timing};
@@ -52,7 +50,7 @@ impl Paused {
 }
 
 impl Serialize for Paused {
-    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         json!({ "run": self.run, "stopped": "paused", "why": self.why }).serialize(out)
     }
 }
@@ -86,7 +84,7 @@ impl Ended {
 }
 
 impl Serialize for Ended {
-    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         let bundle = &self.outcome.bundle;
         json!({
             "run": self.run,

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    App, Explain, Result,
+    App, Explain, Result, all_threads,
     named::runs_dir,
     optimize::{
         Hops, Request, Steps,
@@ -21,7 +21,6 @@ use crate::{
         programs::{PROGRAMS, go_on_with},
         resume_command,
     },
-    systems::all_threads,
 };
 use agent_dataset::Base;
 use agent_infer::bundle::Bundle;

@@ -6,13 +6,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use serde::Serialize;
 
-use crate::{
-    App, Result,
-    measured::{Benchmark, How, Measured},
-    optimize::Session,
-    systems::STAND_IN,
-    test_split,
-};
+use crate::{App, Benchmark, How, Measured, Result, STAND_IN, optimize::Session, test_split};
 use agent_infer::{BundleRetriever, Runtime, bundle::Bundle};
 use agent_retrieve::{
     Baseline, Retriever, System,

@@ -6,17 +6,12 @@ use serde::{Deserialize, Serialize};
 use similar::TextDiff;
 use utoipa::ToSchema;
 
-use crate::{
-    App, Result, dataset,
-    operation::Perform,
-    program::{
-        hunks::hunks,
-        measure::{Cost, Ground, On, compare, cost, ranks},
-        sources::{Place, declared, find},
-    },
-    systems::SandboxArgs,
-    text::{MAX_SHOWN, plain},
+use super::{
+    hunks::hunks,
+    measure::{Cost, Ground, On, compare, cost, ranks},
+    sources::{Place, declared, find},
 };
+use crate::{App, MAX_SHOWN, Perform, Result, SandboxArgs, dataset, plain};
 use agent_dataset::{LabelledQuery, is_synthetic, load_split};
 use agent_infer::ParamValues;
 use agent_optimize::{
@@ -68,7 +63,6 @@ pub struct Request {
     pub all: bool,
     /// Run on this dataset [default: the dataset of the run or bundle]
     #[arg(long, value_name = "N")]
-    #[serde(default)]
     pub dataset: Option<String>,
     /// Where Rhai programs run: in this process or inside WebAssembly.
     #[command(flatten)]
@@ -236,8 +230,8 @@ fn answers(
     if let Some((bundle, category)) = category.filter(|_| !request.all) {
         ground.keep_routed(bundle, category, app);
     }
-    let before = ground.answers(&from.program, &from.params, app)?;
-    let after = ground.answers(&to.program, &to.params, app)?;
+    let before = ground.answers(&from.program, &from.params, false, app)?;
+    let after = ground.answers(&to.program, &to.params, false, app)?;
     let (ranks_before, ranks_after) = (ranks(&before), ranks(&after));
     let (won, lost) = differing(&ranks_before, &ranks_after, None, Some(&ground.queries));
     let answers = Answers {
@@ -359,7 +353,7 @@ fn changed_ranks(
     program: &Program,
     params: &ParamValues,
     app: &App,
-) -> Result<std::result::Result<Vec<f32>, String>> {
+) -> Result<Result<Vec<f32>, String>> {
     let declared = match ground.declared(program) {
         Ok(declared) => declared,
         Err(failure) => return Ok(Err(failure)),
@@ -370,7 +364,7 @@ fn changed_ranks(
     };
     let mut params = params.clone();
     params.retain(|name, value| known(name, *value));
-    let answers = ground.cached_answers(program, &params, app)?;
+    let answers = ground.answers(program, &params, true, app)?;
     if cost(&answers).failed == answers.len() {
         return Ok(Err("fails on every query without the other changes".to_owned()));
     }

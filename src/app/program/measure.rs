@@ -1,25 +1,14 @@
 //! Runs programs on labelled queries, so that their ranks, tool calls and times can be compared.
 //! Does not depend on what the comparison is for.
 
-use std::{
-    fmt,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{fmt, sync::Arc};
 
 use anyhow::{Context as _, anyhow};
 use clap::ValueEnum;
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{
-    App, Explain, Result,
-    dataset::{self, Dataset},
-    systems::all_threads,
-};
+use crate::{App, Dataset, Explain, Result, all_threads, dataset, each};
 use agent_dataset::{LabelledQuery, Split, load_split};
 use agent_infer::{
     ParamValues, Runtime,
@@ -150,16 +139,14 @@ impl Ground {
     ///
     /// # Errors
     /// Says in words why the program does not compile or its parameters are invalid.
-    pub fn declared(
-        &self,
-        program: &Program,
-    ) -> std::result::Result<Vec<agent_sandbox::Param>, String> {
+    pub fn declared(&self, program: &Program) -> Result<Vec<agent_sandbox::Param>, String> {
         let compiled = self.runtime.compile(program).map_err(|failure| failure.to_string())?;
         self.runtime.declared_params(&compiled).map_err(|failure| failure.to_string())
     }
 
-    /// Runs a program on all queries, in parallel and without a cache of tool calls. Answers are in
-    /// the order of the queries.
+    /// Runs a program on all queries, in parallel. With `cached`, all programs share a cache of
+    /// tool calls: this is faster for many similar programs, but the measured times mean nothing.
+    /// Answers are in the order of the queries.
     ///
     /// # Errors
     /// If the program does not compile, a query cannot be searched, or the operation was stopped.
@@ -167,41 +154,14 @@ impl Ground {
         &self,
         program: &Program,
         params: &ParamValues,
+        cached: bool,
         app: &App,
     ) -> Result<Vec<Answer>> {
-        self.answers_on(&self.runtime, program, params, app)
-    }
-
-    /// Runs a program like [`Ground::answers`], but with a cache of tool calls that all programs
-    /// share. This is faster for many similar programs, but the measured times mean nothing.
-    ///
-    /// # Errors
-    /// As [`Ground::answers`].
-    pub fn cached_answers(
-        &self,
-        program: &Program,
-        params: &ParamValues,
-        app: &App,
-    ) -> Result<Vec<Answer>> {
-        self.answers_on(&self.cached, program, params, app)
-    }
-
-    fn answers_on(
-        &self,
-        runtime: &Runtime,
-        program: &Program,
-        params: &ParamValues,
-        app: &App,
-    ) -> Result<Vec<Answer>> {
+        let runtime = if cached { &self.cached } else { &self.runtime };
         let id = program.short_id();
         let compiled =
             runtime.compile(program).with_context(|| format!("program {id} does not run"))?;
-        let progress = app.watch.progress();
-        let done = AtomicU64::new(0);
-        let one = |query: &LabelledQuery| {
-            if app.stop.load(Ordering::Relaxed) {
-                return Err(anyhow!("nothing was compared"));
-            }
+        each(&self.queries, id, "nothing was compared", app, |query| {
             let (ranking, usage, failed): (Ranking, _, _) =
                 match runtime.run(&compiled, params, &query.text, None)? {
                     Ok(outcome) => (outcome.ranking, outcome.usage, false),
@@ -214,11 +174,8 @@ impl Ground {
                     }
                 };
             let rank = reciprocal_rank(runtime, &ranking, &query.answers);
-            let n = done.fetch_add(1, Ordering::Relaxed) + 1;
-            progress.at(id, n, self.queries.len() as u64);
             Ok(Answer { rank, tool_calls: usage.tool_calls, ms: usage.ms, failed })
-        };
-        Ok(self.queries.par_iter().map(one).collect::<anyhow::Result<_>>()?)
+        })
     }
 }
 

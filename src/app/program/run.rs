@@ -12,13 +12,11 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Value, json};
 use utoipa::ToSchema;
 
 use crate::{
-    App, AppError, Result, Top, dataset,
-    llm::{self, LlmArgs},
-    operation::Perform,
-    systems::{SandboxArgs, read_program},
+    App, AppError, LlmArgs, Perform, Result, SandboxArgs, Top, dataset, llm, read_program,
 };
 use agent_index::IndexedBase;
 use agent_infer::{ParamValues, Runtime};
@@ -40,12 +38,10 @@ const LONG_COMPILING: Duration = Duration::from_secs(1);
 pub struct Request {
     /// Run the program in this file
     #[arg(value_name = "FILE.rhai|FILE.wasm", required = true)]
-    #[serde(default)]
     #[schema(value_type = Option<String>)]
     pub file: Option<PathBuf>,
     /// Source of a Rhai program, instead of a file
     #[arg(skip)]
-    #[serde(default)]
     pub source: Option<String>,
     /// Installed dataset, directory to import, or built-in sample
     #[arg(long, value_name = "N")]
@@ -61,7 +57,6 @@ pub struct Request {
     pub params: ParamValues,
     /// Print at most this many nodes, 1 to 10000 [default: 20; with --json all]
     #[arg(short, value_name = "K")]
-    #[serde(default)]
     #[schema(inline)]
     pub k: Option<Top>,
     /// Where Rhai programs run: in this process or inside WebAssembly.
@@ -76,14 +71,14 @@ pub struct Request {
     pub llm: LlmArgs,
 }
 
-fn parse_params(text: &str) -> std::result::Result<ParamValues, String> {
+fn parse_params(text: &str) -> Result<ParamValues, String> {
     serde_json::from_str(text).map_err(|error| format!("{error}; give a JSON object of numbers"))
 }
 
 /// The result of running a program.
 pub struct Reply {
     /// The program's ranking and what it used, or how it failed.
-    pub outcome: std::result::Result<Outcome, Failure>,
+    pub outcome: Result<Outcome, Failure>,
     run: Option<Run>,
 }
 
@@ -102,7 +97,7 @@ impl Reply {
 }
 
 impl Serialize for Reply {
-    fn serialize<S: Serializer>(&self, out: S) -> std::result::Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct Record<'a> {
             status: &'static str,
@@ -110,19 +105,16 @@ impl Serialize for Reply {
             message: Option<&'a str>,
             position: Option<Position>,
             ranking: &'a [(u32, f32)],
-            usage: UsageRecord,
+            usage: Value,
             output: &'a str,
         }
-        #[derive(Serialize)]
-        struct UsageRecord {
-            operations: u64,
-            tool_calls: u64,
-            ms: f64,
-            peak_bytes: u64,
-        }
         let usage = |usage: &Usage| {
-            let &Usage { operations, tool_calls, ms, peak_bytes, .. } = usage;
-            UsageRecord { operations, tool_calls, ms, peak_bytes }
+            json!({
+                "operations": usage.operations,
+                "tool_calls": usage.tool_calls,
+                "ms": usage.ms,
+                "peak_bytes": usage.peak_bytes,
+            })
         };
         let record = match &self.outcome {
             Ok(outcome) => Record {
@@ -177,7 +169,7 @@ impl Perform for Request {
 impl Request {
     /// Reads the program of the request. The inner result is a failure if the file cannot be read:
     /// this counts as a failure of the program, not as an error of the request.
-    fn program(&self, app: &App) -> Result<std::result::Result<Program, Failure>> {
+    fn program(&self, app: &App) -> Result<Result<Program, Failure>> {
         match (&self.file, &self.source) {
             (None, Some(source)) => Ok(Ok(Program::new(source))),
             (Some(file), None) => {
@@ -211,7 +203,7 @@ impl Request {
         runtime: &Runtime,
         program: &Program,
         query: &str,
-    ) -> Result<(std::result::Result<Outcome, Failure>, Option<CompiledProgram>)> {
+    ) -> Result<(Result<Outcome, Failure>, Option<CompiledProgram>)> {
         let began = Instant::now();
         let (outcome, compiled) = match runtime.compile(program) {
             Ok(compiled) => (runtime.run(&compiled, &self.params, query, None)?, Some(compiled)),
@@ -232,12 +224,7 @@ impl Request {
 ///
 /// # Errors
 /// If the module or the engine cannot be compiled.
-fn warm_up(
-    runtime: &Runtime,
-    program: &Program,
-    place: Place,
-    app: &App,
-) -> std::result::Result<(), Failure> {
+fn warm_up(runtime: &Runtime, program: &Program, place: Place, app: &App) -> Result<(), Failure> {
     let began = Instant::now();
     let engine = Program::new("fn retrieve(query, candidates, params) { }");
     match (program.code(), place) {

@@ -10,11 +10,7 @@ use anyhow::anyhow;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use crate::{
-    App, AppError, Explain, Result, named,
-    systems::read_bundle,
-    text::{MAX_SHOWN, plain},
-};
+use crate::{App, AppError, Explain, MAX_SHOWN, Result, named, plain, read_bundle};
 use agent_infer::bundle::reading::Phrasing;
 use agent_optimize::{
     journal::PREFIX_DIGITS,
@@ -34,12 +30,10 @@ const MAX_LISTED: usize = 8;
 pub struct Place {
     /// Use the programs of this run: its directory, its name, or `latest`
     #[arg(long, value_name = "RUN")]
-    #[serde(default)]
     #[schema(value_type = Option<String>)]
     run: Option<PathBuf>,
     /// Use the programs of this frozen bundle: a file, the directory or name of a run, or `latest`
     #[arg(long, value_name = "BUNDLE")]
-    #[serde(default)]
     #[schema(value_type = Option<String>)]
     bundle: Option<PathBuf>,
 }
@@ -57,13 +51,9 @@ impl Place {
     pub fn read(&self, app: &App) -> Result<Sources> {
         let given = self.given()?;
         if self.bundle.is_some() {
-            return Ok(Sources::from_bundle(&read_bundle(given, app)?));
+            return Ok(Sources::from_bundle(&read_bundle(given, None, app)?));
         }
-        let dir = match app.network {
-            None => named::run_dir(given, &app.home)?,
-            Some(_) => named::run_of_name(given, &app.home)?,
-        };
-        Ok(Sources::from_run(&dir)?)
+        Ok(Sources::from_run(&named::run_dir(given, app)?)?)
     }
 
     /// Returns the only argument that is given.
@@ -94,7 +84,7 @@ pub struct PhrasingRecord {
 /// # Errors
 /// If not exactly one of run and bundle is named, or the bundle cannot be read.
 pub fn lexicon(place: &Place, app: &App) -> Result<Vec<PhrasingRecord>> {
-    let phrasings = read_bundle(place.given()?, app)?.phrasings.unwrap_or_default().0;
+    let phrasings = read_bundle(place.given()?, None, app)?.phrasings.unwrap_or_default().0;
     let mut n_with: BTreeMap<&str, usize> = BTreeMap::new();
     for stem in phrasings.iter().flat_map(|phrasing| phrasing.words.keys()) {
         *n_with.entry(stem).or_default() += 1;

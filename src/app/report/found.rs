@@ -10,20 +10,19 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{
-    App, Explain, Result,
+    App, Benchmark, Explain, How, Measured as System, Resources, Result, STAND_IN, all_threads,
     explained::{Group, explain_all, points},
-    measured::{Benchmark, How, Measured as System},
+    open_bundle, open_runtime,
     optimize::{
         events::{first_better, tested},
         programs::PROGRAMS,
     },
+    p_cell, percent,
     report::recorded::name,
     routing, synthetic,
-    systems::{Resources, STAND_IN, all_threads, open_bundle, open_runtime},
-    text::{p_cell, percent},
 };
 use agent_dataset::{LabelledQuery, Split, is_synthetic, load_split};
 use agent_index::IndexedBase;
@@ -104,8 +103,8 @@ pub(super) struct Findings {
     synthetic: String,
     /// Key figures as text, each with its label.
     figures: Vec<(String, String)>,
-    systems: Vec<SystemRow>,
-    losses: Option<Losses>,
+    systems: Vec<Value>,
+    losses: Option<Value>,
     /// For each program, by its [`variant`]: the lines that lost answers, from 1, each with its
     /// losses in words.
     marks: BTreeMap<String, Vec<(usize, String)>>,
@@ -116,43 +115,6 @@ pub(super) struct Findings {
     sequential_test: String,
     first_better: Vec<String>,
     commands: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct SystemRow {
-    name: String,
-    share: f64,
-    mrr: String,
-    hit1: String,
-    recall20: String,
-    /// Mean reciprocal rank of the bundle minus that of this system, with interval; empty for the
-    /// bundle.
-    difference: String,
-    p: String,
-}
-
-#[derive(Serialize)]
-struct Losses {
-    lost: usize,
-    n: usize,
-    kinds: Vec<KindRow>,
-    causes: Vec<CauseRow>,
-}
-
-#[derive(Serialize)]
-struct KindRow {
-    name: &'static str,
-    n: usize,
-}
-
-#[derive(Serialize)]
-struct CauseRow {
-    kind: &'static str,
-    category: String,
-    line: Option<usize>,
-    function: String,
-    n: usize,
-    gain: String,
 }
 
 /// Collects the findings of a run.
@@ -267,7 +229,9 @@ fn figures(bundle: &Bundle, measured: Option<&Measured>) -> Vec<(String, String)
     .collect()
 }
 
-fn systems(measured: &Measured) -> Result<Vec<SystemRow>> {
+/// Returns a row for each system. `difference` is the mean reciprocal rank of the bundle minus that
+/// of the system, with interval; empty for the bundle.
+fn systems(measured: &Measured) -> Result<Vec<Value>> {
     let Some(bundle) = measured.systems.first() else { return Ok(Vec::new()) };
     let row = |system: &System| {
         let (means, ci95) = (&system.evaluation.means, &system.evaluation.ci95);
@@ -275,46 +239,48 @@ fn systems(measured: &Measured) -> Result<Vec<SystemRow>> {
         let versus = (system.system != bundle.system)
             .then(|| compare(&bundle.results, &system.results, Metric::Mrr, SEED))
             .transpose()?;
-        Ok(SystemRow {
-            name: system.system.clone(),
-            share: means.get(Metric::Mrr),
-            mrr: shown(Metric::Mrr),
-            hit1: shown(Metric::Hit1),
-            recall20: shown(Metric::Recall20),
-            difference: versus.map_or(String::new(), |of| percent(of.difference, of.ci95)),
-            p: versus.map_or(String::new(), |of| p_cell(of.p)),
-        })
+        Ok(json!({
+            "name": system.system,
+            "share": means.get(Metric::Mrr),
+            "mrr": shown(Metric::Mrr),
+            "hit1": shown(Metric::Hit1),
+            "recall20": shown(Metric::Recall20),
+            "difference": versus.map_or(String::new(), |of| percent(of.difference, of.ci95)),
+            "p": versus.map_or(String::new(), |of| p_cell(of.p)),
+        }))
     };
     measured.systems.iter().map(row).collect()
 }
 
 /// Returns how many queries lost their answers in each way, and all causes, those with the largest
 /// possible gain first.
-fn losses(groups: &[Group<'_>], explained: &[ExplainedQuery]) -> Losses {
+fn losses(groups: &[Group<'_>], explained: &[ExplainedQuery]) -> Value {
     let all = || explained.iter().filter_map(|one| one.loss.as_ref());
-    let kind = |kind: Kind| KindRow {
-        name: kind.name(),
-        n: all().filter(|loss| loss.kind == kind).count(),
-    };
+    let kinds = Kind::ALL.into_iter().filter_map(|kind| {
+        let n = all().filter(|loss| loss.kind == kind).count();
+        (n > 0).then(|| json!({"name": kind.name(), "n": n}))
+    });
     let mut causes: Vec<(&str, &Cause)> = groups
         .iter()
         .flat_map(|group| group.causes.iter().map(|cause| (group.name, cause)))
         .collect();
     causes.sort_by(|a, b| b.1.gain.total_cmp(&a.1.gain));
-    let cause = |(category, cause): (&str, &Cause)| CauseRow {
-        kind: cause.kind.name(),
-        category: category.to_owned(),
-        line: cause.line,
-        function: cause.function.clone(),
-        n: cause.n,
-        gain: points(cause.gain, explained.len()),
+    let cause = |(category, cause): (&str, &Cause)| {
+        json!({
+            "kind": cause.kind.name(),
+            "category": category,
+            "line": cause.line,
+            "function": cause.function,
+            "n": cause.n,
+            "gain": points(cause.gain, explained.len()),
+        })
     };
-    Losses {
-        lost: all().count(),
-        n: explained.len(),
-        kinds: Kind::ALL.into_iter().map(kind).filter(|row| row.n > 0).collect(),
-        causes: causes.into_iter().map(cause).collect(),
-    }
+    json!({
+        "lost": all().count(),
+        "n": explained.len(),
+        "kinds": kinds.collect::<Vec<_>>(),
+        "causes": causes.into_iter().map(cause).collect::<Vec<_>>(),
+    })
 }
 
 /// Returns commands that repeat the run and use its bundle or, without a bundle, resume the run.

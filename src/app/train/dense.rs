@@ -10,12 +10,10 @@ use anyhow::anyhow;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::{ModelArgs, Rate, Trained};
 use crate::{
-    App, Result,
-    bounded::Bounded,
+    App, Bounded, Perform, Result,
     choice::{NegativesName, choice},
-    operation::Perform,
-    train::{ModelArgs, Rate, Trained},
 };
 use agent_train::dense::{
     self, ModelInfo, Negatives, Settings,
@@ -48,39 +46,32 @@ pub struct Request {
     pub refresh: Bounded<0, 100>,
     /// Make N training queries from documents, at most 200000 [default: 8000; 0 with candle:DIR]
     #[arg(long, value_name = "N")]
-    #[serde(default)]
     #[schema(inline)]
     pub made: Option<Bounded<0, 200_000>>,
     /// Train for N epochs, at most 1000 [default: 12; 3 with candle:DIR]
     #[arg(long, value_name = "N")]
-    #[serde(default)]
     #[schema(inline)]
     pub epochs: Option<Bounded<0, 1_000>>,
     /// Train on batches of N pairs, at most 1000 [default: 64; 16 with candle:DIR]
     #[arg(long, value_name = "N")]
-    #[serde(default)]
     #[schema(inline)]
     pub batch: Option<Bounded<0, 1_000>>,
     /// Use this maximum learning rate [default: 0.001; 0.00002 with candle:DIR]
     #[arg(long, value_name = "R")]
-    #[serde(default)]
     #[schema(inline)]
     pub rate: Option<Rate>,
     /// With bag, use vectors of length N, at most 1024 and at most that of the built-in embedder
     /// [default: 256]
     #[arg(long, value_name = "N")]
-    #[serde(default)]
     #[schema(inline)]
     pub dim: Option<Bounded<0, 1_024>>,
     /// With candle:DIR, read the first N word pieces of a text, at most 8192 [default: 128]
     #[arg(long, value_name = "N")]
-    #[serde(default)]
     #[schema(inline)]
     pub max_tokens: Option<Bounded<0, 8_192>>,
     /// With candle:DIR, rank N nodes for each validation query, and choose the negatives of
     /// --negatives self from N nodes; at most 1000000 [default: 1000]
     #[arg(long, value_name = "N")]
-    #[serde(default)]
     #[schema(inline)]
     pub pool: Option<Bounded<0, 1_000_000>>,
     /// Use this seed for generated queries, batches and negatives
@@ -119,7 +110,7 @@ pub enum Encoder {
 impl FromStr for Encoder {
     type Err = String;
 
-    fn from_str(text: &str) -> std::result::Result<Encoder, String> {
+    fn from_str(text: &str) -> Result<Encoder, String> {
         match text.split_once(':') {
             None if text == "bag" => Ok(Encoder::Bag),
             Some(("candle", dir)) if !dir.is_empty() => Ok(Encoder::Candle(dir.into())),
@@ -131,7 +122,7 @@ impl FromStr for Encoder {
 impl TryFrom<String> for Encoder {
     type Error = String;
 
-    fn try_from(text: String) -> std::result::Result<Encoder, String> {
+    fn try_from(text: String) -> Result<Encoder, String> {
         text.parse()
     }
 }

@@ -4,12 +4,10 @@
 use serde::Deserialize;
 use utoipa::ToSchema;
 
+use super::{ModelArgs, Rate, Trained};
 use crate::{
-    App, Result,
-    bounded::Bounded,
+    App, Bounded, Perform, Result,
     choice::{AblationName, choice},
-    operation::Perform,
-    train::{ModelArgs, Rate, Trained},
 };
 use agent_train::graph::{self, Ablation, ModelInfo, Settings, Variant};
 
@@ -27,7 +25,6 @@ pub struct Request {
     pub qagnn: bool,
     /// Leave out this part of the model, to measure its effect
     #[arg(long, value_name = "PART", value_parser = choice::<Ablation>())]
-    #[serde(default)]
     #[schema(value_type = Option<AblationName>, inline)]
     pub without: Option<Ablation>,
     /// Train for N epochs, at most 1000

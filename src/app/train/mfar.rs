@@ -3,12 +3,10 @@
 use serde::Deserialize;
 use utoipa::ToSchema;
 
+use super::{ModelArgs, Trained};
 use crate::{
-    App, Plan, Result,
-    bounded::Bounded,
+    App, Bounded, Perform, Plan, Result,
     choice::{ConditioningName, VariantName, choice},
-    operation::Perform,
-    train::{ModelArgs, Trained},
 };
 use agent_train::{
     ValidationPoint,
@@ -37,7 +35,6 @@ pub struct Request {
     pub variant: Variant,
     /// Let the weights depend on this property of the query [default: chosen by cross-validation]
     #[arg(long, value_name = "WHAT", value_parser = choice::<Conditioning>())]
-    #[serde(default)]
     #[schema(value_type = Option<ConditioningName>, inline)]
     pub conditioning: Option<Conditioning>,
     /// Use this seed for the folds of cross-validation

@@ -6,7 +6,7 @@ use std::{path::Path, sync::Arc};
 
 use anyhow::Context as _;
 
-use crate::error::Result;
+use crate::Result;
 use agent_infer::{ParamValues, Runtime};
 use agent_retrieve::Ranking;
 use agent_sandbox::{CompiledProgram, program::Program};

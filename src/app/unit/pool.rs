@@ -26,12 +26,8 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 
-use crate::{
-    App, Watch,
-    error::{Explain, Result},
-    text::{count, counted},
-    unit::{Kind, Task, evaluate::decoded},
-};
+use super::{Kind, Task, evaluate::decoded};
+use crate::{App, Explain, Result, Watch, count, counted};
 use agent_ground::{
     files,
     pool_dir::PoolDir,
@@ -239,7 +235,7 @@ impl Pool {
         n: usize,
         here: &LocalRun<'_>,
         own: &mut Vec<Claim>,
-    ) -> std::result::Result<Vec<TrialRanking>, OptimizeError> {
+    ) -> Result<Vec<TrialRanking>, OptimizeError> {
         let mut ranked: Vec<Option<TrialRanking>> = vec![None; n];
         let mut foreign = Vec::new();
         let places = |unit| {
@@ -326,7 +322,7 @@ impl Evaluators for Pool {
         params: &ParamValues,
         queries: &[&str],
         here: &LocalRun<'_>,
-    ) -> std::result::Result<Vec<TrialRanking>, OptimizeError> {
+    ) -> Result<Vec<TrialRanking>, OptimizeError> {
         let n = queries.len();
         self.all.fetch_add(n, Ordering::Relaxed);
         let alone = || here(&(0..n).collect::<Vec<_>>());

@@ -15,13 +15,7 @@ use super::{
     Request,
     replay::{Replay, replay},
 };
-use crate::{
-    App, Explain, Result,
-    dataset::{self, Dataset},
-    llm,
-    systems::{Resources, bundle_file, read_bundle},
-    text::plain,
-};
+use crate::{App, Dataset, Explain, Resources, Result, dataset, llm, named, plain, read_bundle};
 use agent_dataset::{Split, is_synthetic, load_split};
 use agent_index::IndexedBase;
 use agent_infer::bundle::{Bundle, Drift};
@@ -97,7 +91,7 @@ impl Session {
     /// # Errors
     /// If the bundle or the base cannot be opened.
     pub fn open(request: &Request, app: &App) -> Result<Session> {
-        let bundle = read_bundle(&request.bundle, app)?;
+        let bundle = read_bundle(&request.bundle, None, app)?;
         let name = request.dataset.as_ref().unwrap_or(&bundle.dataset.name).clone();
         let dataset = dataset::chosen(request.dataset.as_deref(), &bundle.dataset.name, app)?;
         let base = dataset::open(&dataset, app)?;
@@ -265,7 +259,7 @@ fn accept(
     bundle.validation.best_program = None;
     bundle.validation.proof = None;
     let bundle = bundle.sealed();
-    bundle.write(&bundle_file(&request.bundle, app)?)?;
+    bundle.write(&named::bundle_file(&request.bundle, None, app)?)?;
     // The programs are unchanged.
     if was_trusted {
         app.private.trust().keep(Origin::Bundle(&bundle.digest));

@@ -38,7 +38,7 @@ pub(super) fn check(bundle: &Bundle, places: &Places) -> Result<Vec<Check>> {
     Ok(failed)
 }
 
-fn check_one(sandbox: &ChosenSandbox, category: &Category) -> std::result::Result<(), String> {
+fn check_one(sandbox: &ChosenSandbox, category: &Category) -> Result<(), String> {
     let limits = Limits::default();
     let failed = |failure: Failure| match failure.position {
         Some(at) => format!("{failure}, line {}", at.line),
@@ -83,7 +83,7 @@ fn missing_function(
 struct Nothing;
 
 impl ToolHost for Nothing {
-    fn call(&mut self, tool: usize, _: Vec<Value>) -> std::result::Result<Value, ToolError> {
+    fn call(&mut self, tool: usize, _: Vec<Value>) -> Result<Value, ToolError> {
         let kind = registry().get(tool).map_or(Kind::Unit, |spec| spec.result);
         Ok(match kind {
             Kind::Unit | Kind::Any => Value::Unit,

@@ -6,20 +6,13 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
 };
 
-use anyhow::anyhow;
 use rayon::prelude::*;
 
 use super::Check;
-use crate::{
-    App, Result, llm,
-    systems::{Places, Resources, all_threads, open_runtime},
-};
+use crate::{App, Resources, Result, all_threads, each, llm, open_runtime, systems::Places};
 use agent_dataset::{Base, LabelledQuery, Split, is_synthetic, load_split};
 use agent_index::IndexedBase;
 use agent_infer::{
@@ -27,8 +20,11 @@ use agent_infer::{
     bundle::{Bundle, CategoryScore, Member, router::features},
     join, merged_routes, parts, routes,
 };
-use agent_optimize::trial::{mean, reciprocal_rank};
-use agent_retrieve::{Baseline, Ranking, Retriever, System, eval::statistics::bootstrap_interval};
+use agent_optimize::{
+    category_score,
+    trial::{mean, reciprocal_rank},
+};
+use agent_retrieve::{Baseline, Ranking, Retriever, System};
 use agent_sandbox::{CompiledProgram, FailureKind, Origin};
 
 /// Number of nodes that a baseline ranks for each query.
@@ -77,7 +73,7 @@ impl Replay {
     /// Compares the bundle with the best baseline on the queries at these positions; `None` without
     /// queries.
     pub(super) fn score(&self, queries: &[usize], seed: u64) -> Result<Option<CategoryScore>> {
-        category_score(queries, &self.ranks, &self.baselines, seed)
+        Ok(category_score(queries, &self.ranks, &self.baselines, seed)?)
     }
 }
 
@@ -92,27 +88,15 @@ pub(super) fn replay(
 ) -> Result<Option<Replay>> {
     let origin = Origin::Bundle(&bundle.digest);
     let runtime = open_runtime(base, all_threads(), resources, origin)?;
-    let compiled: std::result::Result<Vec<CompiledProgram>, _> =
+    let compiled: Result<Vec<CompiledProgram>, _> =
         bundle.categories.iter().map(|category| runtime.compile(&category.program)).collect();
     let Ok(compiled) = compiled else { return Ok(None) };
     let members = bundle.members();
-    let progress = app.watch.progress();
-    let done = AtomicU64::new(0);
     let failures = Mutex::new(Failures::default());
-    let answered = queries
-        .par_iter()
-        .map(|query| {
-            if app.stop.load(Ordering::Relaxed) {
-                return Err(anyhow!("the replay was not finished"));
-            }
-            let answered = answer((bundle, &members), &runtime, &compiled, query, &failures)?;
-            let n = done.fetch_add(1, Ordering::Relaxed) + 1;
-            progress.at("replay", n, queries.len() as u64);
-            Ok(answered)
-        })
-        .collect::<anyhow::Result<Vec<Answered>>>()?;
+    let answered = each(queries, "replay", "the replay was not finished", app, |query| {
+        answer((bundle, &members), &runtime, &compiled, query, &failures)
+    })?;
     let baselines = baselines(&runtime, queries)?;
-    drop(progress);
     let failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner);
     if failures.late > 0 {
         app.watch.warning("deadlines depend on the machine: verify again when it is idle");
@@ -259,35 +243,4 @@ fn first_difference(bundle: &Bundle, replay: &Replay) -> Result<Option<String>> 
         }
     }
     Ok(None)
-}
-
-/// Compares the bundle with the best baseline on the queries at these positions; `None` without
-/// queries. `ranks` holds the reciprocal ranks of the bundle, `baselines` those of each baseline,
-/// by query.
-fn category_score(
-    queries: &[usize],
-    ranks: &[f32],
-    baselines: &BTreeMap<&'static str, Vec<f32>>,
-    seed: u64,
-) -> Result<Option<CategoryScore>> {
-    let on = |ranks: &[f32]| -> Vec<f32> { queries.iter().map(|&query| ranks[query]).collect() };
-    let best = baselines
-        .iter()
-        .map(|(&name, ranks)| (name, on(ranks)))
-        .reduce(|best, next| if mean(&next.1) > mean(&best.1) { next } else { best });
-    let Some((baseline, baseline_ranks)) = best.filter(|_| !queries.is_empty()) else {
-        return Ok(None);
-    };
-    let ranks = on(ranks);
-    let differences: Vec<f64> =
-        ranks.iter().zip(&baseline_ranks).map(|(a, b)| f64::from(*a) - f64::from(*b)).collect();
-    let (mrr, baseline_mrr) = (mean(&ranks), mean(&baseline_ranks));
-    Ok(Some(CategoryScore {
-        n: queries.len(),
-        baseline: baseline.to_owned(),
-        baseline_mrr,
-        mrr,
-        difference: mrr - baseline_mrr,
-        ci95: bootstrap_interval(&differences, seed)?,
-    }))
 }

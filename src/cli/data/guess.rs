@@ -5,10 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::anyhow;
 
 use crate::{Context, Exit};
-use agent_app::{
-    error::{AppError, Explain, Result},
-    output,
-};
+use agent_app::{AppError, Explain, Result, output};
 use agent_dataset::tables::{self, Guess, GuessOptions, MAPPING_FILE};
 
 #[derive(Debug, clap::Args)]
@@ -32,19 +29,18 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
     let Guess { mapping, notes } = tables::guess(&args.source, &GuessOptions::default())?;
     for line in mapping.lines().iter().chain(&notes) {
-        ctx.printer.notice(line);
+        ctx.watch.notice(line);
     }
     let text = mapping.to_toml();
     let place =
         args.out.clone().or_else(|| args.source.is_dir().then(|| args.source.join(MAPPING_FILE)));
     let Some(place) = place else {
-        ctx.printer.data(&text)?;
-        return Ok(Exit::Done);
+        return ctx.printer.data(&text);
     };
     write(&place, &text, args.force)?;
     let source = args.source.display();
     let shown = place.display();
-    ctx.printer.notice(&format!(
+    ctx.watch.notice(&format!(
         "wrote {shown}: edit it, then `agent data import --name N --from {source}`"
     ));
     Ok(Exit::Done)

@@ -1,9 +1,8 @@
 //! `agent data import`: imports a file or directory and prints a summary of the dataset.
 
 use agent_app::{
-    Result,
+    Perform as _, Result,
     data::import::{Reply, Request},
-    operation::Perform as _,
 };
 
 use crate::{Context, Exit, data::summary};
@@ -41,7 +40,7 @@ pub(super) fn print_end(reply: &Reply, json: bool, ctx: &Context) -> Result<Exit
         ctx.printer.json(reply)?;
     } else if reply.is_current {
         let name = &reply.report.base.name;
-        ctx.printer.notice(&format!("next: build its index with `agent index {name}`"));
+        ctx.watch.notice(&format!("next: build its index with `agent index {name}`"));
     }
     Ok(Exit::Done)
 }

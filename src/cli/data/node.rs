@@ -1,8 +1,8 @@
 //! `agent data show N --node ID`: prints the id, type, name, fields and edges of the nodes with an
 //! id.
 
-use crate::{Context, Exit, data::MAX_SHOWN, printer::plain};
-use agent_app::{data::show::NodeRecord, error::Result, text::count};
+use crate::{Context, Exit, data::MAX_SHOWN, plain};
+use agent_app::{Result, count, data::show::NodeRecord};
 
 /// Maximum number of characters to show for a field.
 const MAX_FIELD: usize = 2_000;
@@ -13,12 +13,10 @@ const MAX_FIELD: usize = 2_000;
 /// If stdout cannot be written to.
 pub(super) fn show(nodes: &[NodeRecord<'_>], json: bool, ctx: &Context) -> Result<Exit> {
     if json {
-        ctx.printer.json_lines(nodes)?;
-        return Ok(Exit::Done);
+        return ctx.printer.json_lines(nodes);
     }
     let texts: Vec<String> = nodes.iter().map(text_of).collect();
-    ctx.printer.text(&texts.join("\n"))?;
-    Ok(Exit::Done)
+    ctx.printer.text(&texts.join("\n"))
 }
 
 fn text_of(shown: &NodeRecord<'_>) -> String {

@@ -1,15 +1,8 @@
 //! Prints the summary of a dataset and the likely mistakes in it, after an import or for
 //! `agent data show`. The counts come from the dataset crate; nothing is counted here.
 
-use crate::{
-    Context, Exit,
-    data::MAX_SHOWN,
-    printer::{plain, table},
-};
-use agent_app::{
-    error::Result,
-    text::{count, counted},
-};
+use crate::{Context, Exit, data::MAX_SHOWN, plain, table};
+use agent_app::{Result, count, counted};
 use agent_dataset::{Examples, ImportReport, Summary, TypeSummary};
 
 /// Maximum number of fields named per node type after an import.
@@ -56,8 +49,7 @@ pub(super) fn print(
 /// If stdout cannot be written to.
 pub(super) fn issues(name: &str, summary: &Summary, json: bool, ctx: &Context) -> Result<Exit> {
     if json {
-        ctx.printer.json(summary)?;
-        return Ok(Exit::Done);
+        return ctx.printer.json(summary);
     }
     tables(summary, usize::MAX, usize::MAX, ctx)?;
     let mut lines = Vec::new();
@@ -82,11 +74,11 @@ pub(super) fn issues(name: &str, summary: &Summary, json: bool, ctx: &Context) -
     lines.extend(told(&summary.partly_unanswerable, "question", what));
     let text: String =
         lines.iter().map(|line| format!("{}\n", plain(line, 10 * MAX_SHOWN))).collect();
-    match text.is_empty() {
-        true => ctx.printer.notice(&format!("nothing in \"{name}\" looks like a mistake")),
-        false => ctx.printer.text(&format!("\n{text}"))?,
+    if text.is_empty() {
+        ctx.watch.notice(&format!("nothing in \"{name}\" looks like a mistake"));
+        return Ok(Exit::Done);
     }
-    Ok(Exit::Done)
+    ctx.printer.text(&format!("\n{text}"))
 }
 
 fn told(examples: &Examples, noun: &str, what: &str) -> Option<String> {
@@ -129,10 +121,10 @@ fn tables(summary: &Summary, rows: usize, fields: usize, ctx: &Context) -> Resul
 }
 
 fn rest(n: usize, shown: usize, what: &str, ctx: &Context) -> Result<()> {
-    match n.checked_sub(shown) {
-        None | Some(0) => Ok(()),
-        Some(more) => ctx.printer.text(&format!("and {} more {what}\n", count(more as u64))),
+    if let Some(more @ 1..) = n.checked_sub(shown) {
+        ctx.printer.text(&format!("and {} more {what}\n", count(more as u64)))?;
     }
+    Ok(())
 }
 
 fn coverage(of: &TypeSummary, fields: usize) -> String {

@@ -1,7 +1,7 @@
 //! `agent data update`: imports a dataset again and prints the changes.
 
-use crate::{Context, Exit, data::summary, printer::plain};
-use agent_app::{Result, data::update::Request, operation::Perform as _, text::count};
+use crate::{Context, Exit, data::summary, plain};
+use agent_app::{Perform as _, Result, count, data::update::Request};
 use agent_dataset::Changes;
 
 /// Maximum number of relations whose changes are listed individually.
@@ -21,21 +21,19 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let reply = args.request.perform(ctx)?;
     if args.json {
-        ctx.printer.json(&reply)?;
-        return Ok(Exit::Done);
+        return ctx.printer.json(&reply);
     }
     let (report, dry_run) = (&reply.report, reply.dry_run);
     let done = if dry_run { "read" } else { "updated" };
     summary::print(report, &format!("{done} in {:.1} s", reply.seconds), !dry_run, ctx)?;
     ctx.printer.text(&format!("\n{}", told(&reply.changes, report.kept_questions)))?;
     if let (true, Some(loss)) = (dry_run, &report.loss) {
-        ctx.printer.warning(&format!("the update loses {loss}; use --force to update anyway"));
+        ctx.watch.warning(&format!("the update loses {loss}; use --force to update anyway"));
     } else if !dry_run && !reply.was_indexed {
         let name = &report.base.name;
-        ctx.printer.notice(&format!("next: build its index with `agent index {name}`"));
+        ctx.watch.notice(&format!("next: build its index with `agent index {name}`"));
     } else if !dry_run && !reply.changes.is_empty() {
-        ctx.printer
-            .notice("next: `agent verify BUNDLE --drift` checks whether a bundle still fits");
+        ctx.watch.notice("next: `agent verify BUNDLE --drift` checks whether a bundle still fits");
     }
     Ok(Exit::Done)
 }

@@ -11,9 +11,8 @@ use anyhow::anyhow;
 
 use crate::{Context, eval::Args};
 use agent_app::{
-    error::{AppError, Explain, Result},
+    AppError, Explain, Measured, Result,
     eval::{Reply, not_of_values, systems::Chosen},
-    measured::Measured,
     output::Output,
 };
 use agent_dataset::LabelledQuery;
@@ -64,15 +63,15 @@ impl Files {
         let (queries, ids) = (&reply.queries, DocIds::of_base(&reply.base.kb));
         for ((path, file), one) in self.runs.into_iter().zip(&reply.measured) {
             file.finish(|out| run(out, one, queries, ids))?;
-            ctx.printer.notice(&format!("wrote the rankings to {}", path.display()));
+            ctx.watch.notice(&format!("wrote the rankings to {}", path.display()));
         }
         if let Some((path, file)) = self.qrels {
             file.finish(|out| qrels(out, queries, ids))?;
-            ctx.printer.notice(&format!("wrote the answers to {}", path.display()));
+            ctx.watch.notice(&format!("wrote the answers to {}", path.display()));
         }
         if let Some((path, file)) = self.results {
             file.finish(|out| results(out, &reply.measured))?;
-            ctx.printer.notice(&format!("wrote the results to {}", path.display()));
+            ctx.watch.notice(&format!("wrote the results to {}", path.display()));
         }
         Ok(())
     }

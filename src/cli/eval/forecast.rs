@@ -1,8 +1,8 @@
 //! `agent eval --dry-run`: prints the largest number of requests and tokens, and the largest cost,
 //! that systems could take.
 
-use crate::{Context, Exit, printer::table};
-use agent_app::{Result, eval::forecast::Forecast, text::count};
+use crate::{Context, Exit, table};
+use agent_app::{Result, count, eval::forecast::Forecast};
 
 /// Prints the requests, tokens and costs of each system for `n` queries, as a table or as JSON.
 ///
@@ -10,8 +10,7 @@ use agent_app::{Result, eval::forecast::Forecast, text::count};
 /// If stdout cannot be written to.
 pub(crate) fn print(forecasts: &[Forecast], n: usize, json: bool, ctx: &Context) -> Result<Exit> {
     if json {
-        ctx.printer.json_lines(forecasts)?;
-        return Ok(Exit::Done);
+        return ctx.printer.json_lines(forecasts);
     }
     let mut rows = table(["system", "requests", "tokens sent", "received", "USD"], &[1, 2, 3, 4]);
     for Forecast { system, calls, tokens_in, tokens_out, usd } in forecasts {
@@ -19,7 +18,6 @@ pub(crate) fn print(forecasts: &[Forecast], n: usize, json: bool, ctx: &Context)
         let calls = calls.map(|n| count(n as u64)).join(" to ");
         rows.add_row([system.clone(), calls, count(*tokens_in), count(*tokens_out), usd]);
     }
-    ctx.printer.notice(&format!("upper bounds for {n} queries; no request was sent"));
-    ctx.printer.table(&rows)?;
-    Ok(Exit::Done)
+    ctx.watch.notice(&format!("upper bounds for {n} queries; no request was sent"));
+    ctx.printer.table(&rows)
 }

@@ -1,16 +1,14 @@
 //! Prints an evaluation of rankings: as tables for people, as Markdown or CSV for documents. Does
 //! not depend on how anything was measured.
 
-use crate::{Context, printer::table};
+use crate::{Context, Exit, table};
 use agent_app::{
-    error::Result,
+    Measured, Result,
     eval::{
         COMPARED,
         figures::{SystemFigures, Versus},
     },
-    measured::Measured,
-    synthetic, test_split,
-    text::{p_cell, percent},
+    p_cell, percent, synthetic, test_split,
 };
 use agent_llm::ledger::Spending;
 use agent_retrieve::eval::{Evaluation, Interval, Metric};
@@ -35,11 +33,11 @@ pub(super) enum Format {
 
 /// Prints, below figures on the test split, how often that split was opened; nothing if `openings`
 /// is none, or in CSV.
-pub(super) fn tell_openings(openings: Option<u64>, format: Format, ctx: &Context) -> Result<()> {
-    match openings.filter(|_| format != Format::Csv) {
-        Some(openings) => ctx.printer.data(&format!("\n{}\n", test_split::told(openings))),
-        None => Ok(()),
+pub(super) fn tell_openings(openings: Option<u64>, format: Format, ctx: &Context) -> Result<Exit> {
+    if let Some(openings) = openings.filter(|_| format != Format::Csv) {
+        ctx.printer.data(&format!("\n{}\n", test_split::told(openings)))?;
     }
+    Ok(Exit::Done)
 }
 
 /// Table whose cells are text.
@@ -51,7 +49,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    pub(super) fn print(self, format: Format, ctx: &Context) -> Result<()> {
+    pub(super) fn print(self, format: Format, ctx: &Context) -> Result<Exit> {
         match format {
             Format::Table => {
                 let right: Vec<usize> = (self.numbers..self.headings.len()).collect();
@@ -95,22 +93,22 @@ pub(super) fn print(
     measured: &[Measured],
     format: Format,
     ctx: &Context,
-) -> Result<()> {
+) -> Result<Exit> {
     if format == Format::Csv {
         return means_by_metric(systems).print(format, ctx);
     }
-    let Some(SystemFigures { about, .. }) = systems.first() else { return Ok(()) };
+    let Some(SystemFigures { about, .. }) = systems.first() else { return Ok(Exit::Done) };
     let (dataset, split) = (&about.dataset, &about.split);
-    ctx.printer.notice(&format!("{dataset} {split}: means in percent with 95 % intervals"));
+    ctx.watch.notice(&format!("{dataset} {split}: means in percent with 95 % intervals"));
     means(systems, measured).print(format, ctx)?;
     if about.synthetic {
         ctx.printer.data(&format!("\n{}\n", synthetic::TOLD))?;
     }
     tell_openings(about.openings, format, ctx)?;
     if systems.iter().all(|one| one.versus.is_empty()) {
-        return Ok(());
+        return Ok(Exit::Done);
     }
-    ctx.printer.notice("paired differences in percentage points, Holm-corrected p-values");
+    ctx.watch.notice("paired differences in percentage points, Holm-corrected p-values");
     ctx.printer.data("\n")?;
     differences(systems).print(format, ctx)
 }

@@ -1,11 +1,9 @@
 //! `agent eval --metrics set`: prints metrics of the answers as sets of nodes. Does not depend on
 //! how anything was measured.
 
-use crate::{
-    Context,
-    eval::report::{Format, Rows, evaluations, tell_openings},
-};
-use agent_app::{Result, eval::figures::SetFigures, synthetic, text::percent};
+use super::report::{Format, Rows, evaluations, tell_openings};
+use crate::{Context, Exit};
+use agent_app::{Result, eval::figures::SetFigures, percent, synthetic};
 use agent_retrieve::eval::{SetEvaluation, sets::SET_METRICS};
 
 /// Placeholder for the set metrics of a system that does not predict where its answers end.
@@ -18,12 +16,12 @@ const BESIDE: [&str; 3] = ["best k", "f1 at best k", "f1 at best end"];
 ///
 /// # Errors
 /// If stdout cannot be written to.
-pub(super) fn print(systems: &[SetFigures], format: Format, ctx: &Context) -> Result<()> {
-    let Some(SetFigures { about, .. }) = systems.first() else { return Ok(()) };
+pub(super) fn print(systems: &[SetFigures], format: Format, ctx: &Context) -> Result<Exit> {
+    let Some(SetFigures { about, .. }) = systems.first() else { return Ok(Exit::Done) };
     if format != Format::Csv {
         let (dataset, split) = (&about.dataset, &about.split);
         let what = "means in percent with 95 % intervals";
-        ctx.printer.notice(&format!("{dataset} {split}: answers as sets, {what}"));
+        ctx.watch.notice(&format!("{dataset} {split}: answers as sets, {what}"));
     }
     rows(systems).print(format, ctx)?;
     if format != Format::Csv && about.synthetic {
@@ -35,13 +33,13 @@ pub(super) fn print(systems: &[SetFigures], format: Format, ctx: &Context) -> Re
         let (none, n) = (of.without_end, of.n);
         if of.means.is_none() {
             let what = "does not predict where its answers end, so there are no sets to measure";
-            ctx.printer.notice(&format!("{NONE}: {} {what}", one.system));
+            ctx.watch.notice(&format!("{NONE}: {} {what}", one.system));
         } else if none > 0 {
             let what = "have no predicted end and count as 0";
-            ctx.printer.notice(&format!("{}: answers to {none} of {n} queries {what}", one.system));
+            ctx.watch.notice(&format!("{}: answers to {none} of {n} queries {what}", one.system));
         }
     }
-    Ok(())
+    Ok(Exit::Done)
 }
 
 /// Returns the table with one row per group and system, group by group; within a group, systems

@@ -1,14 +1,12 @@
 //! `agent eval --metrics value`: prints metrics of answers that are values, not nodes. Does not
 //! depend on how an answer was computed.
 
-use crate::{
-    Context,
-    eval::report::{ALL, Format, Rows, tell_openings},
-};
+use super::report::{ALL, Format, Rows, tell_openings};
+use crate::{Context, Exit};
 use agent_app::{
     Result,
     eval::figures::{ValueFigures, ValueSummary},
-    text::percent,
+    percent,
 };
 use agent_retrieve::eval::{ValueEvaluation, values::ValueMean};
 
@@ -20,12 +18,12 @@ const NONE: &str = "-";
 ///
 /// # Errors
 /// If stdout cannot be written to.
-pub(super) fn print(systems: &[ValueFigures], format: Format, ctx: &Context) -> Result<()> {
-    let Some(ValueFigures { about, .. }) = systems.first() else { return Ok(()) };
+pub(super) fn print(systems: &[ValueFigures], format: Format, ctx: &Context) -> Result<Exit> {
+    let Some(ValueFigures { about, .. }) = systems.first() else { return Ok(Exit::Done) };
     if format != Format::Csv {
         let (dataset, split) = (&about.dataset, &about.split);
         let what = "means in percent with 95 % intervals";
-        ctx.printer.notice(&format!("{dataset} {split}: answers as values, {what}"));
+        ctx.watch.notice(&format!("{dataset} {split}: answers as values, {what}"));
     }
     rows(systems).print(format, ctx)?;
     tell_openings(about.openings, format, ctx)

@@ -5,16 +5,13 @@
 use std::{collections::BTreeMap, fmt::Write};
 
 use serde::Serialize;
+use serde_json::{Value, json};
 
-use crate::{
-    Context,
-    printer::{harmless, plain, table},
-};
+use crate::{Context, Exit, plain, printer::harmless, table};
 use agent_app::{
-    error::Result,
+    MAX_SHOWN, Result,
     explained::{Group, points},
     synthetic,
-    text::MAX_SHOWN,
 };
 use agent_dataset::{LabelledQuery, is_synthetic};
 use agent_index::IndexedBase;
@@ -64,19 +61,6 @@ struct PrintedCall {
     result: String,
 }
 
-/// JSON of one category.
-#[derive(Serialize)]
-struct PrintedCategory<'a> {
-    name: &'a str,
-    program: &'a str,
-    n: usize,
-    mrr: f64,
-    causes: &'a [Cause],
-    /// Causes of losses in the program of this category, for its queries that were routed to
-    /// another category.
-    within: &'a [Cause],
-}
-
 impl Report<'_> {
     fn mrr(&self) -> f64 {
         let ranks: Vec<f32> = self.explained.iter().map(|one| one.reciprocal_rank).collect();
@@ -104,19 +88,21 @@ impl Report<'_> {
     }
 
     /// Prints the whole report as one JSON object.
-    pub(super) fn print_json(&self, ctx: &Context) -> Result<()> {
+    pub(super) fn print_json(&self, ctx: &Context) -> Result<Exit> {
         let groups = Group::all(self.explainer, self.explained);
-        let categories: Vec<PrintedCategory<'_>> = groups
-            .iter()
-            .map(|group| PrintedCategory {
-                name: group.name,
-                program: group.id,
-                n: group.n,
-                mrr: group.mrr,
-                causes: &group.causes,
-                within: &group.within,
+        // `within`: causes of losses in the program of this category, for its queries that were
+        // routed to another category.
+        let category = |group: &Group<'_>| {
+            json!({
+                "name": group.name,
+                "program": group.id,
+                "n": group.n,
+                "mrr": group.mrr,
+                "causes": group.causes,
+                "within": group.within,
             })
-            .collect();
+        };
+        let categories: Vec<Value> = groups.iter().map(category).collect();
         let category_programs = self.explainer.category_programs();
         let queries: Vec<PrintedQuery<'_>> = self
             .queries
@@ -127,14 +113,14 @@ impl Report<'_> {
                 query: &query.text,
                 category: category_programs
                     .get(explained.category)
-                    .map_or("", |category_program| &category_program.name),
+                    .map_or("", |program| &program.name),
                 reciprocal_rank: explained.reciprocal_rank,
                 loss: explained.loss.as_ref(),
                 within: explained.within.as_ref(),
                 calls: self.with_calls.then(|| self.calls(explained)),
             })
             .collect();
-        ctx.printer.json(&serde_json::json!({
+        ctx.printer.json(&json!({
             "dataset": self.dataset,
             "split": self.split,
             "synthetic": is_synthetic(self.queries),
@@ -149,10 +135,10 @@ impl Report<'_> {
 
     /// Prints the table of causes, then the calls if only one query is explained, otherwise the
     /// programs with losses marked at their lines.
-    pub(super) fn print(&self, ctx: &Context) -> Result<()> {
+    pub(super) fn print(&self, ctx: &Context) -> Result<Exit> {
         let n = self.explained.len();
         let lost = self.explained.iter().filter(|explained| explained.loss.is_some()).count();
-        ctx.printer.notice(&format!(
+        ctx.watch.notice(&format!(
             "{lost} of {n} queries do not have an answer first; mrr {:.1}; gains are upper bounds \
              in points of mrr",
             100.0 * self.mrr()
@@ -196,12 +182,12 @@ impl Report<'_> {
         for group in groups.iter().filter(|group| group.marks(n).next().is_some()) {
             ctx.printer.text(&format!("\n{}", self.marked(group)))?;
         }
-        Ok(())
+        Ok(Exit::Done)
     }
 
     /// Prints, for each query, why no answer is at rank 1, then every tool call of its program with
     /// the result.
-    fn print_calls(&self, ctx: &Context) -> Result<()> {
+    fn print_calls(&self, ctx: &Context) -> Result<Exit> {
         for explained in self.explained {
             if let Some(loss) = &explained.loss {
                 let line = loss.line.map_or(String::new(), |line| format!(", line {line}"));
@@ -220,7 +206,7 @@ impl Report<'_> {
             }
             ctx.printer.text(&text)?;
         }
-        Ok(())
+        Ok(Exit::Done)
     }
 
     /// Returns the source of the category's program with numbered lines, each marked with the

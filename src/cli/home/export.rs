@@ -8,15 +8,9 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 
-use crate::{
-    Context, Exit,
-    home::{BASES, MODELS, OPENINGS, RUNS, tell, things},
-};
-use agent_app::{
-    error::{Explain, Result},
-    named,
-    text::count,
-};
+use super::{BASES, MODELS, OPENINGS, RUNS, tell, things};
+use crate::{Context, Exit};
+use agent_app::{Explain, Result, count, named};
 use agent_dataset::Base;
 use agent_ground::tarball::{self, Watch};
 use agent_optimize::{
@@ -160,7 +154,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         return Err(anyhow!("there is nothing to export in {}", ctx.home.path().display()))
             .hint("choose another home directory with --home DIR");
     }
-    let (progress, mut done) = (ctx.printer.progress(), 0);
+    let (progress, mut done) = (ctx.watch.progress(), 0);
     // Packing reads every file twice.
     let total = packed.bytes.saturating_mul(2);
     let mut on_bytes = |n| {
@@ -172,7 +166,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     drop(progress);
     tell(&things(&members, &ctx.home)?, args.json, ctx)?;
     let bytes = fs::metadata(&args.file).map_or(0, |file| file.len());
-    ctx.printer.notice(&format!("wrote {}, {} bytes", args.file.display(), count(bytes)));
+    ctx.watch.notice(&format!("wrote {}, {} bytes", args.file.display(), count(bytes)));
     Ok(Exit::Done)
 }
 
@@ -206,8 +200,7 @@ fn collect(args: &Args, ctx: &Context) -> Result<Packed> {
         true => (runs.collect(), Vec::new()),
         false => (Vec::new(), if args.with_bundles { runs.collect() } else { Vec::new() }),
     };
-    let given: Result<Vec<PathBuf>> =
-        args.run.iter().map(|run| named::run_dir(run, &ctx.home)).collect();
+    let given: Result<Vec<PathBuf>> = args.run.iter().map(|run| named::run_dir(run, ctx)).collect();
     let whole: Vec<PathBuf> = once_each(all.into_iter().chain(given?));
     for dir in &whole {
         packed.add_run(dir)?;

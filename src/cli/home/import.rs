@@ -8,14 +8,9 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 
-use crate::{
-    Context, Exit,
-    home::{BASES, Kind, MODELS, OPENINGS, RUNS, Thing, tell, things},
-};
-use agent_app::{
-    error::{Explain, Result},
-    text::count,
-};
+use super::{BASES, Kind, MODELS, OPENINGS, RUNS, Thing, tell, things};
+use crate::{Context, Exit};
+use agent_app::{Explain, Result, count};
 use agent_dataset::{BaseRecord, Home};
 use agent_ground::{
     files, owned_dir, space,
@@ -72,7 +67,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let things = things(tarball.members(), &ctx.home)?;
     let total: u64 = things.iter().map(|thing| thing.bytes).sum();
     ctx.ends_itself.store(true, Ordering::Relaxed);
-    let (progress, mut done) = (ctx.printer.progress(), 0);
+    let (progress, mut done) = (ctx.watch.progress(), 0);
     let mut on_bytes = |n| {
         done += n;
         progress.at("importing", done, total);
@@ -82,7 +77,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         tarball.unpack(None, &mut watch)?;
         drop(progress);
         tell(&things, args.json, ctx)?;
-        ctx.printer.notice("all digests are right; nothing was written");
+        ctx.watch.notice("all digests are right; nothing was written");
         return Ok(Exit::Done);
     }
     may_be_placed(&things, args.replace, &ctx.home)?;
@@ -109,7 +104,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     tell(&things, args.json, ctx)?;
     for thing in things.iter().filter(|thing| thing.kind == Kind::Dataset) {
         if !ctx.home.get(&thing.name)?.index_dir().exists() {
-            ctx.printer.notice(&format!("build its index with `agent index {}`", thing.name));
+            ctx.watch.notice(&format!("build its index with `agent index {}`", thing.name));
         }
     }
     Ok(Exit::Done)

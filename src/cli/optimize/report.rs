@@ -2,16 +2,11 @@
 //! figures on the test split if it was opened, what is still unproven, and the next command. Does
 //! not depend on how programs were found.
 
-use crate::{
-    Context,
-    eval::signed,
-    printer::{short_labels, table},
-};
+use crate::{Context, Exit, eval::signed, printer::short_labels, table};
 use agent_app::{
-    error::Result,
+    Result, count,
     optimize::{Ended, OnTest, SystemOnTest},
-    routing, test_split,
-    text::{count, p_cell, p_value, percent},
+    p_cell, p_value, percent, routing, test_split,
 };
 use agent_infer::bundle::{Bundle, CategoryScore, Provenance};
 use agent_llm::ledger::Spending;
@@ -43,20 +38,20 @@ pub(super) fn print(ended: &Ended, ctx: &Context) -> Result<()> {
             0 => format!("{usd:.4} USD"),
             n => format!("{usd:.4} USD and {n} calls without a known price"),
         };
-        ctx.printer.notice(&format!(
+        ctx.watch.notice(&format!(
             "{calls} LLM calls, {} tokens sent, {} received, {price}",
             count(tokens_in),
             count(tokens_out)
         ));
     }
-    ctx.printer.notice(&format!(
+    ctx.watch.notice(&format!(
         "took {:.0} s; ask a question: agent query --bundle {} --dataset {} \"...\" --explain",
         ended.seconds,
         ended.bundle_file().display(),
         ended.dataset
     ));
     if ended.spent.calls == 0 {
-        ctx.printer.notice(
+        ctx.watch.notice(
             "for better answers, let a language model read each question: --effort 1 --model NAME",
         );
     }
@@ -67,7 +62,7 @@ pub(super) fn print(ended: &Ended, ctx: &Context) -> Result<()> {
 fn statistics(ended: &Ended, ctx: &Context) {
     let validation = &ended.outcome.bundle.validation;
     if let Some(held_out) = &validation.held_out {
-        ctx.printer.detail(&format!(
+        ctx.watch.detail(&format!(
             "estimated by cross-fitting on validation queries: MRR {} ({} folds)",
             percent(held_out.mrr, held_out.ci95),
             held_out.folds
@@ -75,10 +70,10 @@ fn statistics(ended: &Ended, ctx: &Context) {
     }
     if let Some(best) = validation.best_program {
         let best = hundred(best);
-        ctx.printer.detail(&format!("oracle that picks the best answer to each query: MRR {best}"));
+        ctx.watch.detail(&format!("oracle that picks the best answer to each query: MRR {best}"));
     }
     if let Some(router) = &ended.router {
-        ctx.printer.detail(&routing::told(router));
+        ctx.watch.detail(&routing::told(router));
     }
 }
 
@@ -192,7 +187,7 @@ fn about(n: usize) -> String {
     format!("about {}", count(n as u64))
 }
 
-fn print_categories(bundle: &Bundle, ctx: &Context) -> Result<()> {
+fn print_categories(bundle: &Bundle, ctx: &Context) -> Result<Exit> {
     let names: Vec<&str> = bundle.categories.iter().map(|one| one.name.as_str()).collect();
     let headings = ["question type", "n", "best baseline", "MRR", "bundle", "gain"];
     let mut rows = table(headings, &[1, 3, 4, 5]);
@@ -213,13 +208,13 @@ fn print_categories(bundle: &Bundle, ctx: &Context) -> Result<()> {
         rows.add_row(row);
     }
     let questions = synthetic(&bundle.provenance, " (synthetic questions)");
-    ctx.printer.notice(&format!(
+    ctx.watch.notice(&format!(
         "validation{questions}, by the category a query is routed to; MRR in percent"
     ));
     ctx.printer.table(&rows)
 }
 
-fn print_test(test: &OnTest, bundle: &Bundle, ctx: &Context) -> Result<()> {
+fn print_test(test: &OnTest, bundle: &Bundle, ctx: &Context) -> Result<Exit> {
     let headings = ["system", "n", "hit@1", "recall@20", "mrr", "bundle better by (mrr)", "p"];
     let mut rows = table(headings, &[1, 2, 3, 4, 5, 6]);
     for one in test.systems() {
@@ -236,7 +231,7 @@ fn print_test(test: &OnTest, bundle: &Bundle, ctx: &Context) -> Result<()> {
     }
     ctx.printer.data("\n")?;
     let questions = synthetic(&bundle.provenance, " (synthetic questions)");
-    ctx.printer.notice(&format!(
+    ctx.watch.notice(&format!(
         "test{questions}: means in percent with 95 % intervals, Holm-corrected p-values"
     ));
     ctx.printer.table(&rows)?;

@@ -3,39 +3,25 @@
 
 use std::fmt::Write;
 
-use crate::{Context, Exit, printer::plain};
+use crate::{Context, Exit, OneJson, plain};
 use agent_app::{
-    Result,
-    operation::Perform as _,
+    MAX_SHOWN, Perform as _, Result, p_value, percent,
     program::diff::{Answers, Changed, Effect, Gain, Reply, Request},
-    text::{MAX_SHOWN, p_value, percent},
 };
 
 /// Maximum number of queries listed as answered better, and as answered worse; JSON lists all.
 const MAX_LISTED: usize = 10;
 
-/// Compare two programs: source, parameters and answers
-///
 /// Prints a unified diff of the sources and the parameters that differ. Then prints the queries
 /// that the second program answers better and worse, with the paired difference of the mean
 /// reciprocal ranks, its 95 % interval and its p-value. Validation results come from the run's
 /// journal if it has results of both programs. Otherwise, and with --measure, the programs run on
 /// the dataset, which also measures their cost; if one of them is in the bundle, they run on the
 /// queries that the router sends to that program.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    #[command(flatten)]
-    request: Request,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
+pub(super) fn run(args: &OneJson<Request>, ctx: &Context) -> Result<Exit> {
     let reply = args.request.perform(ctx)?;
     if args.json {
-        ctx.printer.json(&reply)?;
-        return Ok(Exit::Done);
+        return ctx.printer.json(&reply);
     }
     let Reply { diff: mut text, params, answers, effects, .. } = reply;
     if !params.is_empty() {
@@ -47,14 +33,13 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         let _ = writeln!(text, "  {name}: {} -> {}", shown(from), shown(to));
     }
     if text.is_empty() {
-        ctx.printer.notice("the programs and their parameters are equal");
+        ctx.watch.notice("the programs and their parameters are equal");
     }
     if let Some(answers) = &answers {
         write_answers(answers, &mut text);
     }
     write_effects(&effects, &mut text);
-    ctx.printer.data(&text)?;
-    Ok(Exit::Done)
+    ctx.printer.data(&text)
 }
 
 /// Appends the comparison of the answers of the two programs to `text`.

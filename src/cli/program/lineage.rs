@@ -3,14 +3,10 @@
 use anyhow::anyhow;
 use serde::Serialize;
 
-use crate::{
-    Context, Exit,
-    printer::{plain, table},
-};
+use crate::{Context, Exit, plain, table};
 use agent_app::{
-    error::{Explain, Result},
+    Explain, MAX_SHOWN, Result, p_cell,
     program::sources::{Place, find},
-    text::{MAX_SHOWN, p_cell},
 };
 use agent_optimize::{Decision, record::programs::Sources};
 
@@ -53,8 +49,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let entry = find(&sources, &args.program)?;
     let chain = chain(&sources, entry.program.id());
     if args.json {
-        ctx.printer.json_lines(&chain)?;
-        return Ok(Exit::Done);
+        return ctx.printer.json_lines(&chain);
     }
     let headings = ["program", "by", "change", "n", "difference", "p", "accepted"];
     let mut rows = table(headings, &[3, 4, 5]);
@@ -81,8 +76,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             rows.add_row(head);
         }
     }
-    ctx.printer.table(&rows)?;
-    Ok(Exit::Done)
+    ctx.printer.table(&rows)
 }
 
 /// Returns the ancestors of a program and the program itself, oldest first.

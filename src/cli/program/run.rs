@@ -4,10 +4,8 @@
 
 use crate::{Context, Exit, hits};
 use agent_app::{
-    Result, TOP,
-    operation::Perform as _,
+    Perform as _, Result, TOP, count,
     program::run::{Reply, Request},
-    text::count,
 };
 use agent_infer as infer;
 use agent_retrieve::Answer;
@@ -28,7 +26,7 @@ pub(crate) struct Args {
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let reply = args.request.perform(ctx)?;
     match &reply.outcome {
-        _ if args.json => ctx.printer.json(&reply)?,
+        _ if args.json => drop(ctx.printer.json(&reply)?),
         Ok(outcome) => {
             print_ranking(outcome, &reply, args, ctx)?;
             print_usage(&outcome.usage, &outcome.output, ctx);
@@ -51,7 +49,7 @@ fn print_ranking(outcome: &Outcome, reply: &Reply, args: &Args, ctx: &Context) -
         Some(base) if !outcome.ranking.is_empty() => {
             hits::print_table(&infer::hits(&base.kb, &Answer::from_ranking(first)), ctx)?;
         }
-        _ => ctx.printer.notice("the program found no node"),
+        _ => ctx.watch.notice("the program found no node"),
     }
     Ok(())
 }
@@ -59,16 +57,17 @@ fn print_ranking(outcome: &Outcome, reply: &Reply, args: &Args, ctx: &Context) -
 fn print_failure(failure: &Failure, args: &Args, ctx: &Context) {
     ctx.printer.error(&failure.to_string());
     if let (Some(at), Some(file)) = (failure.position, &args.request.file) {
-        ctx.printer.cause(&format!("{}:{}:{}", file.display(), at.line, at.column));
+        let place = format!("{}:{}:{}", file.display(), at.line, at.column);
+        ctx.printer.aside("cause", &place);
     }
     print_usage(&failure.usage, &failure.output, ctx);
 }
 
 fn print_usage(usage: &Usage, output: &str, ctx: &Context) {
     for line in output.lines() {
-        ctx.printer.notice(&format!("output: {line}"));
+        ctx.watch.notice(&format!("output: {line}"));
     }
-    ctx.printer.notice(&format!(
+    ctx.watch.notice(&format!(
         "{} operations, {} tool calls, {:.1} ms, at most {} bytes",
         count(usage.operations),
         count(usage.tool_calls),
@@ -77,7 +76,7 @@ fn print_usage(usage: &Usage, output: &str, ctx: &Context) {
     ));
     if usage.leaked_bytes > 0 {
         let leaked = count(usage.leaked_bytes);
-        ctx.printer
+        ctx.watch
             .warning(&format!("the program leaked {leaked} bytes: break its reference cycles"));
     }
 }

@@ -3,20 +3,14 @@
 use anyhow::anyhow;
 use serde::Serialize;
 
-use crate::{
-    Context, Exit,
-    printer::{plain, table},
-};
+use crate::{Context, Exit, plain, table};
 use agent_app::{
-    dataset,
-    error::{Explain, Result},
+    Explain, MAX_SHOWN, Result, SandboxArgs, dataset, p_cell, percent,
     program::{
         measure::{Ground, On, compare, ranks},
         sources::{Place, find},
     },
     synthetic,
-    systems::SandboxArgs,
-    text::{MAX_SHOWN, p_cell, percent},
 };
 use agent_infer::ParamValues;
 use agent_optimize::trial::mean;
@@ -106,14 +100,14 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     }
     let asked = |of: &&Param| args.parameters.is_empty() || args.parameters.contains(&of.name);
     let moved: Vec<&Param> = declared.iter().filter(|of| of.min < of.max).filter(asked).collect();
-    let before = ranks(&ground.cached_answers(&entry.program, &entry.params, ctx)?);
+    let before = ranks(&ground.answers(&entry.program, &entry.params, true, ctx)?);
     let mut rows = Vec::new();
     for param in moved {
         let now = entry.params.get(&param.name).copied().unwrap_or(param.value);
         for value in values(param, args.values) {
             let mut params: ParamValues = entry.params.clone();
             params.insert(param.name.clone(), value);
-            let after = ranks(&ground.cached_answers(&entry.program, &params, ctx)?);
+            let after = ranks(&ground.answers(&entry.program, &params, true, ctx)?);
             let compared = compare(&before, &after)?;
             rows.push(At {
                 name: &param.name,
@@ -130,23 +124,20 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         }
     }
     if args.json {
-        ctx.printer.json_lines(&rows)?;
-        return Ok(Exit::Done);
+        return ctx.printer.json_lines(&rows);
     }
     let (n, mrr) = (before.len(), 100.0 * mean(&before));
-    ctx.printer
-        .notice(&format!("{n} {} queries; mrr {mrr:.1} with the program unchanged", args.on));
+    ctx.watch.notice(&format!("{n} {} queries; mrr {mrr:.1} with the program unchanged", args.on));
     if n < FEW_QUERIES {
         let all = if args.all { "" } else { "; --all uses all queries of the split" };
-        ctx.printer.warning(&format!("too few queries for reliable results{all}"));
+        ctx.watch.warning(&format!("too few queries for reliable results{all}"));
     }
     if rows.is_empty() {
-        ctx.printer.notice("no parameter of the program can be varied");
+        ctx.watch.notice("no parameter of the program can be varied");
         return Ok(Exit::Done);
     }
     print_rows(&rows, ctx)?;
-    ctx.printer.data(&synthetic::line(&ground.queries))?;
-    Ok(Exit::Done)
+    ctx.printer.data(&synthetic::line(&ground.queries))
 }
 
 /// Prints the table of parameters that change a rank, then the names of those that change none.
@@ -180,7 +171,7 @@ fn print_rows(rows: &[At<'_>], ctx: &Context) -> Result<()> {
         ctx.printer.table(&shown)?;
     }
     if !still.is_empty() {
-        ctx.printer.notice(&format!("no rank changes with {}", still.join(", ")));
+        ctx.watch.notice(&format!("no rank changes with {}", still.join(", ")));
     }
     Ok(())
 }

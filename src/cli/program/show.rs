@@ -1,21 +1,15 @@
-//! `agent program show`: prints the source of a program with its tuned parameters, or the lexicon of
-//! a bundle.
+//! `agent program show`: prints the source of a program with its tuned parameters, or the lexicon
+//! of a bundle.
 
 use std::fmt::Write;
 
-use serde::Serialize;
+use serde_json::json;
 
-use crate::{
-    Context, Exit,
-    printer::{plain, table},
-};
+use crate::{Context, Exit, plain, table};
 use agent_app::{
-    error::Result,
+    MAX_SHOWN, Result, SandboxArgs,
     program::sources::{Place, declared, find, lexicon},
-    systems::SandboxArgs,
-    text::MAX_SHOWN,
 };
-use agent_infer::ParamValues;
 use agent_optimize::record::programs::Entry;
 use agent_sandbox::{Param, SandboxOptions};
 
@@ -45,47 +39,33 @@ pub(crate) struct Args {
     json: bool,
 }
 
-#[derive(Serialize)]
-struct Shown<'a> {
-    id: &'a str,
-    category: &'a str,
-    description: &'a str,
-    proposed_by: &'a str,
-    source: &'a str,
-    declared: Vec<Param>,
-    params: &'a ParamValues,
-}
-
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
     let Some(program) = &args.program else { return print_lexicon(args, ctx) };
     let sources = args.place.read(ctx)?;
     let entry = find(&sources, program)?;
     let options = args.sandbox.places(ctx)?.of(sources.origin());
     if args.json {
-        ctx.printer.json(&Shown {
-            id: entry.program.id(),
-            category: &entry.category,
-            description: entry.program.description(),
-            proposed_by: &entry.proposed_by,
-            source: entry.program.source(),
-            declared: declared(&entry.program, &options),
-            params: &entry.params,
-        })?;
-        return Ok(Exit::Done);
+        return ctx.printer.json(&json!({
+            "id": entry.program.id(),
+            "category": entry.category,
+            "description": entry.program.description(),
+            "proposed_by": entry.proposed_by,
+            "source": entry.program.source(),
+            "declared": declared(&entry.program, &options),
+            "params": entry.params,
+        }));
     }
     let text = format!("{}{}", entry.program.listing(), tuned(entry, &options));
-    ctx.printer.data(&text)?;
-    Ok(Exit::Done)
+    ctx.printer.data(&text)
 }
 
 fn print_lexicon(args: &Args, ctx: &Context) -> Result<Exit> {
     let lexicon = lexicon(&args.place, ctx)?;
     if args.json {
-        ctx.printer.json_lines(&lexicon)?;
-        return Ok(Exit::Done);
+        return ctx.printer.json_lines(&lexicon);
     }
     if lexicon.is_empty() {
-        ctx.printer.notice("the bundle has no phrasings of plain questions");
+        ctx.watch.notice("the bundle has no phrasings of plain questions");
         return Ok(Exit::Done);
     }
     let mut rows = table(["metapaths", "questions", "from", "words"], &[1]);
@@ -98,8 +78,7 @@ fn print_lexicon(args: &Args, ctx: &Context) -> Result<Exit> {
             plain(words.collect::<Vec<_>>().join(", "), 2 * MAX_SHOWN),
         ]);
     }
-    ctx.printer.table(&rows)?;
-    Ok(Exit::Done)
+    ctx.printer.table(&rows)
 }
 
 /// Returns the tuned parameters of the program as comment lines; empty if none are tuned.

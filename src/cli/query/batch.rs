@@ -15,9 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::{Context, Exit};
-use agent_app::{
-    Explain as _, error::Result, query::QueryRecord, systems::all_threads, text::counted,
-};
+use agent_app::{Explain as _, Result, all_threads, counted, query::QueryRecord};
 use agent_index::IndexedBase;
 use agent_infer::{self as infer, AnswerRecord};
 use agent_retrieve::{Detail, StandIn, check_query};
@@ -107,7 +105,7 @@ pub(super) fn run(session: &Session, questions: &Path, from: u64, ctx: &Context)
         let lines = next_lines(&mut *input, &mut line, from, per_block)?;
         if lines.is_empty() {
             if unassisted > 0 {
-                ctx.printer.warning(&format!(
+                ctx.watch.warning(&format!(
                     "answered without the language model: {}; `unassisted` in the output says why",
                     counted(unassisted, "question")
                 ));

@@ -5,24 +5,11 @@ use std::path::PathBuf;
 use comfy_table::Table;
 use serde::Serialize;
 
-use crate::{Context, Exit, printer::table, run::show::time};
-use agent_app::{error::Result, named, text::count};
+use super::{RunArg, show::time};
+use crate::{Context, Exit, OneJson, table};
+use agent_app::{Result, count, named};
 use agent_llm::ledger::Spending;
 use agent_optimize::record::{Record, RoleCost, RoleCostEntry, Times};
-
-/// Show the costs of language models in a run, by role
-///
-/// Prints, for each role, the paid calls, the replies from the shared cache, the tokens, and US
-/// dollars for models with known prices.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// Show this run: its directory, its name, or `latest`
-    #[arg(value_name = "RUN")]
-    dir: PathBuf,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
 
 /// Returns a table with one row per role and a last row with the total.
 pub(super) fn role_table(roles: &[RoleCostEntry], total: &RoleCost) -> Table {
@@ -49,18 +36,19 @@ struct Cost<'a> {
     times: Times,
 }
 
-pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let record = Record::read(&named::run_dir(&args.dir, &ctx.home)?)?;
+/// Prints, for each role, the paid calls, the replies from the shared cache, the tokens, and US
+/// dollars for models with known prices.
+pub(super) fn run(args: &OneJson<RunArg>, ctx: &Context) -> Result<Exit> {
+    let record = Record::read(&named::run_dir(&args.request.dir, ctx)?)?;
     let roles = record.role_costs();
     let cost = Cost { run: &record.dir, roles, total: record.cost(), times: record.times() };
     if args.json {
-        ctx.printer.json(&cost)?;
-        return Ok(Exit::Done);
+        return ctx.printer.json(&cost);
     }
     ctx.printer.table(&role_table(&cost.roles, &cost.total))?;
-    ctx.printer.notice(&format!("time: {}", time(&cost.times)));
+    ctx.watch.notice(&format!("time: {}", time(&cost.times)));
     if cost.total.estimated > 0 {
-        ctx.printer.notice(&format!(
+        ctx.watch.notice(&format!(
             "tokens of {} calls are estimated: the service did not count them",
             count(cost.total.estimated)
         ));

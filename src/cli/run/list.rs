@@ -4,15 +4,8 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use crate::{
-    Context, Exit,
-    printer::{plain, table},
-};
-use agent_app::{
-    error::{AppError, Result},
-    named,
-    text::{MAX_SHOWN, count},
-};
+use crate::{Context, Exit, plain, table};
+use agent_app::{AppError, MAX_SHOWN, Result, count, named};
 use agent_optimize::{BUNDLE_FILE, journal::DATABASE_FILE, record::Record};
 
 /// List the runs in the home directory
@@ -53,7 +46,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         let words = |dataset: &str| (format!(" on \"{dataset}\""), format!(" --dataset {dataset}"));
         let (on, option) = args.dataset.as_deref().map(words).unwrap_or_default();
         let dir = named::runs_dir(&ctx.home);
-        ctx.printer.notice(&format!(
+        ctx.watch.notice(&format!(
             "there is no run{on} yet in {}; begin one with `agent optimize{option}`, or show one \
              kept elsewhere with `agent run show DIR`",
             dir.display()
@@ -61,10 +54,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         return Ok(Exit::Done);
     }
     if args.json {
-        for run in &listed {
-            ctx.printer.json(run)?;
-        }
-        return Ok(Exit::Done);
+        return ctx.printer.json_lines(&listed);
     }
     let headings = ["run", "dataset", "actor", "seed", "state", "steps", "tested", "accepted"];
     let mut rows = table(headings, &[3, 5, 6, 7]);
@@ -85,8 +75,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             count(run.accepted as u64),
         ]);
     }
-    ctx.printer.table(&rows)?;
-    Ok(Exit::Done)
+    ctx.printer.table(&rows)
 }
 
 fn entry(dir: PathBuf) -> Listed {

@@ -1,16 +1,7 @@
 //! `agent run log`: prints the steps of a run, one per line.
 
-use std::path::PathBuf;
-
-use crate::{
-    Context, Exit,
-    printer::{plain, table},
-};
-use agent_app::{
-    error::Result,
-    named,
-    text::{MAX_SHOWN, p_cell},
-};
+use crate::{Context, Exit, plain, run::RunArg, table};
+use agent_app::{MAX_SHOWN, Result, named, p_cell};
 use agent_optimize::record::{
     Record,
     line::{Line, Lines},
@@ -25,22 +16,18 @@ use agent_optimize::record::{
 /// change was kept.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Show this run: its directory, its name, or `latest`
-    #[arg(value_name = "RUN")]
-    dir: PathBuf,
+    #[command(flatten)]
+    run: RunArg,
     /// Print JSON lines
     #[arg(long)]
     json: bool,
 }
 
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let record = Record::read(&named::run_dir(&args.dir, &ctx.home)?)?;
+    let record = Record::read(&named::run_dir(&args.run.dir, ctx)?)?;
     let lines = Lines::from_record(&record);
     if args.json {
-        for line in &lines {
-            ctx.printer.json(line)?;
-        }
-        return Ok(Exit::Done);
+        return ctx.printer.json_lines(&lines);
     }
     let headings =
         ["step", "kind", "category", "by", "what", "on", "n", "mrr", "difference", "p", "accepted"];
@@ -64,8 +51,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
             line.accepted.map_or("", |accepted| if accepted { "yes" } else { "no" }).to_owned(),
         ]);
     }
-    ctx.printer.table(&rows)?;
-    Ok(Exit::Done)
+    ctx.printer.table(&rows)
 }
 
 /// Describes the change or the key of a step, with the number of failed queries and of replies.

@@ -1,18 +1,12 @@
 //! `agent run prompts`: prints the prompts and replies of language models in a run.
 
-use std::path::PathBuf;
-
 use anyhow::anyhow;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use serde::Serialize;
+use serde_json::json;
 
-use crate::{Context, Exit, printer::plain};
-use agent_app::{
-    error::{Explain, Result},
-    named,
-    text::{MAX_SHOWN, count},
-};
-use agent_llm::{Exchange, Message, Reply, Role, Speaker};
+use crate::{Context, Exit, plain, run::RunArg};
+use agent_app::{Explain, MAX_SHOWN, Result, count, named};
+use agent_llm::{Exchange, Reply, Request, Role, Speaker};
 use agent_optimize::{record::Record, roles::ROLES};
 
 /// Number of hex digits to show for an exchange's key.
@@ -24,9 +18,8 @@ const SHOWN_DIGITS: usize = 12;
 /// keys of services are never included.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Show this run: its directory, its name, or `latest`
-    #[arg(value_name = "RUN")]
-    dir: PathBuf,
+    #[command(flatten)]
+    run: RunArg,
     /// Print only exchanges that this step used, by its number in the journal
     #[arg(long, value_name = "N", group = "which")]
     step: Option<u64>,
@@ -45,44 +38,31 @@ fn roles() -> impl TypedValueParser<Value = Role> {
     PossibleValuesParser::new(ROLES.map(|spec| spec.name)).map(Role::from)
 }
 
-#[derive(Serialize)]
-struct Shown<'a> {
-    key: &'a str,
-    role: &'a Role,
-    model: &'a str,
-    paid: bool,
-    /// Numbers of the steps that used this exchange.
-    steps: Vec<u64>,
-    temperature: Option<f64>,
-    max_tokens: u32,
-    messages: &'a [Message],
-    reply: &'a Reply,
-}
-
 pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let record = Record::read(&named::run_dir(&args.dir, &ctx.home)?)?;
+    let record = Record::read(&named::run_dir(&args.run.dir, ctx)?)?;
     let chosen = chosen(args, &record)?;
     if chosen.is_empty() {
-        ctx.printer.notice("no prompt of this run matches");
+        ctx.watch.notice("no prompt of this run matches");
         return Ok(Exit::Done);
     }
-    for (key, exchange) in chosen {
+    for (key, Exchange { request, reply, paid }) in chosen {
         let users = record.steps.iter().filter(|step| step.replies.contains(key));
-        let shown = Shown {
-            key,
-            role: &exchange.request.role,
-            model: &exchange.request.model,
-            paid: exchange.paid,
-            steps: users.map(|step| step.n).collect(),
-            temperature: exchange.request.temperature,
-            max_tokens: exchange.request.max_tokens,
-            messages: &exchange.request.messages,
-            reply: &exchange.reply,
-        };
+        let steps: Vec<u64> = users.map(|step| step.n).collect();
         if args.json {
-            ctx.printer.json(&shown)?;
+            ctx.printer.json(&json!({
+                "key": key,
+                "role": request.role,
+                "model": request.model,
+                "paid": paid,
+                "steps": steps,
+                "temperature": request.temperature,
+                "max_tokens": request.max_tokens,
+                "messages": request.messages,
+                "reply": reply,
+            }))?;
         } else {
-            ctx.printer.text(&text(&shown))?;
+            let paid = if *paid { "paid" } else { "from the cache" };
+            ctx.printer.text(&text(key, request, reply, &format!("{paid}{}", in_steps(&steps))))?;
         }
     }
     Ok(Exit::Done)
@@ -113,25 +93,24 @@ fn chosen<'a>(args: &Args, record: &'a Record) -> Result<Vec<&'a (String, Exchan
         .collect())
 }
 
-/// Formats an exchange for reading: its key, role, model and tokens, then its messages and its
-/// reply.
-fn text(shown: &Shown<'_>) -> String {
-    let usage = shown.reply.usage;
-    let paid = if shown.paid { "paid" } else { "from the cache" };
-    let steps: Vec<String> = shown.steps.iter().map(u64::to_string).collect();
-    let steps = match steps.is_empty() {
-        true => String::new(),
-        false => format!(", steps {}", steps.join(" ")),
-    };
+/// Describes the steps that used an exchange; empty without steps.
+fn in_steps(steps: &[u64]) -> String {
+    let steps: Vec<String> = steps.iter().map(u64::to_string).collect();
+    if steps.is_empty() { String::new() } else { format!(", steps {}", steps.join(" ")) }
+}
+
+/// Formats an exchange for reading: its key, role, model and tokens, with `used`, which says how it
+/// was paid and used, then its messages and its reply.
+fn text(key: &str, request: &Request, reply: &Reply, used: &str) -> String {
     let mut text = format!(
-        "=== {} {} {}: {} tokens in, {} out, {paid}{steps}\n",
-        shown.key.get(..SHOWN_DIGITS).unwrap_or(shown.key),
-        shown.role,
-        plain(shown.model, MAX_SHOWN),
-        count(usage.tokens_in),
-        count(usage.tokens_out),
+        "=== {} {} {}: {} tokens in, {} out, {used}\n",
+        key.get(..SHOWN_DIGITS).unwrap_or(key),
+        request.role,
+        plain(&request.model, MAX_SHOWN),
+        count(reply.usage.tokens_in),
+        count(reply.usage.tokens_out),
     );
-    for message in shown.messages {
+    for message in &request.messages {
         let speaker = match message.speaker {
             Speaker::System => "system",
             Speaker::User => "user",
@@ -139,7 +118,7 @@ fn text(shown: &Shown<'_>) -> String {
         };
         text += &format!("--- {speaker}\n{}\n", lines(&message.text));
     }
-    text += &format!("--- reply\n{}\n\n", lines(&shown.reply.text));
+    text += &format!("--- reply\n{}\n\n", lines(&reply.text));
     text
 }
 

@@ -8,10 +8,7 @@ use std::{
 use anyhow::{Context as _, anyhow};
 
 use crate::{Context, Exit};
-use agent_app::{
-    error::{AppError, Explain, Result},
-    named,
-};
+use agent_app::{AppError, Explain, Result, named};
 use agent_optimize::{
     BUNDLE_FILE,
     journal::{self, DATABASE_FILE},
@@ -46,7 +43,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
         // Renaming is atomic, so that a partly removed run never appears under its name.
         fs::rename(&dir, &aside).with_context(failed)?;
         fs::remove_dir_all(&aside).with_context(failed)?;
-        ctx.printer.notice(&format!("removed {name}"));
+        ctx.watch.notice(&format!("removed {name}"));
     }
     Ok(Exit::Done)
 }
@@ -57,7 +54,7 @@ pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
 /// # Errors
 /// If the directory is not in the home, is not a run, or another process is writing the run.
 fn removable(run: &Path, ctx: &Context) -> Result<PathBuf> {
-    let dir = named::run_dir(run, &ctx.home)?;
+    let dir = named::run_dir(run, ctx)?;
     let place = |dir: &PathBuf| fs::canonicalize(dir).ok();
     let known = named::run_dirs(&ctx.home)?.into_iter().find(|known| place(known) == place(&dir));
     // Take the entry of the home: if it is a link, the target of the link stays.

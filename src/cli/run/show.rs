@@ -1,157 +1,122 @@
 //! `agent run show`: prints the state of a run.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::path::PathBuf;
 
 use comfy_table::Table;
-use serde::Serialize;
+use serde_json::{json, to_value};
 
-use crate::{
-    Context, Exit,
-    printer::{plain, table},
-    run::cost::{dollars, role_table},
+use super::{
+    RunArg,
+    cost::{dollars, role_table},
 };
-use agent_app::{
-    error::Result,
-    named,
-    optimize::events::first_better,
-    text::{MAX_SHOWN, count},
-};
+use crate::{Context, Exit, OneJson, plain, table};
+use agent_app::{MAX_SHOWN, Result, count, named, optimize::events::first_better};
 use agent_optimize::{
-    BUNDLE_FILE, Milestone,
+    BUNDLE_FILE,
     record::{
-        Record, RoleCost, RoleCostEntry, Standing, State, Times,
+        Record, Standing, State, Times,
         timing::{Summary, Timing},
     },
 };
 
-/// Show the state of a run
-///
 /// Prints the run's settings, its state (finished, paused, interrupted or running) and its journal.
 /// Then prints the costs by role, the time by part of the run, and the best program of every
 /// category so far.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {
-    /// Show this run: its directory, its name, or `latest`
-    #[arg(value_name = "RUN")]
-    dir: PathBuf,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Serialize)]
-struct Shown<'a> {
-    run: &'a PathBuf,
-    dataset: &'a str,
-    actor: &'a str,
-    model: Option<&'a str>,
-    seed: Option<u64>,
-    planned: Option<u64>,
-    state: State,
-    pid: Option<u32>,
-    /// Reason why the run is paused; none if it is not paused.
-    paused: Option<&'a str>,
-    steps: usize,
-    kinds: BTreeMap<&'a str, u64>,
-    tested: usize,
-    accepted: usize,
-    categories: Vec<Standing>,
-    bundle: Option<PathBuf>,
-    spent: RoleCost,
-    roles: Vec<RoleCostEntry>,
-    times: Times,
-    phases: Vec<Summary>,
-    first_better: Vec<Milestone>,
-}
-
-pub(super) fn run(args: &Args, ctx: &Context) -> Result<Exit> {
-    let dir = named::run_dir(&args.dir, &ctx.home)?;
+pub(super) fn run(args: &OneJson<RunArg>, ctx: &Context) -> Result<Exit> {
+    let dir = named::run_dir(&args.request.dir, ctx)?;
     let record = Record::read(&dir)?;
-    let bundle = dir.join(BUNDLE_FILE);
-    let timing = Timing::read(&dir);
-    let (tested, accepted) = record.tested_and_accepted();
-    let shown = Shown {
-        run: &record.dir,
-        dataset: &record.dataset,
-        actor: &record.actor,
-        model: record.model.as_deref(),
-        seed: record.seed,
-        planned: record.planned_steps,
-        state: record.state,
-        pid: record.pid,
-        paused: record.paused.as_deref(),
-        steps: record.steps.len(),
-        kinds: record.kinds(),
-        tested,
-        accepted,
-        categories: record.standings(record.bundle().as_ref()),
-        bundle: (record.state == State::Finished && bundle.exists()).then_some(bundle),
-        spent: record.cost(),
-        roles: record.role_costs(),
-        times: record.times(),
-        phases: timing.summaries(),
-        first_better: timing.first_better,
-    };
-    if args.json {
-        ctx.printer.json(&shown)?;
-        return Ok(Exit::Done);
+    let (bundle, timing) = (dir.join(BUNDLE_FILE), Timing::read(&dir));
+    let bundle = (record.state == State::Finished && bundle.exists()).then_some(bundle);
+    let categories = record.standings(record.bundle().as_ref());
+    if !args.json {
+        return print(&record, &timing, bundle, &categories, ctx);
     }
-    print(&shown, ctx)?;
-    Ok(Exit::Done)
+    let (tested, accepted) = record.tested_and_accepted();
+    ctx.printer.json(&json!({
+        "run": to_value(&record.dir)?,
+        "dataset": record.dataset,
+        "actor": record.actor,
+        "model": record.model,
+        "seed": record.seed,
+        "planned": record.planned_steps,
+        "state": record.state,
+        "pid": record.pid,
+        // Why the run is paused; null if it is not paused.
+        "paused": record.paused,
+        "steps": record.steps.len(),
+        "kinds": record.kinds(),
+        "tested": tested,
+        "accepted": accepted,
+        "categories": categories,
+        "bundle": to_value(bundle)?,
+        "spent": record.cost(),
+        "roles": record.role_costs(),
+        "times": record.times(),
+        "phases": timing.summaries(),
+        "first_better": timing.first_better,
+    }))
 }
 
-fn print(shown: &Shown<'_>, ctx: &Context) -> Result<()> {
-    let mut rows = table(["run", &shown.run.display().to_string()], &[]);
-    let kinds: Vec<String> = shown
-        .kinds
+fn print(
+    record: &Record,
+    timing: &Timing,
+    bundle: Option<PathBuf>,
+    categories: &[Standing],
+    ctx: &Context,
+) -> Result<Exit> {
+    let mut rows = table(["run", &record.dir.display().to_string()], &[]);
+    let kinds: Vec<String> = record
+        .kinds()
         .iter()
         .map(|(kind, n)| format!("{} {}", count(*n), plain(kind, MAX_SHOWN)))
         .collect();
-    let state = match (shown.pid, shown.paused) {
-        (Some(pid), _) => format!("{}, written by process {pid}", shown.state.name()),
-        (None, Some(why)) => format!("{}: {}", shown.state.name(), plain(why, MAX_SHOWN)),
-        (None, None) => shown.state.name().to_owned(),
+    let state = match (record.pid, &record.paused) {
+        (Some(pid), _) => format!("{}, written by process {pid}", record.state.name()),
+        (None, Some(why)) => format!("{}: {}", record.state.name(), plain(why, MAX_SHOWN)),
+        (None, None) => record.state.name().to_owned(),
     };
-    let actor = match shown.model {
-        Some(model) => format!("{} ({})", shown.actor, plain(model, MAX_SHOWN)),
-        None => shown.actor.to_owned(),
+    let actor = match &record.model {
+        Some(model) => format!("{} ({})", record.actor, plain(model, MAX_SHOWN)),
+        None => record.actor.clone(),
     };
     let number = |number: Option<u64>| number.map_or_else(|| "unknown".to_owned(), count);
-    let spent = &shown.spent.spent;
+    let (cost, roles, phases) = (record.cost(), record.role_costs(), timing.summaries());
+    let (tested, accepted) = record.tested_and_accepted();
+    let spent = &cost.spent;
     let tokens = count(spent.tokens_in + spent.tokens_out);
     for (what, value) in [
-        ("dataset", plain(shown.dataset, MAX_SHOWN)),
+        ("dataset", plain(&record.dataset, MAX_SHOWN)),
         ("actor", actor),
-        ("seed", number(shown.seed)),
-        ("planned steps", number(shown.planned)),
+        ("seed", number(record.seed)),
+        ("planned steps", number(record.planned_steps)),
         ("state", state),
-        ("journal", format!("{} steps: {}", count(shown.steps as u64), kinds.join(", "))),
-        ("changes", format!("{} tested, {} accepted", shown.tested, shown.accepted)),
+        ("journal", format!("{} steps: {}", count(record.steps.len() as u64), kinds.join(", "))),
+        ("changes", format!("{tested} tested, {accepted} accepted")),
         ("spent", format!("{} calls, {tokens} tokens, {}", count(spent.calls), dollars(spent))),
-        ("time", time(&shown.times)),
+        ("time", time(&record.times())),
     ] {
         rows.add_row([what, &value]);
     }
-    for better in &shown.first_better {
+    for better in &timing.first_better {
         rows.add_row(["first better", &first_better(better)]);
     }
-    if let Some(bundle) = &shown.bundle {
+    if let Some(bundle) = &bundle {
         rows.add_row(["bundle", &bundle.display().to_string()]);
     }
     ctx.printer.table(&rows)?;
-    if !shown.roles.is_empty() {
+    if !roles.is_empty() {
         ctx.printer.data("\n")?;
-        ctx.printer.table(&role_table(&shown.roles, &shown.spent))?;
+        ctx.printer.table(&role_table(&roles, &cost))?;
     }
-    if !shown.phases.is_empty() {
+    if !phases.is_empty() {
         ctx.printer.data("\n")?;
-        ctx.printer.table(&phase_table(&shown.phases))?;
+        ctx.printer.table(&phase_table(&phases))?;
     }
-    if shown.categories.is_empty() {
-        return Ok(());
+    if categories.is_empty() {
+        return Ok(Exit::Done);
     }
     let mut rows = table(["category", "program", "n val", "mrr"], &[2, 3]);
-    for standing in &shown.categories {
+    for standing in categories {
         rows.add_row([
             plain(&standing.category, MAX_SHOWN),
             standing.program.chars().take(12).collect(),

@@ -10,14 +10,11 @@ use std::{
 
 use anyhow::{Context as _, anyhow};
 
-use crate::{
-    Context, Exit,
-    unit::{PlanArgs, nodes_of, plan_nodes, planned, to_be_run},
-};
+use super::{PlanArgs, nodes_of, plan_nodes, planned, to_be_run};
+use crate::{Context, Exit};
 use agent_app::{
-    error::{AppError, Explain, Result},
+    AppError, Explain, Result, count,
     index::{Target, costs, from_vectors},
-    text::count,
     unit::{Kind, Task},
 };
 use agent_embed::{EmbedError, Embedder};
@@ -86,7 +83,7 @@ impl Embedding {
         let (from, length) = (range.start, range.len() as u64);
         let mut result = units.write(unit)?;
         let mut n = 0;
-        let progress = ctx.printer.progress();
+        let progress = ctx.watch.progress();
         let (of, embedder) = (&self.of, &*self.embedder);
         index::embed(&self.kb, embedder, of.candidates_only, range, &mut |nodes, vectors| {
             n += nodes.len() as u64;

@@ -6,10 +6,8 @@ use std::collections::HashSet;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::{
-    query::batch::Question,
-    unit::{Kind, Query},
-};
+use super::{Kind, Query};
+use crate::query::batch::Question;
 use agent_kb::{Kb, NodeId};
 use agent_retrieve::{check_query, eval::trec::DocIds};
 
@@ -78,8 +76,8 @@ impl Known<'_> {
         lines.next().map_or(Ok(()), |_| Err("it has more lines than questions".to_owned()))
     }
 
-    /// Whether this can be the answer, of at most `k` nodes, to the question `item` in the line with
-    /// this number.
+    /// Whether this can be the answer, of at most `k` nodes, to the question `item` in the line
+    /// with this number.
     fn is_answer(&self, answer: &AnswerLine, k: usize, number: u64, item: &str) -> bool {
         let (query, id) = match serde_json::from_str(item) {
             Ok(Question { query, id }) => (check_query(&query).ok().map(str::to_owned), id),
@@ -98,8 +96,8 @@ impl Known<'_> {
     }
 
     /// Whether these are at most `k` hits with ranks from 1, no node twice, and, if the base is
-    /// known, the names, types and keys of its nodes. Scores may rise: conditions of a question move
-    /// nodes to the front.
+    /// known, the names, types and keys of its nodes. Scores may rise: conditions of a question
+    /// move nodes to the front.
     fn are_hits(&self, hits: &[Hit], k: usize) -> bool {
         let mut seen = HashSet::new();
         let is_node = |kb: &Kb, hit: &Hit| {

@@ -5,14 +5,11 @@ use std::{path::Path, sync::Mutex};
 
 use anyhow::anyhow;
 
-use crate::{
-    Context, Exit,
-    unit::{PlanArgs, nodes_of, plan_nodes, planned, to_be_run},
-};
+use super::{PlanArgs, nodes_of, plan_nodes, planned, to_be_run};
+use crate::{Context, Exit};
 use agent_app::{
-    error::{Explain, Result},
+    Explain, Result, count,
     index::{Target, from_words},
-    text::count,
     unit::{Kind, Task},
 };
 use agent_dataset::Base;
@@ -47,7 +44,7 @@ pub(super) fn run(kb: &Kb, units: &Units, unit: u64, ctx: &Context) -> Result<St
     let nodes = nodes_of(units, unit, kb)?;
     let told = format!("words of {} nodes", count(nodes.len() as u64));
     let mut result = units.write(unit)?;
-    let progress = ctx.printer.progress();
+    let progress = ctx.watch.progress();
     let report = |at: index::Progress| progress.at(at.stage, at.done, at.total);
     index::read_words(kb, nodes, &mut result, &Watch { report: &report, stop: &ctx.stop })?;
     drop(progress);

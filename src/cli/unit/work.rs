@@ -8,18 +8,14 @@ use std::{
 use anyhow::{Context as _, anyhow};
 use rayon::prelude::*;
 
+use super::{BUNDLE, PROGRAM, Query, RunArgs, carried, embed::Embedding, task_of, travels, words};
 use crate::{
     Context, Exit,
     query::batch::{self, Session},
-    unit::{BUNDLE, PROGRAM, Query, RunArgs, carried, embed::Embedding, task_of, travels, words},
 };
 use agent_app::{
-    dataset,
-    error::{Explain, Result},
-    llm,
-    systems::{
-        Resources, STAND_IN, SandboxArgs, all_threads, open_bundle, open_runtime, open_system,
-    },
+    Explain, Resources, Result, STAND_IN, SandboxArgs, all_threads, dataset, llm, open_bundle,
+    open_runtime, open_system,
     unit::{Kind, Task, evaluate::Evaluation},
 };
 use agent_ground::units::Units;
@@ -80,7 +76,7 @@ pub(super) fn run(args: &RunArgs, ctx: &Context) -> Result<Exit> {
             true => "is done".to_owned(),
             false => bench.run(&units, unit)?,
         };
-        ctx.printer.notice(&format!("unit {unit}: {told}"));
+        ctx.watch.notice(&format!("unit {unit}: {told}"));
     }
     Ok(Exit::Done)
 }
@@ -299,12 +295,7 @@ mod tests {
             "scripted".to_owned()
         }
 
-        fn answer(
-            &self,
-            _: &str,
-            _: usize,
-            _: Detail,
-        ) -> std::result::Result<Answer, RetrieveError> {
+        fn answer(&self, _: &str, _: usize, _: Detail) -> Result<Answer, RetrieveError> {
             match (self.0)() {
                 Some(error) => Err(error),
                 None => Ok(Answer::from_ranking(vec![(3, 0.5)])),

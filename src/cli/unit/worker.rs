@@ -11,9 +11,7 @@ use std::{
 
 use crate::{Context, Exit, unit::work::Bench};
 use agent_app::{
-    error::Result,
-    systems::SandboxArgs,
-    text::counted,
+    Result, SandboxArgs, counted,
     unit::pool::{next, registered},
 };
 use agent_ground::pool_dir::PoolDir;
@@ -22,7 +20,8 @@ use agent_ground::pool_dir::PoolDir;
 /// doubles each time.
 const LOOK_FOR_WORK: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(200)];
 
-/// Number of jobs in a row that end a worker if they fail, since the cause is then probably its own.
+/// Number of jobs in a row that end a worker if they fail, since the cause is then probably its
+/// own.
 const FAILED_IN_A_ROW: usize = 3;
 
 /// Run trials of `agent optimize --pool DIR` until interrupted or idle
@@ -44,7 +43,7 @@ pub(super) fn work(args: &WorkArgs, ctx: &Context) -> Result<Exit> {
     let pool = PoolDir::take(&args.dir)?;
     let alive = registered(&args.dir)?;
     let dir = args.dir.display();
-    ctx.printer.notice(&format!("working for {dir}; Ctrl-C ends it"));
+    ctx.watch.notice(&format!("working for {dir}; Ctrl-C ends it"));
     let mut bench = Bench::new(args.sandbox, ctx);
     let (mut n, mut idle, mut wait) = (0, Instant::now(), LOOK_FOR_WORK[0]);
     let (mut left_out, mut in_a_row) = (BTreeSet::new(), 0);
@@ -59,7 +58,7 @@ pub(super) fn work(args: &WorkArgs, ctx: &Context) -> Result<Exit> {
                     Err(error) => {
                         let (job, unit) = (taken.job.display(), taken.unit);
                         let why = error.message();
-                        ctx.printer.warning(&format!("{job}, unit {unit}: {why}; job skipped"));
+                        ctx.watch.warning(&format!("{job}, unit {unit}: {why}; job skipped"));
                         left_out.insert(taken.job);
                         in_a_row += 1;
                     }
@@ -73,6 +72,6 @@ pub(super) fn work(args: &WorkArgs, ctx: &Context) -> Result<Exit> {
             }
         }
     }
-    ctx.printer.notice(&format!("ran {} of {dir}", counted(n, "unit")));
+    ctx.watch.notice(&format!("ran {} of {dir}", counted(n, "unit")));
     Ok(Exit::Done)
 }

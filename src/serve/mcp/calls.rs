@@ -11,16 +11,15 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use crate::{
-    Server,
+    ApiError, Opened, Result, Server,
     asked::{self, Ask},
-    engine::Opened,
+    deadline,
     mcp::fit::{self, REPLY_BYTES, items, part, short},
-    nodes,
+    nodes, opened,
     operations::performed,
     programs::{RunProgram, ran},
-    reply::{ApiError, patiently},
-    routes::{self, deadline, opened},
-    within,
+    reply::patiently,
+    routes, within,
 };
 use agent_app::operation::{OPERATIONS, Operation};
 use agent_infer::{self as infer, HitRecord, path_in_words};
@@ -195,7 +194,7 @@ pub(super) async fn call(
 /// Message of the error that no tool has a name.
 const UNKNOWN: &str = "there is no such tool";
 
-fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ApiError> {
+fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T> {
     serde_json::from_value(Value::Object(arguments))
         .map_err(|error| ApiError::bad(error.to_string(), "see the input schema of the tool"))
 }
@@ -208,7 +207,7 @@ struct OfBase {
     cursor: usize,
 }
 
-fn describe_base(server: &Server, asked: OfBase) -> Result<Value, ApiError> {
+fn describe_base(server: &Server, asked: OfBase) -> Result<Value> {
     let names: Vec<&str> = server.bases.iter().map(|served| served.name.as_str()).collect();
     let first = names.first().map(|&name| name.to_owned());
     let opened = opened(server, asked.base.or(first).as_deref())?;
@@ -267,7 +266,6 @@ struct Question {
     k: usize,
     #[serde(default)]
     explain: bool,
-    #[serde(default)]
     system: Option<String>,
     #[serde(default)]
     filter: Vec<Condition>,
@@ -285,7 +283,7 @@ impl Question {
     ///
     /// # Errors
     /// If `k` is not 1 to [`MAX_K`], or if the cursor is not below [`MAX_K`].
-    fn depth(&self) -> Result<usize, ApiError> {
+    fn depth(&self) -> Result<usize> {
         match (1..=MAX_K).contains(&self.k) && self.cursor < MAX_K {
             true => Ok(MAX_K.min(self.cursor + self.k)),
             false => {
@@ -296,7 +294,7 @@ impl Question {
     }
 }
 
-async fn query(server: &Arc<Server>, asked: Question) -> Result<Value, ApiError> {
+async fn query(server: &Arc<Server>, asked: Question) -> Result<Value> {
     let opened = opened(server, asked.base.as_deref())?;
     let active = opened.active().ok_or_else(|| routes::no_bundle(opened.name()))?;
     let depth = asked.depth()?;
@@ -331,7 +329,7 @@ async fn query(server: &Arc<Server>, asked: Question) -> Result<Value, ApiError>
     server.told(&active, effort, deadline, ask, tell).await
 }
 
-async fn search(server: &Arc<Server>, asked: Question) -> Result<Value, ApiError> {
+async fn search(server: &Arc<Server>, asked: Question) -> Result<Value> {
     let opened = opened(server, asked.base.as_deref())?;
     let depth = asked.depth()?;
     let shared = server.clone();
@@ -400,7 +398,7 @@ struct OfMany {
 
 /// Answers a question over many nodes: with a table and how it was derived, with the readings if
 /// the question is ambiguous, or with nodes if the question asks for nodes.
-async fn ask(server: &Arc<Server>, asked: OfMany) -> Result<Value, ApiError> {
+async fn ask(server: &Arc<Server>, asked: OfMany) -> Result<Value> {
     let OfMany { question, reading, plan, base } = asked;
     let (rows, timeout_ms) = (Some(MAX_K), Some(TIME_MS));
     let asked = Ask { question, reading, plan, base, rows, timeout_ms, ..Ask::default() };
@@ -447,7 +445,7 @@ struct OfNode {
     cursor: usize,
 }
 
-fn get_node(server: &Server, asked: &OfNode) -> Result<Value, ApiError> {
+fn get_node(server: &Server, asked: &OfNode) -> Result<Value> {
     let opened = opened(server, asked.base.as_deref())?;
     let relations = nodes::degrees(&opened, asked.id)?;
     let relations = match asked.cursor {
@@ -479,7 +477,7 @@ struct OfNeighbors {
     cursor: usize,
 }
 
-fn neighbors(server: &Server, asked: OfNeighbors) -> Result<Value, ApiError> {
+fn neighbors(server: &Server, asked: OfNeighbors) -> Result<Value> {
     let opened = opened(server, asked.base.as_deref())?;
     let which = nodes::Which {
         base: None,
@@ -490,17 +488,17 @@ fn neighbors(server: &Server, asked: OfNeighbors) -> Result<Value, ApiError> {
     };
     let found = nodes::told_neighbors(&opened, asked.id, &which)?;
     let kb = &opened.base.kb;
-    let told = found.neighbors().map(|(relation, direction, id)| {
+    let told = found.neighbors.iter().map(|one| {
         json!({
-            "relation": short(relation),
-            "direction": direction,
-            "id": id,
-            "type": short(kb.type_name(kb.node_type(id))),
-            "name": short(kb.name(id)),
+            "relation": short(&one.relation),
+            "direction": one.direction,
+            "id": one.id,
+            "type": short(kb.type_name(kb.node_type(one.id))),
+            "name": short(kb.name(one.id)),
         })
     });
     let fitting = items(told, LIST_BYTES);
-    let (end, total) = (asked.cursor.saturating_add(fitting.len()), found.total());
+    let (end, total) = (asked.cursor.saturating_add(fitting.len()), found.total);
     let mut told = json!({
         "base": opened.name(),
         "id": asked.id,
@@ -521,7 +519,7 @@ struct OfProgram {
     base: Option<String>,
 }
 
-async fn run_program(server: &Arc<Server>, asked: OfProgram) -> Result<Value, ApiError> {
+async fn run_program(server: &Arc<Server>, asked: OfProgram) -> Result<Value> {
     let OfProgram { source, query, k, base } = asked;
     let asked = RunProgram {
         source,

@@ -34,7 +34,7 @@ use rmcp::{
     },
 };
 
-use crate::{Server, access::Scope, client::Client, mcp::pipe::Pipe};
+use crate::{Client, Server, access::Scope, mcp::pipe::Pipe};
 
 /// Maximum size of an MCP request, in bytes.
 pub(crate) const MAX_BODY: usize = 64 << 10;

@@ -10,13 +10,8 @@ use rmcp::{
     },
 };
 
-use crate::{
-    Server,
-    mcp::{calls::described, fit},
-    nodes,
-    reply::ApiError,
-    routes::opened,
-};
+use super::{calls::described, fit};
+use crate::{ApiError, Result, Server, nodes, opened};
 
 /// Prefix of the URIs of all resources.
 const SCHEME: &str = "agent://";
@@ -67,7 +62,7 @@ pub(super) fn read(server: &Server, uri: &str) -> Result<ReadResourceResult, Err
 }
 
 /// Returns the text of the resource with this URI, and its media type.
-fn found(server: &Server, uri: &str) -> Result<(String, &'static str), ApiError> {
+fn found(server: &Server, uri: &str) -> Result<(String, &'static str)> {
     let unknown = || {
         let remedy = format!("use {SCHEME}BASE/schema, /node/ID or /program/ID");
         ApiError::not_found(format!("there is no resource {:?}", fit::short(uri)), remedy)
