@@ -167,12 +167,12 @@ fn neighbors(file: &str) {
     let typed = |&(node, [relation]): &(NodeId, [RelationId; 1])| {
         kb.neighbors(node, relation, Direction::Out)
     };
-    let lists: Vec<Vec<NodeId>> = pairs.iter().map(|pair| typed(pair).into_vec()).collect();
+    let lists: Vec<Vec<NodeId>> = pairs.iter().map(|pair| typed(pair).into_owned()).collect();
     measure("neighbors_typed", pairs.len(), found(&lists), || {
         pairs.iter().for_each(|pair| drop(black_box(typed(pair))));
     });
     measure("neighbors_list", pairs.len(), found(&lists), || {
-        pairs.iter().for_each(|pair| drop(black_box(typed(pair).into_vec())));
+        pairs.iter().for_each(|pair| drop(black_box(typed(pair).into_owned())));
     });
     let pairs = &pairs[..pairs.len().min(MAX_ANY)];
     let mut marks = Marks::new(kb.n_nodes());
@@ -199,7 +199,7 @@ fn hop2(file: &str) {
     let metapaths = metapaths::<2>(file, &kb);
     let mut marks = Marks::new(kb.n_nodes());
     let mut hop2 = |&(node, [first, second]): &(NodeId, [RelationId; 2])| {
-        for &middle in &kb.neighbors(node, first, Direction::Out) {
+        for &middle in kb.neighbors(node, first, Direction::Out).iter() {
             marks.extend(&kb.neighbors(middle, second, Direction::Out));
         }
         drained(&mut marks)

@@ -41,9 +41,10 @@ const STRING_BUFFERS: usize = 3;
 /// A file that is being written, with the number and digest of the bytes so far. The digest is
 /// computed behind the buffer, so small writes are cheap.
 pub(super) struct HashingFile {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     file: BufWriter<HashingWriter>,
-    bytes: u64,
+    /// Number of bytes written so far.
+    pub(super) bytes: u64,
 }
 
 struct HashingWriter {
@@ -70,15 +71,6 @@ impl HashingFile {
         let file = File::create_new(&path).map_err(KbError::io("create", &path))?;
         let digested = HashingWriter { file, hasher: blake3::Hasher::new() };
         Ok(HashingFile { path, file: BufWriter::with_capacity(WRITE_BUFFER, digested), bytes: 0 })
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Number of bytes written so far.
-    pub(super) fn bytes(&self) -> u64 {
-        self.bytes
     }
 
     /// Writes all buffered bytes, syncs the file to the disk, and returns its size and digest.
@@ -175,7 +167,7 @@ fn arrow_error(path: &Path, error: ArrowError) -> KbError {
 pub(super) struct Table {
     map: Mmap,
     batches: Vec<Batch>,
-    n_rows: u64,
+    pub(super) n_rows: u64,
 }
 
 #[derive(Debug)]
@@ -193,10 +185,6 @@ impl Table {
         parse(&map, columns)
             .map(|(batches, n_rows)| Table { map, batches, n_rows })
             .map_err(|what| KbError::damaged(path, what))
-    }
-
-    pub(super) fn n_rows(&self) -> u64 {
-        self.n_rows
     }
 
     /// Returns the string in a row and column; column 0 is the first `utf8` column. `None` if the

@@ -12,11 +12,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use bytemuck::NoUninit;
+
 use crate::{
     KbError, MAX_EDGES, MAX_KEY_BYTES, MAX_LABEL_BYTES, MAX_LABELS, MAX_NODES, NodeId,
     arrow::{HashingFile, TableWriter},
+    distinct,
     manifest::{FORMAT_VERSION, FileRecord, MANIFEST_FILE, Manifest},
-    open::{FIELDS_FILE, GRAPH_FILE, KEYS_FILE, MAGIC, NODES_FILE, SECTION_ALIGN, SectionKind},
+    open::{
+        ENTRY_BYTES, FIELDS_FILE, GRAPH_FILE, KEYS_FILE, MAGIC, NODES_FILE, SECTION_ALIGN,
+        SectionKind,
+    },
     publish::sync_dir,
     rows::Adjacency,
 };
@@ -35,9 +41,6 @@ pub struct KbMeta {
     pub languages: Option<Languages>,
 }
 
-/// Number of entries in the cache of recent names, which saves hashing the relation name of every
-/// edge.
-const RECENT: usize = 256;
 /// Singular of "fields" in messages, which also marks the names that are not checked for control
 /// characters.
 const FIELD: &str = "field";
@@ -48,37 +51,14 @@ const SHOWN_CHARS: usize = 60;
 const DIGEST_BUFFER: usize = 64 << 10;
 
 /// Assigns numbers to names, in order of first use.
+#[derive(Default)]
 struct Interner {
     ids: HashMap<String, u16>,
     names: Vec<String>,
-    /// Ids of recently used names, each at a position that depends on the length and both ends of
-    /// its name.
-    recent: [u16; RECENT],
-}
-
-impl Default for Interner {
-    fn default() -> Interner {
-        Interner { ids: HashMap::new(), names: Vec::new(), recent: [0; RECENT] }
-    }
 }
 
 impl Interner {
     fn id(&mut self, kind: (&'static str, &'static str), name: &str) -> Result<u16, KbError> {
-        let ends = [name.as_bytes().first(), name.as_bytes().last()].map(|b| b.map_or(0, |&b| b));
-        let place = (name.len() * 7 + usize::from(ends[0]) * 31 + usize::from(ends[1])) % RECENT;
-        if let Some(&id) = self.recent.get(place)
-            && self.names.get(usize::from(id)).is_some_and(|known| known == name)
-        {
-            return Ok(id);
-        }
-        let id = self.look_up(kind, name)?;
-        if let Some(recent) = self.recent.get_mut(place) {
-            *recent = id;
-        }
-        Ok(id)
-    }
-
-    fn look_up(&mut self, kind: (&'static str, &'static str), name: &str) -> Result<u16, KbError> {
         if let Some(&id) = self.ids.get(name) {
             return Ok(id);
         }
@@ -94,10 +74,8 @@ impl Interner {
             return Err(KbError::ControlInLabel { what: singular, shown });
         }
         let too_many = KbError::TooMany { what: plural, limit: MAX_LABELS as u64 };
-        let id = match u16::try_from(self.names.len()) {
-            Ok(id) if self.names.len() < MAX_LABELS => id,
-            _ => return Err(too_many),
-        };
+        let id = u16::try_from(self.names.len()).ok();
+        let id = id.filter(|&id| usize::from(id) < MAX_LABELS).ok_or(too_many)?;
         self.ids.insert(name.to_string(), id);
         self.names.push(name.to_string());
         Ok(id)
@@ -105,8 +83,7 @@ impl Interner {
 
     /// Returns the names, ascending, and for each old id the position of its name among them.
     fn sorted(&self) -> (Vec<String>, Vec<u16>) {
-        let mut order: Vec<(&String, u16)> = self.names.iter().zip(0..=u16::MAX).collect();
-        order.sort_unstable();
+        let order = distinct(self.names.iter().zip(0..=u16::MAX).collect());
         let mut rank = vec![0u16; order.len()];
         for (new, (_, old)) in (0..=u16::MAX).zip(&order) {
             if let Some(slot) = rank.get_mut(*old as usize) {
@@ -342,15 +319,10 @@ impl KbWriter {
 
         let mut graph = GraphWriter::create(self.dir.join(GRAPH_FILE))?;
         let type_counts = write_types(&mut graph, &self.node_types, &types, &candidate_types)?;
-        graph.section(
-            SectionKind::FieldOffsets,
-            0,
-            0,
-            bytemuck::cast_slice(&self.field_offsets),
-        )?;
-        graph.section(SectionKind::FieldIds, 0, 0, bytemuck::cast_slice(&self.field_ids))?;
+        graph.single(SectionKind::FieldOffsets, &self.field_offsets)?;
+        graph.single(SectionKind::FieldIds, &self.field_ids)?;
         if let Some(keys) = self.keys.take() {
-            graph.section(SectionKind::KeyOrder, 0, 0, bytemuck::cast_slice(&keys.order()))?;
+            graph.single(SectionKind::KeyOrder, &keys.order())?;
             files.insert(KEYS_FILE.to_string(), keys.table.finish()?);
         }
 
@@ -383,7 +355,7 @@ impl KbWriter {
         for id in &candidate_types {
             self.content.part(types.get(*id as usize).map_or("", String::as_str));
         }
-        let (graph_record, table) = graph.finish()?;
+        let (graph_record, table_offset, table) = graph.finish()?;
         files.insert(GRAPH_FILE.to_string(), graph_record);
 
         let mut manifest = Manifest {
@@ -400,9 +372,9 @@ impl KbWriter {
             tuples,
             candidate_types,
             files,
-            table_offset: table.offset,
-            table_entries: table.entries,
-            table_blake3: table.blake3,
+            table_offset,
+            table_entries: (table.len() / ENTRY_BYTES) as u64,
+            table_blake3: blake3::hash(&table).to_hex().to_string(),
             fingerprint: self.content.finish(),
             checksum: String::new(),
         };
@@ -446,21 +418,14 @@ fn candidate_types(meta: &KbMeta, types: &[String]) -> Result<Vec<u16>, KbError>
     if wanted.is_empty() || wanted.iter().any(|name| name == "*") {
         return Ok((0..=u16::MAX).zip(types).map(|(id, _)| id).collect());
     }
-    let mut ids = Vec::new();
-    for name in wanted {
-        match (0..=u16::MAX).zip(types).find(|(_, known)| *known == name) {
-            Some((id, _)) => ids.push(id),
-            None => {
-                return Err(KbError::UnknownCandidateType {
-                    name: name.clone(),
-                    known: types.join(", "),
-                });
-            }
-        }
-    }
-    ids.sort_unstable();
-    ids.dedup();
-    Ok(ids)
+    let id = |name: &String| {
+        let found = (0..=u16::MAX).zip(types).find(|(_, known)| *known == name);
+        found.map(|(id, _)| id).ok_or_else(|| KbError::UnknownCandidateType {
+            name: name.clone(),
+            known: types.join(", "),
+        })
+    };
+    Ok(distinct(wanted.iter().map(id).collect::<Result<_, _>>()?))
 }
 
 /// Writes the sections of node types, of the nodes of each type and of the candidates; returns the
@@ -483,25 +448,17 @@ fn write_types(
         sum += count;
         offsets.push(sum);
     }
-    let mut next = offsets.clone();
-    let mut by_type = vec![0u32; node_types.len()];
-    for (node, type_id) in (0..=u32::MAX).zip(node_types) {
-        if let Some(slot) = next.get_mut(*type_id as usize) {
-            if let Some(place) = by_type.get_mut(*slot as usize) {
-                *place = node;
-            }
-            *slot += 1;
-        }
-    }
+    let mut by_type: Vec<u32> = (0..node_types.len() as u32).collect();
+    by_type.sort_by_key(|&node| node_types.get(node as usize));
     let candidates: Vec<u32> = (0..=u32::MAX)
         .zip(node_types)
         .filter(|(_, type_id)| candidate_types.binary_search(type_id).is_ok())
         .map(|(node, _)| node)
         .collect();
-    graph.section(SectionKind::NodeTypes, 0, 0, bytemuck::cast_slice(node_types))?;
-    graph.section(SectionKind::TypeOffsets, 0, 0, bytemuck::cast_slice(&offsets))?;
-    graph.section(SectionKind::NodesByType, 0, 0, bytemuck::cast_slice(&by_type))?;
-    graph.section(SectionKind::Candidates, 0, 0, bytemuck::cast_slice(&candidates))?;
+    graph.single(SectionKind::NodeTypes, node_types)?;
+    graph.single(SectionKind::TypeOffsets, &offsets)?;
+    graph.single(SectionKind::NodesByType, &by_type)?;
+    graph.single(SectionKind::Candidates, &candidates)?;
     Ok(counts)
 }
 
@@ -533,40 +490,32 @@ fn write_manifest(dir: &Path, manifest: &mut Manifest) -> Result<(), KbError> {
     sync_dir(dir)
 }
 
-/// Place of the section table in `graph.bin`, and the digest of the table.
-struct TableRecord {
-    offset: u64,
-    entries: u64,
-    blake3: String,
-}
-
 /// Writes `graph.bin` from front to back: sections, then their table.
 struct GraphWriter {
     file: HashingFile,
     table: Vec<u8>,
-    entries: u64,
 }
 
 impl GraphWriter {
     fn create(path: PathBuf) -> Result<GraphWriter, KbError> {
-        let mut writer =
-            GraphWriter { file: HashingFile::create(path)?, table: Vec::new(), entries: 0 };
+        let mut writer = GraphWriter { file: HashingFile::create(path)?, table: Vec::new() };
         writer.write(MAGIC)?;
         Ok(writer)
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<(), KbError> {
         let written = self.file.write_all(bytes);
-        written.map_err(|source| KbError::io("write", self.file.path())(source))
+        written.map_err(|source| KbError::io("write", &self.file.path)(source))
     }
 
     fn pad(&mut self) -> Result<(), KbError> {
-        let rest = (self.file.bytes() % SECTION_ALIGN) as usize;
-        let zeros = [0u8; SECTION_ALIGN as usize];
-        match rest {
-            0 => Ok(()),
-            _ => self.write(zeros.get(rest..).unwrap_or_default()),
-        }
+        let bytes = self.file.bytes;
+        self.write(&vec![0; (bytes.next_multiple_of(SECTION_ALIGN) - bytes) as usize])
+    }
+
+    /// Writes a section that occurs once, and enters it in the table.
+    fn single<T: NoUninit>(&mut self, kind: SectionKind, elements: &[T]) -> Result<(), KbError> {
+        self.section(kind, 0, 0, bytemuck::cast_slice(elements)).map(drop)
     }
 
     /// Writes a section and enters it in the table; returns its byte range in the file. `relation`
@@ -579,9 +528,9 @@ impl GraphWriter {
         elements: &[u8],
     ) -> Result<Range<u64>, KbError> {
         self.pad()?;
-        let offset = self.file.bytes();
+        let offset = self.file.bytes;
         self.write(elements)?;
-        let place = offset..self.file.bytes();
+        let place = offset..self.file.bytes;
         self.enter(kind, relation, first, &place);
         Ok(place)
     }
@@ -592,7 +541,6 @@ impl GraphWriter {
         self.table.extend(first.to_le_bytes());
         self.table.extend(place.start.to_le_bytes());
         self.table.extend((place.end - place.start).to_le_bytes());
-        self.entries += 1;
     }
 
     /// Writes the sections of both directions of a relation. If both are equal, writes only one and
@@ -608,38 +556,28 @@ impl GraphWriter {
             return Ok(());
         }
         let same = out == into;
-        for (kind, turned, ids) in [
-            (OutOffsets, InOffsets, &out.offsets),
-            (OutTargets, InSources, &out.targets),
-            (OutNodes, InNodes, &out.nodes),
-        ] {
-            if ids.is_empty() {
-                continue;
-            }
-            let place = self.section(kind, relation, out.first, bytemuck::cast_slice(ids))?;
-            if same {
-                self.enter(turned, relation, out.first, &place);
-            }
-        }
-        if !same {
-            self.section(InOffsets, relation, into.first, bytemuck::cast_slice(&into.offsets))?;
-            self.section(InSources, relation, into.first, bytemuck::cast_slice(&into.targets))?;
-            if !into.nodes.is_empty() {
-                self.section(InNodes, relation, into.first, bytemuck::cast_slice(&into.nodes))?;
+        let (turned, stored) =
+            ([InOffsets, InSources, InNodes], [OutOffsets, OutTargets, OutNodes]);
+        let both = [(stored, out), (turned, into)];
+        for (kinds, rows) in both.into_iter().take(if same { 1 } else { 2 }) {
+            let parts =
+                kinds.into_iter().zip(turned).zip([&rows.offsets, &rows.targets, &rows.nodes]);
+            for ((kind, turned), ids) in parts.filter(|(_, ids)| !ids.is_empty()) {
+                let place = self.section(kind, relation, rows.first, bytemuck::cast_slice(ids))?;
+                if same {
+                    self.enter(turned, relation, rows.first, &place);
+                }
             }
         }
         Ok(())
     }
 
-    fn finish(mut self) -> Result<(FileRecord, TableRecord), KbError> {
+    /// Writes the table; returns the record of the file, the place of the table in it, and the
+    /// table.
+    fn finish(mut self) -> Result<(FileRecord, u64, Vec<u8>), KbError> {
         self.pad()?;
-        let table = std::mem::take(&mut self.table);
-        let record = TableRecord {
-            offset: self.file.bytes(),
-            entries: self.entries,
-            blake3: blake3::hash(&table).to_hex().to_string(),
-        };
+        let (offset, table) = (self.file.bytes, std::mem::take(&mut self.table));
         self.write(&table)?;
-        Ok((self.file.finish()?, record))
+        Ok((self.file.finish()?, offset, table))
     }
 }

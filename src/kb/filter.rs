@@ -357,7 +357,7 @@ impl Source {
             for end in ends(kb, relation, direction) {
                 for &node in kb.nodes_of_type(end) {
                     if of(&self.ends, node) {
-                        nodes.extend(kb.neighbors(node, relation, direction.reversed()));
+                        nodes.extend(kb.neighbors(node, relation, direction.reversed()).iter());
                     }
                 }
             }

@@ -9,15 +9,15 @@
 //! ```
 
 use petgraph::{
-    Directed,
+    graph::DiGraph,
     visit::{
-        Data, EdgeCount, EdgeRef, GraphBase, GraphProp, GraphRef, IntoEdgeReferences, IntoEdges,
+        Data, EdgeCount, EdgeRef, GraphBase, GraphRef, IntoEdgeReferences, IntoEdges,
         IntoEdgesDirected, IntoNeighbors, IntoNeighborsDirected, IntoNodeIdentifiers,
-        IntoNodeReferences, NodeCompactIndexable, NodeCount, NodeIndexable, VisitMap, Visitable,
+        NodeCompactIndexable, NodeCount, NodeIndexable, Visitable,
     },
 };
 
-use crate::{Direction, Kb, NodeId, RelationId, csr::NeighborsIter};
+use crate::{Kb, NodeId, RelationId};
 
 /// A directed graph over one relation of a base, or over all relations.
 ///
@@ -36,16 +36,27 @@ impl<'a> KbGraph<'a> {
         KbGraph { kb, relation }
     }
 
-    fn relations(self) -> std::ops::Range<u16> {
-        match self.relation {
+    /// Returns the edges of a node in one direction, in the order of the graph.
+    pub(super) fn incident(
+        self,
+        node: NodeId,
+        direction: petgraph::Direction,
+    ) -> impl Iterator<Item = KbEdge> + 'a {
+        let relations = match self.relation {
             Some(RelationId(id)) => id..id.saturating_add(1),
             // At most MAX_LABELS = u16::MAX.
             None => 0..self.kb.relations().len() as u16,
-        }
-    }
-
-    fn incident(self, node: NodeId, direction: petgraph::Direction) -> IncidentEdges<'a> {
-        IncidentEdges { graph: self, node, direction, relations: self.relations(), current: None }
+        };
+        relations.map(RelationId).flat_map(move |relation| {
+            let others = match direction {
+                petgraph::Outgoing => self.kb.targets(node, relation),
+                petgraph::Incoming => self.kb.sources(node, relation),
+            };
+            others.iter().map(move |&other| match direction {
+                petgraph::Outgoing => KbEdge { source: node, relation, target: other },
+                petgraph::Incoming => KbEdge { source: other, relation, target: node },
+            })
+        })
     }
 }
 
@@ -82,98 +93,8 @@ impl EdgeRef for KbEdge {
     }
 }
 
-/// Iterator over the edges of one node in one direction.
-pub struct IncidentEdges<'a> {
-    graph: KbGraph<'a>,
-    node: NodeId,
-    direction: petgraph::Direction,
-    relations: std::ops::Range<u16>,
-    current: Option<(RelationId, NeighborsIter<'a>)>,
-}
-
-impl Iterator for IncidentEdges<'_> {
-    type Item = KbEdge;
-
-    fn next(&mut self) -> Option<KbEdge> {
-        let kb = self.graph.kb;
-        loop {
-            if let Some((relation, neighbors)) = &mut self.current {
-                // Ids of a damaged file must not reach algorithms that index by them.
-                if let Some(other) = neighbors.find(|node| kb.contains(*node)) {
-                    let (source, target) = match self.direction {
-                        petgraph::Outgoing => (self.node, other),
-                        petgraph::Incoming => (other, self.node),
-                    };
-                    return Some(KbEdge { source, relation: *relation, target });
-                }
-            }
-            let relation = RelationId(self.relations.next()?);
-            let direction = match self.direction {
-                petgraph::Outgoing => Direction::Out,
-                petgraph::Incoming => Direction::In,
-            };
-            self.current =
-                Some((relation, kb.neighbors(self.node, relation, direction).into_iter()));
-        }
-    }
-}
-
-/// Iterator over the nodes at the other ends of [`IncidentEdges`].
-pub struct IncidentNodes<'a>(IncidentEdges<'a>);
-
-impl Iterator for IncidentNodes<'_> {
-    type Item = NodeId;
-
-    fn next(&mut self) -> Option<NodeId> {
-        let edge = self.0.next()?;
-        Some(match self.0.direction {
-            petgraph::Outgoing => edge.target,
-            petgraph::Incoming => edge.source,
-        })
-    }
-}
-
-/// Iterator over all edges of a graph, ordered by source, then relation, then target.
-pub struct AllEdges<'a> {
-    graph: KbGraph<'a>,
-    next_node: NodeId,
-    current: Option<IncidentEdges<'a>>,
-}
-
-impl Iterator for AllEdges<'_> {
-    type Item = KbEdge;
-
-    fn next(&mut self) -> Option<KbEdge> {
-        loop {
-            if let Some(edge) = self.current.as_mut().and_then(Iterator::next) {
-                return Some(edge);
-            }
-            if !self.graph.kb.contains(self.next_node) {
-                return None;
-            }
-            self.current = Some(self.graph.incident(self.next_node, petgraph::Outgoing));
-            self.next_node += 1;
-        }
-    }
-}
-
-/// The nodes that a traversal has visited. Memory: one byte for each node of the base.
-#[derive(Clone, Debug)]
-pub struct VisitedNodes(Vec<bool>);
-
-impl VisitMap<NodeId> for VisitedNodes {
-    fn visit(&mut self, node: NodeId) -> bool {
-        self.0.get_mut(node as usize).is_some_and(|seen| !std::mem::replace(seen, true))
-    }
-
-    fn is_visited(&self, node: &NodeId) -> bool {
-        self.0.get(*node as usize).copied().unwrap_or(true)
-    }
-
-    fn unvisit(&mut self, node: NodeId) -> bool {
-        self.0.get_mut(node as usize).is_some_and(|seen| std::mem::replace(seen, false))
-    }
-}
+/// Edges or nodes, one after another.
+type Boxed<'a, T> = Box<dyn Iterator<Item = T> + 'a>;
 
 impl GraphBase for KbGraph<'_> {
     type EdgeId = KbEdge;
@@ -181,10 +102,6 @@ impl GraphBase for KbGraph<'_> {
 }
 
 impl GraphRef for KbGraph<'_> {}
-
-impl GraphProp for KbGraph<'_> {
-    type EdgeType = Directed;
-}
 
 impl Data for KbGraph<'_> {
     type NodeWeight = ();
@@ -225,15 +142,16 @@ impl NodeIndexable for KbGraph<'_> {
 impl NodeCompactIndexable for KbGraph<'_> {}
 
 impl Visitable for KbGraph<'_> {
-    type Map = VisitedNodes;
+    /// The set of visited nodes of petgraph's own graphs: one bit for each node.
+    type Map = <DiGraph<(), ()> as Visitable>::Map;
 
-    fn visit_map(&self) -> VisitedNodes {
-        VisitedNodes(vec![false; self.node_count()])
+    fn visit_map(&self) -> Self::Map {
+        Self::Map::with_capacity(self.node_count())
     }
 
-    fn reset_map(&self, map: &mut VisitedNodes) {
-        map.0.clear();
-        map.0.resize(self.node_count(), false);
+    fn reset_map(&self, map: &mut Self::Map) {
+        map.clear();
+        map.grow(self.node_count());
     }
 }
 
@@ -245,52 +163,50 @@ impl IntoNodeIdentifiers for KbGraph<'_> {
     }
 }
 
-impl<'a> IntoNodeReferences for KbGraph<'a> {
-    type NodeRef = (NodeId, ());
-    type NodeReferences = std::iter::Map<std::ops::Range<NodeId>, fn(NodeId) -> (NodeId, ())>;
-
-    fn node_references(self) -> Self::NodeReferences {
-        self.node_identifiers().map(|node| (node, ()))
-    }
-}
-
 impl<'a> IntoNeighbors for KbGraph<'a> {
-    type Neighbors = IncidentNodes<'a>;
+    type Neighbors = Boxed<'a, NodeId>;
 
-    fn neighbors(self, node: NodeId) -> IncidentNodes<'a> {
-        IncidentNodes(self.incident(node, petgraph::Outgoing))
+    fn neighbors(self, node: NodeId) -> Self::Neighbors {
+        self.neighbors_directed(node, petgraph::Outgoing)
     }
 }
 
 impl<'a> IntoNeighborsDirected for KbGraph<'a> {
-    type NeighborsDirected = IncidentNodes<'a>;
+    type NeighborsDirected = Boxed<'a, NodeId>;
 
-    fn neighbors_directed(self, node: NodeId, direction: petgraph::Direction) -> IncidentNodes<'a> {
-        IncidentNodes(self.incident(node, direction))
+    fn neighbors_directed(
+        self,
+        node: NodeId,
+        direction: petgraph::Direction,
+    ) -> Self::NeighborsDirected {
+        Box::new(self.incident(node, direction).map(move |edge| match direction {
+            petgraph::Outgoing => edge.target,
+            petgraph::Incoming => edge.source,
+        }))
     }
 }
 
 impl<'a> IntoEdgeReferences for KbGraph<'a> {
     type EdgeRef = KbEdge;
-    type EdgeReferences = AllEdges<'a>;
+    type EdgeReferences = Boxed<'a, KbEdge>;
 
-    fn edge_references(self) -> AllEdges<'a> {
-        AllEdges { graph: self, next_node: 0, current: None }
+    fn edge_references(self) -> Self::EdgeReferences {
+        Box::new(self.node_identifiers().flat_map(move |node| self.edges(node)))
     }
 }
 
 impl<'a> IntoEdges for KbGraph<'a> {
-    type Edges = IncidentEdges<'a>;
+    type Edges = Boxed<'a, KbEdge>;
 
-    fn edges(self, node: NodeId) -> IncidentEdges<'a> {
-        self.incident(node, petgraph::Outgoing)
+    fn edges(self, node: NodeId) -> Self::Edges {
+        self.edges_directed(node, petgraph::Outgoing)
     }
 }
 
 impl<'a> IntoEdgesDirected for KbGraph<'a> {
-    type EdgesDirected = IncidentEdges<'a>;
+    type EdgesDirected = Boxed<'a, KbEdge>;
 
-    fn edges_directed(self, node: NodeId, direction: petgraph::Direction) -> IncidentEdges<'a> {
-        self.incident(node, direction)
+    fn edges_directed(self, node: NodeId, direction: petgraph::Direction) -> Self::EdgesDirected {
+        Box::new(self.incident(node, direction))
     }
 }

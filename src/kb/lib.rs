@@ -79,18 +79,18 @@ use serde::{Deserialize, Serialize};
 pub use build::{KbMeta, KbWriter};
 pub use csr::Neighbors;
 pub use error::KbError;
-pub use graph::{KbEdge, KbGraph, VisitedNodes};
+pub use graph::{KbEdge, KbGraph};
 pub use manifest::{FileRecord, Manifest};
 pub use marks::Marks;
 pub use open::{Kb, verify};
 pub use paths::{
-    Hop, MetapathStep, Path, PathBounds, all_edges, hops, metapath_in_words, paths_along,
+    Hop, MetapathStep, Path, PathBounds, all_edges, hops, metapath_in_words, path_to, paths_along,
     shortest_paths,
 };
 pub use publish::{is_set_aside, recover, remove_set_aside};
 pub use publish::{publish, sync_dir};
 pub use scores::{Combine, Scores, best, best_first};
-pub use set::NodeSet;
+pub use set::{NodeSet, distinct};
 
 /// Id of a node, in `0..n_nodes`; nodes are numbered in the order of the imported files. The id of
 /// a node in those files is its [`Kb::key`].

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use crate::{Direction, Kb, MetapathStep, NodeId, RelationId, TypeId, metapath_in_words};
+use crate::{Direction, Kb, MetapathStep, NodeId, RelationId, TypeId, distinct, metapath_in_words};
 
 /// A graph in which metapaths are followed.
 pub trait Links {
@@ -47,9 +47,7 @@ pub fn ends<L: Links>(
             left = left.checked_sub(linked.len())?;
             next.extend_from_slice(&linked);
         }
-        next.sort_unstable();
-        next.dedup();
-        nodes = next;
+        nodes = distinct(next);
     }
     Some(nodes)
 }
@@ -160,8 +158,9 @@ impl Links for Kb {
     type Step = Step;
 
     fn linked(&self, step: &Step, node: NodeId) -> Cow<'_, [NodeId]> {
-        let neighbors = self.neighbors(node, step.relation, step.direction).into_vec();
-        Cow::Owned(neighbors.into_iter().filter(|&one| self.node_type(one) == step.to).collect())
+        let neighbors = self.neighbors(node, step.relation, step.direction);
+        let fits = |one: &NodeId| self.node_type(*one) == step.to;
+        Cow::Owned(neighbors.iter().copied().filter(fits).collect())
     }
 
     fn reversed(&self, step: &Step) -> Step {

@@ -16,12 +16,13 @@ use std::{
     },
 };
 
+use bytemuck::Pod;
 use memmap2::Mmap;
 
 use crate::{
     Direction, FieldId, KbError, Manifest, Neighbors, NodeId, RelationId, Tuple, TypeId,
     arrow::Table,
-    csr::{Rows, as_u16, as_u32, as_u64},
+    csr::{Rows, as_numbers, merge},
 };
 use agent_ground::files;
 
@@ -34,7 +35,7 @@ pub(super) const MAGIC: &[u8; 8] = b"AGENTKB1";
 /// Alignment of sections in `graph.bin`, in bytes: a cache line, and enough for any number type.
 pub(super) const SECTION_ALIGN: u64 = 64;
 /// Size of one entry of the section table, in bytes.
-const ENTRY_BYTES: usize = 24;
+pub(super) const ENTRY_BYTES: usize = 24;
 /// Index of the column `name` among the string columns of `nodes.arrow`.
 const NAME_COLUMN: usize = 1;
 /// Index of the column `text` among the string columns of `nodes.arrow`.
@@ -66,13 +67,8 @@ pub(super) enum SectionKind {
 /// Byte ranges of the sections within `graph.bin`.
 #[derive(Debug, Default)]
 struct Sections {
-    node_types: Range<usize>,
-    type_offsets: Range<usize>,
-    nodes_by_type: Range<usize>,
-    candidates: Range<usize>,
-    field_offsets: Range<usize>,
-    field_ids: Range<usize>,
-    key_order: Range<usize>,
+    /// The sections that occur once, by kind; there is no kind 0.
+    single: [Range<usize>; 8],
     out: Vec<Rows>,
     into: Vec<Rows>,
 }
@@ -121,19 +117,17 @@ impl Kb {
             return Err(KbError::BigEndian);
         }
         let manifest = Manifest::read(dir)?;
-        let nodes = map(dir, NODES_FILE, &manifest)?;
-        let nodes = Table::open(&dir.join(NODES_FILE), nodes, &["id", "type", "name", "text"])?;
+        let nodes = node_table(dir, NODES_FILE, &manifest, &["id", "type", "name", "text"])?;
         let fields = map(dir, FIELDS_FILE, &manifest)?;
         let fields = Table::open(&dir.join(FIELDS_FILE), fields, &["node", "field", "value"])?;
-        let keys = keys(dir, &manifest)?;
+        let keys = match manifest.files.contains_key(KEYS_FILE) {
+            true => Some(node_table(dir, KEYS_FILE, &manifest, &["node", "key"])?),
+            false => None,
+        };
         let graph = map(dir, GRAPH_FILE, &manifest)?;
         let graph_path = dir.join(GRAPH_FILE);
         let sections =
             sections(&graph, &manifest).map_err(|what| KbError::damaged(graph_path, what))?;
-        if nodes.n_rows() != u64::from(manifest.n_nodes) {
-            let what = format!("it has {} rows, not {}", nodes.n_rows(), manifest.n_nodes);
-            return Err(KbError::damaged(dir.join(NODES_FILE), what));
-        }
         let candidate_types: Vec<TypeId> =
             manifest.candidate_types.iter().copied().map(TypeId).collect();
         let is_candidate_type = (0..manifest.types.len())
@@ -263,7 +257,7 @@ impl Kb {
     /// The type of `node`; [`TypeId::NONE`] if the node does not exist. The type of an existing
     /// node is always below `types().len()`.
     pub fn node_type(&self, node: NodeId) -> TypeId {
-        match as_u16(self.section(&self.sections.node_types)).get(node as usize) {
+        match self.section(SectionKind::NodeTypes).get(node as usize) {
             Some(&id) if (id as usize) < self.manifest.types.len() => TypeId(id),
             // A damaged file; any existing type keeps callers that index `types()` safe.
             Some(_) => TypeId(0),
@@ -296,7 +290,7 @@ impl Kb {
         if !self.has_keys() {
             return key.parse().ok().filter(|&node| self.contains(node)).into_iter().collect();
         }
-        let order = as_u32(self.section(&self.sections.key_order));
+        let order: &[NodeId] = self.section(SectionKind::KeyOrder);
         let begin = order.partition_point(|&node| *self.key(node) < *key);
         let same = order.iter().skip(begin).take_while(|&&node| *self.key(node) == *key);
         same.copied().filter(|&node| self.contains(node)).collect()
@@ -341,13 +335,20 @@ impl Kb {
         direction: Direction,
     ) -> Neighbors<'_> {
         match direction {
-            Direction::Out => Neighbors::slice(self.known(self.out(node, relation))),
-            Direction::In => Neighbors::slice(self.known(self.into(node, relation))),
-            Direction::Any => Neighbors::merge(
-                self.known(self.out(node, relation)),
-                self.known(self.into(node, relation)),
-            ),
+            Direction::Out => Cow::Borrowed(self.targets(node, relation)),
+            Direction::In => Cow::Borrowed(self.sources(node, relation)),
+            Direction::Any => merge(self.targets(node, relation), self.sources(node, relation)),
         }
+    }
+
+    /// The nodes to which edges of one relation lead from `node`, ascending; all of them exist.
+    pub(super) fn targets(&self, node: NodeId, relation: RelationId) -> &[NodeId] {
+        self.known(self.out(node, relation))
+    }
+
+    /// The nodes from which edges of one relation lead to `node`, ascending; all of them exist.
+    pub(super) fn sources(&self, node: NodeId, relation: RelationId) -> &[NodeId] {
+        self.known(self.into(node, relation))
     }
 
     /// Number of neighbors that [`Kb::neighbors`] returns. O(1), except for `Any` if the node has
@@ -364,12 +365,12 @@ impl Kb {
 
     /// The nodes of a type, ascending; empty for an unknown type.
     pub fn nodes_of_type(&self, id: TypeId) -> &[NodeId] {
-        let offsets = as_u32(self.section(&self.sections.type_offsets));
+        let offsets: &[u32] = self.section(SectionKind::TypeOffsets);
         let id = id.0 as usize;
         let (Some(&start), Some(&end)) = (offsets.get(id), offsets.get(id + 1)) else {
             return &[];
         };
-        let nodes = as_u32(self.section(&self.sections.nodes_by_type));
+        let nodes: &[NodeId] = self.section(SectionKind::NodesByType);
         self.known_list(id, nodes.get(start as usize..end as usize).unwrap_or_default())
     }
 
@@ -380,7 +381,7 @@ impl Kb {
 
     /// The nodes that may be answers, ascending.
     pub fn candidates(&self) -> &[NodeId] {
-        self.known_list(self.types().len(), as_u32(self.section(&self.sections.candidates)))
+        self.known_list(self.types().len(), self.section(SectionKind::Candidates))
     }
 
     /// Whether `node` may be an answer.
@@ -413,8 +414,10 @@ impl Kb {
         &self.tuples
     }
 
-    fn section(&self, range: &Range<usize>) -> &[u8] {
-        self.graph.get(range.clone()).unwrap_or_default()
+    /// The numbers of a section that occurs once.
+    fn section<T: Pod>(&self, kind: SectionKind) -> &[T] {
+        let range = self.sections.single[kind as usize].clone();
+        as_numbers(self.graph.get(range).unwrap_or_default())
     }
 
     fn out(&self, node: NodeId, relation: RelationId) -> &[NodeId] {
@@ -447,16 +450,16 @@ impl Kb {
     }
 
     fn field_rows(&self, node: NodeId) -> Range<u64> {
-        let offsets = as_u64(self.section(&self.sections.field_offsets));
+        let offsets: &[u64] = self.section(SectionKind::FieldOffsets);
         let node = node as usize;
         match (offsets.get(node), offsets.get(node + 1)) {
-            (Some(&start), Some(&end)) => start..end.min(self.fields.n_rows()),
+            (Some(&start), Some(&end)) => start..end.min(self.fields.n_rows),
             _ => 0..0,
         }
     }
 
     fn field_of_row(&self, row: u64) -> Option<FieldId> {
-        let ids = as_u16(self.section(&self.sections.field_ids));
+        let ids: &[u16] = self.section(SectionKind::FieldIds);
         let id = *ids.get(usize::try_from(row).ok()?)?;
         ((id as usize) < self.manifest.fields.len()).then_some(FieldId(id))
     }
@@ -512,18 +515,20 @@ fn map(dir: &Path, name: &str, manifest: &Manifest) -> Result<Mmap, KbError> {
     unsafe { Mmap::map(&file) }.map_err(KbError::io("map", &path))
 }
 
-/// Opens the table of keys; `None` if the base has none.
-fn keys(dir: &Path, manifest: &Manifest) -> Result<Option<Table>, KbError> {
-    if !manifest.files.contains_key(KEYS_FILE) {
-        return Ok(None);
-    }
-    let path = dir.join(KEYS_FILE);
-    let keys = Table::open(&path, map(dir, KEYS_FILE, manifest)?, &["node", "key"])?;
-    if keys.n_rows() != u64::from(manifest.n_nodes) {
-        let what = format!("it has {} rows, not {}", keys.n_rows(), manifest.n_nodes);
+/// Opens a table that has one row for each node.
+fn node_table(
+    dir: &Path,
+    name: &str,
+    manifest: &Manifest,
+    columns: &[&str],
+) -> Result<Table, KbError> {
+    let path = dir.join(name);
+    let table = Table::open(&path, map(dir, name, manifest)?, columns)?;
+    if table.n_rows != u64::from(manifest.n_nodes) {
+        let what = format!("it has {} rows, not {}", table.n_rows, manifest.n_nodes);
         return Err(KbError::damaged(path, what));
     }
-    Ok(Some(keys))
+    Ok(table)
 }
 
 fn sections(graph: &[u8], manifest: &Manifest) -> Result<Sections, String> {
@@ -551,7 +556,9 @@ fn sections(graph: &[u8], manifest: &Manifest) -> Result<Sections, String> {
         place(&mut sections, entry, graph.len()).ok_or("its section table is invalid")?;
     }
     let n_nodes = manifest.n_nodes as usize;
-    if sections.node_types.len() != n_nodes * 2 || sections.field_offsets.len() != (n_nodes + 1) * 8
+    let bytes = |kind: SectionKind| sections.single[kind as usize].len();
+    if bytes(SectionKind::NodeTypes) != n_nodes * 2
+        || bytes(SectionKind::FieldOffsets) != (n_nodes + 1) * 8
     {
         return Err(format!("its sections do not match {n_nodes} nodes"));
     }
@@ -570,27 +577,23 @@ fn place(sections: &mut Sections, entry: &[u8], graph_bytes: usize) -> Option<()
     if range.end > graph_bytes || !(offset as u64).is_multiple_of(SECTION_ALIGN) {
         return None;
     }
-    match kind {
-        k if k == SectionKind::NodeTypes as u16 => sections.node_types = range,
-        k if k == SectionKind::TypeOffsets as u16 => sections.type_offsets = range,
-        k if k == SectionKind::NodesByType as u16 => sections.nodes_by_type = range,
-        k if k == SectionKind::Candidates as u16 => sections.candidates = range,
-        k if k == SectionKind::FieldOffsets as u16 => sections.field_offsets = range,
-        k if k == SectionKind::FieldIds as u16 => sections.field_ids = range,
-        k if k == SectionKind::KeyOrder as u16 => sections.key_order = range,
-        k if k == SectionKind::OutOffsets as u16 => {
-            let rows = sections.out.get_mut(relation)?;
-            (rows.first, rows.offsets) = (first, range);
+    use SectionKind::{InNodes, InOffsets, InSources, OutNodes, OutOffsets, OutTargets};
+    let place_in = |kinds: [SectionKind; 3]| kinds.iter().position(|own| *own as u16 == kind);
+    let out = place_in([OutOffsets, OutTargets, OutNodes]);
+    let into = place_in([InOffsets, InSources, InNodes]);
+    let (rows, part) = match (out, into) {
+        (Some(part), _) => (sections.out.get_mut(relation)?, part),
+        (None, Some(part)) => (sections.into.get_mut(relation)?, part),
+        (None, None) => {
+            let single = sections.single.get_mut(usize::from(kind)).filter(|_| kind > 0)?;
+            *single = range;
+            return Some(());
         }
-        k if k == SectionKind::OutTargets as u16 => sections.out.get_mut(relation)?.targets = range,
-        k if k == SectionKind::InOffsets as u16 => {
-            let rows = sections.into.get_mut(relation)?;
-            (rows.first, rows.offsets) = (first, range);
-        }
-        k if k == SectionKind::InSources as u16 => sections.into.get_mut(relation)?.targets = range,
-        k if k == SectionKind::OutNodes as u16 => sections.out.get_mut(relation)?.nodes = range,
-        k if k == SectionKind::InNodes as u16 => sections.into.get_mut(relation)?.nodes = range,
-        _ => return None,
+    };
+    match part {
+        0 => (rows.first, rows.offsets) = (first, range),
+        1 => rows.targets = range,
+        _ => rows.nodes = range,
     }
     Some(())
 }

@@ -6,10 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use petgraph::visit::{EdgeRef, IntoEdgesDirected, VisitMap, Visitable};
 use serde::{Deserialize, Serialize};
 
-use crate::{Direction, Kb, KbGraph, NodeId, RelationId, TypeId};
+use crate::{Direction, Kb, KbGraph, Marks, NodeId, RelationId, TypeId, distinct};
 
 /// One edge of a path, with the node at its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -85,7 +84,7 @@ type Predecessors = HashMap<NodeId, (NodeId, Hop)>;
 
 /// Returns for each node of `to`, in order, the shortest path from any node of `from`; `None` if
 /// there is no path within the bounds. Before the edges of a node are followed, `follow` receives
-/// their number plus 1. O(followed edges), with one byte of memory for each node of the base.
+/// their number plus 1. O(followed edges), with one bit of memory for each node of the base.
 ///
 /// # Errors
 /// The error of `follow`.
@@ -96,12 +95,11 @@ pub fn shortest_paths<E>(
     bounds: PathBounds,
     follow: &mut dyn FnMut(usize) -> Result<(), E>,
 ) -> Result<Vec<Option<Path>>, E> {
-    let graph = KbGraph::new(kb, None);
-    let mut seen = graph.visit_map();
-    let mut frontier: Vec<NodeId> = distinct(kb, from);
-    let mut missing: BTreeSet<NodeId> = distinct(kb, to).into_iter().collect();
+    let mut seen = Marks::new(kb.n_nodes());
+    let mut frontier: Vec<NodeId> = known(kb, from);
+    let mut missing: BTreeSet<NodeId> = known(kb, to).into_iter().collect();
     for &node in &frontier {
-        seen.visit(node);
+        seen.insert(node);
         missing.remove(&node);
     }
     let (mut reached, mut nodes, mut edges) = (Predecessors::new(), bounds.nodes, bounds.edges);
@@ -110,7 +108,7 @@ pub fn shortest_paths<E>(
         // from the targets instead.
         let at_ends =
             level == bounds.hops && is_fewer(kb, &missing, EDGES_PER_NODE * frontier.len());
-        let mut ends = at_ends.then(|| LastEdges::new(kb, &frontier, &missing));
+        let mut ends = at_ends.then(|| last_edges(kb, &frontier, &missing));
         let mut next = Vec::new();
         for (at, &node) in frontier.iter().enumerate() {
             if missing.is_empty() {
@@ -124,14 +122,14 @@ pub fn shortest_paths<E>(
             (edges, nodes) = (left, fewer);
             follow(1 + degree)?;
             if let Some(ends) = &mut ends {
-                for hop in ends.starting_at(at) {
+                for hop in ends.remove(&at).unwrap_or_default() {
                     reached.insert(hop.node, (node, hop));
                     missing.remove(&hop.node);
                 }
                 continue;
             }
             for hop in hops(kb, node) {
-                if seen.visit(hop.node) {
+                if seen.insert(hop.node) {
                     reached.insert(hop.node, (node, hop));
                     missing.remove(&hop.node);
                     next.push(hop.node);
@@ -141,9 +139,9 @@ pub fn shortest_paths<E>(
         next.sort_unstable();
         frontier = next;
     }
-    let begins: BTreeSet<NodeId> = distinct(kb, from).into_iter().collect();
+    let begins = known(kb, from);
     let path = |&node: &NodeId| {
-        let known = begins.contains(&node) || reached.contains_key(&node);
+        let known = begins.binary_search(&node).is_ok() || reached.contains_key(&node);
         known.then(|| path_to(node, |node| reached.get(&node).copied()))
     };
     Ok(to.iter().map(path).collect())
@@ -151,39 +149,30 @@ pub fn shortest_paths<E>(
 
 /// Whether `nodes` have at most `max_edges` edges in total.
 fn is_fewer(kb: &Kb, nodes: &BTreeSet<NodeId>, max_edges: usize) -> bool {
-    let mut left = Some(max_edges);
-    for &node in nodes {
-        left = left.and_then(|left| left.checked_sub(all_edges(kb, node)));
-    }
-    left.is_some()
+    let mut nodes = nodes.iter();
+    nodes.try_fold(max_edges, |left, &node| left.checked_sub(all_edges(kb, node))).is_some()
 }
 
-/// The last edges from the frontier of a search to its targets: for each target the first such edge
-/// in search order, by the position of its start in the frontier.
-struct LastEdges(BTreeMap<usize, Vec<Hop>>);
-
-impl LastEdges {
-    /// Finds the last edges from an ascending frontier to the nodes `wanted`. O(edges of the wanted
-    /// nodes).
-    fn new(kb: &Kb, frontier: &[NodeId], wanted: &BTreeSet<NodeId>) -> Self {
-        let mut by_place: BTreeMap<usize, Vec<Hop>> = BTreeMap::new();
-        for &node in wanted {
-            let back = hops(kb, node).filter_map(|Hop { relation, direction, node: near }| {
-                let at = frontier.binary_search(&near).ok()?;
-                Some((at, Hop { relation, direction: direction.reversed(), node }))
-            });
-            let first = back.min_by_key(|(at, hop)| (*at, hop.direction, hop.relation));
-            if let Some((at, hop)) = first {
-                by_place.entry(at).or_default().push(hop);
-            }
+/// Finds the last edges from the ascending frontier of a search to the nodes `wanted`: for each of
+/// these the first such edge in search order, by the position of its start in the frontier. O(edges
+/// of the wanted nodes).
+fn last_edges(
+    kb: &Kb,
+    frontier: &[NodeId],
+    wanted: &BTreeSet<NodeId>,
+) -> BTreeMap<usize, Vec<Hop>> {
+    let mut by_place: BTreeMap<usize, Vec<Hop>> = BTreeMap::new();
+    for &node in wanted {
+        let back = hops(kb, node).filter_map(|Hop { relation, direction, node: near }| {
+            let at = frontier.binary_search(&near).ok()?;
+            Some((at, Hop { relation, direction: direction.reversed(), node }))
+        });
+        let first = back.min_by_key(|(at, hop)| (*at, hop.direction, hop.relation));
+        if let Some((at, hop)) = first {
+            by_place.entry(at).or_default().push(hop);
         }
-        Self(by_place)
     }
-
-    /// Returns the edges that start at the frontier node with this index, and removes them.
-    fn starting_at(&mut self, index: usize) -> Vec<Hop> {
-        self.0.remove(&index).unwrap_or_default()
-    }
+    by_place
 }
 
 /// Returns for each node of `to`, in order, a path along the metapath `steps` from any node of
@@ -196,7 +185,7 @@ pub fn paths_along(
     edges: usize,
 ) -> Vec<Option<Path>> {
     let mut levels: Vec<Predecessors> = Vec::with_capacity(steps.len());
-    let mut frontier = distinct(kb, from);
+    let mut frontier = known(kb, from);
     let mut left = edges;
     for step in steps {
         let mut reached = Predecessors::new();
@@ -224,7 +213,7 @@ pub fn paths_along(
 
 /// Builds the path to the node `end`; `before` returns the node before a node, with the edge
 /// between them.
-fn path_to(end: NodeId, mut before: impl FnMut(NodeId) -> Option<(NodeId, Hop)>) -> Path {
+pub fn path_to(end: NodeId, mut before: impl FnMut(NodeId) -> Option<(NodeId, Hop)>) -> Path {
     let (mut from, mut hops) = (end, Vec::new());
     while let Some((node, hop)) = before(from) {
         hops.push(hop);
@@ -235,24 +224,23 @@ fn path_to(end: NodeId, mut before: impl FnMut(NodeId) -> Option<(NodeId, Hop)>)
 }
 
 /// Returns those of `nodes` that exist, ascending, each once.
-fn distinct(kb: &Kb, nodes: &[NodeId]) -> Vec<NodeId> {
-    let known: BTreeSet<NodeId> = nodes.iter().copied().filter(|&node| kb.contains(node)).collect();
-    known.into_iter().collect()
+fn known(kb: &Kb, nodes: &[NodeId]) -> Vec<NodeId> {
+    distinct(nodes.iter().copied().filter(|&node| kb.contains(node)).collect())
 }
 
 /// Returns the edges of a node in both directions: first those that start at the node, then those
 /// that end there, each ordered by relation, then by neighbor.
 pub fn hops(kb: &Kb, node: NodeId) -> impl Iterator<Item = Hop> {
     let graph = KbGraph::new(kb, None);
-    let out = graph.edges_directed(node, petgraph::Outgoing).map(|edge| Hop {
-        relation: *edge.weight(),
+    let out = graph.incident(node, petgraph::Outgoing).map(|edge| Hop {
+        relation: edge.relation,
         direction: Direction::Out,
-        node: edge.target(),
+        node: edge.target,
     });
-    let back = graph.edges_directed(node, petgraph::Incoming).map(|edge| Hop {
-        relation: *edge.weight(),
+    let back = graph.incident(node, petgraph::Incoming).map(|edge| Hop {
+        relation: edge.relation,
         direction: Direction::In,
-        node: edge.source(),
+        node: edge.source,
     });
     out.chain(back)
 }
@@ -267,12 +255,9 @@ fn step_hops(kb: &Kb, node: NodeId, step: &MetapathStep) -> impl Iterator<Item =
     };
     let &MetapathStep { relation, to, .. } = step;
     ways.iter().flat_map(move |&direction| {
-        let ends = kb.neighbors(node, relation, direction).into_iter();
-        ends.filter(move |&end| kb.node_type(end) == to).map(move |node| Hop {
-            relation,
-            direction,
-            node,
-        })
+        let ends = kb.neighbors(node, relation, direction).into_owned().into_iter();
+        let ends = ends.filter(move |&end| kb.node_type(end) == to);
+        ends.map(move |node| Hop { relation, direction, node })
     })
 }
 

@@ -1,10 +1,9 @@
 //! Groups edges in any order into rows: for each node, the list of its neighbors, ascending.
 //!
-//! This is a counting sort, linear in the number of edges and in the range of node ids. Grouping by
-//! target and then by source leaves every row ascending. The result is linear in the number of
-//! edges: if few nodes of the range have a row, the ids of these nodes are listed.
+//! The result is linear in the number of edges: if few nodes of the range have a row, the ids of
+//! these nodes are listed.
 
-use crate::NodeId;
+use crate::{NodeId, distinct};
 
 /// If the range of node ids has more than this many ids for each row, the nodes of the rows are
 /// listed.
@@ -25,39 +24,38 @@ pub(super) struct Adjacency {
 
 impl Adjacency {
     /// Groups edges, given as `source << 32 | target` in any order and possibly repeated. Returns
-    /// the rows of sources with their targets, and the rows of targets with their sources.
+    /// the rows of sources with their targets, and the rows of targets with their sources. O(n log
+    /// n).
     pub(super) fn both(edges: Vec<u64>) -> (Adjacency, Adjacency) {
-        let by_target = group(edges.iter().map(|edge| (*edge as u32, (edge >> 32) as u32)));
-        drop(edges);
-        let mut out = group(by_target.turned());
-        drop(by_target);
-        out.dedup();
-        let into = group(out.turned());
-        (out.listed(), into.listed())
+        let mut edges = distinct(edges);
+        let out = Adjacency::new(&edges);
+        edges.iter_mut().for_each(|edge| *edge = edge.rotate_left(32));
+        edges.sort_unstable();
+        (out, Adjacency::new(&edges))
     }
 
-    /// Returns the same rows with their nodes listed and empty rows dropped, if that is much
-    /// shorter; otherwise the rows unchanged.
-    fn listed(self) -> Adjacency {
-        let mut nodes = Vec::new();
-        let mut offsets = vec![0];
-        let filled = || self.rows().filter(|row| !row.1.is_empty());
-        if filled().count().saturating_mul(SPARSE) >= self.offsets.len() {
-            return self;
-        }
-        let mut end = 0;
-        for (node, targets) in filled() {
-            nodes.push(node);
+    /// Creates the rows of edges that ascend, each once, given as `node of the row << 32 | target`.
+    fn new(edges: &[u64]) -> Adjacency {
+        let node = |edge: &u64| (edge >> 32) as NodeId;
+        let (Some(first), Some(last)) = (edges.first().map(node), edges.last().map(node)) else {
+            return Adjacency::default();
+        };
+        let rows = || edges.chunk_by(|a, b| node(a) == node(b));
+        let is_sparse = rows().count().saturating_mul(SPARSE) < (last - first) as usize + 2;
+        let (mut nodes, mut offsets, mut end) = (Vec::new(), vec![0], 0);
+        for row in rows() {
+            let own = row.first().map_or(first, node);
+            match is_sparse {
+                true => nodes.push(own),
+                // Nodes without edges have empty rows.
+                false => offsets.resize((own - first) as usize + 1, end),
+            }
             // At most `MAX_EDGES`, as all offsets.
-            end += targets.len() as u32;
+            end += row.len() as u32;
             offsets.push(end);
         }
-        Adjacency { first: self.first, nodes, offsets, targets: self.targets }
-    }
-
-    /// Returns all pairs (target, node of the row), in the order of the rows.
-    fn turned(&self) -> impl Iterator<Item = (NodeId, NodeId)> + Clone + '_ {
-        self.rows().flat_map(|(node, targets)| targets.iter().map(move |&target| (target, node)))
+        let targets = edges.iter().map(|&edge| edge as NodeId).collect();
+        Adjacency { first, nodes, offsets, targets }
     }
 
     /// Returns each node with its neighbors, in the order of the rows.
@@ -69,63 +67,6 @@ impl Adjacency {
             (node, self.targets.get(row).unwrap_or_default())
         })
     }
-
-    /// Drops repeated targets from rows that are sorted.
-    fn dedup(&mut self) {
-        let mut kept = 0usize;
-        let mut start = 0usize;
-        for end in self.offsets.iter_mut().skip(1) {
-            let row_start = kept;
-            for at in start..*end as usize {
-                let Some(&target) = self.targets.get(at) else { break };
-                if kept == row_start || self.targets.get(kept - 1) != Some(&target) {
-                    if let Some(slot) = self.targets.get_mut(kept) {
-                        *slot = target;
-                    }
-                    kept += 1;
-                }
-            }
-            start = *end as usize;
-            *end = kept as u32;
-        }
-        self.targets.truncate(kept);
-    }
-}
-
-/// Groups pairs (row node, target) by row node; the targets of a row keep their order. There must
-/// be at most `MAX_EDGES` pairs, so that offsets fit into `u32`.
-fn group(pairs: impl Iterator<Item = (NodeId, NodeId)> + Clone) -> Adjacency {
-    let (first, last) = pairs
-        .clone()
-        .fold((NodeId::MAX, 0), |(first, last), (row, _)| (first.min(row), last.max(row)));
-    if first > last {
-        return Adjacency::default();
-    }
-    // Row r begins at offsets[r]; while filling, offsets[r + 1] is where its next target goes.
-    let mut offsets = vec![0u32; (last - first) as usize + 3];
-    let mut n = 0usize;
-    for (row, _) in pairs.clone() {
-        if let Some(count) = offsets.get_mut((row - first) as usize + 2) {
-            *count += 1;
-        }
-        n += 1;
-    }
-    let mut sum = 0;
-    for offset in &mut offsets {
-        sum += *offset;
-        *offset = sum;
-    }
-    let mut targets = vec![0; n];
-    for (row, target) in pairs {
-        if let Some(next) = offsets.get_mut((row - first) as usize + 1) {
-            if let Some(slot) = targets.get_mut(*next as usize) {
-                *slot = target;
-            }
-            *next += 1;
-        }
-    }
-    offsets.pop();
-    Adjacency { first, nodes: Vec::new(), offsets, targets }
 }
 
 #[cfg(test)]

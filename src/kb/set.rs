@@ -51,20 +51,7 @@ impl NodeSet {
 
     /// Returns the set of the nodes that are in at least one of the two sets.
     pub fn union(&self, other: &Self) -> Self {
-        let mut ids = Vec::with_capacity(self.len() + other.len());
-        let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
-        while let (Some(&&a), Some(&&b)) = (left.peek(), right.peek()) {
-            ids.push(a.min(b));
-            if a <= b {
-                left.next();
-            }
-            if b <= a {
-                right.next();
-            }
-        }
-        ids.extend(left);
-        ids.extend(right);
-        Self(ids)
+        Self(union(&self.0, &other.0))
     }
 
     /// Returns the set of the nodes that are in `self` but not in `other`.
@@ -90,6 +77,31 @@ impl FromIterator<NodeId> for NodeSet {
     fn from_iter<I: IntoIterator<Item = NodeId>>(ids: I) -> Self {
         Self::new(ids.into_iter().collect())
     }
+}
+
+/// Sorts a list and drops repeated elements. O(n log n).
+pub fn distinct<T: Ord>(mut list: Vec<T>) -> Vec<T> {
+    list.sort_unstable();
+    list.dedup();
+    list
+}
+
+/// Returns the ids that are in at least one of two ascending lists, each once.
+pub(super) fn union(left: &[NodeId], right: &[NodeId]) -> Vec<NodeId> {
+    let mut ids = Vec::with_capacity(left.len() + right.len());
+    let (mut left, mut right) = (left.iter().peekable(), right.iter().peekable());
+    while let (Some(&&a), Some(&&b)) = (left.peek(), right.peek()) {
+        ids.push(a.min(b));
+        if a <= b {
+            left.next();
+        }
+        if b <= a {
+            right.next();
+        }
+    }
+    ids.extend(left);
+    ids.extend(right);
+    ids
 }
 
 /// Returns the ids that two ascending lists have in common; `small` is the shorter list.

@@ -439,7 +439,7 @@ proptest! {
                     (Direction::Any, both),
                 ] {
                     let expected: Vec<u32> = expected.into_iter().collect();
-                    prop_assert_eq!(kb.neighbors(node, relation, direction).into_vec(), expected);
+                    prop_assert_eq!(kb.neighbors(node, relation, direction).into_owned(), expected);
                 }
             }
         }

@@ -214,7 +214,7 @@ pub(super) fn told_neighbors(opened: &Opened, id: NodeId, which: &Which) -> Resu
         if before + degree > cursor && found.len() < limit {
             let nodes = kb.neighbors(id, relation, direction);
             let from = cursor.saturating_sub(before);
-            let taken = nodes.as_slice().iter().skip(from).take(limit - found.len());
+            let taken = nodes.iter().skip(from).take(limit - found.len());
             found.extend(taken.map(|&node| Neighbor {
                 relation: kb.relation_name(relation).to_owned(),
                 direction: word(direction),

@@ -380,7 +380,7 @@ mod tests {
         let mut session = Session::new(base.clone(), None);
         let brand = base.kb.nodes_of_type(base.kb.type_id("brand").unwrap())[0];
         let has_brand = base.kb.relation_id("has_brand").unwrap();
-        let made = base.kb.neighbors(brand, has_brand, Direction::In).into_vec();
+        let made = base.kb.neighbors(brand, has_brand, Direction::In).into_owned();
         let all = (0..base.kb.n_nodes()).take(MAX_ENDS).collect();
         let found = session.call(tool("paths"), vec![set(vec![brand]), set(all)]).unwrap();
         let Value::List(found) = found else { panic!("{found:?} is no list") };

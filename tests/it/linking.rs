@@ -214,7 +214,7 @@ fn leads_to_answer(
     metapaths.iter().filter(own).any(|mined| {
         let mut reached = vec![node];
         for step in &mined.pattern.steps {
-            let next = |&node| base.kb.neighbors(node, step.relation, step.direction).into_vec();
+            let next = |&node| base.kb.neighbors(node, step.relation, step.direction).into_owned();
             reached = reached.iter().flat_map(next).collect();
             reached.sort_unstable();
             reached.dedup();

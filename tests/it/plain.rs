@@ -77,7 +77,7 @@ impl Link {
 
     /// The nodes of its end that it joins to some nodes.
     fn reached(self, kb: &Kb, nodes: &BTreeSet<NodeId>) -> BTreeSet<NodeId> {
-        let neighbors = |&node| kb.neighbors(node, self.relation, self.direction).into_vec();
+        let neighbors = |&node| kb.neighbors(node, self.relation, self.direction).into_owned();
         let found = nodes.iter().flat_map(neighbors);
         found.filter(|&node| kb.node_type(node) == self.to).collect()
     }

@@ -94,7 +94,7 @@ impl<'a> Documents<'a> {
             if !products.is_empty() {
                 text += &format!("  products also {label}: \n");
             }
-            for (number, &product) in (1..).zip(&products) {
+            for (number, &product) in (1..).zip(products.iter()) {
                 text += &format!("#{number}: {}\n", self.kb.name(product));
             }
         }

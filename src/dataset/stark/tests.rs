@@ -74,7 +74,8 @@ fn imported(kind: Kind, mode: Mode) -> (tempfile::TempDir, ImportReport, Kb) {
 fn neighbors(kb: &Kb, node: NodeId, relation: &str, direction: Direction) -> Vec<NodeId> {
     let named = |id: &RelationId| relation == "*" || kb.relation_name(*id) == relation;
     let ids = (0..kb.relations().len() as u16).map(RelationId).filter(named);
-    let mut all: Vec<NodeId> = ids.flat_map(|id| kb.neighbors(node, id, direction)).collect();
+    let mut all: Vec<NodeId> =
+        ids.flat_map(|id| kb.neighbors(node, id, direction).into_owned()).collect();
     all.sort_unstable();
     all.dedup();
     all

@@ -47,7 +47,7 @@ fn kar(filter: Option<Filter>) -> Method {
 /// All nodes one edge from a node.
 fn beside(kb: &Kb, node: NodeId) -> BTreeSet<NodeId> {
     let relations = (0..kb.relations().len()).map(|at| RelationId(at as u16));
-    relations.flat_map(|by| kb.neighbors(node, by, Direction::Any).into_vec()).collect()
+    relations.flat_map(|by| kb.neighbors(node, by, Direction::Any).into_owned()).collect()
 }
 
 fn rank_of(system: &dyn Retriever, node: NodeId) -> Option<usize> {

@@ -4,13 +4,16 @@
 use std::sync::Arc;
 
 use rusqlite::{
-    Connection, Error, Result, ToSql,
-    functions::{Context, FunctionFlags},
+    Connection, Error, Result,
+    functions::Context,
     params_from_iter,
     types::{ToSqlOutput, Value, ValueRef},
 };
 
-use crate::{sqlite, table::watch::Watch};
+use crate::{
+    sqlite,
+    table::{SqlError, database::FLAGS, watch::Watch},
+};
 
 /// Names of the functions that this module replaces.
 pub(super) const NAMES: [&str; 2] = ["date", "strftime"];
@@ -19,22 +22,20 @@ const NOW: [&str; 3] = ["now", "subsec", "subsecond"];
 
 /// Registers the functions of this module with a connection, whose limits `watch` checks.
 pub(super) fn register(connection: &Connection, watch: &Arc<Watch>) -> Result<()> {
-    let flags = FunctionFlags::SQLITE_UTF8
-        | FunctionFlags::SQLITE_DETERMINISTIC
-        | FunctionFlags::SQLITE_INNOCUOUS;
     // The argument that is the time, from 0: `strftime` has its format before it.
     for (time_at, name) in NAMES.into_iter().enumerate() {
         let (watch, own) = (watch.clone(), sqlite::in_memory()?);
-        connection.create_scalar_function(name, -1, flags, move |context| {
+        connection.create_scalar_function(name, -1, FLAGS, move |context| {
             if watch.is_to_stop() {
                 return Err(Error::UserFunctionError("it is stopped".into()));
             }
             if is_now(context, time_at) {
-                watch.refuse(format!("{name} reads the current time; give a date"));
+                let what = format!("{name} reads the current time; give a date");
+                watch.stop(SqlError::Refused(what));
                 return Err(Error::UserFunctionError("it reads the current time".into()));
             }
             let marks = vec!["?"; context.len()].join(", ");
-            let arguments = (0..context.len()).map(|at| Argument(context.get_raw(at)));
+            let arguments = (0..context.len()).map(|at| ToSqlOutput::Borrowed(context.get_raw(at)));
             own.prepare_cached(&format!("SELECT {name}({marks})"))?
                 .query_row(params_from_iter(arguments), |row| row.get::<_, Value>(0))
         })?;
@@ -54,13 +55,4 @@ fn is_now(context: &Context<'_>, index: usize) -> bool {
     // SQLite reads a text up to its first zero byte.
     let text = text.split(|byte| *byte == 0).next().unwrap_or_default();
     NOW.iter().any(|word| text.eq_ignore_ascii_case(word.as_bytes()))
-}
-
-/// An argument that is passed on to another call.
-struct Argument<'a>(ValueRef<'a>);
-
-impl ToSql for Argument<'_> {
-    fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
-        Ok(ToSqlOutput::Borrowed(self.0))
-    }
 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    FieldId, Kb, MetapathStep, NodeId, TypeId,
+    FieldId, Kb, MetapathStep, NodeId, TypeId, distinct,
     table::{
         Budget, Cell, Column, ColumnKind, ColumnSpec, Key, MAX_BYTES, MAX_TIME, MAX_VALUES,
         NamedValue, column_name, fulfilling,
@@ -79,9 +79,7 @@ pub struct Sample {
 /// Returns what an evenly spaced sample of the nodes of a type shows about each of their fields, in
 /// the order of the fields' ids.
 pub fn sample(kb: &Kb, kind: TypeId) -> Vec<Sample> {
-    let nodes = kb.nodes_of_type(kind);
-    let every = nodes.len().div_ceil(SAMPLED).max(1);
-    let looked: Vec<NodeId> = nodes.iter().step_by(every).copied().collect();
+    let looked: Vec<NodeId> = sampled(kb, kind).collect();
     let mut texts: BTreeMap<FieldId, Vec<&str>> = BTreeMap::new();
     for &node in &looked {
         for (field, text) in kb.fields(node) {
@@ -100,22 +98,19 @@ pub fn sample(kb: &Kb, kind: TypeId) -> Vec<Sample> {
     texts.into_iter().map(of).collect()
 }
 
+/// Iterates over at most [`SAMPLED`] nodes of a type, evenly spaced.
+fn sampled(kb: &Kb, kind: TypeId) -> impl Iterator<Item = NodeId> {
+    let nodes = kb.nodes_of_type(kind);
+    nodes.iter().step_by(nodes.len().div_ceil(SAMPLED).max(1)).copied()
+}
+
 /// Returns the distinct values of texts, each in its commonest spelling and with its number of
 /// occurrences: by descending number, ties by ascending text.
 fn counted(kind: ColumnKind, texts: &[&str]) -> Vec<(String, usize)> {
-    let mut spellings: HashMap<String, BTreeMap<&str, usize>> = HashMap::new();
-    for text in texts {
-        for item in items(kind, text) {
-            let key = category(item);
-            if !key.is_empty() {
-                *spellings.entry(key).or_default().entry(item).or_default() += 1;
-            }
-        }
-    }
-    let mut counted: Vec<(String, usize)> = spellings
-        .into_values()
-        .map(|own| (commonest(&own).to_owned(), own.values().sum()))
-        .collect();
+    let spellings = Spellings::new(kind, texts);
+    let known = spellings.counts.iter().filter(|(key, _)| !key.is_empty());
+    let mut counted: Vec<(String, usize)> =
+        known.map(|(_, own)| (commonest(own).to_owned(), own.values().sum())).collect();
     counted.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
     counted
 }
@@ -196,16 +191,13 @@ pub fn reached(kb: &Kb, from: NodeId, steps: &[MetapathStep]) -> Vec<NodeId> {
         let mut most = GATHERED;
         for &node in &nodes {
             let ends = kb.neighbors(node, step.relation, step.direction);
-            next.extend(ends.into_iter().filter(|&end| kb.node_type(end) == step.to));
+            next.extend(ends.iter().copied().filter(|&end| kb.node_type(end) == step.to));
             if next.len() > most {
-                next.sort_unstable();
-                next.dedup();
+                next = distinct(next);
                 most = GATHERED.max(2 * next.len());
             }
         }
-        next.sort_unstable();
-        next.dedup();
-        nodes = next;
+        nodes = distinct(next);
     }
     // A node may link to itself: an employee who is their own manager.
     nodes.retain(|&node| node != from || steps.len() < 2);
@@ -229,14 +221,11 @@ pub fn reached_from(
         budget.step(source)?;
         nodes.extend(reached(kb, start, steps));
         if nodes.len() > most {
-            nodes.sort_unstable();
-            nodes.dedup();
+            nodes = distinct(nodes);
             most = GATHERED.max(2 * nodes.len());
         }
     }
-    nodes.sort_unstable();
-    nodes.dedup();
-    Ok(nodes)
+    Ok(distinct(nodes))
 }
 
 /// Reads a column for some nodes of the type `kind`, one cell for each node. Linear in the number
@@ -254,14 +243,7 @@ pub fn read(
     let source = spec.source(kb, kind);
     budget.take(nodes.len() * size_of::<Cell>(), &source)?;
     let end = |steps: &[MetapathStep]| steps.last().map_or("", |step| kb.type_name(step.to));
-    let column = |name: &str, kind, cells| Column {
-        name: column_name(name),
-        kind,
-        unit: None,
-        source: source.clone(),
-        cells,
-        unfit: 0,
-    };
+    let column = |name: &str, kind, cells| column(name, kind, source.clone(), cells);
     Ok(match spec {
         ColumnSpec::Name => {
             let bytes = nodes.iter().map(|&node| kb.name(node).len()).sum();
@@ -357,20 +339,16 @@ pub fn read_named(
         }
     }
     let mut cells = vec![Cell::Empty; nodes.len()];
-    for (row, mut own) in of_row {
-        own.sort();
-        own.dedup();
-        cells[row] = Cell::Many(own.into());
+    for (row, own) in of_row {
+        cells[row] = Cell::Many(distinct(own).into());
     }
     let end = steps.last().map_or("", |step| kb.type_name(step.to));
-    Ok(Column {
-        name: column_name(end),
-        kind: ColumnKind::Categories,
-        unit: None,
-        source,
-        cells,
-        unfit: 0,
-    })
+    Ok(column(end, ColumnKind::Categories, source, cells))
+}
+
+/// Creates a column without a unit, all of whose cells fit its kind.
+fn column(name: &str, kind: ColumnKind, source: String, cells: Vec<Cell>) -> Column {
+    Column { name: column_name(name), kind, unit: None, source, cells, unfit: 0 }
 }
 
 /// Whether all edges of a step from nodes of the type `from` end at the type of the step, and this
@@ -398,10 +376,7 @@ fn of_field(
         nodes.iter().map(|&node| kb.field(node, field).unwrap_or_default()).collect();
     budget.take(texts.iter().map(|text| text.len()).sum(), &source)?;
     // The kind is determined from all nodes of the type, so that it does not depend on the rows.
-    let all = kb.nodes_of_type(kind);
-    let every = all.len().div_ceil(SAMPLED).max(1);
-    let looked: Vec<&str> =
-        all.iter().step_by(every).filter_map(|&node| kb.field(node, field)).collect();
+    let looked: Vec<&str> = sampled(kb, kind).filter_map(|node| kb.field(node, field)).collect();
     let known = looked.iter().any(|text| !text.is_empty());
     Ok(of_texts(kb.field_name(field), &texts, if known { &looked } else { &texts }, source))
 }
@@ -423,9 +398,7 @@ fn of_ends(
         budget.take(own.len() * size_of::<NamedValue>(), &source)?;
         ends.push(own);
     }
-    let mut all = ends.concat();
-    all.sort_unstable();
-    all.dedup();
+    let all = distinct(ends.concat());
     let column = of_field(kb, end, &all, field, (budget, source))?;
     let cell = |node: &NodeId| column.cells.get(all.binary_search(node).ok()?);
     let several = ends.iter().any(|own| own.len() > 1);
@@ -437,11 +410,7 @@ fn of_ends(
         cells.push(match (column.kind, values.as_slice()) {
             (_, []) => Cell::Empty,
             (ColumnKind::Category | ColumnKind::Categories, _) if several => {
-                let mut named: Vec<NamedValue> =
-                    values.into_iter().flat_map(named_values).collect();
-                named.sort();
-                named.dedup();
-                Cell::Many(named.into())
+                Cell::Many(distinct(values.into_iter().flat_map(named_values).collect()).into())
             }
             (_, [only]) => (*only).clone(),
             _ => return Err(ColumnError::Several(column.source)),
@@ -471,11 +440,10 @@ pub fn of_texts(name: &str, texts: &[&str], looked: &[&str], source: String) -> 
     let (kind, unit) = field_kind(name, looked);
     let mut unfit = 0;
     let mut cells: Vec<Cell> = Vec::with_capacity(texts.len());
-    let mut spellings = Spellings::default();
-    if kind.groups() && !kind.is_number() {
-        texts.iter().for_each(|text| items(kind, text).for_each(|item| spellings.count(item)));
-        spellings.settle();
-    }
+    let spellings = match kind.groups() && !kind.is_number() {
+        true => Spellings::new(kind, texts),
+        false => Spellings::default(),
+    };
     for &text in texts {
         let cell = match kind {
             _ if text.is_empty() => Some(Cell::Empty),
@@ -486,10 +454,8 @@ pub fn of_texts(name: &str, texts: &[&str], looked: &[&str], source: String) -> 
             ColumnKind::Date => date(text).map(|date| Cell::Text(date.into())),
             ColumnKind::Category => spellings.named(text).map(|one| Cell::Text(one.name)),
             ColumnKind::Categories => {
-                let mut named: Vec<NamedValue> =
-                    items(kind, text).filter_map(|item| spellings.named(item)).collect();
-                named.sort();
-                named.dedup();
+                let named = items(kind, text).filter_map(|item| spellings.named(item));
+                let mut named = distinct(named.collect());
                 named.truncate(MAX_VALUES);
                 (!named.is_empty()).then(|| Cell::Many(named.into()))
             }
@@ -510,14 +476,16 @@ struct Spellings<'a> {
 }
 
 impl<'a> Spellings<'a> {
-    fn count(&mut self, item: &'a str) {
-        let key = self.keys.entry(item).or_insert_with(|| category(item).into());
-        *self.counts.entry(key.clone()).or_default().entry(item).or_default() += 1;
-    }
-
-    fn settle(&mut self) {
-        let named = self.counts.iter().map(|(key, own)| (key.clone(), commonest(own).into()));
-        self.names = named.collect();
+    /// Counts the spellings of the values in texts.
+    fn new(kind: ColumnKind, texts: &[&'a str]) -> Self {
+        let mut spellings = Self::default();
+        for item in texts.iter().flat_map(|text| items(kind, text)) {
+            let key = spellings.keys.entry(item).or_insert_with(|| category(item).into());
+            *spellings.counts.entry(key.clone()).or_default().entry(item).or_default() += 1;
+        }
+        let named = spellings.counts.iter().map(|(key, own)| (key.clone(), commonest(own).into()));
+        spellings.names = named.collect();
+        spellings
     }
 
     /// Returns the value that an item spells; `None` if the item contains no word.

@@ -23,6 +23,7 @@ use std::{
 use rusqlite::{
     Connection, ErrorCode, ToSql,
     config::DbConfig,
+    functions::FunctionFlags,
     hooks::{AuthContext, Authorization},
     limits::Limit,
     types::{ToSqlOutput, ValueRef},
@@ -63,36 +64,15 @@ const MAX_RESULT: usize = 16 << 20;
 /// Maximum number of pages of 4 KiB for all tables of a database together: 128 MiB.
 const MAX_PAGES: u32 = 32_768;
 /// SQLite's own functions that statements may call, in addition to those of `calendar`, `functions`
-/// and `texts`. Each takes time linear in the length of its texts, and none depends on the time.
-pub(super) const FUNCTIONS: [&str; 27] = [
-    "abs",
-    "avg",
-    "coalesce",
-    "concat",
-    "count",
-    "dense_rank",
-    "format",
-    "group_concat",
-    "ifnull",
-    "iif",
-    "length",
-    "lower",
-    "max",
-    "min",
-    "ntile",
-    "nullif",
-    "percent_rank",
-    "rank",
-    "round",
-    "row_number",
-    "sign",
-    "substr",
-    "substring",
-    "sum",
-    "total",
-    "typeof",
-    "upper",
-];
+/// and `texts`, separated by spaces. Each takes time linear in the length of its texts, and none
+/// depends on the time.
+const FUNCTIONS: &str = "abs avg coalesce concat count dense_rank format group_concat \
+    ifnull iif length lower max min ntile nullif percent_rank rank round row_number sign substr \
+    substring sum total typeof upper";
+/// Flags of the functions that are registered with a connection.
+pub(super) const FLAGS: FunctionFlags = FunctionFlags::SQLITE_UTF8
+    .union(FunctionFlags::SQLITE_DETERMINISTIC)
+    .union(FunctionFlags::SQLITE_INNOCUOUS);
 
 /// Limits of one statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -349,6 +329,12 @@ fn harden(connection: &mut Connection, watch: &Arc<Watch>) -> rusqlite::Result<(
     }))?;
     let seen = watch.clone();
     connection.progress_handler(STEPS_AT_ONCE, Some(move || seen.is_to_stop()))
+}
+
+/// Lists the names of all functions that statements may call.
+pub(super) fn known_functions() -> impl Iterator<Item = &'static str> {
+    let own = FUNCTIONS.split_whitespace().chain(functions::NAMES.split_whitespace());
+    own.chain(calendar::NAMES).chain(texts::NAMES)
 }
 
 /// Checks, without parsing, that `sql` is one statement that begins with `select` or `with` and has

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use rusqlite::{
     Connection, Error, Result,
-    functions::{Aggregate, Context, FunctionFlags},
+    functions::{Aggregate, Context},
     types::ValueRef,
 };
 
 use crate::table::{
+    database::FLAGS,
     statistics::{Moments, pearson_r, quantile},
     value::year,
     watch::Watch,
@@ -25,38 +26,12 @@ type MomentsFunction = fn(&Moments) -> Option<f64>;
 type UnaryFunction = fn(f64) -> f64;
 type BinaryFunction = fn(f64, f64) -> f64;
 
-/// Names of the functions that this module adds, for prompts and messages.
-pub(super) const NAMES: [&str; 23] = [
-    "variance",
-    "var_samp",
-    "var_pop",
-    "stddev",
-    "stddev_samp",
-    "stddev_pop",
-    "std",
-    "corr",
-    "median",
-    "quantile",
-    "percentile",
-    "year",
-    "left",
-    "floor",
-    "ceil",
-    "ceiling",
-    "sqrt",
-    "exp",
-    "ln",
-    "log",
-    "mod",
-    "pow",
-    "power",
-];
+/// Names of the functions that this module adds, separated by spaces.
+pub(super) const NAMES: &str = "variance var_samp var_pop stddev stddev_samp stddev_pop std corr \
+    median quantile percentile year left floor ceil ceiling sqrt exp ln log mod pow power";
 
 /// Registers the functions of this module with a connection, whose limits `watch` enforces.
 pub(super) fn register(connection: &Connection, watch: &Arc<Watch>) -> Result<()> {
-    let flags = FunctionFlags::SQLITE_UTF8
-        | FunctionFlags::SQLITE_DETERMINISTIC
-        | FunctionFlags::SQLITE_INNOCUOUS;
     let spreads: [(&str, MomentsFunction); 7] = [
         ("variance", Moments::variance),
         ("var_samp", Moments::variance),
@@ -67,16 +42,16 @@ pub(super) fn register(connection: &Connection, watch: &Arc<Watch>) -> Result<()
         ("stddev_pop", |m| m.variance_of_all().map(f64::sqrt)),
     ];
     for (name, of) in spreads {
-        connection.create_aggregate_function(name, 1, flags, Spread(of))?;
+        connection.create_aggregate_function(name, 1, FLAGS, Spread(of))?;
     }
-    connection.create_aggregate_function("corr", 2, flags, Correlation(watch.clone()))?;
+    connection.create_aggregate_function("corr", 2, FLAGS, Correlation(watch.clone()))?;
     for (name, n_args, scale) in
         [("median", 1, 1.0), ("quantile", 2, 1.0), ("percentile", 2, 100.0)]
     {
         let function = Quantile { name, scale, watch: watch.clone() };
-        connection.create_aggregate_function(name, n_args, flags, function)?;
+        connection.create_aggregate_function(name, n_args, FLAGS, function)?;
     }
-    connection.create_scalar_function("year", 1, flags, |context| {
+    connection.create_scalar_function("year", 1, FLAGS, |context| {
         Ok(match context.get_raw(0) {
             ValueRef::Integer(number) => Some(number),
             ValueRef::Real(number) => Some(number as i64),
@@ -84,7 +59,7 @@ pub(super) fn register(connection: &Connection, watch: &Arc<Watch>) -> Result<()
             _ => None,
         })
     })?;
-    connection.create_scalar_function("left", 2, flags, |context| {
+    connection.create_scalar_function("left", 2, FLAGS, |context| {
         let text = match context.get_raw(0) {
             ValueRef::Integer(number) => Some(number.to_string()),
             ValueRef::Real(number) => Some(number.to_string()),
@@ -104,14 +79,14 @@ pub(super) fn register(connection: &Connection, watch: &Arc<Watch>) -> Result<()
         ("log", f64::log10),
     ];
     for (name, of) in of_one {
-        connection.create_scalar_function(name, 1, flags, move |context| {
+        connection.create_scalar_function(name, 1, FLAGS, move |context| {
             Ok(number(context, 0).map(of).filter(|found| found.is_finite()))
         })?;
     }
     let of_two: [(&str, BinaryFunction); 3] =
         [("mod", |one, other| one % other), ("pow", f64::powf), ("power", f64::powf)];
     for (name, of) in of_two {
-        connection.create_scalar_function(name, 2, flags, move |context| {
+        connection.create_scalar_function(name, 2, FLAGS, move |context| {
             let both = number(context, 0).zip(number(context, 1));
             Ok(both.map(|(one, other)| of(one, other)).filter(|found| found.is_finite()))
         })?;

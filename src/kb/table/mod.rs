@@ -121,23 +121,18 @@ impl ColumnSpec {
     /// Describes where the cells come from, such as `field price` or `product -has_brand-> brand`;
     /// `rows` is the type of the rows' nodes.
     pub fn source(&self, kb: &Kb, rows: TypeId) -> String {
+        let path = || metapath_in_words(kb, rows, self.steps().iter().copied());
         match self {
             Self::Name => "name".to_owned(),
             Self::Field(field) => format!("field {}", kb.field_name(*field)),
-            Self::Names(steps) => metapath_in_words(kb, rows, steps.iter().copied()),
-            Self::Count(steps) => {
-                format!("number of {}", metapath_in_words(kb, rows, steps.iter().copied()))
-            }
-            Self::CountAmong { steps, among } => {
-                let path = metapath_in_words(kb, rows, steps.iter().copied());
+            Self::Names(_) => path(),
+            Self::Count(_) => format!("number of {}", path()),
+            Self::CountAmong { among, .. } => {
                 let names: Vec<String> =
                     among.iter().map(|one| format!("{:?}", one.name)).collect();
-                format!("number of {path}, those of {}", names.join(" and "))
+                format!("number of {}, those of {}", path(), names.join(" and "))
             }
-            Self::FieldOf { steps, field } => {
-                let path = metapath_in_words(kb, rows, steps.iter().copied());
-                format!("{} of {path}", kb.field_name(*field))
-            }
+            Self::FieldOf { field, .. } => format!("{} of {}", kb.field_name(*field), path()),
         }
     }
 

@@ -6,13 +6,16 @@ use std::sync::Arc;
 
 use rusqlite::{
     Connection, Error, Result,
-    functions::{Context, FunctionFlags},
-    types::ValueRef,
+    functions::Context,
+    types::{Value, ValueRef},
 };
 
-use crate::table::{
-    database::{MAX_PATTERN, MAX_TEXT},
-    watch::Watch,
+use crate::{
+    distinct,
+    table::{
+        database::{FLAGS, MAX_PATTERN, MAX_TEXT},
+        watch::Watch,
+    },
 };
 
 /// Implementation of a function; its arguments are texts. Called only if no argument is null.
@@ -24,23 +27,20 @@ pub(super) const NAMES: [&str; 6] = ["instr", "like", "ltrim", "replace", "rtrim
 /// Registers the functions of this module with a connection, whose limits `watch` checks.
 pub(super) fn register(connection: &Connection, watch: &Arc<Watch>) -> Result<()> {
     let texts: [(&str, i32, Function); 10] = [
-        ("instr", 2, |of| Ok(Value::Number(instr(of[0], of[1])))),
+        ("instr", 2, |of| Ok(instr(of[0], of[1]).into())),
         ("like", 2, |of| like(of[0], of[1], None)),
         ("like", 3, |of| like(of[0], of[1], Some(of[2]))),
-        ("replace", 3, |of| replace(of[0], of[1], of[2]).map(Value::Text)),
-        ("trim", 1, |of| Ok(Value::from(of[0].trim_matches(' ')))),
-        ("trim", 2, |of| Ok(Value::from(of[0].trim_matches(among(of[1]))))),
-        ("ltrim", 1, |of| Ok(Value::from(of[0].trim_start_matches(' ')))),
-        ("ltrim", 2, |of| Ok(Value::from(of[0].trim_start_matches(among(of[1]))))),
-        ("rtrim", 1, |of| Ok(Value::from(of[0].trim_end_matches(' ')))),
-        ("rtrim", 2, |of| Ok(Value::from(of[0].trim_end_matches(among(of[1]))))),
+        ("replace", 3, |of| replace(of[0], of[1], of[2]).map(Value::from)),
+        ("trim", 1, |of| Ok(of[0].trim_matches(' ').to_owned().into())),
+        ("trim", 2, |of| Ok(of[0].trim_matches(among(of[1])).to_owned().into())),
+        ("ltrim", 1, |of| Ok(of[0].trim_start_matches(' ').to_owned().into())),
+        ("ltrim", 2, |of| Ok(of[0].trim_start_matches(among(of[1])).to_owned().into())),
+        ("rtrim", 1, |of| Ok(of[0].trim_end_matches(' ').to_owned().into())),
+        ("rtrim", 2, |of| Ok(of[0].trim_end_matches(among(of[1])).to_owned().into())),
     ];
-    let flags = FunctionFlags::SQLITE_UTF8
-        | FunctionFlags::SQLITE_DETERMINISTIC
-        | FunctionFlags::SQLITE_INNOCUOUS;
     for (name, n, function) in texts {
         let watch = watch.clone();
-        connection.create_scalar_function(name, n, flags, move |context| {
+        connection.create_scalar_function(name, n, FLAGS, move |context| {
             if watch.is_to_stop() {
                 return Err(failure("it is stopped"));
             }
@@ -51,27 +51,6 @@ pub(super) fn register(connection: &Connection, watch: &Arc<Watch>) -> Result<()
         })?;
     }
     Ok(())
-}
-
-/// The value that a function returns.
-enum Value {
-    Number(i64),
-    Text(String),
-}
-
-impl From<&str> for Value {
-    fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
-    }
-}
-
-impl rusqlite::ToSql for Value {
-    fn to_sql(&self) -> Result<rusqlite::types::ToSqlOutput<'_>> {
-        match self {
-            Self::Number(number) => number.to_sql(),
-            Self::Text(text) => text.to_sql(),
-        }
-    }
 }
 
 fn failure(why: &str) -> Error {
@@ -113,9 +92,7 @@ fn replace(text: &str, part: &str, by: &str) -> Result<String> {
 
 /// Returns a function that tells whether a character is one of `these`.
 fn among(these: &str) -> impl Fn(char) -> bool {
-    let mut these: Vec<char> = these.chars().collect();
-    these.sort_unstable();
-    these.dedup();
+    let these: Vec<char> = distinct(these.chars().collect());
     move |c| these.binary_search(&c).is_ok()
 }
 
@@ -145,14 +122,14 @@ fn like(pattern: &str, text: &str, escape: Option<&str>) -> Result<Value> {
         parts.push(match c {
             c if Some(c) == escape => match chars.next() {
                 Some(next) => Part::This(next),
-                None => return Ok(Value::Number(0)),
+                None => return Ok(Value::Integer(0)),
             },
             '%' => Part::Any,
             '_' => Part::One,
             c => Part::This(c),
         });
     }
-    Ok(Value::Number(matches(&parts, text).into()))
+    Ok(Value::Integer(matches(&parts, text).into()))
 }
 
 /// Whether a text matches a `LIKE` pattern. Time: at most the product of their lengths.

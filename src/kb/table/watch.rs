@@ -13,7 +13,7 @@ use rusqlite::hooks::AuthAction;
 
 use crate::{
     sqlite,
-    table::{SqlError, calendar, database::FUNCTIONS, functions, texts},
+    table::{SqlError, database::known_functions},
 };
 
 /// Maximum heap of one statement, in bytes: for sorting, groups and temporary tables. Sorting that
@@ -90,11 +90,7 @@ impl Watch {
     /// the reason.
     pub(super) fn is_to_stop(&self) -> bool {
         let excess = lock(&self.running).as_ref().and_then(Running::excess);
-        let stops = excess.is_some();
-        if let Some(excess) = excess {
-            lock(&self.reason).get_or_insert(excess);
-        }
-        stops
+        excess.map(|excess| self.stop(excess)).is_some()
     }
 
     /// Counts `n` more numbers that `function` keeps. Returns `false` if they exceed
@@ -104,14 +100,14 @@ impl Watch {
         if fits {
             self.numbers.fetch_add(n, Ordering::Relaxed);
         } else {
-            lock(&self.reason).get_or_insert(SqlError::TooManyNumbers(function));
+            self.stop(SqlError::TooManyNumbers(function));
         }
         fits
     }
 
-    /// Records that the running statement is refused at run time, and why.
-    pub(super) fn refuse(&self, what: String) {
-        lock(&self.reason).get_or_insert(SqlError::Refused(what));
+    /// Records why the running statement is refused or stopped, unless a reason is known already.
+    pub(super) fn stop(&self, reason: SqlError) {
+        lock(&self.reason).get_or_insert(reason);
     }
 
     /// Counts `n` numbers as no longer kept.
@@ -129,9 +125,8 @@ impl Watch {
     pub(super) fn allows(&self, action: &AuthAction<'_>) -> bool {
         let tables = lock(&self.tables);
         let Some(tables) = tables.as_ref() else { return true };
-        let Some(what) = forbidden(action, tables) else { return true };
-        lock(&self.reason).get_or_insert(SqlError::Refused(what));
-        false
+        let forbidden = forbidden(action, tables);
+        forbidden.map(|what| self.stop(SqlError::Refused(what))).is_none()
     }
 }
 
@@ -149,9 +144,7 @@ fn forbidden(action: &AuthAction<'_>, tables: &[String]) -> Option<String> {
         }
         AuthAction::Function { function_name } => {
             let name = function_name.to_lowercase();
-            let added = calendar::NAMES.iter().chain(&functions::NAMES).chain(&texts::NAMES);
-            let known = FUNCTIONS.iter().chain(added);
-            let allowed = known.into_iter().any(|known| *known == name);
+            let allowed = known_functions().any(|known| known == name);
             (!allowed).then(|| format!("it calls {function_name}"))
         }
         AuthAction::Recursive => Some("it is recursive".to_owned()),

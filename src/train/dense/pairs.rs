@@ -168,7 +168,7 @@ fn name_of_neighbor<'a>(
     let joined: Vec<RelationId> =
         relations.filter(|&relation| kb.degree(node, relation, Direction::Any) > 0).collect();
     let neighbors = kb.neighbors(node, *joined.choose(random)?, Direction::Any);
-    Some(kb.name(*neighbors.as_slice().choose(random)?))
+    Some(kb.name(*neighbors.choose(random)?))
 }
 
 /// Returns the validation queries that have an answer among the candidates.

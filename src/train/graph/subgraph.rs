@@ -236,7 +236,6 @@ fn edges(
     'nodes: for (&node, &source) in &indexes {
         for relation in (0..kb.relations().len() as u16).map(RelationId) {
             let targets = kb.neighbors(node, relation, Direction::Out);
-            let targets = targets.as_slice();
             let known: Vec<NodeIndex> = match targets.len() < indexes.len() {
                 true => targets.iter().filter_map(|target| indexes.get(target).copied()).collect(),
                 false => {
