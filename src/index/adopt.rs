@@ -24,8 +24,7 @@ pub fn adopt(source_index: &Path, target_index: &Path) -> Result<(), IndexError>
             continue;
         }
         let staging = Staging::new(target_index)?;
-        link_all(&source, staging.path(), MAX_DEPTH)
-            .map_err(|error| IndexError::io(&source, error))?;
+        link_all(&source, staging.path(), MAX_DEPTH).map_err(IndexError::io(&source))?;
         staging.publish(&target_index.join(part))?;
     }
     Ok(())

@@ -12,12 +12,11 @@ mod graph;
 use std::{cmp::Reverse, collections::HashSet, ops::Range, path::Path};
 
 use rayon::prelude::*;
-use safetensors::Dtype;
 
 use self::graph::{GraphBuilder, beam_search};
 use crate::{
     IndexError,
-    arrays::{Array, Arrays},
+    arrays::{Array, Arrays, named},
     build::Watch,
     parts::Materials,
     vectors::{VectorError, VectorIndex},
@@ -83,14 +82,16 @@ pub(super) fn build(
     }
     let links = linked.concat();
     let write = |recall: f32| {
-        let arrays: [(&str, Dtype, &[u8]); 5] = [
-            ("shards", Dtype::U64, bytemuck::cast_slice(&shards)),
-            ("bounds", Dtype::U64, bytemuck::cast_slice(&bounds)),
-            ("nodes", Dtype::U32, bytemuck::cast_slice(&nodes)),
-            ("links", Dtype::U32, bytemuck::cast_slice(&links)),
-            ("recall", Dtype::F32, bytemuck::bytes_of(&recall)),
-        ];
-        Arrays::write_sealed(&dir.join(FILE), &arrays)
+        Arrays::write_sealed(
+            &dir.join(FILE),
+            &[
+                named("shards", &shards),
+                named("bounds", &bounds),
+                named("nodes", &nodes),
+                named("links", &links),
+                named("recall", &[recall]),
+            ],
+        )
     };
     write(0.0)?;
     let recall = AnnIndex::open(dir)?.measure_recall(&nodes, materials.vectors)?;
@@ -130,7 +131,7 @@ impl AnnIndex {
             shards: arrays.get("shards")?,
             bounds: arrays.get("bounds")?,
             links: arrays.get("links")?,
-            recall: arrays.get::<f32>("recall")?.as_slice().first().copied().unwrap_or(0.0),
+            recall: arrays.number("recall")?,
             arrays,
         })
     }

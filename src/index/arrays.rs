@@ -77,6 +77,14 @@ impl<T: Number> Array<T> {
     }
 }
 
+/// An array to write: its name, the type of its numbers, and its bytes.
+pub type Named<'a> = (&'a str, Dtype, &'a [u8]);
+
+/// Names an array, to write it.
+pub fn named<'a, T: Number>(name: &'a str, numbers: &'a [T]) -> Named<'a> {
+    (name, T::DTYPE, bytemuck::cast_slice(numbers))
+}
+
 /// An opened file of named arrays.
 pub struct Arrays {
     map: Arc<Mmap>,
@@ -84,12 +92,11 @@ pub struct Arrays {
 }
 
 impl Arrays {
-    /// Writes named arrays to a new file and syncs the file to the disk. An array is given as
-    /// (name, type, bytes).
+    /// Writes named arrays to a new file and syncs the file to the disk.
     ///
     /// # Errors
     /// [`IndexError::Io`] with the path of the file.
-    pub fn write(path: &Path, arrays: &[(&str, Dtype, &[u8])]) -> Result<(), IndexError> {
+    pub fn write(path: &Path, arrays: &[Named<'_>]) -> Result<(), IndexError> {
         let views: Result<Vec<_>, _> = arrays
             .iter()
             .map(|&(name, dtype, bytes)| {
@@ -99,13 +106,13 @@ impl Arrays {
             .collect();
         // `safetensors` creates a private file; it gets the permissions of a usual new file.
         let mode = File::create(path).and_then(|file| file.metadata()).map(|new| new.permissions());
-        let mode = mode.map_err(|error| IndexError::io(path, error))?;
+        let mode = mode.map_err(IndexError::io(path))?;
         views
             .and_then(|views| safetensors::serialize_to_file(views, None, path))
-            .map_err(|error| IndexError::io(path, io::Error::other(error)))?;
+            .map_err(|error| IndexError::io(path)(io::Error::other(error)))?;
         File::open(path)
             .and_then(|file| file.set_permissions(mode).and_then(|()| file.sync_all()))
-            .map_err(|error| IndexError::io(path, error))
+            .map_err(IndexError::io(path))
     }
 
     /// As [`Arrays::write`], and also stores a checksum (BLAKE3) of all arrays for
@@ -113,10 +120,10 @@ impl Arrays {
     ///
     /// # Errors
     /// [`IndexError::Io`] with the path of the file.
-    pub fn write_sealed(path: &Path, arrays: &[(&str, Dtype, &[u8])]) -> Result<(), IndexError> {
+    pub fn write_sealed(path: &Path, arrays: &[Named<'_>]) -> Result<(), IndexError> {
         let seal = seal(arrays.iter().map(|&(name, _, bytes)| (name, bytes)));
         let mut arrays = arrays.to_vec();
-        arrays.push((SEAL, Dtype::U8, seal.as_bytes()));
+        arrays.push(named(SEAL, seal.as_bytes()));
         Self::write(path, &arrays)
     }
 
@@ -147,9 +154,9 @@ impl Arrays {
     /// different number of bytes.
     pub fn write_with(
         path: &Path,
-        before: &[(&str, Dtype, &[u8])],
+        before: &[Named<'_>],
         streamed: (&str, Dtype, u64),
-        after: &[(&str, Dtype, &[u8])],
+        after: &[Named<'_>],
         stream: impl FnOnce(&mut dyn Write) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut end = 0;
@@ -183,11 +190,11 @@ impl Arrays {
     /// [`IndexError::Io`] if the file cannot be read, [`IndexError::Damaged`] if it is not a file
     /// of arrays.
     pub fn open(path: &Path) -> Result<Self, IndexError> {
-        let file = files::open(path).map_err(|error| IndexError::io(path, error))?;
+        let file = files::open(path).map_err(IndexError::io(path))?;
         // SAFETY: index files are written once and published by rename; nothing writes to them
         // while they are mapped.
         #[expect(unsafe_code, reason = "memory mapping has no safe form")]
-        let map = unsafe { Mmap::map(&file) }.map_err(|error| IndexError::io(path, error))?;
+        let map = unsafe { Mmap::map(&file) }.map_err(IndexError::io(path))?;
         SafeTensors::read_metadata(&map).map_err(|e| IndexError::damaged(path, e.to_string()))?;
         Ok(Self { map: Arc::new(map), path: path.display().to_string() })
     }
@@ -208,6 +215,14 @@ impl Arrays {
         let start = bytes.as_ptr() as usize - self.map.as_ptr() as usize;
         let (map, len) = (self.map.clone(), bytes.len() / size_of::<T>());
         Ok(Array { map, start, len, number: std::marker::PhantomData })
+    }
+
+    /// Reads the first number of the array with this name; 0 for an empty array.
+    ///
+    /// # Errors
+    /// As [`Arrays::get`].
+    pub fn number<T: Number>(&self, name: &str) -> Result<T, IndexError> {
+        Ok(self.get(name)?.as_slice().first().copied().unwrap_or(T::zeroed()))
     }
 }
 
@@ -296,7 +311,7 @@ mod tests {
         let written = Arrays::write_with(full, &arrays, ("more", Dtype::U8, 3), &[], |file| {
             file.write_all(b"abc")
         });
-        let error = IndexError::io(full, written.unwrap_err()).to_string();
+        let error = IndexError::io(full)(written.unwrap_err()).to_string();
         assert!(error.starts_with("cannot use /dev/full: No space left"), "{error}");
         assert!(error.ends_with("; free space there and run the command again"), "{error}");
     }

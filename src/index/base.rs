@@ -14,7 +14,7 @@ use crate::{
     entities::EntityIndex,
     language::languages,
     layout::{
-        NAMES, NAMES_TERMS, Seal, TERMS, TEXT, VECTORS, VectorsRecord, WORDS, WordsRecord,
+        NAMES, NAMES_TERMS, Record, Seal, TERMS, TEXT, VECTORS, VectorsRecord, WORDS, WordsRecord,
         fingerprint, part_path,
     },
     parts,
@@ -26,7 +26,7 @@ use crate::{
 };
 use agent_embed::{EmbedError, Embedder, matrix::dot};
 use agent_ground::words::Stems;
-use agent_kb::{Kb, NodeId, TypeId};
+use agent_kb::{Kb, NodeId, TypeId, distinct};
 
 /// Maximum number of texts whose embeddings are cached; when the cache is full, all of it is
 /// dropped.
@@ -133,7 +133,9 @@ impl IndexedBase {
         }
         if !sealed {
             self.vectors.verify()?;
-            self.opened_parts()?.iter().try_for_each(parts::OpenedPart::verify)?;
+            for &part in &self.embedder.record().parts {
+                parts::verify(part, &self.part(part)?)?;
+            }
         }
         Ok(sealed)
     }
@@ -203,12 +205,8 @@ impl IndexedBase {
     /// # Errors
     /// [`IndexError::Damaged`] or [`IndexError::Io`] if a part cannot be opened.
     pub fn describe_parts(&self) -> Result<Vec<String>, IndexError> {
-        Ok(self.opened_parts()?.iter().map(parts::OpenedPart::describe).collect())
-    }
-
-    fn opened_parts(&self) -> Result<Vec<parts::OpenedPart>, IndexError> {
         let parts = self.embedder.record().parts.iter();
-        parts.map(|&part| parts::OpenedPart::open(part, &self.part(part)?)).collect()
+        parts.map(|&part| parts::describe(part, &self.part(part)?)).collect()
     }
 
     /// Embeds a text as a query; the vector has length 1 or is all zeros. Recent vectors are cached
@@ -291,7 +289,7 @@ impl IndexedBase {
     /// nodes.
     pub fn fields_query(&self, text: &str) -> FieldsQuery {
         FieldsQuery::new(self.fields(), &self.corrected_stems(text), |stem| {
-            self.text.weighted_idf(stem)
+            self.text.weighted.idf(stem)
         })
     }
 
@@ -335,10 +333,8 @@ impl IndexedBase {
         if let [kind] = *wanted {
             return Ok(self.vectors.top_k(&vector, k, Some(self.kb.nodes_of_type(kind)))?);
         }
-        let mut nodes: Vec<NodeId> =
-            wanted.iter().flat_map(|&kind| self.kb.nodes_of_type(kind)).copied().collect();
-        nodes.sort_unstable();
-        nodes.dedup();
+        let nodes = wanted.iter().flat_map(|&kind| self.kb.nodes_of_type(kind)).copied();
+        let nodes = distinct(nodes.collect());
         Ok(self.vectors.top_k(&vector, k, Some(&nodes))?)
     }
 }
@@ -379,34 +375,24 @@ fn open_vectors(
     let vectors = VectorIndex::open(&dir.join(VECTORS))?;
     let has = (vectors.embedder(), vectors.dim(), vectors.n());
     if has != (&record.fingerprint, record.dim, kb.n_nodes() as usize) {
-        return Err(IndexError::damaged(&dir, "its vectors do not match their record".to_owned()));
+        return Err(IndexError::damaged(&dir, "its vectors do not match their record"));
     }
     Ok((vectors, record))
 }
 
 fn check_base(built_over: &str, kb: &Kb, name: &str) -> Result<(), IndexError> {
-    if built_over == kb.fingerprint() {
-        return Ok(());
+    match built_over == kb.fingerprint() {
+        true => Ok(()),
+        false => Err(IndexError::OtherBase { base: name.to_owned() }),
     }
-    Err(IndexError::OtherBase { base: name.to_owned() })
 }
 
 /// Whether the two parts of an index, words and vectors, are usable with a base.
 pub struct IndexState {
     /// `Ok` if the words are usable, otherwise the reason why not.
     pub words: Result<(), IndexError>,
-    /// Description of the vectors if they are usable, otherwise the reason why not.
-    pub vectors: Result<VectorsState, IndexError>,
-}
-
-/// Properties of the vectors of an index, if they are usable.
-pub struct VectorsState {
-    /// The embedder that made the vectors.
-    pub embedder: EmbedderChoice,
-    /// Whether only nodes of candidate types have a vector; other nodes have zeros.
-    pub candidates_only: bool,
-    /// The optional parts that are built, ascending.
-    pub parts: Vec<Part>,
+    /// The record of the vectors if they are usable, otherwise the reason why not.
+    pub vectors: Result<VectorsRecord, IndexError>,
 }
 
 impl IndexState {
@@ -416,8 +402,7 @@ impl IndexState {
         let vectors = || {
             let (_, record) = open_vectors(index_dir, kb, name)?;
             open_own(index_dir, &record)?;
-            let VectorsRecord { embedder, candidates_only, parts, .. } = record;
-            Ok(VectorsState { embedder, candidates_only, parts })
+            Ok(record)
         };
         let (words, mut vectors) = (Words::open(index_dir, kb, name), vectors());
         let words = words.and_then(|words| {

@@ -19,7 +19,7 @@ use crate::{
     terms::TermIndex,
 };
 use agent_ground::words::{Analysis, Languages};
-use agent_kb::NodeId;
+use agent_kb::{NodeId, distinct};
 
 /// Scale of stored counts: a weighted count `c` is stored as `c` times this number, rounded.
 const PARTS: f32 = 16.0;
@@ -110,24 +110,20 @@ fn in_parts(weighted: f32) -> u32 {
     (weighted * PARTS).round().max(1.0) as u32
 }
 
-/// Creates the builder of a BM25F index in the file `path`.
-pub(crate) fn builder(path: &Path, languages: Languages) -> PostingsBuilder {
-    PostingsBuilder::weighted(path, Analysis::Stems(languages), SETTING)
-}
-
-/// Writes the BM25F index of the nodes `0..n` from the forward indexes of documents and of the
-/// names of neighbours. Memory is bounded as in [`PostingsBuilder`]. O(entries of both indexes).
+/// Writes the BM25F index of the nodes `0..n` to the file `path`, from the forward indexes of
+/// documents and of the names of neighbours. Memory is bounded as in [`PostingsBuilder`]. O(entries
+/// of both indexes).
 ///
 /// # Errors
 /// [`IndexError::Io`] if the disk is full.
 pub(crate) fn build(
-    builder: PostingsBuilder,
-    documents: &TermIndex,
-    names: &TermIndex,
+    path: &Path,
+    languages: Languages,
+    indexes: [&TermIndex; 2],
     n: usize,
 ) -> Result<(), IndexError> {
-    let fields = Fields::new([documents, names]);
-    let mut builder = [builder];
+    let fields = Fields::new(indexes);
+    let mut builder = [PostingsBuilder::weighted(path, Analysis::Stems(languages), SETTING)];
     let starts: Vec<usize> = (0..n).step_by(BATCH).collect();
     for starts in starts.chunks(rayon::current_num_threads()) {
         let nodes = |start: usize| start as NodeId..(start + BATCH).min(n) as NodeId;
@@ -145,9 +141,7 @@ pub(crate) fn build(
 
 impl<'a> Fields<'a> {
     fn new(indexes: [&'a TermIndex; 2]) -> Self {
-        let mut stems: Vec<&str> = indexes.iter().flat_map(|index| index.vocabulary()).collect();
-        stems.sort_unstable();
-        stems.dedup();
+        let stems = distinct(indexes.iter().flat_map(|index| index.vocabulary()).collect());
         let numbers = indexes.map(|index| {
             let number = |stem: &str| stems.binary_search(&stem).unwrap_or_default() as u32;
             index.vocabulary().map(number).collect()
@@ -211,7 +205,7 @@ mod tests {
             terms(&dir.path().join("names"), &names),
         );
         let path = dir.path().join("bm25f");
-        build(builder(&path, Languages::ENGLISH), &documents, &names, 400).unwrap();
+        build(&path, Languages::ENGLISH, [&documents, &names], 400).unwrap();
         let index = Postings::open_weighted(&path, SETTING).unwrap();
         let stems = Stems::default();
         let query = stems.of_query("Which red shirts by brand3?");

@@ -20,12 +20,16 @@ use crate::{
     Access, EmbedderChoice, Import, IndexError, Part,
     embedder::IndexEmbedder,
     language::languages,
-    layout::{Staging, VECTORS, VectorsRecord, VectorsSpec, part_path, remove_leftovers},
+    layout::{Record, Staging, VECTORS, VectorsRecord, VectorsSpec, part_path, remove_leftovers},
     parts::{self, Materials},
     vectors::VectorIndex,
 };
 use agent_embed::{ColbertEncoder, Embedder};
-use agent_kb::Kb;
+use agent_kb::{Direction, Kb, NodeId, RelationId};
+
+/// Maximum number of neighbours, per relation and direction, whose names are indexed with a node;
+/// the others are ignored.
+const MAX_NAMED_NEIGHBORS: usize = 1_000;
 
 /// Progress of one stage of a build. Stages run in parallel.
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +119,18 @@ pub struct PrecomputedVectors<'a> {
     /// The vectors of all nodes that have one, in node order, as little-endian `f32` without
     /// separators.
     pub input: Mutex<&'a mut (dyn Read + Send)>,
+}
+
+/// Returns the names of the neighbours that are indexed with a node: at most
+/// [`MAX_NAMED_NEIGHBORS`].
+pub(super) fn names_of_neighbors(
+    kb: &Kb,
+    node: NodeId,
+    relation: RelationId,
+    direction: Direction,
+) -> Vec<&str> {
+    let neighbors = kb.neighbors(node, relation, direction);
+    neighbors.iter().take(MAX_NAMED_NEIGHBORS).map(|&neighbor| kb.name(neighbor)).collect()
 }
 
 /// Progress callback and stop flag of a build, shared by its threads.

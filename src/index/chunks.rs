@@ -7,16 +7,14 @@
 
 use std::path::Path;
 
-use safetensors::Dtype;
-
 use crate::{
     IndexError,
-    arrays::{Array, Arrays},
+    arrays::{Array, Arrays, named},
     build::Watch,
     parts::Materials,
     vectors::{Precision, VectorIndex, VectorWriter},
 };
-use agent_kb::NodeId;
+use agent_kb::{NodeId, distinct};
 
 /// Maximum length of a chunk, in characters; the same as in STaRK's multi-vector baseline.
 pub const CHUNK_CHARS: usize = 256;
@@ -154,10 +152,7 @@ pub(super) fn build(
         writer.append(&materials.embedder.embed_documents(&chunks)?)?;
     }
     writer.finish()?;
-    let arrays: [(&str, Dtype, &[u8]); 2] = [
-        ("bounds", Dtype::U64, bytemuck::cast_slice(&bounds)),
-        ("nodes", Dtype::U32, bytemuck::cast_slice(nodes)),
-    ];
+    let arrays = [named("bounds", &bounds), named("nodes", nodes)];
     Arrays::write_sealed(&dir.join(PLACES), &arrays)?;
     watch.progress(STAGE, nodes.len() as u64, nodes.len() as u64)
 }
@@ -173,8 +168,7 @@ impl ChunkIndex {
         let vectors = VectorIndex::open(&dir.join(VECTORS))?;
         let bounds: Array<u64> = arrays.get("bounds")?;
         if bounds.as_slice().last() != Some(&(vectors.n() as u64)) {
-            let reason = "its vectors do not match its nodes".to_owned();
-            return Err(IndexError::damaged(dir, reason));
+            return Err(IndexError::damaged(dir, "its vectors do not match its nodes"));
         }
         Ok(Self { nodes: arrays.get("nodes")?, bounds, vectors, arrays })
     }
@@ -204,11 +198,8 @@ impl ChunkIndex {
         let places = self.vectors.top_k(query, n, None)?.into_iter().map(|(chunk, _)| {
             bounds.partition_point(|&bound| bound <= u64::from(chunk)).saturating_sub(1)
         });
-        let mut nodes: Vec<NodeId> =
-            places.filter_map(|place| self.nodes.as_slice().get(place).copied()).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        Ok(nodes)
+        let nodes = places.filter_map(|place| self.nodes.as_slice().get(place).copied());
+        Ok(distinct(nodes.collect()))
     }
 
     /// Returns the dot product of `query` (`[dim]`) with each chunk of a node, in the order of the

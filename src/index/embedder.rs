@@ -213,11 +213,6 @@ impl IndexEmbedder {
         &self.record
     }
 
-    /// Whether the embedder could not be opened because no account is configured for its service.
-    fn lacks_account(&self) -> bool {
-        matches!(&self.opened, Err(error) if matches!(**error, EmbedError::NoAccess { .. }))
-    }
-
     fn opened(&self) -> Result<&dyn Embedder, EmbedError> {
         match &self.opened {
             Ok(embedder) => Ok(&**embedder),
@@ -245,8 +240,7 @@ pub(super) fn open_own(
         }
     };
     if !is_of(&*own, record) {
-        let reason = "its embedder does not match its record".to_owned();
-        return Err(IndexError::damaged(&dir, reason));
+        return Err(IndexError::damaged(&dir, "its embedder does not match its record"));
     }
     Ok(Some(own))
 }
@@ -302,10 +296,14 @@ impl Embedder for IndexEmbedder {
     }
 
     fn verify(&self) -> Result<(), EmbedError> {
-        match self.record.embedder {
+        match (&self.record.embedder, &self.opened) {
             // Requests to a service cost money.
-            EmbedderChoice::OpenAi(_) => Ok(()),
-            EmbedderChoice::Named(_) if self.lacks_account() => Ok(()),
+            (EmbedderChoice::OpenAi(_), _) => Ok(()),
+            (EmbedderChoice::Named(_), Err(error))
+                if matches!(**error, EmbedError::NoAccess { .. }) =>
+            {
+                Ok(())
+            }
             _ => self.opened()?.verify(),
         }
     }

@@ -178,6 +178,7 @@ impl LinkedNodes {
 }
 
 /// Consecutive words of a query, to compare with whole names.
+#[derive(Default)]
 struct Span {
     n_words: usize,
     n_letters: usize,
@@ -303,12 +304,11 @@ impl EntityIndex {
         let linked = self.look_up(text, go_on)?;
         let node_of = |entry: u32| self.entry_node.as_slice().get(entry as usize).copied();
         let mut exact: Vec<(NodeId, f32)> = Vec::new();
-        self.for_exact(&linked.words, |entry, strength| {
-            exact.extend(node_of(entry).map(|node| (node, strength)));
-        });
-        self.for_exact(&linked.corrected, |entry, strength| {
-            exact.extend(node_of(entry).map(|node| (node, strength * TYPO_STRENGTH)));
-        });
+        for (words, share) in [(&linked.words, 1.0), (&linked.corrected, TYPO_STRENGTH)] {
+            self.for_exact(words, |entry, strength| {
+                exact.extend(node_of(entry).map(|node| (node, strength * share)));
+            });
+        }
         go_on()?;
         let sharing = self.sharing(&linked);
         let mut explained = Bits::new(self.vocabulary.len());
@@ -319,9 +319,9 @@ impl EntityIndex {
             }
             let (covered, strength) = self.strength_of_part(&linked, entry, None);
             if covered >= EXPLAINED_SHARE {
-                self.stems_of(entry).iter().for_each(|&stem| {
+                for &stem in self.stems_of(entry) {
                     explained.insert(stem);
-                });
+                }
             }
             let Some(node) = node_of(entry) else { continue };
             // Entries ascend by node, so the entries of a node are adjacent.
@@ -411,11 +411,7 @@ impl EntityIndex {
     }
 
     fn stems_of(&self, entry: u32) -> &[u32] {
-        self.entry_stems().of(entry)
-    }
-
-    fn entry_stems(&self) -> EntryStems<'_> {
-        EntryStems { bounds: self.entry_bounds.as_slice(), stems: self.entry_stems.as_slice() }
+        self.entry_stems.part(&self.entry_bounds, entry as usize)
     }
 
     fn entries_of(&self, stem: u32) -> &[u32] {
@@ -435,13 +431,7 @@ impl EntityIndex {
     fn for_exact(&self, query: &[Word], mut keep: impl FnMut(u32, f32)) {
         for (start, first) in query.iter().enumerate() {
             let (mut words, mut stems) = (Key::of_words(), Key::of_stems());
-            let mut span = Span {
-                n_words: 0,
-                n_letters: 0,
-                capital: false,
-                asks: false,
-                unknown: first.stem.is_none(),
-            };
+            let mut span = Span { unknown: first.stem.is_none(), ..Span::default() };
             for word in query.iter().skip(start).take(MAX_EXACT_WORDS) {
                 words = words.then(&word.text);
                 stems = word.then_stems(stems, span.n_words > 0);
@@ -584,24 +574,6 @@ impl EntityIndex {
             }
         }
         Ok(())
-    }
-}
-
-/// The stems of all entries; `stems[bounds[i]..bounds[i + 1]]` belong to entry `i`.
-#[derive(Clone, Copy)]
-struct EntryStems<'a> {
-    bounds: &'a [u64],
-    stems: &'a [u32],
-}
-
-impl<'a> EntryStems<'a> {
-    #[inline]
-    fn of(self, entry: u32) -> &'a [u32] {
-        let at = entry as usize;
-        let (Some(&start), Some(&end)) = (self.bounds.get(at), self.bounds.get(at + 1)) else {
-            return &[];
-        };
-        self.stems.get(start as usize..end as usize).unwrap_or(&[])
     }
 }
 

@@ -19,16 +19,13 @@ pub use self::{table::FieldTable, vectors::FieldVectors};
 use crate::{
     IndexError,
     bm25::Bm25,
-    build::Watch,
+    build::{Watch, names_of_neighbors},
     language::languages,
     postings::{Postings, PostingsBuilder, settle},
 };
 use agent_ground::words::Analysis;
 use agent_kb::{Direction, FieldId, FileRecord, Kb, NodeId, RelationId};
 
-/// Maximum number of neighbours, per relation and direction, whose names are indexed with a node;
-/// the others are ignored.
-const MAX_NAMED_NEIGHBORS: usize = 1_000;
 /// Maximum number of fields of a base; each field with texts is a file.
 const MAX_FIELDS: usize = 4_096;
 /// Number of nodes between two reports of progress.
@@ -86,11 +83,7 @@ impl Source {
             Self::Name => vec![kb.name(node)],
             Self::Type => vec![kb.type_name(kb.node_type(node))],
             Self::Detail(field) => kb.field(node, field).into_iter().collect(),
-            Self::Relation(relation, direction) => {
-                let neighbors = kb.neighbors(node, relation, direction);
-                let named = neighbors.iter().take(MAX_NAMED_NEIGHBORS);
-                named.map(|&neighbor| kb.name(neighbor)).collect()
-            }
+            Self::Relation(relation, way) => names_of_neighbors(kb, node, relation, way),
         }
     }
 }
@@ -167,8 +160,9 @@ pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexE
         }
         builder.finish(field.nodes.len())?;
         let target = postings_path(dir, kept.len());
-        fs::rename(path(at), &target).map_err(|error| IndexError::io(&target, error))?;
-        digests.extend_from_slice(digest(&target)?.as_bytes());
+        fs::rename(path(at), &target).map_err(IndexError::io(&target))?;
+        let record = FileRecord::of(&target).map_err(IndexError::io(&target))?;
+        digests.extend_from_slice(record.blake3.as_bytes());
         kept.push(field);
     }
     FieldTable::write(dir, &kept, &digests)?;
@@ -188,10 +182,6 @@ fn add<'a>(
         builder.add(field.nodes.len() as NodeId, parts);
         field.nodes.push(node);
     }
-}
-
-fn digest(path: &Path) -> Result<String, IndexError> {
-    Ok(FileRecord::of(path).map_err(|error| IndexError::io(path, error))?.blake3)
 }
 
 impl FieldIndex {
@@ -215,10 +205,7 @@ impl FieldIndex {
         self.table.verify()?;
         for at in 0..self.postings.len() {
             let path = postings_path(&self.dir, at);
-            if self.table.digest(at) != Some(digest(&path)?.as_bytes()) {
-                let reason = "its checksum does not match".to_owned();
-                return Err(IndexError::damaged(&path, reason));
-            }
+            IndexError::check_digest(&path, self.table.digest(at))?;
         }
         Ok(())
     }

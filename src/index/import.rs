@@ -45,7 +45,7 @@ impl<'a> ImportBuilder<'a> {
             std::fs::create_dir_all(place)?;
             tempfile::tempfile_in(place)
         };
-        let file = make().map_err(|error| IndexError::io(place, error))?;
+        let file = make().map_err(IndexError::io(place))?;
         let has_vector = vec![false; kb.n_nodes() as usize];
         let (unknown_ids, dim, queries) = ((0, None), None, None);
         Ok(Self { kb, place, file, has_vector, unknown_ids, dim, queries })
@@ -73,9 +73,7 @@ impl<'a> ImportBuilder<'a> {
     /// or a number that is not finite; [`IndexError::Io`].
     pub fn node(&mut self, id: i64, vector: &[f32]) -> Result<(), IndexError> {
         let dim = self.check_dim(vector)?;
-        let node = NodeId::try_from(id).ok().filter(|&node| {
-            self.kb.contains(node) && self.kb.candidate_types().contains(&self.kb.node_type(node))
-        });
+        let node = NodeId::try_from(id).ok().filter(|&node| self.kb.is_candidate(node));
         let Some(node) = node else {
             self.unknown_ids.0 += 1;
             self.unknown_ids.1.get_or_insert(id);
@@ -89,7 +87,7 @@ impl<'a> ImportBuilder<'a> {
         self.file
             .seek(at)
             .and_then(|_| self.file.write_all(&bytes))
-            .map_err(|error| IndexError::io(self.place, error))
+            .map_err(IndexError::io(self.place))
     }
 
     /// Adds the vector of the query `text`. If the query has a vector already, the first vector is
@@ -110,14 +108,9 @@ impl<'a> ImportBuilder<'a> {
     /// # Errors
     /// [`IndexError::BadImport`], with the number of missing or unknown nodes; [`IndexError::Io`].
     pub fn finish(mut self) -> Result<Import, IndexError> {
-        let mut candidates: Vec<NodeId> = (self.kb.candidate_types().iter())
-            .flat_map(|&kind| self.kb.nodes_of_type(kind))
-            .copied()
-            .collect();
-        candidates.sort_unstable();
+        let candidates = self.kb.candidates();
         let mut missing = candidates.iter().filter(|&&node| !self.has_vector[node as usize]);
-        let first = missing.next();
-        if let Some(first) = first {
+        if let Some(first) = missing.next() {
             let (n, all) = (missing.count() + 1, candidates.len());
             return Err(IndexError::BadImport(format!(
                 "{n} of {all} candidates have no vector, node {first} is the first"
@@ -133,7 +126,7 @@ impl<'a> ImportBuilder<'a> {
         let (queries, checksum) =
             self.queries.unwrap_or_else(|| QueryTableBuilder::new(dim)).encode()?;
         let n_nodes = self.kb.n_nodes();
-        let failed = |error| IndexError::io(self.place, error);
+        let failed = IndexError::io(self.place);
         // Unwritten parts of the file read as zeros.
         self.file.set_len(u64::from(n_nodes) * dim as u64 * 4).map_err(failed)?;
         self.file.seek(SeekFrom::Start(0)).map_err(failed)?;
@@ -154,7 +147,7 @@ impl Import {
         rows: usize,
         on_block: &mut dyn FnMut(usize, Vec<f32>) -> Result<(), IndexError>,
     ) -> Result<(), IndexError> {
-        let failed = |error| IndexError::io(Path::new("the temporary file of vectors"), error);
+        let failed = IndexError::io(Path::new("the temporary file of vectors"));
         let mut file = &self.file;
         file.seek(SeekFrom::Start(0)).map_err(failed)?;
         let mut reader = BufReader::with_capacity(1 << 20, file);

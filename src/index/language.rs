@@ -7,7 +7,7 @@
 //! result depends only on the base. At most [`MAX_PIECES`] pieces are read.
 
 use agent_ground::words::{Language, Languages, is_stop_word, is_unspaced, name_words};
-use agent_kb::{Kb, NodeId};
+use agent_kb::{Kb, NodeId, distinct};
 
 /// Number of characters at which a piece of text is complete.
 const PIECE_LETTERS: usize = 300;
@@ -68,10 +68,8 @@ fn is_prose(language: Language, text: &str) -> bool {
     }
     let alone: Languages = std::iter::once(language).collect();
     let own = |word: &str| alone.is_stop_word(word) && !is_stop_word(word);
-    let mut found: Vec<_> = name_words(text).map(|pair| pair.1).filter(|word| own(word)).collect();
-    found.sort_unstable();
-    found.dedup();
-    found.len() >= MIN_FUNCTION_WORDS
+    let found = name_words(text).map(|pair| pair.1).filter(|word| own(word));
+    distinct(found.collect()).len() >= MIN_FUNCTION_WORDS
 }
 
 /// Samples pieces of text, each from one or several nodes; the nodes are spread over the base.

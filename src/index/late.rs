@@ -21,11 +21,10 @@ use std::{
 
 use memmap2::Mmap;
 use rayon::prelude::*;
-use safetensors::Dtype;
 
 use crate::{
     IndexError,
-    arrays::{Array, Arrays},
+    arrays::{Array, Arrays, named},
     build::Watch,
     late::{
         codec::{Codec, code_bytes, learn},
@@ -182,7 +181,7 @@ fn write(kb: &Kb, source: &Source<'_>, watch: &Watch<'_>, dir: &Path) -> Result<
         Codec { dim, bits: BITS, centroids: &centroids, weights: &weights, cutoffs: &cutoffs };
 
     let spool = dir.join(CODES);
-    let failed = |error| IndexError::io(&spool, error);
+    let failed = IndexError::io(&spool);
     let mut codes = BufWriter::new(File::create(&spool).map_err(failed)?);
     let (mut bounds, mut cache) = (vec![0u64], HashMap::new());
     for (at, block) in nodes.chunks(BLOCK_NODES).enumerate() {
@@ -195,20 +194,19 @@ fn write(kb: &Kb, source: &Source<'_>, watch: &Watch<'_>, dir: &Path) -> Result<
             codes.write_all(&code).map_err(failed)?;
         }
     }
-    let file = codes.into_inner().map_err(|error| failed(error.into_error()))?;
-    drop(file);
+    codes.flush().map_err(failed)?;
     let file = File::open(&spool).map_err(failed)?;
     // SAFETY: the file is in the private directory of this build, and nothing writes to it now.
     #[expect(unsafe_code, reason = "memory mapping has no safe form")]
     let codes = unsafe { Mmap::map(&file) }.map_err(failed)?;
     let stored_dim = [dim as u32];
-    let mut arrays: Vec<(&str, Dtype, &[u8])> = vec![
-        ("bounds", Dtype::U64, bytemuck::cast_slice(&bounds)),
-        ("nodes", Dtype::U32, bytemuck::cast_slice(nodes)),
-        ("centroids", Dtype::F32, bytemuck::cast_slice(&centroids)),
-        ("weights", Dtype::F32, bytemuck::cast_slice(&weights)),
-        ("dim", Dtype::U32, bytemuck::cast_slice(&stored_dim)),
-        ("codes", Dtype::U8, &codes),
+    let mut arrays = vec![
+        named("bounds", &bounds),
+        named("nodes", nodes),
+        named("centroids", &centroids),
+        named("weights", &weights),
+        named("dim", &stored_dim),
+        named("codes", &codes),
     ];
     let (list_bounds, places, checkpoint_dir);
     if let Some(checkpoint) = source.checkpoint {
@@ -216,10 +214,10 @@ fn write(kb: &Kb, source: &Source<'_>, watch: &Watch<'_>, dir: &Path) -> Result<
             lists(&codes, &bounds, code_bytes(dim, BITS), centroids.len() / dim);
         checkpoint_dir = checkpoint.dir().to_string_lossy();
         arrays.extend([
-            ("list_bounds", Dtype::U64, bytemuck::cast_slice(&list_bounds)),
-            ("places", Dtype::U32, bytemuck::cast_slice(&places)),
-            ("fingerprint", Dtype::U8, checkpoint.fingerprint().as_bytes()),
-            ("dir", Dtype::U8, checkpoint_dir.as_bytes()),
+            named("list_bounds", &list_bounds),
+            named("places", &places),
+            named("fingerprint", checkpoint.fingerprint().as_bytes()),
+            named("dir", checkpoint_dir.as_bytes()),
         ]);
     }
     Arrays::write_sealed(&dir.join(FILE), &arrays)?;
@@ -273,7 +271,7 @@ impl LateIndex {
     pub fn open(dir: &Path) -> Result<Self, IndexError> {
         let path = dir.join(FILE);
         let arrays = Arrays::open(&path)?;
-        let dim = arrays.get::<u32>("dim")?.as_slice().first().map_or(0, |&dim| dim as usize);
+        let dim = arrays.number::<u32>("dim")? as usize;
         let checkpoint = match arrays.get("fingerprint") {
             Err(_) => None,
             Ok(fingerprint) => Some(Checkpoint {

@@ -84,9 +84,8 @@ impl Seal {
     ) -> Result<(), IndexError> {
         for (name, record) in &self.files {
             let path = part.join(name);
-            if !record.matches(&path, on_bytes).map_err(|error| IndexError::io(&path, error))? {
-                let reason = "its digest does not match".to_owned();
-                return Err(IndexError::damaged(&path, reason));
+            if !record.matches(&path, on_bytes).map_err(IndexError::io(&path))? {
+                return Err(IndexError::damaged(&path, "its digest does not match"));
             }
         }
         Ok(())
@@ -106,7 +105,7 @@ fn gather(
     depth: usize,
     files: &mut BTreeMap<String, FileRecord>,
 ) -> Result<(), IndexError> {
-    let failed = |error| IndexError::io(dir, error);
+    let failed = IndexError::io(dir);
     for entry in fs::read_dir(dir).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         let (path, name) = (entry.path(), entry.file_name());
@@ -121,14 +120,22 @@ fn gather(
             }
             continue;
         }
-        let record = FileRecord::of(&path).map_err(|error| IndexError::io(&path, error))?;
+        let record = FileRecord::of(&path).map_err(IndexError::io(&path))?;
         files.insert(name, record);
     }
     Ok(())
 }
 
-/// A record that has the digests of the files of its part; records of older versions have none.
-trait Sealed: Clone + Serialize {
+/// The record of a part, which has the digests of the files of the part; records of older versions
+/// have none.
+pub(super) trait Record: Clone + Serialize + DeserializeOwned {
+    /// Name of the part.
+    const PART: &str;
+    /// The only format version that this program reads and writes.
+    const FORMAT: u32;
+
+    fn format(&self) -> u32;
+
     fn seal(&mut self) -> &mut Option<Seal>;
 
     /// Computes the blake3 digest, hexadecimal, of the record with the field for this digest empty.
@@ -139,15 +146,70 @@ trait Sealed: Clone + Serialize {
         }
         Ok(blake3::hash(&serde_json::to_vec(&unsigned)?).to_hex().to_string())
     }
+
+    /// Reads the record of the part in an index directory; `base` names the base in messages.
+    fn read(index: &Path, base: &str) -> Result<Self, IndexError> {
+        let path = &index.join(Self::PART).join(RECORD);
+        let bytes = match files::read(path, MAX_RECORD_BYTES) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(IndexError::Missing { base: base.to_owned() });
+            }
+            read => read.map_err(IndexError::io(path))?,
+        };
+        let damaged = |error: serde_json::Error| IndexError::damaged(path, error.to_string());
+        let mut record: Self = serde_json::from_slice(&bytes).map_err(damaged)?;
+        let digest = record.own_digest().map_err(damaged)?;
+        if record.seal().as_ref().is_some_and(|seal| seal.record != digest) {
+            return Err(IndexError::damaged(path, "its digest does not match"));
+        }
+        match record.format() {
+            found if found == Self::FORMAT => Ok(record),
+            found => {
+                Err(IndexError::damaged(path, format!("format {found}, not {}", Self::FORMAT)))
+            }
+        }
+    }
+
+    /// Writes the record into the directory `part`, whose other files must be complete, replacing
+    /// an older record atomically; reads all other files there for their digests.
+    fn write(&self, part: &Path) -> Result<(), IndexError> {
+        let path = &part.join(RECORD);
+        let failed = IndexError::io(path);
+        let mut record = self.clone();
+        let sealed = Seal::of(part)?;
+        *record.seal() = Some(sealed.clone());
+        let digest = record.own_digest().map_err(io::Error::from).map_err(failed)?;
+        *record.seal() = Some(Seal { record: digest, ..sealed });
+        let mut file = files::temporary_file(part, ".record-").map_err(failed)?;
+        let json = serde_json::to_vec_pretty(&record).map_err(io::Error::from).map_err(failed)?;
+        file.write_all(&json).map_err(failed)?;
+        file.as_file().sync_all().map_err(failed)?;
+        file.persist(path).map_err(|error| failed(error.error))?;
+        Ok(())
+    }
 }
 
-impl Sealed for WordsRecord {
+impl Record for WordsRecord {
+    const PART: &str = WORDS;
+    const FORMAT: u32 = WORDS_FORMAT;
+
+    fn format(&self) -> u32 {
+        self.format
+    }
+
     fn seal(&mut self) -> &mut Option<Seal> {
         &mut self.seal
     }
 }
 
-impl Sealed for VectorsRecord {
+impl Record for VectorsRecord {
+    const PART: &str = VECTORS;
+    const FORMAT: u32 = VECTORS_FORMAT;
+
+    fn format(&self) -> u32 {
+        self.format
+    }
+
     fn seal(&mut self) -> &mut Option<Seal> {
         &mut self.seal
     }
@@ -171,30 +233,17 @@ impl WordsRecord {
     pub(super) fn new(kb: &str, languages: Languages) -> Self {
         Self { format: WORDS_FORMAT, kb: kb.to_owned(), languages, seal: None }
     }
-
-    /// Reads the record of the words in an index directory; `base` names the base in messages.
-    pub(super) fn read(index: &Path, base: &str) -> Result<Self, IndexError> {
-        let path = index.join(WORDS).join(RECORD);
-        let record: Self = read(&path, base)?;
-        check_format(&path, record.format, WORDS_FORMAT)?;
-        Ok(record)
-    }
-
-    /// Writes the record into the directory `words`, whose other files must be complete.
-    pub(super) fn write(&self, words: &Path) -> Result<(), IndexError> {
-        write(words, self)
-    }
 }
 
 /// Content of `vectors/record.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct VectorsRecord {
+pub struct VectorsRecord {
     format: u32,
     /// Fingerprint of the knowledge base.
     pub(super) kb: String,
     /// The embedder that made the vectors; opened again to embed queries.
-    pub(super) embedder: EmbedderChoice,
+    pub embedder: EmbedderChoice,
     /// Fingerprint of the embedder.
     pub(super) fingerprint: String,
     /// One-line description of the embedder.
@@ -202,9 +251,9 @@ pub(super) struct VectorsRecord {
     /// Number of values in a vector.
     pub(super) dim: usize,
     /// Whether only nodes of candidate types have a vector.
-    pub(super) candidates_only: bool,
+    pub candidates_only: bool,
     /// The optional parts that are complete, ascending.
-    pub(super) parts: Vec<Part>,
+    pub parts: Vec<Part>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) seal: Option<Seal>,
 }
@@ -251,20 +300,6 @@ impl VectorsRecord {
             parts: Vec::new(),
             seal: None,
         }
-    }
-
-    /// Reads the record of the vectors in an index directory; `base` names the base in messages.
-    pub(super) fn read(index: &Path, base: &str) -> Result<Self, IndexError> {
-        let path = index.join(VECTORS).join(RECORD);
-        let record: Self = read(&path, base)?;
-        check_format(&path, record.format, VECTORS_FORMAT)?;
-        Ok(record)
-    }
-
-    /// Writes the record into the directory `vectors`, replacing an older record atomically; reads
-    /// all other files there for their digests.
-    pub(super) fn write(&self, vectors: &Path) -> Result<(), IndexError> {
-        write(vectors, self)
     }
 }
 
@@ -394,48 +429,6 @@ pub(super) fn part_path(index: &Path, part: Part) -> PathBuf {
     index.join(VECTORS).join(part.name())
 }
 
-fn read<T: DeserializeOwned + Sealed>(path: &Path, base: &str) -> Result<T, IndexError> {
-    let bytes = match files::read(path, MAX_RECORD_BYTES) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(IndexError::Missing { base: base.to_owned() });
-        }
-        read => read.map_err(|error| IndexError::io(path, error))?,
-    };
-    let damaged = |error: serde_json::Error| IndexError::damaged(path, error.to_string());
-    let mut record: T = serde_json::from_slice(&bytes).map_err(damaged)?;
-    let digest = record.own_digest().map_err(damaged)?;
-    if record.seal().as_ref().is_some_and(|seal| seal.record != digest) {
-        let reason = "its digest does not match".to_owned();
-        return Err(IndexError::damaged(path, reason));
-    }
-    Ok(record)
-}
-
-/// Writes a record into the directory of its part atomically, with the digests of all files of the
-/// part.
-fn write(part: &Path, record: &impl Sealed) -> Result<(), IndexError> {
-    let path = &part.join(RECORD);
-    let failed = |error| IndexError::io(path, error);
-    let mut record = record.clone();
-    let sealed = Seal::of(part)?;
-    *record.seal() = Some(sealed.clone());
-    let digest = record.own_digest().map_err(io::Error::from).map_err(failed)?;
-    *record.seal() = Some(Seal { record: digest, ..sealed });
-    let mut file = files::temporary_file(part, ".record-").map_err(failed)?;
-    let json = serde_json::to_vec_pretty(&record).map_err(io::Error::from).map_err(failed)?;
-    file.write_all(&json).map_err(failed)?;
-    file.as_file().sync_all().map_err(failed)?;
-    file.persist(path).map_err(|error| failed(error.error))?;
-    Ok(())
-}
-
-fn check_format(path: &Path, found: u32, supported: u32) -> Result<(), IndexError> {
-    if found == supported {
-        return Ok(());
-    }
-    Err(IndexError::damaged(path, format!("format {found}, not {supported}")))
-}
-
 /// A part being built in a hidden directory of the index; the directory is removed unless the part
 /// is published.
 pub(super) struct Staging {
@@ -448,7 +441,7 @@ pub(super) struct Staging {
 impl Staging {
     /// Creates the hidden directory for a new part in the index directory `index`.
     pub(super) fn new(index: &Path) -> Result<Self, IndexError> {
-        let failed = |error| IndexError::io(index, error);
+        let failed = IndexError::io(index);
         fs::create_dir_all(index).map_err(failed)?;
         let _turn = locked(index);
         let dir = files::temporary_dir(index, STAGING_PREFIX).map_err(failed)?;

@@ -52,7 +52,7 @@ pub mod vectors;
 use std::{io, path::Path};
 
 pub use adopt::adopt;
-pub use base::{IndexState, IndexedBase, VectorsState};
+pub use base::{IndexState, IndexedBase};
 pub use bm25f::FieldsQuery;
 pub use build::{
     IndexedVersion, Plan, PrecomputedVectors, Progress, VectorSource, Watch, WordSource, build,
@@ -61,14 +61,14 @@ pub use build::{
 pub use embedder::{Access, EmbedderChoice, NamedEmbedder};
 pub use import::{Import, ImportBuilder};
 pub use language::languages;
-pub use layout::{Part, PartRequest, VectorsSpec, WORDS_FORMAT, remove_leftovers};
+pub use layout::{Part, PartRequest, VectorsRecord, VectorsSpec, WORDS_FORMAT, remove_leftovers};
 pub use postings::Collection;
 pub use text::TextPart;
 
 use crate::vectors::VectorError;
 use agent_embed::EmbedError;
 use agent_ground::{files, words::Languages};
-use agent_kb::KbError;
+use agent_kb::{FileRecord, KbError};
 
 /// Why an index could not be built, opened or used.
 #[derive(Debug, thiserror::Error)]
@@ -166,11 +166,21 @@ pub enum IndexError {
 }
 
 impl IndexError {
-    fn io(path: &Path, source: io::Error) -> Self {
-        Self::Io { path: path.display().to_string(), source }
+    /// Returns a function that converts an I/O error at `path` into [`IndexError::Io`].
+    fn io(path: &Path) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::Io { path: path.display().to_string(), source }
     }
 
-    fn damaged(path: &Path, reason: String) -> Self {
-        Self::Damaged { path: path.display().to_string(), reason }
+    fn damaged(path: &Path, reason: impl Into<String>) -> Self {
+        Self::Damaged { path: path.display().to_string(), reason: reason.into() }
+    }
+
+    /// Reads a file and compares its digest (BLAKE3, hexadecimal) with the recorded one.
+    fn check_digest(path: &Path, recorded: Option<&[u8]>) -> Result<(), Self> {
+        let found = FileRecord::of(path).map_err(Self::io(path))?.blake3;
+        match recorded == Some(found.as_bytes()) {
+            true => Ok(()),
+            false => Err(Self::damaged(path, "its checksum does not match")),
+        }
     }
 }

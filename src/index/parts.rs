@@ -1,4 +1,4 @@
-//! Builds, opens, verifies and describes the optional parts of an index.
+//! Builds, verifies and describes the optional parts of an index.
 
 use std::path::Path;
 
@@ -43,73 +43,43 @@ pub(super) fn build(
         Part::Fields => fields::build(materials.kb, watch, dir),
         Part::FieldVectors => fields::build_vectors(materials, watch, dir),
         Part::Query => {
-            let previous_dir = materials.previous.map(|previous| part_path(previous.index, part));
-            let previous = materials.previous.zip(previous_dir.as_deref());
-            let previous =
-                previous.map(|(version, dir)| query::PreviousIndex { kb: version.kb, dir });
-            match previous
-                .map(|previous| query::update(previous, materials.kb, watch, dir))
-                .transpose()?
+            if let Some(IndexedVersion { kb, index }) = materials.previous
+                && query::update((kb, &part_path(index, part)), materials.kb, watch, dir)?
             {
-                Some(true) => Ok(()),
-                Some(false) | None => query::build(materials.kb, watch, dir),
+                return Ok(());
             }
+            query::build(materials.kb, watch, dir)
         }
     }
 }
 
-/// An opened optional part.
-pub(super) enum OpenedPart {
-    Ann(AnnIndex),
-    Multi(Box<ChunkIndex>),
-    Late(Box<LateIndex>),
-    Colbert(Box<LateIndex>),
-    Fields(Box<FieldIndex>),
-    FieldVectors(Box<FieldVectors>),
-    Query(Box<QueryIndex>),
+/// Reads all files of the optional part in the directory `dir` and compares them with their
+/// checksums.
+pub(super) fn verify(part: Part, dir: &Path) -> Result<(), IndexError> {
+    match part {
+        Part::Ann => AnnIndex::open(dir)?.verify(),
+        Part::Multi => ChunkIndex::open(dir)?.verify(),
+        Part::Late | Part::Colbert => LateIndex::open(dir)?.verify(),
+        Part::Fields => FieldIndex::open(dir)?.verify(),
+        Part::FieldVectors => FieldVectors::open(dir)?.verify(),
+        Part::Query => QueryIndex::open(dir)?.verify(),
+    }
 }
 
-impl OpenedPart {
-    /// Opens the optional part in the directory `dir`.
-    pub(super) fn open(part: Part, dir: &Path) -> Result<Self, IndexError> {
-        Ok(match part {
-            Part::Ann => Self::Ann(AnnIndex::open(dir)?),
-            Part::Multi => Self::Multi(Box::new(ChunkIndex::open(dir)?)),
-            Part::Late => Self::Late(Box::new(LateIndex::open(dir)?)),
-            Part::Colbert => Self::Colbert(Box::new(LateIndex::open(dir)?)),
-            Part::Fields => Self::Fields(Box::new(FieldIndex::open(dir)?)),
-            Part::FieldVectors => Self::FieldVectors(Box::new(FieldVectors::open(dir)?)),
-            Part::Query => Self::Query(Box::new(QueryIndex::open(dir)?)),
-        })
-    }
-
-    /// Reads all files of the part and compares them with their checksums.
-    pub(super) fn verify(&self) -> Result<(), IndexError> {
-        match self {
-            Self::Ann(index) => index.verify(),
-            Self::Multi(index) => index.verify(),
-            Self::Late(index) | Self::Colbert(index) => index.verify(),
-            Self::Fields(index) => index.verify(),
-            Self::FieldVectors(index) => index.verify(),
-            Self::Query(index) => index.verify(),
+/// Returns the name of the optional part in the directory `dir` and a summary, in one line of text
+/// for people.
+pub(super) fn describe(part: Part, dir: &Path) -> Result<String, IndexError> {
+    let summary = match part {
+        Part::Ann => AnnIndex::open(dir)?.describe(),
+        Part::Multi => ChunkIndex::open(dir)?.describe(),
+        Part::Late | Part::Colbert => LateIndex::open(dir)?.describe(),
+        Part::Fields => FieldIndex::open(dir)?.table().describe(),
+        Part::FieldVectors => {
+            format!("vectors of {}", FieldVectors::open(dir)?.table().describe())
         }
-    }
-
-    /// Returns the name of the part and a summary, in one line of text for people.
-    pub(super) fn describe(&self) -> String {
-        let (part, summary) = match self {
-            Self::Ann(index) => (Part::Ann, index.describe()),
-            Self::Multi(index) => (Part::Multi, index.describe()),
-            Self::Late(index) => (Part::Late, index.describe()),
-            Self::Colbert(index) => (Part::Colbert, index.describe()),
-            Self::Fields(index) => (Part::Fields, index.table().describe()),
-            Self::FieldVectors(index) => {
-                (Part::FieldVectors, format!("vectors of {}", index.table().describe()))
-            }
-            Self::Query(index) => (Part::Query, index.describe()),
-        };
-        format!("{part}: {summary}")
-    }
+        Part::Query => QueryIndex::open(dir)?.describe(),
+    };
+    Ok(format!("{part}: {summary}"))
 }
 
 #[cfg(test)]

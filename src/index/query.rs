@@ -19,6 +19,7 @@ mod tests;
 mod update;
 
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     fs, io,
     ops::Range,
@@ -27,10 +28,9 @@ use std::{
     sync::Arc,
 };
 
-use safetensors::Dtype;
 use tantivy::{
-    DocAddress, DocId, Index, IndexReader, IndexWriter, ReloadPolicy, Score, Searcher,
-    SegmentReader, TantivyDocument,
+    DocId, Index, IndexReader, IndexWriter, ReloadPolicy, Score, Searcher, SegmentReader,
+    TantivyDocument,
     collector::TopDocs,
     index::SegmentId,
     indexer::NoMergePolicy,
@@ -38,16 +38,20 @@ use tantivy::{
         FAST, Field, INDEXED, IndexRecordOption, JsonObjectOptions, OwnedValue, Schema,
         TextFieldIndexing, TextOptions,
     },
-    tokenizer::{TextAnalyzer, Token, TokenStream, Tokenizer},
+    tokenizer::{PreTokenizedStream, PreTokenizedString, TextAnalyzer, Token, Tokenizer},
 };
 
 pub use self::parse::QueryError;
-pub(super) use self::update::{PreviousIndex, update};
-use self::{directory::ReadOnly, parse::Parser, update::Slots};
+pub(super) use self::update::update;
+use self::{
+    directory::ReadOnly,
+    parse::Parser,
+    update::{DELETED, LiveStatistics, Slots},
+};
 use crate::{
     IndexError,
-    arrays::{Array, Arrays, Strings},
-    build::Watch,
+    arrays::{Array, Arrays, Strings, named},
+    build::{Watch, names_of_neighbors},
 };
 use agent_ground::words::name_words;
 use agent_kb::{Direction, FileRecord, Kb, NodeId, RelationId, TypeId};
@@ -65,9 +69,6 @@ const DIGEST: usize = 64;
 const WRITER_BYTES: usize = 128 << 20;
 /// Maximum length of an indexed word, in bytes; of a longer word, the beginning is indexed.
 const MAX_WORD_BYTES: usize = 256;
-/// Maximum number of neighbours per relation whose names are indexed with a node; the others are
-/// ignored.
-const MAX_NAMED_NEIGHBORS: usize = 1_000;
 /// Number of nodes between two reports of progress.
 const REPORT_EVERY: u32 = 4_096;
 /// Name of the stage in progress reports.
@@ -135,10 +136,8 @@ fn document(kb: &Kb, node: NodeId, slot: u64, at: Fields) -> TantivyDocument {
     }
     let mut relations = BTreeMap::new();
     for relation in (0..).map(RelationId).take(kb.relations().len()) {
-        let neighbors = kb.neighbors(node, relation, Direction::Any);
-        let names = neighbors.iter().take(MAX_NAMED_NEIGHBORS);
-        let names: Vec<OwnedValue> =
-            names.map(|&neighbor| OwnedValue::Str(kb.name(neighbor).to_owned())).collect();
+        let names = names_of_neighbors(kb, node, relation, Direction::Any).into_iter();
+        let names: Vec<OwnedValue> = names.map(|name| OwnedValue::Str(name.to_owned())).collect();
         if !names.is_empty() {
             relations.insert(key('r', relation.0), OwnedValue::Array(names));
         }
@@ -152,7 +151,7 @@ fn document(kb: &Kb, node: NodeId, slot: u64, at: Fields) -> TantivyDocument {
 /// Builds the index of a base into the directory `dir`, on one thread, so that documents are in
 /// node order.
 pub(super) fn build(kb: &Kb, watch: &Watch<'_>, dir: &Path) -> Result<(), IndexError> {
-    let failed = |error: tantivy::TantivyError| IndexError::io(dir, io::Error::other(error));
+    let failed = |error: tantivy::TantivyError| IndexError::io(dir)(io::Error::other(error));
     let (schema, at) = schema();
     let index = Index::create_in_dir(dir, schema).map_err(failed)?;
     index.tokenizers().register(WORDS, TextAnalyzer::from(Words));
@@ -193,7 +192,7 @@ fn in_order(index: &Index) -> tantivy::Result<Vec<SegmentId>> {
 
 /// Removes the files that only a writer needs, then writes the sizes and digests of all others.
 fn seal(dir: &Path) -> Result<(), IndexError> {
-    let failed = |error| IndexError::io(dir, error);
+    let failed = IndexError::io(dir);
     let (mut names, mut sizes, mut digests) = (Vec::new(), Vec::new(), Vec::new());
     for entry in fs::read_dir(dir).map_err(failed)? {
         let entry = entry.map_err(failed)?;
@@ -211,11 +210,11 @@ fn seal(dir: &Path) -> Result<(), IndexError> {
         digests.extend_from_slice(record.blake3.as_bytes());
     }
     let (bounds, names) = Strings::layout(names.iter().map(String::as_str));
-    let arrays: [(&str, Dtype, &[u8]); 4] = [
-        ("bounds", Dtype::U64, bytemuck::cast_slice(&bounds)),
-        ("names", Dtype::U8, &names),
-        ("sizes", Dtype::U64, bytemuck::cast_slice(&sizes)),
-        ("digests", Dtype::U8, &digests),
+    let arrays = [
+        named("bounds", &bounds),
+        named("names", &names),
+        named("sizes", &sizes),
+        named("digests", &digests),
     ];
     Arrays::write_sealed(&dir.join(FILES), &arrays)
 }
@@ -224,12 +223,11 @@ fn seal(dir: &Path) -> Result<(), IndexError> {
 fn reader_of(dir: &Path) -> Result<IndexReader, IndexError> {
     let damaged = |error: tantivy::TantivyError| IndexError::damaged(dir, error.to_string());
     let directory =
-        ReadOnly::open(dir).map_err(|error| IndexError::io(dir, io::Error::other(error)))?;
+        ReadOnly::open(dir).map_err(|error| IndexError::io(dir)(io::Error::other(error)))?;
     let index = Index::open(directory).map_err(damaged)?;
     index.tokenizers().register(WORDS, TextAnalyzer::from(Words));
     if index.schema() != schema().0 {
-        let reason = "its schema has another version".to_owned();
-        return Err(IndexError::damaged(dir, reason));
+        return Err(IndexError::damaged(dir, "its schema has another version"));
     }
     index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into().map_err(damaged)
 }
@@ -244,7 +242,7 @@ pub struct QueryIndex {
     fields: Fields,
     /// Map from the ids of documents to nodes in an updated index; `None` if these ids are the
     /// nodes.
-    slots: Option<Slots>,
+    slots: Option<Arc<Slots>>,
 }
 
 impl QueryIndex {
@@ -259,17 +257,17 @@ impl QueryIndex {
         let sizes: Array<u64> = arrays.get("sizes")?;
         for at in 0..names.len() {
             let path = dir.join(&*String::from_utf8_lossy(names.get(at)));
-            let size = fs::metadata(&path).map_err(|error| IndexError::io(&path, error))?.len();
+            let size = fs::metadata(&path).map_err(IndexError::io(&path))?.len();
             if sizes.as_slice().get(at) != Some(&size) {
-                return Err(IndexError::damaged(&path, "its length does not match".to_owned()));
+                return Err(IndexError::damaged(&path, "its length does not match"));
             }
         }
         // Tantivy may panic on damaged files.
         let opened = catch_unwind(|| reader_of(dir));
         let is_updated = (0..names.len()).any(|at| names.get(at) == update::SLOTS.as_bytes());
-        let slots = is_updated.then(|| Slots::open(dir)).transpose()?;
-        let reader = opened
-            .unwrap_or_else(|_| Err(IndexError::damaged(dir, "it cannot be read".to_owned())))?;
+        let slots = is_updated.then(|| Slots::open(dir).map(Arc::new)).transpose()?;
+        let reader =
+            opened.unwrap_or_else(|_| Err(IndexError::damaged(dir, "it cannot be read")))?;
         Ok(Self {
             searcher: reader.searcher(),
             names,
@@ -289,12 +287,8 @@ impl QueryIndex {
         self.arrays.verify()?;
         for at in 0..self.names.len() {
             let path = self.dir.join(&*String::from_utf8_lossy(self.names.get(at)));
-            let digest = FileRecord::of(&path).map_err(|error| IndexError::io(&path, error))?;
-            let stated = self.digests.as_slice().get(at * DIGEST..(at + 1) * DIGEST);
-            if stated != Some(digest.blake3.as_bytes()) {
-                let reason = "its checksum does not match".to_owned();
-                return Err(IndexError::damaged(&path, reason));
-            }
+            let recorded = self.digests.as_slice().get(at * DIGEST..(at + 1) * DIGEST);
+            IndexError::check_digest(&path, recorded)?;
         }
         Ok(())
     }
@@ -338,26 +332,30 @@ impl QueryIndex {
             return Ok(Vec::new());
         }
         let k = k.min(self.searcher.num_docs().max(1) as usize);
-        let best = TopDocs::with_limit(k);
-        let is_wanted = wanted(kb, types);
-        let found = match &self.slots {
-            Some(slots) => slots.search(&self.searcher, self.fields, &*query, is_wanted, k),
-            None => self.searcher.search(&*query, &best.tweak_score(only(is_wanted))),
+        let (slots, is_wanted) = (self.slots.clone(), wanted(kb, types));
+        // Every match is scored, because tantivy's block-max pruning misses nodes with JSON fields.
+        let best = TopDocs::with_limit(k).tweak_score(move |segment: &SegmentReader| {
+            let ids = segment.fast_fields().u64("id").ok();
+            let (slots, is_wanted) = (slots.clone(), is_wanted.clone());
+            move |document: DocId, score: Score| {
+                let slot = ids.as_ref().and_then(|ids| ids.first(document)).unwrap_or(u64::MAX);
+                let node = match &slots {
+                    Some(slots) => slots.node(slot),
+                    None => NodeId::try_from(slot).unwrap_or(DELETED),
+                };
+                let of_node = || is_wanted.get(node as usize).copied().unwrap_or_default();
+                let is_wanted = is_wanted.is_empty() || of_node();
+                (if is_wanted { score } else { UNWANTED }, Reverse(node))
+            }
+        });
+        let statistics = LiveStatistics(self);
+        let found = self.searcher.search_with_statistics_provider(&*query, &best, &statistics);
+        let found = found.map_err(damaged)?.into_iter().map(|(ranked, _)| ranked);
+        let node = |(score, Reverse(node)): (Score, Reverse<NodeId>)| match kb.contains(node) {
+            true => Ok((node, score)),
+            false => Err(IndexError::damaged(&self.dir, "a node is not in the base").into()),
         };
-        let mut found = found.map_err(damaged)?;
-        found.retain(|(score, _)| *score > UNWANTED);
-        let node = |(score, at): (f32, DocAddress)| {
-            let segment = self.searcher.segment_reader(at.segment_ord);
-            let id = segment.fast_fields().u64("id").map_err(damaged)?.first(at.doc_id);
-            let id = match &self.slots {
-                Some(slots) => id.and_then(|slot| slots.node(slot)),
-                None => id,
-            };
-            let id = id.and_then(|id| NodeId::try_from(id).ok()).filter(|&id| kb.contains(id));
-            let unknown = || IndexError::damaged(&self.dir, "a node is not in the base".to_owned());
-            Ok((id.ok_or_else(unknown)?, score))
-        };
-        found.into_iter().map(node).collect()
+        found.filter(|(score, _)| *score > UNWANTED).map(node).collect()
     }
 }
 
@@ -376,32 +374,9 @@ fn wanted(kb: &Kb, types: &[TypeId]) -> Arc<[bool]> {
     is_wanted.into()
 }
 
-/// Creates an adjustment of scores that gives the score [`UNWANTED`] to nodes that are not marked
-/// in `is_wanted`; if `is_wanted` is empty, all nodes keep their score. Every match is scored,
-/// because tantivy's block-max pruning misses nodes with JSON fields.
-fn only(
-    is_wanted: Arc<[bool]>,
-) -> impl Fn(&SegmentReader) -> Box<dyn Fn(DocId, Score) -> Score> + Send + Sync + use<> {
-    move |segment| {
-        let (ids, is_wanted) = (segment.fast_fields().u64("id").ok(), is_wanted.clone());
-        Box::new(move |document, score| {
-            let id = ids.as_ref().and_then(|ids| ids.first(document));
-            let of_node = id.and_then(|id| is_wanted.get(usize::try_from(id).ok()?)).copied();
-            let is_wanted = is_wanted.is_empty() || of_node.unwrap_or_default();
-            if is_wanted { score } else { UNWANTED }
-        })
-    }
-}
-
 /// Tokenizer that gives tantivy the words of [`words_of`].
 #[derive(Clone, Copy)]
 struct Words;
-
-/// Iterator, in tantivy's form, over the words of one text.
-struct WordStream {
-    tokens: std::vec::IntoIter<Token>,
-    token: Token,
-}
 
 /// Splits a text into words, each with its byte range; words are cut to [`MAX_WORD_BYTES`].
 fn words_of(text: &str) -> impl Iterator<Item = (Range<usize>, String)> {
@@ -412,9 +387,9 @@ fn words_of(text: &str) -> impl Iterator<Item = (Range<usize>, String)> {
 }
 
 impl Tokenizer for Words {
-    type TokenStream<'a> = WordStream;
+    type TokenStream<'a> = PreTokenizedStream;
 
-    fn token_stream<'a>(&'a mut self, text: &'a str) -> WordStream {
+    fn token_stream<'a>(&'a mut self, text: &'a str) -> PreTokenizedStream {
         let token = |(position, (range, text)): (usize, (Range<usize>, String))| Token {
             offset_from: range.start,
             offset_to: range.end,
@@ -422,27 +397,7 @@ impl Tokenizer for Words {
             text,
             position_length: 1,
         };
-        let tokens: Vec<Token> = words_of(text).enumerate().map(token).collect();
-        WordStream { tokens: tokens.into_iter(), token: Token::default() }
-    }
-}
-
-impl TokenStream for WordStream {
-    fn advance(&mut self) -> bool {
-        match self.tokens.next() {
-            Some(token) => {
-                self.token = token;
-                true
-            }
-            None => false,
-        }
-    }
-
-    fn token(&self) -> &Token {
-        &self.token
-    }
-
-    fn token_mut(&mut self) -> &mut Token {
-        &mut self.token
+        let tokens = words_of(text).enumerate().map(token).collect();
+        PreTokenizedString { text: String::new(), tokens }.into()
     }
 }

@@ -17,7 +17,7 @@ use safetensors::Dtype;
 
 use crate::{
     IndexError,
-    arrays::{Array, Arrays, Strings},
+    arrays::{Array, Arrays, Strings, named},
     bm25::{Bm25, idf},
     stream::{self, failed, invalid_data},
 };
@@ -88,7 +88,7 @@ impl TermIndexBuilder {
     /// [`IndexError::Io`], with the directory, if the temporary file cannot be created.
     pub fn create(path: &Path, languages: Languages) -> Result<Self, IndexError> {
         let dir = path.parent().unwrap_or(Path::new("."));
-        let spool = tempfile::tempfile_in(dir).map_err(|error| IndexError::io(dir, error))?;
+        let spool = tempfile::tempfile_in(dir).map_err(IndexError::io(dir))?;
         Ok(Self {
             path: path.to_owned(),
             stems: Stems::new(languages),
@@ -157,7 +157,7 @@ impl TermIndexBuilder {
         self.frequencies[stem as usize] += 1;
         self.n_entries += 1;
         let written = self.entries.write_all(&((stem << COUNT_BITS) | count).to_le_bytes());
-        written.map_err(|error| IndexError::io(&self.path, error))
+        written.map_err(IndexError::io(&self.path))
     }
 
     /// Writes the added texts to `out`, for [`take`](Self::take) of another builder.
@@ -223,7 +223,7 @@ impl TermIndexBuilder {
     /// [`IndexError::Io`], with the path of the file.
     pub fn finish(self) -> Result<(), IndexError> {
         let path = self.path.clone();
-        self.write().map_err(|error| IndexError::io(&path, error))
+        self.write().map_err(IndexError::io(&path))
     }
 
     fn write(mut self) -> io::Result<()> {
@@ -247,15 +247,15 @@ impl TermIndexBuilder {
         Arrays::write_with(
             &self.path,
             &[
-                ("bounds", Dtype::U64, bytemuck::cast_slice(&self.bounds)),
-                ("vocabulary_bounds", Dtype::U64, bytemuck::cast_slice(&word_bounds)),
-                ("mean_length", Dtype::F32, bytemuck::cast_slice(&[mean(&self.lengths)])),
+                named("bounds", &self.bounds),
+                named("vocabulary_bounds", &word_bounds),
+                named("mean_length", &[mean(&self.lengths)]),
             ],
             ("entries", Dtype::U32, self.n_entries * size_of::<u32>() as u64),
             &[
-                ("frequencies", Dtype::U32, bytemuck::cast_slice(&frequencies)),
-                ("lengths", Dtype::U32, bytemuck::cast_slice(&self.lengths)),
-                ("vocabulary", Dtype::U8, &words),
+                named("frequencies", &frequencies),
+                named("lengths", &self.lengths),
+                named("vocabulary", &words),
             ],
             |file| {
                 let mut entries: Vec<u32> = Vec::new();
@@ -300,12 +300,7 @@ impl TermIndex {
             lengths: arrays.get("lengths")?,
             frequencies: arrays.get("frequencies")?,
             vocabulary: Strings::new(arrays.get("vocabulary_bounds")?, arrays.get("vocabulary")?),
-            mean_length: arrays
-                .get::<f32>("mean_length")?
-                .as_slice()
-                .first()
-                .copied()
-                .unwrap_or(0.0),
+            mean_length: arrays.number("mean_length")?,
         })
     }
 

@@ -12,21 +12,18 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use safetensors::Dtype;
-
 use crate::{
     IndexError,
-    arrays::{Array, Arrays},
+    arrays::{Array, Arrays, named},
     bm25::Bm25,
     bm25f,
-    postings::{Collection, Postings, PostingsBuilder, is_much, make_room, settle},
-    terms::TermIndex,
+    postings::{Collection, Postings, PostingsBuilder, make_room},
 };
 use agent_ground::words::{Analysis, Languages};
 use agent_kb::{FieldId, NodeId, TypeId};
 
 const NODES: &str = "nodes";
-const WEIGHTED: &str = "weighted";
+pub(crate) const WEIGHTED: &str = "weighted";
 /// Maximum number of sets of types for which a bitmap of their nodes is cached; when the cache is
 /// full, all of it is dropped.
 const MAX_KEPT_MASKS: usize = 64;
@@ -72,14 +69,15 @@ impl TextPart {
 pub struct TextIndex {
     types: Array<u16>,
     parts: Vec<Postings>,
-    weighted: Postings,
+    pub(crate) weighted: Postings,
     masks: Mutex<HashMap<Vec<TypeId>, Arc<[u64]>>>,
 }
 
 /// Builds a [`TextIndex`]; takes nodes in id order.
 pub struct TextIndexBuilder {
     dir: PathBuf,
-    parts: Vec<PostingsBuilder>,
+    /// One builder for each part of the text, in the order of [`TextPart::all`].
+    pub(crate) parts: Vec<PostingsBuilder>,
 }
 
 impl TextIndexBuilder {
@@ -93,7 +91,8 @@ impl TextIndexBuilder {
     }
 
     /// Adds the texts of a node: its document, the names of its neighbours, and its fields. Ids
-    /// must ascend between calls. To bound memory, call [`Self::settle`] after each node.
+    /// must ascend between calls. To bound memory, call [`settle`](crate::postings::settle) on
+    /// the parts after each node.
     pub fn add<'a>(
         &mut self,
         node: NodeId,
@@ -108,21 +107,6 @@ impl TextIndexBuilder {
                 part.add(node, [text]);
             }
         }
-    }
-
-    /// Bounds memory: when the buffered text reaches its limit, splits it into words; when the
-    /// postings reach theirs, moves postings to disk.
-    ///
-    /// # Errors
-    /// As [`settle`].
-    pub fn settle(&mut self) -> Result<(), IndexError> {
-        settle(&mut self.parts)
-    }
-
-    /// Whether the buffered text has reached its limit, so that [`give`](Self::give) should be
-    /// called.
-    pub fn is_much(&self) -> bool {
-        is_much(&self.parts)
     }
 
     /// Writes the postings of the texts added since the last call to `out`, for
@@ -149,32 +133,12 @@ impl TextIndexBuilder {
     /// # Errors
     /// [`IndexError::Io`], with the path of the file.
     pub fn finish(self, types: impl Iterator<Item = TypeId>) -> Result<(), IndexError> {
-        let n_fields = [self.parts.len() as u32 - 2];
+        let n_fields = self.parts.len() as u32 - 2;
         let types: Vec<u16> = types.map(|one| one.0).collect();
         self.parts.into_iter().try_for_each(|part| part.finish(types.len()))?;
-        Arrays::write(
-            &self.dir.join(NODES),
-            &[
-                ("fields", Dtype::U32, bytemuck::cast_slice(&n_fields)),
-                ("types", Dtype::U16, bytemuck::cast_slice(&types)),
-            ],
-        )
+        let path = self.dir.join(NODES);
+        Arrays::write(&path, &[named("fields", &[n_fields]), named("types", &types)])
     }
-}
-
-/// Writes the BM25F index of the nodes `0..n` into the directory of a finished index, from the
-/// forward indexes of documents and of the names of neighbours.
-///
-/// # Errors
-/// [`IndexError::Io`] if the disk is full.
-pub(crate) fn build_weighted(
-    dir: &Path,
-    [documents, names]: [&TermIndex; 2],
-    n: usize,
-    languages: Languages,
-) -> Result<(), IndexError> {
-    let builder = bm25f::builder(&dir.join(WEIGHTED), languages);
-    bm25f::build(builder, documents, names, n)
 }
 
 impl TextIndex {
@@ -184,8 +148,7 @@ impl TextIndex {
     /// As [`Arrays::open`] and [`Arrays::get`].
     pub fn open(dir: &Path) -> Result<Self, IndexError> {
         let arrays = Arrays::open(&dir.join(NODES))?;
-        let fields: Array<u32> = arrays.get("fields")?;
-        let n_fields = fields.as_slice().first().map_or(0, |&n| n.min(u16::MAX.into())) as u16;
+        let n_fields = arrays.number::<u32>("fields")?.min(u16::MAX.into()) as u16;
         let parts = TextPart::all(n_fields).map(|part| Postings::open(&part.file(dir)));
         let parts = parts.collect::<Result<_, _>>()?;
         let weighted = Postings::open_weighted(&dir.join(WEIGHTED), bm25f::SETTING)?;
@@ -205,12 +168,6 @@ impl TextIndex {
         let Some(postings) = self.parts.get(part.place()) else { return Vec::new() };
         let allowed = (!types.is_empty()).then(|| self.mask(types));
         postings.search(text, Bm25::default(), allowed.as_deref(), k)
-    }
-
-    /// Returns the inverse document frequency of a stem in documents and names together; `None` if
-    /// neither contains the stem.
-    pub(crate) fn weighted_idf(&self, stem: &str) -> Option<f32> {
-        self.weighted.idf(stem)
     }
 
     /// Returns the `k` best nodes by BM25F over documents and names; see
@@ -240,11 +197,10 @@ impl TextIndex {
         k: usize,
     ) -> Vec<Vec<(NodeId, f32)>> {
         let masks: Vec<Arc<[u64]>> = types.iter().map(|&kind| self.mask(&[kind])).collect();
-        let postings = self.parts.get(part.place());
-        postings.map_or_else(
-            || vec![Vec::new(); types.len()],
-            |postings| postings.search_each(text, Bm25::default(), &masks, k),
-        )
+        match self.parts.get(part.place()) {
+            Some(postings) => postings.search_each(text, Bm25::default(), &masks, k),
+            None => vec![Vec::new(); types.len()],
+        }
     }
 
     /// Creates the collection of one part of the text of all nodes of these types, to search it

@@ -31,7 +31,7 @@ mod quantized;
 mod search;
 mod write;
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -260,11 +260,6 @@ impl VectorIndex {
         self.dim
     }
 
-    /// Storage format of the numbers of rows.
-    pub fn precision(&self) -> Precision {
-        self.precision
-    }
-
     /// Fingerprint of the embedder that made the vectors; empty if there is none.
     pub fn embedder(&self) -> &str {
         &self.embedder
@@ -424,32 +419,46 @@ struct DecodeBuffer {
     row: Vec<f32>,
 }
 
-/// A scored node. The order is best first: of two hits the smaller is the better one.
+/// A score with a total order, NaN included.
 #[derive(Clone, Copy)]
-struct Hit {
-    score: f32,
-    node: NodeId,
-}
+pub(crate) struct Score(pub(crate) f32);
 
-impl Ord for Hit {
-    fn cmp(&self, other: &Hit) -> Ordering {
-        other.score.total_cmp(&self.score).then(self.node.cmp(&other.node))
+impl Ord for Score {
+    fn cmp(&self, other: &Score) -> Ordering {
+        self.0.total_cmp(&other.0)
     }
 }
 
-impl PartialOrd for Hit {
-    fn partial_cmp(&self, other: &Hit) -> Option<Ordering> {
+impl PartialOrd for Score {
+    fn partial_cmp(&self, other: &Score) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Hit {
-    fn eq(&self, other: &Hit) -> bool {
+impl PartialEq for Score {
+    fn eq(&self, other: &Score) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Hit {}
+impl Eq for Score {}
+
+/// A scored node. The order is best first: of two hits the smaller is the better one.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Hit {
+    score: Reverse<Score>,
+    node: NodeId,
+}
+
+impl Hit {
+    fn new(score: f32, node: NodeId) -> Hit {
+        Hit { score: Reverse(Score(score)), node }
+    }
+
+    fn score(&self) -> f32 {
+        self.score.0.0
+    }
+}
 
 /// Decodes numbers that are stored in a file with the given precision, little-endian.
 fn decode(bytes: &[u8], precision: Precision) -> Vec<f32> {

@@ -4,16 +4,14 @@
 //! Rows are inserted in order, levels come from a seeded random generator, and of equal scores the
 //! smaller place comes first. So the same rows give the same graph.
 
-use std::{
-    cmp::{Ordering, Reverse},
-    collections::BinaryHeap,
-    convert::Infallible,
-};
+use std::{cmp::Reverse, collections::BinaryHeap, convert::Infallible};
 
 use agent_embed::matrix::dot;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rustc_hash::FxHashSet;
+
+use crate::vectors::Score;
 
 /// Maximum number of links that a new row gets per layer, and that any row keeps in an upper layer.
 const CONNECTIVITY: usize = 16;
@@ -27,27 +25,6 @@ const SEED: u64 = 0;
 /// A place with its score; the larger hit is the better one. Of two hits with equal scores, the one
 /// with the smaller place is larger.
 pub(super) type Hit = (Score, Reverse<u32>);
-
-/// A score with a total order, NaN included.
-#[derive(Clone, Copy)]
-pub(super) struct Score(pub(super) f32);
-
-impl PartialEq for Score {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-impl Eq for Score {}
-impl PartialOrd for Score {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Score {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.0.total_cmp(&other.0)
-    }
-}
 
 /// Searches a graph from `entries` for the `width` best places; returns them best first (Algorithm
 /// 2 of the paper). The best place whose links are not yet followed is next; the search ends when

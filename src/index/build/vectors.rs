@@ -10,7 +10,7 @@ use std::{
 use crate::{
     EmbedderChoice, Import, IndexError,
     build::{PrecomputedVectors, VectorSource, Watch},
-    layout::{MODEL, QUERIES, Staging, VECTORS, VectorsRecord, VectorsSpec},
+    layout::{MODEL, QUERIES, Record, Staging, VECTORS, VectorsRecord, VectorsSpec},
     vectors::{Precision, VectorWriter},
 };
 use agent_embed::{Corpus, EmbedError, Embedder, LsaEmbedder, LsaParams, Matrix, QueryTable};
@@ -211,7 +211,7 @@ fn take(
 ) -> Result<VectorsRecord, IndexError> {
     let PrecomputedVectors { spec, input } = embedded_elsewhere;
     let mut input = input.lock().unwrap_or_else(PoisonError::into_inner);
-    let failed = |error| IndexError::io(Path::new("the vectors of units"), error);
+    let failed = IndexError::io(Path::new("the vectors of units"));
     let mut rows = Rows::create(kb, dir, spec, watch)?;
     let mut nodes = nodes_with_vector(kb, spec.candidates_only, 0..kb.n_nodes());
     loop {

@@ -11,21 +11,19 @@ use std::{
 };
 
 use crate::{
-    IndexError,
-    build::Watch,
+    IndexError, bm25f,
+    build::{Watch, names_of_neighbors},
     entities,
     language::languages,
-    layout::{NAMES, NAMES_TERMS, Staging, TERMS, TEXT, WORDS, WordsRecord},
+    layout::{NAMES, NAMES_TERMS, Record, Staging, TERMS, TEXT, WORDS, WordsRecord},
+    postings::{is_much, settle},
     stream::{failed, invalid_data},
     terms::{TermIndex, TermIndexBuilder},
-    text::{TextIndexBuilder, build_weighted},
+    text::{TextIndexBuilder, WEIGHTED},
 };
 use agent_ground::words::Languages;
 use agent_kb::{Direction, Kb, NodeId, RelationId, TypeId};
 
-/// Maximum number of neighbours per relation whose names are indexed with a node; the others are
-/// ignored.
-const MAX_NAMED_NEIGHBORS: usize = 1_000;
 /// Limit for names at two edges from a node: maximum number of referenced nodes per relation of the
 /// node, and maximum number of values per relation of a referenced node.
 const MAX_REFERRED: usize = 20;
@@ -69,13 +67,13 @@ pub(super) fn build(
     let dir = staging.path();
     entities::build(kb, languages, &dir.join(NAMES), &mut || watch.check_stop())?;
     let text = dir.join(TEXT);
-    fs::create_dir(&text).map_err(|error| IndexError::io(&text, error))?;
+    fs::create_dir(&text).map_err(IndexError::io(&text))?;
     let mut builders = Builders::create(kb, languages, dir)?;
     match source {
         WordSource::Nodes => {
             for node in 0..kb.n_nodes() {
                 builders.add(kb, node, watch)?;
-                builders.text.settle()?;
+                settle(&mut builders.text.parts)?;
             }
         }
         WordSource::Read(input) => {
@@ -84,9 +82,9 @@ pub(super) fn build(
         }
     }
     builders.finish(kb)?;
-    let terms = [TERMS, NAMES_TERMS].map(|name| TermIndex::open(&dir.join(name)));
-    let [documents, names] = terms;
-    build_weighted(&text, [&documents?, &names?], kb.n_nodes() as usize, languages)?;
+    let [documents, names] = [TERMS, NAMES_TERMS].map(|name| TermIndex::open(&dir.join(name)));
+    let n = kb.n_nodes() as usize;
+    bm25f::build(&text.join(WEIGHTED), languages, [&documents?, &names?], n)?;
     watch.progress(STAGE, kb.n_nodes().into(), kb.n_nodes().into())?;
     WordsRecord::new(kb.fingerprint(), languages).write(dir)?;
     staging.publish(&index.join(WORDS))
@@ -104,11 +102,11 @@ pub fn read_words(
     out: &mut dyn Write,
     watch: &Watch<'_>,
 ) -> Result<(), IndexError> {
-    let failed = |error| IndexError::io(Path::new("the words that are read"), error);
+    let failed = IndexError::io(Path::new("the words that are read"));
     let mut builders = Builders::create(kb, languages(kb), &env::temp_dir())?;
     for node in nodes {
         builders.add(kb, node, watch)?;
-        if builders.text.is_much() {
+        if is_much(&builders.text.parts) {
             builders.give_text(out).map_err(failed)?;
         }
     }
@@ -184,29 +182,26 @@ impl Builders {
 /// Returns the names of a node's neighbours, one per line. In a base with value types these are
 /// followed by the names of the column values of each node that this node refers to.
 fn neighbor_names(kb: &Kb, node: NodeId, values: &[TypeId]) -> String {
+    let relations = || (0..kb.relations().len()).map(|at| RelationId(at as u16));
     let mut names = String::new();
-    for relation in 0..kb.relations().len() {
-        let neighbors = kb.neighbors(node, RelationId(relation as u16), Direction::Any);
-        for &neighbor in neighbors.iter().take(MAX_NAMED_NEIGHBORS) {
-            names.push_str(kb.name(neighbor));
-            names.push('\n');
-        }
+    let mut add = |name: &str| {
+        names.push_str(name);
+        names.push('\n');
+    };
+    for relation in relations() {
+        names_of_neighbors(kb, node, relation, Direction::Any).into_iter().for_each(&mut add);
     }
     if values.is_empty() || values.contains(&kb.node_type(node)) {
         return names;
     }
-    for relation in (0..kb.relations().len()).map(|at| RelationId(at as u16)) {
-        for &neighbor in kb.neighbors(node, relation, Direction::Out).iter().take(MAX_REFERRED) {
-            if values.contains(&kb.node_type(neighbor)) {
-                continue;
-            }
-            for relation in (0..kb.relations().len()).map(|at| RelationId(at as u16)) {
+    let is_value = |node: &NodeId| values.contains(&kb.node_type(*node));
+    for relation in relations() {
+        let referred = kb.neighbors(node, relation, Direction::Out);
+        for &neighbor in referred.iter().take(MAX_REFERRED).filter(|node| !is_value(node)) {
+            for relation in relations() {
                 let ends = kb.neighbors(neighbor, relation, Direction::Out);
-                let is_value = |end: &&NodeId| values.contains(&kb.node_type(**end));
-                for &value in ends.iter().filter(is_value).take(MAX_REFERRED) {
-                    names.push_str(kb.name(value));
-                    names.push('\n');
-                }
+                let values = ends.iter().filter(|node| is_value(node));
+                values.take(MAX_REFERRED).for_each(|&value| add(kb.name(value)));
             }
         }
     }

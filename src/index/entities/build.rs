@@ -6,11 +6,10 @@ use std::{
 };
 
 use rustc_hash::FxHashMap;
-use safetensors::Dtype;
 
 use crate::{
     IndexError,
-    arrays::{Arrays, Strings},
+    arrays::{Arrays, Strings, named},
     entities::{
         ACRONYM, IDENTIFIER, MAX_EXACT_WORDS, MIN_FUZZY_LETTERS, SYMBOL,
         forms::{
@@ -20,7 +19,7 @@ use crate::{
     },
 };
 use agent_ground::words::{Languages, Stems};
-use agent_kb::{FieldId, Kb, NodeId};
+use agent_kb::{FieldId, Kb, NodeId, distinct};
 
 /// Parts of the names of fields that hold aliases of a node, in lower case.
 const ALIAS_FIELDS: [&str; 11] = [
@@ -161,8 +160,7 @@ impl Builder {
             }
         }
         go_on()?;
-        fuzzy.sort_unstable();
-        fuzzy.dedup();
+        let fuzzy = distinct(fuzzy);
         go_on()?;
         self.exact.sort_unstable();
         let (exact_keys, exact_entries): (Vec<u64>, Vec<u32>) = self.exact.into_iter().unzip();
@@ -170,27 +168,25 @@ impl Builder {
         let strings = |pairs: &[(String, u32)]| Strings::layout(pairs.iter().map(|pair| &*pair.0));
         let (stem_text_bounds, stem_text) = strings(&vocabulary);
         let (word_text_bounds, word_text) = strings(&words);
-        let u64s = |name, numbers| (name, Dtype::U64, bytemuck::cast_slice::<u64, u8>(numbers));
-        let u32s = |name, numbers| (name, Dtype::U32, bytemuck::cast_slice::<u32, u8>(numbers));
         Arrays::write(
             path,
             &[
-                u64s("entry_bounds", &self.entry_bounds),
-                u64s("stem_bounds", &stem_bounds),
-                u64s("exact_keys", &exact_keys),
-                u64s("fuzzy_keys", &fuzzy_keys),
-                u64s("vocabulary_bounds", &stem_text_bounds),
-                u64s("words_bounds", &word_text_bounds),
-                u32s("entry_node", &self.entry_node),
-                u32s("entry_stems", &self.entry_stems),
-                u32s("stem_entries", &stem_entries),
-                u32s("exact_entries", &exact_entries),
-                u32s("fuzzy_words", &fuzzy_words),
-                u32s("word_stems", &word_stems),
-                ("entry_flags", Dtype::U8, &self.entry_flags),
-                ("entry_words", Dtype::U8, &self.entry_words),
-                ("vocabulary", Dtype::U8, &stem_text),
-                ("words", Dtype::U8, &word_text),
+                named("entry_bounds", &self.entry_bounds),
+                named("stem_bounds", &stem_bounds),
+                named("exact_keys", &exact_keys),
+                named("fuzzy_keys", &fuzzy_keys),
+                named("vocabulary_bounds", &stem_text_bounds),
+                named("words_bounds", &word_text_bounds),
+                named("entry_node", &self.entry_node),
+                named("entry_stems", &self.entry_stems),
+                named("stem_entries", &stem_entries),
+                named("exact_entries", &exact_entries),
+                named("fuzzy_words", &fuzzy_words),
+                named("word_stems", &word_stems),
+                named("entry_flags", &self.entry_flags),
+                named("entry_words", &self.entry_words),
+                named("vocabulary", &stem_text),
+                named("words", &word_text),
             ],
         )
     }

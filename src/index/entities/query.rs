@@ -11,6 +11,7 @@ use crate::entities::{
     forms::{Key, NameWord, deletions, key, name_words, stem_of, stem_pieces, then_stems},
 };
 use agent_ground::words::{is_part, is_too_long};
+use agent_kb::distinct;
 
 /// Maximum number of words of a query; the words after it are ignored.
 const MAX_QUERY_WORDS: usize = 256;
@@ -192,8 +193,7 @@ impl EntityIndex {
 
     /// Returns the ids of the stems found by [`Self::near_words`], ascending, each once.
     pub(super) fn near(&self, word: &str) -> Vec<u32> {
-        let stems: BTreeSet<u32> = self.near_words(word).into_iter().map(|pair| pair.1).collect();
-        stems.into_iter().collect()
+        distinct(self.near_words(word).into_iter().map(|pair| pair.1).collect())
     }
 
     /// Finds the words of names that are within one edit (insertion, deletion, substitution or swap

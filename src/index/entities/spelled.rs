@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use crate::entities::{ACRONYM, EntityIndex, MAX_EXACT_WORDS, SYMBOL, forms::Key};
 use agent_ground::words::{is_part, is_question_word, name_words};
-use agent_kb::NodeId;
+use agent_kb::{NodeId, distinct};
 
 /// Maximum number of words of a text that are searched for names; later words are ignored.
 const MAX_WORDS: usize = 256;
@@ -87,14 +87,13 @@ impl EntityIndex {
                 continue;
             }
             let marked = quoted || n > 1 || span_words.iter().any(|word| word.marked);
-            let mut nodes: Vec<NodeId> = self
-                .entries_with(key)
-                .iter()
-                .filter(|&&entry| self.is_exact(entry, n, span_words, quoted))
-                .filter_map(|&entry| self.entry_node.as_slice().get(entry as usize).copied())
-                .collect();
-            nodes.sort_unstable();
-            nodes.dedup();
+            let entries = self.entries_with(key).iter();
+            let nodes: Vec<NodeId> = distinct(
+                entries
+                    .filter(|&&entry| self.is_exact(entry, n, span_words, quoted))
+                    .filter_map(|&entry| self.entry_node.as_slice().get(entry as usize).copied())
+                    .collect(),
+            );
             if !nodes.is_empty() {
                 found.push(ExactMention { words: span, nodes, marked, quoted });
             }

@@ -9,12 +9,10 @@
 
 use std::path::Path;
 
-use safetensors::Dtype;
-
 use super::{FieldBuilder, FieldKind, MAX_FIELDS};
 use crate::{
     IndexError,
-    arrays::{Array, Arrays, Strings},
+    arrays::{Array, Arrays, Strings, named},
 };
 use agent_kb::NodeId;
 
@@ -47,13 +45,13 @@ impl FieldTable {
         let nodes: Vec<NodeId> = fields.iter().flat_map(|field| &field.nodes).copied().collect();
         let kinds: Vec<u8> = fields.iter().map(|field| field.source.kind() as u8).collect();
         let (name_bounds, names) = Strings::layout(fields.iter().map(|field| field.name.as_str()));
-        let arrays: [(&str, Dtype, &[u8]); 6] = [
-            ("bounds", Dtype::U64, bytemuck::cast_slice(&bounds)),
-            ("name_bounds", Dtype::U64, bytemuck::cast_slice(&name_bounds)),
-            ("nodes", Dtype::U32, bytemuck::cast_slice(&nodes)),
-            ("digests", Dtype::U8, digests),
-            ("kinds", Dtype::U8, &kinds),
-            ("names", Dtype::U8, &names),
+        let arrays = [
+            named("bounds", &bounds),
+            named("name_bounds", &name_bounds),
+            named("nodes", &nodes),
+            named("digests", digests),
+            named("kinds", &kinds),
+            named("names", &names),
         ];
         Arrays::write_sealed(&dir.join(FILE), &arrays)
     }
@@ -70,10 +68,10 @@ impl FieldTable {
         let bounds: Array<u64> = arrays.get("bounds")?;
         let n = kinds.as_slice().len();
         if n > MAX_FIELDS || names.len() != n || bounds.as_slice().len() != n + 1 {
-            return Err(IndexError::damaged(&path, "its fields are inconsistent".to_owned()));
+            return Err(IndexError::damaged(&path, "its fields are inconsistent"));
         }
         let field = |(at, &kind): (usize, &u8)| {
-            let unknown = || IndexError::damaged(&path, "unknown kind of field".to_owned());
+            let unknown = || IndexError::damaged(&path, "unknown kind of field");
             let kind = FieldKind::ALL.into_iter().find(|&known| known as u8 == kind);
             let name = String::from_utf8_lossy(names.get(at)).into_owned();
             Ok((name, kind.ok_or_else(unknown)?))

@@ -14,7 +14,7 @@ use crate::{
     vectors::{Precision, VectorIndex, VectorWriter},
 };
 use agent_embed::Matrix;
-use agent_kb::NodeId;
+use agent_kb::{NodeId, distinct};
 
 /// Maximum length of an embedded text, in bytes: about 1,000 tokens, which is more than encoders
 /// read.
@@ -61,9 +61,7 @@ pub(crate) fn build(
                     texts.push(text);
                 }
             }
-            let mut distinct: Vec<&str> = texts.iter().map(String::as_str).collect();
-            distinct.sort_unstable();
-            distinct.dedup();
+            let distinct: Vec<&str> = distinct(texts.iter().map(String::as_str).collect());
             if distinct.is_empty() {
                 continue;
             }
@@ -89,8 +87,7 @@ impl FieldVectors {
         let table = FieldTable::open(dir)?;
         let vectors = VectorIndex::open(&dir.join(FILE))?;
         if table.n_texts() != vectors.n() {
-            let reason = "its vectors do not match its fields".to_owned();
-            return Err(IndexError::damaged(dir, reason));
+            return Err(IndexError::damaged(dir, "its vectors do not match its fields"));
         }
         Ok(Self { table, vectors })
     }

@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use super::{BLOCK_SCORED, LateIndex, MAX_QUERY_TOKENS};
 use crate::arrays::Array;
 use agent_embed::{Matrix, matrix::dot};
-use agent_kb::{NodeId, best};
+use agent_kb::{NodeId, best, distinct};
 
 /// Minimum number of decoded candidates, unless there are fewer candidates.
 const MIN_DECODED: usize = 1024;
@@ -82,11 +82,9 @@ impl LateIndex {
         for centroid in probed(&scores, queries.len(), nprobe) {
             places.extend_from_slice(lists.places.part(&lists.bounds, centroid));
         }
-        places.sort_unstable();
-        places.dedup();
-        let nodes = self.nodes.as_slice();
+        let places = distinct(places).into_iter();
         let mut nodes: Vec<NodeId> =
-            places.iter().filter_map(|&place| nodes.get(place as usize).copied()).collect();
+            places.filter_map(|place| self.nodes.as_slice().get(place as usize).copied()).collect();
         let decoded = MIN_DECODED.max(k.saturating_mul(DECODED_PER_NODE));
         if nodes.len() > decoded && nprobe < n_centroids {
             let scored = self.score_by_centroids(&nodes, &scores, queries.len());
@@ -128,14 +126,10 @@ impl LateIndex {
 /// Returns the centroids, ascending, that are among the `nprobe` best of any token of the query.
 /// `scores` is `[centroids, width]`, the dot products with the `width` tokens of the query.
 fn probed(scores: &[f32], width: usize, nprobe: usize) -> Vec<usize> {
-    let mut probed: Vec<usize> = (0..width)
-        .flat_map(|token| {
-            let of_token = scores.iter().skip(token).step_by(width);
-            let pairs = of_token.enumerate().map(|(centroid, &score)| (centroid as u32, score));
-            best(pairs.collect(), nprobe).into_iter().map(|pair| pair.0 as usize)
-        })
-        .collect();
-    probed.sort_unstable();
-    probed.dedup();
-    probed
+    let of_token = |token| {
+        let scores = scores.iter().skip(token).step_by(width).enumerate();
+        let pairs = scores.map(|(centroid, &score)| (centroid as u32, score));
+        best(pairs.collect(), nprobe).into_iter().map(|pair| pair.0 as usize)
+    };
+    distinct((0..width).flat_map(of_token).collect())
 }

@@ -246,7 +246,7 @@ fn damage_is_noticed_and_leads_nowhere() {
         for (path, good) in files(&dir) {
             let use_it = |reading: bool| -> Result<(), IndexError> {
                 if reading {
-                    OpenedPart::open(part, &dir)?.verify()?;
+                    verify(part, &dir)?;
                 }
                 match part {
                     Part::Ann => drop(AnnIndex::open(&dir)?.search(&world.vectors, &query, 10)?),

@@ -17,7 +17,7 @@ use safetensors::Dtype;
 
 use crate::{
     IndexError,
-    arrays::{Arrays, Strings},
+    arrays::{Arrays, Strings, named},
     bm25::Bm25,
     postings::{
         chunk::Chunk,
@@ -184,7 +184,7 @@ impl PostingsBuilder {
             self.spill()?;
         }
         let path = self.path.clone();
-        self.write().map_err(|error| IndexError::io(&path, error))
+        self.write().map_err(IndexError::io(&path))
     }
 
     fn held(&self) -> usize {
@@ -301,23 +301,9 @@ impl PostingsBuilder {
         if self.analysis == Analysis::Words {
             words = written;
         }
-        // A counting sort by word keeps nodes in order.
-        let mut places = vec![0usize; words.len() + 1];
-        postings.iter().for_each(|posting| places[posting.0 as usize + 1] += 1);
-        for word in 1..places.len() {
-            places[word] += places[word - 1];
-        }
-        let mut sorted = vec![(0, 0); postings.len()];
-        for &(word, node, count) in &postings {
-            let place = &mut places[word as usize];
-            sorted[*place] = (node, count);
-            *place += 1;
-        }
-        let (mut chunk, mut first) = (Chunk::new(lengths), 0);
-        for &last in &places[..words.len()] {
-            chunk.push(&sorted[first..last]);
-            first = last;
-        }
+        let by_word = ByWord::new(words.len(), postings.iter().copied());
+        let mut chunk = Chunk::new(lengths);
+        by_word.each().for_each(|(_, postings)| chunk.push(postings));
         chunk.shrink();
         (words, chunk)
     }
@@ -334,7 +320,7 @@ impl PostingsBuilder {
             }
             Ok(())
         };
-        merged().map_err(|error| IndexError::io(dir, error))
+        merged().map_err(IndexError::io(dir))
     }
 
     fn write(self) -> io::Result<()> {
@@ -375,14 +361,14 @@ impl PostingsBuilder {
         Arrays::write_with(
             &self.path,
             &[
-                ("starts", Dtype::U64, bytemuck::cast_slice(&starts)),
-                ("bounds", Dtype::U64, bytemuck::cast_slice(&bounds)),
-                ("tokens", Dtype::U64, bytemuck::cast_slice(&[tokens])),
-                ("ids", Dtype::U32, bytemuck::cast_slice(&ids)),
-                ("counts", Dtype::U32, bytemuck::cast_slice(&counts)),
-                ("lengths", Dtype::U32, bytemuck::cast_slice(&self.lengths)),
-                ("analysis", Dtype::U8, &self.analysis.to_bytes()),
-                ("words", Dtype::U8, &words),
+                named("starts", &starts),
+                named("bounds", &bounds),
+                named("tokens", &[tokens]),
+                named("ids", &ids),
+                named("counts", &counts),
+                named("lengths", &self.lengths),
+                named("analysis", &self.analysis.to_bytes()),
+                named("words", &words),
             ],
             ("postings", Dtype::U8, starts[starts.len() - 1]),
             &[],
@@ -403,6 +389,39 @@ fn cuts(ends: &[(NodeId, usize)]) -> Vec<Range<usize>> {
     cuts
 }
 
+/// Pairs of numbers, grouped by word; pairs of a word are in the order in which they were given.
+struct ByWord {
+    pairs: Vec<(u32, u32)>,
+    /// End of each word's pairs in `pairs`.
+    ends: Vec<usize>,
+}
+
+impl ByWord {
+    /// Groups triples (word number, pair) by a counting sort; `n_words` bounds the word numbers.
+    fn new(n_words: usize, triples: impl Iterator<Item = (u32, u32, u32)> + Clone) -> Self {
+        let mut ends = vec![0usize; n_words + 1];
+        triples.clone().for_each(|triple| ends[triple.0 as usize + 1] += 1);
+        for word in 1..ends.len() {
+            ends[word] += ends[word - 1];
+        }
+        let mut pairs = vec![(0, 0); ends[n_words]];
+        triples.for_each(|(word, first, second)| {
+            let place = &mut ends[word as usize];
+            pairs[*place] = (first, second);
+            *place += 1;
+        });
+        ends.pop();
+        Self { pairs, ends }
+    }
+
+    /// Iterates over all words, ascending, with their pairs.
+    fn each(&self) -> impl Iterator<Item = (u32, &[(u32, u32)])> {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        let bounds = starts.zip(self.ends.iter().copied());
+        (0..).zip(bounds.map(|(start, end)| &self.pairs[start..end]))
+    }
+}
+
 /// Appends the postings that are coded in the parts of one word, one part after another.
 fn read_parts(mut parts: &[u8], postings: &mut Vec<(NodeId, u32)>) {
     while let Some(n) = take(&mut parts) {
@@ -414,31 +433,18 @@ fn read_parts(mut parts: &[u8], postings: &mut Vec<(NodeId, u32)>) {
 type WordHandler<'a> = &'a mut dyn FnMut(u32, &[u8]) -> io::Result<()>;
 
 fn for_each_in_chunks(chunks: &[Chunk], n_words: usize, each: WordHandler<'_>) -> io::Result<()> {
-    // A counting sort of the parts by word keeps chunks in order.
-    let mut places = vec![0usize; n_words + 1];
-    let words = || chunks.iter().flat_map(|chunk| &chunk.words);
-    words().for_each(|&word| places[word as usize + 1] += 1);
-    for word in 1..places.len() {
-        places[word] += places[word - 1];
-    }
-    let mut sorted = vec![(0u32, 0u32); places[n_words]];
-    for (chunk, at) in (0..).zip(chunks) {
-        for (part, &word) in (0..).zip(&at.words) {
-            let place = &mut places[word as usize];
-            sorted[*place] = (chunk, part);
-            *place += 1;
-        }
-    }
-    let (mut bytes, mut first) = (Vec::new(), 0);
-    for (word, &last) in (0..).zip(&places[..n_words]) {
+    let parts = (0..)
+        .zip(chunks)
+        .flat_map(|(chunk, at)| (0..).zip(&at.words).map(move |(part, &word)| (word, chunk, part)));
+    let by_word = ByWord::new(n_words, parts);
+    let mut bytes = Vec::new();
+    by_word.each().try_for_each(|(word, parts)| {
         bytes.clear();
-        for &(chunk, part) in &sorted[first..last] {
+        for &(chunk, part) in parts {
             bytes.extend_from_slice(chunks[chunk as usize].part(part as usize));
         }
-        each(word, &bytes)?;
-        first = last;
-    }
-    Ok(())
+        each(word, &bytes)
+    })
 }
 
 /// Writes a run to a temporary file in `dir`: for each word with parts, the number of the word, the

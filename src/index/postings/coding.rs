@@ -56,7 +56,9 @@ pub(super) fn quantized(share: f32) -> u8 {
 /// bound can have under another BM25 setting.
 pub(super) struct Shares {
     of: [f32; 256],
-    factor: f32,
+    /// The factor in the formula of the share, `byte / (byte + factor * (STEPS - byte))`, which
+    /// gives the shares of the table up to rounding.
+    pub(super) factor: f32,
 }
 
 impl Shares {
@@ -84,12 +86,6 @@ impl Shares {
     #[inline(always)]
     pub(super) fn of(&self, byte: u8) -> f32 {
         self.of[usize::from(byte)]
-    }
-
-    /// Returns the factor in the formula of the share, `byte / (byte + factor * (STEPS - byte))`;
-    /// the formula gives the shares of the table up to rounding.
-    pub(super) fn factor(&self) -> f32 {
-        self.factor
     }
 }
 
@@ -163,10 +159,7 @@ impl<'a> Frequent<'a> {
     /// Counts the nodes of a bitmap, 64 nodes per number, that have the word.
     pub(super) fn count_in(&self, nodes: &[u64]) -> u32 {
         let pairs = self.masks.iter().zip(nodes);
-        let both = |(&[m0, m1, m2, m3, m4, m5, m6, m7, ..], nodes): (&[u8; 12], &u64)| {
-            u64::from_le_bytes([m0, m1, m2, m3, m4, m5, m6, m7]) & nodes
-        };
-        pairs.map(|pair| both(pair).count_ones()).sum()
+        pairs.map(|(range, nodes)| (split(range).0 & nodes).count_ones()).sum()
     }
 
     /// Returns the bit mask of the nodes of a block that have the word, lowest bit first.
@@ -179,13 +172,11 @@ impl<'a> Frequent<'a> {
     /// contain the word.
     #[inline(always)]
     pub(super) fn count(&self, node: usize) -> Option<f32> {
-        let [m0, m1, m2, m3, m4, m5, m6, m7, before @ ..] = self.masks[node / RANGE];
-        let mask = u64::from_le_bytes([m0, m1, m2, m3, m4, m5, m6, m7]);
+        let (mask, rank) = split(&self.masks[node / RANGE]);
         let bit = 1u64 << (node % RANGE);
         if mask & bit == 0 {
             return None;
         }
-        let rank = u32::from_le_bytes(before);
         let before = rank.saturating_add((mask & (bit - 1)).count_ones());
         match self.counts.get(before as usize) {
             Some(&count) if u32::from(count) < BIG_COUNT => Some(f32::from(count)),
@@ -195,6 +186,12 @@ impl<'a> Frequent<'a> {
             }
         }
     }
+}
+
+/// Splits the mask of a range of nodes from the number of postings before the range.
+#[inline(always)]
+fn split(&[m0, m1, m2, m3, m4, m5, m6, m7, before @ ..]: &[u8; 12]) -> (u64, u32) {
+    (u64::from_le_bytes([m0, m1, m2, m3, m4, m5, m6, m7]), u32::from_le_bytes(before))
 }
 
 /// Appends the postings of a frequent word of an index of `n` nodes, in the layout of the

@@ -90,11 +90,10 @@ impl Postings {
     pub(crate) fn open_weighted(path: &Path, kept: Bm25) -> Result<Self, IndexError> {
         let arrays = Arrays::open(path)?;
         let lengths: Array<u32> = arrays.get("lengths")?;
-        let tokens: Array<u64> = arrays.get("tokens")?;
-        let tokens = tokens.as_slice().first().copied().unwrap_or(0);
+        let tokens: u64 = arrays.number("tokens")?;
         let analysis: Array<u8> = arrays.get("analysis")?;
         let analysis = Analysis::from_bytes(analysis.as_slice())
-            .ok_or_else(|| IndexError::damaged(path, "unknown analysis".to_owned()))?;
+            .ok_or_else(|| IndexError::damaged(path, "unknown analysis"))?;
         let mean = tokens as f64 / lengths.as_slice().len().max(1) as f64;
         Ok(Self {
             lengths,

@@ -45,22 +45,13 @@ thread_local! {
 pub struct Collection {
     /// Bitmap of the nodes in the subset: 64 nodes per number, lowest bit first.
     nodes: Arc<[u64]>,
-    n: usize,
+    /// Number of texts in the subset.
+    pub n_texts: usize,
     /// Mean number of words of a text in the subset.
-    mean: f32,
+    pub mean_length: f32,
 }
 
 impl Collection {
-    /// Number of texts in the collection.
-    pub fn n_texts(&self) -> usize {
-        self.n
-    }
-
-    /// Mean number of words of a text in the collection.
-    pub fn mean_length(&self) -> f32 {
-        self.mean
-    }
-
     fn has(&self, node: NodeId) -> bool {
         let mask = self.nodes.get(node as usize / 64);
         mask.is_some_and(|mask| mask >> (node % 64) & 1 == 1)
@@ -193,21 +184,21 @@ impl Postings {
         k: usize,
     ) -> Vec<(NodeId, f32)> {
         let words = self.words(text, Some(collection));
-        self.best(words, setting, collection.mean, Some(&collection.nodes), k)
+        self.best(words, setting, collection.mean_length, Some(&collection.nodes), k)
     }
 
     /// Creates the collection of the texts of the nodes in a bitmap, 64 nodes per number, lowest
     /// bit first. O(nodes).
     pub fn collection(&self, nodes: Arc<[u64]>) -> Collection {
-        let mut collection = Collection { nodes, n: 0, mean: 0.0 };
+        let mut collection = Collection { nodes, n_texts: 0, mean_length: 0.0 };
         let mut tokens = 0;
         for (node, &length) in (0..).zip(self.lengths.as_slice()) {
             if collection.has(node) {
-                collection.n += 1;
+                collection.n_texts += 1;
                 tokens += u64::from(length);
             }
         }
-        collection.mean = (tokens as f64 / collection.n.max(1) as f64) as f32;
+        collection.mean_length = (tokens as f64 / collection.n_texts.max(1) as f64) as f32;
         collection
     }
 
@@ -323,7 +314,7 @@ impl Postings {
         collection: Option<&Collection>,
     ) -> Vec<(u32, u32, f32)> {
         ids.sort_unstable_by(|a, b| a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)));
-        let n = collection.map_or(self.lengths.as_slice().len(), Collection::n_texts);
+        let n = collection.map_or(self.lengths.as_slice().len(), |nodes| nodes.n_texts);
         let mut words: Vec<(u32, u32, f32)> = ids
             .chunk_by(|a, b| a.0 == b.0)
             .filter_map(|same| {
@@ -597,7 +588,7 @@ fn add_bounds_wide(bounds: &mut [f32], word: &[u8], weight: f32, shares: &Shares
     };
     let (eights, rest) = bounds.as_chunks_mut::<BLOCK>();
     let [weights, factor, steps] =
-        [weight, shares.factor(), STEPS].map(|number| _mm256_set1_ps(number));
+        [weight, shares.factor, STEPS].map(|number| _mm256_set1_ps(number));
     let last = word.get(eights.len() * BLOCK..).unwrap_or_default();
     for (eight, bytes) in eights.iter_mut().zip(word.as_chunks::<BLOCK>().0) {
         // SAFETY: eight numbers and eight bytes are read, eight numbers written.

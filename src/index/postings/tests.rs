@@ -134,7 +134,7 @@ proptest! {
         let collection = index.collection(vec![mask; texts.len().div_ceil(64)].into());
         let nodes: Vec<usize> = (0..texts.len()).filter(|at| mask >> (at % 64) & 1 > 0).collect();
         let alone: Vec<String> = nodes.iter().map(|&at| texts[at].clone()).collect();
-        prop_assert_eq!(collection.n_texts(), alone.len());
+        prop_assert_eq!(collection.n_texts, alone.len());
         let naive = naive(&alone, &query, setting);
         let all = index.search_in(&query, setting, &collection, texts.len());
         prop_assert_eq!(all.len(), naive.iter().filter(|score| **score > 0.0).count());

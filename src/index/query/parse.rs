@@ -272,15 +272,11 @@ impl Parser<'_> {
     ) -> Result<Box<dyn Query>, QueryError> {
         match target {
             Target::Texts(fields) => {
-                let all: Result<Vec<_>, _> =
-                    fields.iter().map(|&field| query(field, None)).collect();
-                let mut all = all?;
-                match (all.len(), all.pop()) {
-                    (1, Some(one)) => Ok(one),
-                    (_, last) => {
-                        all.extend(last);
-                        Ok(Box::new(BooleanQuery::union(all)))
-                    }
+                let all = fields.iter().map(|&field| query(field, None));
+                let mut all = all.collect::<Result<Vec<_>, _>>()?;
+                match all.len() {
+                    1 => Ok(all.remove(0)),
+                    _ => Ok(Box::new(BooleanQuery::union(all))),
                 }
             }
             Target::Detail(id) => query(self.at.fields, Some(&key('f', *id))),

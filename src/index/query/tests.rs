@@ -397,7 +397,7 @@ fn a_thousand_updates_answer_as_an_index_that_is_built_anew() {
         (0..1_000 / ROUNDS).for_each(|_| change(&mut things, &mut next_key, &mut rng));
         let now = base_of(&things, &dir.path().join(format!("kb-{round}")));
         let [next, anew] = ["next", "anew"].map(|name| fresh_dir(format!("{name}-{round}")));
-        let before = PreviousIndex { kb: &kb, dir: &at };
+        let before = (&kb, at.as_path());
         match update(before, &now, &watch, &next).unwrap() {
             true => updated += 1,
             false => {
@@ -456,7 +456,7 @@ fn what_cannot_be_brought_up_is_built_anew_and_the_version_before_is_left_as_it_
     fs::create_dir(&from).unwrap();
     fs::create_dir(&to).unwrap();
     build(&kb, &watch, &from).unwrap();
-    let before = PreviousIndex { kb: &kb, dir: &from };
+    let before = (&kb, from.as_path());
     assert!(!update(before, &other, &watch, &to).unwrap(), "too much is new");
     let fewer = base_of(&things[3..], &dir.path().join("fewer"));
     assert!(update(before, &fewer, &watch, &to).unwrap());
@@ -469,6 +469,6 @@ fn what_cannot_be_brought_up_is_built_anew_and_the_version_before_is_left_as_it_
     assert!(matches!(QueryIndex::open(&to), Err(IndexError::Damaged { .. })));
     let again = dir.path().join("again");
     fs::create_dir(&again).unwrap();
-    let damaged = PreviousIndex { kb: &fewer, dir: &to };
+    let damaged = (&fewer, to.as_path());
     assert!(!update(damaged, &kb, &watch, &again).unwrap());
 }

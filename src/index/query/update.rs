@@ -7,13 +7,9 @@
 //! the number of words of each schema field, so that scores equal those of a new index bit for bit;
 //! tantivy's own statistics would count deleted documents.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Ordering;
 
-use tantivy::{
-    DocSet, Term,
-    collector::Collector,
-    query::{Bm25StatisticsProvider, Query},
-};
+use tantivy::{DocSet, Term, query::Bm25StatisticsProvider};
 
 use super::*;
 
@@ -21,7 +17,7 @@ use super::*;
 /// an updated index has this file.
 pub(super) const SLOTS: &str = "slots";
 /// Value in place of a node for the slot of a deleted document.
-const DELETED: u32 = u32::MAX;
+pub(super) const DELETED: u32 = u32::MAX;
 /// Maximum number of segments of an index; each update adds a segment, and a search visits all.
 const MAX_SEGMENTS: usize = 12;
 /// Length of a digest of a document, in bytes.
@@ -57,9 +53,8 @@ fn texts(kb: &Kb, node: NodeId) -> Vec<(usize, u16, &str)> {
     let fields: BTreeMap<u16, &str> = kb.fields(node).map(|(id, text)| (id.0, text)).collect();
     texts.extend(fields.into_iter().map(|(id, text)| (3, id, text)));
     for relation in (0..).map(RelationId).take(kb.relations().len()) {
-        let neighbors = kb.neighbors(node, relation, Direction::Any);
-        let names = neighbors.iter().take(MAX_NAMED_NEIGHBORS);
-        texts.extend(names.map(|&neighbor| (4, relation.0, kb.name(neighbor))));
+        let names = names_of_neighbors(kb, node, relation, Direction::Any).into_iter();
+        texts.extend(names.map(|name| (4, relation.0, name)));
     }
     texts
 }
@@ -83,15 +78,6 @@ fn n_words(kb: &Kb, node: NodeId) -> [u64; N_TEXTS] {
         counts[field] += words_of(text).count() as u64;
     }
     counts
-}
-
-/// The previous version of a base with its index of the query language.
-#[derive(Clone, Copy)]
-pub(crate) struct PreviousIndex<'a> {
-    /// The base, at the previous version.
-    pub(crate) kb: &'a Kb,
-    /// The directory of the index, at the previous version.
-    pub(crate) dir: &'a Path,
 }
 
 /// What to change in an index so that it fits the new version of its base.
@@ -139,23 +125,23 @@ impl UpdatePlan {
     }
 }
 
-/// Updates the index of the previous version into the empty directory `dir`. Returns `false` and
-/// writes nothing if a new index must be built: if fields or relations changed, the previous index
-/// is damaged or has too many segments, or more than half of the nodes need a new document.
+/// Updates the index of the previous version, given as its base and the directory of the index,
+/// into the empty directory `dir`. Returns `false` and writes nothing if a new index must be built:
+/// if fields or relations changed, the previous index is damaged or has too many segments, or more
+/// than half of the nodes need a new document.
 ///
 /// O(text of both versions); only new and changed documents are indexed.
 pub(crate) fn update(
-    previous: PreviousIndex<'_>,
+    (old, old_dir): (&Kb, &Path),
     kb: &Kb,
     watch: &Watch<'_>,
     dir: &Path,
 ) -> Result<bool, IndexError> {
-    let old = previous.kb;
     // Stored keys are ids of fields and relations, so the names must be the same.
     if old.field_names() != kb.field_names() || old.relations() != kb.relations() {
         return Ok(false);
     }
-    let Ok(index) = QueryIndex::open(previous.dir) else { return Ok(false) };
+    let Ok(index) = QueryIndex::open(old_dir) else { return Ok(false) };
     if index.verify().is_err() || index.searcher.segment_readers().len() >= MAX_SEGMENTS {
         return Ok(false);
     }
@@ -168,13 +154,20 @@ pub(crate) fn update(
         return Ok(false);
     }
     watch.check_stop()?;
-    let failed = |error: tantivy::TantivyError| IndexError::io(dir, io::Error::other(error));
-    let mut counts = index.n_words().map_err(failed)?;
+    let failed = |error: tantivy::TantivyError| IndexError::io(dir)(io::Error::other(error));
+    let count = |field| LiveStatistics(&index).total_num_tokens(field);
+    let mut counts = index
+        .fields
+        .texts()
+        .map(count)
+        .into_iter()
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(failed)?;
     for &slot in &gone {
         let gone = n_words(old, nodes[slot as usize]);
         counts.iter_mut().zip(gone).for_each(|(count, n)| *count = count.saturating_sub(n));
     }
-    link(&index.names, previous.dir, dir).map_err(|error| IndexError::io(dir, error))?;
+    link(&index.names, old_dir, dir).map_err(IndexError::io(dir))?;
     drop(index);
     let (_, at) = schema();
     let index = Index::open_in_dir(dir).map_err(failed)?;
@@ -197,10 +190,7 @@ pub(crate) fn update(
     writer.wait_merging_threads().map_err(failed)?;
     remove_unused(&index, dir)?;
     drop(index);
-    let arrays: [(&str, Dtype, &[u8]); 2] = [
-        ("n_words", Dtype::U64, bytemuck::cast_slice(&counts)),
-        ("nodes", Dtype::U32, bytemuck::cast_slice(&now)),
-    ];
+    let arrays = [named("n_words", &counts), named("nodes", &now)];
     Arrays::write_sealed(&dir.join(SLOTS), &arrays)?;
     seal(dir)?;
     watch.progress(STAGE, new.len() as u64, new.len() as u64)?;
@@ -227,7 +217,7 @@ const LIST: &str = "meta.json";
 
 /// Removes the files of segments that are no longer used, and outdated lists of deleted documents.
 fn remove_unused(index: &Index, dir: &Path) -> Result<(), IndexError> {
-    let failed = |error| IndexError::io(dir, error);
+    let failed = IndexError::io(dir);
     let segments = index.searchable_segment_metas();
     let segments = segments.map_err(|error| failed(io::Error::other(error)))?;
     let is_used = |name: &str| {
@@ -253,78 +243,37 @@ impl Slots {
         let path = dir.join(SLOTS);
         let arrays = Arrays::open(&path)?;
         let n_words = arrays.get::<u64>("n_words")?;
-        let n_words = <[u64; N_TEXTS]>::try_from(n_words.as_slice()).map_err(|_| {
-            IndexError::damaged(&path, "its number of fields does not match".to_owned())
-        })?;
+        let n_words = <[u64; N_TEXTS]>::try_from(n_words.as_slice())
+            .map_err(|_| IndexError::damaged(&path, "its number of fields does not match"))?;
         Ok(Self { nodes: arrays.get::<u32>("nodes")?.as_slice().into(), n_words })
     }
 
-    /// Returns the node of a slot; `None` if the document is deleted.
-    pub(super) fn node(&self, slot: u64) -> Option<u64> {
-        let node = self.nodes.get(usize::try_from(slot).ok()?).copied()?;
-        (node != DELETED).then_some(node.into())
-    }
-
-    /// Returns the `k` best documents with their scores, best first, ties by ascending node.
-    /// `is_wanted` marks the nodes that may be found, by id; if empty, all may.
-    pub(super) fn search(
-        &self,
-        searcher: &Searcher,
-        fields: Fields,
-        query: &dyn Query,
-        is_wanted: Arc<[bool]>,
-        k: usize,
-    ) -> tantivy::Result<Vec<(Score, DocAddress)>> {
-        let nodes = self.nodes.clone();
-        let best = TopDocs::with_limit(k).tweak_score(move |segment: &SegmentReader| {
-            let (ids, nodes) = (segment.fast_fields().u64("id").ok(), nodes.clone());
-            let is_wanted = is_wanted.clone();
-            move |document: DocId, score: Score| {
-                let slot = ids.as_ref().and_then(|ids| ids.first(document)).unwrap_or(u64::MAX);
-                let node = usize::try_from(slot).ok().and_then(|slot| nodes.get(slot).copied());
-                let node = node.unwrap_or(DELETED);
-                let is_wanted = is_wanted.is_empty()
-                    || is_wanted.get(node as usize).copied().unwrap_or_default();
-                (if is_wanted { score } else { UNWANTED }, Reverse(node))
-            }
-        });
-        let found = self.scored(searcher, fields, query, &best)?;
-        Ok(found.into_iter().map(|((score, _), at)| (score, at)).collect())
-    }
-
-    /// Runs a search in which BM25 uses the statistics of live documents only.
-    fn scored<C: Collector>(
-        &self,
-        searcher: &Searcher,
-        fields: Fields,
-        query: &dyn Query,
-        collector: &C,
-    ) -> tantivy::Result<C::Fruit> {
-        let alive = LiveStatistics { searcher, fields, n_words: &self.n_words };
-        searcher.search_with_statistics_provider(query, collector, &alive)
+    /// The node of a slot, or [`DELETED`].
+    pub(super) fn node(&self, slot: u64) -> u32 {
+        let node = usize::try_from(slot).ok().and_then(|slot| self.nodes.get(slot));
+        node.copied().unwrap_or(DELETED)
     }
 }
 
-/// BM25 statistics of the live documents, those that are not deleted.
-struct LiveStatistics<'a> {
-    searcher: &'a Searcher,
-    fields: Fields,
-    n_words: &'a [u64; N_TEXTS],
-}
+/// BM25 statistics of the live documents of an index, those that are not deleted.
+pub(super) struct LiveStatistics<'a>(pub(super) &'a QueryIndex);
 
 impl Bm25StatisticsProvider for LiveStatistics<'_> {
     fn total_num_tokens(&self, field: Field) -> tantivy::Result<u64> {
-        let of = self.fields.texts().into_iter().zip(self.n_words).find(|pair| pair.0 == field);
-        of.map_or_else(|| self.searcher.total_num_tokens(field), |pair| Ok(*pair.1))
+        let place = self.0.fields.texts().iter().position(|text| *text == field);
+        match (&self.0.slots, place) {
+            (Some(slots), Some(place)) => Ok(slots.n_words[place]),
+            _ => self.0.searcher.total_num_tokens(field),
+        }
     }
 
     fn total_num_docs(&self) -> tantivy::Result<u64> {
-        Ok(self.searcher.num_docs())
+        Ok(self.0.searcher.num_docs())
     }
 
     fn doc_freq(&self, term: &Term) -> tantivy::Result<u64> {
         let mut n = 0;
-        for segment in self.searcher.segment_readers() {
+        for segment in self.0.searcher.segment_readers() {
             let terms = segment.inverted_index(term.field())?;
             let Some(alive) = segment.alive_bitset() else {
                 n += u64::from(terms.doc_freq(term)?);
@@ -340,21 +289,5 @@ impl Bm25StatisticsProvider for LiveStatistics<'_> {
             }
         }
         Ok(n)
-    }
-}
-
-impl QueryIndex {
-    /// Counts the words of each schema field over all nodes.
-    fn n_words(&self) -> tantivy::Result<[u64; N_TEXTS]> {
-        let mut counts = [0; N_TEXTS];
-        match &self.slots {
-            Some(slots) => counts = slots.n_words,
-            None => {
-                for (count, field) in counts.iter_mut().zip(self.fields.texts()) {
-                    *count = self.searcher.total_num_tokens(field)?;
-                }
-            }
-        }
-        Ok(counts)
     }
 }

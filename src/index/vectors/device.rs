@@ -75,9 +75,8 @@ impl VectorIndex {
                 let last = proposed.last().map_or(f32::INFINITY, |&(_, score)| score);
                 last + rows.error_bound(query)
             });
-            let score = |&(node, _): &(NodeId, f32)| Hit {
-                score: self.score_row(query, node as usize, &mut buffer),
-                node,
+            let score = |&(node, _): &(NodeId, f32)| {
+                Hit::new(self.score_row(query, node as usize, &mut buffer), node)
             };
             settle(proposed.iter().map(score).collect(), k, rest)
         });
@@ -91,10 +90,10 @@ impl VectorIndex {
 fn settle(mut hits: Vec<Hit>, k: usize, rest: Option<f32>) -> Option<Hits> {
     hits.sort_unstable();
     hits.truncate(k);
-    let last = hits.last().map_or(f32::NEG_INFINITY, |hit| hit.score);
+    let last = hits.last().map_or(f32::NEG_INFINITY, Hit::score);
     // A bound that is not a number proves nothing.
     let proven = rest.is_none_or(|rest| hits.len() == k && last > rest);
-    proven.then(|| hits.into_iter().map(|hit| (hit.node, hit.score)).collect())
+    proven.then(|| hits.into_iter().map(|hit| (hit.node, hit.score())).collect())
 }
 
 #[cfg(test)]
@@ -104,7 +103,7 @@ mod tests {
     #[test]
     fn only_a_proven_answer_is_given() {
         let hits =
-            || [(7, 0.5), (2, 0.9), (4, 0.5)].map(|(node, score)| Hit { score, node }).to_vec();
+            || [(7, 0.5), (2, 0.9), (4, 0.5)].map(|(node, score)| Hit::new(score, node)).to_vec();
         let best = Some(vec![(2, 0.9), (4, 0.5)]);
         assert_eq!(settle(hits(), 2, Some(0.49)), best);
         assert_eq!(settle(hits(), 2, None), best);

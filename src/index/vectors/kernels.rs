@@ -104,7 +104,7 @@ pub(super) enum Kernel {
     #[cfg(target_arch = "x86_64")]
     Vnni,
     /// Tiles of 16 x 64 bytes for panels; as `Vnni` for single queries.
-    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    #[cfg(target_arch = "x86_64")]
     Amx,
 }
 
@@ -119,7 +119,7 @@ impl Kernel {
                 (Kernel::Avx2, std::arch::is_x86_feature_detected!("avx2")),
                 #[cfg(target_arch = "x86_64")]
                 (Kernel::Vnni, has_vnni()),
-                #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+                #[cfg(target_arch = "x86_64")]
                 (Kernel::Amx, has_vnni() && amx::is_there()),
             ];
             kernels.into_iter().filter(|(_, has)| *has).map(|(kernel, _)| kernel).collect()
@@ -142,12 +142,9 @@ impl Kernel {
             // checked.
             #[cfg(target_arch = "x86_64")]
             Kernel::Avx2 => unsafe { pair_avx2(rows, pair, out) },
-            // SAFETY: likewise.
-            #[cfg(target_arch = "x86_64")]
-            Kernel::Vnni => unsafe { vnni::pair(rows, pair, out) },
             // SAFETY: likewise; `Amx` is only made where the instructions of `Vnni` exist too.
-            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-            Kernel::Amx => unsafe { vnni::pair(rows, pair, out) },
+            #[cfg(target_arch = "x86_64")]
+            Kernel::Vnni | Kernel::Amx => unsafe { vnni::pair(rows, pair, out) },
         }
     }
 
@@ -162,10 +159,7 @@ impl Kernel {
             Kernel::Avx2 => unsafe { product_avx2(row, query) },
             // SAFETY: likewise.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Vnni => unsafe { vnni::product(row, query) },
-            // SAFETY: likewise.
-            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-            Kernel::Amx => unsafe { vnni::product(row, query) },
+            Kernel::Vnni | Kernel::Amx => unsafe { vnni::product(row, query) },
         }
     }
 
@@ -185,7 +179,7 @@ impl Kernel {
             #[cfg(target_arch = "x86_64")]
             Kernel::Vnni => unsafe { vnni::panel(rows, panel, out) },
             // SAFETY: likewise.
-            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            #[cfg(target_arch = "x86_64")]
             Kernel::Amx => unsafe { amx::panel(rows, panel, out) },
         }
     }
@@ -203,10 +197,7 @@ impl Kernel {
             Kernel::Avx2 => unsafe { reaching_avx2(sums, lanes, note, masks) },
             // SAFETY: likewise.
             #[cfg(target_arch = "x86_64")]
-            Kernel::Vnni => unsafe { vnni::reaching(sums, lanes, note, masks) },
-            // SAFETY: likewise.
-            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-            Kernel::Amx => unsafe { vnni::reaching(sums, lanes, note, masks) },
+            Kernel::Vnni | Kernel::Amx => unsafe { vnni::reaching(sums, lanes, note, masks) },
         }
     }
 
@@ -449,7 +440,7 @@ mod vnni {
 
 /// Kernel for tiles: eight registers of 16 rows of 64 bytes. The compiler has no intrinsics for
 /// their instructions yet, so they are written in assembly.
-#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+#[cfg(target_arch = "x86_64")]
 mod amx {
     use std::arch::{asm, x86_64::__cpuid_count};
 
@@ -479,7 +470,9 @@ mod amx {
     pub(super) fn is_there() -> bool {
         /// The flags `amx-tile` and `amx-int8` in leaf 7 of `cpuid`.
         const TILES: u32 = 1 << 24 | 1 << 25;
-        if __cpuid_count(0, 0).eax < 7 || __cpuid_count(7, 0).edx & TILES != TILES {
+        let has_tiles = || __cpuid_count(0, 0).eax >= 7 && __cpuid_count(7, 0).edx & TILES == TILES;
+        // Only Linux is asked for permission.
+        if !cfg!(target_os = "linux") || !has_tiles() {
             return false;
         }
         let refused: i64;

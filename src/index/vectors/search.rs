@@ -159,11 +159,11 @@ impl TopK {
                 break;
             }
             let score = index.score_row(query.numbers, *node as usize, &mut buffer);
-            self.offer(Hit { score, node: *node });
+            self.offer(Hit::new(score, *node));
             if self.best.len() == self.k
                 && let Some(worst) = self.best.peek()
             {
-                floor = floor.max(worst.score);
+                floor = floor.max(worst.score());
             }
         }
         query.floor.fetch_max(to_ordered(floor), atomic::Ordering::Relaxed);
@@ -288,7 +288,7 @@ impl VectorIndex {
         let mut here = left
             .chunks(MAX_QUERIES)
             .flat_map(|queries| self.best(queries, k, scope, kernel))
-            .map(|hits| hits.into_iter().map(|hit| (hit.node, hit.score)).collect());
+            .map(|hits| hits.into_iter().map(|hit| (hit.node, hit.score())).collect());
         let found = |found: Option<_>| found.or_else(|| here.next()).unwrap_or_default();
         Ok(on_device.into_iter().map(found).collect())
     }
@@ -334,7 +334,7 @@ impl VectorIndex {
             let mut top = TopK::new(k);
             for at in start..scope.len().min(start + BLOCK_ROWS) {
                 let node = scope.node(at);
-                top.offer(Hit { score: self.score_row(query, node as usize, &mut buffer), node });
+                top.offer(Hit::new(self.score_row(query, node as usize, &mut buffer), node));
             }
             top
         });
