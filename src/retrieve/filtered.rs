@@ -9,7 +9,7 @@ use std::{collections::HashSet, ops::Deref, sync::Arc};
 
 use crate::{Answer, Detail, Ranking, RetrieveError, Retriever};
 use agent_index::IndexedBase;
-use agent_kb::{NodeId, NodeSet, answer::AnswerValue};
+use agent_kb::{NodeId, NodeSet, answer::AnswerValue, best};
 
 /// Minimum number of nodes requested from the inner retriever.
 const DEPTH: usize = 10_000;
@@ -41,10 +41,7 @@ impl<R> Filtered<R> {
         let free = |node: &NodeId| self.base.kb.is_candidate(*node) && !ranked.contains(node);
         let nodes = self.nodes.as_slice().iter().copied().filter(free);
         let scored = nodes.map(|node| (node, self.base.match_fields(&words, node)));
-        let mut scored: Ranking = scored.filter(|pair| pair.1 > 0.0).collect();
-        scored.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
-        scored.truncate(k);
-        scored
+        best(scored.filter(|pair| pair.1 > 0.0).collect(), k)
     }
 }
 
@@ -75,11 +72,11 @@ impl<R: Deref<Target: Retriever> + Send + Sync> Retriever for Filtered<R> {
         answer.end = None;
         if ranking.len() < k {
             let following = self.following(query, &ranking, k - ranking.len());
-            let best = following.first().map_or(1.0, |pair| pair.1);
-            let last = ranking.last().map_or(best / FOLLOWING_SHARE, |pair| pair.1);
+            let largest = following.first().map_or(1.0, |pair| pair.1);
+            let last = ranking.last().map_or(largest / FOLLOWING_SHARE, |pair| pair.1);
             let below = |score: f32| match last > 0.0 {
-                true => last * FOLLOWING_SHARE * score / best,
-                false => last - 1.0 + FOLLOWING_SHARE * score / best,
+                true => last * FOLLOWING_SHARE * score / largest,
+                false => last - 1.0 + FOLLOWING_SHARE * score / largest,
             };
             ranking.extend(following.into_iter().map(|(node, score)| (node, below(score))));
         }

@@ -37,14 +37,8 @@ impl Late {
 
     /// Embeds the tokens of a query; `None` if all tokens are unknown.
     fn tokens(&self, query: &str) -> Result<Option<Matrix>, RetrieveError> {
-        let rows = self
-            .base
-            .embedder()
-            .embed_tokens(&[query])
-            .map_err(IndexError::from)?
-            .into_iter()
-            .next();
-        Ok(rows.filter(|rows| rows.rows() > 0))
+        let mut rows = self.base.embedder().embed_tokens(&[query]).map_err(IndexError::from)?;
+        Ok(rows.pop().filter(|rows| rows.rows() > 0))
     }
 }
 

@@ -42,8 +42,8 @@ impl Retriever for Stark {
         let ranking =
             self.base.text.search_in(query, TextPart::Document, Bm25::STARK, candidates, k);
         let explained = |position, node, score| {
-            let collection = Explanation::new("candidates", candidates.n_texts())
-                .with([Explanation::new("words on average", candidates.mean_length())]);
+            let collection = Explanation::new("candidates", candidates.n_texts)
+                .with([Explanation::new("words on average", candidates.mean_length)]);
             rank_explanation(NAME, position, score)
                 .with([
                     collection,

@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 use crate::eval::NodeId;
-use crate::eval::metrics::{Metric, MetricTable, Metrics};
+use crate::eval::metrics::{Definition, Metric, MetricTable, Metrics};
 use crate::eval::ranks::Candidates;
 
 /// Whose definitions of the reported metrics are used.
@@ -50,26 +50,15 @@ fn trec_metrics(ranking: &[(NodeId, f32)], answers: &[NodeId]) -> MetricTable<f6
     let ranks: Vec<usize> = (1..).zip(ranking).filter(is_answer).map(|(rank, _)| rank).collect();
     let found_within = |k: usize| ranks.partition_point(|&rank| rank <= k);
     let share = |part: f64| if n_relevant == 0 { 0.0 } else { part / n_relevant as f64 };
-    let hit = |k| f64::from(u8::from(found_within(k) > 0));
     let recall = |k| share(found_within(k) as f64);
-    let value = |metric| match metric {
-        Metric::Hit1 => hit(1),
-        Metric::Hit3 => hit(3),
-        Metric::Hit5 => hit(5),
-        Metric::Hit10 => hit(10),
-        Metric::Hit20 => hit(20),
-        Metric::Hit50 => hit(50),
-        Metric::Hit100 => hit(100),
-        Metric::Recall5 => recall(5),
-        Metric::Recall10 => recall(10),
-        Metric::Recall20 => recall(20),
-        Metric::Recall50 => recall(50),
-        Metric::Recall100 => recall(100),
-        Metric::Mrr => ranks.first().map_or(0.0, |&rank| 1.0 / rank as f64),
-        Metric::Map => {
+    let value = |metric: Metric| match metric.definition() {
+        Definition::Hit(k) => f64::from(found_within(k) > 0),
+        Definition::Recall(k) => recall(k),
+        Definition::ReciprocalRank => ranks.first().map_or(0.0, |&rank| 1.0 / rank as f64),
+        Definition::AveragePrecision => {
             share((1..).zip(&ranks).map(|(found, &rank)| f64::from(found) / rank as f64).sum())
         }
-        Metric::RPrecision => recall(n_relevant),
+        Definition::RPrecision => recall(n_relevant),
     };
     MetricTable::from_values(Metric::ALL.map(value))
 }

@@ -52,45 +52,57 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// All metrics in reporting order; `ALL[i] as usize == i`.
-    pub const ALL: [Metric; N_METRICS] = [
-        Metric::Hit1,
-        Metric::Hit3,
-        Metric::Hit5,
-        Metric::Hit10,
-        Metric::Hit20,
-        Metric::Hit50,
-        Metric::Hit100,
-        Metric::Recall5,
-        Metric::Recall10,
-        Metric::Recall20,
-        Metric::Recall50,
-        Metric::Recall100,
-        Metric::Mrr,
-        Metric::Map,
-        Metric::RPrecision,
+    /// All metrics in reporting order, with their names and definitions.
+    const TABLE: [(Metric, &'static str, Definition); N_METRICS] = [
+        (Metric::Hit1, "hit@1", Definition::Hit(1)),
+        (Metric::Hit3, "hit@3", Definition::Hit(3)),
+        (Metric::Hit5, "hit@5", Definition::Hit(5)),
+        (Metric::Hit10, "hit@10", Definition::Hit(10)),
+        (Metric::Hit20, "hit@20", Definition::Hit(20)),
+        (Metric::Hit50, "hit@50", Definition::Hit(50)),
+        (Metric::Hit100, "hit@100", Definition::Hit(100)),
+        (Metric::Recall5, "recall@5", Definition::Recall(5)),
+        (Metric::Recall10, "recall@10", Definition::Recall(10)),
+        (Metric::Recall20, "recall@20", Definition::Recall(20)),
+        (Metric::Recall50, "recall@50", Definition::Recall(50)),
+        (Metric::Recall100, "recall@100", Definition::Recall(100)),
+        (Metric::Mrr, "mrr", Definition::ReciprocalRank),
+        (Metric::Map, "map", Definition::AveragePrecision),
+        (Metric::RPrecision, "rprecision", Definition::RPrecision),
     ];
+
+    /// All metrics in reporting order; `ALL[i] as usize == i`.
+    pub const ALL: [Metric; N_METRICS] = {
+        let mut all = [Metric::Hit1; N_METRICS];
+        let mut at = 0;
+        while at < N_METRICS {
+            all[at] = Metric::TABLE[at].0;
+            at += 1;
+        }
+        all
+    };
 
     /// Returns the name of the metric in files and on the command line, such as `hit@1`.
     pub fn name(self) -> &'static str {
-        match self {
-            Metric::Hit1 => "hit@1",
-            Metric::Hit3 => "hit@3",
-            Metric::Hit5 => "hit@5",
-            Metric::Hit10 => "hit@10",
-            Metric::Hit20 => "hit@20",
-            Metric::Hit50 => "hit@50",
-            Metric::Hit100 => "hit@100",
-            Metric::Recall5 => "recall@5",
-            Metric::Recall10 => "recall@10",
-            Metric::Recall20 => "recall@20",
-            Metric::Recall50 => "recall@50",
-            Metric::Recall100 => "recall@100",
-            Metric::Mrr => "mrr",
-            Metric::Map => "map",
-            Metric::RPrecision => "rprecision",
-        }
+        Metric::TABLE[self as usize].1
     }
+
+    /// Returns what the metric computes.
+    pub(super) fn definition(self) -> Definition {
+        Metric::TABLE[self as usize].2
+    }
+}
+
+/// What a metric computes from the ranks of the answers.
+#[derive(Copy, Clone)]
+pub(super) enum Definition {
+    /// Whether an answer is at this rank or better.
+    Hit(usize),
+    /// Share of the answers at this rank or better.
+    Recall(usize),
+    ReciprocalRank,
+    AveragePrecision,
+    RPrecision,
 }
 
 impl fmt::Display for Metric {
@@ -197,27 +209,13 @@ impl Metrics {
 
     /// Computes all reported metrics from the ranks of the answers.
     pub fn from_ranks(ranks: &AnswerRanks) -> Metrics {
-        let mut metrics = Metrics::default();
-        for (metric, value) in Metric::ALL.into_iter().zip(&mut metrics.values) {
-            *value = match metric {
-                Metric::Hit1 => ranks.hit_at(1),
-                Metric::Hit3 => ranks.hit_at(3),
-                Metric::Hit5 => ranks.hit_at(5),
-                Metric::Hit10 => ranks.hit_at(10),
-                Metric::Hit20 => ranks.hit_at(20),
-                Metric::Hit50 => ranks.hit_at(50),
-                Metric::Hit100 => ranks.hit_at(100),
-                Metric::Recall5 => ranks.recall_at(5),
-                Metric::Recall10 => ranks.recall_at(10),
-                Metric::Recall20 => ranks.recall_at(20),
-                Metric::Recall50 => ranks.recall_at(50),
-                Metric::Recall100 => ranks.recall_at(100),
-                Metric::Mrr => ranks.reciprocal_rank(),
-                Metric::Map => ranks.average_precision(),
-                Metric::RPrecision => ranks.r_precision(),
-            };
-        }
-        metrics
+        MetricTable::from_values(Metric::ALL.map(|metric| match metric.definition() {
+            Definition::Hit(k) => ranks.hit_at(k as u64),
+            Definition::Recall(k) => ranks.recall_at(k as u64),
+            Definition::ReciprocalRank => ranks.reciprocal_rank(),
+            Definition::AveragePrecision => ranks.average_precision(),
+            Definition::RPrecision => ranks.r_precision(),
+        }))
     }
 }
 

@@ -21,7 +21,7 @@
 use std::borrow::Cow;
 
 use crate::eval::NodeId;
-use agent_kb::Kb;
+use agent_kb::{Kb, distinct};
 
 /// The nodes that a full ranking must contain.
 #[derive(Copy, Clone, Debug)]
@@ -139,9 +139,7 @@ impl AnswerRanks {
         candidates: Candidates<'_>,
         rule: ScoreRule,
     ) -> AnswerRanks {
-        let mut sought: Vec<NodeId> = answers.to_vec();
-        sought.sort_unstable();
-        sought.dedup();
+        let mut sought = distinct(answers.to_vec());
         sought.retain(|&answer| candidates.position(answer).is_some());
         let mut found = AnswerRanks { ranks: Vec::new(), n_counted: 0, groups: Vec::new() };
         if sought.is_empty() || ranking.is_empty() {

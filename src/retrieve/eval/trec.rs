@@ -23,7 +23,7 @@ use std::{
 
 use crate::eval::NodeId;
 use agent_dataset::{id_of, node_of_id};
-use agent_kb::{Kb, best};
+use agent_kb::{Kb, best, distinct};
 
 /// Maximum length of a run tag, in bytes.
 pub const MAX_TAG_BYTES: usize = 64;
@@ -305,10 +305,7 @@ pub fn write_qrels(
     query_id: i64,
     answers: &[NodeId],
 ) -> Result<(), TrecError> {
-    let mut answers = answers.to_vec();
-    answers.sort_unstable();
-    answers.dedup();
-    for answer in answers {
+    for answer in distinct(answers.to_vec()) {
         let node = ids.column(answer).map_err(|id| TrecError::Id { query_id, id })?;
         writeln!(out, "{query_id} 0 {node} 1")?;
     }

@@ -17,7 +17,9 @@ use std::{
 
 use agent_ground::words::{is_question_word, name_words};
 use agent_index::{IndexError, IndexedBase};
-use agent_kb::{Hop, Kb, NodeId, Path, all_edges, answer::Explanation, best, hops};
+use agent_kb::{
+    Hop, Kb, NodeId, Path, all_edges, answer::Explanation, best, distinct, hops, path_to,
+};
 
 /// Maximum number of edges of a neighbour whose own neighbours are included: hubs such as venues or
 /// colours connect unrelated nodes.
@@ -149,13 +151,7 @@ impl Neighborhood {
     /// Returns the path from the entity to `node`; a path without edges if `node` is not in the
     /// neighbourhood.
     pub fn path(&self, node: NodeId) -> Path {
-        let (mut last, mut hops) = (node, Vec::new());
-        while let Some(&(before, hop)) = self.reached.get(&last) {
-            hops.push(hop);
-            last = before;
-        }
-        hops.reverse();
-        Path { from: self.from, hops }
+        Path { from: self.from, ..path_to(node, |node| self.reached.get(&node).copied()) }
     }
 
     /// Returns the best `k` nodes by the filter, best first, ties by ascending id, without those
@@ -220,9 +216,7 @@ fn name_fit<'a>(base: &'a IndexedBase, query: &str) -> impl Fn(NodeId) -> f32 + 
     move |node| {
         let in_name =
             base.stems.of(base.kb.name(node)).filter_map(|stem| base.terms.stem_id(&stem));
-        let mut shared: Vec<u32> = in_name.filter(|stem| stems.contains(stem)).collect();
-        shared.sort_unstable();
-        shared.dedup();
+        let shared: Vec<u32> = distinct(in_name.filter(|stem| stems.contains(stem)).collect());
         shared.into_iter().map(|stem| base.terms.idf(stem)).sum()
     }
 }
