@@ -86,10 +86,7 @@ pub type PartName = Names<Part>;
 impl Choices for Effort {
     const ALL: &'static [(Self, &'static str)] = &[
         (Self::None, "Only in programs that call a language model"),
-        (
-            Self::Reads,
-            "Also to read the query: category, entities, wanted type, conditions",
-        ),
+        (Self::Reads, "Also to read the query: category, entities, wanted type, conditions"),
         (Self::Judges, "Also to judge the first 10 answers, and up to 50 if none of them is good"),
     ];
 

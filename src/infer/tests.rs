@@ -285,7 +285,7 @@ fn members_of_an_ensemble_answer_together() {
 fn named(category: Json, sure: f64) -> Json {
     json!({
         "category": category, "probability": sure, "entities": [], "names": [], "relations": [],
-        "type": null, "constraints": [], "answers": [],
+        "type": null, "constraints": [], "conditions": [], "excluded": [], "answers": [],
     })
 }
 
@@ -406,7 +406,8 @@ fn a_reading_is_mixed_in_and_a_useless_one_changes_nothing() {
     let reading = |probability: f64| {
         json!({
             "category": null, "probability": probability, "entities": [1], "names": [],
-            "relations": [], "type": "product", "constraints": ["socks of wool"], "answers": [],
+            "relations": [], "type": "product", "constraints": ["socks of wool"],
+            "conditions": [], "excluded": [], "answers": [],
         })
     };
     let alone = nodes(&routed(1, named(json!(null), 0.0)));

@@ -311,8 +311,7 @@ fn reach(base: &IndexedBase, pattern: &Pattern, linked: &[LinkedEntity]) -> usiz
     let starts = linked.iter().filter(|entity| pattern.starts_at(base, entity));
     let mut nodes: Vec<NodeId> = starts.map(|entity| entity.node).collect();
     for step in &pattern.steps {
-        let next =
-            |&node| base.kb.neighbors(node, step.relation, step.direction).into_owned();
+        let next = |&node| base.kb.neighbors(node, step.relation, step.direction).into_owned();
         nodes = nodes.iter().flat_map(next).collect();
         nodes.sort_unstable();
         nodes.dedup();

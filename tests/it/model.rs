@@ -255,7 +255,8 @@ fn answer(request: &Value, asks: bool) -> String {
     if asked("You read a query") {
         return json!({
             "category": 1, "entities": [], "names": [], "relations": [], "type": null,
-            "constraints": [], "answers": [], "probability": 0.9,
+            "constraints": [], "conditions": [], "excluded": [],
+            "answers": [], "probability": 0.9,
         })
         .to_string();
     }
