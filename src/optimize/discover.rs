@@ -250,6 +250,6 @@ mod tests {
         assert_eq!(cover(&options, 3, 9, 0.0), [0, 2]);
         assert_eq!(cover(&options, 3, 1, 0.0), [0]);
         assert_eq!(cover(&options, 3, 9, 1.0), [0]);
-        assert_eq!(cover(&[Worth::new(); 0], 0, 9, 0.0), [0usize; 0]);
+        assert_eq!(cover(&Vec::<Worth>::new(), 0, 9, 0.0), [0usize; 0]);
     }
 }

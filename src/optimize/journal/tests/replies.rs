@@ -101,7 +101,7 @@ fn a_step_names_replies_that_are_kept() {
     assert!(matches!(unknown, Err(JournalError::UnknownReply { .. })), "{unknown:?}");
     for bad in ["", "a b", &"x".repeat(5_000)] {
         let bad = step(&mut journal, &[bad.to_owned()]);
-        assert!(matches!(bad, Err(JournalError::BadKey { .. })), "{bad:?}");
+        assert!(matches!(bad, Err(JournalError::BadKey)), "{bad:?}");
     }
     let many = step(&mut journal, &vec![key.clone(); 10_001]);
     assert!(matches!(many, Err(JournalError::TooLarge { .. })), "{many:?}");
