@@ -2,10 +2,10 @@
 //! themselves only read arguments and write output.
 //!
 //! Each operation is one file with a `Request`, its defaults and bounds, which implements
-//! [`Perform`](operation::Perform), and a line in [`OPERATIONS`](operation::OPERATIONS). All share
-//! an [`App`]: the home directory, the user's private directories, settings, and a [`Watch`] that
-//! receives notices and progress. Only this crate reads keys and addresses of models from the
-//! environment; nothing here prints.
+//! [`Perform`], and a line in [`OPERATIONS`](operation::OPERATIONS). All share an [`App`]: the home
+//! directory, the user's private directories, settings, and a [`Watch`] that receives notices and
+//! progress. Only this crate reads keys and addresses of models from the environment; nothing here
+//! prints.
 
 pub mod answer;
 pub mod ask;
