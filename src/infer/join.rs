@@ -335,9 +335,7 @@ impl QueryContext {
         let found = SearchRankings { words, meaning, is_short };
         Ok(Self { found, features, conditions, reading, asked })
     }
-}
 
-impl QueryContext {
     /// Leaves the conditions to a model that read the query, unless the question is plain.
     pub(super) fn without_conditions(mut self) -> Self {
         if self.reading.is_none() {

@@ -92,7 +92,7 @@ pub(crate) use shown::LinkedEntities;
 /// The role that reads a new query.
 pub const ROUTER_ROLE: RoleSpec = RoleSpec {
     name: "router",
-    summary: "reads a new query: its category, entities, wanted type, constraints",
+    summary: "reads a new query: its category, entities, wanted type, constraints, conditions",
     temperature: Some(0.0),
     max_tokens: 1_024,
 };
@@ -508,7 +508,7 @@ impl BundleRetriever {
             .collect();
         let base = self.runtime.base();
         let fields = self.fields.get_or_init(|| fields_text(base));
-        let read = read_query(base, assistant, query, (&offered, fields))?;
+        let read = read_query(base, assistant, query, &offered, fields)?;
         Ok(Some(if self.known_answers { read } else { read.map(ReadQuery::without_answers) }))
     }
 

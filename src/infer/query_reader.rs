@@ -54,7 +54,7 @@ const MAX_SHOWN_RELATIONS: usize = 60;
 /// Maximum number of values of a field in the prompt.
 const MAX_VALUES: usize = 4;
 /// Maximum length in characters of the relations of an entity in the prompt.
-const RELATION_CHARS: usize = 400;
+const ENTITY_CHARS: usize = 400;
 /// Maximum length of one text in a reading, in characters.
 const MAX_CHARS: usize = 200;
 /// Maximum number of nodes linked to one name.
@@ -133,7 +133,8 @@ pub(super) fn read_query(
     base: &IndexedBase,
     assistant: &Assistant,
     query: &str,
-    (categories, fields): (&[CategoryOption<'_>], &str),
+    categories: &[CategoryOption<'_>],
+    fields: &str,
 ) -> Result<Result<ReadQuery, AssistFailure>, RetrieveError> {
     let linked = LinkedEntities::link(base, query);
     let offered = (1..).zip(categories).map(
@@ -145,7 +146,7 @@ pub(super) fn read_query(
         "categories": offered.collect::<Vec<Json>>(),
         "types": types,
         "fields": fields,
-        "entities": linked.shown(RELATION_CHARS),
+        "entities": linked.shown(ENTITY_CHARS),
         "query": query,
     });
     let reply = match assistant.json(ROUTER_ROLE.role(), PROMPT, inputs) {
@@ -306,8 +307,7 @@ impl ReadQuery {
         scores.filter(|node, _| of_type(node) && may_answer(node)).top(RANKED).ranking()
     }
 
-    /// Returns the weight of the reading's ranking in [`mix_in`]: 0.85 of the reading's
-    /// probability.
+    /// Returns the weight of the reading's ranking in [`mix_in`]: 0.85 of the reading's probability.
     pub(super) fn weight(&self) -> f32 {
         SURE_SHARE * self.probability
     }

@@ -183,7 +183,8 @@ impl React {
         let nodes: Vec<Json> = shortlist.iter().take(self.n_shown()).map(shown).collect();
         let inputs = json!({
             "schema": self.schema, "toolkit": self.toolkit, "query": query,
-            "entities": linked.shown(RELATION_CHARS), "shortlist": nodes, "turns": MAX_TURNS, "calls": MAX_CALLS,
+            "entities": linked.shown(RELATION_CHARS), "shortlist": nodes,
+            "turns": MAX_TURNS, "calls": MAX_CALLS,
         });
         self.assistant.request(REACT_ROLE.role(), PROMPT, inputs, 0).map_err(prompt_error)
     }

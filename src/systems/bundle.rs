@@ -28,7 +28,7 @@ pub enum Effort {
     /// The model is used only by programs that ask it.
     #[default]
     None,
-    /// The model also reads the query: its category, linked entities, target type and constraints.
+    /// The model also reads the query: its category, entities, target type, conditions.
     Reads,
     /// The model also scores the first 10 answers, and up to 50 if none of these scores high.
     Judges,

@@ -188,7 +188,7 @@ impl Conditions {
             fulfilled.is_ok_and(|nodes| nodes.as_slice().iter().any(is_candidate))
         };
         let all = texts.iter().filter_map(|text| text.parse().ok()).filter(may_hold).collect();
-        let excluded = excluded.iter().map(|text| Excluded::new(base, text)).collect();
+        let excluded = excluded.iter().filter_map(|text| Excluded::new(base, text)).collect();
         Self { all, excluded, ..self.cleared() }
     }
 

@@ -32,16 +32,18 @@ pub(super) struct Excluded {
 }
 
 impl Excluded {
-    pub(super) fn new(base: &IndexedBase, text: &str) -> Self {
+    /// `None` without words.
+    pub(super) fn new(base: &IndexedBase, text: &str) -> Option<Self> {
         let stem = |(_, word): (_, Cow<'_, str>)| base.stems.stem(&word).into_owned();
-        Self { text: text.to_owned(), stems: name_words(text).map(stem).collect() }
+        let stems: Vec<String> = name_words(text).map(stem).collect();
+        (!stems.is_empty()).then(|| Self { text: text.to_owned(), stems })
     }
 
     /// Whether the name of a node has all words of the phrase.
     pub(super) fn is_in_name(&self, base: &IndexedBase, node: NodeId) -> bool {
         let words: Vec<_> = name_words(base.kb.name(node)).map(|pair| pair.1).collect();
         let has = |stem: &String| words.iter().any(|word| base.stems.stem(word) == **stem);
-        !self.stems.is_empty() && self.stems.iter().all(has)
+        self.stems.iter().all(has)
     }
 }
 
@@ -89,7 +91,8 @@ impl Reader<'_> {
     pub(super) fn exclude(&mut self, range: Range<usize>) {
         let words = self.words.get(range).unwrap_or_default();
         let (Some(first), Some(last)) = (words.first(), words.last()) else { return };
-        let phrase = Excluded::new(self.base, &self.text[first.range.start..last.range.end]);
+        let text = &self.text[first.range.start..last.range.end];
+        let Some(phrase) = Excluded::new(self.base, text) else { return };
         if self.excluded.len() < MAX_PHRASES && !self.excluded.contains(&phrase) {
             self.excluded.push(phrase);
         }
