@@ -31,6 +31,9 @@ use agent_kb::{Kb, NodeId, TypeId, distinct};
 /// Maximum number of texts whose embeddings are cached; when the cache is full, all of it is
 /// dropped.
 const MAX_CACHED_VECTORS: usize = 4_096;
+/// Maximum number of texts with a possible correction in which other words of the query are looked
+/// for.
+const COMPARED_TEXTS: usize = 1_000;
 
 /// A knowledge base and its indexes, read-only and shared between threads.
 pub struct IndexedBase {
@@ -260,15 +263,29 @@ impl IndexedBase {
     }
 
     /// Finds the misspelled words of a query: words of at least five letters that occur in no text
-    /// of the base. Returns the range of each in `text` and the nearest word that does occur.
-    /// English bases only; words in quotation marks are kept. Corrections are cached.
+    /// of the base. Returns the range of each in `text` and the nearest word that does occur; of
+    /// equally near ones, the one that occurs most often with other words of the query. English
+    /// bases only; words in quotation marks are kept. The nearest words are cached.
     pub fn corrections(&self, text: &str) -> Vec<(Range<usize>, String)> {
         let postings = self.text.with_names().filter(|_| self.stems.languages().is_english());
         let Some(postings) = postings else { return Vec::new() };
-        self.spelling.corrections(postings, text, |word| {
+        let ids = |word: &str| {
             let stem = self.stems.stem(word);
-            self.fields().iter().any(|index| index.stem_id(&stem).is_some())
-        })
+            self.fields().map(|index| index.stem_id(&stem))
+        };
+        let has = |node: NodeId, ids: &[Option<u32>; 2]| {
+            let mut both = self.fields().into_iter().zip(ids);
+            both.any(|(index, id)| id.is_some_and(|stem| index.has(node, stem)))
+        };
+        let together = |word: &str, others: &[Cow<'_, str>]| {
+            let others: Vec<_> = others.iter().map(|other| ids(other)).collect();
+            let stem = [(self.stems.stem(word).into_owned(), 1.0)];
+            let texts = self.text.search_weighted(&stem, &[], COMPARED_TEXTS);
+            let is_together = |pair: &&(NodeId, f32)| others.iter().any(|other| has(pair.0, other));
+            texts.iter().filter(is_together).count()
+        };
+        let is_known = |word: &str| ids(word) != [None; 2];
+        self.spelling.corrections(postings, text, is_known, together)
     }
 
     /// Replaces the misspelled words of a query by their [`corrections`](Self::corrections).

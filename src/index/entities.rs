@@ -383,7 +383,9 @@ impl EntityIndex {
                 continue;
             }
             if !kept.is_empty() && range.start > kept_to {
-                kept.push(' ');
+                // The "t" of "don't" stays a part of its word.
+                let between = &text[kept_to..range.start];
+                kept.push_str(if matches!(between, "'" | "\u{2019}") { between } else { " " });
             }
             kept_to = range.end;
             kept.push_str(&text[range]);

@@ -2,11 +2,13 @@
 //!
 //! A word that occurs in no document and in no neighbour's name is replaced by the known word that
 //! is nearest by optimal string alignment (insertions, deletions, substitutions and swaps of
-//! adjacent letters), and of equally near ones by the most frequent. Only words of at least five
-//! letters, without other characters, are corrected, and their first letter is never changed. Words
-//! in quotation marks and common English words are kept.
+//! adjacent letters). Of equally near ones, the one in the most texts that also have another word
+//! of the query is chosen, and of those the most frequent: "siatic nerve" is the sciatic nerve, not
+//! a sialic one. Only words of at least five letters, without other characters, are corrected, and
+//! their first letter is never changed. Words in quotation marks and common English words are kept.
 
 use std::{
+    borrow::Cow,
     cmp::Reverse,
     collections::HashMap,
     ops::Range,
@@ -30,7 +32,10 @@ const MIN_TEXTS: usize = 2;
 const TEXTS_PER_WORD: usize = 16_000;
 /// Maximum number of words of a text that are checked; later ones are kept.
 const MAX_WORDS: usize = 256;
-/// Maximum number of words whose correction is cached; when the cache is full, all of it is
+/// Maximum number of equally near words between which the other words of a query decide; the most
+/// frequent ones.
+const MAX_NEAREST: usize = 8;
+/// Maximum number of words whose nearest words are cached; when the cache is full, all of it is
 /// dropped.
 const MAX_CACHED: usize = 4_096;
 
@@ -43,19 +48,22 @@ const COMMON: &str = "after again alright anyone anything anyway around because 
     somewhere stuff thats their theirs there theres these theyre thing things though wanna wasnt \
     whats wheres while whoever woman women";
 
-/// Corrects words; corrections are cached by word.
+/// Finds the words nearest to a misspelled one; cached by word.
 #[derive(Default)]
-pub(crate) struct Spelling(Mutex<HashMap<String, Option<String>>>);
+pub(crate) struct Spelling(Mutex<HashMap<String, Vec<String>>>);
 
 impl Spelling {
     /// Returns the range in `text` of each misspelled word, and the word of `postings` that
     /// replaces it. The words of `postings` are not stemmed. Words for which `is_known` returns
-    /// true are kept. O(words with the same first letter) for a misspelled word.
+    /// true are kept. `together` counts the texts in which a word of `postings` occurs together
+    /// with a word for which `is_known` is true, of those given. O(words with the same first
+    /// letter) for a misspelled word.
     pub(crate) fn corrections(
         &self,
         postings: &Postings,
         text: &str,
         is_known: impl Fn(&str) -> bool,
+        together: impl Fn(&str, &[Cow<'_, str>]) -> usize,
     ) -> Vec<(Range<usize>, String)> {
         let is_misspelled = |word: &str| {
             (MIN_LETTERS..=MAX_LETTERS).contains(&word.len())
@@ -68,26 +76,35 @@ impl Spelling {
         let is_name = |range: &Range<usize>| {
             range.start > 0 && text[range.clone()].starts_with(char::is_uppercase)
         };
-        let misspelled = name_words(text)
-            .take(MAX_WORDS)
-            .filter(|(range, word)| is_misspelled(word) && !is_name(range));
-        let mut found: Vec<_> = misspelled
-            .filter_map(|(range, word)| Some((range, self.nearest(postings, &word)?)))
+        let words = || name_words(text).take(MAX_WORDS);
+        let misspelled = words().filter(|(range, word)| is_misspelled(word) && !is_name(range));
+        let mut found: Vec<(Range<usize>, Vec<String>)> = misspelled
+            .map(|(range, word)| (range, self.nearest(postings, &word)))
+            .filter(|(_, nearest)| !nearest.is_empty())
             .collect();
-        if !found.is_empty() {
-            let quoted = quoted_ranges(text);
-            found.retain(|(range, _)| !quoted.iter().any(|part| part.contains(&range.start)));
+        if found.is_empty() {
+            return Vec::new();
         }
-        found
+        let quoted = quoted_ranges(text);
+        found.retain(|(range, _)| !quoted.iter().any(|part| part.contains(&range.start)));
+        let others: Vec<Cow<'_, str>> =
+            words().map(|pair| pair.1).filter(|word| !is_question_word(word)).collect();
+        let best = |(range, nearest): (Range<usize>, Vec<String>)| {
+            let n =
+                |at: &usize| if nearest.len() > 1 { together(&nearest[*at], &others) } else { 0 };
+            let best = (0..nearest.len()).max_by_key(|at| (n(at), Reverse(*at)))?;
+            Some((range, nearest[best].clone()))
+        };
+        found.into_iter().filter_map(best).collect()
     }
 
     /// As [`nearest`], cached.
-    fn nearest(&self, postings: &Postings, word: &str) -> Option<String> {
+    fn nearest(&self, postings: &Postings, word: &str) -> Vec<String> {
         let lock = || self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = lock().get(word) {
             return known.clone();
         }
-        let found = nearest(postings, word).map(str::to_owned);
+        let found = nearest(postings, word);
         let mut cached = lock();
         if cached.len() >= MAX_CACHED {
             cached.clear();
@@ -97,11 +114,11 @@ impl Spelling {
     }
 }
 
-/// Finds the known word nearest to `word`; of equally near ones the most frequent, ties by
-/// alphabet. `None` if no known word is near enough.
-fn nearest<'a>(postings: &'a Postings, word: &str) -> Option<&'a str> {
+/// Finds the known words nearest to `word`, all equally near: the [`MAX_NEAREST`] most frequent,
+/// most frequent first, ties by alphabet. Empty if no known word is near enough.
+fn nearest(postings: &Postings, word: &str) -> Vec<String> {
     let errors = if word.len() >= MIN_LETTERS_FOR_TWO { 2 } else { 1 };
-    let (letters, first) = (letter_set(word), word.get(..1)?);
+    let (letters, Some(first)) = (letter_set(word), word.get(..1)) else { return Vec::new() };
     let min_texts = MIN_TEXTS.max(postings.n_texts() / TEXTS_PER_WORD);
     let known = postings.words_from(first).take_while(|(known, _)| known.starts_with(first));
     let near = known.filter(|(known, texts)| {
@@ -113,7 +130,11 @@ fn nearest<'a>(postings: &'a Postings, word: &str) -> Option<&'a str> {
         let distance = strsim::osa_distance(word, known);
         (distance <= errors).then_some((distance, Reverse(texts), known))
     });
-    distances.min().map(|(_, _, known)| known)
+    let mut found: Vec<_> = distances.collect();
+    found.sort_unstable();
+    let least = found.first().map_or(0, |first| first.0);
+    let nearest = found.iter().take_while(|near| near.0 == least).take(MAX_NEAREST);
+    nearest.map(|near| near.2.to_owned()).collect()
 }
 
 /// Returns the set of the letters a to z in a word, one bit each.
@@ -140,16 +161,17 @@ mod tests {
         let texts = [
             "trainer estimation plus giant lavender",
             "trainer estimation plus plush giant plush lavender",
-            "plus antidepressants rare plush",
-            "antidepressants trains",
+            "plus antidepressants rare plush pluck",
+            "antidepressants trains pluck",
         ];
         postings::build(&path, Analysis::Words, texts).unwrap();
         let (postings, spelling) = (Postings::open(&path).unwrap(), Spelling::default());
         let is_known = |word: &str| postings.words_from(word).next().is_some_and(|w| w.0 == word);
-        let corrected = |text| {
-            let found = spelling.corrections(&postings, text, is_known).into_iter();
+        let with = |text: &str, together: &dyn Fn(&str, &[Cow<'_, str>]) -> usize| {
+            let found = spelling.corrections(&postings, text, is_known, together).into_iter();
             found.map(|(range, word)| (text[range].to_owned(), word)).collect::<Vec<_>>()
         };
+        let corrected = |text| with(text, &|_, _| 0);
         // One swap, one letter too many, one missing, two errors in a long word.
         let found = corrected("Pokemon trianer, pluss lavendar antidpresants");
         let found: Vec<(&str, &str)> = found.iter().map(|(a, b)| (&**a, &**b)).collect();
@@ -166,6 +188,13 @@ mod tests {
         for text in ["\"trianer\"", "the Trianer", "trai", "gantz", "uestimation", "trainss"] {
             assert_eq!(corrected(text), []);
         }
-        assert_eq!(spelling.0.lock().unwrap()["trianer"].as_deref(), Some("trainer"));
+        assert_eq!(spelling.0.lock().unwrap()["trianer"], ["trainer"]);
+        // "Plus" and "pluck" are one letter from "plusk"; the other words decide.
+        let beside_lavender = |word: &str, others: &[Cow<'_, str>]| {
+            usize::from(word == "pluck" && others.contains(&"lavender".into()))
+        };
+        assert_eq!(corrected("plusk lavender")[0].1, "plus");
+        assert_eq!(with("plusk lavender", &beside_lavender)[0].1, "pluck");
+        assert_eq!(with("plusk giant", &beside_lavender)[0].1, "plus");
     }
 }

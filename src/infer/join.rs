@@ -199,6 +199,9 @@ struct SearchRankings {
     meaning: Ranking,
     /// Whether the query has at most [`SHORT`] words.
     is_short: bool,
+    /// Whether the query names a node that word search does not see; its ranking then leaves out a
+    /// part of the query.
+    is_partial: bool,
 }
 
 impl SearchRankings {
@@ -209,9 +212,27 @@ impl SearchRankings {
             false => (WORDS_SHARE, MEANING_SHARE),
         };
         let meaning = if fusion.meaning { meaning } else { 0.0 };
-        let words = if fusion.words { words * (1.0 - meaning) } else { 0.0 };
-        [words, meaning]
+        let has_words = fusion.words && !self.is_partial;
+        [if has_words { words * (1.0 - meaning) } else { 0.0 }, meaning]
     }
+}
+
+/// Whether a query names a node, by a name that stands out, that no possible answer has as a
+/// neighbour or is itself: the institution of a paper's author. Word search sees documents and the
+/// names of neighbours alone.
+fn names_far_node(base: &IndexedBase, query: &str) -> bool {
+    let candidates = base.kb.candidate_types();
+    let mut near: BTreeSet<TypeId> = candidates.iter().copied().collect();
+    for tuple in base.kb.tuples() {
+        for (one, other) in [(tuple.source, tuple.target), (tuple.target, tuple.source)] {
+            if candidates.contains(&one) {
+                near.insert(other);
+            }
+        }
+    }
+    let is_far = |node: &NodeId| !near.contains(&base.kb.node_type(*node));
+    let marked = base.entities.exact_mentions(query).into_iter().filter(|mention| mention.marked);
+    near.len() < base.kb.types().len() && marked.into_iter().any(|m| m.nodes.iter().all(is_far))
 }
 
 /// Fuses the rankings of one member, applies its re-ranker, if any, and mixes in word search and
@@ -292,7 +313,8 @@ pub fn join(
     phrasings: Option<&Phrasings>,
 ) -> Result<Ranking, RetrieveError> {
     let settings: Vec<JoinSettings<'_>> = parts.iter().map(|part| part.settings).collect();
-    let context = QueryContext::collect(base, query, &settings, phrasings)?;
+    let conditions = Conditions::read(base, query);
+    let context = QueryContext::collect(base, query, conditions, &settings, phrasings)?;
     Ok(join_with_features(base, parts, context)?.ranking)
 }
 
@@ -315,15 +337,18 @@ impl QueryContext {
     pub(super) fn collect(
         base: &IndexedBase,
         query: &str,
+        conditions: Conditions,
         settings: &[JoinSettings<'_>],
         phrasings: Option<&Phrasings>,
     ) -> Result<Self, IndexError> {
-        let conditions = Conditions::read(base, query);
         let fusions = || settings.iter().map(|settings| settings.fusion);
         let is_ordered = settings.iter().any(|settings| settings.order().is_some());
         let has_words = is_ordered || fusions().any(|fusion| fusion.words);
         let (wanted, asked) = (&conditions.wanted, asked_types(base, query));
-        let words = if has_words { search_words(base, wanted, &asked) } else { Ranking::new() };
+        let words = match has_words {
+            true => search_words(base, &conditions, &asked),
+            false => Ranking::new(),
+        };
         let meaning = tail::search_by_meaning(base, wanted)?;
         let (reading, likely) = phrasings
             .map(|phrasings| read_or_guess(base, &conditions, phrasings))
@@ -332,7 +357,8 @@ impl QueryContext {
         let features = || QueryFeatures::new(base, wanted, [&words, near], likely);
         let features = is_ordered.then(features).transpose()?;
         let is_short = name_words(query).nth(SHORT).is_none();
-        let found = SearchRankings { words, meaning, is_short };
+        let is_partial = names_far_node(base, wanted);
+        let found = SearchRankings { words, meaning, is_short, is_partial };
         Ok(Self { found, features, conditions, reading, asked })
     }
 
@@ -365,7 +391,7 @@ pub fn query_features(
         true => tail::search_by_meaning(base, wanted)?,
         false => Ranking::new(),
     };
-    let words = search_words(base, wanted, &asked_types(base, query));
+    let words = search_words(base, &conditions, &asked_types(base, query));
     QueryFeatures::new(base, wanted, [&words, &near], likely).map(Some)
 }
 
@@ -428,8 +454,12 @@ mod tests {
     #[test]
     fn word_search_and_vector_search_move_nodes_but_add_none() {
         let ranking = down(&[1, 2, 3, 4]);
-        let found =
-            |is_short| SearchRankings { words: down(&[7, 4]), meaning: down(&[3, 8]), is_short };
+        let found = |is_short| SearchRankings {
+            words: down(&[7, 4]),
+            meaning: down(&[3, 8]),
+            is_short,
+            is_partial: false,
+        };
         let order = |is_short, words, meaning| {
             let fusion =
                 Fusion { max_categories: 1, normalized: true, ordered: false, words, meaning };

@@ -51,8 +51,8 @@ use tracing::{Span, trace_span};
 
 use crate::{
     bundle::{
-        Bundle, Member, cutoff::Cutoff, reading::Phrasings, reranker::NodeFeatures,
-        router::features,
+        Bundle, Member, conditions::Conditions, cutoff::Cutoff, reading::Phrasings,
+        reranker::NodeFeatures, router::features,
     },
     join::{JoinedAnswer, QueryContext, join_with_features},
     query_reader::{CategoryOption, ReadQuery, fields_text, mix_in, read_query},
@@ -548,17 +548,17 @@ fn failed(failure: &Failure, message: String) -> RetrieveError {
 }
 
 impl BundleRetriever {
-    /// Collects the parts of an answer that depend only on the query: vector search, features,
-    /// conditions and reading.
-    fn context(&self, query: &str) -> Result<QueryContext, RetrieveError> {
+    /// Collects the parts of an answer that depend only on the query: vector search, features and
+    /// reading.
+    fn context(&self, query: &str, conditions: Conditions) -> Result<QueryContext, RetrieveError> {
         let settings: Vec<JoinSettings<'_>> =
             self.members.iter().map(JoinSettings::for_member).collect();
-        let base = self.runtime.base();
-        Ok(QueryContext::collect(base, query, &settings, self.phrasings.as_ref())?)
+        let (base, phrasings) = (self.runtime.base(), self.phrasings.as_ref());
+        Ok(QueryContext::collect(base, query, conditions, &settings, phrasings)?)
     }
 
-    /// Runs the program of every routed category. Meanwhile another thread collects the context,
-    /// and then also runs programs. Programs that may ask a language model run on one thread in
+    /// Runs the program of every routed category on the query without its conditions. Meanwhile
+    /// another thread collects the context, and then also runs programs. Programs that may ask a language model run on one thread in
     /// order, because the order determines which of them meets a ceiling.
     fn runs(
         &self,
@@ -566,7 +566,8 @@ impl BundleRetriever {
         read: Option<&ReadQuery>,
         detail: Detail,
     ) -> Result<RankedCategories<'_>, RetrieveError> {
-        let routed = OnceLock::new();
+        let conditions = Conditions::read(self.runtime.base(), query);
+        let (routed, wanted) = (OnceLock::new(), conditions.wanted.clone());
         let (next, runs) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
         let lock = || runs.lock().unwrap_or_else(PoisonError::into_inner);
         let run_programs = |routed: &[(usize, f32)]| {
@@ -575,7 +576,7 @@ impl BundleRetriever {
                 routed.get(at).map(|&category| (at, category))
             };
             while let Some((at, category)) = take() {
-                let run = self.run_category(query, category, detail);
+                let run = self.run_category(&wanted, category, detail);
                 if run.is_err() {
                     next.store(routed.len(), Ordering::Relaxed);
                 }
@@ -585,11 +586,11 @@ impl BundleRetriever {
         let span = Span::current();
         let ((), context) = run_both(
             || {
-                let routes = self.routes(query, read);
+                let routes = self.routes(&wanted, read);
                 run_programs(&routed.get_or_init(|| (merged_routes(&routes), routes)).0);
             },
             || {
-                let context = self.context(query);
+                let context = self.context(query, conditions);
                 if let Some(routed) = routed.get().filter(|_| self.runtime.assistant().is_none()) {
                     span.in_scope(|| run_programs(&routed.0));
                 }

@@ -307,18 +307,29 @@ impl<'a> Check<'a> {
 
     /// Whether the condition holds for `node`. Linear in the neighbours that are read.
     pub fn holds(&self, node: NodeId) -> bool {
+        let is_found = self.any_value(node, |value| self.holds_for(value));
+        match self.operator {
+            Operator::IsNot => !is_found && self.types.contains(&self.kb.node_type(node)),
+            _ => is_found,
+        }
+    }
+
+    /// Whether the condition compares numbers and `node` has no value to compare. A missing date
+    /// says something, such as that a ticket is open.
+    pub fn is_unknown(&self, node: NodeId) -> bool {
+        let is_comparison = !matches!(self.operator, Operator::Is | Operator::IsNot)
+            && self.operands.iter().all(|operand| operand.date.is_none());
+        is_comparison && !self.any_value(node, |_| true)
+    }
+
+    /// Whether any value of the left side of the condition has the property.
+    fn any_value(&self, node: NodeId, has: impl Fn(&str) -> bool) -> bool {
         let kb = self.kb;
-        let of = |own: &[Own], node| {
-            own.iter().any(|own| own.any(kb, node, |value| self.holds_for(value)))
-        };
+        let of = |own: &[Own], node| own.iter().any(|own| own.any(kb, node, &has));
         let of_ends = |&(relation, direction): &(RelationId, Direction)| {
             kb.neighbors(node, relation, direction).iter().any(|&end| of(&self.source.ends, end))
         };
-        let is_found = of(&self.source.own, node) || self.source.steps.iter().any(of_ends);
-        match self.operator {
-            Operator::IsNot => !is_found && self.types.contains(&kb.node_type(node)),
-            _ => is_found,
-        }
+        of(&self.source.own, node) || self.source.steps.iter().any(of_ends)
     }
 
     fn holds_for(&self, value: &str) -> bool {

@@ -51,7 +51,7 @@ impl Paused {
 
 impl Serialize for Paused {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
-        json!({ "run": self.run, "stopped": "paused", "why": self.why }).serialize(out)
+        json!({ "run": self.run.to_string_lossy(), "stopped": "paused", "why": self.why }).serialize(out)
     }
 }
 
@@ -87,8 +87,8 @@ impl Serialize for Ended {
     fn serialize<S: Serializer>(&self, out: S) -> Result<S::Ok, S::Error> {
         let bundle = &self.outcome.bundle;
         json!({
-            "run": self.run,
-            "bundle": self.bundle_file(),
+            "run": self.run.to_string_lossy(),
+            "bundle": self.bundle_file().to_string_lossy(),
             "seed": bundle.provenance.seed,
             "steps": bundle.provenance.steps,
             "synthetic": bundle.provenance.synthetic,

@@ -360,6 +360,15 @@ mod tests {
     }
 
     #[test]
+    fn of_two_corrections_the_one_in_a_name_with_the_other_words_is_chosen() {
+        let dir = tempfile::tempdir().unwrap();
+        let (kb, index) = named(dir.path(), "en", &["sciatic nerve", "sialic acid", "sialic gel"]);
+        assert_eq!(index.link(&kb, "siatic nerve", &[], 3).ranking()[0].0, 0);
+        assert_eq!(index.link(&kb, "siatic acid", &[], 3).ranking()[0].0, 1);
+        assert_eq!(index.without_names("acid that can't gel", &[1]), "that can't gel");
+    }
+
+    #[test]
     fn a_name_leaves_a_sentence_without_spaces_and_one_character_names_nothing_in_it() {
         let dir = tempfile::tempdir().unwrap();
         let (kb, index) = named(dir.path(), "zh", &["打印机", "云"]);

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::entities::{
-    EntityIndex, MIN_FUZZY_LETTERS, PARTED_STRENGTH,
+    EntityIndex, MAX_TYPO_ENTRIES, MIN_FUZZY_LETTERS, PARTED_STRENGTH,
     bits::Bits,
     forms::{Key, NameWord, deletions, key, name_words, stem_of, stem_pieces, then_stems},
 };
@@ -148,9 +148,10 @@ impl EntityIndex {
         Ok(QueryWords { words, corrected, stems, weights, has_stem })
     }
 
-    /// Corrects typos: replaces each word that occurs in no name by the word within one edit whose
-    /// stem occurs in the largest number of names; among equals, by the alphabetically first.
-    /// Question words are kept. Returns an empty list if no word is replaced.
+    /// Corrects typos: replaces each word that occurs in no name by a word within one edit: one
+    /// whose stem occurs in a name with another word of the query; among equals, the one in the
+    /// largest number of names, then the alphabetically first. Question words are kept. Returns an
+    /// empty list if no word is replaced.
     fn corrected<E>(
         &self,
         words: &[Word],
@@ -161,8 +162,11 @@ impl EntityIndex {
                 return None;
             }
             let near = self.near_words(&word.text);
-            let common = |at: &(u32, u32)| (self.entries_of(at.1).len(), Reverse(at.0));
-            let (at, stem) = near.into_iter().max_by_key(common)?;
+            let common = |at: &(u32, u32)| {
+                let is_together = near.len() > 1 && self.shares_name(at.1, words);
+                (is_together, self.entries_of(at.1).len(), Reverse(at.0))
+            };
+            let (at, stem) = near.iter().copied().max_by_key(common)?;
             let text = std::str::from_utf8(self.words.get(at as usize)).ok()?;
             Some(Word {
                 pieces: stem_pieces(&self.stems, text),
@@ -181,6 +185,14 @@ impl EntityIndex {
         }
         let whole = corrected.into_iter().zip(words);
         Ok(whole.map(|(near, word)| near.unwrap_or(word.clone())).collect())
+    }
+
+    /// Whether a name has the stem and one of the words; reads at most [`MAX_TYPO_ENTRIES`] names.
+    fn shares_name(&self, stem: u32, words: &[Word]) -> bool {
+        let others = || words.iter().filter(|word| !word.asks && !word.is_part);
+        let others: Vec<u32> = others().filter_map(|word| word.stem).collect();
+        let mut entries = self.entries_of(stem).iter().take(MAX_TYPO_ENTRIES);
+        entries.any(|&entry| self.stems_of(entry).iter().any(|other| others.contains(other)))
     }
 
     /// Finds the id of the stem of a folded word; `None` if the stem occurs in no name.

@@ -8,7 +8,7 @@
 //! | without a product, not closed (a date) | `product!=*`, `closed!=*` |
 //! | other than The Silent Harbor | `name!=The Silent Harbor` |
 //! | newest, oldest | answers of a plain question by date |
-//! | sets other than knights, not for birthdays | no node has this name: the word is not in the name |
+//! | sets other than knights, not for birthdays | no node has this name: the word is in no name of the answer or of a neighbour |
 //!
 //! Each condition has the syntax of [`agent_kb::filter`], in which it is also shown to the user. A
 //! phrase counts only if the base has the node that it names, or a field of dates or numbers for
@@ -22,7 +22,12 @@ mod excluded;
 mod numbers;
 mod phrases;
 
-use std::{borrow::Cow, cmp::Reverse, collections::BTreeSet, ops::Range};
+use std::{
+    borrow::Cow,
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    ops::Range,
+};
 
 use crate::bundle::{
     conditions::{
@@ -65,12 +70,24 @@ const MAX_ASKED: usize = 3;
 /// share of the lowest score of those that do.
 const OUTSIDE_SHARE: f32 = 0.5;
 
+/// Share of its score that a node keeps which lacks the value of a comparison.
+const UNKNOWN_SHARE: f32 = 0.5;
+
+/// Whether a node fulfils all conditions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fulfilled {
+    Yes,
+    No,
+    /// The node lacks a value that a condition compares, and fulfils all other conditions.
+    Unknown,
+}
+
 /// The conditions of a question.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions {
     /// The question without the words of conditions.
     pub rest: String,
-    /// The question without what it excludes, for word search.
+    /// The question without conditions and without what it excludes, for programs and search.
     pub wanted: String,
     /// The conditions, in the order of the question.
     pub all: Vec<Condition>,
@@ -162,7 +179,9 @@ impl Conditions {
         while at < reader.words.len() {
             at = reader.read_at(at).unwrap_or(at + 1);
         }
-        let (rest, wanted) = (reader.without(&reader.used), reader.without(&reader.negated));
+        let rest = reader.without(&reader.used);
+        let wanted = reader.without(&[&*reader.used, &*reader.negated].concat());
+        let wanted = if name_words(&wanted).next().is_none() { text.to_owned() } else { wanted };
         let Reader { found: all, newest_first, excluded, literals, .. } = reader;
         Self { rest, wanted, all, newest_first, excluded, literals }
     }
@@ -194,12 +213,27 @@ impl Conditions {
 
     /// Returns a function that checks whether a node fulfils all conditions.
     fn holds<'a>(&'a self, base: &'a IndexedBase) -> impl Fn(NodeId) -> bool + use<'a> {
+        let check = self.check(base);
+        move |node| check(node) == Fulfilled::Yes
+    }
+
+    /// Returns a function that checks the conditions of a node.
+    fn check<'a>(&'a self, base: &'a IndexedBase) -> impl Fn(NodeId) -> Fulfilled + use<'a> {
         let checks = self.all.iter().filter_map(|condition| Check::new(&base.kb, condition).ok());
         let checks: Vec<Check<'a>> = checks.collect();
         move |node| {
-            checks.iter().all(|check| check.holds(node))
-                && !self.excluded.iter().any(|phrase| phrase.is_in_name(base, node))
-                || self.literals.iter().any(|words| is_named(base, node, words))
+            if self.literals.iter().any(|words| is_named(base, node, words)) {
+                return Fulfilled::Yes;
+            }
+            if self.excluded.iter().any(|phrase| phrase.excludes(base, node)) {
+                return Fulfilled::No;
+            }
+            let failed: Vec<_> = checks.iter().filter(|check| !check.holds(node)).collect();
+            match failed.iter().all(|check| check.is_unknown(node)) {
+                true if failed.is_empty() => Fulfilled::Yes,
+                true => Fulfilled::Unknown,
+                false => Fulfilled::No,
+            }
         }
     }
 
@@ -219,22 +253,38 @@ impl Conditions {
     ) -> Option<AppliedConditions> {
         let order =
             self.newest_first.map(|newest| if newest { "newest first" } else { "oldest first" });
-        let excluded = self.excluded.iter().map(|phrase| format!("name without {}", phrase.text));
+        let excluded = self.excluded.iter().map(Excluded::condition);
         let all = self.all.iter().map(Condition::to_string).chain(excluded);
         let texts: Vec<String> = all.chain(order.map(str::to_owned)).collect();
         let holds = self.holds(base);
         let n_fulfilled = ranking.iter().filter(|pair| holds(pair.0)).count();
-        let rest = self.rest.clone();
+        let rest = self.wanted.clone();
         (!texts.is_empty()).then_some(AppliedConditions { texts, rest, n_fulfilled })
     }
 
-    /// Moves the nodes that fulfil all conditions to the front of a ranking. The other nodes keep
-    /// their order and get lower scores.
-    pub fn apply(&self, base: &IndexedBase, ranking: Vec<(NodeId, f32)>) -> Vec<(NodeId, f32)> {
+    /// Moves the nodes that fulfil all conditions to the front of a ranking. A node of the same type
+    /// as one of them that lacks the number of a comparison stays among them with [`UNKNOWN_SHARE`]
+    /// of its score: the price may merely be missing. The other nodes keep their order and get
+    /// lower scores.
+    pub fn apply(&self, base: &IndexedBase, mut ranking: Vec<(NodeId, f32)>) -> Vec<(NodeId, f32)> {
         if self.all.is_empty() && self.excluded.is_empty() {
             return ranking;
         }
-        first_of(ranking, self.holds(base))
+        let check = self.check(base);
+        let checked: BTreeMap<NodeId, Fulfilled> =
+            ranking.iter().map(|pair| (pair.0, check(pair.0))).collect();
+        let is = |node: NodeId, wanted| checked.get(&node) == Some(&wanted);
+        let fulfil = ranking.iter().filter(|pair| is(pair.0, Fulfilled::Yes));
+        let kinds: BTreeSet<TypeId> = fulfil.map(|pair| base.kb.node_type(pair.0)).collect();
+        let may_fulfil =
+            |node| is(node, Fulfilled::Unknown) && kinds.contains(&base.kb.node_type(node));
+        for (node, score) in &mut ranking {
+            if *score > 0.0 && may_fulfil(*node) {
+                *score *= UNKNOWN_SHARE;
+            }
+        }
+        ranking.sort_by(|a, b| b.1.total_cmp(&a.1));
+        first_of(ranking, |node| is(node, Fulfilled::Yes) || may_fulfil(node))
     }
 
     /// Orders the nodes by date, undated nodes last, if the question asks for the newest or oldest;
@@ -733,15 +783,21 @@ mod tests {
             (
                 "problems other than 3 or knights, with noise",
                 "problems , with noise",
-                "name without 3, name without knights",
+                "without 3, without knights",
             ),
-            ("tickets no printers please", "tickets no printers please", "name without printers"),
+            ("tickets besides type 1 and type 2", "tickets", "without type 1, without type 2"),
+            (
+                "tickets not for ink and with noise",
+                "tickets not for ink and with noise",
+                "without ink",
+            ),
+            ("tickets no printers please", "tickets no printers please", "without printers"),
             (
                 "tickets not for birthdays or urgent work",
                 "tickets not for birthdays or urgent work",
-                "name without birthdays, name without urgent work",
+                "without birthdays, without urgent work",
             ),
-            ("tickets that aren't closed", "tickets that", "status!=closed"),
+            ("tickets that aren't closed", "tickets", "status!=closed"),
             ("tickets other than closed", "tickets", "status!=closed"),
             ("not only tickets, can't remember", "not only tickets, can't remember", ""),
             ("tickets that don't print, lack of ink", "tickets that don't print, lack of ink", ""),
@@ -751,10 +807,53 @@ mod tests {
             let applied = found.applied(&base, &[]).map(|applied| applied.texts.join(", "));
             assert_eq!(applied.unwrap_or_default(), texts, "{text}");
         }
-        let ticket = |at: u32| (at + 8, 1.0 - at as f32 / 10.0);
-        let found = Conditions::read(&base, "tickets other than 0 or 2");
-        let sorted = found.apply(&base, (0..4).map(ticket).collect());
-        assert_eq!(sorted.iter().map(|pair| pair.0).collect::<Vec<_>>(), [9, 11, 8, 10]);
+        // Node 12 is about a scanner, nodes 10, 11 and 13 are about a router, node 9 is about none.
+        assert_eq!(sorted(&base, "tickets other than 0 or 2", 8..12), [9, 11, 8, 10]);
+        assert_eq!(sorted(&base, "tickets, no scanners", 9..14), [9, 10, 11, 13, 12]);
+    }
+
+    /// Ranks the nodes in this order and applies the conditions of a question to the ranking.
+    fn sorted(base: &IndexedBase, text: &str, nodes: Range<NodeId>) -> Vec<NodeId> {
+        let ranking = nodes.zip((0..10).map(|n| 1.0 - 0.1 * n as f32)).collect();
+        let sorted = Conditions::read(base, text).apply(base, ranking);
+        sorted.into_iter().map(|pair| pair.0).collect()
+    }
+
+    /// Products with these names and prices.
+    fn shop(products: &[(&str, Option<&str>)]) -> Arc<IndexedBase> {
+        let node = |(id, &(name, price)): (usize, &(&str, Option<&str>))| {
+            let details = price.map_or(json!({}), |price| json!({"price": price}));
+            json!({"id": id, "type": "product", "name": name, "details": details}).to_string()
+                + "\n"
+        };
+        let nodes: Vec<String> = products.iter().enumerate().map(node).collect();
+        base_of(&nodes.concat(), "", "product")
+    }
+
+    #[test]
+    fn a_name_that_states_the_absence_is_not_excluded() {
+        let names =
+            ["Latex bands", "Bands, latex-free", "Non-latex bands", "Learning without latex"];
+        let base = shop(&names.map(|name| (name, None)));
+        assert_eq!(sorted(&base, "bands without latex", 0..4), [1, 2, 3, 0]);
+    }
+
+    #[test]
+    fn a_node_without_the_number_that_is_compared_is_neither_first_nor_last() {
+        let mats = [("Mat", None), ("Red mat", Some("50")), ("Blue mat", Some("10"))];
+        let base = shop(&mats);
+        assert_eq!(sorted(&base, "mats under 20 euros", 0..3), [2, 0, 1]);
+        assert_eq!(
+            sorted(&shop(&mats[..2]), "mats under 20 euros", 0..2),
+            [0, 1],
+            "none fulfils it"
+        );
+    }
+
+    #[test]
+    fn what_a_question_asks_for_is_excluded_by_name() {
+        let names = ["Mats", "Carpets", "Big mats", "Rugs"].map(|name| (name, None));
+        assert_eq!(sorted(&shop(&names), "products, anything except mats", 0..4), [1, 3, 0, 2]);
     }
 
     #[test]

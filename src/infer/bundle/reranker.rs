@@ -14,6 +14,7 @@ use std::{
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use crate::bundle::conditions::Conditions;
 use agent_ground::words::{is_question_word, name_words};
 use agent_index::{FieldsQuery, IndexError, IndexedBase, terms::QueryTerms};
 use agent_kb::{Direction, Kb, NodeId, Scores, TypeId};
@@ -25,6 +26,8 @@ const PER_PROGRAM: usize = 40;
 const FOUND: usize = 40;
 /// Number of nodes from text search whose scores become features.
 const COMPARED: usize = 400;
+/// Number of nodes from text search among which those that fulfil conditions are looked for.
+const FILTERED: usize = 10_000;
 /// Number of linked nodes per type that count as named by the query.
 const LINKED: usize = 5;
 /// Maximum number of neighbours of a named node that are considered, per relation.
@@ -119,15 +122,20 @@ impl Reranker {
 }
 
 /// Returns the first [`COMPARED`] candidates from text search with their scores, best first; of the
-/// types `asked`, if any is given and such nodes are found.
+/// types `asked`, if any is given and such nodes are found. Nodes that fulfil the conditions come
+/// first, from as many as [`FILTERED`] candidates.
 pub(crate) fn search_words(
     base: &IndexedBase,
-    query: &str,
+    conditions: &Conditions,
     asked: &[TypeId],
 ) -> Vec<(NodeId, f32)> {
-    let of = |types: &[TypeId]| base.search_fields(query, types, COMPARED);
+    let k = if conditions.all.is_empty() { COMPARED } else { FILTERED };
+    let of = |types: &[TypeId]| base.search_fields(&conditions.wanted, types, k);
     let found = if asked.is_empty() { Vec::new() } else { of(asked) };
-    if found.is_empty() { of(base.kb.candidate_types()) } else { found }
+    let found = if found.is_empty() { of(base.kb.candidate_types()) } else { found };
+    let mut found = conditions.apply(base, found);
+    found.truncate(COMPARED);
+    found
 }
 
 /// Inputs of the features that depend on the query alone.
@@ -371,7 +379,7 @@ mod tests {
         rankings: &[(f32, &Vec<(NodeId, f32)>)],
     ) -> NodeFeatures {
         {
-            let found = search_words(base, query, &[]);
+            let found = search_words(base, &Conditions::read(base, query), &[]);
             let query = QueryFeatures::new(base, query, [&found, &[]], Scores::default()).unwrap();
             node_features(base, &query, rankings)
         }

@@ -97,6 +97,12 @@ impl Schema {
             || synonyms.is_some_and(|synonyms| synonyms.suggests.iter().any(|own| own == stem))
     }
 
+    /// Returns the relations for which [`relation_means`](Self::relation_means) holds.
+    pub(super) fn relations_meaning(&self, stem: &str) -> Vec<RelationId> {
+        let all = (0..self.relations.len()).map(|at| RelationId(at as u16));
+        all.filter(|&relation| self.relation_means(relation, stem)).collect()
+    }
+
     /// Whether a stem is a synonym of a type or relation.
     pub(super) fn is_synonym(&self, stem: &str) -> bool {
         let mut all = self.type_synonyms.iter().chain(&self.relation_synonyms);

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::bundle::{reading::Question, router::SURE_LINK};
-use agent_ground::words::{is_question_word, name_words};
+use agent_ground::words::{is_part, is_question_word, name_words};
 use agent_index::IndexedBase;
 use agent_kb::{NodeId, RelationId};
 use agent_retrieve::{LinkedEntity, QueryAnalysis, SchemaWord};
@@ -43,9 +43,10 @@ pub fn understand(base: &IndexedBase, query: &str) -> QueryAnalysis {
     let mut seen = BTreeSet::new();
     for (range, word) in name_words(&rest) {
         let stem = base.stems.stem(&word).into_owned();
-        let written = rest.get(range).unwrap_or_default().to_owned();
+        let written = rest.get(range.clone()).unwrap_or_default().to_owned();
         // Question words are not informative, even if a schema name contains them ("directed_by").
-        if is_question_word(&word) || !seen.insert(stem.clone()) {
+        let asks = is_question_word(&word) || is_part(&rest, &range);
+        if asks || !seen.insert(stem.clone()) {
             continue;
         }
         let (types, relations) = schema.meanings(&stem);

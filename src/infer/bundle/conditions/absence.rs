@@ -7,7 +7,7 @@ use crate::bundle::{
     conditions::{
         Reader, Word,
         phrases::{
-            BEFORE_VERBS, EXCEPT, FILLERS, IN_TITLES, LACKING, NEGATED_VERBS, NEGATIONS,
+            ANYTHING, BEFORE_VERBS, EXCEPT, FILLERS, IN_TITLES, LACKING, NEGATED_VERBS, NEGATIONS,
             NOT_NEGATED, OR, OTHER_THAN, TO_BE,
         },
     },
@@ -158,15 +158,22 @@ impl Reader<'_> {
         Some(end)
     }
 
-    /// Adds the condition that a named node is absent; the negation begins at word `start`.
+    /// Excludes a named node, whose negation begins at word `start`: adds the condition that it is
+    /// no neighbour, and excludes its name if it may be an answer itself. `None` if it can be
+    /// neither.
     fn read_absent(
         &mut self,
         start: usize,
         mention: ExactMention,
         between: &[String],
     ) -> Option<usize> {
-        let field = self.absent_side(&mention, between)?;
         let kb = &self.base.kb;
+        let wanted = self.wanted.as_deref().unwrap_or(kb.candidate_types());
+        let is_wanted = mention.nodes.iter().any(|&node| wanted.contains(&kb.node_type(node)));
+        let field = self.absent_side(&mention, between);
+        if field.is_none() && !is_wanted {
+            return None;
+        }
         let mut values = vec![kb.name(*mention.nodes.first()?).to_owned()];
         let mut end = mention.words.end;
         // "not low, medium or high".
@@ -177,25 +184,33 @@ impl Reader<'_> {
             }
             false => None,
         };
+        let mut named = vec![mention.words.clone()];
         while let Some(other) = next_in_list(end)
-            && self.absent_side(&other, between).as_ref() == Some(&field)
+            && self.absent_side(&other, between) == field
         {
             values.push(kb.name(*other.nodes.first()?).to_owned());
             end = other.words.end;
+            named.push(other.words);
         }
         let end = self.after_type(end, &mention).unwrap_or(end);
-        self.found.push(Condition::new(field, Operator::IsNot, values));
-        // A name of one word, such as "closed", may occur in names of other things.
-        if mention.words.len() > 1 {
-            self.exclude(mention.words);
+        if let Some(field) = field {
+            self.found.push(Condition::new(field, Operator::IsNot, values));
+        }
+        // A name of one word, such as "closed", may occur in names of other things, unless it is
+        // one of the things that the question asks for.
+        for words in named {
+            if words.len() > 1 || is_wanted {
+                self.exclude(words, false);
+            }
         }
         self.put_negated(start, end);
         Some(end)
     }
 
-    /// Marks the words of a condition that excludes something.
+    /// Marks the words of a condition that excludes something, and "anything" before "except".
     fn put_negated(&mut self, start: usize, end: usize) {
-        self.use_words(start, end);
+        let general = start > 0 && self.is_any(start - 1, &ANYTHING);
+        self.use_words(start - usize::from(general), end);
         self.put_literal(start, end, self.is_any(start, &IN_TITLES));
     }
 

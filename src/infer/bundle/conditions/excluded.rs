@@ -1,49 +1,101 @@
 //! Words that a question excludes without naming a node: "playmobil sets other than knights", "gift
 //! cards not for birthdays".
 //!
-//! Nodes whose name has such words come last, except where the name has the negation too, as in
-//! "Learning without Forgetting". Word search leaves the words out, unless the negation is one that
-//! titles have, such as "without" or "no". The words after a negation count up to the next
-//! punctuation mark, question word or word such as "with"; at most three, and "or" begins a new
-//! phrase.
+//! Nodes whose name has such words come last, and so do nodes with a neighbour of that name, unless
+//! the neighbour is of the same type: what a product is bought with is no property of it. The
+//! broader things that a node is a kind of count too. Names that have the negation themselves, as
+//! in "Learning without Forgetting" and "latex-free", do not count. Word search leaves the words
+//! out, unless the negation is one that titles have, such as "without" or "no". The words after a
+//! negation count up to the next punctuation mark, question word or word such as "with"; at most
+//! three. "Or" begins a new phrase, and so does "and" after "other than".
 
 use std::{borrow::Cow, ops::Range};
 
 use crate::bundle::conditions::{
     Reader,
-    phrases::{BEFORE_LIMITS, COMPARISONS, FILLERS, IN_TITLES, JOINING, LIMITS, NOT_NEGATED, OR},
+    phrases::{
+        BEFORE_LIMITS, COMPARISONS, EXCEPT, FILLERS, IN_TITLES, JOINING, LIMITS, NOT_NEGATED, OR,
+        OTHER_THAN,
+    },
 };
 use agent_ground::words::{is_question_word, name_words};
 use agent_index::IndexedBase;
-use agent_kb::{NodeId, table::dates::as_year};
+use agent_kb::{Direction, NodeId, RelationId, table::dates::as_year};
 
 /// Maximum number of words of an excluded phrase.
 const MAX_WORDS: usize = 3;
 /// Maximum number of excluded phrases of a question.
 const MAX_PHRASES: usize = 8;
+/// Maximum number of neighbours of a node, per relation, whose names are read.
+const MAX_NEIGHBORS: usize = 256;
+/// Word of the lexicon that means a relation from a thing to the broader thing that it is a kind
+/// of, such as `is_a`.
+const KIND: &str = "kind";
 
 /// An excluded phrase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Excluded {
     /// The words as written.
-    pub(super) text: String,
+    text: String,
     /// The stems of the words.
     stems: Vec<String>,
+    /// If the names of neighbours count too: the relations from a thing to the broader thing that
+    /// it is a kind of.
+    kinds: Option<Vec<RelationId>>,
 }
 
 impl Excluded {
-    /// `None` without words.
+    /// Creates a phrase that the names of answers should not have; `None` without words.
     pub(super) fn new(base: &IndexedBase, text: &str) -> Option<Self> {
         let stem = |(_, word): (_, Cow<'_, str>)| base.stems.stem(&word).into_owned();
         let stems: Vec<String> = name_words(text).map(stem).collect();
-        (!stems.is_empty()).then(|| Self { text: text.to_owned(), stems })
+        (!stems.is_empty()).then(|| Self { text: text.to_owned(), stems, kinds: None })
     }
 
-    /// Whether the name of a node has all words of the phrase.
-    pub(super) fn is_in_name(&self, base: &IndexedBase, node: NodeId) -> bool {
+    /// Whether a node is excluded: by its name or, if neighbours count, by the name of one.
+    pub(super) fn excludes(&self, base: &IndexedBase, node: NodeId) -> bool {
+        self.is_in_name(base, node) || self.is_in_neighbor(base, node)
+    }
+
+    /// Describes the phrase as a condition.
+    pub(super) fn condition(&self) -> String {
+        let part = if self.kinds.is_some() { "" } else { "name " };
+        format!("{part}without {}", self.text)
+    }
+
+    /// Whether the name of a node has all words of the phrase, none of them negated.
+    fn is_in_name(&self, base: &IndexedBase, node: NodeId) -> bool {
         let words: Vec<_> = name_words(base.kb.name(node)).map(|pair| pair.1).collect();
-        let has = |stem: &String| words.iter().any(|word| base.stems.stem(word) == **stem);
+        let is_negated = |at: usize| {
+            let before = at.checked_sub(1).and_then(|at| words.get(at));
+            before.is_some_and(|word| word == "non" || IN_TITLES.contains(&word.as_ref()))
+                || words.get(at + 1).is_some_and(|word| word == "free")
+        };
+        let is_stem = |at: usize, stem: &String| base.stems.stem(&words[at]) == **stem;
+        let has = |stem| (0..words.len()).any(|at| is_stem(at, stem) && !is_negated(at));
         self.stems.iter().all(has)
+    }
+
+    /// Whether a neighbour of a node has the phrase in its name: one of another type, or a broader
+    /// thing of which the node is a kind.
+    fn is_in_neighbor(&self, base: &IndexedBase, node: NodeId) -> bool {
+        let Some(kinds) = &self.kinds else { return false };
+        let names = &base.neighbor_names;
+        let may_have =
+            |stem: &String| names.stem_id(stem).is_some_and(|stem| names.has(node, stem));
+        if !self.stems.iter().all(may_have) {
+            return false;
+        }
+        let kb = &base.kb;
+        let own = kb.node_type(node);
+        kb.relations_of(own).iter().any(|&relation| {
+            let is_kind = kinds.contains(&relation);
+            let direction = if is_kind { Direction::Out } else { Direction::Any };
+            let neighbors = kb.neighbors(node, relation, direction);
+            let counts = |other: &&NodeId| is_kind || kb.node_type(**other) != own;
+            let mut counted = neighbors.iter().take(MAX_NEIGHBORS).filter(counts);
+            counted.any(|&other| self.is_in_name(base, other))
+        })
     }
 }
 
@@ -51,6 +103,8 @@ impl Reader<'_> {
     /// Reads the words that a negation at `start` excludes; they begin at or after word `at`.
     pub(super) fn read_excluded(&mut self, mut start: usize, mut at: usize) {
         let is_kept = self.is_any(start, &IN_TITLES);
+        let takes_list = OTHER_THAN.iter().chain(&EXCEPT).any(|phrase| self.is(start, phrase))
+            || self.is_any(start, &["except", "excluding"]);
         while self.excluded.len() < MAX_PHRASES {
             while self.is_any(at, &FILLERS) && !self.is_cut(at) {
                 at += 1;
@@ -69,9 +123,10 @@ impl Reader<'_> {
             if at == from {
                 return;
             }
-            self.exclude(from..at);
+            self.exclude(from..at, true);
             self.put_literal(start, at, is_kept);
-            if !self.is_any(at, &OR) {
+            let is_listed = takes_list && self.is(at, &["and"]) && !self.is_any(at + 1, &FILLERS);
+            if !is_listed && !self.is_any(at, &OR) {
                 return;
             }
             (start, at) = (at, at + 1);
@@ -87,12 +142,14 @@ impl Reader<'_> {
             || self.words.get(at).is_some_and(|word| as_year(&word.folded).is_some())
     }
 
-    /// Adds the words at `range` as an excluded phrase.
-    pub(super) fn exclude(&mut self, range: Range<usize>) {
+    /// Adds the words at `range` as an excluded phrase; `in_neighbors`: the names of neighbours
+    /// count too.
+    pub(super) fn exclude(&mut self, range: Range<usize>, in_neighbors: bool) {
         let words = self.words.get(range).unwrap_or_default();
         let (Some(first), Some(last)) = (words.first(), words.last()) else { return };
         let text = &self.text[first.range.start..last.range.end];
-        let Some(phrase) = Excluded::new(self.base, text) else { return };
+        let Some(mut phrase) = Excluded::new(self.base, text) else { return };
+        phrase.kinds = in_neighbors.then(|| self.schema.relations_meaning(KIND));
         if self.excluded.len() < MAX_PHRASES && !self.excluded.contains(&phrase) {
             self.excluded.push(phrase);
         }

@@ -233,6 +233,8 @@ pub(super) const LACKING: [&str; 17] = [
     "a", "an", "the", "any", "been", "yet", "put", "in", "into", "have", "having", "assigned",
     "to", "given", "listed", "set", "at",
 ];
+/// Words before a negation from whose meaning it excludes something, as in "anything except".
+pub(super) const ANYTHING: [&str; 4] = ["anything", "everything", "something", "all"];
 /// Phrases before the name of a single node that is excluded.
 pub(super) const OTHER_THAN: [&[&str]; 4] =
     [&["other", "than"], &["apart", "from"], &["aside", "from"], &["besides"]];
