@@ -61,7 +61,7 @@ fn io_causes(error: &reqwest::Error) -> impl Iterator<Item = &io::Error> {
     causes.filter_map(|cause| cause.downcast_ref())
 }
 
-/// Whether the machine of an address refused the connection, as nothing listens there.
+/// Whether the connection was refused because nothing listens at the address.
 fn is_refused(error: &reqwest::Error) -> bool {
     io_causes(error).any(|cause| cause.kind() == io::ErrorKind::ConnectionRefused)
 }
@@ -76,7 +76,7 @@ fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
 fn tls_failure(error: &reqwest::Error) -> Option<String> {
     io_causes(error).filter_map(tls_error).find_map(|cause| match cause {
         rustls::Error::InvalidMessage(_) => {
-            Some("it answers without encryption; begin its address with http://".to_owned())
+            Some("it replies without encryption; begin its address with http://".to_owned())
         }
         rustls::Error::InvalidCertificate(why) => {
             Some(format!("its certificate is not accepted ({why})"))
@@ -180,9 +180,9 @@ impl Requester {
             (true, false) => "no connection".to_owned(),
             (false, _) => "the connection was lost".to_owned(),
         };
-        // Only the innermost cause is shown, as the outermost error names the address.
+        // Only the innermost cause is shown, because the outermost error contains the address.
         if error.source().is_some() {
-            // Writing to a text cannot fail.
+            // Writing to a string cannot fail.
             let _ = write!(message, " ({})", self.secrets.shown(&innermost(error)));
         }
         if account::is_local(&self.base) && is_refused(error) {

@@ -27,7 +27,7 @@ struct State {
     given_up: u64,
 }
 
-/// The right of one request to probe the service while all others wait; given up when dropped.
+/// The right of one request to probe the service while all others wait; it ends when dropped.
 pub(super) struct Probe<'a> {
     circuit_breaker: &'a CircuitBreaker,
 }
@@ -65,7 +65,7 @@ impl CircuitBreaker {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
-            // From here on no change is missed.
+            // From here on, every notification is received.
             changed.as_mut().enable();
             {
                 let mut state = self.lock();

@@ -162,7 +162,7 @@ pub(super) fn remedy(status: &u16, message: &str) -> &'static str {
             "; it is too long: send less, ask for fewer tokens, or use a model with a longer context"
         }
         404 => "; check the name of the model and the base address",
-        300..=399 => "; redirects are not followed: give the address that it leads to",
+        300..=399 => "; redirects are not followed: set the address that the redirect leads to",
         _ => "",
     }
 }

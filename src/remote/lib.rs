@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! post -> gate (requests under way) -> circuit breaker (after failures in a row: one at a time)
-//!      -> rate limiter (requests and tokens a minute) -> attempt (deadlines) -> reply, or again
+//!      -> rate limiter (requests and tokens a minute) -> attempt (deadlines) -> reply or retry
 //! ```
 //!
 //! Calls block and may come from several threads at a time; the asynchronous runtime is internal.
@@ -126,7 +126,7 @@ pub fn http_client(
     })
 }
 
-/// Returns the message of the innermost cause of an error, which says what happened.
+/// Returns the message of the innermost cause of an error, the most specific one.
 fn innermost(error: &dyn Error) -> String {
     let mut cause = error;
     while let Some(deeper) = cause.source() {
@@ -172,7 +172,7 @@ pub enum RemoteError {
         message: String,
     },
     /// All attempts of the request failed, or no time was left for another one.
-    #[error("{host} gave no reply in {attempts} attempts, the last one failed with: {message}")]
+    #[error("{host} gave no reply in {attempts} attempts; last error: {message}")]
     Failed {
         /// Host name of the service, with the port if the address has one.
         host: String,
@@ -183,7 +183,7 @@ pub enum RemoteError {
     },
     /// Too many attempts failed in a row, so this request was not sent again.
     #[error(
-        "{host} failed {failures} times in a row, the last time with: {message}; no request is sent until a trial succeeds"
+        "{host} failed {failures} times in a row, the last time with: {message}; try again when the service works"
     )]
     Outage {
         /// Host name of the service, with the port if the address has one.

@@ -98,7 +98,7 @@ impl Requester {
                     return Ok(reply);
                 }
                 Err(AttemptError::Final(error)) => {
-                    // The service answers, with an error.
+                    // An error reply shows that the service works.
                     self.circuit_breaker.succeeded();
                     return Err(error);
                 }
@@ -158,7 +158,7 @@ impl Requester {
             }
             Err(wait) => {
                 let message = format!(
-                    "its limits per minute delay the next request by {:.0} s, more than the total \
+                    "the limits per minute delay the next request by {:.0} s, more than the total \
                      time of {} s",
                     wait.as_secs_f64(),
                     self.limits.total.as_secs_f64()
@@ -222,7 +222,7 @@ impl Requester {
                 let (wait, limit) =
                     (retry_after.as_secs_f64(), self.limits.longest_wait.as_secs_f64());
                 let reason =
-                    format!("it asks to wait {wait:.0} s, more than the limit of {limit} s");
+                    format!("the service asks to wait {wait:.0} s; the limit is {limit} s");
                 Err(self.failed(state, format!("{last}; {reason}")))
             }
         }

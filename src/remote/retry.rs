@@ -58,7 +58,7 @@ impl Retry {
     /// for, if any.
     ///
     /// # Errors
-    /// [`GiveUp`] if no further attempt must be made.
+    /// [`GiveUp`] if no further attempt is allowed.
     pub fn wait(&mut self, retry_after: Option<Duration>) -> Result<Duration, GiveUp> {
         if let Some(retry_after) = retry_after.filter(|retry_after| *retry_after > self.max_delay) {
             return Err(GiveUp::RetryAfterTooLong(retry_after));

@@ -167,7 +167,7 @@ fn act(mut stream: &TcpStream, acts: &[Act], written: &AtomicUsize) -> bool {
                 true
             }
             Act::KeepAlive => return true,
-            // The unread body makes the system break the connection off.
+            // The operating system resets the connection because the body is unread.
             Act::Reset => true,
         };
         if !sent {

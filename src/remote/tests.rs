@@ -97,7 +97,7 @@ fn l1_the_wait_that_the_service_names_is_kept_unless_too_long() {
         let (failed, asked) = ask(vec![named(&[wait]), fine()]);
         let message = message(failed);
         assert!(
-            message.contains("it asks to wait") && message.contains("limit of 1 s"),
+            message.contains("the service asks to wait") && message.contains("limit is 1 s"),
             "{message}"
         );
         assert_eq!(asked, 1);
@@ -175,7 +175,8 @@ fn l3_an_outage_costs_the_attempts_of_few_requests_however_many_wait() {
     assert!(n_outages > 32, "{n_outages} of {errors:?}");
     let outage = errors.iter().find(|error| matches!(error, RemoteError::Outage { .. }));
     assert!(outage.unwrap().to_string().contains("status 500: down"), "{outage:?}");
-    // Some before it opens, then one at a time; a few may arrive after others gave up.
+    // Requests are sent freely until the circuit breaker opens, then one at a time; a few may
+    // arrive after others gave up.
     let asked = server.requests().len();
     assert!(asked <= 64, "{asked} requests for 64 with 6 attempts each");
 }
@@ -262,7 +263,7 @@ fn l4_replies_that_break_off_are_never_taken_as_whole() {
         vec![Act::Reset],
         vec![Act::Reset, Act::Send(head("content-le"))],
         vec![Act::Reset, Act::Send(head("content-length: 10\r\n\r\nhalf"))],
-        // The end comes before all of it.
+        // The connection is closed before the reply is complete.
         vec![],
         vec![Act::Send(head(""))],
         vec![Act::Send(head("content-length: 10\r\n\r\nhalf"))],
@@ -300,14 +301,14 @@ fn l5_each_deadline_ends_an_attempt() {
     times_out(vec![Act::Pause(None)], first_byte, ms(400), "no reply in 0.4 s");
     let idle = Limits { idle: ms(400), ..limits };
     times_out(vec![begun(), Act::Pause(None)], idle, ms(400), "the reply stalled for 0.4 s");
-    // A byte now and then keeps it from being idle, but not from being late.
+    // Slow bytes keep the reply from being idle, but not from exceeding the time of an attempt.
     let attempt = Limits { attempt: ms(600), ..limits };
     let drip = Act::Drip(vec![b'x'; 100], ms(100));
     times_out(vec![begun(), drip], attempt, ms(600), "incomplete after 0.6 s");
     // Chunks that never end, with silence after the last one.
     let chunks = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n".to_vec();
     times_out(vec![Act::Send(chunks), Act::Pause(None)], idle, ms(400), "stalled for 0.4 s");
-    // All bytes came, the connection stays open: that is a reply.
+    // All bytes arrive and the connection stays open: the reply is complete.
     let server = Scripted::acting(vec![vec![
         Act::Send(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok".to_vec()),
         Act::Pause(None),
@@ -317,7 +318,7 @@ fn l5_each_deadline_ends_an_attempt() {
 
 #[test]
 fn l5_a_connection_that_is_not_made_ends_too() {
-    // It accepts, and never answers the greeting of TLS.
+    // The server accepts connections, but never answers the TLS greeting.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("https://{}", listener.local_addr().unwrap());
     let long = Duration::from_secs(60);
@@ -341,10 +342,10 @@ fn l5_the_total_bounds_all_attempts() {
     };
     let began = Instant::now();
     let message = message(post(&open(server.url(), limits)));
-    // Where the machine is busy, the last attempt may be cut before its reply.
+    // On a busy machine, the last attempt may be cut short before its reply.
     assert!(message.contains("; no time is left"), "{message}");
     assert!(began.elapsed() < ms(550) + SLACK);
-    // The attempt that is under way when the total ends is cut.
+    // An attempt that is under way at the end of the total time is cut short.
     let hanging = Scripted::new(vec![Vec::new()]);
     let limits = Limits { attempt: Duration::from_secs(60), total: ms(300), ..limits };
     let began = Instant::now();
@@ -356,7 +357,7 @@ fn l5_the_total_bounds_all_attempts() {
 #[test]
 fn l5_a_stale_connection_is_replaced() {
     let kept = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nkept".to_vec();
-    // The server closes, or falls silent, after a reply that promised to go on.
+    // The server closes the connection, or stops replying, after a reply that kept it open.
     let closes = vec![Act::Send(kept.clone())];
     let silent = vec![Act::Send(kept.clone()), Act::KeepAlive];
     for (first, second) in
@@ -396,7 +397,7 @@ fn l6_long_replies_end_early() {
     assert!(matches!(failed.unwrap_err(), RemoteError::TooLong { limit: 1_000, .. }));
     assert_eq!(asked, 1);
     assert_eq!(ask(vec![reply(200, &"x".repeat(1_000))]).0.unwrap().len(), 1_000);
-    // A gigabyte in chunks, and a gigabyte that is promised: a little more than the limit is read.
+    // A reply of a gigabyte, in chunks or with its length: little more than the limit is read.
     let long = Duration::from_secs(60);
     let limits = Limits { reply_bytes: 8 << 20, attempt: long, ..quick() };
     let chunk = [&b"100000\r\n"[..], &vec![b'x'; 1 << 20], b"\r\n"].concat();
@@ -408,7 +409,7 @@ fn l6_long_replies_end_early() {
         assert!(matches!(error, RemoteError::TooLong { .. }), "{error}");
         assert!(server.written() < 48 << 20, "{}", server.written());
     }
-    // So is a long message of failure.
+    // The same holds for a long error message.
     let head = b"HTTP/1.1 400 X\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
     let server = Scripted::acting(vec![vec![Act::Send(head), Act::Repeat(chunk, 1_024)]]);
     let error = post(&open(server.url(), limits)).unwrap_err();
@@ -419,7 +420,7 @@ fn l6_long_replies_end_early() {
 #[test]
 fn l8_replies_belong_to_their_requests_whatever_the_order() {
     let seen = Mutex::new(Vec::<String>::new());
-    // Each body fails once, then comes back, the earlier ones later.
+    // The first request with each body fails. The second gets its body back, small numbers last.
     let server = Scripted::doing(move |body| {
         let mut seen = seen.lock().unwrap();
         if !seen.iter().any(|earlier| earlier == body) {
@@ -453,7 +454,7 @@ fn one_bound_holds_for_all_who_ask_at_a_time() {
         let n = entered.fetch_add(1, Ordering::SeqCst) + 1;
         highest.fetch_max(n, Ordering::SeqCst);
         let leave = entered.clone();
-        // It leaves before its reply is sent, so that the next one cannot come earlier.
+        // The request is counted out before its reply is sent, so before the next one can arrive.
         thread::spawn(move || {
             thread::sleep(ms(20));
             leave.fetch_sub(1, Ordering::SeqCst);
@@ -488,7 +489,7 @@ fn requests_are_spaced_and_their_waiting_counts() {
     let service = open(server.url(), limits);
     assert!(service.post("/x", b"{}".to_vec(), 60).is_ok());
     let message = message(service.post("/x", b"{}".to_vec(), 60));
-    assert!(message.contains("its limits per minute") && message.contains("60 s"), "{message}");
+    assert!(message.contains("the limits per minute") && message.contains("60 s"), "{message}");
 }
 
 #[test]
