@@ -54,7 +54,7 @@ struct HashingWriter {
 
 impl Write for HashingWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Few enough bytes to stay in the processor's cache until they are hashed.
+        // So few bytes stay in the processor's cache until they are hashed.
         let bytes = bytes.get(..WRITE_BUFFER).unwrap_or(bytes);
         let n = self.file.write(bytes)?;
         self.hasher.update(bytes.get(..n).unwrap_or(bytes));
@@ -218,7 +218,8 @@ fn parse(bytes: &[u8], columns: &[&str]) -> Result<(Vec<Batch>, u64), String> {
         .checked_sub(footer_length)
         .and_then(|start| bytes.get(start..body_end))
         .ok_or("its footer is too long")?;
-    let footer = arrow_ipc::root_as_footer(footer).map_err(|e| format!("its footer: {e}"))?;
+    let footer =
+        arrow_ipc::root_as_footer(footer).map_err(|e| format!("its footer is invalid: {e}"))?;
 
     let fields = footer.schema().and_then(|s| s.fields()).ok_or("its footer has no schema")?;
     let names = fields.iter().map(|field| field.name().unwrap_or_default());
@@ -230,8 +231,9 @@ fn parse(bytes: &[u8], columns: &[&str]) -> Result<(Vec<Batch>, u64), String> {
     let mut batches = Vec::new();
     let mut n_rows = 0u64;
     for block in footer.recordBatches().iter().flatten() {
-        let batch = parse_batch(bytes, block, n_rows, n_buffers).ok_or("a batch header")?;
-        n_rows = n_rows.checked_add(batch.n_rows).ok_or("its row count")?;
+        let batch =
+            parse_batch(bytes, block, n_rows, n_buffers).ok_or("a batch header is invalid")?;
+        n_rows = n_rows.checked_add(batch.n_rows).ok_or("its row count is too large")?;
         batches.push(batch);
     }
     Ok((batches, n_rows))

@@ -41,8 +41,7 @@ pub struct KbMeta {
     pub languages: Option<Languages>,
 }
 
-/// Singular of "fields" in messages, which also marks the names that are not checked for control
-/// characters.
+/// Singular of "fields" in messages. Names of fields are not checked for control characters.
 const FIELD: &str = "field";
 /// Maximum number of characters of a refused name that an error shows.
 const SHOWN_CHARS: usize = 60;
@@ -144,7 +143,7 @@ impl KbWriter {
     /// yet.
     ///
     /// # Errors
-    /// [`KbError::Io`], also if files of a base are there already; [`KbError::BigEndian`].
+    /// [`KbError::Io`], also if `dir` already contains files of a base; [`KbError::BigEndian`].
     pub fn create(dir: &Path) -> Result<KbWriter, KbError> {
         if cfg!(target_endian = "big") {
             return Err(KbError::BigEndian);
@@ -169,7 +168,7 @@ impl KbWriter {
 
     /// Number of nodes pushed so far; also the id of the next node.
     pub fn n_nodes(&self) -> u32 {
-        // Not above MAX_NODES, see `push_node`.
+        // At most MAX_NODES, see `push_node`.
         self.node_types.len() as u32
     }
 
@@ -342,7 +341,7 @@ impl KbWriter {
             self.content.bytes(&(out.targets.len() as u64).to_le_bytes());
             for (source, targets) in out.rows() {
                 for target in targets {
-                    // The same as `source << 32 | target` in one number.
+                    // The same bytes as those of the number `source << 32 | target`.
                     self.content.bytes(&target.to_le_bytes());
                     self.content.bytes(&source.to_le_bytes());
                 }
@@ -392,7 +391,7 @@ impl Content {
     }
 
     fn bytes(&mut self, bytes: &[u8]) {
-        // A digest takes everything.
+        // Writing to a hasher cannot fail.
         let _ = self.0.write_all(bytes);
     }
 

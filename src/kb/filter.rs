@@ -603,7 +603,7 @@ mod tests {
         let condition: Condition = r#"site="Bonn, West",Graz"#.parse().unwrap();
         assert_eq!(condition.values, ["Bonn, West", "Graz"]);
         let (_dir, kb) = base(&[(0, 1, 1, Some(0)), (1, 2, 2, Some(1))]);
-        // Sites of whose tickets one is urgent.
+        // Sites with an urgent ticket.
         assert_eq!(found(&kb, &["has_site.priority=urgent"]).unwrap(), [1]);
         assert_eq!(found(&kb, &["ticket=T-0"]).unwrap(), [0]);
         assert_eq!(found(&kb, &["site=s-graz"]).unwrap(), [4]);

@@ -93,7 +93,7 @@ impl EdgeRef for KbEdge {
     }
 }
 
-/// Edges or nodes, one after another.
+/// An iterator over edges or nodes.
 type Boxed<'a, T> = Box<dyn Iterator<Item = T> + 'a>;
 
 impl GraphBase for KbGraph<'_> {

@@ -76,7 +76,7 @@ impl Path {
     }
 }
 
-/// Number of edges that a node of a large frontier is assumed to have at least.
+/// Minimum number of edges that each node of a large frontier is assumed to have.
 const EDGES_PER_NODE: usize = 8;
 
 /// For each node reached by a search, the node before it and the edge between them.

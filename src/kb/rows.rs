@@ -1,7 +1,7 @@
 //! Groups edges in any order into rows: for each node, the list of its neighbors, ascending.
 //!
-//! The result is linear in the number of edges: if few nodes of the range have a row, the ids of
-//! these nodes are listed.
+//! The size of the result is linear in the number of edges: if few nodes of the range have a row,
+//! the ids of these nodes are listed.
 
 use crate::{NodeId, distinct};
 
@@ -50,7 +50,7 @@ impl Adjacency {
                 // Nodes without edges have empty rows.
                 false => offsets.resize((own - first) as usize + 1, end),
             }
-            // At most `MAX_EDGES`, as all offsets.
+            // At most `MAX_EDGES`, like all offsets.
             end += row.len() as u32;
             offsets.push(end);
         }

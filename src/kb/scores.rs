@@ -206,7 +206,11 @@ mod tests {
         assert_eq!(scores.top(2).as_slice(), [(2, 1.0), (5, 3.0)]);
         assert_eq!(scores.top(0).as_slice(), []);
         let zeros = Scores::new(vec![(1, -0.0), (2, 0.0), (3, -0.0)]);
-        assert_eq!(zeros.ranking(), [(1, 0.0), (2, 0.0), (3, 0.0)], "one score, whatever its sign");
+        assert_eq!(
+            zeros.ranking(),
+            [(1, 0.0), (2, 0.0), (3, 0.0)],
+            "zero and negative zero are equal"
+        );
     }
 
     #[test]

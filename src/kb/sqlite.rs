@@ -65,7 +65,7 @@ fn count_heap() -> rusqlite::Result<()> {
     let counted = ALLOCATOR.get_or_init(|| {
         // SAFETY: a null pointer is a valid `Option` of a function and a valid pointer.
         let mut methods: ffi::sqlite3_mem_methods = unsafe { std::mem::zeroed() };
-        // SAFETY: the argument that this option takes is a pointer to the methods, which it fills.
+        // SAFETY: this option takes a pointer to the methods, which SQLite fills.
         let found = unsafe { ffi::sqlite3_config(ffi::SQLITE_CONFIG_GETMALLOC, &raw mut methods) };
         let allocator = Allocator {
             malloc: methods.xMalloc?,
@@ -88,21 +88,21 @@ fn count_heap() -> rusqlite::Result<()> {
 
 /// Returns SQLite's own allocator.
 fn allocator() -> &'static Allocator {
-    // SQLite calls it only where it was set.
+    // SQLite calls the functions below only if `count_heap` has set `ALLOCATOR`.
     ALLOCATOR.get().and_then(Option::as_ref).unwrap_or_else(|| std::process::abort())
 }
 
 /// Adds `sign` times the size of a memory block, with its overhead, to the heap of this thread.
 fn count(block: *mut c_void, sign: i64) {
     if !block.is_null() {
-        // SAFETY: the block is one of this allocator and not yet given back.
+        // SAFETY: the block comes from this allocator and is not yet freed.
         let bytes = unsafe { (allocator().size)(block) };
         HEAP.set(HEAP.get() + sign * (i64::from(bytes) + BLOCK_BYTES));
     }
 }
 
 unsafe extern "C" fn counted_malloc(bytes: c_int) -> *mut c_void {
-    // SAFETY: SQLite asks for it with a size that its own allocator takes.
+    // SAFETY: SQLite passes a size that its own allocator accepts.
     let block = unsafe { (allocator().malloc)(bytes) };
     count(block, 1);
     block
@@ -110,15 +110,15 @@ unsafe extern "C" fn counted_malloc(bytes: c_int) -> *mut c_void {
 
 unsafe extern "C" fn counted_free(block: *mut c_void) {
     count(block, -1);
-    // SAFETY: SQLite gives back a block that it got from `counted_malloc` or `counted_realloc`.
+    // SAFETY: SQLite frees a block that it got from `counted_malloc` or `counted_realloc`.
     unsafe { (allocator().free)(block) };
 }
 
 unsafe extern "C" fn counted_realloc(block: *mut c_void, bytes: c_int) -> *mut c_void {
     count(block, -1);
-    // SAFETY: as of `counted_free`, with a size that SQLite's own allocator takes.
+    // SAFETY: as in `counted_free`, with a size that SQLite's own allocator accepts.
     let moved = unsafe { (allocator().realloc)(block, bytes) };
-    // Where nothing was moved, the old block stays.
+    // If the reallocation failed, the old block stays allocated.
     count(if moved.is_null() { block } else { moved }, 1);
     moved
 }

@@ -146,8 +146,7 @@ proptest! {
             }
             prop_assert!(found.is_none() || at == *node);
         }
-        // Of one length, each ends the search alone as it does among others, and as it does where
-        // the search could go on.
+        // The path to a node depends neither on the other targets nor on the maximum length.
         for hops in 1..4 {
             let bounds = PathBounds { hops, ..FAR };
             let together = shortest(&kb, &[from], &all, bounds);
@@ -265,7 +264,7 @@ fn more_labels_than_ids_are_refused() {
         error.to_string(),
         "more than 65535 relations; split the base or merge rare relations"
     );
-    // All of them fit, and each costs its own rows only.
+    // The maximum number of relations fits; each takes memory for its own rows only.
     writer.finish(&KbMeta::default(), &mut |_, _| true).unwrap();
     let kb = Kb::open(dir.path()).unwrap();
     let last = kb.relation_id("r65534").unwrap();

@@ -54,6 +54,6 @@ mod tests {
         assert_eq!(json, expected);
         assert_eq!(serde_json::from_value::<Explanation>(json).unwrap(), tree);
         assert_eq!(tree.child("rank").map(|rank| &rank.value), Some(&Cell::Number(3.0)));
-        assert_eq!(tree.child("of"), None, "parts of parts are asked of these");
+        assert_eq!(tree.child("of"), None, "parts of parts are not searched");
     }
 }

@@ -193,7 +193,7 @@ impl Counts {
                 *known |= is_value;
             }
             self.pairs.push((node, at));
-            // All texts are read.
+            // `false` continues with the next text.
             false
         });
         n_new
@@ -233,7 +233,7 @@ impl Counts {
                 *n += 1;
             }
         }
-        // Spellings of one value, and the one of most nodes.
+        // For each value: the nodes of all its spellings, and its commonest spelling.
         let mut spellings: BTreeMap<&str, (usize, usize, &str)> = BTreeMap::new();
         let texts = self.texts.iter().zip(&self.folded).zip(&n_of_text).zip(&self.is_value);
         for (((text, folded), &n), _) in texts.filter(|(_, is_value)| **is_value) {

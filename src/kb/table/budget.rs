@@ -10,8 +10,8 @@ use crate::table::ColumnError;
 pub const MAX_BYTES: usize = 96 << 20;
 /// Maximum processor time for building a table: following its metapaths, and copying it.
 pub const MAX_TIME: Duration = Duration::from_secs(4);
-/// Number of steps between two readings of the clock. A step takes a few microseconds; following a
-/// metapath from one node rarely takes some hundredths of a second.
+/// Number of steps between two readings of the clock. A step takes a few microseconds, rarely some
+/// hundredths of a second, when many edges are followed from one node.
 const AT_ONCE: usize = 8;
 
 /// Remaining memory and time for the table of one question. Used by one thread only.
@@ -32,7 +32,7 @@ impl Budget {
     /// Reserves memory for a part of what `source` describes.
     ///
     /// # Errors
-    /// [`ColumnError::Memory`] if less is free.
+    /// [`ColumnError::Memory`] if fewer bytes are free.
     pub(super) fn take(&self, bytes: usize, source: &str) -> Result<(), ColumnError> {
         let too_much = || ColumnError::Memory(source.to_owned());
         self.bytes.set(self.bytes.get().checked_sub(bytes).ok_or_else(too_much)?);

@@ -22,7 +22,7 @@ const NOW: [&str; 3] = ["now", "subsec", "subsecond"];
 
 /// Registers the functions of this module with a connection, whose limits `watch` checks.
 pub(super) fn register(connection: &Connection, watch: &Arc<Watch>) -> Result<()> {
-    // The argument that is the time, from 0: `strftime` has its format before it.
+    // Index of the time argument, from 0; in `strftime` the format comes first.
     for (time_at, name) in NAMES.into_iter().enumerate() {
         let (watch, own) = (watch.clone(), sqlite::in_memory()?);
         connection.create_scalar_function(name, -1, FLAGS, move |context| {

@@ -214,7 +214,7 @@ impl Database {
             (None, Stopped::Limit(error)) => error,
             (None, Stopped::Sqlite(error)) => match error.sqlite_error_code() {
                 Some(ErrorCode::OperationInterrupted) => SqlError::Deadline(limits.time),
-                // That is how SQLite reports its limit of instructions.
+                // SQLite reports an exceeded limit of instructions this way.
                 Some(ErrorCode::OutOfMemory) => SqlError::Wrong("it is too complex".to_owned()),
                 _ => SqlError::Wrong(error.to_string()),
             },

@@ -107,7 +107,7 @@ mod tests {
                 "SELECT 1 FROM t WHERE brand LIKE '%x%'",
                 1,
             ),
-            // What is selected, sorted or given to a function stays what it is: a column.
+            // A name that is selected, sorted or passed to a function remains a column.
             (r#"SELECT "prise" FROM t"#, r#"SELECT "prise" FROM t"#, 0),
             (
                 r#"SELECT avg("prise") AS "a mean" FROM t ORDER BY "a mean""#,
@@ -119,7 +119,7 @@ mod tests {
                 r#"SELECT 1 FROM t WHERE brand = "Price""#,
                 0,
             ),
-            // Quotation marks within texts begin nothing.
+            // Quotation marks within string literals do not begin a quoted text.
             (r#"SELECT '= "x"' FROM t"#, r#"SELECT '= "x"' FROM t"#, 0),
             (r#"SELECT 1 FROM t WHERE brand = "open"#, r#"SELECT 1 FROM t WHERE brand = "open"#, 0),
         ] {

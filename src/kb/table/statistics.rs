@@ -73,7 +73,7 @@ pub struct TestResult {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StatisticsError {
     /// There are too few values.
-    #[error("the {test} test needs at least {least} values, and there are {n}")]
+    #[error("the {test} test needs at least {least} values, but there are {n}")]
     TooFew {
         /// Name of the test.
         test: &'static str,
@@ -83,7 +83,7 @@ pub enum StatisticsError {
         n: usize,
     },
     /// All values are the same; holds the name of the test.
-    #[error("the {0} test needs values that differ, and all are the same")]
+    #[error("the {0} test needs values that differ, but all are the same")]
     Constant(&'static str),
 }
 

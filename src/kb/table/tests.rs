@@ -150,7 +150,7 @@ fn sql_reads_tables_and_has_statistics() {
     assert_eq!(one("SELECT floor(1987 / 10) * 10"), SqlValue::Real(1980.0));
     assert_eq!(one("SELECT pow(2, 10) + mod(7, 4) + ceil(0.5)"), SqlValue::Real(1028.0));
     assert_eq!(one("SELECT ln(0)"), SqlValue::Null);
-    // Each function that statements may call is there.
+    // Every function that statements may call exists.
     for name in database::known_functions() {
         let known = [0, 1, 2, 3].into_iter().any(|n| {
             let arguments = vec!["1"; n].join(", ");
@@ -221,7 +221,7 @@ fn hostile_sql_is_refused() {
     for sql in ["SELECT nothing FROM t", "SELECT writefile('x', 'y')"] {
         assert!(matches!(asked(sql), Err(SqlError::Wrong(_))), "{sql}");
     }
-    // No text of more than 64 KiB is ever made, nor a statement of many tables or parts.
+    // Texts of more than 64 KiB and statements of many tables or parts are refused.
     let many = format!("SELECT count(*) FROM {}", vec!["t"; 70].join(" NATURAL JOIN "));
     let deep = format!("SELECT {}1{}", "abs(".repeat(1_200), ")".repeat(1_200));
     let wide = format!("SELECT 1{}", " UNION ALL SELECT 1".repeat(100));
@@ -288,7 +288,7 @@ fn endless_sql_is_stopped() {
     assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
     let rows = "SELECT a.id FROM t a, t b, t c";
     assert_eq!(asked(rows), Err(SqlError::TooMuch { rows: 10_000 }));
-    // A billion rows, in ways that need no recursion.
+    // Statements that process a billion rows without recursion.
     for sql in [
         "WITH a AS (SELECT x.id FROM t x, t y) SELECT count(*) FROM a b, a c WHERE b.id + c.id < 0",
         "SELECT max(a.id + b.id + c.id + d.id) FROM t a, t b, t c, t d",
@@ -334,7 +334,7 @@ fn no_instruction_outlasts_the_deadline() {
         format!("SELECT {} FROM t", twice("(text LIKE '%' || substr(text, 1, 190) || id)", 400)),
         format!("SELECT {} FROM t", twice(&format!("instr(text, {needle})"), 300)),
         format!("SELECT {} FROM t", twice("strftime(replace(text, 'a', '%w'), '2020-01-01')", 100)),
-        // Copies of one expression.
+        // Many copies of one expression.
         format!(
             "SELECT {} FROM (SELECT text LIKE '%' || substr(text, 1, 190) || 'b' AS c FROM t)",
             twice("c", 900)
@@ -367,14 +367,14 @@ fn intermediate_results_are_bounded() {
         let found = database.query(sql, &Limits::default());
         assert!(matches!(found, Err(SqlError::TooMuchMemory(_))), "{sql}: {found:?}");
     }
-    // Two million short rows, each a block of its own.
+    // Two million short rows, each in its own block of memory.
     let short = "SELECT max(n) FROM (SELECT row_number() OVER (ORDER BY a.age + b.age) AS n \
                  FROM t a, t b, (SELECT 1 FROM t WHERE id < 2))";
     let limits = Limits { time: Duration::from_secs(60), ..Limits::default() };
     let found =
         Database::load(&[("t", &people())], &Budget::start()).unwrap().query(short, &limits);
     assert!(matches!(found, Err(SqlError::TooMuchMemory(_))), "{found:?}");
-    // Other statements are not held for it.
+    // Later statements have the full limit again.
     assert!(database.query("SELECT text FROM u ORDER BY id DESC", &Limits::default()).is_ok());
 }
 
@@ -469,10 +469,10 @@ fn what_a_metapath_reaches_is_whole_and_names_that_are_too_many_are_refused() {
     let steps = vec![MetapathStep { relation, direction: Direction::In, to: paper }];
     assert_eq!(reached(&kb, 0, &steps).len(), n as usize);
     let back = MetapathStep { direction: Direction::Out, to: topic, ..steps[0] };
-    assert!(reached(&kb, 0, &[steps[0], back]).is_empty(), "it leads back");
+    assert!(reached(&kb, 0, &[steps[0], back]).is_empty(), "the metapath leads back to its start");
     let part_of = kb.relation_id("part_of").unwrap();
     let within = MetapathStep { relation: part_of, direction: Direction::Out, to: topic };
-    assert_eq!(reached(&kb, 0, &[within]), [0_u32], "it is a part of itself");
+    assert_eq!(reached(&kb, 0, &[within]), [0_u32], "the topic is a part of itself");
     let of_topic = |spec| read(&kb, topic, &[0], &spec, &Budget::start());
     let count = of_topic(ColumnSpec::Count(steps.clone())).unwrap();
     assert_eq!(count.cells, [Cell::Number(f64::from(n))]);
