@@ -287,7 +287,7 @@ pub(super) const TOOLS: &[ToolSpec] = &[
 fn check_limit(n: usize, limit: usize, items: &str) -> Result<(), ToolError> {
     if n > limit {
         return Err(ToolError::BadArgs(format!(
-            "{n} {items} are over the limit of {limit} a call"
+            "{n} {items} exceed the limit of {limit} per call"
         )));
     }
     Ok(())
@@ -445,11 +445,13 @@ fn cosine_similarity(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, To
     Ok(Value::List(rows))
 }
 
-/// Checks that all vectors have the same width.
+/// Checks that all vectors have the same length.
 fn check_widths(first: &[&[f32]], second: &[&[f32]]) -> Result<(), ToolError> {
     let widths: BTreeSet<usize> = first.iter().chain(second).map(|vector| vector.len()).collect();
     if widths.len() > 1 {
-        return Err(ToolError::BadArgs(format!("vectors must have one width, got {widths:?}")));
+        return Err(ToolError::BadArgs(format!(
+            "vectors must have the same length, got {widths:?}"
+        )));
     }
     Ok(())
 }

@@ -220,7 +220,7 @@ mod tests {
         for method in Method::ALL {
             assert_eq!(text(call(&mut session, QUERY, method.name())), QUERY);
         }
-        // Each asked once and repaired once; none is kept.
+        // Each method sends a request and one repair; no result is cached.
         assert_eq!(heard.count(), 8);
         assert!(trace.take().iter().all(|call| call.unparsed == 1));
         assert_eq!(text(call(&mut session, QUERY, "hyde")), QUERY);

@@ -271,7 +271,9 @@ fn hop(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
         "sum" => Merge::Sum,
         "max" => Merge::Max,
         other => {
-            return Err(ToolError::BadArgs(format!("how {other:?} must be \"sum\" or \"max\"")));
+            return Err(ToolError::BadArgs(format!(
+                "how must be \"sum\" or \"max\", not {other:?}"
+            )));
         }
     };
     let from = start_scores(ctx.base, args)?;
@@ -308,11 +310,15 @@ fn paths(ctx: &mut ToolCtx<'_>, args: &Args<'_>) -> Result<Value, ToolError> {
     let (from, to) = (args.nodes(0)?, args.nodes(1)?);
     let hops = args.count(2)?;
     if !(1..=MAX_STEPS).contains(&hops) {
-        return Err(ToolError::BadArgs(format!("max_hops {hops} must be from 1 to {MAX_STEPS}")));
+        return Err(ToolError::BadArgs(format!(
+            "max_hops must be from 1 to {MAX_STEPS}, not {hops}"
+        )));
     }
     if to.len() > MAX_ENDS {
         let n = to.len();
-        return Err(ToolError::BadArgs(format!("paths to {n} nodes are more than {MAX_ENDS}")));
+        return Err(ToolError::BadArgs(format!(
+            "paths to {n} nodes exceed the limit of {MAX_ENDS}"
+        )));
     }
     let (from, to) = (lookup::nodes(ctx.base, &from)?, lookup::nodes(ctx.base, &to)?);
     let kb = &ctx.base.kb;
@@ -383,10 +389,10 @@ mod tests {
         let made = base.kb.neighbors(brand, has_brand, Direction::In).into_owned();
         let all = (0..base.kb.n_nodes()).take(MAX_ENDS).collect();
         let found = session.call(tool("paths"), vec![set(vec![brand]), set(all)]).unwrap();
-        let Value::List(found) = found else { panic!("{found:?} is no list") };
+        let Value::List(found) = found else { panic!("{found:?} is not a list") };
         let mut ends = Vec::new();
         for path in found {
-            let Value::Map(path) = path else { panic!("{path:?} is no map") };
+            let Value::Map(path) = path else { panic!("{path:?} is not a map") };
             let (Value::List(nodes), Value::List(steps)) = (&path["nodes"], &path["steps"]) else {
                 panic!("{path:?}")
             };
@@ -434,7 +440,7 @@ mod tests {
         for at in (8..intact.len() - 4).step_by(4) {
             let mut bytes = intact.clone();
             bytes[at..at + 4].copy_from_slice(&(u32::MAX / 2).to_le_bytes());
-            // Replaced and not changed in place, as it may be mapped.
+            // The file may be mapped, so it is replaced instead of changed in place.
             fs::remove_file(&path).unwrap();
             fs::write(&path, bytes).unwrap();
             let Ok(base) = IndexedBase::open(&kb_dir, &index, "example") else { continue };

@@ -171,7 +171,7 @@ fn ask(
             for entry in entries.into_iter().flatten() {
                 let n = entry["n"].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(0);
                 let index = n.checked_sub(1).and_then(|n| batch.get(n));
-                // The first usable entry of an item counts.
+                // Of several entries for an item, the first usable one counts.
                 if let Some(slot) = index.and_then(|&index| values.get_mut(index))
                     && slot.is_none()
                 {
@@ -285,7 +285,7 @@ fn text_of(value: &Json) -> Option<String> {
 fn check_names(n: usize, items: &str) -> Result<(), ToolError> {
     if n > MAX_NAMES {
         return Err(ToolError::BadArgs(format!(
-            "{n} {items} are over the limit of {MAX_NAMES} a call"
+            "{n} {items} exceed the limit of {MAX_NAMES} per call"
         )));
     }
     Ok(())

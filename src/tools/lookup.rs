@@ -50,7 +50,7 @@ pub(super) fn direction(name: &str) -> Result<Direction, ToolError> {
         "in" => Ok(Direction::In),
         "any" => Ok(Direction::Any),
         _ => Err(ToolError::BadArgs(format!(
-            "direction {name:?} must be \"out\" (as stored), \"in\" (against it) or \"any\""
+            "direction must be \"out\" (as stored), \"in\" (reversed) or \"any\", not {name:?}"
         ))),
     }
 }

@@ -186,7 +186,7 @@ impl Meter {
         ] {
             if n > limit {
                 return Err(ToolError::Budget(format!(
-                    "{n} {items} are more than {limit}; ask about a short top slice, in one call"
+                    "{n} {items} exceed the limit of {limit}; ask about a short top slice, in one call"
                 )));
             }
         }
@@ -213,7 +213,7 @@ pub struct ToolCall {
     /// Usage of the language model by this call, stored replies and repairs included; zero for a
     /// cached result.
     pub asked: AskUsage,
-    /// Number of nodes, texts or attributes for which the model gave no usable reply.
+    /// Number of nodes, texts or attributes without a usable reply of the model.
     pub unparsed: usize,
     /// Line of the program, from 1; `None` if the sandbox does not know it.
     pub line: Option<usize>,

@@ -206,7 +206,7 @@ mod tests {
         for spec in registry() {
             assert!(fits(spec), "{}: {:?}", spec.signature(), spec.flow);
         }
-        // What takes no nodes and gives some has found them.
+        // A tool that takes no nodes but returns some must find them.
         let takes =
             |kind: Kind| matches!(kind, Kind::Nodes | Kind::Scores | Kind::Node | Kind::Any);
         let finds = registry().iter().filter(|spec| {

@@ -254,7 +254,7 @@ fn aggregate_function(name: &str) -> Result<Aggregate, ToolError> {
         "stddev" => |numbers| Moments::of(numbers).variance().map(f64::sqrt),
         other => {
             return Err(ToolError::BadArgs(format!(
-                "how {other:?} must be count, sum, mean, median, min, max, variance or stddev"
+                "how must be count, sum, mean, median, min, max, variance or stddev, not {other:?}"
             )));
         }
     })
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(row["price"], Value::Float(24.95));
         let Value::List(brands) = &row["has_brand:out"] else { panic!("{row:?}") };
         assert_eq!(brands.len(), 1);
-        // Three products of its brand: two others.
+        // Its brand has three products, itself included.
         assert_eq!(row["count has_brand has_brand"], Value::Int(2));
     }
 

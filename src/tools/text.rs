@@ -304,7 +304,7 @@ pub(super) fn internal(error: impl std::fmt::Display) -> ToolError {
 fn search_size(args: &Args<'_>, index: usize) -> Result<usize, ToolError> {
     let k = args.count(index)?;
     if k > MAX_FOUND {
-        return Err(ToolError::BadArgs(format!("k = {k} is over the limit of {MAX_FOUND} nodes")));
+        return Err(ToolError::BadArgs(format!("k = {k} exceeds the limit of {MAX_FOUND} nodes")));
     }
     Ok(k)
 }

@@ -128,7 +128,7 @@ pub fn toolkit_text(kb: &Kb, scope: ToolkitScope) -> String {
                 None => costs.push((spec.cost, vec![spec.name])),
             }
         }
-        // The most common cost of a group needs no names.
+        // The cost that most tools of a group share comes last, as that of "the others".
         costs.sort_by_key(|pair| pair.1.len());
         let last = costs.len().saturating_sub(1);
         let cost = |(index, (cost, names)): (usize, &(&str, Vec<&str>))| match index == last {

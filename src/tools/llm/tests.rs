@@ -84,7 +84,7 @@ fn nodes_are_asked_about_together_once_and_answered_in_order() {
     assert_eq!(blocks(shown, "thing").len(), 4, "{shown}");
     assert!(shown.contains("type: product") && shown.contains("has_brand: Northpeak"), "{shown}");
 
-    // All sixteen nodes: two requests.
+    // Sixteen nodes take two requests.
     let all: Vec<NodeId> = (0..16).collect();
     let args = vec![nodes(&all), Value::text("is of wool or steel")];
     let Value::List(met) = call(&mut session, "check_req_by_llm", args).unwrap() else { panic!() };
@@ -117,7 +117,7 @@ fn nothing_is_asked_about_nothing() {
 
 #[test]
 fn what_a_reply_leaves_out_is_asked_again_and_then_given_up() {
-    // The first round leaves the second thing out; the mug never gets a usable score.
+    // The first reply omits the second node; the mug never gets a usable score.
     let answer = |request: &Request| {
         let things = blocks(question(request), "thing");
         let entries: Vec<Json> = things
@@ -150,7 +150,7 @@ fn what_a_reply_leaves_out_is_asked_again_and_then_given_up() {
     let line = noted.describe(&example_base().kb, None);
     assert!(line.contains("2 LLM requests") && line.ends_with("; 1 unparsed"), "{line}");
 
-    // What was answered is kept for other sessions, and charged alike; what was not is asked anew.
+    // Complete results are cached for other sessions, which are charged the same.
     let whole = || vec![nodes(&[0, 1]), Value::text("q")];
     let mut first = open();
     call(&mut first, "get_scores_by_llm", whole()).unwrap();
@@ -236,7 +236,7 @@ fn a_program_call_may_ask_for_so_much() {
         last = call(&mut session, "classify_by_llm", args);
     }
     let Err(ToolError::Budget(message)) = last else { panic!("{last:?}") };
-    assert!(message.contains("41 requests to the LLM are more than 40"), "{message}");
+    assert!(message.contains("41 requests to the LLM exceed the limit of 40"), "{message}");
     assert_eq!((n, heard.count()), (41, 40));
 
     let (mut session, heard) = self::session(|_| said("?"));
