@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(program.listing(), shown);
         let json = serde_json::to_string(&program).expect("json");
         assert_eq!(serde_json::from_str::<Program>(&json).expect("json"), program);
-        // What only looks like one is a source.
+        // Text that is not the form of a module is a source, even with the prefix.
         for text in ["wasm:", "wasm:AA==", "wasm:?"] {
             assert!(matches!(Program::new(text).code(), Code::Rhai(source) if source == text));
         }

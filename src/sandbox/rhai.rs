@@ -228,7 +228,7 @@ impl Tree {
         }
         let done = with_engine(self.specs, limits, host, |engine| {
             let Some(ast) = &self.ast else {
-                return Err(Failure::new(FailureKind::Panic, "the program is gone", limits));
+                return Err(Failure::new(FailureKind::Panic, "the program was dropped", limits));
             };
             engine::call(engine, ast, function, args(), limits).and_then(read)
         });

@@ -562,7 +562,7 @@ fn the_host_comes_back_with_its_records_also_after_a_panic() {
     impl ToolHost for Counting {
         fn call(&mut self, tool: usize, _: Vec<Value>) -> Result<Value, ToolError> {
             self.0.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
-            assert!(SPECS[tool].name != "panics", "as told");
+            assert!(SPECS[tool].name != "panics", "on purpose");
             Ok(Value::Unit)
         }
     }

@@ -71,7 +71,7 @@ impl Trust {
     pub fn forget(&self, made: Origin<'_>) {
         let Some(dir) = self.dir.as_deref().and_then(PrivateDir::find) else { return };
         if let Some(name) = note(&dir, made) {
-            // It may never have been noted.
+            // There may be no note.
             let _ = fs::remove_file(dir.path().join(name));
         }
     }
@@ -120,7 +120,7 @@ mod tests {
         let trust = Trust::new(Some(world.path().join("state")));
         let (mine, other) = (Origin::Bundle("abcd"), Origin::Bundle("abce"));
         assert_eq!(trust.place(mine), Place::Wasm);
-        assert!(!world.path().join("state").exists(), "asking makes nothing");
+        assert!(!world.path().join("state").exists(), "a query creates no directory");
         trust.keep(mine);
         assert_eq!([mine, other].map(|of| trust.place(of)), [Place::Process, Place::Wasm]);
         trust.keep(Origin::Elsewhere);
@@ -154,7 +154,7 @@ mod tests {
         let run = world.path().join("run.sqlite");
         fs::write(&run, "one").expect("written");
         if fs::metadata(&run).and_then(|found| found.created()).is_err() {
-            eprintln!("skipped: this file system does not say when a file was made");
+            eprintln!("skipped: this file system does not record when a file was created");
             return;
         }
         trust.keep(Origin::Run(&run));
@@ -164,7 +164,7 @@ mod tests {
         let copy = world.path().join("copy.sqlite");
         fs::copy(&run, &copy).expect("copied");
         assert_eq!(trust.place(Origin::Run(&copy)), Place::Wasm);
-        // Another file in its place, even where the system gives it the same number.
+        // Another file at the same path, even if the system gives it the same inode number.
         fs::remove_file(&run).expect("removed");
         fs::copy(&copy, &run).expect("copied");
         assert_eq!(trust.place(Origin::Run(&run)), Place::Wasm);

@@ -374,7 +374,7 @@ fn read_given<T>(
     let given = given.and_then(|given| reader.end().map(|()| given));
     given
         .map_err(|why| {
-            Failure::new(FailureKind::Result, &format!("a result is broken: {why}"), limits)
+            Failure::new(FailureKind::Result, &format!("the result is malformed: {why}"), limits)
         })
         .and_then(|given| read(&given))
 }

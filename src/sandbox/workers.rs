@@ -357,7 +357,7 @@ fn work(jobs: &Mutex<Receiver<Job>>) {
                 if catch_unwind(AssertUnwindSafe(job)).is_ok_and(|after| after == After::Leave) {
                     return;
                 }
-                // A program may go as deep as its stack.
+                // A program may have used the whole stack; return its memory to the system.
                 stack::give_back();
             }
             Err(_) => return,

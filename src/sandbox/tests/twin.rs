@@ -29,7 +29,7 @@ pub(super) fn compare(
     match (ran, twin) {
         (Ok(a), Ok(b)) => {
             assert_eq!(a.ranking, b.ranking, "{shown}");
-            // Functions without a name are named by each build as it likes.
+            // Each build chooses its own names for anonymous functions.
             if !a.output.contains("anon$") {
                 assert_eq!(a.output, b.output, "{shown}");
             }
@@ -40,7 +40,7 @@ pub(super) fn compare(
             let told = [FailureKind::Deadline, FailureKind::Memory, FailureKind::Panic];
             if !told.contains(&a.kind) {
                 assert_eq!(a.position, b.position, "{shown}");
-                // Functions without a name are named by each build as it likes.
+                // Each build chooses its own names for anonymous functions.
                 if !a.message.contains("anon$") {
                     assert_eq!(a.message, b.message, "{shown}");
                 }

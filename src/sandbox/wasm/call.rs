@@ -77,8 +77,8 @@ struct Growth {
     refused: bool,
 }
 
-/// Limits the memory of the module together with the tool results held for it, as both are memory
-/// of this process.
+/// Limits the memory of the module together with the tool results held for it, because both are
+/// memory of this process.
 impl ResourceLimiter for Call {
     fn memory_growing(
         &mut self,
@@ -197,7 +197,7 @@ impl Call {
         let max_bytes = self.max_bytes().saturating_add(SPARE_BYTES);
         if (self.growth.now + self.handles.bytes()).saturating_add(bytes) > max_bytes {
             let mib = max_bytes >> 20;
-            let reason = format!("the module with its messages wants more than {mib} MiB");
+            let reason = format!("the module with its messages needs more than {mib} MiB");
             return Err(self.stop(FailureKind::Memory, &reason));
         }
         self.note_peak();
@@ -366,7 +366,7 @@ fn fail_as(mut caller: Caller<'_, Call>, address: u32, len: u32) -> wasmtime::Re
     let report = bytes_at(&mut caller, address, len, MAX_ARGUMENT_BYTES)?;
     let call = caller.data_mut();
     let Ok(reported) = serde_json::from_slice::<Failure>(&report) else {
-        return Err(call.stop(FailureKind::Panic, "the engine gave up without a reason"));
+        return Err(call.stop(FailureKind::Panic, "the engine failed without a reason"));
     };
     let mut output = String::new();
     push_clean(&mut output, &reported.output, call.limits.output_bytes);
@@ -392,7 +392,7 @@ fn call_tool(
     address: u32,
     len: u32,
 ) -> wasmtime::Result<(usize, Answer)> {
-    // Twice: the message, and the values read from it.
+    // Counted twice: as the message, and as the values read from it.
     caller.data_mut().charge_message(2 * u64::from(len))?;
     let message = bytes_at(caller, address, len, MAX_ARGUMENT_BYTES)?;
     let call = caller.data_mut();
@@ -442,7 +442,7 @@ fn call_tool(
             return Err(call.stop(FailureKind::Panic, &message));
         }
     };
-    // Twice: the result, and its message.
+    // Counted twice: as the result, and as its message.
     call.charge_message(2 * Size::new(&value).bytes())?;
     let mut reply = Vec::new();
     if let Err(why) = call.write_answer(&value, &mut reply) {
@@ -488,7 +488,7 @@ fn call_numbered(
             i32::try_from(call.message.len()).ok().map(|length| -length)
         }
     };
-    length.ok_or_else(|| call.stop(FailureKind::Memory, "a tool gave more than 2 GiB"))
+    length.ok_or_else(|| call.stop(FailureKind::Memory, "a tool returned more than 2 GiB"))
 }
 
 /// Calls one of several tools that are imported under one name: the first that accepts the
@@ -509,7 +509,7 @@ fn call_named(
     let call = caller.data_mut();
     match answered {
         Ok(length) => u32::try_from(length)
-            .map_err(|_| call.stop(FailureKind::Memory, "a tool gave more than 4 GiB")),
+            .map_err(|_| call.stop(FailureKind::Memory, "a tool returned more than 4 GiB")),
         Err(error) => {
             let name = specs.get(tool).map_or("tool", |spec| spec.name);
             Err(call.stop(kind_of(&error), &format!("{name}: {error}")))
@@ -734,12 +734,12 @@ fn failure_of(error: &wasmtime::Error, store: &mut Store<Call>) -> Failure {
         Some(Trap::Interrupt) => (FailureKind::Deadline, "stopped".to_owned()),
         _ if call.growth.refused || call.handles.refused => (
             FailureKind::Memory,
-            format!("the module wants more than {mib} MiB; hold less at once"),
+            format!("the module needs more than {mib} MiB; hold less at once"),
         ),
         Some(Trap::StackOverflow) => {
             (FailureKind::Depth, "calls are nested too deep; use a loop".to_owned())
         }
-        // The stack of this module is below its memory.
+        // The stack lies at the start of this module's memory, so an overflow leaves the memory.
         Some(Trap::MemoryOutOfBounds) if call.is_rhai => {
             (FailureKind::Depth, "values are nested too deep".to_owned())
         }

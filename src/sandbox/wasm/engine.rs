@@ -186,7 +186,7 @@ fn compile(engine: &Engine, bytes: &[u8], deadline: Duration) -> Result<Module, 
         Ok(module) => module.map_err(|error| CompileError::Invalid(format!("{error:#}"))),
         Err(mpsc::RecvTimeoutError::Timeout) => Err(CompileError::Late(deadline.as_millis())),
         Err(mpsc::RecvTimeoutError::Disconnected) => {
-            Err(CompileError::Invalid("the compiler gave up".to_owned()))
+            Err(CompileError::Invalid("the compiler failed without a message".to_owned()))
         }
     }
 }

@@ -156,7 +156,7 @@ impl RhaiGuest {
             .collect();
         let message = serde_json::to_vec(&tools).unwrap_or_default();
         match instance.invoke("init", Some(message)) {
-            // It returns no result.
+            // `init` returns no result.
             Err(failure) if failure.kind != FailureKind::Result => return Err(failure),
             _ => {}
         }

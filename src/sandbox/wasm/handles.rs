@@ -62,7 +62,7 @@ impl HandleTable {
         if self.bytes.saturating_add(bytes) > self.max_bytes {
             self.refused = true;
             let mib = self.max_bytes >> 20;
-            return Err(format!("the tool results it holds are more than {mib} MiB"));
+            return Err(format!("the program holds more than {mib} MiB of tool results"));
         }
         let slot = match self.free.pop() {
             Some(slot) => slot,

@@ -9,34 +9,36 @@ use crate::wasm::call::{AGENT, TOOLS, import_name};
 use agent_tools::{Kind, ToolSpec};
 
 const HEAD: &str = "\
-// What a program in WebAssembly exports and imports.
-// Made from the tools' descriptions; `UPDATE=1 cargo test --release generated` writes it.
+// Exports and imports of WebAssembly programs.
+// Generated from the descriptions of the tools by `UPDATE=1 cargo test --release generated`.
 //
 // Programs are core modules, not components, with one 32-bit memory that is exported as `memory`.
-// A message has a length and is then taken: nothing of the module is called meanwhile.
+// The module gets the length of a message first, then copies the message with `agent.take`.
 //
 //   retrieve(length: i32)          exported; takes a message of this length: a list of query (text),
-//                                  candidates (node ids, best first) and params (map), and gives
+//                                  candidates (node ids, best first) and params (map); gives
 //                                  scores, a map of id as text to number, or a ranking
-//   params()                       exported if there are numbers to tune; gives a map of
+//   params()                       exported if the program has parameters; gives a map of
 //                                  { value, min, max } or of plain numbers
-//   agent.take(into: i32)          copies the message that was announced to this address
+//   agent.take(into: i32)          copies the current message to this address
 //   agent.give(from: i32, length: i32)
-//                                  the result; the last one counts
+//                                  sets the result of the call; the last one counts
 //   agent.length(handle: i32) -> i32
-//                                  how many nodes, scores or numbers are behind a handle
+//                                  returns the number of nodes, scores or numbers behind a handle
 //   agent.read(handle: i32, into: i32, bytes: i32) -> i32
 //                                  copies ids (u32), pairs of id and score (u32, f32) by ascending
-//                                  id, or numbers (f32), as many as fit; bytes copied
-//   agent.release(handle: i32)     lets go of it; at most 65,536 are held at once
+//                                  id, or numbers (f32), as many as fit; returns the bytes copied
+//   agent.release(handle: i32)     releases a handle; at most 65,536 are held at the same time
 //   agent.print(from: i32, length: i32)
+//                                  prints this text
 //   agent.fail(from: i32, length: i32)
-//                                  ends the program with these words
+//                                  ends the program with this message
 //   tools.NAME(from: i32, length: i32) -> i32
-//                                  a list of arguments; the length of the answer, which is taken.
-//                                  A tool that fails ends the program
+//                                  calls a tool with a list of arguments; returns the length of
+//                                  the answer, to be copied with `agent.take`. A tool that fails
+//                                  ends the program
 //
-// A value is one byte that says its kind, then (little endian):
+// A value is one byte for its kind, followed by its content (little endian):
 //    0 nothing   1 false   2 true   3 integer: i64   4 number: f64   5 text: u32 bytes, UTF-8
 //    6 nodes, 7 scores, 8 vector: u32 handle, u32 length
 //    9 list: u32 count, values    10 map: u32 count, pairs of u32 bytes, UTF-8 and value

@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(checked(&format!("(module {})", function(1_000, 1_000))), Ok(()));
         let heavy = checked(&format!("(module {})", function(2_000, 6_500)));
         assert!(matches!(heavy, Err(ModuleError::FunctionWork(work)) if work > 50_000_000));
-        // Many that are each within the bound.
+        // Many functions, each within its limit.
         let many = checked(&format!("(module {})", function(1_000, 1_000).repeat(7)));
         assert_eq!(many, Err(ModuleError::Work));
         // Blocks with many results count as variables do.

@@ -143,7 +143,7 @@ fn what_it_is_told_and_what_tools_give_are_taken() {
         (f32.store (i32.const 25) (f32.convert_i32_u (i32.load8_u (i32.const 112))))
         (call $give (i32.const 16) (i32.const 21))"#;
     assert_eq!(run(text).expect("runs").ranking, [(3, 100.0), (5, 1.0)]);
-    // Scores that a tool gave, as the result.
+    // The scores that a tool returned are the result.
     let text = r#"
         (local $got i32)
         (local.set $got (call $some (i32.const 0) (i32.const 5)))
@@ -248,7 +248,7 @@ fn time_is_bounded_and_that_of_tools_does_not_count() {
     let waits = format!("(drop (call $waits (i32.const 0) (i32.const 5))) {GIVES}");
     let outcome = run_text(&body(&waits), &limits).expect("a tool may take its time");
     assert!(outcome.usage.ms >= 400.0);
-    // The start of a module counts as well.
+    // The time of a module's start function counts too.
     let starts =
         with("(func $s (loop $l (br $l))) (start $s) (func (export \"retrieve\") (param i32))");
     assert_eq!(run_text(&starts, &limits).expect_err("late").kind, FailureKind::Deadline);
@@ -341,7 +341,7 @@ fn a_module_declares_its_parameters() {
     let declared = sandbox.declared_params(&program, &limits).expect("declared");
     assert_eq!((declared.len(), declared[0].name.as_str(), declared[0].value), (1, "k", 7.0));
     assert!(declared[0].integer && sandbox.reads_candidates(&program));
-    // Tools cannot be called there.
+    // Tools cannot be called in `params`.
     let text = with(
         r#"(func (export "params") (drop (call $all (i32.const 0) (i32.const 5))))
            (func (export "retrieve") (param i32))"#,
