@@ -1,20 +1,20 @@
-//! Counts the heap of every thread, so that a program can be charged for what it holds.
+//! Counts the heap of each thread, so that programs can be charged for the memory that they hold.
 //!
 //! Wraps the system allocator. The counter is one integer per thread without a destructor, so
-//! that counting never allocates. Memory freed by another thread than the one that took it makes
-//! the first look too full and the second too empty: a program is measured on one thread, from
-//! start to end. It knows nothing of programs, and it never refuses: an allocation that the
-//! operating system refuses still ends the process.
+//! counting never allocates. Memory that one thread allocates and another one frees is subtracted
+//! from the counter of the other one, so a program must be measured on one thread, from start to
+//! end. This module does not depend on programs and limits nothing: an allocation that the
+//! operating system refuses ends the process.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
 };
 
-/// Charged for each block besides its size, bytes: the allocator's own overhead, and the stack it
-/// may take to drop the block. A chain of nested lists holds two blocks of 40 bytes a link, but its
-/// drop takes over 90 bytes of stack a link, so without this a heap budget would allow chains
-/// that no stack can drop.
+/// Charge for each block in addition to its size, in bytes: the allocator's overhead, and the stack
+/// that dropping the block may take. A chain of nested lists holds two blocks of 40 bytes per link,
+/// but dropping it takes over 90 bytes of stack per link. Without this charge, a heap budget would
+/// allow chains that overflow any stack when they are dropped.
 const BLOCK_BYTES: i64 = 64;
 
 thread_local! {
@@ -28,13 +28,13 @@ struct CountingAllocator;
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-/// Bytes, with [`BLOCK_BYTES`] for each block, that this thread took minus bytes it gave back since it began; negative where it gave back
-/// what other threads took.
+/// Number of bytes that this thread has allocated, with [`BLOCK_BYTES`] for each block, minus the
+/// number that it has freed; negative if it has freed memory of other threads.
 pub(super) fn live_bytes() -> i64 {
     LIVE_BYTES.try_with(Cell::get).unwrap_or(0)
 }
 
-/// The most [`live_bytes`] there were since this was last asked.
+/// Returns the maximum of [`live_bytes`] since the last call of this function.
 pub(super) fn take_most_bytes() -> i64 {
     let live = live_bytes();
     MOST_BYTES.try_with(|most| most.replace(live).max(live)).unwrap_or(live)
@@ -49,7 +49,7 @@ fn count(change: i64) {
     });
 }
 
-// SAFETY: every call is handed on unchanged to the system allocator, which upholds the contract;
+// SAFETY: every call is passed on unchanged to the system allocator, which upholds the contract;
 // counting neither allocates nor unwinds.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

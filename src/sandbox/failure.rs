@@ -1,6 +1,6 @@
-//! Why a program gave no ranking, what a call used, and text that is safe to show.
+//! Failures of programs, the resources that a call used, and text that is safe to show.
 //!
-//! Must not know which engine ran. The engine inside WebAssembly is built from this file as well.
+//! Does not depend on the engine. The Rhai engine inside WebAssembly is built from this file too.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::sandbox::Limits;
 
-/// Why a program gave no ranking.
+/// Why a program returned no ranking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
@@ -16,30 +16,30 @@ pub enum FailureKind {
     Parse,
     /// The source lacks `fn retrieve(query, candidates, params)`.
     MissingFunction,
-    /// More steps than [`Limits::operations`].
+    /// The call took more steps than [`Limits::operations`].
     Operations,
-    /// More time than [`Limits::deadline`].
+    /// The call took more time than [`Limits::deadline`].
     Deadline,
-    /// More heap than [`Limits::memory_bytes`], or a value above its own limit.
+    /// The call took more heap than [`Limits::memory_bytes`], or a value exceeded its own limit.
     Memory,
-    /// More nested calls than [`Limits::call_levels`].
+    /// Function calls were nested deeper than [`Limits::call_levels`].
     Depth,
-    /// More printed than [`Limits::output_bytes`].
+    /// The program printed more than [`Limits::output_bytes`].
     Output,
-    /// More tool calls than [`Limits::tool_calls`], or a tool ran out of a budget.
+    /// The program made more tool calls than [`Limits::tool_calls`], or a tool exceeded a budget.
     ToolBudget,
     /// A tool refused its arguments or failed.
     Tool,
     /// The result is neither scores nor a map from known node ids to finite numbers.
     Result,
-    /// Any other error of the program, also one it threw.
+    /// Any other error of the program, including an error that it throws.
     Runtime,
-    /// The engine or a tool panicked; the fault is not the program's.
+    /// The engine or a tool panicked; the program is not to blame.
     Panic,
 }
 
 impl FailureKind {
-    /// The stable name, as in JSON.
+    /// Returns the stable name, as in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Parse => "parse",
@@ -64,57 +64,57 @@ impl fmt::Display for FailureKind {
     }
 }
 
-/// A place in a source, both counted from one.
+/// A position in a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Position {
-    /// Line.
+    /// Line, from 1.
     pub line: usize,
-    /// Column, in characters; zero when unknown.
+    /// Column, in characters from 1; 0 if unknown.
     pub column: usize,
 }
 
-/// Why a program gave no ranking, for its author.
+/// Why a program returned no ranking, for its author.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, thiserror::Error)]
 #[error("{kind}: {message}")]
 pub struct Failure {
-    /// The kind; stable.
+    /// Kind of the failure.
     pub kind: FailureKind,
-    /// What went wrong and how to mend it; at most [`Limits::message_bytes`], without control
+    /// What went wrong and how to fix it; at most [`Limits::message_bytes`], without control
     /// characters other than line breaks. May quote the program: untrusted text.
     pub message: String,
-    /// Where, if known.
+    /// Position in the source, if known.
     pub position: Option<Position>,
-    /// What was used until then.
+    /// Resources used until the failure.
     pub usage: Usage,
-    /// What was printed until then; untrusted text.
+    /// Text printed until the failure; untrusted.
     pub output: String,
 }
 
 impl Failure {
-    /// A failure whose message is cut to `limits` and cleaned of control characters.
+    /// Creates a failure; its message is cut to the limit, and control characters are escaped.
     pub fn new(kind: FailureKind, message: &str, limits: &Limits) -> Self {
         let message = clean(message, limits.message_bytes);
         Self { kind, message, position: None, usage: Usage::default(), output: String::new() }
     }
 }
 
-/// What a call used.
+/// Resources that a call used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Steps of the interpreter; deterministic.
+    /// Number of steps of the interpreter; deterministic.
     pub operations: u64,
-    /// Calls of tools, also refused ones; deterministic.
+    /// Number of tool calls, including refused ones; deterministic.
     pub tool_calls: u64,
-    /// Wall time, ms.
+    /// Wall time, in milliseconds.
     pub ms: f64,
-    /// The most heap taken at any moment, bytes.
+    /// Maximum heap at any moment, in bytes.
     pub peak_bytes: u64,
-    /// Heap that the call left behind beyond [`Limits::leak_bytes`]: cycles of captured variables.
-    /// A program that leaks should not be run again.
+    /// Heap that the call left behind in cycles of captured variables, in bytes; 0 up to
+    /// [`Limits::leak_bytes`]. A program that leaks should not be run again.
     pub leaked_bytes: u64,
 }
 
-/// Text cut to a number of bytes at a character, with control characters escaped.
+/// Escapes control characters in a text, and cuts the text to a number of bytes.
 fn clean(text: &str, max_bytes: usize) -> String {
     const CUT: &str = " ... (cut)";
     let mut cleaned = String::new();
@@ -129,8 +129,8 @@ fn clean(text: &str, max_bytes: usize) -> String {
     cleaned
 }
 
-/// Appends text with control and direction characters escaped while `into` stays within
-/// `max_bytes`; whether all of it fitted.
+/// Appends a text, with control and direction characters escaped, as long as `into` stays within
+/// `max_bytes`; returns whether the whole text fitted.
 pub(super) fn push_clean(into: &mut String, text: &str, max_bytes: usize) -> bool {
     for character in text.chars() {
         let before = into.len();
@@ -147,7 +147,7 @@ pub(super) fn push_clean(into: &mut String, text: &str, max_bytes: usize) -> boo
     true
 }
 
-/// Whether a character could steer a terminal or hide text.
+/// Whether a character could control a terminal or hide text.
 fn is_hidden(character: char) -> bool {
     (character.is_control() && character != '\n')
         || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')

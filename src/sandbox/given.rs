@@ -1,30 +1,30 @@
-//! What a function of a program gave, before it is checked.
+//! The result of a program's function, before it is checked.
 //!
-//! Must not know what is right. The engine inside WebAssembly is built from this file as well.
+//! Does not check results. The Rhai engine inside WebAssembly is built from this file too.
 
 use std::sync::Arc;
 
 use crate::kb::{NodeId, Scores};
 
-/// A result as far as it can be an answer; anything else is told in words.
+/// A result; a value that cannot be part of an answer is described in words.
 #[derive(Clone, Debug)]
 pub(super) enum Given {
     /// An integer.
     Int(i64),
-    /// A number.
+    /// A floating-point number.
     Float(f64),
     /// Scores by node.
     Scores(Arc<Scores>),
-    /// Values by name, each name once; maps in it hold no maps.
+    /// Values by name, each name once; maps among these values contain no maps.
     Map(Vec<(String, Given)>),
-    /// Nodes with numbers in any order, from a module.
+    /// Pairs (node, score) in any order, from a module.
     Ranking(Vec<(NodeId, f32)>),
-    /// Anything else, in a few words.
+    /// Description of any other value, in a few words.
     Other(String),
 }
 
 impl Given {
-    /// The value in a few words.
+    /// Describes the value in a few words.
     pub(super) fn describe(&self) -> String {
         match self {
             Self::Int(number) => number.to_string(),

@@ -1,61 +1,61 @@
-//! What one call of a program may use, the same numbers for every engine.
+//! Limits of one call of a program, the same for every engine.
 //!
-//! Must not know how a limit is kept. The engine inside WebAssembly is built from this file as well.
+//! Does not enforce the limits. The Rhai engine inside WebAssembly is built from this file too.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What one call of a program may use. Every limit is per call.
+/// Limits of one call of a program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
-    /// Source text, bytes of UTF-8. Parsing is quadratic for some texts: 64 kB takes about 1 s at
-    /// worst.
+    /// Maximum length of the source, in bytes. Parsing takes quadratic time for some texts: 64 kB
+    /// take about 1 s at worst.
     pub source_bytes: usize,
-    /// Tokens of source text; keeps the quadratic cases of a full source far below the deadline.
+    /// Maximum number of tokens of the source; keeps quadratic cases far below the deadline.
     pub source_tokens: u64,
-    /// Processor time of parsing, checked at every token. Wall time is bounded as that of a call.
+    /// Maximum processor time of parsing, checked every 16 tokens; ten times as much wall time.
     pub parse_deadline: Duration,
-    /// A module of WebAssembly, bytes.
+    /// Maximum size of a WebAssembly module, in bytes.
     pub module_bytes: usize,
-    /// Wall time of compiling a module. Compiling itself cannot be stopped: what comes too late is
-    /// thrown away.
+    /// Maximum wall time of compiling a module. The compiler cannot be stopped: a module that comes
+    /// later is dropped.
     pub compile_deadline: Duration,
-    /// Steps of the interpreter, also those inside callbacks. Deterministic. Raising it needs a
-    /// larger [`STACK_BYTES`](crate::sandbox::STACK_BYTES).
+    /// Maximum number of steps of the interpreter, including callbacks; deterministic. A higher
+    /// limit needs a larger [`STACK_BYTES`](crate::sandbox::STACK_BYTES).
     pub operations: u64,
-    /// Processor time of one call's thread, checked at every step, by every tool, and after every
-    /// tool call. Its wall time is bounded as well, ten times as long: other threads may work for it.
+    /// Maximum processor time of the call's thread, checked every 16 steps, by every tool, and
+    /// after every tool call. Wall time may be ten times as long: other threads may do the work.
     pub deadline: Duration,
-    /// Heap a call may take, bytes: its own values and the tool results it keeps. One step may
-    /// copy all of its own values, so these may fill half of it.
+    /// Maximum heap of a call, in bytes: the program's own values and the tool results that it
+    /// holds. One step may copy all of its own values, so these may fill only half of the limit.
     pub memory_bytes: u64,
-    /// Heap that may remain after a call, bytes, before it counts as leaked.
+    /// Heap that may remain after a call without counting as leaked, in bytes.
     pub leak_bytes: u64,
-    /// Nested function calls.
+    /// Maximum depth of nested function calls.
     pub call_levels: usize,
-    /// Nested expressions in the source; half of it within functions.
+    /// Maximum depth of nested expressions in the source; half as much within functions.
     pub expression_depth: usize,
-    /// One text, and all text in one list or map, bytes.
+    /// Maximum size of one text, and of all text in one list or map, in bytes.
     pub text_bytes: usize,
-    /// Elements of one list, those of nested lists included.
+    /// Maximum number of elements of one list, including those of nested lists.
     pub list_items: usize,
-    /// Entries of one map, those of nested maps included.
+    /// Maximum number of entries of one map, including those of nested maps.
     pub map_entries: usize,
-    /// Variables alive at once.
+    /// Maximum number of variables that exist at the same time.
     pub variables: usize,
-    /// Functions a source may define.
+    /// Maximum number of functions that a source may define.
     pub functions: usize,
-    /// What `print` and `debug` may write, bytes after escaping.
+    /// Maximum output of `print` and `debug`, in bytes after escaping.
     pub output_bytes: usize,
-    /// Calls of tools.
+    /// Maximum number of tool calls.
     pub tool_calls: u64,
-    /// Nodes in the result.
+    /// Maximum number of nodes in the result.
     pub max_answers: usize,
-    /// Parameters a program may declare.
+    /// Maximum number of parameters that a program may declare.
     pub parameters: usize,
-    /// A failure's message, bytes.
+    /// Maximum length of a failure's message, in bytes.
     pub message_bytes: usize,
 }
 

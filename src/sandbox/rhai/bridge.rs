@@ -1,7 +1,7 @@
-//! Makes program functions and operators of tool specs.
+//! Registers tools with the engine, as functions and operators of programs.
 //!
-//! Functions take any types, and the host judges them; operators are registered for exact types
-//! that include a handle, so that `1 + 1` stays the language's own.
+//! Functions accept values of any type, and the host checks them. Operators are registered for
+//! exact types that include a handle, so that `1 + 1` keeps its meaning in Rhai.
 
 use std::{any::TypeId, collections::HashSet};
 
@@ -19,7 +19,7 @@ use crate::{
     tools::{Kind, ToolError, ToolHost, ToolSpec},
 };
 
-/// Registers every tool. Where two operators would take the same types, the first one counts.
+/// Registers every tool. Of several operators with the same name and types, the first one counts.
 pub(super) fn register(engine: &mut Engine, specs: &'static [ToolSpec]) {
     let mut taken = HashSet::new();
     for (tool, spec) in specs.iter().enumerate() {
@@ -38,7 +38,7 @@ pub(super) fn register(engine: &mut Engine, specs: &'static [ToolSpec]) {
     }
 }
 
-/// All combinations of operand types that include a handle.
+/// Returns all combinations of operand types that include a handle.
 fn operand_types(spec: &ToolSpec) -> Vec<Vec<TypeId>> {
     let nodes = TypeId::of::<NodesHandle>();
     let scores = TypeId::of::<ScoresHandle>();
@@ -75,7 +75,7 @@ fn operand_types(spec: &ToolSpec) -> Vec<Vec<TypeId>> {
     overloads
 }
 
-/// Calls a tool. Any failure ends the program, whatever it does with the error.
+/// Calls a tool. A failure ends the program, even if the program catches the error.
 fn call(
     ctx: &NativeCallContext<'_>,
     tool: usize,

@@ -1,7 +1,7 @@
-//! The hardened engine: how it is set up, how it parses and calls, and what its errors mean.
+//! The hardened engine: sets it up, parses programs, calls functions and interprets errors.
 //!
-//! Must not know on which thread, in which process, or inside what it runs: the engine inside
-//! WebAssembly is built from this file as well. It runs between `meter::begin` and [`end`].
+//! Does not depend on where it runs, because the engine inside WebAssembly is built from this file
+//! too. Programs are parsed and called between `meter::begin` and [`end`].
 
 use rhai::{
     AST, ASTNode, Dynamic, Engine, EvalAltResult, Expr, LexError, OptimizationLevel,
@@ -19,28 +19,28 @@ use crate::{
     tools::{ToolHost, ToolSpec},
 };
 
-/// The function that answers a query.
+/// Name of the function that answers a query.
 pub(super) const RETRIEVE: &str = "retrieve";
-/// The function that declares numbers.
+/// Name of the function that declares parameters.
 pub(super) const PARAMS: &str = "params";
-/// Short strings the engine may share.
+/// Maximum number of short strings that the engine shares.
 const INTERNED_STRINGS: usize = 64;
 
-/// A source that was parsed and has the functions it needs.
+/// A parsed source that has the required functions.
 pub(super) struct Parsed {
     pub(super) ast: AST,
-    /// Whether it declares numbers.
+    /// Whether the source declares parameters.
     pub(super) has_params: bool,
-    /// Whether it can look at its candidates.
+    /// Whether the source may read the candidates.
     pub(super) reads_candidates: bool,
 }
 
-/// An engine without limits; [`apply`] sets them.
+/// Creates an engine without limits; [`apply`] sets them.
 pub(super) fn build(specs: &'static [ToolSpec]) -> Engine {
     let mut engine = Engine::new_raw();
     engine.register_global_module(StandardPackage::new().as_shared_module());
     engine.set_module_resolver(DummyModuleResolver::new());
-    // Folds constants only: `Full` would call functions while compiling.
+    // Folds constants only, because `Full` would call functions at compile time.
     engine.set_optimization_level(OptimizationLevel::Simple);
     engine.set_max_strings_interned(INTERNED_STRINGS);
     for keyword in ["eval", "import", "export"] {
@@ -62,7 +62,7 @@ pub(super) fn build(specs: &'static [ToolSpec]) -> Engine {
 
 /// Sets the limits of one call.
 pub(super) fn apply(engine: &mut Engine, limits: &Limits) {
-    // Steps are counted by the meter, which stops first: the engine loses those inside callbacks.
+    // The meter counts steps and stops first, because the engine does not count those in callbacks.
     engine.set_max_operations(limits.operations.saturating_add(1));
     engine.set_max_call_levels(limits.call_levels);
     engine.set_max_expr_depths(limits.expression_depth, limits.expression_depth / 2);
@@ -78,7 +78,7 @@ fn place(at: rhai::Position) -> Option<Position> {
     at.line().map(|line| Position { line, column: at.position().unwrap_or(0) })
 }
 
-/// Parses a source and looks for its functions.
+/// Parses a source and checks that it has the required functions.
 ///
 /// # Errors
 /// [`FailureKind::Parse`] or [`FailureKind::MissingFunction`].
@@ -136,10 +136,10 @@ fn reads_candidates(ast: &AST) -> bool {
     reads
 }
 
-/// Calls a function and looks at its result.
+/// Calls a function and converts its result.
 ///
 /// # Errors
-/// What the program failed with, unless the meter knows better: see [`end`].
+/// The error of the program; [`end`] replaces it if the meter stopped the call.
 pub(super) fn call(
     engine: &Engine,
     ast: &AST,
@@ -153,11 +153,11 @@ pub(super) fn call(
         .map_err(|error| failure_of(&error, limits))
 }
 
-/// A call that is over: what it gave and used, and its host.
+/// Result of an ended call with the records of its meter, or its failure; and the host.
 pub(super) type Over<T> = (Result<(T, meter::Ended), Failure>, Option<Box<dyn ToolHost>>);
 
-/// Ends a call: what it gave, unless the meter stopped it. `kept` is the heap, bytes, of what it
-/// gave.
+/// Ends a call and returns its result, or a failure if the meter stopped it. `kept` is the heap of
+/// the result, in bytes.
 pub(super) fn end<T>(done: Result<T, Failure>, kept: usize, limits: &Limits) -> Over<T> {
     let kept = match &done {
         Ok(_) => kept,
@@ -177,7 +177,7 @@ pub(super) fn end<T>(done: Result<T, Failure>, kept: usize, limits: &Limits) -> 
     (Err(Failure { usage: ended.usage, output: ended.output, ..failure }), host)
 }
 
-/// The failure that an error of the engine stands for.
+/// Converts an error of the engine to a failure.
 fn failure_of(error: &EvalAltResult, limits: &Limits) -> Failure {
     let mut error = error;
     while let EvalAltResult::ErrorInFunctionCall(_, _, inner, _)
@@ -199,7 +199,7 @@ fn failure_of(error: &EvalAltResult, limits: &Limits) -> Failure {
         EvalAltResult::ErrorTooManyVariables(_) => {
             (FailureKind::Memory, format!("more than {} variables", limits.variables))
         }
-        // Values are never shown by the engine: they may be huge or contain themselves.
+        // The engine must not format values, because they may be huge or contain themselves.
         EvalAltResult::ErrorRuntime(thrown, _) => (FailureKind::Runtime, values::describe(thrown)),
         EvalAltResult::ErrorIndexNotFound(index, _) => {
             (FailureKind::Runtime, format!("no such index: {}", values::describe(index)))

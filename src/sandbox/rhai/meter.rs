@@ -1,12 +1,12 @@
-//! What the running call has used, and why it must stop.
+//! Measures what the running call uses, and stops a call that exceeds a limit.
 //!
-//! One meter per thread: an engine is used by one thread at a time, and a call never leaves its
-//! thread. A stop is remembered until the call ends, so that a program (or a native such as a sort
-//! that swallows errors of its comparator) cannot go on after it.
+//! There is one meter per thread, because one thread uses an engine at a time and a call stays on
+//! its thread. A stop is recorded until the call ends, so that neither the program nor a native
+//! function that swallows errors, such as a sort, can continue after it.
 //!
-//! Heap is charged to the program as: what the thread holds more than at the start, less what was
-//! taken and kept while the host worked (its caches and records), plus the size of the tool
-//! results the program still holds. So the charge does not depend on what the host has cached.
+//! The heap charged to a program is the growth of the thread's heap since the start of the call,
+//! without the memory that the host allocated meanwhile (caches and records), plus the size of the
+//! tool results that the program still holds. So the charge does not depend on the host's caches.
 
 use std::{
     cell::{Cell, RefCell},
@@ -23,8 +23,8 @@ use crate::{
     tools::ToolHost,
 };
 
-/// Steps of a program, or tokens of its source, between two looks at the clock: a look costs as much
-/// as a step.
+/// Number of steps of a program, or tokens of its source, between two readings of the clock. A
+/// reading costs as much as a step.
 const LOOK_EVERY: u64 = 16;
 
 /// Why a call stopped.
@@ -40,11 +40,11 @@ struct Meter {
     tool_calls: Cell<u64>,
     max_tool_calls: Cell<u64>,
     started: Cell<Option<Instant>>,
-    /// What the call may take.
+    /// Measures the time until the deadline.
     timer: Cell<Option<Timer>>,
-    /// Before this moment the timer cannot be over; asking it costs a call of the system.
+    /// The timer cannot expire before this moment; reading the timer costs a system call.
     look: Cell<Option<Instant>>,
-    /// Time that the host waited for language models: not the program's.
+    /// Time that the host waited for language models; not charged to the program.
     waited: Cell<Duration>,
     heap_at_start: Cell<i64>,
     host_bytes: Cell<i64>,
@@ -84,7 +84,7 @@ thread_local! {
     static HOST: RefCell<Option<Box<dyn ToolHost>>> = const { RefCell::new(None) };
 }
 
-/// Sets all counters to zero for a call under `limits`; a host is given to calls that may use
+/// Sets all counters to zero for a call with these limits. Without a host, the call may not use
 /// tools.
 pub(super) fn begin(limits: &Limits, host: Option<Box<dyn ToolHost>>) {
     HOST.with(|slot| *slot.borrow_mut() = host);
@@ -110,7 +110,7 @@ pub(super) fn begin(limits: &Limits, host: Option<Box<dyn ToolHost>>) {
     });
 }
 
-/// The thread may compute for so long from now on.
+/// Limits the computing time of the thread from now on.
 fn bound(meter: &Meter, time: Duration) {
     meter.timer.set(Some(Timer::start(time)));
     meter.look.set(Instant::now().checked_add(time));
@@ -127,7 +127,7 @@ fn late(meter: &Meter) -> bool {
     left.is_zero()
 }
 
-/// Bounds parsing, after [`begin`].
+/// Sets the limits of parsing; called after [`begin`].
 pub(super) fn begin_parsing(limits: &Limits) {
     METER.with(|meter| {
         meter.max_tokens.set(limits.source_tokens);
@@ -135,7 +135,7 @@ pub(super) fn begin_parsing(limits: &Limits) {
     });
 }
 
-/// Takes back what [`begin`] gave and what was recorded since.
+/// Records of an ended call, and the host that [`begin`] received.
 pub(super) struct Ended {
     pub(super) stop: Option<Stop>,
     pub(super) output: String,
@@ -143,8 +143,8 @@ pub(super) struct Ended {
     pub(super) usage: Usage,
 }
 
-/// Ends the call. `kept` is the heap, bytes, of results that the program is not charged for;
-/// `leak_bytes` is what may remain.
+/// Ends the call. `kept` is the heap of results that the program is not charged for, in bytes;
+/// `leak_bytes` is the heap that may remain besides.
 pub(super) fn end(kept: usize, leak_bytes: u64) -> Ended {
     let output = OUTPUT.with(|output| std::mem::take(&mut *output.borrow_mut()));
     METER.with(|meter| {
@@ -153,7 +153,7 @@ pub(super) fn end(kept: usize, leak_bytes: u64) -> Ended {
         let left = u64::try_from(program_bytes(meter) - kept).unwrap_or(0);
         Ended {
             stop: STOP.with(|stop| stop.borrow_mut().take()),
-            // Still borrowed when a call was stopped from outside while a tool worked.
+            // The host is still borrowed if the call was stopped from outside during a tool call.
             host: HOST.with(|host| host.try_borrow_mut().ok().and_then(|mut host| host.take())),
             output,
             usage: Usage {
@@ -167,12 +167,12 @@ pub(super) fn end(kept: usize, leak_bytes: u64) -> Ended {
     })
 }
 
-/// What the program is charged for.
+/// Returns the heap that is charged to the program, in bytes.
 fn program_bytes(meter: &Meter) -> i64 {
     own_bytes(meter) + meter.held_bytes.get()
 }
 
-/// Ends the call as soon as the engine looks; the first reason counts.
+/// Stops the call at the engine's next check; of several reasons, the first one is kept.
 pub(super) fn stop(kind: FailureKind, message: String, position: Option<Position>) {
     METER.with(|meter| meter.stopped.set(true));
     STOP.with(|stop| {
@@ -185,7 +185,7 @@ pub(super) fn stopped() -> bool {
     METER.with(|meter| meter.stopped.get())
 }
 
-/// Counts one step; whether the call must end.
+/// Counts one step; returns whether the call must end.
 pub(super) fn step() -> bool {
     METER.with(|meter| {
         if meter.stopped.get() {
@@ -203,24 +203,24 @@ pub(super) fn step() -> bool {
     })
 }
 
-/// Checks time and heap without counting a step; whether the call must end.
+/// Checks time and heap without counting a step; returns whether the call must end.
 pub(super) fn over_budget() -> bool {
     METER.with(|meter| meter.stopped.get() || too_large(meter) || too_late(meter))
 }
 
-/// The program's own values, without the tool results it holds.
+/// Returns the heap of the program's own values, without tool results, in bytes.
 fn own_bytes(meter: &Meter) -> i64 {
     live_bytes() - meter.heap_at_start.get() - meter.host_bytes.get()
 }
 
-/// Keeps the largest heap since the last look.
+/// Updates the peak with the largest heap since the last update.
 fn note_peak(meter: &Meter) {
     let other = meter.held_bytes.get() - meter.heap_at_start.get() - meter.host_bytes.get();
     let peak = take_most_bytes() + other;
     meter.peak_bytes.set(meter.peak_bytes.get().max(peak));
 }
 
-/// Stops a call that holds too much.
+/// Stops the call if it holds too much heap; returns whether it does.
 fn too_large(meter: &Meter) -> bool {
     note_peak(meter);
     let most = meter.memory_bytes.get();
@@ -237,7 +237,7 @@ fn too_large(meter: &Meter) -> bool {
     false
 }
 
-/// Stops a call whose time is over.
+/// Stops the call if its time is over; returns whether it is.
 fn too_late(meter: &Meter) -> bool {
     let late = late(meter);
     if late {
@@ -248,7 +248,7 @@ fn too_late(meter: &Meter) -> bool {
     late
 }
 
-/// Bytes the program may still take.
+/// Returns the number of bytes that the program may still allocate for its own values.
 pub(super) fn free_bytes() -> usize {
     METER.with(|meter| {
         usize::try_from((meter.memory_bytes.get() / 2).saturating_sub(own_bytes(meter)))
@@ -256,7 +256,7 @@ pub(super) fn free_bytes() -> usize {
     })
 }
 
-/// Counts one token of source; what to tell the author when parsing must end.
+/// Counts one token of the source; returns a message for the author if parsing must end.
 pub(super) fn token() -> Option<String> {
     METER.with(|meter| {
         let tokens = meter.tokens.get() + 1;
@@ -275,7 +275,7 @@ pub(super) fn token() -> Option<String> {
     })
 }
 
-/// Appends what a program prints, cleaned.
+/// Appends a printed line to the output, with control characters escaped.
 pub(super) fn print(text: &str) {
     if stopped() {
         return;
@@ -290,7 +290,7 @@ pub(super) fn print(text: &str) {
     }
 }
 
-/// Counts one tool call; whether it may be made.
+/// Counts one tool call; returns whether it may be made.
 pub(super) fn may_call_tool() -> bool {
     METER.with(|meter| {
         let calls = meter.tool_calls.get() + 1;
@@ -304,7 +304,7 @@ pub(super) fn may_call_tool() -> bool {
     })
 }
 
-/// Does work whose heap is the host's, not the program's.
+/// Does work whose heap is not charged to the program.
 pub(super) fn as_host<T>(work: impl FnOnce() -> T) -> T {
     METER.with(note_peak);
     let before = live_bytes();
@@ -316,18 +316,18 @@ pub(super) fn as_host<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Charges (or, when negative, gives back) bytes of a tool result that the program holds.
+/// Charges bytes of a tool result that the program holds; negative bytes reduce the charge.
 pub(super) fn hold(bytes: i64) {
     METER.with(|meter| meter.held_bytes.set(meter.held_bytes.get() + bytes));
 }
 
-/// Adds to the wall time what the host waited for language models since the last look.
+/// Extends the limit of wall time by the host's waits for language models since the last call.
 fn note_waiting(meter: &Meter, waited: Duration) {
     let more = waited.saturating_sub(meter.waited.replace(waited));
     meter.timer.set(meter.timer.get().map(|timer| timer.with_waiting(more)));
 }
 
-/// Calls the host and notes how long it has waited; `None` when this call has none.
+/// Calls the host and records how long it has waited; `None` if the call has no host.
 pub(super) fn with_host<T>(work: impl FnOnce(&mut dyn ToolHost) -> T) -> Option<T> {
     HOST.with(|host| match host.try_borrow_mut() {
         Ok(mut host) => host.as_mut().map(|host| {

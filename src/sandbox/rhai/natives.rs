@@ -1,8 +1,8 @@
-//! Natives of the standard package that are replaced, because they read the clock, allocate by an
-//! argument without asking, never end, or swallow errors.
+//! Replaces native functions of the standard package that read the clock, allocate as much as an
+//! argument says, never end, or swallow errors.
 //!
-//! A function registered on the engine wins over one of the same name and types in a package, also
-//! when it is called through a function pointer.
+//! A function registered with the engine takes precedence over a function of the same name and
+//! types in a package, even if it is called through a function pointer.
 
 use std::{cmp::Ordering, fmt::Write as _};
 
@@ -15,19 +15,19 @@ use crate::sandbox::rhai::{meter, values::describe};
 
 type Answer<T> = Result<T, Box<EvalAltResult>>;
 
-/// Bytes that one element of a list takes at least.
+/// Minimum size of one element of a list, in bytes.
 const ITEM_BYTES: usize = size_of::<Dynamic>();
 
-/// Lists in lists that are written as JSON.
+/// Maximum depth of nested lists and maps that are written as JSON.
 const MAX_JSON_DEPTH: usize = 64;
-/// Lists in lists that are printed; deeper ones become dots.
+/// Maximum depth of nested lists and maps that are printed; deeper ones become dots.
 const MAX_SHOWN_DEPTH: usize = 64;
 
 fn too_large(what: &str) -> Box<EvalAltResult> {
     EvalAltResult::ErrorDataTooLarge(what.to_owned(), Position::NONE).into()
 }
 
-/// Replaces the natives on an engine.
+/// Replaces the native functions of an engine.
 pub(super) fn register(engine: &mut Engine) {
     const NO_CLOCK: &str = "programs have no clock: remove this call";
     engine.register_fn("sleep", |_: INT| -> Answer<()> { Err(NO_CLOCK.into()) });
@@ -78,7 +78,7 @@ pub(super) fn register(engine: &mut Engine) {
     engine.register_fn("dedup", dedup);
 }
 
-/// Replaces all occurrences after checking how long the result will be.
+/// Replaces all occurrences, after checking the length of the result.
 fn replace(
     ctx: &NativeCallContext<'_>,
     text: &mut ImmutableString,
@@ -100,7 +100,7 @@ fn replace(
     Ok(())
 }
 
-/// Pads text with text; the original never ends when the padding is empty.
+/// Pads a text with a text; the original function never ends if the padding is empty.
 fn pad_text(
     ctx: NativeCallContext<'_>,
     text: &mut ImmutableString,
@@ -130,8 +130,8 @@ fn pad_text(
     Ok(())
 }
 
-/// Pads a list with copies of an item, looking at the heap after each copy: what a function
-/// pointer carries is not seen by the engine's size checks.
+/// Pads a list with copies of an item and checks the heap after each copy, because the engine's
+/// size checks do not see the values that a function pointer carries.
 fn pad_list(
     ctx: NativeCallContext<'_>,
     list: &mut Array,
@@ -159,14 +159,14 @@ fn pad_list(
     Ok(())
 }
 
-/// Reads JSON; the original takes time quadratic in the fields of an object. Numbers without a
-/// fraction are integers; `null` is `()`.
+/// Reads JSON; the original function takes quadratic time in the number of fields of an object.
+/// Numbers without a fraction become integers; `null` becomes `()`.
 fn parse_json(text: &str) -> Answer<Dynamic> {
     serde_json::from_str::<Dynamic>(text)
         .map_err(|error| format!("text is not JSON: {error}").into())
 }
 
-/// A list as text; the original takes time quadratic in the nesting, within one step.
+/// Formats a list; the original function takes quadratic time in the depth, within one step.
 fn show_list(ctx: NativeCallContext<'_>, list: &mut Array) -> Answer<String> {
     let mut text = String::new();
     push_list(&mut text, list, MAX_SHOWN_DEPTH, ctx.engine().max_string_size())?;
@@ -225,7 +225,7 @@ fn push_shown(text: &mut String, value: &Dynamic, depth: usize, most: usize) -> 
     Ok(())
 }
 
-/// Writes a map as JSON; the original recurses without end into a function that captures itself.
+/// Writes a map as JSON; the original function never ends on a closure that captures itself.
 fn to_json(ctx: NativeCallContext<'_>, map: &mut Map) -> Answer<String> {
     let mut text = String::new();
     push_map(&mut text, map, MAX_JSON_DEPTH, ctx.engine().max_string_size())?;
@@ -273,9 +273,9 @@ fn push_json(text: &mut String, value: &Dynamic, depth: usize, most: usize) -> A
     Ok(())
 }
 
-/// Sorts a list by a comparator that gives a number (negative: first argument first) or whether
-/// the first argument comes first. Stable. The first error of the comparator is the error of the
-/// sort; an order that contradicts itself gives some order.
+/// Sorts a list by a comparator, which returns a number (negative if its first argument comes
+/// first) or whether its first argument comes first. Stable. Fails with the comparator's first
+/// error; a comparator that contradicts itself gives an unspecified order.
 fn sort(ctx: NativeCallContext<'_>, list: &mut Array, comparator: FnPtr) -> Answer<()> {
     let sorted = merge_sort(&ctx, std::mem::take(list), &comparator)?;
     *list = sorted;
@@ -327,7 +327,7 @@ fn merge_sort(ctx: &NativeCallContext<'_>, mut list: Array, by: &FnPtr) -> Answe
     Ok(merged)
 }
 
-/// Drops items for which the comparator says that they equal the one before.
+/// Drops each item that equals the last kept one according to the comparator.
 fn dedup(ctx: NativeCallContext<'_>, list: &mut Array, comparator: FnPtr) -> Answer<()> {
     let mut kept = Array::new();
     for item in std::mem::take(list) {

@@ -1,8 +1,8 @@
-//! Values on both sides: handles that programs hold, and their conversion to and from
+//! Values of programs: handles of sets, scores and vectors, and conversions to and from
 //! [`Value`](crate::tools::Value).
 //!
-//! A handle is a counted pointer; copying one costs nothing. Iterating `nodes` gives ids
-//! ascending, iterating `scores` gives ids best first.
+//! A handle is a reference-counted pointer, so copies are cheap. Iterating over `nodes` gives ids
+//! in ascending order; iterating over `scores` gives ids, best first.
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
 
@@ -14,14 +14,14 @@ use crate::{
     tools::Value,
 };
 
-/// Lists in lists in an argument of a tool.
+/// Maximum depth of nested lists and maps in an argument of a tool.
 const MAX_NESTING: usize = 8;
-/// Values in one argument of a tool, nested ones included.
+/// Maximum number of values in one argument of a tool, including nested ones.
 const MAX_VALUES: usize = 100_000;
-/// Text of a value shown in an error, bytes.
+/// Maximum size of a text value shown in an error, in bytes.
 const SHOWN_BYTES: usize = 1_000;
 
-/// A tool result that a program holds, charged to it until it is dropped.
+/// A tool result that a program holds; charged to the program until it is dropped.
 struct Held<T: ?Sized> {
     value: Option<Arc<T>>,
     bytes: i64,
@@ -38,7 +38,7 @@ impl<T: ?Sized> Held<T> {
 impl<T: ?Sized> Drop for Held<T> {
     fn drop(&mut self) {
         meter::hold(-self.bytes);
-        // Freed within: what the host took must not be given back to the program.
+        // The host allocated this memory, so freeing it must not reduce the program's charge.
         meter::as_host(|| drop(self.value.take()));
     }
 }
@@ -50,7 +50,7 @@ macro_rules! handle {
         pub(super) struct $name(Arc<Held<$inner>>);
 
         impl $name {
-            /// The value itself.
+            /// Returns the value.
             pub(super) fn get(&self) -> Arc<$inner> {
                 self.0.value.clone().unwrap_or_else(|| $empty)
             }
@@ -112,7 +112,7 @@ impl VectorHandle {
     }
 }
 
-/// Ids in order, without a copy of the set.
+/// Iterates over the ids in ascending order, without a copy of the set.
 pub(super) struct NodeIter(NodesHandle, usize);
 
 impl Iterator for NodeIter {
@@ -160,7 +160,7 @@ fn position(index: INT, len: usize) -> Result<usize, Box<EvalAltResult>> {
     })
 }
 
-/// Registers the types `nodes`, `scores` and `vector` and what the language itself does with them.
+/// Registers the types `nodes`, `scores` and `vector`, and their built-in functions and operators.
 pub(super) fn register(engine: &mut Engine) {
     engine.register_type_with_name::<NodesHandle>("nodes");
     engine.register_type_with_name::<ScoresHandle>("scores");
@@ -193,7 +193,7 @@ pub(super) fn register(engine: &mut Engine) {
         position(index, vector.numbers().len()).map(|at| f64::from(vector.numbers()[at]))
     });
 
-    // `in` calls `contains`.
+    // The operator `in` calls `contains`.
     engine.register_fn("contains", |nodes: &mut NodesHandle, node: INT| {
         NodeId::try_from(node).is_ok_and(|id| nodes.ids().binary_search(&id).is_ok())
     });
@@ -217,10 +217,10 @@ pub(super) fn register(engine: &mut Engine) {
     }
 }
 
-/// The value a tool gets.
+/// Converts a value of a program for a tool.
 ///
 /// # Errors
-/// What cannot be given to a tool, in words.
+/// A description of what cannot be passed to a tool.
 pub(super) fn to_value(value: &Dynamic) -> Result<Value, String> {
     let mut left = MAX_VALUES;
     convert(value, MAX_NESTING, &mut left)
@@ -229,7 +229,7 @@ pub(super) fn to_value(value: &Dynamic) -> Result<Value, String> {
 fn convert(value: &Dynamic, depth: usize, left: &mut usize) -> Result<Value, String> {
     *left = left.checked_sub(1).ok_or_else(|| format!("more than {MAX_VALUES} values"))?;
     if value.is_shared() {
-        // One that is being changed is refused before, as a data race.
+        // The engine has already refused shared values that are being changed, as a data race.
         return convert(&value.flatten_clone(), depth, left);
     }
     if value.is_unit() {
@@ -292,7 +292,7 @@ fn numbers(start: INT, end: INT, left: &mut usize) -> Result<Value, String> {
     Ok(Value::List((start..end).map(Value::Int).collect()))
 }
 
-/// The value a program gets. Sizes of lists and text are checked by the engine afterwards.
+/// Converts a value for a program. The engine checks the sizes of lists and text afterwards.
 pub(super) fn to_dynamic(value: &Value) -> Dynamic {
     match value {
         Value::Unit => Dynamic::UNIT,
@@ -312,7 +312,7 @@ pub(super) fn to_dynamic(value: &Value) -> Dynamic {
     }
 }
 
-/// A result as far as it can be an answer: a map may hold maps, those hold no maps.
+/// Converts a result of a program; a map may contain maps, but these contain no maps.
 pub(super) fn given(value: &Dynamic) -> Given {
     given_within(value, 2)
 }
@@ -338,7 +338,7 @@ fn given_within(value: &Dynamic, maps: usize) -> Given {
     }
 }
 
-/// A value in a few words, for errors: bounded whatever the value holds.
+/// Describes a value in a few words, for errors; the length is limited for any value.
 pub(super) fn describe(value: &Dynamic) -> String {
     let mut text = String::new();
     if value.is_unit() {

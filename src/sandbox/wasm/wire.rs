@@ -1,8 +1,8 @@
-//! How values are written as bytes when they cross into or out of WebAssembly.
+//! Binary encoding of values that are passed into or out of WebAssembly.
 //!
-//! All numbers are little endian. A value is one byte that says its kind, then:
+//! All numbers are little endian. A value is one byte for its kind, followed by its content:
 //!
-//! | byte | value | then |
+//! | byte | value | content |
 //! | --- | --- | --- |
 //! | 0, 1, 2 | nothing, `false`, `true` | |
 //! | 3 | integer | i64 |
@@ -12,12 +12,12 @@
 //! | 9 | list | u32 count, values |
 //! | 10 | map | u32 count, pairs of text (u32 bytes, UTF-8) and value |
 //! | 11 | list of node ids | u32 count, u32 each |
-//! | 12 | a result in words that is no answer | u32 bytes, UTF-8 |
+//! | 12 | description of a result that cannot be an answer | u32 bytes, UTF-8 |
 //! | 13 | ranking, only as a result | u32 count, pairs of u32 id and f32 score |
-//! | 14 | numbers of a vector, only from the engine for Rhai | u32 count, f32 each |
+//! | 14 | numbers of a vector, only from the Rhai engine | u32 count, f32 each |
 //!
-//! Must not know what a handle stands for. The engine inside WebAssembly is built from this file as
-//! well.
+//! Does not depend on the meaning of handles. The Rhai engine inside WebAssembly is built from this
+//! file too.
 
 use std::collections::BTreeMap;
 
@@ -29,35 +29,35 @@ const TRUE: u8 = 2;
 const INT: u8 = 3;
 const FLOAT: u8 = 4;
 const TEXT: u8 = 5;
-/// A set of nodes that the host holds.
+/// Kind of a set of nodes that the host holds.
 pub(super) const NODES: u8 = 6;
-/// Scores that the host holds.
+/// Kind of scores that the host holds.
 pub(super) const SCORES: u8 = 7;
-/// A vector that the host holds.
+/// Kind of a vector that the host holds.
 pub(super) const VECTOR: u8 = 8;
 const LIST: u8 = 9;
 const MAP: u8 = 10;
 const IDS: u8 = 11;
 const WORDS: u8 = 12;
 const RANKING: u8 = 13;
-/// The numbers of a vector.
+/// Kind of a vector that is sent as its numbers.
 pub(super) const NUMBERS: u8 = 14;
 
-/// Lists and maps in one another.
+/// Maximum depth of nested lists and maps.
 const MAX_DEPTH: usize = 16;
 
-/// Writes and reads what is not copied: sets, scores and vectors.
+/// Writes and reads the values that may be passed as handles: sets, scores and vectors.
 pub(super) trait Handles {
-    /// Writes a set, scores or a vector, its kind first.
+    /// Writes a set, scores or a vector, including the byte for its kind.
     ///
     /// # Errors
-    /// Why no more can be held.
+    /// If no more values can be held.
     fn write(&mut self, value: &Value, out: &mut Vec<u8>) -> Result<(), String>;
 
-    /// Reads what stands behind a byte that is none of the plain kinds.
+    /// Reads a set, scores or a vector, after the byte for its kind.
     ///
     /// # Errors
-    /// Why there is no such value.
+    /// If there is no such value.
     fn read(&mut self, kind: u8, from: &mut Reader<'_>) -> Result<Value, String>;
 }
 
@@ -67,26 +67,26 @@ fn push_count(out: &mut Vec<u8>, count: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes text without its kind.
+/// Writes a text without the byte for its kind.
 fn push_text(out: &mut Vec<u8>, text: &str) -> Result<(), String> {
     push_count(out, text.len())?;
     out.extend_from_slice(text.as_bytes());
     Ok(())
 }
 
-/// Begins a list; its values follow.
+/// Writes the beginning of a list; its values must follow.
 ///
 /// # Errors
-/// That it is too long.
+/// If the list is too long.
 pub(super) fn write_list(out: &mut Vec<u8>, count: usize) -> Result<(), String> {
     out.push(LIST);
     push_count(out, count)
 }
 
-/// Writes node ids.
+/// Writes a list of node ids.
 ///
 /// # Errors
-/// That there are too many.
+/// If there are too many.
 pub(super) fn write_ids(out: &mut Vec<u8>, ids: &[u32]) -> Result<(), String> {
     out.push(IDS);
     push_count(out, ids.len())?;
@@ -94,10 +94,10 @@ pub(super) fn write_ids(out: &mut Vec<u8>, ids: &[u32]) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes the numbers of a vector; only the engine for Rhai does.
+/// Writes the numbers of a vector; only the Rhai engine does this.
 ///
 /// # Errors
-/// That there are too many.
+/// If there are too many.
 #[allow(dead_code, reason = "the engine inside WebAssembly writes them")]
 pub(super) fn write_numbers(out: &mut Vec<u8>, numbers: &[f32]) -> Result<(), String> {
     out.push(NUMBERS);
@@ -106,10 +106,10 @@ pub(super) fn write_numbers(out: &mut Vec<u8>, numbers: &[f32]) -> Result<(), St
     Ok(())
 }
 
-/// Writes text.
+/// Writes a text.
 ///
 /// # Errors
-/// That it is too long.
+/// If the text is too long.
 pub(super) fn write_text(out: &mut Vec<u8>, text: &str) -> Result<(), String> {
     out.push(TEXT);
     push_text(out, text)
@@ -118,7 +118,7 @@ pub(super) fn write_text(out: &mut Vec<u8>, text: &str) -> Result<(), String> {
 /// Writes a value.
 ///
 /// # Errors
-/// That it is too long, or that no more handles can be held.
+/// If the value is too long, or no more values can be held.
 pub(super) fn write(
     out: &mut Vec<u8>,
     value: &Value,
@@ -158,7 +158,7 @@ pub(super) fn write(
 /// Writes a result.
 ///
 /// # Errors
-/// Those of [`write()`].
+/// Errors of [`write()`].
 #[allow(dead_code, reason = "the engine inside WebAssembly writes them")]
 pub(super) fn write_given(
     out: &mut Vec<u8>,
@@ -194,7 +194,7 @@ pub(super) fn write_given(
     }
 }
 
-/// Bytes that are read as values, at most a stated number of values.
+/// Reads values from bytes, up to a maximum number of values.
 pub(super) struct Reader<'a> {
     rest: &'a [u8],
     values: usize,
@@ -202,15 +202,15 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A reader that gives up after this many values, nested ones included.
+    /// Creates a reader that fails after this number of values in lists and maps.
     pub(super) fn new(bytes: &'a [u8], most_values: usize) -> Self {
         Self { rest: bytes, values: 0, most_values }
     }
 
-    /// That nothing is left.
+    /// Checks that all bytes have been read.
     ///
     /// # Errors
-    /// When something is.
+    /// If bytes are left.
     pub(super) fn end(&self) -> Result<(), String> {
         match self.rest.len() {
             0 => Ok(()),
@@ -230,10 +230,10 @@ impl<'a> Reader<'a> {
         Ok(*now)
     }
 
-    /// A number of four bytes.
+    /// Reads a number of four bytes.
     ///
     /// # Errors
-    /// When there are fewer.
+    /// If there are fewer bytes.
     pub(super) fn u32(&mut self) -> Result<u32, String> {
         self.array().map(u32::from_le_bytes)
     }
@@ -242,8 +242,8 @@ impl<'a> Reader<'a> {
         self.array().map(f32::from_le_bytes)
     }
 
-    /// A count of things that take at least some bytes each, so that a count which cannot be true
-    /// never asks for memory.
+    /// Reads a count of items that take at least `bytes_each` bytes each. An impossible count is an
+    /// error before any memory is allocated.
     fn count(&mut self, bytes_each: usize) -> Result<usize, String> {
         let count = self.u32()? as usize;
         if count > self.rest.len() / bytes_each {
@@ -266,10 +266,10 @@ impl<'a> Reader<'a> {
         self.array::<1>().map(|[kind]| kind)
     }
 
-    /// The numbers of a vector, after its kind.
+    /// Reads the numbers of a vector, after the byte for its kind.
     ///
     /// # Errors
-    /// That they are cut short or not finite.
+    /// If they are truncated or not finite.
     pub(super) fn numbers(&mut self) -> Result<Vec<f32>, String> {
         let count = self.count(4)?;
         let numbers = (0..count).map(|_| self.float()).collect::<Result<Vec<_>, _>>()?;
@@ -279,10 +279,10 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// One value.
+    /// Reads one value.
     ///
     /// # Errors
-    /// Why the bytes are none.
+    /// If the bytes are not a valid value.
     pub(super) fn value(&mut self, handles: &mut dyn Handles) -> Result<Value, String> {
         self.value_within(handles, MAX_DEPTH)
     }
@@ -321,10 +321,10 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A result: what is no answer becomes words.
+    /// Reads a result; a value that cannot be an answer is described in words.
     ///
     /// # Errors
-    /// Why the bytes are none.
+    /// If the bytes are not a valid result.
     pub(super) fn given(&mut self, handles: &mut dyn Handles) -> Result<Given, String> {
         self.given_within(handles, 2)
     }
